@@ -1,0 +1,25 @@
+// The launcher's settings, with the demo's defaults: the one place in this process that reads the environment.
+import { ConfigError, loadConfig, type GatewayConfig } from '../gateway/config.ts';
+
+export interface DemoConfig {
+  readonly gateway: GatewayConfig;
+  /** Starts the demo engine: no BACKEND_URL was given. */
+  readonly engine: boolean;
+  /** Environment for the processes that are started. */
+  readonly env: NodeJS.ProcessEnv;
+}
+
+export { ConfigError };
+
+/** A free port is taken for the engine. @throws {ConfigError} */
+export function loadDemoConfig(env: NodeJS.ProcessEnv): DemoConfig {
+  const engine = env.BACKEND_URL === undefined || env.BACKEND_URL === '';
+  const withDefaults = {
+    ...env,
+    ALLOW_SIMULATED: env.ALLOW_SIMULATED ?? '1',
+    ATTESTER: env.ATTESTER ?? 'simulated',
+    LOG_LEVEL: env.LOG_LEVEL ?? 'warn',
+  };
+  const gateway = loadConfig(engine ? { ...withDefaults, BACKEND_URL: 'http://127.0.0.1:1/v1' } : withDefaults);
+  return { gateway, engine, env: withDefaults };
+}

@@ -1,0 +1,126 @@
+// What `npm start` runs: demo engine, sidecar with a simulated GPU, gateway, each a process of its own; one Ctrl-C ends them all.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdirSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { StartError } from './errors.ts';
+import { ConfigError, type DemoConfig, loadDemoConfig } from './config.ts';
+
+const START_TIMEOUT_MS = 60_000;
+const STOP_TIMEOUT_MS = 5_000;
+const POLL_MS = 50;
+
+const children: ChildProcess[] = [];
+let stopping = false;
+
+try {
+  await start(loadDemoConfig(process.env));
+} catch (error) {
+  if (!(error instanceof ConfigError || error instanceof StartError)) throw error;
+  console.error(`countersign: ${error.message}`);
+  await stop(1);
+}
+
+async function start(config: DemoConfig): Promise<void> {
+  const began = performance.now();
+  process.once('SIGINT', () => void stop(0)).once('SIGTERM', () => void stop(0));
+  const { gateway } = config;
+  const env = { ...config.env };
+  mkdirSync('run', { recursive: true });
+  if (config.engine) {
+    const port = await freePort();
+    env.BACKEND_URL = `http://127.0.0.1:${port}/v1`;
+    run('demo engine', 'demo/engine/main.ts', { ...env, HOST: '127.0.0.1', PORT: String(port) });
+  }
+  run('sidecar', 'sidecar/main.ts', env);
+  run('gateway', 'gateway/main.ts', env);
+
+  const host = gateway.host.includes(':') ? `[${gateway.host}]` : gateway.host.replace('0.0.0.0', '127.0.0.1');
+  const url = `http://${host}:${gateway.port}`;
+  say('starting: ' + [config.engine ? 'demo engine' : null, `sidecar (${env.ATTESTER})`, 'gateway'].filter(Boolean).join(', ') + ' …');
+  const health = await healthy(url);
+  const model = await firstModel(url, env);
+  say(`ready in ${((performance.now() - began) / 1000).toFixed(1)} s`);
+  say('');
+  if (health.sidecar.simulated) say('  The GPU is SIMULATED: its signatures prove nothing about hardware.');
+  if (config.engine) say('  The model is a demo with seeded random weights: its text is nonsense.');
+  say('');
+  say(`  base URL   ${url}/v1`);
+  say(`  verify     ${url}/~sev_gpu@1.0/verify`);
+  say('');
+  say(`  curl -s ${url}/v1/chat/completions -H 'content-type: application/json' \\`);
+  say(`    -d '{"model":"${model}","messages":[{"role":"user","content":"Hello"}],"tee":true}'`);
+  say('');
+  say('Ctrl-C ends everything.');
+}
+
+function run(name: string, script: string, env: NodeJS.ProcessEnv): void {
+  const child = spawn(process.execPath, ['--import', 'tsx', script], { env, stdio: ['ignore', 'inherit', 'inherit'] });
+  child.once('exit', (code, signal) => {
+    if (stopping) return;
+    console.error(`countersign: the ${name} ended (${signal ?? code}); stopping`);
+    void stop(1);
+  });
+  children.push(child);
+}
+
+async function stop(code: number): Promise<void> {
+  if (stopping) return;
+  stopping = true;
+  // Last started, first stopped: the gateway lets go before what it leans on does.
+  for (const child of [...children].reverse()) child.kill('SIGTERM');
+  const running = () => children.some((child) => child.exitCode === null && child.signalCode === null);
+  for (const end = performance.now() + STOP_TIMEOUT_MS; running() && performance.now() < end; ) await sleep(POLL_MS);
+  for (const child of children) child.kill('SIGKILL');
+  process.exit(code);
+}
+
+interface Health {
+  readonly status: string;
+  readonly sidecar: { readonly simulated: boolean | null };
+}
+
+async function healthy(url: string): Promise<Health> {
+  const end = performance.now() + START_TIMEOUT_MS;
+  let last = 'no answer';
+  while (performance.now() < end && !stopping) {
+    try {
+      const response = await fetch(`${url}/health`);
+      const health = (await response.json()) as Health;
+      if (health.status === 'ok') return health;
+      last = health.status;
+    } catch {
+      // Not listening yet.
+    }
+    await sleep(POLL_MS);
+  }
+  throw new StartError(`the service was not ready in ${START_TIMEOUT_MS / 1000} s (last state: ${last})`);
+}
+
+/** The name that the curl shows. With API keys the launcher cannot ask. */
+async function firstModel(url: string, env: NodeJS.ProcessEnv): Promise<string> {
+  if (env.API_KEYS_FILE) return 'MODEL';
+  try {
+    const { data } = (await (await fetch(`${url}/v1/models`)).json()) as { data: { id: string }[] };
+    return data[0]?.id ?? 'MODEL';
+  } catch {
+    return 'MODEL';
+  }
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer().once('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const address = server.address();
+      server.close(() => (address !== null && typeof address === 'object' ? resolve(address.port) : reject(new Error('no port'))));
+    });
+  });
+}
+
+function sleep(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+function say(line: string): void {
+  console.log(line);
+}

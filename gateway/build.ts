@@ -1,0 +1,40 @@
+// Puts the gateway's parts together: from a configuration to an app that is ready to serve.
+import { readFileSync } from 'node:fs';
+import type { Hono } from 'hono';
+import type { Logger } from 'pino';
+import { createApp } from './app.ts';
+import { createAttestor } from './attestor.ts';
+import type { GatewayConfig } from './config.ts';
+import type { Env } from './context.ts';
+import { createEngine } from './engine/client.ts';
+import { loadKeys } from './keys.ts';
+import { createSidecar } from './sidecar/client.ts';
+import { createStore } from './store.ts';
+
+export interface BuiltApp {
+  readonly app: Hono<Env>;
+  close(): Promise<void>;
+}
+
+/** @throws {ConfigError} */
+export function buildApp(config: GatewayConfig, log: Logger): BuiltApp {
+  const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string };
+  const keys = loadKeys(config.api_keys_file);
+  const engine = createEngine(config);
+  const store = createStore(config);
+  const sidecar = createSidecar({
+    socket_path: config.sidecar_socket,
+    attest_timeout_ms: config.attest_timeout_ms,
+    allow_simulated: config.allow_simulated,
+    onState: (state, reason) => log[state === 'connected' ? 'info' : 'warn']({ state, reason }, 'sidecar'),
+  });
+  const attestor = createAttestor(sidecar, store, Date.now);
+  const app = createApp({ config, engine, sidecar, store, attestor, keys, log, version });
+  return {
+    app,
+    async close() {
+      sidecar.close();
+      await engine.close();
+    },
+  };
+}

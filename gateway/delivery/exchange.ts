@@ -1,0 +1,47 @@
+// One exchange: the request as the client sent it, what it asked for, and the Node response that its answer goes into.
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
+import type { Problem } from '../problem.ts';
+import type { Owner } from '../keys.ts';
+
+export interface Exchange {
+  /** Unguessable; x-request-id and, with tee, x-attestation-id. */
+  readonly id: string;
+  readonly owner: Owner;
+  /** The client's body, exactly as received. */
+  readonly request: string;
+  readonly tee: boolean;
+  /** How many choices the request asked for. */
+  readonly choices: number;
+  readonly outgoing: ServerResponse;
+}
+
+/** The backend's head, once. */
+export interface Head {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+}
+
+/** What a delivery does with the answer, after its head. */
+export interface Delivery {
+  data(chunk: Buffer): void;
+  end(): void;
+  fail(problem: Problem): void;
+}
+
+/** What a delivery may ask of the engine while the answer runs. */
+export interface Flow {
+  pause(): void;
+  resume(): void;
+  cancel(): void;
+}
+
+/** How an exchange ended, for the log line. */
+export interface Outcome {
+  readonly status: number;
+  readonly tee?: 'attested' | 'failed';
+  readonly problem?: Problem;
+}
+
+export function mediaType(headers: IncomingHttpHeaders): string {
+  return (headers['content-type'] ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? '';
+}

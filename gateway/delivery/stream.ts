@@ -1,0 +1,142 @@
+// Delivers a stream with its attestation: deltas at once, the finish chunk only with the proof in it. No proof, no "stop".
+import { type SseEvent, SseLimitError, SseSplitter } from '../../proto/sse.ts';
+import type { Attestor } from '../attestor.ts';
+import { errorOf } from '../engine/error.ts';
+import { toClient } from '../engine/headers.ts';
+import { asProblem, Problem } from '../problem.ts';
+import { type Recording, Recorder, type Verdict } from '../recorder/recorder.ts';
+import { ATTESTING, DONE, errorEvent, terminated, withAttestation } from '../sse.ts';
+import type { Delivery, Exchange, Head } from './exchange.ts';
+import { flowingWriter, type Port } from './relay.ts';
+
+/** The largest single event a backend may send: a finish chunk with every logprob of a long answer is far below. */
+const MAX_EVENT_BYTES = 8 * 1024 * 1024;
+const KEEP_WARM_MS = 5_000;
+const AFTER_DONE_MS = 1_000;
+
+interface Held {
+  readonly event: SseEvent;
+  readonly finish: boolean;
+}
+
+export function streamDelivery(head: Head, port: Port, exchange: Exchange, attestor: Attestor, max_answer_bytes: number): Delivery {
+  const { outgoing } = exchange;
+  const splitter = new SseSplitter(Math.min(MAX_EVENT_BYTES, max_answer_bytes));
+  const recorder = new Recorder(max_answer_bytes);
+  /** The finish chunk and what came after it, in order. Empty until a finish chunk comes. */
+  let held: Held[] = [];
+  let over = false;
+  let drained: NodeJS.Timeout | null = null;
+  const write = flowingWriter(exchange, port);
+
+  outgoing.writeHead(head.status, { ...toClient(head.headers), 'x-accel-buffering': 'no' });
+  outgoing.flushHeaders();
+
+  /** Events that may go out leave in one write, as the bytes in which they came. */
+  function pass(events: readonly SseEvent[]): void {
+    const first = events[0];
+    const last = events.at(-1);
+    if (first === undefined || last === undefined) return;
+    if (!last.complete) return write(terminated(last)); // the stream's last event comes alone
+    const from = first.bytes.byteOffset;
+    write(Buffer.from(first.bytes.buffer, from, last.bytes.byteOffset + last.bytes.byteLength - from));
+  }
+
+  function take(events: readonly SseEvent[]): void {
+    let passing: SseEvent[] = [];
+    for (const event of events) {
+      const verdict = observe(event, passing);
+      if (verdict.kind === 'done' || verdict.kind === 'error') {
+        pass(passing);
+        return verdict.kind === 'done' ? finish(event) : giveUp(Buffer.from(`data: ${JSON.stringify(errorOf(502, verdict.body))}\n\n`), 'The backend sent an error in its stream.');
+      }
+      const live = verdict.kind !== 'note' && verdict.live;
+      // Another choice goes on, so what was held was not the last finish chunk.
+      if (live && held.length > 0 && mayRelease(verdict.kind === 'finish')) {
+        pass(passing);
+        passing = [];
+        for (const one of held) write(terminated(one.event));
+        held = [];
+      }
+      const hold = held.length > 0 || verdict.kind === 'finish';
+      if (hold) held.push({ event, finish: verdict.kind === 'finish' });
+      else passing.push(event);
+    }
+    pass(passing);
+  }
+
+  /** A bad event takes nothing with it that came before. */
+  function observe(event: SseEvent, passing: readonly SseEvent[]): Verdict {
+    try {
+      return recorder.observe(event);
+    } catch (error) {
+      pass(passing);
+      throw error;
+    }
+  }
+
+  /** Never more finish chunks go out unproven than the request's choices less one. */
+  function mayRelease(finishing: boolean): boolean {
+    return recorder.finished - (finishing ? 1 : 0) < exchange.choices;
+  }
+
+  function finish(done: SseEvent | null): void {
+    over = true;
+    const recording = recorder.finish();
+    // After [DONE] the response ends by itself, and its connection serves the next request; if not, it is cut.
+    drained = setTimeout(() => port.cancel(), AFTER_DONE_MS);
+    void prove(recording, done).catch((error) => {
+      if (!outgoing.destroyed) giveUp(errorEvent(asProblem(error)), 'No attestation.', asProblem(error));
+    });
+  }
+
+  async function prove(recording: Recording, done: SseEvent | null): Promise<void> {
+    const warm = setInterval(() => outgoing.write(ATTESTING), KEEP_WARM_MS);
+    try {
+      const attestation = await attestor.attest(exchange, recording, port.left());
+      const last = held.findLastIndex((one) => one.finish);
+      for (const [i, one] of held.entries()) {
+        const event = { ...one.event, bytes: terminated(one.event) };
+        outgoing.write(i === last ? withAttestation(event, attestation) : event.bytes);
+      }
+      outgoing.end(done === null ? DONE : terminated(done));
+      port.done({ status: head.status, tee: 'attested' });
+    } finally {
+      clearInterval(warm);
+    }
+  }
+
+  /** An error takes the place of the finish chunk. */
+  function giveUp(bytes: Buffer, message: string, problem = new Problem('backend_bad_response', message)): void {
+    over = true;
+    port.cancel();
+    outgoing.end(bytes);
+    port.done({ status: head.status, tee: 'failed', problem });
+  }
+
+  function guarded(step: () => void): void {
+    if (over) return;
+    try {
+      step();
+    } catch (error) {
+      const problem = error instanceof SseLimitError ? new Problem('backend_bad_response', `The backend broke its stream: ${error.message}.`) : asProblem(error);
+      giveUp(errorEvent(problem), problem.message, problem);
+    }
+  }
+
+  return {
+    data: (chunk) => guarded(() => take(splitter.push(chunk))),
+    end: () => {
+      clearTimeout(drained ?? undefined);
+      guarded(() => {
+        const rest = splitter.end();
+        if (rest !== null) take([rest]);
+        if (!over) finish(null);
+      });
+    },
+    fail: (problem) => {
+      clearTimeout(drained ?? undefined);
+      guarded(() => giveUp(errorEvent(problem), problem.message, problem));
+    },
+  };
+}

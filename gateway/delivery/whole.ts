@@ -1,0 +1,49 @@
+// Delivers a whole answer with its attestation: the backend's body text with one member spliced in.
+import { isUtf8 } from 'node:buffer';
+import { withLastMember } from '../../proto/json.ts';
+import type { Answer, Attestor } from '../attestor.ts';
+import { toClient } from '../engine/headers.ts';
+import { asProblem, Problem } from '../problem.ts';
+import type { Delivery, Exchange, Head } from './exchange.ts';
+import type { Port } from './relay.ts';
+
+const bad = (message: string) => new Problem('backend_bad_response', message);
+
+export function wholeDelivery(head: Head, port: Port, exchange: Exchange, attestor: Attestor, max_answer_bytes: number): Delivery {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  async function send(): Promise<void> {
+    const answer = readAnswer(Buffer.concat(chunks));
+    const attestation = await attestor.attest(exchange, answer, port.left());
+    const body = Buffer.from(withLastMember(answer.response, 'attestation', attestation));
+    exchange.outgoing.writeHead(head.status, { ...toClient(head.headers), 'content-type': 'application/json', 'content-length': body.length });
+    exchange.outgoing.end(body);
+    port.done({ status: head.status, tee: 'attested' });
+  }
+  return {
+    data(chunk) {
+      bytes += chunk.length;
+      chunks.push(chunk);
+      if (bytes > max_answer_bytes) port.refuse(bad('The answer is larger than what is attested.'));
+    },
+    end: () => void send().catch((error) => port.refuse(asProblem(error))),
+    fail: (problem) => port.refuse(problem),
+  };
+}
+
+/** @throws {Problem} backend_bad_response unless the body is a JSON object that nobody has put an attestation into. */
+function readAnswer(body: Buffer): Answer {
+  if (!isUtf8(body)) throw bad('The backend sent an answer that is not UTF-8.');
+  const response = body.toString('utf8');
+  let value: unknown;
+  try {
+    value = JSON.parse(response);
+  } catch {
+    throw bad('The backend sent an answer that is not JSON.');
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw bad('The backend sent an answer that is not a JSON object.');
+  if (Object.hasOwn(value, 'attestation')) throw bad('The backend sent an attestation of its own.');
+  if ('error' in value && value.error !== null) throw bad('The backend sent an error as if it were an answer.');
+  const id = (value as { id?: unknown }).id;
+  return { response, completionId: typeof id === 'string' && id !== '' ? id : null };
+}

@@ -1,0 +1,90 @@
+// The edge of every exchange: its id, the headers that go with every answer, who may ask, how many at once, one log line.
+import { randomUUID } from 'node:crypto';
+import type { MiddlewareHandler } from 'hono';
+import { ClientGone } from './body.ts';
+import type { Context, Deps, Env } from './context.ts';
+import { asProblem, Problem } from './problem.ts';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+
+const EXPOSED = 'x-request-id, x-attestation-id, retry-after';
+const PREFLIGHT = {
+  'access-control-allow-methods': 'GET, POST, DELETE, OPTIONS',
+  'access-control-max-age': '86400',
+};
+
+/** Ids, CORS and the log line. Headers are set on Node's response, so that answers that bypass Hono carry them too. */
+export function edge({ log }: Deps): MiddlewareHandler<Env> {
+  return async (c, next) => {
+    const started = performance.now();
+    const { incoming, outgoing } = c.env;
+    const id = `req-${randomUUID()}`;
+    c.set('id', id);
+    outgoing.setHeader('x-request-id', id);
+    outgoing.setHeader('access-control-allow-origin', '*');
+    outgoing.setHeader('access-control-expose-headers', EXPOSED);
+    outgoing.setHeader('cache-control', 'no-store');
+    await next();
+    const outcome = c.get('outcome');
+    log.info({
+      id,
+      method: incoming.method,
+      route: c.get('routeName' as never) ?? c.req.routePath,
+      status: outcome?.status ?? c.res.status,
+      ms: Math.round(performance.now() - started),
+      ...(outcome?.tee === undefined ? {} : { tee: outcome.tee }),
+      ...(outcome?.problem === undefined ? {} : { code: outcome.problem.code }),
+      ...(c.error instanceof Problem ? { code: c.error.code } : {}),
+    });
+  };
+}
+
+/** Browsers ask first. Any header may be sent: clients add their own, and a list would break the next one. */
+export function preflight(c: Context): Response {
+  const headers = c.req.header('access-control-request-headers');
+  return c.body(null, 204, { ...PREFLIGHT, 'access-control-allow-headers': headers ?? 'authorization, content-type, x-tee' });
+}
+
+export function authenticated({ keys }: Deps): MiddlewareHandler<Env> {
+  return async (c, next) => {
+    c.set('owner', keys.authenticate(c.env.incoming.headers.authorization));
+    await next();
+  };
+}
+
+/** Past capacity a request is refused at once, so that those accepted are served. */
+export function bounded({ config }: Deps): MiddlewareHandler<Env> {
+  let running = 0;
+  return async (_c, next) => {
+    if (running >= config.max_concurrent_requests)
+      throw new Problem('overloaded', 'The gateway is at its capacity.', { retryAfterSeconds: 1 });
+    running++;
+    try {
+      await next();
+    } finally {
+      running--;
+    }
+  };
+}
+
+/** Where every error becomes an answer. */
+export function onError({ log }: Deps) {
+  return (error: Error, c: Context): Response => {
+    const { outgoing } = c.env;
+    if (error instanceof ClientGone || outgoing.destroyed) {
+      c.set('outcome', { status: 499 });
+      return RESPONSE_ALREADY_SENT;
+    }
+    const problem = asProblem(error);
+    // A message can quote what was parsed; where it happened cannot.
+    if (problem.code === 'internal_error') log.error({ id: c.get('id'), name: error.name, at: frames(error) }, 'internal error');
+    if (outgoing.headersSent) {
+      outgoing.destroy();
+      return RESPONSE_ALREADY_SENT;
+    }
+    return c.body(JSON.stringify(problem.body), problem.status as 400, { ...problem.headers, 'content-type': 'application/json' });
+  };
+}
+
+function frames(error: Error): string[] {
+  return (error.stack ?? '').split('\n').filter((line) => /^\s+at /.test(line)).slice(0, 8).map((line) => line.trim());
+}

@@ -1,0 +1,36 @@
+// The gateway process: configuration in, a listening server out, a clean end.
+import { createAdaptorServer } from '@hono/node-server';
+import type { Server } from 'node:http';
+import { pino } from 'pino';
+import { buildApp } from './build.ts';
+import { ConfigError, loadConfig } from './config.ts';
+import { serverOptions, refuseBadRequests } from './http.ts';
+
+const DRAIN_MS = 25_000;
+
+try {
+  const config = loadConfig(process.env);
+  const log = pino({ name: 'gateway', level: config.log_level });
+  const { app, close } = buildApp(config, log);
+  const server = createAdaptorServer({ fetch: app.fetch, serverOptions }) as Server;
+  refuseBadRequests(server);
+  server.once('error', (error: NodeJS.ErrnoException) => {
+    console.error(`gateway: cannot listen on ${config.host}:${config.port}: ${error.code}`);
+    process.exit(1);
+  });
+  server.listen(config.port, config.host, () => {
+    log.info({ address: server.address(), backend: new URL(config.backend_url).origin }, 'listening');
+  });
+  const stop = (signal: string) => {
+    log.info({ signal }, 'draining');
+    const end = () => void close().then(() => process.exit(0));
+    server.close(end);
+    server.closeIdleConnections();
+    setTimeout(end, DRAIN_MS).unref();
+  };
+  process.once('SIGTERM', stop).once('SIGINT', stop);
+} catch (error) {
+  if (!(error instanceof ConfigError)) throw error;
+  console.error(`gateway: ${error.message}`);
+  process.exit(1);
+}

@@ -1,0 +1,113 @@
+// Looks at the events of a stream that will be attested: hashes and folds what the backend sent, and finds the chunk to hold.
+import { isUtf8 } from 'node:buffer';
+import { createHash } from 'node:crypto';
+import { type Chunk, Fold, FoldError, parseChunk } from '../../proto/fold.ts';
+import type { StreamDigest } from '../../proto/raw.ts';
+import type { SseEvent } from '../../proto/sse.ts';
+import { Problem } from '../problem.ts';
+import { isDone } from '../sse.ts';
+
+/** What an event is to the delivery. */
+export type Verdict =
+  /** A delta, or anything else that may go out now. `live`: of a choice that has not finished. */
+  | { readonly kind: 'chunk'; readonly live: boolean }
+  /** It carries the finish_reason of a choice. `live`: that choice had not finished before. */
+  | { readonly kind: 'finish'; readonly live: boolean }
+  /** No data: a comment, a lone field. */
+  | { readonly kind: 'note' }
+  | { readonly kind: 'done' }
+  /** The backend gave up inside its stream. */
+  | { readonly kind: 'error'; readonly body: unknown };
+
+export interface Recording {
+  readonly response: string;
+  readonly stream: StreamDigest;
+  /** The backend's id of the completion, if it named one. */
+  readonly completionId: string | null;
+}
+
+const NEWLINE = Buffer.from('\n');
+const bad = (message: string, cause?: unknown) => new Problem('backend_bad_response', message, { cause });
+
+export class Recorder {
+  readonly #max_answer_bytes: number;
+  readonly #hash = createHash('sha256');
+  readonly #fold = new Fold();
+  readonly #open = new Set<number>();
+  readonly #finished = new Set<number>();
+  #events = 0;
+  #bytes = 0;
+  #completionId: string | null = null;
+
+  constructor(max_answer_bytes: number) {
+    this.#max_answer_bytes = max_answer_bytes;
+  }
+
+  /** How many choices have finished. */
+  get finished(): number {
+    return this.#finished.size;
+  }
+
+  /** @throws {Problem} backend_bad_response */
+  observe(event: SseEvent): Verdict {
+    const { data } = event;
+    if (data === null) return { kind: 'note' };
+    if (isDone(data)) return { kind: 'done' };
+    const chunk = this.#parse(data);
+    if (chunk.error !== undefined && chunk.error !== null) return { kind: 'error', body: chunk };
+    if ('attestation' in chunk) throw bad('The backend sent an attestation of its own.');
+    this.#record(data, chunk);
+    return this.#choices(chunk.choices);
+  }
+
+  /** What raw needs. @throws {Problem} backend_bad_response unless every choice has finished. */
+  finish(): Recording {
+    if (this.#finished.size === 0 || this.#open.size > 0) throw bad('The backend ended its stream before its answer was finished.');
+    return {
+      response: this.#fold.text(),
+      stream: { events: this.#events, sha256: this.#hash.digest('hex') },
+      completionId: this.#completionId,
+    };
+  }
+
+  #parse(data: Uint8Array): Chunk {
+    if (!isUtf8(data)) throw bad('The backend sent a chunk that is not UTF-8.');
+    try {
+      return parseChunk(Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString('utf8'));
+    } catch (cause) {
+      throw bad(cause instanceof FoldError ? `The backend broke its stream: ${cause.message}.` : 'The backend sent a chunk that cannot be read.', cause);
+    }
+  }
+
+  #record(data: Uint8Array, chunk: Chunk): void {
+    this.#bytes += data.length + 1;
+    if (this.#bytes > this.#max_answer_bytes) throw bad('The answer grew larger than what is attested.');
+    this.#events++;
+    this.#hash.update(data).update(NEWLINE);
+    if (this.#completionId === null && typeof chunk.id === 'string' && chunk.id !== '') this.#completionId = chunk.id;
+    try {
+      this.#fold.add(chunk);
+    } catch (cause) {
+      throw bad('The backend sent a chunk that cannot be folded.', cause);
+    }
+  }
+
+  #choices(choices: unknown): Verdict {
+    let live = false;
+    let finishes = false;
+    for (const choice of Array.isArray(choices) ? choices : []) {
+      if (typeof choice !== 'object' || choice === null) continue;
+      const { index, finish_reason } = choice as { index?: unknown; finish_reason?: unknown };
+      const at = typeof index === 'number' ? index : 0;
+      if (!this.#finished.has(at)) {
+        live = true;
+        this.#open.add(at);
+      }
+      if (typeof finish_reason !== 'string' || finish_reason === '') continue;
+      finishes = true;
+      this.#open.delete(at);
+      this.#finished.add(at);
+    }
+    return { kind: finishes ? 'finish' : 'chunk', live };
+  }
+}

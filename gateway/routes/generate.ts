@@ -1,0 +1,51 @@
+// POST /v1/chat/completions and /v1/completions: validate, forward, deliver; with tee, attest.
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import { bodyText, readBody } from '../body.ts';
+import type { Context, Deps } from '../context.ts';
+import { type Exchange, type Head, mediaType } from '../delivery/exchange.ts';
+import { pipeDelivery } from '../delivery/pipe.ts';
+import { type Port, relay } from '../delivery/relay.ts';
+import { streamDelivery } from '../delivery/stream.ts';
+import { wholeDelivery } from '../delivery/whole.ts';
+import { toBackend } from '../engine/headers.ts';
+import { Problem } from '../problem.ts';
+import { type Endpoint, readAsked } from './request.ts';
+
+const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };
+
+export function generate(endpoint: Endpoint, deps: Deps) {
+  const { config, engine, sidecar, store, attestor } = deps;
+  return async (c: Context): Promise<Response> => {
+    const { incoming, outgoing } = c.env;
+    const request = bodyText(await readBody(incoming, config.max_body_bytes));
+    const { tee, forward, choices } = readAsked(endpoint, request, incoming.headers);
+    const exchange: Exchange = { id: c.get('id'), owner: c.get('owner'), request, tee, choices, outgoing };
+    if (tee) {
+      await sidecar.ready(config.sidecar_wait_ms);
+      outgoing.setHeader('x-attestation-id', exchange.id);
+      store.begin(exchange.owner, exchange.id);
+    }
+    const headers = { ...toBackend(incoming.headers, config.backend_api_key), 'content-type': 'application/json' };
+    try {
+      const outcome = await relay(engine, { method: 'POST', path: BACKEND_PATH[endpoint], headers, body: forward }, exchange, (head, port) =>
+        deliver(head, port, exchange),
+      );
+      c.set('outcome', outcome);
+      if (tee && outcome.tee !== 'attested') store.drop(exchange.owner, exchange.id);
+    } catch (error) {
+      if (tee) store.drop(exchange.owner, exchange.id);
+      throw error;
+    }
+    return RESPONSE_ALREADY_SENT;
+  };
+
+  function deliver(head: Head, port: Port, exchange: Exchange) {
+    const type = mediaType(head.headers);
+    const encoded = head.headers['content-encoding'];
+    if (type !== 'text/event-stream' && type !== 'application/json') throw new Problem('backend_bad_response', 'The backend answered with neither JSON nor an event stream.');
+    if (!exchange.tee) return pipeDelivery(head, port, exchange);
+    if (encoded !== undefined && encoded !== 'identity') throw new Problem('backend_bad_response', 'The backend compressed an answer that is to be attested.');
+    const make = type === 'text/event-stream' ? streamDelivery : wholeDelivery;
+    return make(head, port, exchange, attestor, config.max_answer_bytes);
+  }
+}

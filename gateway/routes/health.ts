@@ -1,0 +1,64 @@
+// GET /health: what an operator and a load balancer need to know. 200 while chat without tee works.
+import type { Context, Deps } from '../context.ts';
+import type { Engine } from '../engine/client.ts';
+
+const PROBE_TIMEOUT_MS = 2_000;
+/** Probes within this time share one answer, so that health checks are no load on the backend. */
+const PROBE_CACHE_MS = 1_000;
+
+export function health({ engine, sidecar, version, config }: Deps) {
+  const probe = cached(() => probeBackend(engine, config.backend_api_key));
+  return async (c: Context): Promise<Response> => {
+    const backend = await probe();
+    const { state, hello } = sidecar;
+    const status = backend.status !== 'ok' ? 'down' : state === 'connected' ? 'ok' : 'degraded';
+    return c.json(
+      {
+        status,
+        backend,
+        sidecar: { status: state, attester: hello?.attester ?? null, devices: hello?.devices ?? [], simulated: hello === null ? null : hello.simulated !== null },
+        version,
+      },
+      status === 'down' ? 503 : 200,
+    );
+  };
+}
+
+type BackendHealth = { status: 'ok' | 'down'; code?: string };
+
+/** A backend is there when it answers for its models: a 401 or a 404 is an answer too. */
+function probeBackend(engine: Engine, apiKey: string | null): Promise<BackendHealth> {
+  return new Promise((resolve) => {
+    const headers: Record<string, string> = { accept: 'application/json' };
+    if (apiKey !== null) headers.authorization = `Bearer ${apiKey}`;
+    const finish = (result: BackendHealth) => {
+      clearTimeout(timer);
+      resolve(result);
+    };
+    const call = engine.call(
+      { method: 'GET', path: '/models', headers, body: null },
+      {
+        head: (status) => finish(status < 500 ? { status: 'ok' } : { status: 'down', code: 'backend_bad_response' }),
+        data: () => {},
+        end: () => {},
+        fail: (problem) => finish({ status: 'down', code: problem.code }),
+      },
+    );
+    const timer = setTimeout(() => {
+      call.cancel();
+      finish({ status: 'down', code: 'backend_timeout' });
+    }, PROBE_TIMEOUT_MS);
+  });
+}
+
+function cached<T>(make: () => Promise<T>): () => Promise<T> {
+  let made_ms = Number.NEGATIVE_INFINITY;
+  let value: Promise<T> | null = null;
+  return () => {
+    if (value === null || performance.now() - made_ms > PROBE_CACHE_MS) {
+      made_ms = performance.now();
+      value = make();
+    }
+    return value;
+  };
+}

@@ -1,0 +1,52 @@
+// Every other /v1 route that the backend has, models and embeddings among them: passed through as it is. No tee there.
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import { bodyText, readBody } from '../body.ts';
+import type { Context, Deps } from '../context.ts';
+import { pipeDelivery } from '../delivery/pipe.ts';
+import { relay } from '../delivery/relay.ts';
+import { toBackend } from '../engine/headers.ts';
+import { Problem } from '../problem.ts';
+import { cutTee, parseJson, teeHeader } from './request.ts';
+
+const METHODS = new Set(['GET', 'HEAD', 'POST', 'DELETE']);
+const WHERE = 'tee works on /v1/chat/completions and /v1/completions.';
+
+export function passthrough({ config, engine }: Deps) {
+  return async (c: Context): Promise<Response> => {
+    const { incoming, outgoing } = c.env;
+    const method = incoming.method ?? 'GET';
+    if (!METHODS.has(method)) throw new Problem('method_not_allowed', `${method} is not allowed here.`, { headers: { allow: [...METHODS].join(', ') } });
+    const path = backendPath(incoming.url ?? '');
+    const body = await readBody(incoming, config.max_body_bytes);
+    if (teeHeader(incoming.headers)) throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
+    const forward = withoutTee(body, incoming.headers['content-type']);
+    const exchange = { id: c.get('id'), owner: c.get('owner'), request: '', tee: false, choices: 1, outgoing };
+    const request = { method, path, headers: toBackend(incoming.headers, config.backend_api_key), body: forward.length === 0 ? null : forward };
+    c.set('outcome', await relay(engine, request, exchange, (head, port) => pipeDelivery(head, port, exchange)));
+    return RESPONSE_ALREADY_SENT;
+  };
+}
+
+/** What follows `/v1`. A path that a backend could resolve to something outside of it is refused. */
+function backendPath(url: string): string {
+  if (!url.startsWith('/v1/')) throw new Problem('not_found', 'There is nothing here. The API begins at /v1.');
+  const [path = '', query] = url.slice('/v1'.length).split('?', 2);
+  let decoded: string;
+  try {
+    decoded = decodeURIComponent(path);
+  } catch {
+    throw new Problem('invalid_request', 'The path is not valid percent-encoding.');
+  }
+  if (/(^|[/\\])\.{1,2}([/\\]|$)|[\\\0\r\n]/.test(decoded)) throw new Problem('not_found', 'There is nothing here.');
+  return query === undefined ? path : `${path}?${query}`;
+}
+
+function withoutTee(body: Buffer, contentType: string | undefined): Buffer | string {
+  if (!/^application\/json\b/i.test(contentType ?? '')) return body;
+  // A member named tee is written out or escaped; bodies without either are not parsed.
+  if (!body.includes('tee"') && !body.includes('\\u')) return body;
+  const text = bodyText(body);
+  const { forward, tee } = cutTee(text, parseJson(text));
+  if (tee) throw new Problem('invalid_request', `tee: ${WHERE}`, { param: 'tee' });
+  return forward;
+}

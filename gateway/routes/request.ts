@@ -1,0 +1,65 @@
+// Reads what a generation request asks for, and cuts `tee` out of its text before the backend sees it.
+import type { IncomingHttpHeaders } from 'node:http';
+import { topLevelMembers, withoutMember } from '../../proto/json.ts';
+import { chatRequestSchema, completionRequestSchema, type GenerationRequest } from '../../proto/openai.ts';
+import { Problem } from '../problem.ts';
+
+export type Endpoint = 'chat' | 'completion';
+
+export interface Asked {
+  readonly tee: boolean;
+  /** The body for the backend: the client's text, less `tee`. */
+  readonly forward: string;
+  readonly choices: number;
+}
+
+const SCHEMAS = { chat: chatRequestSchema, completion: completionRequestSchema };
+
+/** @throws {Problem} invalid_json, invalid_request naming the member. */
+export function readAsked(endpoint: Endpoint, text: string, headers: IncomingHttpHeaders): Asked {
+  const value = parseJson(text);
+  const parsed = SCHEMAS[endpoint].safeParse(value);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    const param = issue === undefined || issue.path.length === 0 ? undefined : issue.path.join('.');
+    const message = param === undefined ? 'The request body must be a JSON object.' : `${param}: ${issue?.message}`;
+    throw new Problem('invalid_request', message, param === undefined ? {} : { param });
+  }
+  const request: GenerationRequest = parsed.data;
+  const { forward, tee } = cutTee(text, value);
+  return { tee: tee || teeHeader(headers), forward, choices: choicesOf(request) };
+}
+
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Problem('invalid_json', 'The request body is not valid JSON.');
+  }
+}
+
+/** @throws {Problem} invalid_request when `tee` is given twice or is no boolean. */
+export function cutTee(text: string, value: unknown): { forward: string; tee: boolean } {
+  if (typeof value !== 'object' || value === null || !Object.hasOwn(value, 'tee')) return { forward: text, tee: false };
+  const tee = (value as { tee: unknown }).tee;
+  const members = topLevelMembers(text);
+  const at = members.findIndex((member) => member.key === 'tee');
+  if (members.findLastIndex((member) => member.key === 'tee') !== at)
+    throw new Problem('invalid_request', 'tee: given twice.', { param: 'tee' });
+  if (typeof tee !== 'boolean') throw new Problem('invalid_request', 'tee: must be true or false.', { param: 'tee' });
+  return { forward: withoutMember(text, members, at), tee };
+}
+
+/** `x-tee: 1`, for clients that can set only headers. */
+export function teeHeader(headers: IncomingHttpHeaders): boolean {
+  const value = headers['x-tee'];
+  if (value === undefined || value === '0' || value === 'false') return false;
+  if (value === '1' || value === 'true') return true;
+  throw new Problem('invalid_request', 'The header x-tee must be 1 or 0.', { param: 'x-tee' });
+}
+
+function choicesOf(request: GenerationRequest): number {
+  const prompt = 'prompt' in request ? request.prompt : null;
+  const many = Array.isArray(prompt) && typeof prompt[0] !== 'number';
+  return (request.n ?? 1) * (many ? Math.max(1, prompt.length) : 1);
+}

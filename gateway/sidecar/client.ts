@@ -1,0 +1,169 @@
+// The sidecar client: keeps a connection to the sidecar, and asks again for whatever a restart left unanswered.
+import type { Attested, Failed, Hello } from '../../proto/frames.ts';
+import type { Nonce, Raw } from '../../proto/raw.ts';
+import { Problem } from '../problem.ts';
+import { type Link, openLink } from './link.ts';
+
+const BACKOFF_MIN_MS = 25;
+const BACKOFF_MAX_MS = 1_000;
+/** A sidecar that may not be used is looked at again in case it was replaced. */
+const REFUSED_RETRY_MS = 5_000;
+
+export interface SidecarOptions {
+  readonly socket_path: string;
+  readonly attest_timeout_ms: number;
+  readonly allow_simulated: boolean;
+  /** For the log: state changes, never content. */
+  readonly onState?: (state: SidecarState, reason: string) => void;
+}
+
+export type SidecarState = 'connecting' | 'connected' | 'refused' | 'closed';
+
+export interface Sidecar {
+  readonly state: SidecarState;
+  /** Of the connected sidecar. */
+  readonly hello: Hello | null;
+  /** Resolves as soon as a sidecar is there. @throws {Problem} attestation_unavailable after `wait_ms`. */
+  ready(wait_ms: number): Promise<void>;
+  /**
+   * The sidecar's answer over raw. The same raw is asked for again after a reconnect: the same raw gives the same nonce.
+   * @throws {Problem} attestation_unavailable; whatever `signal` was aborted with.
+   */
+  attest(id: string, raw: Raw, nonce: Nonce, signal: AbortSignal): Promise<Attested>;
+  close(): void;
+}
+
+interface Pending {
+  readonly raw: Raw;
+  readonly nonce: Nonce;
+  readonly resolve: (attested: Attested) => void;
+  readonly reject: (problem: Problem) => void;
+  retry: NodeJS.Timeout | null;
+}
+
+const unavailable = (message: string) => new Problem('attestation_unavailable', message, { retryAfterSeconds: 2 });
+
+export function createSidecar(options: SidecarOptions): Sidecar {
+  let state: SidecarState = 'connecting';
+  let hello: Hello | null = null;
+  let link: Link | null = null;
+  let backoff_ms = BACKOFF_MIN_MS;
+  let reconnect: NodeJS.Timeout | null = null;
+  const waiting = new Set<() => void>();
+  const pending = new Map<string, Pending>();
+
+  function become(next: SidecarState, reason: string): void {
+    if (state === next) return;
+    state = next;
+    options.onState?.(next, reason);
+  }
+
+  function connect(): void {
+    reconnect = null;
+    link = openLink(options.socket_path, {
+      hello(greeting) {
+        if (greeting.simulated !== null && !options.allow_simulated) {
+          become('refused', 'the sidecar is simulated and ALLOW_SIMULATED is not 1');
+          link?.close();
+          return;
+        }
+        hello = greeting;
+        backoff_ms = BACKOFF_MIN_MS;
+        become('connected', greeting.attester);
+        for (const [id, { raw }] of pending) link?.send({ type: 'attest', id, raw });
+        for (const wake of waiting) wake();
+      },
+      frame(frame) {
+        if (frame.type === 'attested') attested(frame);
+        else if (frame.type === 'failed') failed(frame);
+      },
+      gone(reason) {
+        link = null;
+        hello = null;
+        if (state === 'closed') return;
+        if (state === 'connected') become('connecting', reason);
+        reconnect = setTimeout(connect, state === 'refused' ? REFUSED_RETRY_MS : backoff_ms * (0.75 + Math.random() / 2));
+        backoff_ms = Math.min(BACKOFF_MAX_MS, backoff_ms * 2);
+      },
+    });
+  }
+
+  function attested(frame: Attested): void {
+    const one = pending.get(frame.id);
+    if (one === undefined) return;
+    if (frame.nonce === one.nonce) one.resolve(frame);
+    else one.reject(unavailable('The sidecar answered for something else.'));
+  }
+
+  function failed(frame: Failed): void {
+    const one = frame.id === null ? undefined : pending.get(frame.id);
+    if (one === undefined || frame.id === null) return;
+    if (frame.retry_after_ms === undefined) return one.reject(unavailable(`The sidecar could not attest (${frame.code}).`));
+    const { id } = frame;
+    one.retry = setTimeout(() => link?.send({ type: 'attest', id, raw: one.raw }), frame.retry_after_ms);
+  }
+
+  connect();
+  return {
+    get state() {
+      return state;
+    },
+    get hello() {
+      return hello;
+    },
+
+    ready(wait_ms) {
+      if (state === 'connected') return Promise.resolve();
+      return new Promise((resolve, reject) => {
+        const wake = () => {
+          clearTimeout(timer);
+          waiting.delete(wake);
+          resolve();
+        };
+        const timer = setTimeout(() => {
+          waiting.delete(wake);
+          reject(unavailable(state === 'refused' ? 'The sidecar is simulated and this gateway does not allow it.' : 'No sidecar is connected.'));
+        }, wait_ms);
+        waiting.add(wake);
+      });
+    },
+
+    attest(id, raw, nonce, signal) {
+      return new Promise<Attested>((resolve, reject) => {
+        const settle = () => {
+          clearTimeout(timer);
+          clearTimeout(one.retry ?? undefined);
+          signal.removeEventListener('abort', abandon);
+          pending.delete(id);
+        };
+        const abandon = () => {
+          settle();
+          if (state === 'connected') link?.send({ type: 'cancel', id });
+          reject(signal.reason);
+        };
+        const one: Pending = {
+          raw,
+          nonce,
+          resolve: (attested) => (settle(), resolve(attested)),
+          reject: (problem) => (settle(), reject(problem)),
+          retry: null,
+        };
+        const timer = setTimeout(() => {
+          if (state === 'connected') link?.send({ type: 'cancel', id });
+          one.reject(unavailable('The attestation did not come in time.'));
+        }, options.attest_timeout_ms);
+        if (signal.aborted) return abandon();
+        signal.addEventListener('abort', abandon);
+        pending.set(id, one);
+        if (state === 'connected') link?.send({ type: 'attest', id, raw });
+      });
+    },
+
+    close() {
+      become('closed', 'the gateway stops');
+      clearTimeout(reconnect ?? undefined);
+      for (const one of [...pending.values()]) one.reject(unavailable('The gateway stops.'));
+      link?.close();
+    },
+  };
+}

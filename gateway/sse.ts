@@ -1,0 +1,31 @@
+// The few server-sent events that the gateway writes itself.
+import type { SseEvent } from '../proto/sse.ts';
+import type { Problem } from './problem.ts';
+
+export const DONE = Buffer.from('data: [DONE]\n\n');
+/** A comment: keeps the connection warm, and no client sees it. */
+export const ATTESTING = Buffer.from(': attesting\n\n');
+
+/** Takes the place of the finish chunk. */
+export function errorEvent(problem: Problem): Buffer {
+  return Buffer.from(`data: ${JSON.stringify(problem.body)}\n\n`);
+}
+
+const DONE_DATA = Buffer.from('[DONE]');
+
+export function isDone(data: Uint8Array): boolean {
+  return data.length === 6 && DONE_DATA.equals(data);
+}
+
+/** The event with `,"attestation":…` put before the last `}` of its data: taken out again, the bytes are the backend's. */
+export function withAttestation(event: SseEvent, attestationJson: string): Buffer {
+  const brace = event.bytes.lastIndexOf(0x7d, event.dataEnd - 1);
+  return Buffer.concat([event.bytes.subarray(0, brace), Buffer.from(`,"attestation":${attestationJson}`), event.bytes.subarray(brace)]);
+}
+
+/** A last event may have come without its empty line: whatever follows it would become a part of it. */
+export function terminated(event: SseEvent): Uint8Array {
+  const last = event.bytes.at(-1);
+  const lineEnded = last === 0x0a || last === 0x0d;
+  return event.complete ? event.bytes : Buffer.concat([event.bytes, Buffer.from(lineEnded ? '\n' : '\n\n')]);
+}

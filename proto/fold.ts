@@ -1,0 +1,157 @@
+// The published rule by which the chunks of a stream fold into one completion. docs/attestation.md states it in prose.
+//
+//  1. Members are merged in the order in which they first appear (integer-like names first, as ECMAScript orders them).
+//  2. null sets a member that is absent and replaces nothing.
+//  3. A string inside `delta`, or `text` of a choice, is appended to what is there. Set instead, the last one that is not
+//     empty winning: `role`, `id`, `type`, `name`, and every string outside (`finish_reason`, `model`, `created`, …).
+//  4. Numbers and booleans are set, the last one winning. A number keeps its source text.
+//  5. Objects merge member by member.
+//  6. Arrays whose items carry an integer `index` merge by it, and stand in its order; other arrays are appended.
+//  7. `usage` is the last one that is not null, whole.
+//  8. At the end `object` "chat.completion.chunk" becomes "chat.completion"; a choice's `delta` becomes `message`, with
+//     role "assistant" and content null where no chunk gave one, and `index` leaves its tool calls.
+import { isKeptNumber, parseKeepingNumbers } from './number.ts';
+
+type Json = null | boolean | number | string | object;
+type Bag = Record<string, Json>;
+
+/** Strings that are set even inside a delta. */
+const SET_IN_DELTA = new Set(['role', 'id', 'type', 'name']);
+/** An index beyond this is not a position, and such an array is appended. */
+const MAX_INDEX = 100_000;
+
+/** A payload is not a JSON object. The message never quotes it. */
+export class FoldError extends Error {
+  override readonly name = 'FoldError';
+}
+
+/** A chunk as the fold and those who look at chunks on the way see it. */
+export type Chunk = Readonly<Record<string, unknown>>;
+
+/** One `data:` payload, parsed for folding. @throws {FoldError} */
+export function parseChunk(payload: string): Chunk {
+  let value: unknown;
+  try {
+    value = parseKeepingNumbers(payload);
+  } catch (cause) {
+    throw new FoldError('a chunk is not JSON', { cause });
+  }
+  if (!isBag(value)) throw new FoldError('a chunk is not a JSON object');
+  return value;
+}
+
+/** Takes chunks as they come; `text()` is the completion so far as JSON text. */
+export class Fold {
+  readonly #completion: Bag = bag();
+
+  add(chunk: Chunk): void {
+    for (const key of Object.keys(chunk)) {
+      const value = chunk[key] as Json;
+      if (key === 'usage') {
+        if (value !== null || !(key in this.#completion)) this.#completion[key] = value;
+      } else this.#completion[key] = merged(this.#completion[key], value, key, false);
+    }
+  }
+
+  /** The JSON text of the folded completion. */
+  text(): string {
+    return JSON.stringify(finished(this.#completion));
+  }
+}
+
+/** Folds a whole transcript: every `data:` payload but `[DONE]`, in order. @throws {FoldError} */
+export function foldPayloads(payloads: Iterable<string>): string {
+  const fold = new Fold();
+  for (const payload of payloads) fold.add(parseChunk(payload));
+  return fold.text();
+}
+
+function merged(before: Json | undefined, value: Json, key: string, inDelta: boolean): Json {
+  if (value === null) return before === undefined ? null : before;
+  if (typeof value === 'string') return mergedString(before, value, key, inDelta);
+  if (Array.isArray(value)) return mergedArray(Array.isArray(before) ? before : [], value, inDelta);
+  if (isBag(value)) {
+    const into = isBag(before) ? before : bag();
+    for (const name of Object.keys(value)) {
+      const inside = inDelta || (name === 'delta' && key === 'choices');
+      into[name] = merged(into[name], value[name] as Json, name, name === 'text' && key === 'choices' ? true : inside);
+    }
+    return into;
+  }
+  return value;
+}
+
+function mergedString(before: Json | undefined, value: string, key: string, inDelta: boolean): Json {
+  if (typeof before !== 'string') return value;
+  if (inDelta && !SET_IN_DELTA.has(key)) return before + value;
+  return value === '' ? before : value;
+}
+
+function mergedArray(before: Json[], items: Json[], inDelta: boolean): Json[] {
+  for (const item of items) {
+    const index = indexOf(item);
+    if (index === null) {
+      before.push(merged(undefined, item, '', inDelta));
+      continue;
+    }
+    const at = before.findIndex((other) => (indexOf(other) ?? -1) >= index);
+    const found = at < 0 ? undefined : before[at];
+    // 'choices' as the key tells merged() that `delta` and `text` of this object are deltas.
+    const key = inDelta ? '' : 'choices';
+    if (found !== undefined && indexOf(found) === index) before[at] = merged(found, item, key, inDelta);
+    else before.splice(at < 0 ? before.length : at, 0, merged(undefined, item, key, inDelta));
+  }
+  return before;
+}
+
+function indexOf(item: Json | undefined): number | null {
+  if (item === undefined || !isBag(item)) return null;
+  const index = item.index;
+  return typeof index === 'number' && Number.isInteger(index) && index >= 0 && index <= MAX_INDEX ? index : null;
+}
+
+function finished(completion: Bag): Bag {
+  const out = bag();
+  for (const key of Object.keys(completion)) out[key] = completion[key] as Json;
+  const chat = out.object === 'chat.completion.chunk';
+  if (chat) out.object = 'chat.completion';
+  if (Array.isArray(out.choices))
+    out.choices = out.choices.map((choice) => (isBag(choice) ? finishedChoice(choice, chat) : choice));
+  return out;
+}
+
+function finishedChoice(choice: Bag, chat: boolean): Bag {
+  const out = bag();
+  for (const key of Object.keys(choice)) {
+    if (key === 'delta') out.message = message(choice.delta as Json);
+    else out[key] = choice[key] as Json;
+  }
+  if (chat && !('message' in out)) out.message = message(bag());
+  return out;
+}
+
+function message(delta: Json): Json {
+  if (!isBag(delta)) return delta;
+  const out = bag();
+  out.role = delta.role ?? 'assistant';
+  out.content = delta.content ?? null;
+  for (const key of Object.keys(delta)) if (key !== 'role' && key !== 'content') out[key] = delta[key] as Json;
+  if (Array.isArray(out.tool_calls)) out.tool_calls = out.tool_calls.map(withoutIndex);
+  return out;
+}
+
+function withoutIndex(call: Json): Json {
+  if (!isBag(call)) return call;
+  const out = bag();
+  for (const key of Object.keys(call)) if (key !== 'index') out[key] = call[key] as Json;
+  return out;
+}
+
+/** Without a prototype a member named `__proto__` is a member like any other. */
+function bag(): Bag {
+  return Object.create(null) as Bag;
+}
+
+function isBag(value: unknown): value is Bag {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !isKeptNumber(value);
+}

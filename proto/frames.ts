@@ -1,0 +1,79 @@
+// The frames between gateway and sidecar: JSON texts over a WebSocket on a Unix socket, checked on both sides.
+import * as z from 'zod';
+import { evidenceSchema } from './attestation.ts';
+
+export const PROTOCOL = 'countersign/1';
+/** No frame is larger. raw holds a request and a response as one JSON string, which escaping can double. */
+export const MAX_FRAME_BYTES = 192 * 1024 * 1024;
+
+const id = z.string().min(1).max(128);
+
+/** Sidecar → gateway, once, first. */
+export const helloSchema = z.strictObject({
+  type: z.literal('hello'),
+  protocol: z.literal(PROTOCOL),
+  attester: z.string().min(1).max(64),
+  devices: z.array(z.strictObject({ arch: z.string().max(32), model: z.string().max(128) })).max(64),
+  /** null for real hardware. For the software twin, the test root (PEM) under which its reports verify. */
+  simulated: z.strictObject({ root: z.string().max(16_384) }).nullable(),
+});
+
+/** Gateway → sidecar: sign this. The sidecar hashes raw itself; it signs no nonce handed to it. */
+export const attestSchema = z.strictObject({ type: z.literal('attest'), id, raw: z.string().min(2) });
+/** Gateway → sidecar: nobody waits for this one any more. */
+export const cancelSchema = z.strictObject({ type: z.literal('cancel'), id });
+/** Gateway → sidecar: how are you? */
+export const statusRequestSchema = z.strictObject({ type: z.literal('status') });
+
+/** Sidecar → gateway. */
+export const attestedSchema = z.strictObject({
+  type: z.literal('attested'),
+  id,
+  nonce: z.string().regex(/^[0-9a-f]{64}$/),
+  token: z.string().min(2),
+  evidence: z.array(evidenceSchema).min(1).max(64),
+});
+
+/** Why a sidecar did not attest. `retry_after_ms` is present where trying again can help. */
+export const FAILURE_CODES = [
+  'invalid_frame',
+  'invalid_raw',
+  'duplicate_id',
+  'queue_full',
+  'deadline_exceeded',
+  'collection_failed',
+  'appraisal_failed',
+  'shutting_down',
+] as const;
+export const failedSchema = z.strictObject({
+  type: z.literal('failed'),
+  /** null when the frame was too broken to name one. */
+  id: id.nullable(),
+  code: z.enum(FAILURE_CODES),
+  message: z.string().max(1024),
+  retry_after_ms: z.number().int().nonnegative().optional(),
+});
+export const statusSchema = z.strictObject({
+  type: z.literal('status'),
+  attester: z.string(),
+  queued: z.number().int().nonnegative(),
+  collecting: z.number().int().nonnegative(),
+  attested_total: z.number().int().nonnegative(),
+  failed_total: z.number().int().nonnegative(),
+});
+
+export const toSidecarSchema = z.discriminatedUnion('type', [attestSchema, cancelSchema, statusRequestSchema]);
+export const fromSidecarSchema = z.discriminatedUnion('type', [
+  helloSchema,
+  attestedSchema,
+  failedSchema,
+  statusSchema,
+]);
+
+export type Hello = z.infer<typeof helloSchema>;
+export type Attested = z.infer<typeof attestedSchema>;
+export type Failed = z.infer<typeof failedSchema>;
+export type FailureCode = (typeof FAILURE_CODES)[number];
+export type SidecarStatus = z.infer<typeof statusSchema>;
+export type ToSidecar = z.infer<typeof toSidecarSchema>;
+export type FromSidecar = z.infer<typeof fromSidecarSchema>;

@@ -1,0 +1,134 @@
+// Finds the members of a JSON object in its text, so that a text can be cut and spliced without being re-encoded.
+
+/** One member of an object, by offsets into the text: `text.slice(valueStart, valueEnd)` is the value as it was written. */
+export interface Member {
+  /** The decoded key. */
+  readonly key: string;
+  readonly keyStart: number;
+  readonly valueStart: number;
+  readonly valueEnd: number;
+}
+
+/** The text was not one JSON object. The message names what is wrong and never quotes the text. */
+export class JsonTextError extends Error {
+  override readonly name = 'JsonTextError';
+}
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+
+function skipSpace(text: string, at: number): number {
+  let i = at;
+  for (;;) {
+    const c = text.charCodeAt(i);
+    if (c !== 0x20 && c !== 0x0a && c !== 0x0d && c !== 0x09) return i;
+    i++;
+  }
+}
+
+/** `at` is on the opening quote; returns the offset after the closing one. */
+function skipString(text: string, at: number): number {
+  let i = at + 1;
+  for (;;) {
+    const c = text.charCodeAt(i);
+    if (c === QUOTE) return i + 1;
+    if (c === BACKSLASH) i += 2;
+    else i++;
+    if (i > text.length || Number.isNaN(c)) throw new JsonTextError('a string does not end');
+  }
+}
+
+function skipValue(text: string, at: number): number {
+  const c = text.charCodeAt(at);
+  if (c === QUOTE) return skipString(text, at);
+  if (c !== 0x7b && c !== 0x5b) {
+    let i = at;
+    while (i < text.length && !',]} \n\r\t'.includes(text[i] as string)) i++;
+    if (i === at) throw new JsonTextError('a value is missing');
+    return i;
+  }
+  let depth = 0;
+  for (let i = at; i < text.length; ) {
+    const d = text.charCodeAt(i);
+    if (d === QUOTE) {
+      i = skipString(text, i);
+      continue;
+    }
+    if (d === 0x7b || d === 0x5b) depth++;
+    else if (d === 0x7d || d === 0x5d) depth--;
+    i++;
+    if (depth === 0) return i;
+  }
+  throw new JsonTextError('an object or array does not end');
+}
+
+/**
+ * The top-level members of a JSON object, in order, duplicates included.
+ *
+ * It finds borders, it does not validate: give it text that `JSON.parse` accepts, or parse what you cut out of it.
+ * @throws {JsonTextError} when the text is not an object.
+ */
+export function topLevelMembers(text: string): Member[] {
+  const members: Member[] = [];
+  let i = skipSpace(text, 0);
+  if (text[i] !== '{') throw new JsonTextError('not a JSON object');
+  i = skipSpace(text, i + 1);
+  if (text[i] === '}') return finish(text, i, members);
+  for (;;) {
+    if (text.charCodeAt(i) !== QUOTE) throw new JsonTextError('a member has no name');
+    const keyStart = i;
+    const keyEnd = skipString(text, i);
+    i = skipSpace(text, keyEnd);
+    if (text[i] !== ':') throw new JsonTextError('a member has no value');
+    const valueStart = skipSpace(text, i + 1);
+    const valueEnd = skipValue(text, valueStart);
+    members.push({ key: JSON.parse(text.slice(keyStart, keyEnd)) as string, keyStart, valueStart, valueEnd });
+    i = skipSpace(text, valueEnd);
+    if (text[i] === '}') return finish(text, i, members);
+    if (text[i] !== ',') throw new JsonTextError('members are not separated by a comma');
+    i = skipSpace(text, i + 1);
+  }
+}
+
+function finish(text: string, brace: number, members: Member[]): Member[] {
+  if (skipSpace(text, brace + 1) !== text.length) throw new JsonTextError('text follows the object');
+  return members;
+}
+
+/** The text without the one member at `index` of `members`, every other byte kept. */
+export function withoutMember(text: string, members: readonly Member[], index: number): string {
+  const member = members[index];
+  if (member === undefined) return text;
+  const next = members[index + 1];
+  if (next !== undefined) return text.slice(0, member.keyStart) + text.slice(next.keyStart);
+  const previous = members[index - 1];
+  return text.slice(0, previous === undefined ? member.keyStart : previous.valueEnd) + text.slice(member.valueEnd);
+}
+
+/** `,"key":value` put before the last `}` of an object's text; the opposite of {@link withoutMember} for a last member. */
+export function withLastMember(text: string, key: string, valueJson: string): string {
+  const brace = text.lastIndexOf('}');
+  if (brace < 0) throw new JsonTextError('not a JSON object');
+  const comma = text.slice(0, brace).trimEnd().endsWith('{') ? '' : ',';
+  return `${text.slice(0, brace)}${comma}${JSON.stringify(key)}:${valueJson}${text.slice(brace)}`;
+}
+
+/**
+ * `JSON.parse` that refuses an object in which a member is named twice at the top level.
+ * @throws {JsonTextError} not JSON, not an object, or a duplicate member.
+ */
+export function parseObjectOnce(text: string): Record<string, unknown> {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new JsonTextError('not JSON');
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new JsonTextError('not a JSON object');
+  const seen = new Set<string>();
+  for (const { key } of topLevelMembers(text)) {
+    if (seen.has(key)) throw new JsonTextError(`the member ${JSON.stringify(key.slice(0, 64))} appears twice`);
+    seen.add(key);
+  }
+  return value as Record<string, unknown>;
+}

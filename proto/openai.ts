@@ -1,0 +1,47 @@
+// The OpenAI bodies that cross the gateway, as loosely as their users may write them: a known member of a wrong type is
+// named, an unknown member is never refused.
+import * as z from 'zod';
+
+/** Most messages a conversation may have, most prompts a completion may. */
+export const MAX_MESSAGES = 10_000;
+
+const common = {
+  model: z.string().max(512).optional(),
+  stream: z.boolean().nullish(),
+  tee: z.boolean().optional(),
+  n: z.int().min(1).max(128).nullish(),
+};
+
+const messageSchema = z.looseObject({ role: z.string().min(1).max(64) });
+
+/** POST /v1/chat/completions. */
+export const chatRequestSchema = z.looseObject({
+  ...common,
+  messages: z.array(messageSchema).min(1).max(MAX_MESSAGES),
+});
+
+/** POST /v1/completions. `prompt` as a text, texts, a token list or token lists. */
+export const completionRequestSchema = z.looseObject({
+  ...common,
+  prompt: z
+    .union([
+      z.string(),
+      z.array(z.string()).max(MAX_MESSAGES),
+      z.array(z.int()),
+      z.array(z.array(z.int())).max(MAX_MESSAGES),
+    ])
+    .nullish(),
+});
+
+export type GenerationRequest = z.infer<typeof chatRequestSchema> | z.infer<typeof completionRequestSchema>;
+
+/** OpenAI's error, all four members always there. */
+export const errorBodySchema = z.strictObject({
+  error: z.strictObject({
+    message: z.string(),
+    type: z.string(),
+    param: z.string().nullable(),
+    code: z.string().nullable(),
+  }),
+});
+export type ErrorBody = z.infer<typeof errorBodySchema>;

@@ -1,0 +1,84 @@
+// raw: the one string that is hashed. Built once by splicing the original texts, taken apart by offsets, never re-encoded.
+import { JsonTextError, topLevelMembers } from './json.ts';
+
+declare const rawBrand: unique symbol;
+declare const nonceBrand: unique symbol;
+declare const tokenBrand: unique symbol;
+/** The JSON text of {request, response, stream?, timestamp}, exactly as it is hashed. */
+export type Raw = string & { readonly [rawBrand]: true };
+/** 64 lowercase hex digits: SHA-256 of raw's UTF-8 bytes, the 32 bytes of an SPDM nonce. */
+export type Nonce = string & { readonly [nonceBrand]: true };
+/** What the verifier beside the GPU returned, as it returned it. */
+export type Token = string & { readonly [tokenBrand]: true };
+
+/** What a client that kept the bytes of a stream can compare them with. */
+export interface StreamDigest {
+  /** How many `data:` payloads the backend sent, `[DONE]` not counted. */
+  readonly events: number;
+  /** SHA-256, hex, over those payloads in order, each followed by `\n`. */
+  readonly sha256: string;
+}
+
+export interface RawParts {
+  /** The client's body, exactly as received. */
+  readonly request: string;
+  /** The backend's body, exactly as received; for a stream, the completion its chunks fold into. */
+  readonly response: string;
+  readonly stream?: StreamDigest;
+  /** Unix seconds at which the answer was complete. */
+  readonly timestamp: number;
+}
+
+/** Splices the parts into raw. `request` and `response` must each be one JSON text: the gateway has parsed both. */
+export function buildRaw(parts: RawParts): Raw {
+  const stream = parts.stream ? `,"stream":{"events":${parts.stream.events},"sha256":"${parts.stream.sha256}"}` : '';
+  return `{"request":${parts.request},"response":${parts.response}${stream},"timestamp":${parts.timestamp}}` as Raw;
+}
+
+/**
+ * Takes raw apart into the texts it was spliced from.
+ * @throws {JsonTextError} unless raw is one JSON object with exactly `request`, `response`, `timestamp` and at most
+ * `stream`, each once, `timestamp` in whole seconds.
+ */
+export function splitRaw(raw: string): RawParts {
+  try {
+    JSON.parse(raw);
+  } catch {
+    throw new JsonTextError('raw is not JSON');
+  }
+  const texts = new Map<string, string>();
+  for (const { key, valueStart, valueEnd } of topLevelMembers(raw)) {
+    if (texts.has(key)) throw new JsonTextError(`raw names ${JSON.stringify(key.slice(0, 64))} twice`);
+    texts.set(key, raw.slice(valueStart, valueEnd));
+  }
+  const request = texts.get('request');
+  const response = texts.get('response');
+  const timestamp = texts.get('timestamp');
+  const stream = texts.get('stream');
+  if (request === undefined || response === undefined || timestamp === undefined)
+    throw new JsonTextError('raw lacks request, response or timestamp');
+  if (texts.size !== (stream === undefined ? 3 : 4)) throw new JsonTextError('raw has a member that is not known');
+  if (!request.startsWith('{') || !response.startsWith('{'))
+    throw new JsonTextError('raw.request and raw.response must be objects');
+  if (!/^(0|[1-9][0-9]{0,14})$/.test(timestamp)) throw new JsonTextError('raw.timestamp is not in Unix seconds');
+  const parts = { request, response, timestamp: Number(timestamp) };
+  return stream === undefined ? parts : { ...parts, stream: parseStream(stream) };
+}
+
+function parseStream(text: string): StreamDigest {
+  const match = /^\{"events":(0|[1-9][0-9]{0,14}),"sha256":"([0-9a-f]{64})"\}$/.exec(text);
+  if (!match) throw new JsonTextError('raw.stream is not {"events": n, "sha256": hex}');
+  return { events: Number(match[1]), sha256: match[2] as string };
+}
+
+/** SHA-256 as lowercase hex, by WebCrypto. */
+export async function sha256Hex(data: string | Uint8Array<ArrayBuffer>): Promise<string> {
+  const bytes = typeof data === 'string' ? new TextEncoder().encode(data) : data;
+  const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', bytes));
+  return Array.from(digest, (b) => b.toString(16).padStart(2, '0')).join('');
+}
+
+/** nonce = SHA-256(raw). */
+export async function nonceOf(raw: string): Promise<Nonce> {
+  return (await sha256Hex(raw)) as Nonce;
+}

@@ -1,0 +1,132 @@
+// Server-sent events as bytes: cuts a byte stream into whole events without copying or re-encoding what it passes on.
+// HTML Living Standard §9.2.6: lines end in LF, CR LF or CR; an empty line ends an event; a line that starts with ':' is a comment.
+
+/** One event, as it came. */
+export interface SseEvent {
+  /** Every byte of the event, its terminating empty line included. */
+  readonly bytes: Uint8Array;
+  /** The bytes of its `data:` lines, joined by LF; null when it has none (a comment, a lone `event:` line). */
+  readonly data: Uint8Array | null;
+  /** The offset in `bytes` after the content of the last `data:` line; 0 when there is none. */
+  readonly dataEnd: number;
+  /** False for a last event that the stream left without its empty line. */
+  readonly complete: boolean;
+}
+
+/** An event grew past the limit. */
+export class SseLimitError extends Error {
+  override readonly name = 'SseLimitError';
+}
+
+const LF = 10;
+const CR = 13;
+const EMPTY = new Uint8Array(0);
+
+/** Push what arrives; take whole events. What has not ended yet waits inside, at most `maxEventBytes` of it. */
+export class SseSplitter {
+  readonly #maxEventBytes: number;
+  #pending: Uint8Array = EMPTY;
+  /** Where in `#pending` the search for the end goes on, so that a slow event is not searched from its start each time. */
+  #searched = 0;
+
+  constructor(maxEventBytes: number) {
+    this.#maxEventBytes = maxEventBytes;
+  }
+
+  /** The events that `chunk` completes. @throws {SseLimitError} */
+  push(chunk: Uint8Array): SseEvent[] {
+    const bytes = this.#pending.length === 0 ? chunk : concat(this.#pending, chunk);
+    const events: SseEvent[] = [];
+    let start = 0;
+    let from = this.#searched;
+    for (;;) {
+      const end = eventEnd(bytes, from);
+      if (end < 0) break;
+      const event = bytes.subarray(start, end);
+      events.push({ bytes: event, ...dataOf(event), complete: true });
+      start = end;
+      from = end;
+    }
+    this.#pending = start === bytes.length ? EMPTY : bytes.subarray(start);
+    // An end can be cut anywhere in CR LF CR LF, so the last three bytes are looked at again.
+    this.#searched = Math.max(0, this.#pending.length - 3);
+    if (this.#pending.length > this.#maxEventBytes) throw new SseLimitError('an event is larger than the limit');
+    return events;
+  }
+
+  /** Bytes of an event that has begun and not ended. */
+  get pendingBytes(): number {
+    return this.#pending.length;
+  }
+
+  /** At the end of the stream: an event whose empty line is missing, as many servers leave their last one. */
+  end(): SseEvent | null {
+    const bytes = this.#pending;
+    this.#pending = EMPTY;
+    this.#searched = 0;
+    return bytes.length === 0 ? null : { bytes, ...dataOf(bytes), complete: false };
+  }
+}
+
+/** The offset after the empty line that ends the event, searched from `from`; -1 when there is none yet. */
+function eventEnd(bytes: Uint8Array, from: number): number {
+  for (let i = from; ; i++) {
+    const lf = bytes.indexOf(LF, i);
+    const cr = carriageReturn(bytes, i, lf);
+    if (lf < 0 && cr < 0) return -1;
+    const eol = cr >= 0 && (lf < 0 || cr < lf) ? cr : lf;
+    const next = lineEnd(bytes, eol);
+    if (next < 0 || next >= bytes.length) return -1;
+    const after = bytes[next];
+    if (after === LF) return next + 1;
+    if (after === CR) return next + 1 < bytes.length && bytes[next + 1] === LF ? next + 2 : endAtBareCr(bytes, next);
+    i = eol;
+  }
+}
+
+/** CR is rare: look for it only up to the LF already found. */
+function carriageReturn(bytes: Uint8Array, from: number, lf: number): number {
+  const cr = lf < 0 ? bytes.indexOf(CR, from) : bytes.subarray(from, lf).indexOf(CR);
+  return cr < 0 || lf < 0 ? cr : cr + from;
+}
+
+/** The offset after the line break at `eol`; -1 when a CR is last and an LF may still follow. */
+function lineEnd(bytes: Uint8Array, eol: number): number {
+  if (bytes[eol] === LF) return eol + 1;
+  if (eol + 1 >= bytes.length) return -1;
+  return bytes[eol + 1] === LF ? eol + 2 : eol + 1;
+}
+
+/** CR CR ends an event; whether an LF still belongs to it is known with the next byte. */
+function endAtBareCr(bytes: Uint8Array, cr: number): number {
+  return cr + 1 < bytes.length ? cr + 1 : -1;
+}
+
+function dataOf(event: Uint8Array): Pick<SseEvent, 'data' | 'dataEnd'> {
+  let data: Uint8Array | null = null;
+  let dataEnd = 0;
+  for (let i = 0; i < event.length; ) {
+    let eol = i;
+    while (eol < event.length && event[eol] !== LF && event[eol] !== CR) eol++;
+    // "data" and a colon, or "data" alone on its line.
+    if (event[i] === 0x64 && event[i + 1] === 0x61 && event[i + 2] === 0x74 && event[i + 3] === 0x61) {
+      if (event[i + 4] === 0x3a || i + 4 === eol) {
+        const from = Math.min(eol, event[i + 5] === 0x20 ? i + 6 : i + 5);
+        const line = event.subarray(from, eol);
+        data = data === null ? line : concat(concat(data, NEWLINE), line);
+        dataEnd = eol;
+      }
+    }
+    i = event[eol] === CR && event[eol + 1] === LF ? eol + 2 : eol + 1;
+  }
+  return { data, dataEnd };
+}
+
+const NEWLINE = Uint8Array.of(LF);
+
+function concat(a: Uint8Array, b: Uint8Array): Uint8Array {
+  const both = new Uint8Array(a.length + b.length);
+  both.set(a);
+  both.set(b, a.length);
+  return both;
+}

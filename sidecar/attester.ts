@@ -1,0 +1,41 @@
+// What an attester is: it collects evidence over a nonce and has it appraised. One file per attester in attesters/.
+import type { Evidence } from '../proto/attestation.ts';
+import type { Nonce } from '../proto/raw.ts';
+
+export interface Device {
+  /** 'HOPPER', 'BLACKWELL', 'LS10'. */
+  readonly arch: string;
+  /** For people: 'NVIDIA H100 80GB HBM3'. */
+  readonly model: string;
+}
+
+/** What came back for one nonce. Not yet trusted: the sidecar checks report nonce and signature itself (`checked.ts`). */
+export interface Collected {
+  readonly token: string;
+  readonly evidence: readonly Evidence[];
+}
+
+export interface Attester {
+  readonly name: string;
+  readonly devices: readonly Device[];
+  /** null for real hardware; for the software twin, its test root as PEM. */
+  readonly simulated: { readonly root: string } | null;
+  /**
+   * Collects evidence over `nonce` from every device and has it appraised. Called one at a time.
+   * @throws {AttesterError}
+   */
+  attest(nonce: Nonce, signal: AbortSignal): Promise<Collected>;
+  close(): Promise<void>;
+}
+
+/** Collection or appraisal went wrong. `retryable` when the same call may succeed later. */
+export class AttesterError extends Error {
+  override readonly name = 'AttesterError';
+  readonly code: 'collection_failed' | 'appraisal_failed';
+  readonly retryable: boolean;
+  constructor(code: AttesterError['code'], message: string, retryable: boolean, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+    this.retryable = retryable;
+  }
+}

@@ -1,0 +1,62 @@
+// The sidecar's settings: the one place in this process that reads the environment.
+import { resolve } from 'node:path';
+import * as z from 'zod';
+
+export const ATTESTERS = ['nvtrust', 'nvattest', 'native', 'nras', 'simulated'] as const;
+export type AttesterName = (typeof ATTESTERS)[number];
+
+const integer = (fallback: number, min: number, max: number) => z.coerce.number().int().min(min).max(max).default(fallback);
+
+const schema = z.object({
+  SIDECAR_SOCKET: z
+    .string()
+    .min(1)
+    .max(100, 'must be 100 characters or fewer: a Unix socket address has room for 107 bytes')
+    .refine((path) => !path.includes(':'), 'must not contain a colon')
+    .default('run/sidecar.sock'),
+  ATTESTER: z.enum(ATTESTERS, `must be one of ${ATTESTERS.join(', ')}`).default('nvtrust'),
+  ATTEST_QUEUE_MAX: integer(1024, 1, 100_000),
+  ATTEST_DEADLINE_MS: integer(50_000, 100, 3_600_000),
+  SIMULATED_ROOT_DIR: z.string().min(1).default('run/simulated-root'),
+  SIMULATED_COLLECTION_MS: integer(0, 0, 600_000),
+  LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
+});
+
+export interface SidecarConfig {
+  /** Absolute path. */
+  readonly socket_path: string;
+  readonly attester: AttesterName;
+  /** How many requests may wait for the GPU. */
+  readonly attest_queue_max: number;
+  /** From a request's arrival to its answer. */
+  readonly attest_deadline_ms: number;
+  readonly simulated_root_dir: string;
+  /** How long the simulated collection takes; a real H100 needs hundreds of milliseconds. */
+  readonly simulated_collection_ms: number;
+  readonly log_level: string;
+}
+
+/** The configuration does not allow a start. The message is one line that names the variable. */
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+}
+
+/** @throws {ConfigError} */
+export function loadConfig(env: NodeJS.ProcessEnv): SidecarConfig {
+  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
+  const parsed = schema.safeParse(given);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0];
+    throw new ConfigError(`${String(issue?.path[0])} ${issue?.message ?? 'is wrong'}`);
+  }
+  const e = parsed.data;
+  return {
+    socket_path: resolve(e.SIDECAR_SOCKET),
+    attester: e.ATTESTER,
+    attest_queue_max: e.ATTEST_QUEUE_MAX,
+    attest_deadline_ms: e.ATTEST_DEADLINE_MS,
+    simulated_root_dir: resolve(e.SIMULATED_ROOT_DIR),
+    simulated_collection_ms: e.SIMULATED_COLLECTION_MS,
+    log_level: e.LOG_LEVEL,
+  };
+}

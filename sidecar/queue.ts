@@ -1,0 +1,92 @@
+// The way to the GPU: one job at a time, in order of arrival, a bounded line, a deadline for each, and a way out of it.
+
+/** The line is full. */
+export class QueueFull extends Error {
+  override readonly name = 'QueueFull';
+  readonly retry_after_ms: number;
+  constructor(retry_after_ms: number) {
+    super('too many requests wait for the GPU');
+    this.retry_after_ms = retry_after_ms;
+  }
+}
+
+/** The job was not done in time. */
+export class DeadlineExceeded extends Error {
+  override readonly name = 'DeadlineExceeded';
+}
+
+interface Job {
+  readonly work: () => Promise<void>;
+  readonly signal: AbortSignal;
+}
+
+export interface Queue {
+  readonly waiting: number;
+  readonly running: number;
+  /**
+   * Runs `work` when its turn comes.
+   * @throws {QueueFull} at once. @throws {DeadlineExceeded} @throws whatever `cancel` was aborted with, or `work` threw.
+   */
+  run<T>(work: (signal: AbortSignal) => Promise<T>, cancel: AbortSignal): Promise<T>;
+}
+
+const TYPICAL_JOB_MS = 500;
+
+export function createQueue(options: { attest_queue_max: number; attest_deadline_ms: number }): Queue {
+  const line = new Set<Job>();
+  let running = 0;
+
+  async function next(): Promise<void> {
+    if (running > 0) return;
+    running = 1;
+    for (const job of line) {
+      line.delete(job);
+      if (!job.signal.aborted) await job.work();
+    }
+    running = 0;
+  }
+
+  return {
+    get waiting() {
+      return line.size;
+    },
+    get running() {
+      return running;
+    },
+    run<T>(work: (signal: AbortSignal) => Promise<T>, cancel: AbortSignal): Promise<T> {
+      if (line.size >= options.attest_queue_max) return Promise.reject(new QueueFull(TYPICAL_JOB_MS));
+      return new Promise<T>((resolve, reject) => {
+        const stop = new AbortController();
+        const give = (error: unknown) => {
+          settle();
+          stop.abort(error);
+          reject(error);
+        };
+        const timer = setTimeout(() => give(new DeadlineExceeded('not done in time')), options.attest_deadline_ms);
+        const onCancel = () => give(cancel.reason);
+        const settle = () => {
+          clearTimeout(timer);
+          cancel.removeEventListener('abort', onCancel);
+          line.delete(job);
+        };
+        const job: Job = {
+          signal: stop.signal,
+          work: async () => {
+            try {
+              const result = await work(stop.signal);
+              settle();
+              resolve(result);
+            } catch (error) {
+              settle();
+              reject(error);
+            }
+          },
+        };
+        if (cancel.aborted) return onCancel();
+        cancel.addEventListener('abort', onCancel);
+        line.add(job);
+        void next();
+      });
+    },
+  };
+}

@@ -1,0 +1,62 @@
+// The sidecar's server: WebSocket over a Unix socket, one session a gateway.
+import { createServer } from 'node:http';
+import type { Logger } from 'pino';
+import { WebSocketServer } from 'ws';
+import { MAX_FRAME_BYTES } from '../proto/frames.ts';
+import type { Attester } from './attester.ts';
+import { checkCollected } from './checked.ts';
+import { createQueue } from './queue.ts';
+import { runSession } from './session.ts';
+import { listenOnSocket } from './socket.ts';
+
+export interface SidecarServer {
+  close(): Promise<void>;
+}
+
+export interface ServerOptions {
+  readonly socket_path: string;
+  readonly attest_queue_max: number;
+  readonly attest_deadline_ms: number;
+}
+
+/** Gateways that may be connected at once. */
+const MAX_SESSIONS = 64;
+
+/** Listens and serves until closed. @throws {SocketError} */
+export async function startServer(attester: Attester, options: ServerOptions, log: Logger): Promise<SidecarServer> {
+  const queue = createQueue(options);
+  let attested_total = 0;
+  let failed_total = 0;
+  const server = createServer((_request, response) => {
+    response.writeHead(426, { 'content-type': 'text/plain', upgrade: 'websocket' }).end('This socket speaks WebSocket.\n');
+  });
+  const sockets = new WebSocketServer({ server, perMessageDeflate: false, maxPayload: MAX_FRAME_BYTES });
+  sockets.on('error', () => {}); // the server's own errors are listenOnSocket's to report
+  sockets.on('connection', (ws) => {
+    if (sockets.clients.size > MAX_SESSIONS) return ws.close(1013, 'too many gateways');
+    log.info({ sessions: sockets.clients.size }, 'gateway connected');
+    ws.on('close', () => log.info({ sessions: sockets.clients.size }, 'gateway left'));
+    runSession(ws, {
+      attester,
+      queue,
+      check: (collected, nonce) => checkCollected(collected, nonce, attester),
+      totals: () => ({ attested_total, failed_total }),
+      onResult({ code, ms }) {
+        if (code === 'attested') attested_total++;
+        else failed_total++;
+        log[code === 'attested' ? 'debug' : 'warn']({ code, ms: Math.round(ms), queued: queue.waiting }, 'attest');
+      },
+    });
+  });
+  await listenOnSocket(server, options.socket_path);
+  return {
+    async close() {
+      for (const ws of sockets.clients) ws.close(1001, 'the sidecar stops');
+      setTimeout(() => {
+        for (const ws of sockets.clients) ws.terminate();
+      }, 500).unref();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+      await attester.close();
+    },
+  };
+}

@@ -1,0 +1,77 @@
+// Starts what a test needs: a gateway on a free port, a sidecar on a socket of its own, and any backend between them.
+import { mkdtempSync, rmSync } from 'node:fs';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createAdaptorServer } from '@hono/node-server';
+import { pino } from 'pino';
+import { buildApp } from '../gateway/build.ts';
+import { loadConfig } from '../gateway/config.ts';
+import { refuseBadRequests, serverOptions } from '../gateway/http.ts';
+import type { Attester } from '../sidecar/attester.ts';
+import { createSimulatedAttester } from '../sidecar/attesters/simulated.ts';
+import { startServer } from '../sidecar/server.ts';
+
+export const SILENT = pino({ level: 'silent' });
+
+export interface Folder {
+  readonly path: string;
+  remove(): void;
+}
+
+export function temporaryFolder(): Folder {
+  const path = mkdtempSync(join(tmpdir(), 'countersign-'));
+  return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
+}
+
+export interface RunningGateway {
+  /** `http://127.0.0.1:PORT` */
+  readonly url: string;
+  close(): Promise<void>;
+}
+
+/** A gateway in this process. `env` is read as the process's environment would be. */
+export async function startGateway(env: Record<string, string>, log = SILENT): Promise<RunningGateway> {
+  const built = buildApp(loadConfig({ PORT: '0', ALLOW_SIMULATED: '1', ...env }), log);
+  const server = createAdaptorServer({ fetch: built.app.fetch, serverOptions }) as Server;
+  refuseBadRequests(server);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    async close() {
+      server.closeAllConnections();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+      await built.close();
+    },
+  };
+}
+
+export interface RunningSidecar {
+  readonly socket: string;
+  readonly attester: Attester;
+  close(): Promise<void>;
+}
+
+/** A sidecar in this process with the simulated attester, its socket and root in `folder`. */
+export async function startSidecar(folder: Folder, options: { collectionMs?: number; queueMax?: number; deadlineMs?: number; attester?: Attester } = {}): Promise<RunningSidecar> {
+  const socket = join(folder.path, 'sidecar.sock');
+  const attester =
+    options.attester ??
+    (await createSimulatedAttester({ rootDir: join(folder.path, 'simulated-root'), collectionMs: options.collectionMs ?? 0 }));
+  const server = await startServer(
+    attester,
+    { socket_path: socket, attest_queue_max: options.queueMax ?? 1024, attest_deadline_ms: options.deadlineMs ?? 30_000 },
+    SILENT,
+  );
+  return { socket, attester, close: () => server.close() };
+}
+
+/** Polls until `condition` holds. @throws when it does not within `timeout_ms`. */
+export async function eventually(condition: () => boolean | Promise<boolean>, timeout_ms = 5_000): Promise<void> {
+  const end = performance.now() + timeout_ms;
+  while (!(await condition())) {
+    if (performance.now() > end) throw new Error(`not within ${timeout_ms} ms`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}

@@ -1,0 +1,99 @@
+import { describe, expect, it } from 'vitest';
+import { FoldError, foldPayloads } from '../../proto/fold.ts';
+
+const base = { id: 'c1', object: 'chat.completion.chunk', created: 1, model: 'm' };
+const chunk = (choice: object, more: object = {}) => JSON.stringify({ ...base, ...more, choices: [{ index: 0, ...choice }] });
+const fold = (...payloads: string[]) => JSON.parse(foldPayloads(payloads));
+
+describe('fold', () => {
+  it('turns chat chunks into a chat completion', () => {
+    const folded = fold(
+      chunk({ delta: { role: 'assistant', content: '' }, finish_reason: null }),
+      chunk({ delta: { content: 'Hel' }, finish_reason: null }),
+      chunk({ delta: { content: 'lo' }, finish_reason: null }),
+      chunk({ delta: {}, finish_reason: 'stop' }),
+      JSON.stringify({ ...base, choices: [], usage: { total_tokens: 3 } }),
+    );
+    expect(folded).toEqual({
+      id: 'c1',
+      object: 'chat.completion',
+      created: 1,
+      model: 'm',
+      choices: [{ index: 0, message: { role: 'assistant', content: 'Hello' }, finish_reason: 'stop' }],
+      usage: { total_tokens: 3 },
+    });
+  });
+
+  it('merges tool calls by index: names and ids are set, arguments grow', () => {
+    const call = (index: number, part: object) => chunk({ delta: { tool_calls: [{ index, ...part }] } });
+    const folded = fold(
+      call(0, { id: 'a', type: 'function', function: { name: 'weather', arguments: '' } }),
+      call(0, { function: { arguments: '{"city":' } }),
+      call(1, { id: 'b', type: 'function', function: { name: 'time', arguments: '{}' } }),
+      call(0, { id: '', function: { name: '', arguments: '"Paris"}' } }),
+      chunk({ delta: {}, finish_reason: 'tool_calls' }),
+    );
+    expect(folded.choices[0].message).toEqual({
+      role: 'assistant',
+      content: null,
+      tool_calls: [
+        { id: 'a', type: 'function', function: { name: 'weather', arguments: '{"city":"Paris"}' } },
+        { id: 'b', type: 'function', function: { name: 'time', arguments: '{}' } },
+      ],
+    });
+  });
+
+  it('keeps several choices apart and in order, whatever order they come in', () => {
+    const of = (index: number, content: string) => JSON.stringify({ ...base, choices: [{ index, delta: { content } }] });
+    const folded = fold(of(1, 'b'), of(0, 'a'), of(1, 'B'), of(2, 'c'), of(0, 'A'));
+    expect(folded.choices.map((choice: { index: number; message: { content: string } }) => [choice.index, choice.message.content])).toEqual([
+      [0, 'aA'],
+      [1, 'bB'],
+      [2, 'c'],
+    ]);
+  });
+
+  it('appends logprobs, grows reasoning and refusals, and treats unknown members by the same rules', () => {
+    const folded = fold(
+      chunk({ delta: { reasoning_content: 'Let ', refusal: null, x: { y: 'a' } }, logprobs: { content: [{ token: 'a', logprob: -0.1 }] } }),
+      chunk({ delta: { reasoning_content: 'me', refusal: 'No', x: { y: 'b' } }, logprobs: { content: [{ token: 'b', logprob: -0.2 }] }, stop_reason: 'first' }),
+      chunk({ delta: { refusal: '.' }, logprobs: null, stop_reason: 'last' }, { system_fingerprint: 'fp', new_thing: [1] }),
+      chunk({ delta: {} }, { new_thing: [2] }),
+    );
+    expect(folded.choices[0].message).toMatchObject({ reasoning_content: 'Let me', refusal: 'No.', x: { y: 'ab' } });
+    expect(folded.choices[0].logprobs.content.map((one: { token: string }) => one.token)).toEqual(['a', 'b']);
+    expect(folded.choices[0].stop_reason).toBe('last');
+    expect(folded).toMatchObject({ system_fingerprint: 'fp', new_thing: [1, 2] });
+  });
+
+  it('turns text chunks into a text completion', () => {
+    const of = (text: string, finish_reason: string | null) => JSON.stringify({ id: 'x', object: 'text_completion', choices: [{ index: 0, text, logprobs: null, finish_reason }] });
+    expect(fold(of('one ', null), of('two', 'length'))).toEqual({
+      id: 'x',
+      object: 'text_completion',
+      choices: [{ index: 0, text: 'one two', logprobs: null, finish_reason: 'length' }],
+    });
+  });
+
+  it('takes the last usage whole', () => {
+    expect(fold(chunk({ delta: {} }, { usage: { a: 1, b: 1 } }), chunk({ delta: {} }, { usage: { a: 2 } }), chunk({ delta: {} }, { usage: null })).usage).toEqual({ a: 2 });
+  });
+
+  it('keeps the text of numbers that JavaScript would print otherwise', () => {
+    const payload = '{"object":"chat.completion.chunk","seed":12345678901234567890,"p":1.0,"q":1e-05,"z":-0,"plain":-0.5,"choices":[{"index":0,"delta":{"score":2.50}}]}';
+    expect(foldPayloads([payload])).toBe(
+      '{"object":"chat.completion","seed":12345678901234567890,"p":1.0,"q":1e-05,"z":-0,"plain":-0.5,"choices":[{"index":0,"message":{"role":"assistant","content":null,"score":2.50}}]}',
+    );
+  });
+
+  it('treats __proto__ as a member like any other', () => {
+    const text = foldPayloads(['{"object":"text_completion","__proto__":{"polluted":true},"choices":[{"index":0,"text":"a","__proto__":{"x":1}}]}']);
+    expect(text).toContain('"__proto__":{"polluted":true}');
+    expect(({} as { polluted?: boolean }).polluted).toBeUndefined();
+  });
+
+  it('refuses what is not a JSON object', () => {
+    expect(() => foldPayloads(['[1]'])).toThrow(FoldError);
+    expect(() => foldPayloads(['{"a":'])).toThrow(FoldError);
+  });
+});

@@ -1,0 +1,90 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { JsonTextError, parseObjectOnce, topLevelMembers, withLastMember, withoutMember } from '../../proto/json.ts';
+import { buildRaw, nonceOf, splitRaw } from '../../proto/raw.ts';
+
+const ODD_BODIES = [
+  '{"a":1.0,"b":1e-05,"c":-0}',
+  '{"n":12345678901234567890}',
+  '{"2":"two","1":"one","b":0,"a":0}',
+  '{"a":1,"a":2}',
+  '{"escaped":"\\u00e9\\ud83d\\ude00\\/","raw":"é😀\u2028"}',
+  '{ "spaced" :\t[ 1 , {"x":"}"} ] ,\r\n"end" : null }',
+  '{"__proto__":{"a":1},"constructor":"\\"}\\\\"}',
+  '{}',
+];
+
+describe('raw', () => {
+  it.each(ODD_BODIES)('holds the exact bytes of %s on both sides', (body) => {
+    const stream = { events: 3, sha256: 'ab'.repeat(32) };
+    const raw = buildRaw({ request: body, response: body, stream, timestamp: 1_700_000_000 });
+    expect(raw).toBe(`{"request":${body},"response":${body},"stream":{"events":3,"sha256":"${'ab'.repeat(32)}"},"timestamp":1700000000}`);
+    expect(splitRaw(raw)).toEqual({ request: body, response: body, stream, timestamp: 1_700_000_000 });
+  });
+
+  it('has a nonce that is the SHA-256 of its UTF-8 bytes', async () => {
+    // printf '{"request":{},"response":{"a":"é"},"timestamp":1}' | sha256sum
+    expect(await nonceOf('{"request":{},"response":{"a":"é"},"timestamp":1}')).toBe('457570fe84f665378f882e1b38d5817980a1a78a3244c72e01e25a52f588b270');
+  });
+
+  it.each([
+    ['not JSON', '{"request":{}'],
+    ['no timestamp', '{"request":{},"response":{}}'],
+    ['a request given twice', '{"request":{},"request":{},"response":{},"timestamp":1}'],
+    ['an unknown member', '{"request":{},"response":{},"timestamp":1,"more":1}'],
+    ['a request that is no object', '{"request":[],"response":{},"timestamp":1}'],
+    ['a fractional timestamp', '{"request":{},"response":{},"timestamp":1.5}'],
+    ['a stream digest of another shape', '{"request":{},"response":{},"stream":{"events":1},"timestamp":1}'],
+    ['an escaped duplicate', '{"request":{},"response":{},"\\u0072equest":{},"timestamp":1}'],
+  ])('is refused with %s', (_name, raw) => {
+    expect(() => splitRaw(raw)).toThrow(JsonTextError);
+  });
+});
+
+describe('members of a JSON text', () => {
+  it('are found as JSON.parse finds them, for any object', () => {
+    fc.assert(
+      fc.property(fc.dictionary(fc.string(), fc.jsonValue()), fc.integer({ min: 0, max: 4 }), (object, indent) => {
+        const text = JSON.stringify(object, null, indent);
+        const found = topLevelMembers(text).map(({ key, valueStart, valueEnd }) => [key, JSON.parse(text.slice(valueStart, valueEnd))]);
+        expect(found).toEqual(Object.entries(JSON.parse(text)));
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('can be cut out and put back at the end without touching another byte', () => {
+    fc.assert(
+      fc.property(fc.dictionary(fc.string(), fc.jsonValue(), { minKeys: 1 }), fc.nat(), (object, pick) => {
+        const text = JSON.stringify(object);
+        const members = topLevelMembers(text);
+        const index = pick % members.length;
+        const cut = withoutMember(text, members, index);
+        const rest = Object.entries(JSON.parse(text)).filter((_, i) => i !== index);
+        expect(Object.entries(JSON.parse(cut))).toEqual(rest);
+        const spliced = withLastMember(text, 'attestation', '{"raw":"}"}');
+        const again = topLevelMembers(spliced);
+        expect(withoutMember(spliced, again, again.length - 1)).toBe(text);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('never hang or throw anything uncoded on text that is not JSON', () => {
+    fc.assert(
+      fc.property(fc.array(fc.constantFrom(...'{}[]",:\\ \n0atrue'.split(''))), (chars) => {
+        try {
+          topLevelMembers(chars.join(''));
+        } catch (error) {
+          expect(error instanceof JsonTextError || error instanceof SyntaxError).toBe(true);
+        }
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it('given twice are refused where each may stand once', () => {
+    expect(() => parseObjectOnce('{"a":1,"\\u0061":2}')).toThrow(JsonTextError);
+    expect(parseObjectOnce('{"a":{"b":1,"b":2}}')).toEqual({ a: { b: 2 } });
+  });
+});
