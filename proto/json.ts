@@ -101,8 +101,9 @@ export function withoutMember(text: string, members: readonly Member[], index: n
   if (member === undefined) return text;
   const next = members[index + 1];
   if (next !== undefined) return text.slice(0, member.keyStart) + text.slice(next.keyStart);
-  const previous = members[index - 1];
-  return text.slice(0, previous === undefined ? member.keyStart : previous.valueEnd) + text.slice(member.valueEnd);
+  // A last member goes with the comma before it; space before that comma stays, as withLastMember left it.
+  const from = index === 0 ? member.keyStart : text.lastIndexOf(',', member.keyStart);
+  return text.slice(0, from) + text.slice(member.valueEnd);
 }
 
 /** `,"key":value` put before the last `}` of an object's text; the opposite of {@link withoutMember} for a last member. */

@@ -1,0 +1,135 @@
+import { createHash } from 'node:crypto';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { topLevelMembers, withoutMember } from '../../proto/json.ts';
+import { splitRaw } from '../../proto/raw.ts';
+import { answer, type Backend, chatBody, chatAnswer, startBackend } from '../backend.ts';
+import { ask, CHAT, chat } from '../client.ts';
+import { type Folder, type RunningGateway, type RunningSidecar, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
+
+let folder: Folder;
+let backend: Backend;
+let sidecar: RunningSidecar;
+let gateway: RunningGateway;
+
+beforeAll(async () => {
+  folder = temporaryFolder();
+  backend = await startBackend();
+  sidecar = await startSidecar(folder);
+  gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket });
+});
+beforeEach(() => {
+  backend.script = chatAnswer('Hello.');
+  backend.seen.length = 0;
+});
+afterAll(async () => {
+  await gateway.close();
+  await sidecar.close();
+  await backend.close();
+  folder.remove();
+});
+
+describe('a whole answer without tee', () => {
+  it('is the backend\'s, byte for byte', async () => {
+    const body = '{"id":"x", "n":1.0,"big":12345678901234567890,\n "2":0,"1":0,"a":1,"a":2}\n';
+    backend.script = answer(body);
+    const got = await chat(gateway.url, CHAT);
+    expect(got.text).toBe(body);
+    expect(got.headers['x-request-id']).toMatch(/^req-/);
+    expect(got.headers['x-attestation-id']).toBeUndefined();
+  });
+
+  it('reaches the backend with the client\'s body, byte for byte, unknown members included', async () => {
+    const body = '{"model":"m","messages":[{"role":"user","content":"\\u00e9é"}],"top_k":1.0,"x":12345678901234567890,"x":2}';
+    await chat(gateway.url, body);
+    expect(backend.seen[0]?.body).toBe(body);
+    expect(backend.seen[0]?.url).toBe('/v1/chat/completions');
+  });
+
+  it('keeps the client\'s key, cookies and encodings from the backend', async () => {
+    await chat(gateway.url, CHAT, { authorization: 'Bearer secret', cookie: 'a=b', 'accept-encoding': 'gzip', traceparent: '00-abc-def-01' });
+    const headers = backend.seen[0]?.headers;
+    expect(headers?.authorization).toBeUndefined();
+    expect(headers?.cookie).toBeUndefined();
+    expect(headers?.['accept-encoding']).toBe('identity');
+    expect(headers?.traceparent).toBe('00-abc-def-01');
+  });
+});
+
+describe('a whole answer with tee', () => {
+  it.each([
+    '{"id":"c-1","object":"chat.completion","choices":[],"score":1.0,"big":12345678901234567890}',
+    '{ "2":"b","1":"a", "id":"c-2", "choices":[{"x":"}"}] }\n',
+    '{"id":"c-3","dup":1,"dup":2,"text":"\\u00e9é\\ud83d\\ude00😀"}',
+  ])('carries the attestation as its last member, every other byte the backend\'s: %s', async (body) => {
+    backend.script = answer(body);
+    const request = '{"messages":[{"role":"user","content":"\\u0041é"}], "tee" : true,"seed":1.0,"big":98765432109876543210,"7":0,"k":1,"k":2}';
+    const got = await chat(gateway.url, request);
+    expect(got.status).toBe(200);
+    const members = topLevelMembers(got.text);
+    expect(members.at(-1)?.key).toBe('attestation');
+    expect(withoutMember(got.text, members, members.length - 1)).toBe(body);
+
+    const { attestation } = got.json();
+    const parts = splitRaw(attestation.raw);
+    expect(parts.request).toBe(request);
+    expect(parts.response).toBe(body.trim());
+    expect(attestation.raw).toContain(`"response":${body},"timestamp":`);
+    expect(Math.abs(parts.timestamp - Date.now() / 1000)).toBeLessThan(5);
+    expect(attestation.nonce).toBe(createHash('sha256').update(attestation.raw).digest('hex'));
+    expect(attestation.token).toContain('JWT');
+    expect(attestation.evidence).toHaveLength(1);
+  });
+
+  it('takes tee alone out of the body, and leaves every other byte', async () => {
+    for (const [given, forwarded] of [
+      ['{"tee":true,"model":"m","messages":[{"role":"user"}]}', '{"model":"m","messages":[{"role":"user"}]}'],
+      ['{"model":"m", "tee" : true , "messages":[{"role":"user"}]}', '{"model":"m", "messages":[{"role":"user"}]}'],
+      ['{"messages":[{"role":"user","tee":1}],"\\u0074ee":true }', '{"messages":[{"role":"user","tee":1}] }'],
+    ] as const) {
+      backend.seen.length = 0;
+      const got = await chat(gateway.url, given);
+      expect(got.status).toBe(200);
+      expect(backend.seen[0]?.body).toBe(forwarded);
+      expect(splitRaw(got.json().attestation.raw).request).toBe(given);
+    }
+  });
+
+  it('can be asked for by header, and found again by our id and by the completion\'s', async () => {
+    backend.script = answer(chatBody('kept', 'chatcmpl-kept'));
+    const got = await chat(gateway.url, CHAT, { 'x-tee': '1' });
+    const id = got.headers['x-attestation-id'];
+    expect(id).toBe(got.headers['x-request-id']);
+    expect(backend.seen[0]?.headers['x-tee']).toBeUndefined();
+    for (const key of [id, 'chatcmpl-kept']) {
+      const again = await ask(`${gateway.url}/v1/chat/completions/${key}/attestation`, { method: 'GET' });
+      expect(again.status).toBe(200);
+      expect(again.json()).toEqual(got.json().attestation);
+    }
+    const unknown = await ask(`${gateway.url}/v1/chat/completions/nobody/attestation`, { method: 'GET' });
+    expect([unknown.status, unknown.json().error.code]).toEqual([404, 'not_found']);
+  });
+
+  it('works on /v1/completions', async () => {
+    const body = '{"id":"cmpl-1","object":"text_completion","choices":[{"index":0,"text":"b","finish_reason":"stop"}]}';
+    backend.script = answer(body);
+    const got = await ask(`${gateway.url}/v1/completions`, { body: '{"model":"m","prompt":"a","tee":true}' });
+    expect(splitRaw(got.json().attestation.raw).response).toBe(body);
+    const verdict = await ask(`${gateway.url}/~sev_gpu@1.0/verify`, { body: got.text });
+    expect([verdict.status, verdict.text]).toEqual([200, 'true']);
+  });
+
+  it.each([
+    ['an attestation of its own', answer('{"id":"x","attestation":{"raw":"","nonce":"","token":""}}')],
+    ['an escaped attestation of its own', answer('{"id":"x","attestati\\u006fn":1}')],
+    ['half a JSON', answer('{"id":"x"')],
+    ['no object', answer('[1]')],
+    ['bytes that are not UTF-8', answer(Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d]))],
+    ['an error as an answer', answer('{"error":{"message":"no"}}')],
+    ['HTML', answer('<html>', 200, { 'content-type': 'text/html' })],
+  ])('is a 502 when the backend sends %s', async (_name, script) => {
+    backend.script = script;
+    const got = await chat(gateway.url, { ...CHAT, tee: true });
+    expect([got.status, got.json().error.code]).toEqual([502, 'backend_bad_response']);
+    expect(Object.keys(got.json().error)).toEqual(['message', 'type', 'param', 'code']);
+  });
+});
