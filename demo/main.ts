@@ -2,8 +2,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { createServer } from 'node:net';
-import { StartError } from './errors.ts';
 import { ConfigError, type DemoConfig, loadDemoConfig } from './config.ts';
+import { StartError } from './errors.ts';
 
 const START_TIMEOUT_MS = 60_000;
 const STOP_TIMEOUT_MS = 5_000;
@@ -36,7 +36,11 @@ async function start(config: DemoConfig): Promise<void> {
 
   const host = gateway.host.includes(':') ? `[${gateway.host}]` : gateway.host.replace('0.0.0.0', '127.0.0.1');
   const url = `http://${host}:${gateway.port}`;
-  say('starting: ' + [config.engine ? 'demo engine' : null, `sidecar (${env.ATTESTER})`, 'gateway'].filter(Boolean).join(', ') + ' …');
+  say(
+    'starting: ' +
+      [config.engine ? 'demo engine' : null, `sidecar (${env.ATTESTER})`, 'gateway'].filter(Boolean).join(', ') +
+      ' …',
+  );
   const health = await healthy(url);
   const model = await firstModel(url, env);
   say(`ready in ${((performance.now() - began) / 1000).toFixed(1)} s`);
@@ -112,7 +116,9 @@ function freePort(): Promise<number> {
     const server = createServer().once('error', reject);
     server.listen(0, '127.0.0.1', () => {
       const address = server.address();
-      server.close(() => (address !== null && typeof address === 'object' ? resolve(address.port) : reject(new Error('no port'))));
+      server.close(() =>
+        address !== null && typeof address === 'object' ? resolve(address.port) : reject(new Error('no port')),
+      );
     });
   });
 }

@@ -47,8 +47,8 @@ function decodedPath(request: Request, options?: { env?: Env['Bindings'] }): str
   const query = url.indexOf('?');
   const path = query < 0 ? url : url.slice(0, query);
   if (!path.includes('%')) return path;
-  return path.replace(/%(?!2[fF])[0-9A-Fa-f]{2}/g, (escape) => {
-    const char = String.fromCharCode(Number.parseInt(escape.slice(1), 16));
-    return /[!-~]/.test(char) && char !== '%' ? char : escape;
+  return path.replace(/%(?!2[fF])[0-9A-Fa-f]{2}/g, (escaped) => {
+    const char = String.fromCharCode(Number.parseInt(escaped.slice(1), 16));
+    return /[!-~]/.test(char) && char !== '%' ? char : escaped;
   });
 }

@@ -22,7 +22,12 @@ export function createAttestor(sidecar: Sidecar, store: Store, now_ms: () => num
     async attest(exchange, answer, signal) {
       const { response, stream } = answer;
       const timestamp = Math.floor(now_ms() / 1000);
-      const raw = buildRaw({ request: exchange.request, response, timestamp, ...(stream === undefined ? {} : { stream }) });
+      const raw = buildRaw({
+        request: exchange.request,
+        response,
+        timestamp,
+        ...(stream === undefined ? {} : { stream }),
+      });
       const nonce = createHash('sha256').update(raw, 'utf8').digest('hex') as Nonce;
       const { token, evidence } = await sidecar.attest(exchange.id, raw, nonce, signal);
       const json = JSON.stringify({ raw, nonce, token, evidence });

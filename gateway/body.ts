@@ -10,14 +10,18 @@ export class ClientGone extends Error {
 
 function tooLarge(max_bytes: number): Problem {
   // The rest of the body is still on its way; this connection is not used again.
-  return new Problem('body_too_large', `The request body is larger than ${max_bytes} bytes.`, { headers: { connection: 'close' } });
+  return new Problem('body_too_large', `The request body is larger than ${max_bytes} bytes.`, {
+    headers: { connection: 'close' },
+  });
 }
 
 /** The whole body. @throws {Problem} body_too_large, unsupported_encoding. @throws {ClientGone} */
 export function readBody(incoming: IncomingMessage, max_bytes: number): Promise<Buffer> {
   const encoding = incoming.headers['content-encoding'];
   if (encoding !== undefined && encoding !== 'identity')
-    return Promise.reject(new Problem('unsupported_encoding', 'A content-encoding is not supported here: send the body as it is.'));
+    return Promise.reject(
+      new Problem('unsupported_encoding', 'A content-encoding is not supported here: send the body as it is.'),
+    );
   if (Number(incoming.headers['content-length'] ?? 0) > max_bytes) return Promise.reject(tooLarge(max_bytes));
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];

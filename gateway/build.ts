@@ -18,7 +18,9 @@ export interface BuiltApp {
 
 /** @throws {ConfigError} */
 export function buildApp(config: GatewayConfig, log: Logger): BuiltApp {
-  const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string };
+  const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
+    version: string;
+  };
   const keys = loadKeys(config.api_keys_file);
   const engine = createEngine(config);
   const store = createStore(config);

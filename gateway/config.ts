@@ -3,8 +3,12 @@ import { resolve } from 'node:path';
 import * as z from 'zod';
 
 const MiB = 1024 * 1024;
-const integer = (fallback: number, min: number, max: number) => z.coerce.number().int().min(min).max(max).default(fallback);
-const flag = z.enum(['0', '1']).default('0').transform((value) => value === '1');
+const integer = (fallback: number, min: number, max: number) =>
+  z.coerce.number().int().min(min).max(max).default(fallback);
+const flag = z
+  .enum(['0', '1'])
+  .default('0')
+  .transform((value) => value === '1');
 
 const schema = z.object({
   HOST: z.string().min(1).default('127.0.0.1'),

@@ -1,10 +1,10 @@
 // The edge of every exchange: its id, the headers that go with every answer, who may ask, how many at once, one log line.
 import { randomUUID } from 'node:crypto';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { MiddlewareHandler } from 'hono';
 import { ClientGone } from './body.ts';
 import type { Context, Deps, Env } from './context.ts';
 import { asProblem, Problem } from './problem.ts';
-import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 
 const EXPOSED = 'x-request-id, x-attestation-id, retry-after';
 const PREFLIGHT = {
@@ -41,7 +41,10 @@ export function edge({ log }: Deps): MiddlewareHandler<Env> {
 /** Browsers ask first. Any header may be sent: clients add their own, and a list would break the next one. */
 export function preflight(c: Context): Response {
   const headers = c.req.header('access-control-request-headers');
-  return c.body(null, 204, { ...PREFLIGHT, 'access-control-allow-headers': headers ?? 'authorization, content-type, x-tee' });
+  return c.body(null, 204, {
+    ...PREFLIGHT,
+    'access-control-allow-headers': headers ?? 'authorization, content-type, x-tee',
+  });
 }
 
 export function authenticated({ keys }: Deps): MiddlewareHandler<Env> {
@@ -76,15 +79,23 @@ export function onError({ log }: Deps) {
     }
     const problem = asProblem(error);
     // A message can quote what was parsed; where it happened cannot.
-    if (problem.code === 'internal_error') log.error({ id: c.get('id'), name: error.name, at: frames(error) }, 'internal error');
+    if (problem.code === 'internal_error')
+      log.error({ id: c.get('id'), name: error.name, at: frames(error) }, 'internal error');
     if (outgoing.headersSent) {
       outgoing.destroy();
       return RESPONSE_ALREADY_SENT;
     }
-    return c.body(JSON.stringify(problem.body), problem.status as 400, { ...problem.headers, 'content-type': 'application/json' });
+    return c.body(JSON.stringify(problem.body), problem.status as 400, {
+      ...problem.headers,
+      'content-type': 'application/json',
+    });
   };
 }
 
 function frames(error: Error): string[] {
-  return (error.stack ?? '').split('\n').filter((line) => /^\s+at /.test(line)).slice(0, 8).map((line) => line.trim());
+  return (error.stack ?? '')
+    .split('\n')
+    .filter((line) => /^\s+at /.test(line))
+    .slice(0, 8)
+    .map((line) => line.trim());
 }

@@ -22,9 +22,14 @@ export function loadKeys(file: string | null): Keys {
   try {
     text = readFileSync(file, 'utf8');
   } catch (cause) {
-    throw new ConfigError(`API_KEYS_FILE cannot be read: ${(cause as NodeJS.ErrnoException).code ?? 'error'}`, { cause });
+    throw new ConfigError(`API_KEYS_FILE cannot be read: ${(cause as NodeJS.ErrnoException).code ?? 'error'}`, {
+      cause,
+    });
   }
-  const keys = text.split(/\r?\n/).map((line) => line.trim()).filter((line) => line !== '' && !line.startsWith('#'));
+  const keys = text
+    .split(/\r?\n/)
+    .map((line) => line.trim())
+    .filter((line) => line !== '' && !line.startsWith('#'));
   if (keys.length === 0) throw new ConfigError('API_KEYS_FILE holds no key');
   return fromKeys(keys);
 }
@@ -39,7 +44,9 @@ export function fromKeys(keys: readonly string[]): Keys {
       let match = -1;
       for (const [i, one] of known.entries()) if (timingSafeEqual(one, given)) match = i;
       if (key === undefined || match < 0)
-        throw new Problem('invalid_api_key', 'Send a valid API key as "Authorization: Bearer KEY".', { headers: { 'www-authenticate': 'Bearer' } });
+        throw new Problem('invalid_api_key', 'Send a valid API key as "Authorization: Bearer KEY".', {
+          headers: { 'www-authenticate': 'Bearer' },
+        });
       return given.toString('base64url');
     },
   };

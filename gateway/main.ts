@@ -1,10 +1,11 @@
 // The gateway process: configuration in, a listening server out, a clean end.
-import { createAdaptorServer } from '@hono/node-server';
+
 import type { Server } from 'node:http';
+import { createAdaptorServer } from '@hono/node-server';
 import { pino } from 'pino';
 import { buildApp } from './build.ts';
 import { ConfigError, loadConfig } from './config.ts';
-import { serverOptions, refuseBadRequests } from './http.ts';
+import { refuseBadRequests, serverOptions } from './http.ts';
 
 const DRAIN_MS = 25_000;
 

@@ -58,7 +58,10 @@ export class Problem extends Error {
     this.code = code;
     this.param = options.param ?? null;
     const retry = options.retryAfterSeconds;
-    this.headers = { ...options.headers, ...(retry === undefined ? {} : { 'retry-after': String(Math.max(1, Math.ceil(retry))) }) };
+    this.headers = {
+      ...options.headers,
+      ...(retry === undefined ? {} : { 'retry-after': String(Math.max(1, Math.ceil(retry))) }),
+    };
   }
 
   get status(): number {
@@ -78,7 +81,13 @@ export function errorType(status: number): string {
   return status >= 500 ? 'server_error' : 'invalid_request_error';
 }
 
-export function errorBody(status: number, message: string, param: string | null, code: string | null, type = errorType(status)): ErrorBody {
+export function errorBody(
+  status: number,
+  message: string,
+  param: string | null,
+  code: string | null,
+  type = errorType(status),
+): ErrorBody {
   return { error: { message, type, param, code } };
 }
 

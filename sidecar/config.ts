@@ -5,7 +5,8 @@ import * as z from 'zod';
 export const ATTESTERS = ['nvtrust', 'nvattest', 'native', 'nras', 'simulated'] as const;
 export type AttesterName = (typeof ATTESTERS)[number];
 
-const integer = (fallback: number, min: number, max: number) => z.coerce.number().int().min(min).max(max).default(fallback);
+const integer = (fallback: number, min: number, max: number) =>
+  z.coerce.number().int().min(min).max(max).default(fallback);
 
 const schema = z.object({
   SIDECAR_SOCKET: z

@@ -1,7 +1,7 @@
 // The sidecar process: owns the GPU, answers gateways on a Unix socket.
 import { pino } from 'pino';
-import { createAttester } from './attesters/index.ts';
 import { AttesterError } from './attester.ts';
+import { createAttester } from './attesters/index.ts';
 import { ConfigError, loadConfig } from './config.ts';
 import { startServer } from './server.ts';
 import { SocketError } from './socket.ts';
@@ -11,7 +11,15 @@ try {
   const log = pino({ name: 'sidecar', level: config.log_level });
   const attester = await createAttester(config);
   const server = await startServer(attester, config, log);
-  log.info({ socket: config.socket_path, attester: attester.name, devices: attester.devices, simulated: attester.simulated !== null }, 'listening');
+  log.info(
+    {
+      socket: config.socket_path,
+      attester: attester.name,
+      devices: attester.devices,
+      simulated: attester.simulated !== null,
+    },
+    'listening',
+  );
   const stop = (signal: string) => {
     log.info({ signal }, 'stopping');
     void server.close().then(() => process.exit(0));

@@ -28,7 +28,9 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
   let attested_total = 0;
   let failed_total = 0;
   const server = createServer((_request, response) => {
-    response.writeHead(426, { 'content-type': 'text/plain', upgrade: 'websocket' }).end('This socket speaks WebSocket.\n');
+    response
+      .writeHead(426, { 'content-type': 'text/plain', upgrade: 'websocket' })
+      .end('This socket speaks WebSocket.\n');
   });
   const sockets = new WebSocketServer({ server, perMessageDeflate: false, maxPayload: MAX_FRAME_BYTES });
   sockets.on('error', () => {}); // the server's own errors are listenOnSocket's to report

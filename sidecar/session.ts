@@ -27,13 +27,25 @@ export function runSession(ws: WebSocket, deps: SessionDeps): void {
   const fail = (id: string | null, code: Failed['code'], message: string, retry_after_ms?: number) =>
     send({ type: 'failed', id, code, message, ...(retry_after_ms === undefined ? {} : { retry_after_ms }) });
 
-  send({ type: 'hello', protocol: 'countersign/1', attester: attester.name, devices: [...attester.devices], simulated: attester.simulated });
+  send({
+    type: 'hello',
+    protocol: 'countersign/1',
+    attester: attester.name,
+    devices: [...attester.devices],
+    simulated: attester.simulated,
+  });
 
   ws.on('message', (data, isBinary) => {
     const frame = isBinary ? null : parseFrame((data as Buffer).toString('utf8'));
     if (frame === null) return fail(null, 'invalid_frame', 'the frame is not one of the protocol');
     if (frame.type === 'status')
-      return send({ type: 'status', attester: attester.name, queued: queue.waiting, collecting: queue.running, ...deps.totals() });
+      return send({
+        type: 'status',
+        attester: attester.name,
+        queued: queue.waiting,
+        collecting: queue.running,
+        ...deps.totals(),
+      });
     if (frame.type === 'cancel') return asked.get(frame.id)?.abort(new Error('cancelled'));
     if (asked.has(frame.id)) return fail(frame.id, 'duplicate_id', 'this id is being worked on');
     void answer(frame.id, frame.raw);
@@ -80,9 +92,14 @@ function parseFrame(text: string): ToSidecar | null {
 
 function failureOf(error: unknown): { code: Failed['code']; message: string; retry_after_ms?: number } {
   if (error instanceof JsonTextError) return { code: 'invalid_raw', message: error.message };
-  if (error instanceof QueueFull) return { code: 'queue_full', message: error.message, retry_after_ms: error.retry_after_ms };
+  if (error instanceof QueueFull)
+    return { code: 'queue_full', message: error.message, retry_after_ms: error.retry_after_ms };
   if (error instanceof DeadlineExceeded) return { code: 'deadline_exceeded', message: error.message };
   if (error instanceof AttesterError)
-    return { code: error.code, message: error.message.slice(0, 1024), ...(error.retryable ? { retry_after_ms: COLLECTION_RETRY_MS } : {}) };
+    return {
+      code: error.code,
+      message: error.message.slice(0, 1024),
+      ...(error.retryable ? { retry_after_ms: COLLECTION_RETRY_MS } : {}),
+    };
   return { code: 'collection_failed', message: 'the attester failed in an unexpected way' };
 }

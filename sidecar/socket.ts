@@ -33,7 +33,9 @@ export async function listenOnSocket(server: Server, path: string): Promise<void
     });
     chmodSync(path, SOCKET_MODE);
   } catch (cause) {
-    throw new SocketError('listen_failed', `cannot listen on ${path}: ${(cause as NodeJS.ErrnoException).code}`, { cause });
+    throw new SocketError('listen_failed', `cannot listen on ${path}: ${(cause as NodeJS.ErrnoException).code}`, {
+      cause,
+    });
   } finally {
     process.umask(umask);
   }
@@ -44,7 +46,11 @@ function makeFolder(folder: string): void {
     const made = mkdirSync(folder, { recursive: true, mode: FOLDER_MODE });
     if (made !== undefined) chmodSync(folder, FOLDER_MODE);
   } catch (cause) {
-    throw new SocketError('folder_unusable', `cannot make the socket's folder ${folder}: ${(cause as NodeJS.ErrnoException).code}`, { cause });
+    throw new SocketError(
+      'folder_unusable',
+      `cannot make the socket's folder ${folder}: ${(cause as NodeJS.ErrnoException).code}`,
+      { cause },
+    );
   }
 }
 

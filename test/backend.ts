@@ -18,6 +18,8 @@ export interface Backend {
   readonly url: string;
   readonly seen: Seen[];
   script: Script;
+  /** The answer for /v1/models, neither scripted nor recorded; null leaves it to the script. */
+  models: string | null;
   close(): Promise<void>;
 }
 
@@ -34,6 +36,10 @@ export async function startBackend(script: Script = chatAnswer('Hello.')): Promi
         body: Buffer.concat(chunks).toString('utf8'),
         aborted_ms: null,
       };
+      if (request.method === 'GET' && request.url === '/v1/models' && backend.models !== null) {
+        response.writeHead(200, { 'content-type': 'application/json' }).end(backend.models); // what /health asks
+        return;
+      }
       seen.push(request);
       response.on('close', () => {
         if (!response.writableFinished) request.aborted_ms = performance.now();
@@ -46,6 +52,7 @@ export async function startBackend(script: Script = chatAnswer('Hello.')): Promi
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
     seen,
     script,
+    models: '{"object":"list","data":[{"id":"scripted","object":"model"}]}',
     async close() {
       server.closeAllConnections();
       await new Promise<void>((resolve) => server.close(() => resolve()));
@@ -57,7 +64,9 @@ export async function startBackend(script: Script = chatAnswer('Hello.')): Promi
 /** Sends exactly this body. */
 export function answer(body: string | Buffer, status = 200, headers: Record<string, string> = {}): Script {
   return (_request, response) => {
-    response.writeHead(status, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body), ...headers }).end(body);
+    response
+      .writeHead(status, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body), ...headers })
+      .end(body);
   };
 }
 
@@ -103,7 +112,10 @@ export function delta(content: string, index = 0): string {
 }
 
 export function role(index = 0): string {
-  return event({ ...base, choices: [{ index, delta: { role: 'assistant', content: '' }, logprobs: null, finish_reason: null }] });
+  return event({
+    ...base,
+    choices: [{ index, delta: { role: 'assistant', content: '' }, logprobs: null, finish_reason: null }],
+  });
 }
 
 export function finish(reason = 'stop', index = 0): string {

@@ -8,6 +8,7 @@ export interface Answer {
   readonly headers: IncomingHttpHeaders;
   readonly body: Buffer;
   readonly text: string;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape
   json(): any;
   /** The `data:` payloads of an event stream. */
   payloads(): string[];
@@ -22,10 +23,13 @@ export interface Ask {
   /** Sends the body without its length. */
   readonly chunked?: boolean;
   /** Called with each piece as it arrives; return false to leave. */
-  readonly onData?: (chunk: Buffer, received_ms: number) => boolean | undefined | void;
+  readonly onData?: (chunk: Buffer, received_ms: number) => unknown;
 }
 
-export function ask(url: string, { method = 'POST', headers = {}, body, chunked = false, onData }: Ask = {}): Promise<Answer> {
+export function ask(
+  url: string,
+  { method = 'POST', headers = {}, body, chunked = false, onData }: Ask = {},
+): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const length = body === undefined || chunked ? {} : { 'content-length': Buffer.byteLength(body) };
     const type = body === undefined ? {} : { 'content-type': 'application/json' };
@@ -69,7 +73,12 @@ export function payloadsOf(stream: string): string[] {
 
 export const CHAT = { model: 'scripted', messages: [{ role: 'user', content: 'Hi' }] };
 
-export function chat(url: string, body: object | string, headers: OutgoingHttpHeaders = {}, onData?: Ask['onData']): Promise<Answer> {
+export function chat(
+  url: string,
+  body: object | string,
+  headers: OutgoingHttpHeaders = {},
+  onData?: Ask['onData'],
+): Promise<Answer> {
   const text = typeof body === 'string' ? body : JSON.stringify(body);
   return ask(`${url}/v1/chat/completions`, { body: text, headers, ...(onData === undefined ? {} : { onData }) });
 }

@@ -54,14 +54,24 @@ export interface RunningSidecar {
 }
 
 /** A sidecar in this process with the simulated attester, its socket and root in `folder`. */
-export async function startSidecar(folder: Folder, options: { collectionMs?: number; queueMax?: number; deadlineMs?: number; attester?: Attester } = {}): Promise<RunningSidecar> {
+export async function startSidecar(
+  folder: Folder,
+  options: { collectionMs?: number; queueMax?: number; deadlineMs?: number; attester?: Attester } = {},
+): Promise<RunningSidecar> {
   const socket = join(folder.path, 'sidecar.sock');
   const attester =
     options.attester ??
-    (await createSimulatedAttester({ rootDir: join(folder.path, 'simulated-root'), collectionMs: options.collectionMs ?? 0 }));
+    (await createSimulatedAttester({
+      rootDir: join(folder.path, 'simulated-root'),
+      collectionMs: options.collectionMs ?? 0,
+    }));
   const server = await startServer(
     attester,
-    { socket_path: socket, attest_queue_max: options.queueMax ?? 1024, attest_deadline_ms: options.deadlineMs ?? 30_000 },
+    {
+      socket_path: socket,
+      attest_queue_max: options.queueMax ?? 1024,
+      attest_deadline_ms: options.deadlineMs ?? 30_000,
+    },
     SILENT,
   );
   return { socket, attester, close: () => server.close() };

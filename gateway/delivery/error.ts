@@ -1,6 +1,7 @@
 // Delivers a backend's error: its status, its retry-after, its words in OpenAI's shape.
-import { toClient } from '../engine/headers.ts';
+
 import { rewriteError } from '../engine/error.ts';
+import { toClient } from '../engine/headers.ts';
 import { Problem } from '../problem.ts';
 import type { Delivery, Exchange, Head } from './exchange.ts';
 import type { Port } from './relay.ts';
@@ -14,7 +15,11 @@ export function errorDelivery(head: Head, port: Port, exchange: Exchange): Deliv
     const body = JSON.stringify(rewriteError(head.status, Buffer.concat(chunks).toString('utf8')));
     const headers = toClient(head.headers);
     // No other header of an error answer is about the body that goes out.
-    const kept = Object.fromEntries(Object.entries(headers).filter(([name]) => /^(retry-after(-ms)?|www-authenticate|allow|x-ratelimit-.*)$/.test(name)));
+    const kept = Object.fromEntries(
+      Object.entries(headers).filter(([name]) =>
+        /^(retry-after(-ms)?|www-authenticate|allow|x-ratelimit-.*)$/.test(name),
+      ),
+    );
     const retry = retryAfter(head);
     exchange.outgoing.writeHead(head.status, {
       ...kept,
@@ -34,7 +39,10 @@ export function errorDelivery(head: Head, port: Port, exchange: Exchange): Deliv
       send();
     },
     end: send,
-    fail: () => port.refuse(new Problem('backend_bad_response', `The backend broke off while it answered with status ${head.status}.`)),
+    fail: () =>
+      port.refuse(
+        new Problem('backend_bad_response', `The backend broke off while it answered with status ${head.status}.`),
+      ),
   };
 }
 

@@ -1,7 +1,7 @@
 // One exchange: the request as the client sent it, what it asked for, and the Node response that its answer goes into.
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
-import type { Problem } from '../problem.ts';
 import type { Owner } from '../keys.ts';
+import type { Problem } from '../problem.ts';
 
 export interface Exchange {
   /** Unguessable; x-request-id and, with tee, x-attestation-id. */

@@ -57,7 +57,8 @@ export function relay(engine: Engine, request: EngineRequest, exchange: Exchange
       head(status, headers) {
         const head = { status, headers };
         if (status >= 400) delivery = errorDelivery(head, port, exchange);
-        else if (status >= 300) port.refuse(new Problem('backend_bad_response', 'The backend answered with a redirect.'));
+        else if (status >= 300)
+          port.refuse(new Problem('backend_bad_response', 'The backend answered with a redirect.'));
         else delivery = deliver(head, port);
       },
       data: (chunk) => delivery?.data(chunk),

@@ -4,7 +4,7 @@ import type { Attestor } from '../attestor.ts';
 import { errorOf } from '../engine/error.ts';
 import { toClient } from '../engine/headers.ts';
 import { asProblem, Problem } from '../problem.ts';
-import { type Recording, Recorder, type Verdict } from '../recorder/recorder.ts';
+import { Recorder, type Recording, type Verdict } from '../recorder/recorder.ts';
 import { ATTESTING, DONE, errorEvent, terminated, withAttestation } from '../sse.ts';
 import type { Delivery, Exchange, Head } from './exchange.ts';
 import { flowingWriter, type Port } from './relay.ts';
@@ -19,7 +19,13 @@ interface Held {
   readonly finish: boolean;
 }
 
-export function streamDelivery(head: Head, port: Port, exchange: Exchange, attestor: Attestor, max_answer_bytes: number): Delivery {
+export function streamDelivery(
+  head: Head,
+  port: Port,
+  exchange: Exchange,
+  attestor: Attestor,
+  max_answer_bytes: number,
+): Delivery {
   const { outgoing } = exchange;
   const splitter = new SseSplitter(Math.min(MAX_EVENT_BYTES, max_answer_bytes));
   const recorder = new Recorder(max_answer_bytes);
@@ -48,7 +54,12 @@ export function streamDelivery(head: Head, port: Port, exchange: Exchange, attes
       const verdict = observe(event, passing);
       if (verdict.kind === 'done' || verdict.kind === 'error') {
         pass(passing);
-        return verdict.kind === 'done' ? finish(event) : giveUp(Buffer.from(`data: ${JSON.stringify(errorOf(502, verdict.body))}\n\n`), 'The backend sent an error in its stream.');
+        return verdict.kind === 'done'
+          ? finish(event)
+          : giveUp(
+              Buffer.from(`data: ${JSON.stringify(errorOf(502, verdict.body))}\n\n`),
+              'The backend sent an error in its stream.',
+            );
       }
       const live = verdict.kind !== 'note' && verdict.live;
       // Another choice goes on, so what was held was not the last finish chunk.
@@ -119,7 +130,10 @@ export function streamDelivery(head: Head, port: Port, exchange: Exchange, attes
     try {
       step();
     } catch (error) {
-      const problem = error instanceof SseLimitError ? new Problem('backend_bad_response', `The backend broke its stream: ${error.message}.`) : asProblem(error);
+      const problem =
+        error instanceof SseLimitError
+          ? new Problem('backend_bad_response', `The backend broke its stream: ${error.message}.`)
+          : asProblem(error);
       giveUp(errorEvent(problem), problem.message, problem);
     }
   }

@@ -9,14 +9,24 @@ import type { Port } from './relay.ts';
 
 const bad = (message: string) => new Problem('backend_bad_response', message);
 
-export function wholeDelivery(head: Head, port: Port, exchange: Exchange, attestor: Attestor, max_answer_bytes: number): Delivery {
+export function wholeDelivery(
+  head: Head,
+  port: Port,
+  exchange: Exchange,
+  attestor: Attestor,
+  max_answer_bytes: number,
+): Delivery {
   const chunks: Buffer[] = [];
   let bytes = 0;
   async function send(): Promise<void> {
     const answer = readAnswer(Buffer.concat(chunks));
     const attestation = await attestor.attest(exchange, answer, port.left());
     const body = Buffer.from(withLastMember(answer.response, 'attestation', attestation));
-    exchange.outgoing.writeHead(head.status, { ...toClient(head.headers), 'content-type': 'application/json', 'content-length': body.length });
+    exchange.outgoing.writeHead(head.status, {
+      ...toClient(head.headers),
+      'content-type': 'application/json',
+      'content-length': body.length,
+    });
     exchange.outgoing.end(body);
     port.done({ status: head.status, tee: 'attested' });
   }
@@ -41,7 +51,8 @@ function readAnswer(body: Buffer): Answer {
   } catch {
     throw bad('The backend sent an answer that is not JSON.');
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw bad('The backend sent an answer that is not a JSON object.');
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw bad('The backend sent an answer that is not a JSON object.');
   if (Object.hasOwn(value, 'attestation')) throw bad('The backend sent an attestation of its own.');
   if ('error' in value && value.error !== null) throw bad('The backend sent an error as if it were an answer.');
   const id = (value as { id?: unknown }).id;

@@ -55,7 +55,13 @@ export function createEngine(options: { backend_url: string; backend_timeout_ms:
     call(request, handler) {
       const call = new Call(handler);
       agent.dispatch(
-        { origin: base.origin, path: prefix + request.path, method: request.method as Dispatcher.HttpMethod, headers: request.headers, body: request.body },
+        {
+          origin: base.origin,
+          path: prefix + request.path,
+          method: request.method as Dispatcher.HttpMethod,
+          headers: request.headers,
+          body: request.body,
+        },
         call,
       );
       return call;
@@ -121,7 +127,8 @@ function problemOf(cause: Error, headed: boolean): Problem {
   const code = (cause as NodeJS.ErrnoException).code ?? '';
   if (code === 'UND_ERR_HEADERS_TIMEOUT' || code === 'UND_ERR_BODY_TIMEOUT')
     return new Problem('backend_timeout', 'The backend stayed silent for too long.', { cause });
-  if (headed) return new Problem('backend_bad_response', 'The backend broke off in the middle of its answer.', { cause });
+  if (headed)
+    return new Problem('backend_bad_response', 'The backend broke off in the middle of its answer.', { cause });
   if (code.startsWith('HPE_') || code === 'UND_ERR_HEADERS_OVERFLOW')
     return new Problem('backend_bad_response', 'The backend did not answer in HTTP.', { cause });
   return new Problem('backend_unreachable', 'The backend cannot be reached.', { cause, retryAfterSeconds: 1 });

@@ -7,7 +7,8 @@ const MAX_MESSAGE = 2_000;
 
 type Bag = Record<string, unknown>;
 const isBag = (value: unknown): value is Bag => typeof value === 'object' && value !== null && !Array.isArray(value);
-const text = (value: unknown): string | null => (typeof value === 'string' && value !== '' ? value.slice(0, MAX_MESSAGE) : null);
+const text = (value: unknown): string | null =>
+  typeof value === 'string' && value !== '' ? value.slice(0, MAX_MESSAGE) : null;
 
 /** Code by status where the backend gave none in words (llama-server and vLLM repeat the status as an integer). */
 function defaultCode(status: number): string {
@@ -34,9 +35,16 @@ export function errorOf(status: number, parsed: unknown): ErrorBody {
   const fallback = `The backend answered with status ${status}.`;
   if (!isBag(parsed)) return errorBody(status, fallback, null, defaultCode(status));
   const source = isBag(parsed.error) ? parsed.error : parsed;
-  const message = text(source.message) ?? text(parsed.error) ?? text(parsed.message) ?? detail(parsed.detail) ?? fallback;
+  const message =
+    text(source.message) ?? text(parsed.error) ?? text(parsed.message) ?? detail(parsed.detail) ?? fallback;
   const code = text(source.code) ?? defaultCode(status);
-  return errorBody(status, message, text(source.param) ?? location(parsed.detail), code, text(source.type) ?? errorType(status));
+  return errorBody(
+    status,
+    message,
+    text(source.param) ?? location(parsed.detail),
+    code,
+    text(source.type) ?? errorType(status),
+  );
 }
 
 /** FastAPI: a text, or a list of `{loc, msg}`. `input`, which repeats the prompt, is left out. */

@@ -1,13 +1,46 @@
 // Which headers cross the gateway, in each direction. Hop-by-hop ones never do (RFC 9110 §7.6.1).
 import type { IncomingHttpHeaders } from 'node:http';
 
-const HOP_BY_HOP = ['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade'];
+const HOP_BY_HOP = [
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+];
 
 /** Ours to set, or none of the backend's business: the client's key opens this gateway and nothing behind it. */
-const KEPT_FROM_BACKEND = new Set([...HOP_BY_HOP, 'host', 'content-length', 'authorization', 'cookie', 'accept-encoding', 'expect', 'x-tee', 'origin', 'referer', 'http2-settings']);
+const KEPT_FROM_BACKEND = new Set([
+  ...HOP_BY_HOP,
+  'host',
+  'content-length',
+  'authorization',
+  'cookie',
+  'accept-encoding',
+  'expect',
+  'x-tee',
+  'origin',
+  'referer',
+  'http2-settings',
+]);
 
 /** Ours to set, or the backend's own affair. */
-const KEPT_FROM_CLIENT = new Set([...HOP_BY_HOP, 'content-length', 'date', 'server', 'set-cookie', 'x-request-id', 'x-attestation-id', 'strict-transport-security', 'alt-svc', 'cache-control']);
+const KEPT_FROM_CLIENT = new Set([
+  ...HOP_BY_HOP,
+  'content-length',
+  'date',
+  'server',
+  'set-cookie',
+  'x-request-id',
+  'x-attestation-id',
+  'strict-transport-security',
+  'alt-svc',
+  'cache-control',
+]);
 
 export type Headers = Record<string, string | string[]>;
 
@@ -30,7 +63,8 @@ export function toClient(headers: IncomingHttpHeaders): Headers {
   const out: Headers = {};
   for (const name in headers) {
     const value = headers[name];
-    if (value === undefined || KEPT_FROM_CLIENT.has(name) || name.startsWith('access-control-') || listed?.has(name)) continue;
+    if (value === undefined || KEPT_FROM_CLIENT.has(name) || name.startsWith('access-control-') || listed?.has(name))
+      continue;
     out[name] = value;
   }
   return out;
@@ -38,5 +72,10 @@ export function toClient(headers: IncomingHttpHeaders): Headers {
 
 function connectionListed(connection: string | undefined): Set<string> | null {
   if (connection === undefined || /^(keep-alive|close)$/i.test(connection)) return null;
-  return new Set(connection.toLowerCase().split(',').map((name) => name.trim()));
+  return new Set(
+    connection
+      .toLowerCase()
+      .split(',')
+      .map((name) => name.trim()),
+  );
 }

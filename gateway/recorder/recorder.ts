@@ -62,7 +62,8 @@ export class Recorder {
 
   /** What raw needs. @throws {Problem} backend_bad_response unless every choice has finished. */
   finish(): Recording {
-    if (this.#finished.size === 0 || this.#open.size > 0) throw bad('The backend ended its stream before its answer was finished.');
+    if (this.#finished.size === 0 || this.#open.size > 0)
+      throw bad('The backend ended its stream before its answer was finished.');
     return {
       response: this.#fold.text(),
       stream: { events: this.#events, sha256: this.#hash.digest('hex') },
@@ -75,7 +76,12 @@ export class Recorder {
     try {
       return parseChunk(Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString('utf8'));
     } catch (cause) {
-      throw bad(cause instanceof FoldError ? `The backend broke its stream: ${cause.message}.` : 'The backend sent a chunk that cannot be read.', cause);
+      throw bad(
+        cause instanceof FoldError
+          ? `The backend broke its stream: ${cause.message}.`
+          : 'The backend sent a chunk that cannot be read.',
+        cause,
+      );
     }
   }
 

@@ -5,9 +5,13 @@ import { Problem } from '../problem.ts';
 export function attestationById({ store }: Deps) {
   return (c: Context): Response => {
     const kept = store.find(c.get('owner'), c.req.param('id') ?? '');
-    if (kept === null) throw new Problem('not_found', 'No attestation is kept under this id for this API key.', { param: 'id' });
+    if (kept === null)
+      throw new Problem('not_found', 'No attestation is kept under this id for this API key.', { param: 'id' });
     if (kept.state === 'pending')
-      throw new Problem('attestation_pending', 'The answer is not complete yet.', { param: 'id', retryAfterSeconds: 1 });
+      throw new Problem('attestation_pending', 'The answer is not complete yet.', {
+        param: 'id',
+        retryAfterSeconds: 1,
+      });
     return c.body(kept.json, 200, { 'content-type': 'application/json' });
   };
 }

@@ -27,8 +27,11 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     }
     const headers = { ...toBackend(incoming.headers, config.backend_api_key), 'content-type': 'application/json' };
     try {
-      const outcome = await relay(engine, { method: 'POST', path: BACKEND_PATH[endpoint], headers, body: forward }, exchange, (head, port) =>
-        deliver(head, port, exchange),
+      const outcome = await relay(
+        engine,
+        { method: 'POST', path: BACKEND_PATH[endpoint], headers, body: forward },
+        exchange,
+        (head, port) => deliver(head, port, exchange),
       );
       c.set('outcome', outcome);
       if (tee && outcome.tee !== 'attested') store.drop(exchange.owner, exchange.id);
@@ -42,9 +45,11 @@ export function generate(endpoint: Endpoint, deps: Deps) {
   function deliver(head: Head, port: Port, exchange: Exchange) {
     const type = mediaType(head.headers);
     const encoded = head.headers['content-encoding'];
-    if (type !== 'text/event-stream' && type !== 'application/json') throw new Problem('backend_bad_response', 'The backend answered with neither JSON nor an event stream.');
+    if (type !== 'text/event-stream' && type !== 'application/json')
+      throw new Problem('backend_bad_response', 'The backend answered with neither JSON nor an event stream.');
     if (!exchange.tee) return pipeDelivery(head, port, exchange);
-    if (encoded !== undefined && encoded !== 'identity') throw new Problem('backend_bad_response', 'The backend compressed an answer that is to be attested.');
+    if (encoded !== undefined && encoded !== 'identity')
+      throw new Problem('backend_bad_response', 'The backend compressed an answer that is to be attested.');
     const make = type === 'text/event-stream' ? streamDelivery : wholeDelivery;
     return make(head, port, exchange, attestor, config.max_answer_bytes);
   }

@@ -16,7 +16,12 @@ export function health({ engine, sidecar, version, config }: Deps) {
       {
         status,
         backend,
-        sidecar: { status: state, attester: hello?.attester ?? null, devices: hello?.devices ?? [], simulated: hello === null ? null : hello.simulated !== null },
+        sidecar: {
+          status: state,
+          attester: hello?.attester ?? null,
+          devices: hello?.devices ?? [],
+          simulated: hello === null ? null : hello.simulated !== null,
+        },
         version,
       },
       status === 'down' ? 503 : 200,

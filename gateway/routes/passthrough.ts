@@ -15,13 +15,21 @@ export function passthrough({ config, engine }: Deps) {
   return async (c: Context): Promise<Response> => {
     const { incoming, outgoing } = c.env;
     const method = incoming.method ?? 'GET';
-    if (!METHODS.has(method)) throw new Problem('method_not_allowed', `${method} is not allowed here.`, { headers: { allow: [...METHODS].join(', ') } });
+    if (!METHODS.has(method))
+      throw new Problem('method_not_allowed', `${method} is not allowed here.`, {
+        headers: { allow: [...METHODS].join(', ') },
+      });
     const path = backendPath(incoming.url ?? '');
     const body = await readBody(incoming, config.max_body_bytes);
     if (teeHeader(incoming.headers)) throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
     const forward = withoutTee(body, incoming.headers['content-type']);
     const exchange = { id: c.get('id'), owner: c.get('owner'), request: '', tee: false, choices: 1, outgoing };
-    const request = { method, path, headers: toBackend(incoming.headers, config.backend_api_key), body: forward.length === 0 ? null : forward };
+    const request = {
+      method,
+      path,
+      headers: toBackend(incoming.headers, config.backend_api_key),
+      body: forward.length === 0 ? null : forward,
+    };
     c.set('outcome', await relay(engine, request, exchange, (head, port) => pipeDelivery(head, port, exchange)));
     return RESPONSE_ALREADY_SENT;
   };

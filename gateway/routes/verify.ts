@@ -22,7 +22,8 @@ export const verifyQuery: MiddlewareHandler<Env> = zValidator('query', query, (r
 export function verify({ sidecar, config }: Deps) {
   return async (c: Context): Promise<Response> => {
     const text = bodyText(await readBody(c.env.incoming, MAX_VERIFY_BYTES));
-    if (text.trim() === '') throw new Problem('invalid_request', 'Send an attestation, or a response that carries one, as the body.');
+    if (text.trim() === '')
+      throw new Problem('invalid_request', 'Send an attestation, or a response that carries one, as the body.');
     const simulatedRoot = config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null;
     const report = await appraiseAttestation(text, simulatedRoot === null ? {} : { simulatedRoot });
     if (c.req.query('report') === '1') return c.json(report);

@@ -82,7 +82,10 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         hello = null;
         if (state === 'closed') return;
         if (state === 'connected') become('connecting', reason);
-        reconnect = setTimeout(connect, state === 'refused' ? REFUSED_RETRY_MS : backoff_ms * (0.75 + Math.random() / 2));
+        reconnect = setTimeout(
+          connect,
+          state === 'refused' ? REFUSED_RETRY_MS : backoff_ms * (0.75 + Math.random() / 2),
+        );
         backoff_ms = Math.min(BACKOFF_MAX_MS, backoff_ms * 2);
       },
     });
@@ -98,7 +101,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   function failed(frame: Failed): void {
     const one = frame.id === null ? undefined : pending.get(frame.id);
     if (one === undefined || frame.id === null) return;
-    if (frame.retry_after_ms === undefined) return one.reject(unavailable(`The sidecar could not attest (${frame.code}).`));
+    if (frame.retry_after_ms === undefined)
+      return one.reject(unavailable(`The sidecar could not attest (${frame.code}).`));
     const { id } = frame;
     one.retry = setTimeout(() => link?.send({ type: 'attest', id, raw: one.raw }), frame.retry_after_ms);
   }
@@ -122,7 +126,13 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         };
         const timer = setTimeout(() => {
           waiting.delete(wake);
-          reject(unavailable(state === 'refused' ? 'The sidecar is simulated and this gateway does not allow it.' : 'No sidecar is connected.'));
+          reject(
+            unavailable(
+              state === 'refused'
+                ? 'The sidecar is simulated and this gateway does not allow it.'
+                : 'No sidecar is connected.',
+            ),
+          );
         }, wait_ms);
         waiting.add(wake);
       });
@@ -144,8 +154,14 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         const one: Pending = {
           raw,
           nonce,
-          resolve: (attested) => (settle(), resolve(attested)),
-          reject: (problem) => (settle(), reject(problem)),
+          resolve: (attested) => {
+            settle();
+            resolve(attested);
+          },
+          reject: (problem) => {
+            settle();
+            reject(problem);
+          },
           retry: null,
         };
         const timer = setTimeout(() => {

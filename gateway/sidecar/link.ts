@@ -1,6 +1,12 @@
 // One WebSocket connection to the sidecar, from connecting to its end: frames in, frames out, hello first, heartbeat.
 import { WebSocket } from 'ws';
-import { type FromSidecar, fromSidecarSchema, type Hello, MAX_FRAME_BYTES, type ToSidecar } from '../../proto/frames.ts';
+import {
+  type FromSidecar,
+  fromSidecarSchema,
+  type Hello,
+  MAX_FRAME_BYTES,
+  type ToSidecar,
+} from '../../proto/frames.ts';
 
 const HELLO_TIMEOUT_MS = 5_000;
 const HEARTBEAT_MS = 1_000;

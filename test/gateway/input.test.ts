@@ -5,7 +5,14 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ConfigError, loadConfig } from '../../gateway/config.ts';
 import { answer, type Backend, chatAnswer, startBackend } from '../backend.ts';
 import { type Answer, ask, CHAT, chat } from '../client.ts';
-import { type Folder, type RunningGateway, type RunningSidecar, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
+import {
+  type Folder,
+  type RunningGateway,
+  type RunningSidecar,
+  startGateway,
+  startSidecar,
+  temporaryFolder,
+} from '../harness.ts';
 
 let folder: Folder;
 let backend: Backend;
@@ -16,7 +23,12 @@ beforeAll(async () => {
   folder = temporaryFolder();
   backend = await startBackend();
   sidecar = await startSidecar(folder);
-  gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket, MAX_BODY_BYTES: '4096', BACKEND_TIMEOUT_MS: '400' });
+  gateway = await startGateway({
+    BACKEND_URL: backend.url,
+    SIDECAR_SOCKET: sidecar.socket,
+    MAX_BODY_BYTES: '4096',
+    BACKEND_TIMEOUT_MS: '400',
+  });
 });
 beforeEach(() => {
   backend.script = chatAnswer('Hello.');
@@ -53,14 +65,23 @@ describe('bad input', () => {
     ['tee: "yes"', '{"messages":[{"role":"user"}],"tee":"yes"}', 'invalid_request', 'tee'],
     ['tee: null', '{"messages":[{"role":"user"}],"tee":null}', 'invalid_request', 'tee'],
     ['tee given twice', '{"tee":true,"messages":[{"role":"user"}],"tee":true}', 'invalid_request', 'tee'],
-    ['tee given twice, once escaped', '{"t\\u0065e":false,"messages":[{"role":"user"}],"tee":true}', 'invalid_request', 'tee'],
+    [
+      'tee given twice, once escaped',
+      '{"t\\u0065e":false,"messages":[{"role":"user"}],"tee":true}',
+      'invalid_request',
+      'tee',
+    ],
   ])('is refused with the member named, and the backend is not asked: %s', async (_name, body, code, param) => {
     expectError(await chat(gateway.url, body), 400, code, param);
     expect(backend.seen).toHaveLength(0);
   });
 
   it('is refused when it is not UTF-8', async () => {
-    const body = Buffer.concat([Buffer.from('{"messages":[{"role":"user","content":"'), Buffer.from([0xc3, 0x28]), Buffer.from('"}]}')]);
+    const body = Buffer.concat([
+      Buffer.from('{"messages":[{"role":"user","content":"'),
+      Buffer.from([0xc3, 0x28]),
+      Buffer.from('"}]}'),
+    ]);
     expectError(await ask(`${gateway.url}/v1/chat/completions`, { body }), 400, 'invalid_json');
   });
 
@@ -93,7 +114,7 @@ describe('bad input', () => {
     expect(backend.seen).toHaveLength(1);
   });
 
-  it('that is no HTTP gets OpenAI\'s shape too', async () => {
+  it("that is no HTTP gets OpenAI's shape too", async () => {
     const { hostname, port } = new URL(gateway.url);
     const text = await new Promise<string>((resolve) => {
       let all = '';
@@ -122,12 +143,21 @@ describe('bad input', () => {
     }
   });
 
-  it('cannot climb out of the backend\'s /v1', async () => {
-    for (const path of ['/v1/../admin', '/v1/%2e%2e/admin', '/v1/x/..%2f..%2fadmin', '/v1/..%5cadmin', '/%761/models', '/v1/x%00']) {
+  it("cannot climb out of the backend's /v1", async () => {
+    for (const path of [
+      '/v1/../admin',
+      '/v1/%2e%2e/admin',
+      '/v1/x/..%2f..%2fadmin',
+      '/v1/..%5cadmin',
+      '/%761/models',
+      '/v1/x%00',
+    ]) {
       const { hostname, port } = new URL(gateway.url);
       const text = await new Promise<string>((resolve) => {
         let all = '';
-        const socket = connect(Number(port), hostname, () => socket.write(`GET ${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`));
+        const socket = connect(Number(port), hostname, () =>
+          socket.write(`GET ${path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`),
+        );
         socket.on('data', (data) => {
           all += data;
         });
@@ -141,13 +171,41 @@ describe('bad input', () => {
 
 describe('a bad backend', () => {
   it.each([
-    ['FastAPI\'s detail', answer('{"detail":[{"loc":["body","messages",0],"msg":"Field required","input":"SECRET"}]}', 422), 422, 'invalid_request', 'messages.0', 'Field required'],
-    ['FastAPI\'s text', answer('{"detail":"Not Found"}', 404), 404, 'not_found', null, 'Not Found'],
-    ['llama-server\'s integer code', answer('{"error":{"code":400,"message":"bad grammar","type":"invalid_request_error"}}', 400), 400, 'invalid_request', null, 'bad grammar'],
-    ['vLLM\'s bare error', answer('{"object":"error","message":"too long","type":"BadRequestError","param":null,"code":400}', 400), 400, 'invalid_request', null, 'too long'],
+    [
+      "FastAPI's detail",
+      answer('{"detail":[{"loc":["body","messages",0],"msg":"Field required","input":"SECRET"}]}', 422),
+      422,
+      'invalid_request',
+      'messages.0',
+      'Field required',
+    ],
+    ["FastAPI's text", answer('{"detail":"Not Found"}', 404), 404, 'not_found', null, 'Not Found'],
+    [
+      "llama-server's integer code",
+      answer('{"error":{"code":400,"message":"bad grammar","type":"invalid_request_error"}}', 400),
+      400,
+      'invalid_request',
+      null,
+      'bad grammar',
+    ],
+    [
+      "vLLM's bare error",
+      answer('{"object":"error","message":"too long","type":"BadRequestError","param":null,"code":400}', 400),
+      400,
+      'invalid_request',
+      null,
+      'too long',
+    ],
     ['a text as its error', answer('{"error":"no such model"}', 404), 404, 'not_found', null, 'no such model'],
-    ['HTML from a proxy', answer('<html><h1>502 nginx</h1>', 502, { 'content-type': 'text/html' }), 502, 'backend_error', null, 'The backend answered with status 502.'],
-    ['OpenAI\'s own', answer('{"error":{"message":"m","type":"t","param":"p","code":"c"}}', 400), 400, 'c', 'p', 'm'],
+    [
+      'HTML from a proxy',
+      answer('<html><h1>502 nginx</h1>', 502, { 'content-type': 'text/html' }),
+      502,
+      'backend_error',
+      null,
+      'The backend answered with status 502.',
+    ],
+    ["OpenAI's own", answer('{"error":{"message":"m","type":"t","param":"p","code":"c"}}', 400), 400, 'c', 'p', 'm'],
   ] as const)('has its error rewritten, status kept: %s', async (_name, script, status, code, param, message) => {
     backend.script = script;
     for (const body of [CHAT, { ...CHAT, tee: true }]) {
@@ -158,8 +216,17 @@ describe('a bad backend', () => {
   });
 
   it('that limits the rate is passed on with an integer retry-after', async () => {
-    for (const [given, expected] of [['7', '7'], ['1.2', '2'], [new Date(Date.now() + 5_000).toUTCString(), /^[3-6]$/], [undefined, '1']] as const) {
-      backend.script = answer('{"error":{"message":"slow down"}}', 429, given === undefined ? {} : { 'retry-after': given });
+    for (const [given, expected] of [
+      ['7', '7'],
+      ['1.2', '2'],
+      [new Date(Date.now() + 5_000).toUTCString(), /^[3-6]$/],
+      [undefined, '1'],
+    ] as const) {
+      backend.script = answer(
+        '{"error":{"message":"slow down"}}',
+        429,
+        given === undefined ? {} : { 'retry-after': given },
+      );
       const got = await chat(gateway.url, CHAT);
       expectError(got, 429, 'rate_limit_exceeded');
       expect(got.headers['retry-after']).toMatch(expected);
@@ -196,27 +263,45 @@ describe('a bad backend', () => {
     const alone = await startGateway({ BACKEND_URL: dead.url, SIDECAR_SOCKET: sidecar.socket });
     expectError(await chat(alone.url, CHAT), 502, 'backend_unreachable');
     const health = await ask(`${alone.url}/health`, { method: 'GET' });
-    expect([health.status, health.json().status, health.json().backend]).toEqual([503, 'down', { status: 'down', code: 'backend_unreachable' }]);
+    expect([health.status, health.json().status, health.json().backend]).toEqual([
+      503,
+      'down',
+      { status: 'down', code: 'backend_unreachable' },
+    ]);
     await alone.close();
   });
 });
 
 describe('the rest of /v1', () => {
   it('is passed through: models, embeddings, queries, binary answers', async () => {
+    backend.models = null;
     const audio = Buffer.from([0, 255, 1, 254]);
     backend.script = (request, response) => {
       if (request.url === '/v1/audio/speech') response.writeHead(200, { 'content-type': 'audio/mpeg' }).end(audio);
-      else response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify({ url: request.url, body: request.body }));
+      else
+        response
+          .writeHead(200, { 'content-type': 'application/json' })
+          .end(JSON.stringify({ url: request.url, body: request.body }));
     };
     expect((await ask(`${gateway.url}/v1/models`, { method: 'GET' })).json()).toEqual({ url: '/v1/models', body: '' });
-    expect((await ask(`${gateway.url}/v1/models/a%2Fb?x=1`, { method: 'GET' })).json().url).toBe('/v1/models/a%2Fb?x=1');
-    expect((await ask(`${gateway.url}/v1/embeddings`, { body: '{"input":"a", "n":1.0}' })).json().body).toBe('{"input":"a", "n":1.0}');
-    expect((await ask(`${gateway.url}/v1/embeddings`, { body: '{"input":"a","tee":false}' })).json().body).toBe('{"input":"a"}');
+    expect((await ask(`${gateway.url}/v1/models/a%2Fb?x=1`, { method: 'GET' })).json().url).toBe(
+      '/v1/models/a%2Fb?x=1',
+    );
+    expect((await ask(`${gateway.url}/v1/embeddings`, { body: '{"input":"a", "n":1.0}' })).json().body).toBe(
+      '{"input":"a", "n":1.0}',
+    );
+    expect((await ask(`${gateway.url}/v1/embeddings`, { body: '{"input":"a","tee":false}' })).json().body).toBe(
+      '{"input":"a"}',
+    );
     expect((await ask(`${gateway.url}/v1/audio/speech`, { body: '{"input":"a"}' })).body).toEqual(audio);
   });
 
   it('refuses tee and says where it works', async () => {
-    for (const [body, headers] of [['{"input":"a","tee":true}', {}], ['{"input":"a","t\\u0065e":true}', {}], ['{"input":"a"}', { 'x-tee': '1' }]] as const) {
+    for (const [body, headers] of [
+      ['{"input":"a","tee":true}', {}],
+      ['{"input":"a","t\\u0065e":true}', {}],
+      ['{"input":"a"}', { 'x-tee': '1' }],
+    ] as const) {
       const got = await ask(`${gateway.url}/v1/embeddings`, { body, headers });
       expect([got.status, got.json().error.code]).toEqual([400, 'invalid_request']);
       expect(got.json().error.message).toContain('/v1/chat/completions');
@@ -229,8 +314,17 @@ describe('who may ask', () => {
   it('is decided by a key from the file; an attestation is only for the key that asked', async () => {
     const file = join(folder.path, 'keys');
     writeFileSync(file, '# team\nkey-one\n\n  key-two \n');
-    const locked = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket, API_KEYS_FILE: file });
-    for (const headers of [{}, { authorization: 'Bearer nobody' }, { authorization: 'Basic a2V5LW9uZQ==' }, { authorization: 'Bearer # team' }]) {
+    const locked = await startGateway({
+      BACKEND_URL: backend.url,
+      SIDECAR_SOCKET: sidecar.socket,
+      API_KEYS_FILE: file,
+    });
+    for (const headers of [
+      {},
+      { authorization: 'Bearer nobody' },
+      { authorization: 'Basic a2V5LW9uZQ==' },
+      { authorization: 'Bearer # team' },
+    ]) {
       const got = await chat(locked.url, CHAT, headers);
       expectError(got, 401, 'invalid_api_key');
       expect(got.headers['www-authenticate']).toBe('Bearer');
@@ -248,12 +342,17 @@ describe('who may ask', () => {
   it('is everybody only on loopback', () => {
     const env = { BACKEND_URL: 'http://127.0.0.1:1/v1' };
     for (const HOST of ['127.0.0.1', 'localhost', '::1']) expect(loadConfig({ ...env, HOST }).host).toBe(HOST);
-    for (const HOST of ['0.0.0.0', '::', '10.0.0.1', '127.0.0.1.example.com']) expect(() => loadConfig({ ...env, HOST })).toThrow(/API_KEYS_FILE/);
+    for (const HOST of ['0.0.0.0', '::', '10.0.0.1', '127.0.0.1.example.com'])
+      expect(() => loadConfig({ ...env, HOST })).toThrow(/API_KEYS_FILE/);
     expect(() => loadConfig({ ...env, HOST: '0.0.0.0', API_KEYS_FILE: '/etc/keys' })).not.toThrow();
   });
 
   it('is limited in number at once', async () => {
-    const small = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket, MAX_CONCURRENT_REQUESTS: '1' });
+    const small = await startGateway({
+      BACKEND_URL: backend.url,
+      SIDECAR_SOCKET: sidecar.socket,
+      MAX_CONCURRENT_REQUESTS: '1',
+    });
     let release = () => {};
     backend.script = (_request, response) => {
       release = () => void response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
@@ -273,7 +372,10 @@ describe('who may ask', () => {
 
 describe('browsers', () => {
   it('may ask from any origin, send any header, and read the ids', async () => {
-    const preflight = await ask(`${gateway.url}/v1/chat/completions`, { method: 'OPTIONS', headers: { origin: 'https://a.example', 'access-control-request-headers': 'authorization,x-stainless-os' } });
+    const preflight = await ask(`${gateway.url}/v1/chat/completions`, {
+      method: 'OPTIONS',
+      headers: { origin: 'https://a.example', 'access-control-request-headers': 'authorization,x-stainless-os' },
+    });
     expect(preflight.status).toBe(204);
     expect(preflight.headers['access-control-allow-headers']).toBe('authorization,x-stainless-os');
     const got = await chat(gateway.url, CHAT, { origin: 'https://a.example' });

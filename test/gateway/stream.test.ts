@@ -5,7 +5,15 @@ import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { splitRaw } from '../../proto/raw.ts';
 import { type Backend, chatStream, DONE, delta, event, finish, role, startBackend, stream, usage } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
-import { eventually, type Folder, type RunningGateway, type RunningSidecar, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
+import {
+  eventually,
+  type Folder,
+  type RunningGateway,
+  type RunningSidecar,
+  startGateway,
+  startSidecar,
+  temporaryFolder,
+} from '../harness.ts';
 
 let folder: Folder;
 let backend: Backend;
@@ -19,7 +27,12 @@ beforeAll(async () => {
   folder = temporaryFolder();
   backend = await startBackend();
   sidecar = await startSidecar(folder, { collectionMs: 30 });
-  gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket, MAX_ANSWER_BYTES: '1048576', BACKEND_TIMEOUT_MS: '1500' });
+  gateway = await startGateway({
+    BACKEND_URL: backend.url,
+    SIDECAR_SOCKET: sidecar.socket,
+    MAX_ANSWER_BYTES: '1048576',
+    BACKEND_TIMEOUT_MS: '1500',
+  });
 });
 beforeEach(() => {
   backend.script = chatStream(['Hel', 'lo']);
@@ -33,8 +46,12 @@ afterAll(async () => {
 });
 
 /** Takes the attestation out of the one chunk that carries it; gives the backend's payloads back. */
-function unsplice(payloads: readonly string[]): { attestation: { raw: string; nonce: string } | null; payloads: string[]; at: number } {
-  let attestation = null;
+function unsplice(payloads: readonly string[]): {
+  attestation: { raw: string; nonce: string } | null;
+  payloads: string[];
+  at: number;
+} {
+  let attestation: { raw: string; nonce: string } | null = null;
   let at = -1;
   const restored = payloads.map((payload, i) => {
     if (!payload.startsWith('{')) return payload;
@@ -58,11 +75,15 @@ function sha256(payloads: readonly string[]): string {
 
 async function expectProven(pieces: readonly string[], request: object = TEE) {
   const got = await chat(gateway.url, request);
-  const sent = pieces.join('').split('\n\n').filter((one) => one.startsWith('data:')).map((one) => one.replace(/^data: ?/, ''));
+  const sent = pieces
+    .join('')
+    .split('\n\n')
+    .filter((one) => one.startsWith('data:'))
+    .map((one) => one.replace(/^data: ?/, ''));
   const { attestation, payloads, at } = unsplice(got.payloads());
   expect(payloads).toEqual(sent.includes('[DONE]') ? sent : [...sent, '[DONE]']);
   if (attestation === null) throw new Error('no attestation');
-  const parts = splitRaw((attestation as { raw: string }).raw);
+  const parts = splitRaw(attestation.raw);
   const chunks = sent.filter((one) => one !== '[DONE]');
   expect(parts.stream).toEqual({ events: chunks.length, sha256: sha256(chunks) });
   expect(parts.response).toBe(foldPayloads(chunks));
@@ -72,7 +93,7 @@ async function expectProven(pieces: readonly string[], request: object = TEE) {
 }
 
 describe('a stream without tee', () => {
-  it('is the backend\'s, byte for byte, comments and line ends included', async () => {
+  it("is the backend's, byte for byte, comments and line ends included", async () => {
     const pieces = [': ping\n\n', 'data: {"a":1.0}\r\n\r\n', 'event: x\ndata: no JSON at all\n\n', 'data: [DONE]\n\n'];
     backend.script = stream(pieces);
     const got = await chat(gateway.url, ASK);
@@ -89,7 +110,7 @@ describe('a stream without tee', () => {
 });
 
 describe('a stream with tee', () => {
-  it('carries the attestation on its finish chunk, the other bytes the backend\'s', async () => {
+  it("carries the attestation on its finish chunk, the other bytes the backend's", async () => {
     const { got, at, payloads } = await expectProven([role(), delta('Hel'), delta('lo'), finish(), usage(), DONE]);
     expect(JSON.parse(payloads[at] as string).choices[0].finish_reason).toBe('stop');
     expect(got.text.endsWith('data: [DONE]\n\n')).toBe(true);
@@ -124,13 +145,21 @@ describe('a stream with tee', () => {
     // The id is known before the first token: read it from a second stream's head.
     const { request } = await import('node:http');
     await new Promise<void>((resolve, reject) => {
-      const outgoing = request(`${gateway.url}/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'application/json' } }, (incoming) => {
-        id = String(incoming.headers['x-attestation-id']);
-        ask(`${gateway.url}/v1/chat/completions/${id}/attestation`, { method: 'GET' }).then((pending) => {
-          expect([pending.status, pending.json().error.code, pending.headers['retry-after']]).toEqual([425, 'attestation_pending', '1']);
-          incoming.resume().on('end', resolve);
-        }, reject);
-      });
+      const outgoing = request(
+        `${gateway.url}/v1/chat/completions`,
+        { method: 'POST', headers: { 'content-type': 'application/json' } },
+        (incoming) => {
+          id = String(incoming.headers['x-attestation-id']);
+          ask(`${gateway.url}/v1/chat/completions/${id}/attestation`, { method: 'GET' }).then((pending) => {
+            expect([pending.status, pending.json().error.code, pending.headers['retry-after']]).toEqual([
+              425,
+              'attestation_pending',
+              '1',
+            ]);
+            incoming.resume().on('end', resolve);
+          }, reject);
+        },
+      );
       outgoing.end(JSON.stringify(TEE));
     });
     await Promise.all([running, probe]);
@@ -144,7 +173,10 @@ describe('a stream with tee', () => {
     const pieces = [
       ': hi\r\n\r\n',
       `data: ${JSON.stringify(chunk)}\r\n\r\n`,
-      `${pretty.split('\n').map((line) => `data: ${line}`).join('\n')}\n\n`,
+      `${pretty
+        .split('\n')
+        .map((line) => `data: ${line}`)
+        .join('\n')}\n\n`,
       finish().replace(/\n\n$/, '\r\n\r\n'),
     ];
     backend.script = stream(pieces);
@@ -152,7 +184,10 @@ describe('a stream with tee', () => {
     expect(got.text.startsWith(pieces.slice(0, 3).join(''))).toBe(true);
     expect(got.text.endsWith('\r\n\r\ndata: [DONE]\n\n')).toBe(true);
     const attestation = JSON.parse(got.payloads().at(-2) as string).attestation;
-    expect(splitRaw(attestation.raw).stream).toEqual({ events: 3, sha256: sha256([JSON.stringify(chunk), pretty, finish().slice(6, -2)]) });
+    expect(splitRaw(attestation.raw).stream).toEqual({
+      events: 3,
+      sha256: sha256([JSON.stringify(chunk), pretty, finish().slice(6, -2)]),
+    });
     expect(JSON.parse(splitRaw(attestation.raw).response).choices[0].message.content).toBe('xx');
   });
 
@@ -164,7 +199,11 @@ describe('a stream with tee', () => {
   });
 
   it('holds a finish chunk with content whole', async () => {
-    const last = event({ id: 'c', object: 'chat.completion.chunk', choices: [{ index: 0, delta: { content: 'end' }, finish_reason: 'stop' }] });
+    const last = event({
+      id: 'c',
+      object: 'chat.completion.chunk',
+      choices: [{ index: 0, delta: { content: 'end' }, finish_reason: 'stop' }],
+    });
     const pieces = [role(), last, DONE];
     backend.script = stream(pieces);
     const { parts } = await expectProven(pieces);
@@ -172,7 +211,17 @@ describe('a stream with tee', () => {
   });
 
   it('puts the attestation of several choices on the last finish chunk', async () => {
-    const pieces = [role(0), role(1), delta('a', 0), finish('stop', 0), delta('b', 1), delta('c', 1), finish('length', 1), usage(), DONE];
+    const pieces = [
+      role(0),
+      role(1),
+      delta('a', 0),
+      finish('stop', 0),
+      delta('b', 1),
+      delta('c', 1),
+      finish('length', 1),
+      usage(),
+      DONE,
+    ];
     backend.script = stream(pieces);
     const { at, payloads } = await expectProven(pieces, { ...TEE, n: 2 });
     expect(JSON.parse(payloads[at] as string).choices[0]).toMatchObject({ index: 1, finish_reason: 'length' });
@@ -186,19 +235,36 @@ describe('a stream with tee', () => {
   });
 
   it('folds tool calls, and keeps exact numbers', async () => {
-    const tool = (part: object) => event({ id: 'c', object: 'chat.completion.chunk', choices: [{ index: 0, delta: { tool_calls: [{ index: 0, ...part }] }, finish_reason: null }] });
-    const odd = 'data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"score":1.0,"big":12345678901234567890}}]}\n\n';
-    const pieces = [tool({ id: 't', type: 'function', function: { name: 'f', arguments: '' } }), tool({ function: { arguments: '{"a":1}' } }), odd, finish('tool_calls'), DONE];
+    const tool = (part: object) =>
+      event({
+        id: 'c',
+        object: 'chat.completion.chunk',
+        choices: [{ index: 0, delta: { tool_calls: [{ index: 0, ...part }] }, finish_reason: null }],
+      });
+    const odd =
+      'data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"score":1.0,"big":12345678901234567890}}]}\n\n';
+    const pieces = [
+      tool({ id: 't', type: 'function', function: { name: 'f', arguments: '' } }),
+      tool({ function: { arguments: '{"a":1}' } }),
+      odd,
+      finish('tool_calls'),
+      DONE,
+    ];
     backend.script = stream(pieces);
     const { parts } = await expectProven(pieces);
     expect(parts.response).toContain('"score":1.0,"big":12345678901234567890');
-    expect(JSON.parse(parts.response).choices[0].message.tool_calls[0].function).toEqual({ name: 'f', arguments: '{"a":1}' });
+    expect(JSON.parse(parts.response).choices[0].message.tool_calls[0].function).toEqual({
+      name: 'f',
+      arguments: '{"a":1}',
+    });
   });
 
-  it('gives the same answer wherever the network cuts the backend\'s bytes', async () => {
+  it("gives the same answer wherever the network cuts the backend's bytes", async () => {
     const whole = Buffer.from([role(), delta('é😀'), finish(), DONE].join(''));
     for (const size of [1, 7, 64]) {
-      const pieces = Array.from({ length: Math.ceil(whole.length / size) }, (_, i) => whole.subarray(i * size, (i + 1) * size));
+      const pieces = Array.from({ length: Math.ceil(whole.length / size) }, (_, i) =>
+        whole.subarray(i * size, (i + 1) * size),
+      );
       backend.script = stream(pieces);
       const { payloads } = unsplice((await chat(gateway.url, TEE)).payloads());
       expect(payloads).toEqual([role(), delta('é😀'), finish(), DONE].map((one) => one.slice(6, -2)));
@@ -217,22 +283,39 @@ describe('a stream that goes wrong', () => {
     ['ends in a clean [DONE] without a finish chunk', [role(), delta('x'), DONE]],
     ['sends a chunk that is not JSON', [role(), 'data: {"half":\n\n', finish(), DONE]],
     ['sends an attestation of its own', [role(), event({ choices: [], attestation: {} }), finish(), DONE]],
-    ['sends a chunk that is not UTF-8', [role(), Buffer.from([0x64, 0x61, 0x74, 0x61, 0x3a, 0x22, 0xff, 0x22, 0x0a, 0x0a]), finish(), DONE]],
-    ['sends more than is attested', [role(), ...Array.from({ length: 12 }, () => delta('y'.repeat(100_000))), finish(), DONE]],
+    [
+      'sends a chunk that is not UTF-8',
+      [role(), Buffer.from([0x64, 0x61, 0x74, 0x61, 0x3a, 0x22, 0xff, 0x22, 0x0a, 0x0a]), finish(), DONE],
+    ],
+    [
+      'sends more than is attested',
+      [role(), ...Array.from({ length: 12 }, () => delta('y'.repeat(100_000))), finish(), DONE],
+    ],
   ])('gives an error object and never a finish chunk when the backend %s', async (_name, pieces) => {
     backend.script = stream(pieces);
     const got = await chat(gateway.url, TEE);
     expect(got.text).not.toContain('"finish_reason":"stop"');
     expect(got.text).not.toContain('[DONE]');
-    expect(lastError(got.payloads())).toMatchObject({ code: 'backend_bad_response', type: 'server_error', param: null });
-    const again = await ask(`${gateway.url}/v1/chat/completions/${got.headers['x-attestation-id']}/attestation`, { method: 'GET' });
+    expect(lastError(got.payloads())).toMatchObject({
+      code: 'backend_bad_response',
+      type: 'server_error',
+      param: null,
+    });
+    const again = await ask(`${gateway.url}/v1/chat/completions/${got.headers['x-attestation-id']}/attestation`, {
+      method: 'GET',
+    });
     expect(again.status).toBe(404);
   });
 
-  it('passes the backend\'s own error chunk on in OpenAI\'s shape', async () => {
+  it("passes the backend's own error chunk on in OpenAI's shape", async () => {
     backend.script = stream([role(), event({ error: { message: 'out of memory', code: 500 } }), finish(), DONE]);
     const got = await chat(gateway.url, TEE);
-    expect(lastError(got.payloads())).toEqual({ message: 'out of memory', type: 'server_error', param: null, code: 'backend_error' });
+    expect(lastError(got.payloads())).toEqual({
+      message: 'out of memory',
+      type: 'server_error',
+      param: null,
+      code: 'backend_error',
+    });
     expect(got.text).not.toContain('"stop"');
   });
 
@@ -257,7 +340,10 @@ describe('a stream that goes wrong', () => {
   it('cancels the backend within a second when the client leaves, and makes no attestation', async () => {
     for (const body of [ASK, TEE]) {
       backend.seen.length = 0;
-      backend.script = chatStream(Array.from({ length: 200 }, (_, i) => `w${i}`), 20);
+      backend.script = chatStream(
+        Array.from({ length: 200 }, (_, i) => `w${i}`),
+        20,
+      );
       let left = 0;
       const got = await chat(gateway.url, body, {}, (_chunk, ms) => {
         left = ms;
@@ -265,7 +351,10 @@ describe('a stream that goes wrong', () => {
       });
       await eventually(() => backend.seen[0]?.aborted_ms != null, 1_000);
       expect((backend.seen[0]?.aborted_ms ?? Infinity) - left).toBeLessThan(1_000);
-      const again = await ask(`${gateway.url}/v1/chat/completions/${got.headers['x-attestation-id'] ?? 'none'}/attestation`, { method: 'GET' });
+      const again = await ask(
+        `${gateway.url}/v1/chat/completions/${got.headers['x-attestation-id'] ?? 'none'}/attestation`,
+        { method: 'GET' },
+      );
       expect(again.status).toBe(404);
     }
   });
@@ -279,11 +368,15 @@ describe('a stream that goes wrong', () => {
         const piece = `: ${'x'.repeat(65_536)}\n\n`;
         while (!response.destroyed && written < 400 * piece.length) {
           written += piece.length;
-          if (!response.write(piece)) await new Promise((resolve) => response.once('drain', resolve).once('close', resolve));
+          if (!response.write(piece))
+            await new Promise((resolve) => response.once('drain', resolve).once('close', resolve));
         }
       };
       const { request } = await import('node:http');
-      const outgoing = request(`${gateway.url}/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'application/json' } });
+      const outgoing = request(`${gateway.url}/v1/chat/completions`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+      });
       outgoing.on('error', () => {});
       outgoing.on('response', (incoming) => incoming.pause().on('error', () => {}));
       outgoing.end(JSON.stringify(body));

@@ -2,9 +2,16 @@ import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { splitRaw } from '../../proto/raw.ts';
-import { answer, type Backend, chatBody, chatAnswer, startBackend } from '../backend.ts';
+import { answer, type Backend, chatAnswer, chatBody, startBackend } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
-import { type Folder, type RunningGateway, type RunningSidecar, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
+import {
+  type Folder,
+  type RunningGateway,
+  type RunningSidecar,
+  startGateway,
+  startSidecar,
+  temporaryFolder,
+} from '../harness.ts';
 
 let folder: Folder;
 let backend: Backend;
@@ -29,7 +36,7 @@ afterAll(async () => {
 });
 
 describe('a whole answer without tee', () => {
-  it('is the backend\'s, byte for byte', async () => {
+  it("is the backend's, byte for byte", async () => {
     const body = '{"id":"x", "n":1.0,"big":12345678901234567890,\n "2":0,"1":0,"a":1,"a":2}\n';
     backend.script = answer(body);
     const got = await chat(gateway.url, CHAT);
@@ -38,15 +45,21 @@ describe('a whole answer without tee', () => {
     expect(got.headers['x-attestation-id']).toBeUndefined();
   });
 
-  it('reaches the backend with the client\'s body, byte for byte, unknown members included', async () => {
-    const body = '{"model":"m","messages":[{"role":"user","content":"\\u00e9é"}],"top_k":1.0,"x":12345678901234567890,"x":2}';
+  it("reaches the backend with the client's body, byte for byte, unknown members included", async () => {
+    const body =
+      '{"model":"m","messages":[{"role":"user","content":"\\u00e9é"}],"top_k":1.0,"x":12345678901234567890,"x":2}';
     await chat(gateway.url, body);
     expect(backend.seen[0]?.body).toBe(body);
     expect(backend.seen[0]?.url).toBe('/v1/chat/completions');
   });
 
-  it('keeps the client\'s key, cookies and encodings from the backend', async () => {
-    await chat(gateway.url, CHAT, { authorization: 'Bearer secret', cookie: 'a=b', 'accept-encoding': 'gzip', traceparent: '00-abc-def-01' });
+  it("keeps the client's key, cookies and encodings from the backend", async () => {
+    await chat(gateway.url, CHAT, {
+      authorization: 'Bearer secret',
+      cookie: 'a=b',
+      'accept-encoding': 'gzip',
+      traceparent: '00-abc-def-01',
+    });
     const headers = backend.seen[0]?.headers;
     expect(headers?.authorization).toBeUndefined();
     expect(headers?.cookie).toBeUndefined();
@@ -60,9 +73,10 @@ describe('a whole answer with tee', () => {
     '{"id":"c-1","object":"chat.completion","choices":[],"score":1.0,"big":12345678901234567890}',
     '{ "2":"b","1":"a", "id":"c-2", "choices":[{"x":"}"}] }\n',
     '{"id":"c-3","dup":1,"dup":2,"text":"\\u00e9é\\ud83d\\ude00😀"}',
-  ])('carries the attestation as its last member, every other byte the backend\'s: %s', async (body) => {
+  ])("carries the attestation as its last member, every other byte the backend's: %s", async (body) => {
     backend.script = answer(body);
-    const request = '{"messages":[{"role":"user","content":"\\u0041é"}], "tee" : true,"seed":1.0,"big":98765432109876543210,"7":0,"k":1,"k":2}';
+    const request =
+      '{"messages":[{"role":"user","content":"\\u0041é"}], "tee" : true,"seed":1.0,"big":98765432109876543210,"7":0,"k":1,"k":2}';
     const got = await chat(gateway.url, request);
     expect(got.status).toBe(200);
     const members = topLevelMembers(got.text);
@@ -94,7 +108,7 @@ describe('a whole answer with tee', () => {
     }
   });
 
-  it('can be asked for by header, and found again by our id and by the completion\'s', async () => {
+  it("can be asked for by header, and found again by our id and by the completion's", async () => {
     backend.script = answer(chatBody('kept', 'chatcmpl-kept'));
     const got = await chat(gateway.url, CHAT, { 'x-tee': '1' });
     const id = got.headers['x-attestation-id'];

@@ -2,7 +2,8 @@ import { describe, expect, it } from 'vitest';
 import { FoldError, foldPayloads } from '../../proto/fold.ts';
 
 const base = { id: 'c1', object: 'chat.completion.chunk', created: 1, model: 'm' };
-const chunk = (choice: object, more: object = {}) => JSON.stringify({ ...base, ...more, choices: [{ index: 0, ...choice }] });
+const chunk = (choice: object, more: object = {}) =>
+  JSON.stringify({ ...base, ...more, choices: [{ index: 0, ...choice }] });
 const fold = (...payloads: string[]) => JSON.parse(foldPayloads(payloads));
 
 describe('fold', () => {
@@ -44,9 +45,15 @@ describe('fold', () => {
   });
 
   it('keeps several choices apart and in order, whatever order they come in', () => {
-    const of = (index: number, content: string) => JSON.stringify({ ...base, choices: [{ index, delta: { content } }] });
+    const of = (index: number, content: string) =>
+      JSON.stringify({ ...base, choices: [{ index, delta: { content } }] });
     const folded = fold(of(1, 'b'), of(0, 'a'), of(1, 'B'), of(2, 'c'), of(0, 'A'));
-    expect(folded.choices.map((choice: { index: number; message: { content: string } }) => [choice.index, choice.message.content])).toEqual([
+    expect(
+      folded.choices.map((choice: { index: number; message: { content: string } }) => [
+        choice.index,
+        choice.message.content,
+      ]),
+    ).toEqual([
       [0, 'aA'],
       [1, 'bB'],
       [2, 'c'],
@@ -55,9 +62,19 @@ describe('fold', () => {
 
   it('appends logprobs, grows reasoning and refusals, and treats unknown members by the same rules', () => {
     const folded = fold(
-      chunk({ delta: { reasoning_content: 'Let ', refusal: null, x: { y: 'a' } }, logprobs: { content: [{ token: 'a', logprob: -0.1 }] } }),
-      chunk({ delta: { reasoning_content: 'me', refusal: 'No', x: { y: 'b' } }, logprobs: { content: [{ token: 'b', logprob: -0.2 }] }, stop_reason: 'first' }),
-      chunk({ delta: { refusal: '.' }, logprobs: null, stop_reason: 'last' }, { system_fingerprint: 'fp', new_thing: [1] }),
+      chunk({
+        delta: { reasoning_content: 'Let ', refusal: null, x: { y: 'a' } },
+        logprobs: { content: [{ token: 'a', logprob: -0.1 }] },
+      }),
+      chunk({
+        delta: { reasoning_content: 'me', refusal: 'No', x: { y: 'b' } },
+        logprobs: { content: [{ token: 'b', logprob: -0.2 }] },
+        stop_reason: 'first',
+      }),
+      chunk(
+        { delta: { refusal: '.' }, logprobs: null, stop_reason: 'last' },
+        { system_fingerprint: 'fp', new_thing: [1] },
+      ),
       chunk({ delta: {} }, { new_thing: [2] }),
     );
     expect(folded.choices[0].message).toMatchObject({ reasoning_content: 'Let me', refusal: 'No.', x: { y: 'ab' } });
@@ -67,7 +84,12 @@ describe('fold', () => {
   });
 
   it('turns text chunks into a text completion', () => {
-    const of = (text: string, finish_reason: string | null) => JSON.stringify({ id: 'x', object: 'text_completion', choices: [{ index: 0, text, logprobs: null, finish_reason }] });
+    const of = (text: string, finish_reason: string | null) =>
+      JSON.stringify({
+        id: 'x',
+        object: 'text_completion',
+        choices: [{ index: 0, text, logprobs: null, finish_reason }],
+      });
     expect(fold(of('one ', null), of('two', 'length'))).toEqual({
       id: 'x',
       object: 'text_completion',
@@ -76,18 +98,27 @@ describe('fold', () => {
   });
 
   it('takes the last usage whole', () => {
-    expect(fold(chunk({ delta: {} }, { usage: { a: 1, b: 1 } }), chunk({ delta: {} }, { usage: { a: 2 } }), chunk({ delta: {} }, { usage: null })).usage).toEqual({ a: 2 });
+    expect(
+      fold(
+        chunk({ delta: {} }, { usage: { a: 1, b: 1 } }),
+        chunk({ delta: {} }, { usage: { a: 2 } }),
+        chunk({ delta: {} }, { usage: null }),
+      ).usage,
+    ).toEqual({ a: 2 });
   });
 
   it('keeps the text of numbers that JavaScript would print otherwise', () => {
-    const payload = '{"object":"chat.completion.chunk","seed":12345678901234567890,"p":1.0,"q":1e-05,"z":-0,"plain":-0.5,"choices":[{"index":0,"delta":{"score":2.50}}]}';
+    const payload =
+      '{"object":"chat.completion.chunk","seed":12345678901234567890,"p":1.0,"q":1e-05,"z":-0,"plain":-0.5,"choices":[{"index":0,"delta":{"score":2.50}}]}';
     expect(foldPayloads([payload])).toBe(
       '{"object":"chat.completion","seed":12345678901234567890,"p":1.0,"q":1e-05,"z":-0,"plain":-0.5,"choices":[{"index":0,"message":{"role":"assistant","content":null,"score":2.50}}]}',
     );
   });
 
   it('treats __proto__ as a member like any other', () => {
-    const text = foldPayloads(['{"object":"text_completion","__proto__":{"polluted":true},"choices":[{"index":0,"text":"a","__proto__":{"x":1}}]}']);
+    const text = foldPayloads([
+      '{"object":"text_completion","__proto__":{"polluted":true},"choices":[{"index":0,"text":"a","__proto__":{"x":1}}]}',
+    ]);
     expect(text).toContain('"__proto__":{"polluted":true}');
     expect(({} as { polluted?: boolean }).polluted).toBeUndefined();
   });

@@ -18,13 +18,17 @@ describe('raw', () => {
   it.each(ODD_BODIES)('holds the exact bytes of %s on both sides', (body) => {
     const stream = { events: 3, sha256: 'ab'.repeat(32) };
     const raw = buildRaw({ request: body, response: body, stream, timestamp: 1_700_000_000 });
-    expect(raw).toBe(`{"request":${body},"response":${body},"stream":{"events":3,"sha256":"${'ab'.repeat(32)}"},"timestamp":1700000000}`);
+    expect(raw).toBe(
+      `{"request":${body},"response":${body},"stream":{"events":3,"sha256":"${'ab'.repeat(32)}"},"timestamp":1700000000}`,
+    );
     expect(splitRaw(raw)).toEqual({ request: body, response: body, stream, timestamp: 1_700_000_000 });
   });
 
   it('has a nonce that is the SHA-256 of its UTF-8 bytes', async () => {
     // printf '{"request":{},"response":{"a":"é"},"timestamp":1}' | sha256sum
-    expect(await nonceOf('{"request":{},"response":{"a":"é"},"timestamp":1}')).toBe('457570fe84f665378f882e1b38d5817980a1a78a3244c72e01e25a52f588b270');
+    expect(await nonceOf('{"request":{},"response":{"a":"é"},"timestamp":1}')).toBe(
+      '457570fe84f665378f882e1b38d5817980a1a78a3244c72e01e25a52f588b270',
+    );
   });
 
   it.each([
@@ -46,7 +50,10 @@ describe('members of a JSON text', () => {
     fc.assert(
       fc.property(fc.dictionary(fc.string(), fc.jsonValue()), fc.integer({ min: 0, max: 4 }), (object, indent) => {
         const text = JSON.stringify(object, null, indent);
-        const found = topLevelMembers(text).map(({ key, valueStart, valueEnd }) => [key, JSON.parse(text.slice(valueStart, valueEnd))]);
+        const found = topLevelMembers(text).map(({ key, valueStart, valueEnd }) => [
+          key,
+          JSON.parse(text.slice(valueStart, valueEnd)),
+        ]);
         expect(found).toEqual(Object.entries(JSON.parse(text)));
       }),
       { numRuns: 300 },

@@ -40,12 +40,20 @@ function reference(stream: string): (string | null)[] {
 }
 
 describe('SSE splitter', () => {
-  const STREAM = ': hello\n\ndata: {"a":1}\n\nevent: x\r\ndata: one\r\ndata:two\r\n\r\ndata: é😀\r\rdata\n\ndata: [DONE]\n\n';
+  const STREAM =
+    ': hello\n\ndata: {"a":1}\n\nevent: x\r\ndata: one\r\ndata:two\r\n\r\ndata: é😀\r\rdata\n\ndata: [DONE]\n\n';
 
   it('gives every event with its exact bytes, whatever the line ends', () => {
     const events = split(STREAM);
     expect(events.map((event) => text(event.bytes)).join('')).toBe(STREAM);
-    expect(events.map((event) => event.data && text(event.data))).toEqual([null, '{"a":1}', 'one\ntwo', 'é😀', '', '[DONE]']);
+    expect(events.map((event) => event.data && text(event.data))).toEqual([
+      null,
+      '{"a":1}',
+      'one\ntwo',
+      'é😀',
+      '',
+      '[DONE]',
+    ]);
   });
 
   it('gives the same events wherever the network cuts', () => {
@@ -56,12 +64,28 @@ describe('SSE splitter', () => {
       // A bare CR at a cut may end its event one push later, and an LF after it would still be its own.
       expect(events.map((event) => text(event.bytes))).toEqual(whole);
     }
-    const bytewise = split(STREAM, Array.from({ length: length - 1 }, (_, i) => i + 1));
+    const bytewise = split(
+      STREAM,
+      Array.from({ length: length - 1 }, (_, i) => i + 1),
+    );
     expect(bytewise.map((event) => text(event.bytes))).toEqual(whole);
   });
 
   it('reads any stream as the standard does', () => {
-    const piece = fc.constantFrom('data: ', 'data:', 'data', ':', 'x', '\n', '\r', '\r\n', '\n\n', 'id: 1', '{"a"}', ' ');
+    const piece = fc.constantFrom(
+      'data: ',
+      'data:',
+      'data',
+      ':',
+      'x',
+      '\n',
+      '\r',
+      '\r\n',
+      '\n\n',
+      'id: 1',
+      '{"a"}',
+      ' ',
+    );
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 30 }), fc.array(fc.nat(60)), (pieces, cuts) => {
         const stream = pieces.join('');

@@ -1,0 +1,104 @@
+// One simulated device: the five-certificate chain of a genuine H100, leaf first, made at start under the kept root.
+import { type KeyObject, randomBytes } from 'node:crypto';
+import {
+  type Certificate,
+  type CertificateSpec,
+  type Holder,
+  issue,
+  keyIdentifier,
+  name,
+  newKey,
+  spki,
+} from './certificate.ts';
+import * as ext from './extensions.ts';
+import { NOT_AFTER, NOT_BEFORE, positive, randomSerial } from './pki.ts';
+import { FWID, TWIN } from './twin.ts';
+
+/** The levels between root and devices, with their keys: they issue certificates, and OCSP answers about them. */
+export interface Issuers {
+  readonly root: Holder;
+  readonly identity: Holder;
+  readonly provisioner: Holder;
+}
+
+export interface Device {
+  /** Leaf, boot ROM, provisioner, identity, root. */
+  readonly chain: readonly [Certificate, Certificate, Certificate, Certificate, Certificate];
+  /** Issued the leaf. */
+  readonly brom: Holder;
+  /** Signs reports. */
+  readonly key: KeyObject;
+  /** What `nvtrust` reports as `hwmodel` and `ueid`: the second certificate's common name, the leaf's serial in decimal. */
+  readonly hwmodel: string;
+  readonly ueid: string;
+}
+
+const validity = { notBefore: NOT_BEFORE, notAfter: NOT_AFTER };
+const O = ['O', TWIN.organization] as const;
+const C = ['C', TWIN.country] as const;
+const BROM_NAME = 'SIMULATED GH100 A01 GSP BROM';
+
+export function makeIssuers(root: Holder): Issuers {
+  const identity = authority(root, name(['CN', 'SIMULATED GH100 Identity'], O), 'l1-root');
+  const ica = name(['CN', 'SIMULATED GH100 Provisioner ICA 1'], O, C);
+  return { root, identity, provisioner: authority(identity, ica, 'l2-gh100') };
+}
+
+function authority(issuer: Holder, subject: Buffer, crl: string): Holder {
+  const extensions = [
+    ext.basicConstraints(true),
+    ext.keyUsage('keyCertSignAndCrlSign'),
+    ext.crlDistributionPoint(`${TWIN.crl_url}/${crl}.crl`),
+    ext.ocspAccess(TWIN.ocsp_url),
+  ];
+  const { key, publicKey } = newKey();
+  const spec = { subject, serial: randomSerial(), ...validity, extensions };
+  return { key, certificate: issue(spec, publicKey, issuer) };
+}
+
+/** `fwid`: what the leaf's extension names, for vectors whose report names another. */
+export function makeDevice(issuers: Issuers, options: { readonly fwid?: Uint8Array } = {}): Device {
+  const brom = makeBrom(issuers.provisioner);
+  const leaf = makeLeaf(brom, options.fwid ?? FWID);
+  const { root, identity, provisioner } = issuers;
+  return {
+    chain: [leaf.certificate, brom.certificate, provisioner.certificate, identity.certificate, root.certificate],
+    brom,
+    key: leaf.key,
+    hwmodel: BROM_NAME,
+    ueid: BigInt(`0x${leaf.certificate.serial.toString('hex')}`).toString(),
+  };
+}
+
+function makeBrom(provisioner: Holder): Holder {
+  const serial = Buffer.concat([Buffer.of(0x41), randomBytes(8)]);
+  const extensions = [ext.basicConstraints(true), ext.keyUsage('keyCertSign')];
+  const { key, publicKey } = newKey();
+  const spec: CertificateSpec = { subject: numbered(serial, BROM_NAME), serial, ...validity, extensions };
+  return { key, certificate: issue(spec, publicKey, provisioner) };
+}
+
+/** The leaf's serial is its own key identifier, its first byte made positive. */
+function makeLeaf(brom: Holder, fwid: Uint8Array): Holder {
+  const { key, publicKey } = newKey();
+  const serial = keyIdentifier(publicKey);
+  serial[0] = positive(serial[0]);
+  const spec: CertificateSpec = {
+    subject: numbered(serial, 'SIMULATED GH100 A01 GSP FMC LF'),
+    serial,
+    ...validity,
+    extensions: [ext.keyUsage('digitalSignature')],
+    lateExtensions: [
+      ext.deviceInfo(`SIMULATED:GH100:${randomBytes(8).toString('hex').toUpperCase()}`),
+      ext.firmwareId(spki(brom.certificate.publicKey), fwid),
+    ],
+  };
+  return { key, certificate: issue(spec, publicKey, brom) };
+}
+
+function numbered(serial: Buffer, commonName: string): Buffer {
+  return name(['serialNumber', serial.toString('hex').toUpperCase()], C, O, ['CN', commonName]);
+}
+
+/** Leaf first, as `certificate_chain` carries it. */
+export const chainPem = (device: Device): string => device.chain.map(({ pem }) => pem).join('');

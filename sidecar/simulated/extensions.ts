@@ -1,0 +1,58 @@
+// The X.509 extensions that the genuine device, RIM and OCSP responder certificates carry.
+import * as der from './der.ts';
+
+function extension(id: string, value: Buffer, critical = false): Buffer {
+  return der.sequence(der.oid(id), ...(critical ? [der.boolean(true)] : []), der.octetString(value));
+}
+
+/** RFC 5280 §4.2.1.9. `ca: false` is the empty sequence. */
+export function basicConstraints(ca: boolean, pathLength?: number): Buffer {
+  const path = pathLength === undefined ? [] : [der.integer(pathLength)];
+  return extension('2.5.29.19', der.sequence(...(ca ? [der.boolean(true), ...path] : [])), true);
+}
+
+/** §4.2.1.3: the named bits as a DER BIT STRING, trailing zeros cut. */
+const KEY_USAGE = {
+  digitalSignature: der.bitString(Buffer.of(0x80), 7),
+  keyCertSign: der.bitString(Buffer.of(0x04), 2),
+  keyCertSignAndCrlSign: der.bitString(Buffer.of(0x06), 1),
+} as const;
+
+export const keyUsage = (use: keyof typeof KEY_USAGE): Buffer => extension('2.5.29.15', KEY_USAGE[use], true);
+
+/** §4.2.1.2 */
+export const subjectKeyIdentifier = (id: Buffer): Buffer => extension('2.5.29.14', der.octetString(id));
+
+/** §4.2.1.1 */
+export const authorityKeyIdentifier = (id: Buffer): Buffer =>
+  extension('2.5.29.35', der.sequence(der.contextPrimitive(0, id)));
+
+const uri = (text: string): Buffer => der.contextPrimitive(6, Buffer.from(text, 'ascii'));
+
+/** §4.2.1.13 */
+export const crlDistributionPoint = (url: string): Buffer =>
+  extension('2.5.29.31', der.sequence(der.sequence(der.context(0, der.context(0, uri(url))))));
+
+/** §4.2.2.1, the OCSP access method. */
+export const ocspAccess = (url: string): Buffer =>
+  extension('1.3.6.1.5.5.7.1.1', der.sequence(der.sequence(der.oid('1.3.6.1.5.5.7.48.1'), uri(url))));
+
+/** §4.2.1.12: a delegated OCSP responder (RFC 6960 §4.2.2.2). */
+export const ocspSigning = (): Buffer => extension('2.5.29.37', der.sequence(der.oid('1.3.6.1.5.5.7.3.9')), true);
+
+/** RFC 6960 §4.2.2.2.1 */
+export const ocspNoCheck = (): Buffer => extension('1.3.6.1.5.5.7.48.1.5', der.nil());
+
+/** DMTF DSP0274 (SPDM), subjectAltName of a leaf certificate: otherName of type id-DMTF-device-info, `manufacturer:product:serial`. */
+export const deviceInfo = (text: string): Buffer =>
+  extension(
+    '2.5.29.17',
+    der.sequence(der.context(0, der.oid('1.3.6.1.4.1.412.274.1'), der.context(0, der.utf8String(text)))),
+  );
+
+/** TCG DICE's composite device id as Hopper writes it: version 1, the issuing layer's public key, the firmware's SHA-384. */
+export const firmwareId = (issuerSpki: Buffer, fwid: Uint8Array): Buffer =>
+  extension(
+    '2.23.133.5.4.1',
+    der.sequence(der.integer(1), issuerSpki, der.sequence(der.oid('2.16.840.1.101.3.4.2.2'), der.octetString(fwid))),
+  );

@@ -1,0 +1,50 @@
+// Starts a process of ours as an operator would, and ends it as an operator, or a fault, would.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+
+export interface RunningProcess {
+  readonly child: ChildProcess;
+  /** What it has printed so far, both streams. */
+  output(): string;
+  /** Sends the signal and waits for the end. */
+  kill(signal: NodeJS.Signals): Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
+  readonly exited: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
+}
+
+export function startProcess(
+  script: string,
+  args: readonly string[] = [],
+  env: Record<string, string> = {},
+  cwd = ROOT,
+): RunningProcess {
+  const child = spawn(
+    process.execPath,
+    ['--import', 'tsx', fileURLToPath(new URL(`../${script}`, import.meta.url)), ...args],
+    {
+      cwd,
+      env: { ...process.env, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
+  );
+  let output = '';
+  child.stdout?.on('data', (data) => {
+    output += data;
+  });
+  child.stderr?.on('data', (data) => {
+    output += data;
+  });
+  const exited = new Promise<{ code: number | null; signal: NodeJS.Signals | null }>((resolve) =>
+    child.once('exit', (code, signal) => resolve({ code, signal })),
+  );
+  return {
+    child,
+    exited,
+    output: () => output,
+    kill(signal) {
+      child.kill(signal);
+      return exited;
+    },
+  };
+}

@@ -1,0 +1,127 @@
+// The command line, read: what to check, with what, and how to print it.
+import { parseArgs } from 'node:util';
+
+export const USAGE = `countersign verify FILE [options]            check an attestation, a saved response, or a saved SSE transcript
+countersign verify evidence FILE [options]   check bare GPU evidence: a JSON array of {arch, certificate, evidence, nonce}
+countersign fetch-collateral FILE --into DIR fetch what FILE's check needs, for use with --offline --collateral DIR
+
+FILE may be - for standard input.
+
+  --request FILE               the request you sent; must equal the one that was signed
+  --response FILE              the response you received, without its attestation
+  --allow-simulated ROOT       accept a simulated GPU under this test root (a PEM file)
+  --offline                    no network: what is not given counts as unavailable
+  --collateral DIR             reference values and OCSP responses from a folder that fetch-collateral filled
+  --rim-dir DIR                reference values (RIM files) from a folder
+  --ocsp FILE                  an OCSP response, DER or base64; may be repeated
+  --rim-url URL, --ocsp-url URL  other services than NVIDIA's
+  --at TIME                    check as of this time (ISO 8601 or Unix seconds) instead of now
+  --max-age SECONDS            refuse an attestation older than this
+  --without-reference-values   do not compare the GPU's measurements (shown as a skip)
+  --without-revocation         do not ask whether certificates were revoked (shown as a skip)
+  --json                       the report as JSON
+
+exit status: 0 valid, 1 invalid, 2 usage`;
+
+/** The command line cannot be followed. The message is one line. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+export interface Arguments {
+  readonly command: 'attestation' | 'evidence' | 'fetch-collateral';
+  readonly file: string;
+  readonly request: string | null;
+  readonly response: string | null;
+  readonly allowSimulated: string | null;
+  readonly offline: boolean;
+  readonly collateral: string | null;
+  readonly rimDir: string | null;
+  readonly ocsp: readonly string[];
+  readonly rimUrl: string | null;
+  readonly ocspUrl: string | null;
+  readonly at: Date | null;
+  readonly maxAgeSeconds: number | null;
+  readonly withoutReferenceValues: boolean;
+  readonly withoutRevocation: boolean;
+  readonly json: boolean;
+  readonly into: string | null;
+}
+
+const text = { type: 'string' } as const;
+const flag = { type: 'boolean', default: false } as const;
+
+/** null: the usage was asked for. @throws {UsageError} */
+export function readArguments(argv: readonly string[]): Arguments | null {
+  const { values, positionals } = parse(argv);
+  if (values.help) return null;
+  const [command, ...rest] = positionals;
+  const kind = command === 'verify' ? (rest[0] === 'evidence' ? 'evidence' : 'attestation') : command;
+  if (kind !== 'attestation' && kind !== 'evidence' && kind !== 'fetch-collateral')
+    throw new UsageError(`unknown command: ${command ?? '(none)'}`);
+  const files = kind === 'evidence' ? rest.slice(1) : rest;
+  const file = files[0];
+  if (file === undefined) throw new UsageError('a FILE is needed');
+  if (files.length > 1) throw new UsageError(`one FILE at a time, not ${files.length}`);
+  if (kind === 'fetch-collateral' && values.into === undefined)
+    throw new UsageError('fetch-collateral needs --into DIR');
+  return {
+    command: kind,
+    file,
+    request: values.request ?? null,
+    response: values.response ?? null,
+    allowSimulated: values['allow-simulated'] ?? null,
+    offline: values.offline,
+    collateral: values.collateral ?? null,
+    rimDir: values['rim-dir'] ?? null,
+    ocsp: values.ocsp ?? [],
+    rimUrl: values['rim-url'] ?? null,
+    ocspUrl: values['ocsp-url'] ?? null,
+    at: values.at === undefined ? null : time(values.at),
+    maxAgeSeconds: values['max-age'] === undefined ? null : seconds(values['max-age']),
+    withoutReferenceValues: values['without-reference-values'],
+    withoutRevocation: values['without-revocation'],
+    json: values.json,
+    into: values.into ?? null,
+  };
+}
+
+function parse(argv: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...argv],
+      allowPositionals: true,
+      options: {
+        help: { ...flag, short: 'h' },
+        request: text,
+        response: text,
+        'allow-simulated': text,
+        offline: flag,
+        collateral: text,
+        'rim-dir': text,
+        ocsp: { type: 'string', multiple: true },
+        'rim-url': text,
+        'ocsp-url': text,
+        at: text,
+        'max-age': text,
+        'without-reference-values': flag,
+        'without-revocation': flag,
+        json: flag,
+        into: text,
+      },
+    });
+  } catch (error) {
+    throw new UsageError((error as Error).message.split('. ')[0] ?? 'bad arguments');
+  }
+}
+
+function time(value: string): Date {
+  const date = /^\d{1,12}$/.test(value) ? new Date(Number(value) * 1000) : new Date(value);
+  if (Number.isNaN(date.getTime())) throw new UsageError(`--at ${value}: not a time (ISO 8601 or Unix seconds)`);
+  return date;
+}
+
+function seconds(value: string): number {
+  if (!/^\d{1,12}$/.test(value)) throw new UsageError(`--max-age ${value}: not a number of seconds`);
+  return Number(value);
+}

@@ -1,0 +1,64 @@
+// Reads what the CLI is given: an attestation, a response, or a transcript of server-sent events.
+import { readFileSync } from 'node:fs';
+import { SseSplitter } from '../../proto/sse.ts';
+import { UsageError } from './args.ts';
+
+/** Larger files are refused before they are read into memory as text. */
+export const MAX_INPUT_BYTES = 256 * 1024 * 1024;
+
+export interface Input {
+  /** For verifyAttestation: an attestation's JSON, or a whole response's. */
+  readonly text: string;
+  /** Present when the file is a transcript: its bytes are checked too. */
+  readonly transcript: Uint8Array<ArrayBuffer> | null;
+}
+
+/** @throws {UsageError} when it cannot be read. */
+export function readBytes(file: string): Uint8Array<ArrayBuffer> {
+  let bytes: Buffer;
+  try {
+    bytes = readFileSync(file === '-' ? 0 : file);
+  } catch (error) {
+    throw new UsageError(
+      `${file}: ${(error as NodeJS.ErrnoException).code === 'ENOENT' ? 'no such file' : 'cannot be read'}`,
+    );
+  }
+  if (bytes.length > MAX_INPUT_BYTES) throw new UsageError(`${file}: larger than ${MAX_INPUT_BYTES} bytes`);
+  return new Uint8Array(bytes);
+}
+
+export function readText(file: string): string {
+  return decode(readBytes(file));
+}
+
+export function readInput(file: string): Input {
+  const bytes = readBytes(file);
+  const start = new TextDecoder().decode(bytes.subarray(0, 64)).trimStart();
+  if (!/^(data|event|id|retry)?:/.test(start)) return { text: decode(bytes), transcript: null };
+  return { text: attestationOf(bytes), transcript: bytes };
+}
+
+/** The JSON text of the chunk that carries the attestation; where none does, nothing that a check could pass. */
+function attestationOf(transcript: Uint8Array): string {
+  const splitter = new SseSplitter(MAX_INPUT_BYTES);
+  const events = splitter.push(transcript);
+  const rest = splitter.end();
+  if (rest !== null) events.push(rest);
+  for (const { data } of events) {
+    if (data === null || data.length < 16) continue;
+    const text = decode(data);
+    if (text.includes('"attestation"')) {
+      try {
+        const { attestation } = JSON.parse(text) as { attestation?: unknown };
+        if (attestation !== undefined) return JSON.stringify(attestation);
+      } catch {
+        // Not JSON: not the chunk that is looked for.
+      }
+    }
+  }
+  return '{}';
+}
+
+function decode(bytes: Uint8Array): string {
+  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes);
+}
