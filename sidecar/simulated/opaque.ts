@@ -1,5 +1,5 @@
 // NVIDIA's opaque data in its legacy form, as Hopper writes it: type (2 bytes, little-endian), length (2), value; no header.
-import { FWID, MEASUREMENT_COUNT, measurementAt, TWIN } from './twin.ts';
+import { extensionsAt, FWID, MEASUREMENT_COUNT, TWIN } from './twin.ts';
 
 export interface OpaqueOptions {
   readonly driverVersion?: string;
@@ -49,10 +49,9 @@ function vbiosBytes(version: string): Buffer {
   return Buffer.concat([Buffer.from(parts.subarray(0, 4)).reverse(), parts.subarray(4)], 8);
 }
 
-/** How often each measurement was extended, 64 little-endian words: here once, where anything was measured. */
+/** How often each measurement was extended: 64 little-endian words. */
 function measurementCounts(): Buffer {
   const counts = Buffer.alloc(MEASUREMENT_COUNT * 4);
-  for (let i = 0; i < MEASUREMENT_COUNT; i++)
-    counts.writeUInt32LE(measurementAt(i).some((byte) => byte !== 0) ? 1 : 0, i * 4);
+  for (let index = 0; index < MEASUREMENT_COUNT; index++) counts.writeUInt32LE(extensionsAt(index), index * 4);
   return counts;
 }

@@ -21,6 +21,9 @@ export const TWIN = {
   manufacturer_id: '0',
 } as const;
 
+/** SHA-384 of a label that a person can read and repeat. */
+export const labelled = (label: string): Buffer => createHash('sha384').update(label).digest();
+
 export const MEASUREMENT_COUNT = 64;
 const SIZE_BYTES = 48;
 
@@ -33,13 +36,15 @@ export const ACTIVE = {
   vbios: new Set([...range(0, 6), ...range(8, 12)]) as ReadonlySet<number>,
 } as const;
 
-/** SHA-384 of a label that a person can read and repeat. */
-export const labelled = (label: string): Buffer => createHash('sha384').update(label).digest();
+const MEASUREMENTS: readonly Buffer[] = Array.from({ length: MEASUREMENT_COUNT }, (_, index) =>
+  MEASURED.has(index) ? labelled(`SIMULATED measurement ${index}`) : Buffer.alloc(SIZE_BYTES),
+);
 
 /** What the twin measures at RIM index `index`; SPDM numbers its blocks from 1, so this is block `index + 1`. */
-export function measurementAt(index: number): Buffer {
-  return MEASURED.has(index) ? labelled(`SIMULATED measurement ${index}`) : Buffer.alloc(SIZE_BYTES);
-}
+export const measurementAt = (index: number): Buffer => MEASUREMENTS[index] ?? Buffer.alloc(SIZE_BYTES);
+
+/** How often the measurement was extended: once, where anything was measured. */
+export const extensionsAt = (index: number): number => (MEASURED.has(index) ? 1 : 0);
 
 /** The firmware that the twin runs, the same in every twin's leaf certificate and report. */
 export const FWID = labelled('SIMULATED GSP firmware');
