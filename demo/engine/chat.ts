@@ -1,0 +1,115 @@
+// POST /v1/chat/completions: the answer whole, or as it is made.
+import { eventStream, identity, usage } from './answer.ts';
+import { takeTurns } from './choices.ts';
+import type { Engine } from './engine.ts';
+import { type FinishReason, readPrompt } from './generate.ts';
+import { chatLogprobs, type TokenLogprob } from './logprobs.ts';
+import { chatPrompt } from './prompt.ts';
+import { type ChatRequest, type Sampling, sampling } from './request.ts';
+
+/** Of an answer whose length the caller leaves open and that does not end by itself. */
+const MAX_ANSWER_TOKENS = 512;
+
+interface Job {
+  readonly engine: Engine;
+  readonly request: ChatRequest;
+  readonly sampling: Sampling;
+  readonly prompt: readonly number[];
+  readonly signal: AbortSignal;
+}
+
+/** @param stop ends the work that `signal` watches over */
+export async function chat(
+  engine: Engine,
+  request: ChatRequest,
+  signal: AbortSignal,
+  stop: (reason: unknown) => void,
+): Promise<Response> {
+  const job: Job = {
+    engine,
+    request,
+    sampling: sampling(request, {
+      max_tokens: request.max_completion_tokens ?? request.max_tokens ?? MAX_ANSWER_TOKENS,
+      top_logprobs: request.logprobs ? (request.top_logprobs ?? 0) : null,
+      random_seed: engine.random_seed,
+    }),
+    prompt: await chatPrompt(engine.model.vocabulary, request.messages, signal),
+    signal,
+  };
+  return request.stream ? eventStream(chunks(job), stop) : Response.json(await whole(job));
+}
+
+async function* events({ engine, request, sampling, prompt, signal }: Job) {
+  const read = await readPrompt(engine.model, prompt, null, signal);
+  const choices = Array.from({ length: request.n ?? 1 }, (_, index) => ({ index, prompt: read }));
+  yield* takeTurns(engine.model, choices, sampling, signal);
+}
+
+async function whole(job: Job): Promise<object> {
+  const { vocabulary } = job.engine.model;
+  const choices = Array.from({ length: job.request.n ?? 1 }, () => ({
+    text: '',
+    logprobs: [] as TokenLogprob[],
+    finish_reason: 'length' as FinishReason,
+  }));
+  let completion_tokens = 0;
+  for await (const event of events(job)) {
+    const choice = choices[event.index];
+    if (choice === undefined) continue;
+    if (event.type === 'piece') {
+      choice.text += event.piece.text;
+      if (job.request.logprobs) choice.logprobs.push(...chatLogprobs(vocabulary, event.piece.tokens));
+    } else {
+      choice.finish_reason = event.ending.finish_reason;
+      completion_tokens += event.ending.completion_tokens;
+    }
+  }
+  const { id, ...rest } = identity(job.engine, 'chatcmpl');
+  return {
+    id,
+    object: 'chat.completion',
+    ...rest,
+    choices: choices.map(({ text, logprobs, finish_reason }, index) => ({
+      index,
+      message: { role: 'assistant', content: text, refusal: null },
+      logprobs: job.request.logprobs ? { content: logprobs, refusal: null } : null,
+      finish_reason,
+    })),
+    usage: usage(job.prompt.length, completion_tokens),
+  };
+}
+
+async function* chunks(job: Job): AsyncGenerator<object> {
+  const { id, ...rest } = identity(job.engine, 'chatcmpl');
+  const with_usage = job.request.stream_options?.include_usage === true;
+  const chunk = (choices: object[], last?: object) => ({
+    id,
+    object: 'chat.completion.chunk',
+    ...rest,
+    choices,
+    ...(with_usage ? { usage: last ?? null } : {}),
+  });
+  const choice = (
+    index: number,
+    delta: object,
+    finish_reason: FinishReason | null = null,
+    logprobs: object | null = null,
+  ) => chunk([{ index, delta, logprobs, finish_reason }]);
+
+  for (let index = 0; index < (job.request.n ?? 1); index++)
+    yield choice(index, { role: 'assistant', content: '', refusal: null });
+  let completion_tokens = 0;
+  for await (const event of events(job)) {
+    if (event.type === 'piece') {
+      const { text, tokens } = event.piece;
+      const logprobs = job.request.logprobs
+        ? { content: chatLogprobs(job.engine.model.vocabulary, tokens), refusal: null }
+        : null;
+      yield choice(event.index, { content: text }, null, logprobs);
+    } else {
+      completion_tokens += event.ending.completion_tokens;
+      yield choice(event.index, {}, event.ending.finish_reason);
+    }
+  }
+  if (with_usage) yield chunk([], usage(job.prompt.length, completion_tokens));
+}

@@ -1,0 +1,140 @@
+// POST /v1/completions: the text that follows one or more prompts, whole or as it is made.
+import { eventStream, identity, usage } from './answer.ts';
+import { type Choice, takeTurns } from './choices.ts';
+import type { Engine } from './engine.ts';
+import { type FinishReason, readPrompt } from './generate.ts';
+import { type CompletionLogprobs, createCompletionLogprobs, join } from './logprobs.ts';
+import { Problem } from './problem.ts';
+import { completionPrompts } from './prompt.ts';
+import { type CompletionRequest, MAX_CHOICES, type Sampling, sampling } from './request.ts';
+import { decode } from './tokenizer.ts';
+
+/** OpenAI's default. */
+const MAX_TEXT_TOKENS = 16;
+
+interface Job {
+  readonly engine: Engine;
+  readonly request: CompletionRequest;
+  readonly sampling: Sampling;
+  readonly prompts: readonly (readonly number[])[];
+  readonly signal: AbortSignal;
+}
+
+/** A part of one choice: text and, when asked, its log-probabilities; or its end. */
+interface Part {
+  readonly index: number;
+  readonly text: string;
+  readonly logprobs: CompletionLogprobs | null;
+  readonly finish_reason: FinishReason | null;
+  readonly completion_tokens: number;
+}
+
+/** @param stop ends the work that `signal` watches over */
+export async function completions(
+  engine: Engine,
+  request: CompletionRequest,
+  signal: AbortSignal,
+  stop: (reason: unknown) => void,
+): Promise<Response> {
+  const prompts = await completionPrompts(engine.model.vocabulary, request.prompt, signal);
+  if (prompts.length * (request.n ?? 1) > MAX_CHOICES)
+    throw new Problem(400, `At most ${MAX_CHOICES} choices can be made at once.`, {
+      param: 'n',
+      code: 'invalid_value',
+    });
+  const job: Job = {
+    engine,
+    request,
+    sampling: sampling(request, {
+      max_tokens: request.max_tokens ?? MAX_TEXT_TOKENS,
+      top_logprobs: request.logprobs ?? null,
+      random_seed: engine.random_seed,
+    }),
+    prompts,
+    signal,
+  };
+  return request.stream ? eventStream(chunks(job), stop) : Response.json(await whole(job));
+}
+
+async function* parts({ engine, request, sampling, prompts, signal }: Job): AsyncGenerator<Part> {
+  const { vocabulary } = engine.model;
+  const n = request.n ?? 1;
+  const wanted = request.logprobs ?? null;
+  const choices: (Choice & { readonly shaper: ReturnType<typeof createCompletionLogprobs> })[] = [];
+  for (const prompt of prompts) {
+    const read = await readPrompt(engine.model, prompt, request.echo ? wanted : null, signal);
+    for (let i = 0; i < n; i++) {
+      const index = choices.length;
+      const shaper = createCompletionLogprobs(vocabulary);
+      choices.push({ index, prompt: read, shaper });
+      if (!request.echo) continue;
+      const picks = read.picks;
+      const logprobs =
+        picks === null ? null : shaper.shape(prompt.map((token, at) => ({ token, pick: picks[at] ?? null })));
+      yield { index, text: decode(vocabulary, prompt), logprobs, finish_reason: null, completion_tokens: 0 };
+    }
+  }
+  for await (const event of takeTurns(engine.model, choices, sampling, signal)) {
+    const { index } = event;
+    if (event.type === 'ending') {
+      yield { index, text: '', logprobs: null, ...event.ending };
+    } else {
+      const { text, tokens } = event.piece;
+      const shaper = choices[index]?.shaper;
+      const logprobs =
+        wanted === null || shaper === undefined
+          ? null
+          : shaper.shape(tokens.map((pick) => ({ token: pick.token, pick })));
+      yield { index, text, logprobs, finish_reason: null, completion_tokens: 0 };
+    }
+  }
+}
+
+function promptTokens(prompts: readonly (readonly number[])[]): number {
+  return prompts.reduce((sum, prompt) => sum + prompt.length, 0);
+}
+
+async function whole(job: Job): Promise<object> {
+  const empty = (): CompletionLogprobs => ({ tokens: [], token_logprobs: [], top_logprobs: [], text_offset: [] });
+  const choices = Array.from({ length: job.prompts.length * (job.request.n ?? 1) }, (_, index) => ({
+    text: '',
+    index,
+    logprobs: typeof job.request.logprobs === 'number' ? empty() : null,
+    finish_reason: 'length' as FinishReason,
+  }));
+  let completion_tokens = 0;
+  for await (const part of parts(job)) {
+    const choice = choices[part.index];
+    if (choice === undefined) continue;
+    choice.text += part.text;
+    if (choice.logprobs !== null && part.logprobs !== null) join(choice.logprobs, part.logprobs);
+    if (part.finish_reason !== null) choice.finish_reason = part.finish_reason;
+    completion_tokens += part.completion_tokens;
+  }
+  const { id, ...rest } = identity(job.engine, 'cmpl');
+  return {
+    id,
+    object: 'text_completion',
+    ...rest,
+    choices,
+    usage: usage(promptTokens(job.prompts), completion_tokens),
+  };
+}
+
+async function* chunks(job: Job): AsyncGenerator<object> {
+  const { id, ...rest } = identity(job.engine, 'cmpl');
+  const with_usage = job.request.stream_options?.include_usage === true;
+  const chunk = (choices: object[], last?: object) => ({
+    id,
+    object: 'text_completion',
+    ...rest,
+    choices,
+    ...(with_usage ? { usage: last ?? null } : {}),
+  });
+  let completion_tokens = 0;
+  for await (const part of parts(job)) {
+    completion_tokens += part.completion_tokens;
+    yield chunk([{ text: part.text, index: part.index, logprobs: part.logprobs, finish_reason: part.finish_reason }]);
+  }
+  if (with_usage) yield chunk([], usage(promptTokens(job.prompts), completion_tokens));
+}
