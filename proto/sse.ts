@@ -26,6 +26,8 @@ const EMPTY = new Uint8Array(0);
 export class SseSplitter {
   readonly #maxEventBytes: number;
   #pending: Uint8Array = EMPTY;
+  /** Room that `#pending` may grow into, so that an event in many pieces is not copied for each of them. */
+  #room: Uint8Array | null = null;
   /** Where in `#pending` the search for the end goes on, so that a slow event is not searched from its start each time. */
   #searched = 0;
 
@@ -35,7 +37,7 @@ export class SseSplitter {
 
   /** The events that `chunk` completes. @throws {SseLimitError} */
   push(chunk: Uint8Array): SseEvent[] {
-    const bytes = this.#pending.length === 0 ? chunk : concat(this.#pending, chunk);
+    const bytes = this.#pending.length === 0 ? chunk : this.#grown(chunk);
     const events: SseEvent[] = [];
     let start = 0;
     let from = this.#searched;
@@ -47,6 +49,8 @@ export class SseSplitter {
       start = end;
       from = end;
     }
+    // Events are views of these bytes: what follows them must not grow into the same room.
+    if (start > 0) this.#room = null;
     this.#pending = start === bytes.length ? EMPTY : bytes.subarray(start);
     // An end can be cut anywhere in CR LF CR LF, so the last three bytes are looked at again.
     this.#searched = Math.max(0, this.#pending.length - 3);
@@ -54,15 +58,22 @@ export class SseSplitter {
     return events;
   }
 
-  /** Bytes of an event that has begun and not ended. */
-  get pendingBytes(): number {
-    return this.#pending.length;
+  #grown(chunk: Uint8Array): Uint8Array {
+    const before = this.#pending.length;
+    const length = before + chunk.length;
+    if (this.#room === null || this.#room.length < length) {
+      this.#room = new Uint8Array(Math.max(2 * length, 1024));
+      this.#room.set(this.#pending);
+    }
+    this.#room.set(chunk, before);
+    return this.#room.subarray(0, length);
   }
 
   /** At the end of the stream: an event whose empty line is missing, as many servers leave their last one. */
   end(): SseEvent | null {
     const bytes = this.#pending;
     this.#pending = EMPTY;
+    this.#room = null;
     this.#searched = 0;
     return bytes.length === 0 ? null : { bytes, ...dataOf(bytes), complete: false };
   }

@@ -1,0 +1,85 @@
+// Bytes and their texts: hex, base64, comparison. Nothing here is secret, so nothing needs constant time.
+
+export type Bytes = Uint8Array<ArrayBuffer>;
+
+/** A text is not what its encoding allows. */
+export class EncodingError extends Error {
+  override readonly name = 'EncodingError';
+}
+
+const HEX = Array.from({ length: 256 }, (_, i) => i.toString(16).padStart(2, '0'));
+
+export function toHex(bytes: Uint8Array): string {
+  let out = '';
+  for (const byte of bytes) out += HEX[byte];
+  return out;
+}
+
+/** @throws {EncodingError} */
+export function fromHex(text: string): Bytes {
+  if (text.length % 2 !== 0 || !/^[0-9a-fA-F]*$/.test(text)) throw new EncodingError('not hexadecimal');
+  return Uint8Array.from({ length: text.length / 2 }, (_, i) => Number.parseInt(text.slice(2 * i, 2 * i + 2), 16));
+}
+
+/** RFC 4648 §4, padded. @throws {EncodingError} */
+export function fromBase64(text: string): Bytes {
+  if (text.length % 4 !== 0 || !/^[A-Za-z0-9+/]*={0,2}$/.test(text)) throw new EncodingError('not base64');
+  return binary(atob(text));
+}
+
+/** RFC 4648 §5, without padding. @throws {EncodingError} */
+export function fromBase64Url(text: string): Bytes {
+  if (!/^[A-Za-z0-9_-]*$/.test(text) || text.length % 4 === 1) throw new EncodingError('not base64url');
+  return binary(atob(text.replaceAll('-', '+').replaceAll('_', '/')));
+}
+
+export function toBase64(bytes: Uint8Array): string {
+  let text = '';
+  for (let i = 0; i < bytes.length; i += 8192) text += String.fromCharCode(...bytes.subarray(i, i + 8192));
+  return btoa(text);
+}
+
+function binary(text: string): Bytes {
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  return bytes;
+}
+
+export function equal(a: Uint8Array, b: Uint8Array): boolean {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
+  return true;
+}
+
+export function concat(...parts: readonly Uint8Array[]): Bytes {
+  const out = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    out.set(part, at);
+    at += part.length;
+  }
+  return out;
+}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder('utf-8', { fatal: true });
+
+export const utf8 = (text: string): Bytes => encoder.encode(text);
+
+/** @throws {EncodingError} */
+export function fromUtf8(bytes: Uint8Array): string {
+  try {
+    return decoder.decode(bytes);
+  } catch (cause) {
+    throw new EncodingError('not UTF-8', { cause });
+  }
+}
+
+/** WebCrypto takes bytes that stand in an ArrayBuffer of their own kind; a view of one is fine. */
+export function buffered(bytes: Uint8Array): Bytes {
+  return bytes.buffer instanceof ArrayBuffer ? (bytes as Bytes) : new Uint8Array(bytes);
+}
+
+export async function digest(hash: 'SHA-1' | 'SHA-256' | 'SHA-384' | 'SHA-512', bytes: Uint8Array): Promise<Bytes> {
+  return new Uint8Array(await crypto.subtle.digest(hash, buffered(bytes)));
+}

@@ -1,0 +1,104 @@
+// Verifies a certificate chain up to a pinned root (RFC 5280 §6.1, for chains that come in order).
+import { digest, equal, toHex } from '../bytes.ts';
+import { type Certificate, EXTENSION } from './certificate.ts';
+import { signedBy } from './ecdsa.ts';
+
+/** `untrusted_root`: well-formed, but not under a root that the caller trusts. */
+export class ChainError extends Error {
+  override readonly name = 'ChainError';
+  readonly reason: 'untrusted_root' | 'expired' | 'invalid';
+  constructor(reason: ChainError['reason'], message: string) {
+    super(message);
+    this.reason = reason;
+  }
+}
+
+const MAX_CHAIN = 8;
+/** Critical extensions that are understood. Any other makes its certificate unusable (RFC 5280 §4.2). */
+const UNDERSTOOD = new Set<string>(Object.values(EXTENSION));
+
+/**
+ * The full path, leaf first, the pinned root last. `chain` comes leaf first, with or without its root; the root that
+ * counts is the one in `roots`, never the one that came along.
+ * @throws {ChainError}
+ */
+export async function verifyChain(
+  chain: readonly Certificate[],
+  roots: readonly Certificate[],
+  at: Date,
+): Promise<Certificate[]> {
+  const path = anchored(chain, roots);
+  if (path.length > MAX_CHAIN) throw new ChainError('invalid', 'the chain is too long');
+  for (const [i, certificate] of path.entries()) checkCertificate(certificate, i, path.length);
+  await checkSignatures(path);
+  // Last, so that an expired chain is known to be genuine otherwise.
+  for (const certificate of path) {
+    if (at < certificate.notBefore)
+      throw new ChainError('expired', `${label(certificate)} is not valid before ${iso(certificate.notBefore)}`);
+    if (at > certificate.notAfter)
+      throw new ChainError('expired', `${label(certificate)} expired at ${iso(certificate.notAfter)}`);
+  }
+  return path;
+}
+
+/** The chain with the pinned root at its end. */
+function anchored(chain: readonly Certificate[], roots: readonly Certificate[]): Certificate[] {
+  const last = chain.at(-1);
+  if (last === undefined) throw new ChainError('invalid', 'the chain is empty');
+  const below = equal(last.issuer, last.subject) ? chain.slice(0, -1) : [...chain];
+  const top = below.at(-1);
+  // A chain of a root alone names nobody.
+  if (top === undefined) throw new ChainError('invalid', 'the chain has no leaf');
+  const own = below.length < chain.length ? last : null;
+  for (const root of roots) {
+    if (!equal(root.subject, top.issuer)) continue;
+    if (own === null || equal(own.der, root.der) || equal(own.spki, root.spki)) return [...below, root];
+  }
+  throw new ChainError(
+    'untrusted_root',
+    `the chain ends in ${own === null ? `the issuer of ${label(top)}` : label(own)}, which is not a pinned root`,
+  );
+}
+
+function checkCertificate(certificate: Certificate, depth: number, length: number): void {
+  for (const [id, { critical }] of certificate.extensions)
+    if (critical && !UNDERSTOOD.has(id))
+      throw new ChainError('invalid', `${label(certificate)} has a critical extension that is not understood (${id})`);
+  if (depth === 0) return;
+  if (!certificate.isCa) throw new ChainError('invalid', `${label(certificate)} is not a certificate authority`);
+  if (certificate.keyUsage !== null && !certificate.keyUsage.has('keyCertSign'))
+    throw new ChainError('invalid', `${label(certificate)} may not sign certificates`);
+  // Authorities between this one and the leaf.
+  if (certificate.pathLength !== null && depth - 1 > certificate.pathLength && depth < length)
+    throw new ChainError('invalid', `${label(certificate)} allows a path of ${certificate.pathLength} authorities`);
+}
+
+const MAX_VERIFIED = 512;
+/** Paths whose names and signatures were found right. Neither depends on time. */
+const verified = new Set<string>();
+
+async function checkSignatures(path: readonly Certificate[]): Promise<void> {
+  const id = await identity(path);
+  if (verified.has(id)) return;
+  for (const [i, certificate] of path.entries()) {
+    const issuer = path[i + 1];
+    if (issuer === undefined) break;
+    if (!equal(certificate.issuer, issuer.subject))
+      throw new ChainError('invalid', `${label(certificate)} was not issued by ${label(issuer)}`);
+    if (!(await signedBy(certificate, issuer)))
+      throw new ChainError('invalid', `the signature of ${label(certificate)} does not verify under ${label(issuer)}`);
+  }
+  if (verified.size >= MAX_VERIFIED) verified.delete(verified.values().next().value as string);
+  verified.add(id);
+}
+
+async function identity(path: readonly Certificate[]): Promise<string> {
+  const hashes = await Promise.all(path.map(({ der }) => digest('SHA-256', der)));
+  return hashes.map(toHex).join('');
+}
+
+function label(certificate: Certificate): string {
+  return `'${certificate.subjectCommonName.replace(/[^ -~]/g, '?').slice(0, 80)}'`;
+}
+
+const iso = (date: Date) => date.toISOString().replace('.000Z', 'Z');

@@ -1,0 +1,73 @@
+// ECDSA over WebCrypto, with the keys imported once.
+import { buffered, concat, toHex } from '../bytes.ts';
+import type { Certificate } from './certificate.ts';
+import { DerError, readOne, sequence, TAG } from './der.ts';
+
+const MAX_KEYS = 256;
+const keys = new Map<string, Promise<CryptoKey>>();
+
+export interface EcPublicKey {
+  readonly spki: Uint8Array;
+  readonly curve: 'P-256' | 'P-384' | null;
+}
+
+function importKey(spki: Uint8Array, curve: 'P-256' | 'P-384'): Promise<CryptoKey> {
+  const id = toHex(spki);
+  const known = keys.get(id);
+  if (known !== undefined) return known;
+  const key = crypto.subtle.importKey('spki', buffered(spki), { name: 'ECDSA', namedCurve: curve }, false, ['verify']);
+  // Oldest out: what is used over and over comes back at once.
+  if (keys.size >= MAX_KEYS) keys.delete(keys.keys().next().value as string);
+  keys.set(id, key);
+  key.catch(() => keys.delete(id));
+  return key;
+}
+
+/** Is `signature` (raw r ‖ s, as SPDM and JWS write it) the key's over `data`? A key that is none verifies nothing. */
+export async function ecdsaVerifyRaw(
+  key: EcPublicKey,
+  hash: 'SHA-256' | 'SHA-384',
+  signature: Uint8Array,
+  data: Uint8Array,
+): Promise<boolean> {
+  if (key.curve === null) return false;
+  try {
+    const imported = await importKey(key.spki, key.curve);
+    return await crypto.subtle.verify({ name: 'ECDSA', hash }, imported, buffered(signature), buffered(data));
+  } catch {
+    return false;
+  }
+}
+
+/** The same for DER of ECDSA-Sig-Value (RFC 3279 §2.2.3), as X.509 and OCSP write it. */
+export async function ecdsaVerify(
+  key: EcPublicKey,
+  hash: 'SHA-256' | 'SHA-384',
+  signature: Uint8Array,
+  data: Uint8Array,
+): Promise<boolean> {
+  if (key.curve === null) return false;
+  const raw = rawSignature(signature, key.curve === 'P-384' ? 48 : 32);
+  return raw !== null && ecdsaVerifyRaw(key, hash, raw, data);
+}
+
+/** Did `issuer`'s key sign this certificate? */
+export function signedBy(certificate: Certificate, issuer: EcPublicKey): Promise<boolean> {
+  return ecdsaVerify(issuer, certificate.signatureHash, certificate.signature, certificate.tbs);
+}
+
+function rawSignature(der: Uint8Array, size: number): Uint8Array | null {
+  try {
+    const [r, s, ...more] = sequence(readOne(der));
+    if (r === undefined || s === undefined || more.length > 0) return null;
+    const fixed = [r, s].map(({ tag, content }) => {
+      const digits = content[0] === 0 ? content.subarray(1) : content;
+      if (tag !== TAG.integer || digits.length > size || (content[0] ?? 0x80) >= 0x80)
+        throw new DerError('not a positive integer');
+      return concat(new Uint8Array(size - digits.length), digits);
+    });
+    return concat(...fixed);
+  } catch {
+    return null;
+  }
+}
