@@ -97,6 +97,7 @@ async function healthy(url: string): Promise<Health> {
     }
     await sleep(POLL_MS);
   }
+  if (stopping) return new Promise(() => {}); // stop() ends the process
   throw new StartError(`the service was not ready in ${START_TIMEOUT_MS / 1000} s (last state: ${last})`);
 }
 
