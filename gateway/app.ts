@@ -28,7 +28,8 @@ export function createApp(deps: Deps): Hono<Env> {
 
   app.all('/health', only('GET'));
   app.all('/~sev_gpu@1.0/verify', only('GET, POST'));
-  app.notFound(() => {
+  // A route like the others, so that the edge logs it.
+  app.all('*', () => {
     throw new Problem('not_found', 'There is nothing here. The API begins at /v1.');
   });
   app.onError(onError(deps));

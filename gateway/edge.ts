@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { MiddlewareHandler } from 'hono';
+import { routePath } from 'hono/route';
 import { ClientGone } from './body.ts';
 import type { Context, Deps, Env } from './context.ts';
 import { asProblem, Problem } from './problem.ts';
@@ -28,7 +29,7 @@ export function edge({ log }: Deps): MiddlewareHandler<Env> {
     log.info({
       id,
       method: incoming.method,
-      route: c.get('routeName' as never) ?? c.req.routePath,
+      route: routePath(c, -1),
       status: outcome?.status ?? c.res.status,
       ms: Math.round(performance.now() - started),
       ...(outcome?.tee === undefined ? {} : { tee: outcome.tee }),

@@ -45,6 +45,11 @@ afterAll(async () => {
 const verify = (body: string | Buffer | undefined, path = '/~sev_gpu@1.0/verify', method = 'POST') =>
   ask(gateway.url + path, { method, ...(body === undefined ? {} : { body }) });
 
+function flipped(bytes: Buffer, at: number): Buffer {
+  bytes.writeUInt8(bytes.readUInt8(at) ^ 1, at);
+  return bytes;
+}
+
 async function expectRefused(body: string, status: number, code: string): Promise<void> {
   const got = await verify(body);
   expect([got.status, got.json().error.code]).toEqual([status, code]);
@@ -76,7 +81,9 @@ describe('the verify endpoint', () => {
     expect(got.claims.simulated).toBe(true);
     expect(JSON.stringify(got.proven)).not.toMatch(/genuine/i);
     expect(got.not_proven.length).toBeGreaterThan(0);
-    const bad = (await verify(JSON.stringify({ ...attestation, nonce: other.nonce }), '/~sev_gpu@1.0/verify?report=1')).json();
+    const bad = (
+      await verify(JSON.stringify({ ...attestation, nonce: other.nonce }), '/~sev_gpu@1.0/verify?report=1')
+    ).json();
     expect(bad.valid).toBe(false);
     expect((await verify('{}', '/~sev_gpu@1.0/verify?report=2')).status).toBe(400);
   });
@@ -107,7 +114,11 @@ describe('the verify endpoint', () => {
   });
 
   it('answers in time to deep nesting', async () => {
-    for (const body of ['['.repeat(1_000_000), '{"a":'.repeat(200_000), `{"raw":${'['.repeat(100_000)}${']'.repeat(100_000)}}`]) {
+    for (const body of [
+      '['.repeat(1_000_000),
+      '{"a":'.repeat(200_000),
+      `{"raw":${'['.repeat(100_000)}${']'.repeat(100_000)}}`,
+    ]) {
       const got = await verify(body);
       expect(got.status).toBe(400);
     }
@@ -120,10 +131,14 @@ describe('the verify endpoint', () => {
   });
 
   it('names the check that a changed byte breaks', async () => {
-    const flip = (text: string, at: number) => text.slice(0, at) + String.fromCharCode(text.charCodeAt(at) ^ 1) + text.slice(at + 1);
+    const flip = (text: string, at: number) =>
+      text.slice(0, at) + String.fromCharCode(text.charCodeAt(at) ^ 1) + text.slice(at + 1);
     const with_ = (change: Partial<Attestation>) => JSON.stringify({ ...attestation, ...change });
     const evidence = (report: (bytes: Buffer) => Buffer) =>
-      attestation.evidence.map((one) => ({ ...one, report: report(Buffer.from(one.report, 'base64')).toString('base64') }));
+      attestation.evidence.map((one) => ({
+        ...one,
+        report: report(Buffer.from(one.report, 'base64')).toString('base64'),
+      }));
     const content = attestation.raw.indexOf('Hello');
     await expectRefused(with_({ raw: flip(attestation.raw, content) }), 422, 'raw_hash_mismatch');
     await expectRefused(with_({ nonce: other.nonce }), 422, 'raw_hash_mismatch');
@@ -133,16 +148,26 @@ describe('the verify endpoint', () => {
     await expectRefused(with_({ evidence: [] }), 400, 'not_an_attestation');
     const { evidence: _none, ...bare } = attestation;
     await expectRefused(JSON.stringify(bare), 422, 'evidence_missing');
-    await expectRefused(with_({ evidence: evidence((bytes) => (bytes.writeUInt8((bytes.at(-1) ?? 0) ^ 1, bytes.length - 1), bytes)) }), 422, 'report_signature_invalid');
+    await expectRefused(
+      with_({ evidence: evidence((bytes) => flipped(bytes, bytes.length - 1)) }),
+      422,
+      'report_signature_invalid',
+    );
     // A measurement changed: the signature no longer holds.
-    await expectRefused(with_({ evidence: evidence((bytes) => (bytes.writeUInt8((bytes[200] ?? 0) ^ 1, 200), bytes)) }), 422, 'report_signature_invalid');
+    await expectRefused(with_({ evidence: evidence((bytes) => flipped(bytes, 200)) }), 422, 'report_signature_invalid');
     await expectRefused(with_({ evidence: evidence((bytes) => bytes.subarray(0, 100)) }), 422, 'report_malformed');
     // A consistent forgery of raw and nonce still lacks a signature over it.
-    await expectRefused(with_({ raw: other.raw, nonce: other.nonce, token: other.token }), 422, 'report_nonce_mismatch');
+    await expectRefused(
+      with_({ raw: other.raw, nonce: other.nonce, token: other.token }),
+      422,
+      'report_nonce_mismatch',
+    );
     const chain = Buffer.from(attestation.evidence[0]?.certificate_chain ?? '', 'base64').toString();
     const certificates = chain.split(/(?<=-----END CERTIFICATE-----\n)/);
     const shorter = Buffer.from(certificates.slice(1).join('')).toString('base64');
-    const chained = await verify(with_({ evidence: attestation.evidence.map((one) => ({ ...one, certificate_chain: shorter })) }));
+    const chained = await verify(
+      with_({ evidence: attestation.evidence.map((one) => ({ ...one, certificate_chain: shorter })) }),
+    );
     expect(chained.status).toBe(422);
   });
 
@@ -159,7 +184,11 @@ describe('the verify endpoint', () => {
   });
 
   it('does not know the simulated root where simulation is not allowed', async () => {
-    const strict = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket, ALLOW_SIMULATED: '0' });
+    const strict = await startGateway({
+      BACKEND_URL: backend.url,
+      SIDECAR_SOCKET: sidecar.socket,
+      ALLOW_SIMULATED: '0',
+    });
     const got = await ask(`${strict.url}/~sev_gpu@1.0/verify`, { body: JSON.stringify(attestation) });
     expect([got.status, got.json().error.code]).toEqual([422, 'simulated_root_refused']);
     await strict.close();
