@@ -1,5 +1,53 @@
-// PLACEHOLDER
-
+// What the sidecar checks before it answers, whatever the attester says: that each report is over our nonce and signed by
+// the leaf of its chain, one for each device. NVIDIA's own verifier has said `true` for less.
+import type { Evidence } from '../proto/attestation.ts';
 import type { Nonce } from '../proto/raw.ts';
-import type { Attester, Collected } from './attester.ts';
-export async function checkCollected(_c: Collected, _n: Nonce, _a: Attester): Promise<void> {}
+import { EncodingError, fromBase64 } from '../verify/bytes.ts';
+import { CheckFailure } from '../verify/checks.ts';
+import { parseReport, verifyReportSignature } from '../verify/spdm/report.ts';
+import { parseToken } from '../verify/token/index.ts';
+import { type Certificate, parsePem } from '../verify/x509/certificate.ts';
+import { DerError } from '../verify/x509/der.ts';
+import { type Attester, AttesterError, type Collected } from './attester.ts';
+
+const refuse = (message: string, cause?: unknown) => new AttesterError('appraisal_failed', message, false, { cause });
+
+/** @throws {AttesterError} appraisal_failed */
+export async function checkCollected(collected: Collected, nonce: Nonce, attester: Attester): Promise<void> {
+  const { evidence, token } = collected;
+  checkToken(token, nonce);
+  if (evidence.length !== attester.devices.length)
+    throw refuse(`evidence of ${evidence.length} devices where there are ${attester.devices.length}`);
+  const leaves = await Promise.all(evidence.map((one, i) => checkDevice(one, nonce, i)));
+  if (new Set(leaves.map(({ serial }) => serial)).size !== leaves.length)
+    throw refuse('two devices gave the same evidence');
+}
+
+/** A verifier that kept its last result would answer with a token about another nonce, or with one that says no. */
+function checkToken(token: string, nonce: Nonce): void {
+  const parsed = attempt('the token', () => parseToken(token));
+  if (parsed.nonces.length === 0 || parsed.nonces.some((one) => one !== nonce))
+    throw refuse('the token is about another nonce');
+  if (parsed.overallResult === false) throw refuse('the verifier says that the device does not pass');
+}
+
+async function checkDevice(evidence: Evidence, nonce: Nonce, device: number): Promise<Certificate> {
+  const report = attempt(`device ${device}`, () => parseReport(fromBase64(evidence.report)));
+  if (report.nonce !== nonce) throw refuse(`device ${device}: the report is over another nonce`);
+  const [leaf] = attempt(`device ${device}`, () =>
+    parsePem(new TextDecoder().decode(fromBase64(evidence.certificate_chain))),
+  );
+  if (leaf === undefined || !(await verifyReportSignature(report, leaf)))
+    throw refuse(`device ${device}: the report's signature does not verify under its leaf`);
+  return leaf;
+}
+
+function attempt<T>(what: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof CheckFailure || error instanceof DerError || error instanceof EncodingError)
+      throw refuse(`${what}: ${error.message}`, error);
+    throw error;
+  }
+}

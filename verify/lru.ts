@@ -1,0 +1,36 @@
+// A map that forgets what was not used for longest once it is full.
+
+export class LruMap<K, V> {
+  readonly #limit: number;
+  readonly #map = new Map<K, V>();
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  get(key: K): V | undefined {
+    const value = this.#map.get(key);
+    if (value === undefined) return undefined;
+    this.#map.delete(key);
+    this.#map.set(key, value);
+    return value;
+  }
+
+  set(key: K, value: V): void {
+    this.#map.delete(key);
+    this.#map.set(key, value);
+    if (this.#map.size <= this.#limit) return;
+    for (const oldest of this.#map.keys()) {
+      this.#map.delete(oldest);
+      return;
+    }
+  }
+
+  delete(key: K): void {
+    this.#map.delete(key);
+  }
+
+  get size(): number {
+    return this.#map.size;
+  }
+}

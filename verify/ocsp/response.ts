@@ -1,0 +1,162 @@
+// Reads OCSP responses (RFC 6960 §4.2.1). What it returns is not yet trusted: verifyOcsp makes it so.
+import type { Certificate } from '../x509/certificate.ts';
+import { parseCertificate } from '../x509/certificate.ts';
+import {
+  bitString,
+  children,
+  DerError,
+  type DerValue,
+  expectTag,
+  integer,
+  oid,
+  readOne,
+  sequence,
+  TAG,
+  time,
+} from '../x509/der.ts';
+
+/** §4.1.1: which certificate, by hashes of its issuer's name and key. */
+export interface CertId {
+  /** null: a hash that is not supported. */
+  readonly hash: 'SHA-1' | 'SHA-256' | 'SHA-384' | null;
+  readonly issuerNameHash: Uint8Array;
+  readonly issuerKeyHash: Uint8Array;
+  readonly serial: bigint;
+}
+
+export type CertStatus = 'good' | 'unknown' | { readonly revokedAt: Date; readonly reason: number | null };
+
+export interface SingleResponse {
+  readonly certId: CertId;
+  readonly status: CertStatus;
+  readonly thisUpdate: Date;
+  readonly nextUpdate: Date | null;
+}
+
+export interface OcspResponse {
+  /** DER of ResponseData, which the responder signed. */
+  readonly signed: Uint8Array;
+  readonly signatureHash: 'SHA-256' | 'SHA-384';
+  readonly signature: Uint8Array;
+  /** DER of the responder's name, or the SHA-1 of its key. */
+  readonly responder: { readonly name: Uint8Array } | { readonly keyHash: Uint8Array };
+  readonly responses: readonly SingleResponse[];
+  readonly nonce: Uint8Array | null;
+  readonly certificates: readonly Certificate[];
+}
+
+/** The responder gave no answer. §4.2.1: 1 malformed request, 2 internal error, 3 try later, 5 sign first, 6 unauthorized. */
+export class OcspRefusal extends Error {
+  override readonly name = 'OcspRefusal';
+  readonly status: number;
+  constructor(status: number) {
+    super(`the responder refused with status ${status}`);
+    this.status = status;
+  }
+}
+
+export const MAX_OCSP_BYTES = 64 * 1024;
+const MAX_RESPONSES = 64;
+const MAX_CERTIFICATES = 8;
+
+const BASIC_RESPONSE = '1.3.6.1.5.5.7.48.1.1';
+export const OCSP_NONCE = '1.3.6.1.5.5.7.48.1.2';
+export const HASHES: Readonly<Record<string, 'SHA-1' | 'SHA-256' | 'SHA-384'>> = {
+  '1.3.14.3.2.26': 'SHA-1',
+  '2.16.840.1.101.3.4.2.1': 'SHA-256',
+  '2.16.840.1.101.3.4.2.2': 'SHA-384',
+};
+const SIGNATURES: Readonly<Record<string, 'SHA-256' | 'SHA-384'>> = {
+  '1.2.840.10045.4.3.2': 'SHA-256',
+  '1.2.840.10045.4.3.3': 'SHA-384',
+};
+
+/** @throws {DerError} it is not a response. @throws {OcspRefusal} it is one without an answer. */
+export function parseOcspResponse(der: Uint8Array): OcspResponse {
+  if (der.length > MAX_OCSP_BYTES) throw new DerError('an OCSP response is too large');
+  const [statusValue, body] = sequence(readOne(der));
+  const status = expectTag(statusValue, TAG.enumerated).content;
+  if (status.length !== 1) throw new DerError('a response status is malformed');
+  if (status[0] !== 0) throw new OcspRefusal(status[0] ?? 0);
+  const [type, octets] = sequence(readOne(expectTag(body, 0xa0).content));
+  if (oid(type) !== BASIC_RESPONSE) throw new DerError('not a basic OCSP response');
+  return parseBasic(expectTag(octets, TAG.octetString).content);
+}
+
+function parseBasic(der: Uint8Array): OcspResponse {
+  const [data, algorithm, signature, certificates, ...more] = sequence(readOne(der));
+  if (data === undefined || more.length > 0) throw new DerError('a basic response has other parts');
+  const signatureHash = SIGNATURES[oid(sequence(algorithm)[0])];
+  if (signatureHash === undefined) throw new DerError('a response is signed by an algorithm that is not supported');
+  const embedded = certificates === undefined ? [] : sequence(readOne(expectTag(certificates, 0xa0).content));
+  if (embedded.length > MAX_CERTIFICATES) throw new DerError('a response has too many certificates');
+  return {
+    signed: data.whole,
+    signatureHash,
+    signature: bitString(signature),
+    ...parseData(sequence(data)),
+    certificates: embedded.map(({ whole }) => parseCertificate(whole)),
+  };
+}
+
+/** [0] version, responder, producedAt, responses, [1] extensions. */
+function parseData(parts: DerValue[]): Pick<OcspResponse, 'responder' | 'responses' | 'nonce'> {
+  const rest = parts[0]?.tag === 0xa0 ? parts.slice(1) : parts;
+  if (rest !== parts && integer(readOne(parts[0]?.content ?? new Uint8Array())) !== 0n)
+    throw new DerError('a response of an unknown version');
+  const [responder, producedAt, list, extensions, ...more] = rest;
+  if (more.length > 0) throw new DerError('response data has other parts');
+  expectTag(producedAt, TAG.generalizedTime);
+  const responses = sequence(list).map(parseSingle);
+  if (responses.length > MAX_RESPONSES) throw new DerError('a response has too many answers');
+  return { responder: responderId(responder), responses, nonce: nonceOf(extensions) };
+}
+
+function responderId(value: DerValue | undefined): OcspResponse['responder'] {
+  if (value?.tag === 0xa1) return { name: readOne(value.content, TAG.sequence).whole };
+  return { keyHash: readOne(expectTag(value, 0xa2).content, TAG.octetString).content };
+}
+
+function parseSingle(value: DerValue): SingleResponse {
+  const [certId, status, thisUpdate, ...rest] = sequence(value);
+  const next = rest.find(({ tag }) => tag === 0xa0);
+  if (rest.some(({ tag }) => tag !== 0xa0 && tag !== 0xa1)) throw new DerError('an answer has other parts');
+  return {
+    certId: parseCertId(certId),
+    status: parseStatus(status),
+    thisUpdate: time(expectTag(thisUpdate, TAG.generalizedTime)),
+    nextUpdate: next === undefined ? null : time(readOne(next.content, TAG.generalizedTime)),
+  };
+}
+
+function parseCertId(value: DerValue | undefined): CertId {
+  const [algorithm, nameHash, keyHash, serial] = sequence(value);
+  return {
+    hash: HASHES[oid(sequence(algorithm)[0])] ?? null,
+    issuerNameHash: expectTag(nameHash, TAG.octetString).content,
+    issuerKeyHash: expectTag(keyHash, TAG.octetString).content,
+    serial: integer(serial),
+  };
+}
+
+/** good [0] NULL, revoked [1] { time, [0] reason }, unknown [2] NULL; all implicit. */
+function parseStatus(value: DerValue | undefined): CertStatus {
+  if (value?.tag === 0x80 && value.content.length === 0) return 'good';
+  if (value?.tag === 0x82 && value.content.length === 0) return 'unknown';
+  const [revokedAt, reason] = children(expectTag(value, 0xa1).content);
+  const code = reason === undefined ? null : readOne(expectTag(reason, 0xa0).content, TAG.enumerated).content;
+  if (code !== null && code.length !== 1) throw new DerError('a revocation reason is malformed');
+  return { revokedAt: time(expectTag(revokedAt, TAG.generalizedTime)), reason: code?.[0] ?? null };
+}
+
+/** RFC 8954 §2.1: an OCTET STRING inside the extension's own. */
+function nonceOf(extensions: DerValue | undefined): Uint8Array | null {
+  if (extensions === undefined) return null;
+  for (const extension of sequence(readOne(expectTag(extensions, 0xa1).content))) {
+    const parts = sequence(extension);
+    if (oid(parts[0]) !== OCSP_NONCE) continue;
+    return readOne(expectTag(parts.at(-1), TAG.octetString).content, TAG.octetString).content;
+  }
+  return null;
+}
+

@@ -1,0 +1,144 @@
+// Verifies what a responder says of a certificate (RFC 6960 §3.2): which one, who says so, when, and what.
+import { concat, digest, equal, toHex } from '../bytes.ts';
+import { CheckFailure } from '../checks.ts';
+import { LruMap } from '../lru.ts';
+import type { Certificate } from '../x509/certificate.ts';
+import { DerError } from '../x509/der.ts';
+import { ecdsaVerify, signedBy } from '../x509/ecdsa.ts';
+import { type CertId, type OcspResponse, OcspRefusal, parseOcspResponse, type SingleResponse } from './response.ts';
+
+export interface OcspOptions {
+  /** The instant at which the answer, and the responder's certificate, must be valid. */
+  readonly at: Date;
+  /** The nonce of the request, when this answers one: it must come back. */
+  readonly nonce?: Uint8Array | undefined;
+}
+
+/** The certificate is good, and until when that may be believed. */
+export interface GoodStatus {
+  readonly thisUpdate: Date;
+  readonly nextUpdate: Date;
+}
+
+/** Between the responder's clock and ours. */
+const SKEW_MS = 5 * 60 * 1000;
+/** How long an answer holds that does not say: NVIDIA's say a day. */
+const DEFAULT_VALIDITY_MS = 24 * 60 * 60 * 1000;
+const ID_KP_OCSP_SIGNING = '1.3.6.1.5.5.7.3.9';
+/** RFC 5280 §5.3.1. */
+const REASONS = ['unspecified', 'key compromise', 'CA compromise', 'affiliation changed', 'superseded', 'cessation'];
+const ON_HOLD = 6;
+
+/** Responses whose signature was right under their issuer's delegation. */
+const verified = new LruMap<string, true>(256);
+
+/**
+ * @param response DER.
+ * @throws {CheckFailure} revocation_invalid: not an answer about this certificate that holds at this time;
+ * certificate_revoked: it is one, and the certificate is revoked or on hold; revocation_unavailable: the responder refused
+ * to answer or does not know the certificate.
+ */
+export async function verifyOcsp(
+  response: Uint8Array,
+  certificate: Certificate,
+  issuer: Certificate,
+  options: OcspOptions,
+): Promise<GoodStatus> {
+  const label = `'${certificate.subjectCommonName.replace(/[^ -~]/g, '?').slice(0, 80)}'`;
+  const parsed = parse(response);
+  const single = await findAnswer(parsed, certificate, issuer);
+  if (single === null) throw invalid(`the OCSP response is not about ${label}`);
+  const responder = await findResponder(parsed, issuer, options.at);
+  await checkSignatures(response, parsed, responder, issuer);
+  if (options.nonce !== undefined && (parsed.nonce === null || !equal(parsed.nonce, options.nonce)))
+    throw invalid(`the OCSP response about ${label} does not answer the request: its nonce is another`);
+  const window = validity(single);
+  if (options.at.getTime() < window.thisUpdate.getTime() - SKEW_MS)
+    throw invalid(`the OCSP response about ${label} is from ${iso(window.thisUpdate)}, later than the time of the check`);
+  if (!(options.at <= window.nextUpdate))
+    throw invalid(`the OCSP response about ${label} held until ${iso(window.nextUpdate)}`);
+  checkStatus(single, label);
+  return window;
+}
+
+/** The part of a response that is about this certificate: hashes of name and key, and the serial number. */
+export async function findAnswer(
+  { responses }: OcspResponse,
+  certificate: Certificate,
+  issuer: Certificate,
+): Promise<SingleResponse | null> {
+  for (const single of responses) if (await isAbout(single.certId, certificate, issuer)) return single;
+  return null;
+}
+
+async function isAbout(id: CertId, certificate: Certificate, issuer: Certificate): Promise<boolean> {
+  if (id.serial !== certificate.serial || id.hash === null) return false;
+  return (
+    equal(id.issuerNameHash, await digest(id.hash, issuer.subject)) &&
+    equal(id.issuerKeyHash, await digest(id.hash, issuer.publicKeyBits))
+  );
+}
+
+export function validity({ thisUpdate, nextUpdate }: SingleResponse): GoodStatus {
+  return { thisUpdate, nextUpdate: nextUpdate ?? new Date(thisUpdate.getTime() + DEFAULT_VALIDITY_MS) };
+}
+
+function parse(response: Uint8Array): OcspResponse {
+  try {
+    return parseOcspResponse(response);
+  } catch (cause) {
+    if (cause instanceof OcspRefusal)
+      throw new CheckFailure('revocation_unavailable', `OCSP: ${cause.message}`, { cause });
+    if (cause instanceof DerError) throw new CheckFailure('revocation_invalid', `OCSP: ${cause.message}`, { cause });
+    throw cause;
+  }
+}
+
+/** §4.2.2.2: the issuer itself, or whom the issuer certified for this and nothing else. */
+async function findResponder(response: OcspResponse, issuer: Certificate, at: Date): Promise<Certificate> {
+  for (const candidate of [issuer, ...response.certificates]) {
+    if (!(await isResponder(response.responder, candidate))) continue;
+    if (candidate === issuer || equal(candidate.der, issuer.der)) return issuer;
+    if (!equal(candidate.issuer, issuer.subject))
+      throw invalid('the OCSP responder was not certified by the issuer of the certificate');
+    if (candidate.extendedKeyUsage?.includes(ID_KP_OCSP_SIGNING) !== true)
+      throw invalid('the OCSP responder may not sign OCSP responses');
+    if (candidate.keyUsage?.has('digitalSignature') === false) throw invalid('the OCSP responder may not sign');
+    if (!(at >= candidate.notBefore && at <= candidate.notAfter))
+      throw invalid(`the OCSP responder's certificate is valid until ${iso(candidate.notAfter)}`);
+    return candidate;
+  }
+  throw invalid('the OCSP response does not bring its responder');
+}
+
+async function isResponder(id: OcspResponse['responder'], candidate: Certificate): Promise<boolean> {
+  if ('name' in id) return equal(id.name, candidate.subject);
+  return equal(id.keyHash, await digest('SHA-1', candidate.publicKeyBits));
+}
+
+async function checkSignatures(
+  bytes: Uint8Array,
+  response: OcspResponse,
+  responder: Certificate,
+  issuer: Certificate,
+): Promise<void> {
+  const id = toHex(await digest('SHA-256', concat(await digest('SHA-256', bytes), issuer.spki)));
+  if (verified.get(id) !== undefined) return;
+  if (responder !== issuer && !(await signedBy(responder, issuer)))
+    throw invalid("the OCSP responder's certificate is not signed by the issuer of the certificate");
+  if (!(await ecdsaVerify(responder, response.signatureHash, response.signature, response.signed)))
+    throw invalid('the signature of the OCSP response does not verify');
+  verified.set(id, true);
+}
+
+function checkStatus({ status }: SingleResponse, label: string): void {
+  if (status === 'good') return;
+  if (status === 'unknown') throw new CheckFailure('revocation_unavailable', `the responder does not know ${label}`);
+  if (status.reason === ON_HOLD)
+    throw new CheckFailure('certificate_revoked', `${label} is on hold since ${iso(status.revokedAt)}`);
+  const reason = status.reason === null ? '' : `: ${REASONS[status.reason] ?? `reason ${status.reason}`}`;
+  throw new CheckFailure('certificate_revoked', `${label} was revoked at ${iso(status.revokedAt)}${reason}`);
+}
+
+const invalid = (message: string) => new CheckFailure('revocation_invalid', message);
+const iso = (date: Date) => date.toISOString().replace('.000Z', 'Z');

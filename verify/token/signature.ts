@@ -1,0 +1,167 @@
+// Who signed a token, and whether that proves anything: NVIDIA's service, Countersign, or nobody in particular.
+import { buffered, utf8 } from '../bytes.ts';
+import { CheckFailure } from '../checks.ts';
+import { text } from './device.ts';
+import type { Jws } from './jws.ts';
+import { type Jwks, keyOf, NRAS_KEYS_URL, unavailable, type VerifyKey } from './keys.ts';
+import type { Bundle } from './shape.ts';
+import { COUNTERSIGN_ISSUER, type ParsedToken } from './token.ts';
+
+export interface TokenSignatureOptions {
+  /** NVIDIA's keys. */
+  readonly keys?: Jwks | undefined;
+  /** Countersign's keys, which verify no token of NVIDIA's; nor the other way round. */
+  readonly countersignKeys?: Jwks | undefined;
+  /** Asked for NVIDIA's keys, at most once, when `keys` has not the one that is needed. */
+  readonly fetchKeys?: ((url: string) => Promise<Jwks>) | undefined;
+  /** The instant at which a signed token must be valid. */
+  readonly at: Date;
+}
+
+/** `self-asserted`: anyone can have made it. */
+export type TokenSigner = 'nvidia-signed' | 'countersign-signed' | 'self-asserted';
+
+export interface TokenSignature {
+  readonly signature: TokenSigner;
+  readonly detail: string;
+}
+
+export const NRAS_ISSUER = 'https://nras.attestation.nvidia.com';
+/** The Python SDK's published constants: for its outer JWT, and for what its local verifier makes. */
+const ENVELOPE_SECRET = 'notasecret';
+const LOCAL_SECRET = 'secret';
+/** Between the clocks of who signed and who checks. */
+const CLOCK_SKEW_SECONDS = 60;
+
+/**
+ * Verifies every JWT of a token. The weakest part decides.
+ * @throws {CheckFailure} token_signature_invalid, token_expired, token_issuer_unknown, token_key_unavailable.
+ */
+export async function verifyTokenSignature(
+  parsed: ParsedToken,
+  options: TokenSignatureOptions,
+): Promise<TokenSignature> {
+  const { kind, envelope, bundles } = parsed;
+  if (envelope !== null) await verifyConstant(envelope, [ENVELOPE_SECRET]);
+  const keys = keySources(options);
+  const signers = new Set<TokenSigner>();
+  for (const bundle of bundles) signers.add(await verifyBundle(bundle, kind, keys, options.at));
+  if (signers.has('self-asserted')) {
+    const how = bundles.some(({ overall }) => overall.algorithm === 'none')
+      ? 'not signed'
+      : "signed with NVIDIA's published constant";
+    return {
+      signature: 'self-asserted',
+      detail: `the token is ${how}: anyone can have made it, and it proves nothing by itself`,
+    };
+  }
+  if (signers.has('countersign-signed'))
+    return { signature: 'countersign-signed', detail: 'signed by Countersign (ES384)' };
+  return { signature: 'nvidia-signed', detail: "signed by NVIDIA's remote attestation service (ES384)" };
+}
+
+/** Which algorithms a shape may have. NVIDIA's Python SDK wraps what NRAS signed as it wraps what it made itself. */
+const ALGORITHMS: Readonly<Record<ParsedToken['kind'], readonly string[]>> = {
+  nvtrust: ['HS256', 'ES384'],
+  nvattest: ['none'],
+  jwt: ['HS256', 'ES384', 'none'],
+  nras: ['ES384'],
+  countersign: ['ES384'],
+};
+
+async function verifyBundle(
+  bundle: Bundle,
+  kind: ParsedToken['kind'],
+  keys: KeySources,
+  at: Date,
+): Promise<TokenSigner> {
+  const { algorithm } = bundle.overall;
+  const parts = [bundle.overall, ...bundle.submodules.values()];
+  if (!ALGORITHMS[kind].includes(algorithm)) throw invalid('a JWT has an algorithm that is not accepted');
+  if (parts.some((part) => part.algorithm !== algorithm)) throw invalid('the parts of a token have several algorithms');
+  if (algorithm === 'ES384') return verifySigned(parts, keys, at);
+  // Its issuer signs with ES384 alone, so whoever made this one lies about who they are.
+  if (parts.some((part) => issuerOf(part) === NRAS_ISSUER))
+    throw invalid("a token in NVIDIA's name without NVIDIA's signature");
+  for (const part of parts) {
+    if (algorithm === 'HS256')
+      await verifyConstant(part, kind === 'jwt' ? [LOCAL_SECRET, ENVELOPE_SECRET] : [LOCAL_SECRET]);
+    else if (part.signature.length > 0) throw invalid('a JWT without algorithm has a signature');
+  }
+  return 'self-asserted';
+}
+
+async function verifySigned(parts: readonly Jws[], keys: KeySources, at: Date): Promise<TokenSigner> {
+  const [issuer, ...others] = new Set(parts.map(issuerOf));
+  const ours = COUNTERSIGN_ISSUER.test(issuer ?? '');
+  if (others.length > 0 || (issuer !== NRAS_ISSUER && !ours))
+    throw new CheckFailure('token_issuer_unknown', 'the token is signed in the name of an issuer that is not known');
+  for (const part of parts) {
+    const key = await keyOf(part.kid, ours ? keys.countersign : keys.nras);
+    const algorithm = { name: 'ECDSA', hash: 'SHA-384' };
+    if (!(await crypto.subtle.verify(algorithm, key, buffered(part.signature), utf8(part.signingInput))))
+      throw invalid('a signature does not verify');
+  }
+  for (const part of parts) inTime(part, at);
+  return ours ? 'countersign-signed' : 'nvidia-signed';
+}
+
+/** RFC 7519 §4.1.4 and §4.1.5. A signed token without an end is refused. */
+function inTime({ claims }: Jws, at: Date): void {
+  const now = at.getTime() / 1000;
+  const { exp, nbf = 0 } = claims;
+  if (typeof exp !== 'number' || typeof nbf !== 'number')
+    throw expired('the token does not say until when it is valid');
+  if (!(now < exp + CLOCK_SKEW_SECONDS)) throw expired(`the token expired at ${instant(exp)}`);
+  if (!(now >= nbf - CLOCK_SKEW_SECONDS)) throw expired(`the token is not valid before ${instant(nbf)}`);
+}
+
+const secrets = new Map<string, Promise<VerifyKey>>();
+
+function secretKey(secret: string): Promise<VerifyKey> {
+  const known = secrets.get(secret);
+  if (known !== undefined) return known;
+  const key = crypto.subtle.importKey('raw', utf8(secret), { name: 'HMAC', hash: 'SHA-256' }, false, ['verify']);
+  secrets.set(secret, key);
+  return key;
+}
+
+async function verifyConstant(part: Jws, constants: readonly string[]): Promise<void> {
+  if (part.algorithm !== 'HS256') throw invalid('a JWT has an algorithm that is not accepted');
+  for (const constant of constants) {
+    const key = await secretKey(constant);
+    if (await crypto.subtle.verify('HMAC', key, buffered(part.signature), utf8(part.signingInput))) return;
+  }
+  throw invalid("a JWT does not verify under NVIDIA's published constant");
+}
+
+interface KeySources {
+  readonly nras: readonly (() => Promise<Jwks | undefined>)[];
+  readonly countersign: readonly (() => Promise<Jwks | undefined>)[];
+}
+
+function keySources({ keys, countersignKeys, fetchKeys }: TokenSignatureOptions): KeySources {
+  let fetched: Promise<Jwks | undefined> | null = null;
+  const once = (): Promise<Jwks | undefined> => {
+    fetched ??= fetchKeys === undefined ? Promise.resolve(undefined) : fetchedKeys(fetchKeys);
+    return fetched;
+  };
+  return { nras: [async () => keys, once], countersign: [async () => countersignKeys] };
+}
+
+async function fetchedKeys(fetchKeys: (url: string) => Promise<Jwks>): Promise<Jwks> {
+  try {
+    return await fetchKeys(NRAS_KEYS_URL);
+  } catch (cause) {
+    throw unavailable("NVIDIA's keys could not be fetched", { cause });
+  }
+}
+
+const issuerOf = ({ claims }: Jws) => text(claims, 'iss');
+const invalid = (message: string) => new CheckFailure('token_signature_invalid', message);
+const expired = (message: string) => new CheckFailure('token_expired', message);
+
+function instant(seconds: number): string {
+  const date = new Date(seconds * 1000);
+  return Number.isNaN(date.getTime()) ? 'no instant' : date.toISOString();
+}
