@@ -13,8 +13,10 @@ export const NVIDIA_OCSP_URL = 'https://ocsp.ndis.nvidia.com';
 export interface RimQuery {
   /** The RIM service's name for it: `NV_GPU_DRIVER_GH100_550.90.07`. */
   readonly id: string;
-  /** Of the driver or the BIOS: finds documents that were handed in without a name. */
+  /** Of the driver or the BIOS: with the chip, it finds documents that were handed in without a name. */
   readonly version: string;
+  /** `GH100` */
+  readonly chip: string;
 }
 
 export interface OcspQuery {
@@ -36,7 +38,7 @@ export interface Collateral {
 }
 
 export interface CollateralOptions {
-  /** RIM documents by their id; or without ids, then found by the version that they name. */
+  /** RIM documents by their id; or without ids, then found by the version and the chip that they name. */
   readonly rims?: ReadonlyMap<string, string | Uint8Array> | Iterable<string | Uint8Array>;
   /** OCSP responses, DER. Those that cannot be read are left aside. */
   readonly ocsp?: Iterable<Uint8Array>;
@@ -80,7 +82,7 @@ export function createCollateral(options: CollateralOptions = {}): Collateral {
   const { fetch } = options;
   return {
     async rim(query) {
-      const known = handedIn.byId.get(query.id) ?? handedIn.byVersion.get(query.version.toLowerCase());
+      const known = handedIn(query);
       if (known !== undefined || fetch === undefined) return known ?? null;
       const before = rims.get(query.id);
       if (before !== undefined) return before;
@@ -102,21 +104,20 @@ export function createCollateral(options: CollateralOptions = {}): Collateral {
   };
 }
 
-interface RimIndex {
-  readonly byId: ReadonlyMap<string, string | Uint8Array>;
-  readonly byVersion: ReadonlyMap<string, string | Uint8Array>;
-}
-
-function indexRims(rims: CollateralOptions['rims']): RimIndex {
-  if (rims === undefined) return { byId: new Map(), byVersion: new Map() };
-  if (rims instanceof Map) return { byId: rims, byVersion: new Map() };
-  const byVersion = new Map<string, string | Uint8Array>();
-  for (const rim of rims as Iterable<string | Uint8Array>) {
+/** The names in a RIM's own text are looked at to find it, and believed once it is verified. */
+function indexRims(rims: CollateralOptions['rims'] = []): (query: RimQuery) => string | Uint8Array | undefined {
+  if (rims instanceof Map) return ({ id }) => rims.get(id);
+  const named = Array.from(rims as Iterable<string | Uint8Array>, (rim) => {
     const text = typeof rim === 'string' ? rim : new TextDecoder().decode(rim.subarray(0, MAX_RIM_BYTES));
-    const version = /\bcolloquialVersion="([^"]{1,64})"/.exec(text)?.[1]?.toLowerCase();
-    if (version !== undefined && !byVersion.has(version)) byVersion.set(version, rim);
-  }
-  return { byId: new Map(), byVersion };
+    const [version, product] = ['colloquialVersion', 'product'].map(
+      (name) => new RegExp(`\\b${name}="([^"]{0,64})"`).exec(text)?.[1]?.toLowerCase() ?? '',
+    );
+    return { rim, version, product };
+  });
+  return ({ version, chip }) => {
+    const candidates = named.filter((one) => one.version === version.toLowerCase());
+    return (candidates.find(({ product }) => product === chip.toLowerCase()) ?? candidates[0])?.rim;
+  };
 }
 
 function indexOcsp(responses: Iterable<Uint8Array> = []): Map<bigint, Uint8Array[]> {

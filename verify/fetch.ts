@@ -80,7 +80,7 @@ function hasAttestation(text: string): boolean {
 }
 
 /** The body is decoded by now, so what described its encoding goes. */
-function rebuilt(response: Response, body: BodyInit | null): Response {
+function rebuilt(response: Response, body: string | ReadableStream<Uint8Array> | null): Response {
   const headers = new Headers(response.headers);
   headers.delete('content-length');
   headers.delete('content-encoding');
@@ -89,7 +89,7 @@ function rebuilt(response: Response, body: BodyInit | null): Response {
 
 type Prove = (attestation: string, transcript: Uint8Array) => Promise<void>;
 
-function heldUntilProven(prove: Prove, max_stream_bytes: number): Transformer<Uint8Array, Uint8Array> {
+function heldUntilProven(prove: Prove, max_stream_bytes: number) {
   const splitter = new SseSplitter(max_stream_bytes);
   const kept: Uint8Array[] = [];
   const held: Uint8Array[] = [];
@@ -106,13 +106,14 @@ function heldUntilProven(prove: Prove, max_stream_bytes: number): Transformer<Ui
   }
 
   return {
-    transform(chunk, controller) {
+    transform(chunk: Uint8Array, controller: TransformStreamDefaultController<Uint8Array>): void {
       bytes += chunk.length;
-      if (bytes > max_stream_bytes) throw new UnprovenAnswerError('the stream is larger than what is kept to be checked');
+      if (bytes > max_stream_bytes)
+        throw new UnprovenAnswerError('the stream is larger than what is kept to be checked');
       kept.push(chunk);
       for (const event of splitter.push(chunk)) take(event, controller);
     },
-    async flush(controller) {
+    async flush(controller: TransformStreamDefaultController<Uint8Array>): Promise<void> {
       const rest = splitter.end();
       if (rest !== null) take(rest, controller);
       if (attestation !== null) await prove(attestation, concat(...kept));
@@ -135,6 +136,12 @@ function look(event: SseEvent): Look {
   const text = new TextDecoder().decode(event.data);
   if (text === '[DONE]') return { finishes: true, error: false, attestation: null };
   const { choices, error, attestation } = parseChunk(text);
-  const finishes = Array.isArray(choices) && choices.some((choice) => Boolean((choice as { finish_reason?: unknown } | null)?.finish_reason));
-  return { finishes, error: error !== undefined && error !== null, attestation: attestation === undefined ? null : JSON.stringify(attestation) };
+  const finishes =
+    Array.isArray(choices) &&
+    choices.some((choice) => Boolean((choice as { finish_reason?: unknown } | null)?.finish_reason));
+  return {
+    finishes,
+    error: error !== undefined && error !== null,
+    attestation: attestation === undefined ? null : JSON.stringify(attestation),
+  };
 }

@@ -10,14 +10,14 @@ const SHA384 = Uint8Array.of(0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x0
 const NONCE = Uint8Array.of(0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x30, 0x01, 0x02);
 
 /** The request, DER, for one certificate. Its certID is made with SHA-384, as NVIDIA's verifiers make it. */
-export async function makeOcspRequest(certificate: Certificate, issuer: Certificate, nonce: Uint8Array): Promise<Bytes> {
+export async function makeOcspRequest(
+  certificate: Certificate,
+  issuer: Certificate,
+  nonce: Uint8Array,
+): Promise<Bytes> {
   const id = await makeCertId(certificate, issuer);
   const requests = value(TAG.sequence, value(TAG.sequence, id));
-  const extension = value(
-    TAG.sequence,
-    value(TAG.oid, NONCE),
-    value(TAG.octetString, value(TAG.octetString, nonce)),
-  );
+  const extension = value(TAG.sequence, value(TAG.oid, NONCE), value(TAG.octetString, value(TAG.octetString, nonce)));
   const extensions = value(0xa2, value(TAG.sequence, extension));
   return value(TAG.sequence, value(TAG.sequence, requests, extensions));
 }

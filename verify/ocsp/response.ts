@@ -159,4 +159,3 @@ function nonceOf(extensions: DerValue | undefined): Uint8Array | null {
   }
   return null;
 }
-

@@ -5,7 +5,7 @@ import { LruMap } from '../lru.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { DerError } from '../x509/der.ts';
 import { ecdsaVerify, signedBy } from '../x509/ecdsa.ts';
-import { type CertId, type OcspResponse, OcspRefusal, parseOcspResponse, type SingleResponse } from './response.ts';
+import { type CertId, OcspRefusal, type OcspResponse, parseOcspResponse, type SingleResponse } from './response.ts';
 
 export interface OcspOptions {
   /** The instant at which the answer, and the responder's certificate, must be valid. */
@@ -54,7 +54,9 @@ export async function verifyOcsp(
     throw invalid(`the OCSP response about ${label} does not answer the request: its nonce is another`);
   const window = validity(single);
   if (options.at.getTime() < window.thisUpdate.getTime() - SKEW_MS)
-    throw invalid(`the OCSP response about ${label} is from ${iso(window.thisUpdate)}, later than the time of the check`);
+    throw invalid(
+      `the OCSP response about ${label} is from ${iso(window.thisUpdate)}, later than the time of the check`,
+    );
   if (!(options.at <= window.nextUpdate))
     throw invalid(`the OCSP response about ${label} held until ${iso(window.nextUpdate)}`);
   checkStatus(single, label);

@@ -38,8 +38,10 @@ const bad = (message: string) => new CheckFailure('report_malformed', message);
 export function parseReport(bytes: Uint8Array): Report {
   if (bytes.length > MAX_REPORT_BYTES) throw bad('the report is too large');
   if (bytes.length < REQUEST_BYTES + 8 + NONCE_BYTES + 2 + SIGNATURE_BYTES) throw bad('the report is too short');
-  if (bytes[0] !== SPDM_1_1 || bytes[1] !== GET_MEASUREMENTS) throw bad('the report does not begin with an SPDM 1.1 GET_MEASUREMENTS request');
-  if (bytes[37] !== SPDM_1_1 || bytes[38] !== MEASUREMENTS) throw bad('the request is not followed by an SPDM 1.1 MEASUREMENTS response');
+  if (bytes[0] !== SPDM_1_1 || bytes[1] !== GET_MEASUREMENTS)
+    throw bad('the report does not begin with an SPDM 1.1 GET_MEASUREMENTS request');
+  if (bytes[37] !== SPDM_1_1 || bytes[38] !== MEASUREMENTS)
+    throw bad('the request is not followed by an SPDM 1.1 MEASUREMENTS response');
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const count = view.getUint8(41);
   const record = { start: 45, length: view.getUint8(42) | (view.getUint16(43, true) << 8) };

@@ -15,7 +15,12 @@ export class ChainError extends Error {
 
 const MAX_CHAIN = 8;
 /** Critical extensions that are understood. Any other makes its certificate unusable (RFC 5280 §4.2). */
-const UNDERSTOOD = new Set<string>(Object.values(EXTENSION));
+const UNDERSTOOD = new Set<string>([
+  ...Object.values(EXTENSION),
+  '2.5.29.17', // the subject's other names: nothing is decided by them
+  '2.23.133.5.4.1', // the firmware id, which the report check compares; TCG DICE lets it be critical
+  '2.23.133.5.4.1.1',
+]);
 
 /**
  * The full path, leaf first, the pinned root last. `chain` comes leaf first, with or without its root; the root that
@@ -33,9 +38,9 @@ export async function verifyChain(
   await checkSignatures(path);
   // Last, so that an expired chain is known to be genuine otherwise.
   for (const certificate of path) {
-    if (at < certificate.notBefore)
+    if (!(at >= certificate.notBefore))
       throw new ChainError('expired', `${label(certificate)} is not valid before ${iso(certificate.notBefore)}`);
-    if (at > certificate.notAfter)
+    if (!(at <= certificate.notAfter))
       throw new ChainError('expired', `${label(certificate)} expired at ${iso(certificate.notAfter)}`);
   }
   return path;

@@ -4,14 +4,16 @@ import type { Certificate } from './certificate.ts';
 import { DerError, readOne, sequence, TAG } from './der.ts';
 
 const MAX_KEYS = 256;
-const keys = new Map<string, Promise<CryptoKey>>();
+/** CryptoKey, by a name that both the DOM's types and Node's have. */
+type ImportedKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
+const keys = new Map<string, Promise<ImportedKey>>();
 
 export interface EcPublicKey {
   readonly spki: Uint8Array;
   readonly curve: 'P-256' | 'P-384' | null;
 }
 
-function importKey(spki: Uint8Array, curve: 'P-256' | 'P-384'): Promise<CryptoKey> {
+function importKey(spki: Uint8Array, curve: 'P-256' | 'P-384'): Promise<ImportedKey> {
   const id = toHex(spki);
   const known = keys.get(id);
   if (known !== undefined) return known;

@@ -1,0 +1,80 @@
+"""One worker of ATTESTER=nvtrust: loads NVIDIA's SDK, waits, attests over one nonce, ends.
+
+NVIDIA's SDK is a process-wide singleton that keeps claims, device names and the last token from one request to the next, so
+a process serves one request. It speaks JSON lines: requests come on descriptor 3, answers go out on descriptor 4. Standard
+output belongs to the SDK, which prints there; nobody reads it. The working directory is private to this process.
+"""
+
+import json
+import os
+import sys
+import threading
+import warnings
+
+from failures import Failure, Watch
+
+
+def main():
+    requests = os.fdopen(3, "rb")
+    answers = os.fdopen(4, "wb", buffering=0)
+    for descriptor in (3, 4):
+        os.set_inheritable(descriptor, False)
+    finished = threading.Lock()
+
+    def answer(line, last=False):
+        """Writes one line whole. After the last one the channel closes and the process ends, whatever its threads do."""
+        if last:
+            finished.acquire()
+        data = memoryview(json.dumps(line).encode("ascii") + b"\n")
+        try:
+            while data:
+                data = data[answers.write(data) :]
+        except BrokenPipeError:
+            os._exit(1)
+        if last:
+            answers.close()
+            os._exit(0)
+
+    def fail(failure):
+        answer({"type": "failed", "reason": failure.reason, "message": failure.message}, last=True)
+
+    try:
+        warnings.simplefilter("ignore")
+        evaluation = load()
+        # NVIDIA's thread wrapper swallows NVML's errors and then waits half a minute; this says so at once.
+        watch = Watch(on_nvml_error=fail)
+        import gpu
+
+        answer({"type": "ready", "devices": gpu.devices()})
+        line = requests.readline()
+        if not line:
+            os._exit(0)
+        nonce = json.loads(line)["nonce"]
+        threading.Thread(target=end_with_parent, args=(requests,), daemon=True).start()
+        gpu.refuse_unless_confidential()
+        token, evidence = evaluation(nonce, watch)
+        answer({"type": "attested", "nonce": nonce, "token": token, "evidence": evidence}, last=True)
+    except Failure as failure:
+        fail(failure)
+    except Exception as error:  # unforeseen: named by its type, for its text may hold anything
+        fail(Failure("unexpected", f"the worker failed: {type(error).__name__}"))
+
+
+def load():
+    """Imports the SDK, which takes a second or more: the reason why workers wait, loaded."""
+    try:
+        import evaluation
+    except Exception as error:
+        raise Failure("no_sdk", f"NVIDIA's SDK does not load: {type(error).__name__}: {error}") from error
+    return evaluation.attest
+
+
+def end_with_parent(requests):
+    """The other end of descriptor 3 closes when the sidecar dies; a worker does not outlive it."""
+    requests.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    sys.stdin.close()
+    main()

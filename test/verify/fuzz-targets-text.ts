@@ -1,0 +1,141 @@
+// Text formats: tokens of every shape, raw, JSON objects, server-sent events and the fold of their chunks.
+//
+// A changed token may pass with the same claims where the change is in no JWT: white space of the JSON around them, members
+// of nvattest's own that it prints beside the EAT; and in the unused last bits of a signature's base64url.
+import { isDeepStrictEqual } from 'node:util';
+import { nonceHex, PAYLOADS, rawOf, STREAMED, transcript, WHOLE } from '../../scripts/vectors/exchange.ts';
+import { jwks, nrasToken, nvattestToken } from '../../scripts/vectors/tokens.ts';
+import { AT, type World } from '../../scripts/vectors/world.ts';
+import { newKey } from '../../sidecar/simulated/certificate.ts';
+import { makeToken } from '../../sidecar/simulated/token.ts';
+import { Fold, parseChunk } from '../../proto/fold.ts';
+import { parseObjectOnce, topLevelMembers, withoutMember } from '../../proto/json.ts';
+import { splitRaw } from '../../proto/raw.ts';
+import { SseSplitter } from '../../proto/sse.ts';
+import { checkTokenDigests, parseToken, verifyTokenSignature } from '../../verify/token/index.ts';
+import { mutateBytes, mutateText } from './fuzz-bytes.ts';
+import { mutateJson } from './fuzz-json.ts';
+import type { Random } from './fuzz-random.ts';
+import type { Target } from './fuzz-target.ts';
+
+export const mutateJsonText = (text: string, random: Random): string =>
+  random.chance(0.7) ? mutateJson(text, random) : mutateText(text, random);
+
+/** JSON, and the JWTs inside it: a header, a payload or a signature changed and the rest kept. */
+export function mutateToken(text: string, random: Random): string {
+  if (random.chance(0.5)) return mutateJsonText(text, random);
+  const tokens = text.match(/eyJ[\w-]*\.[\w-]*\.[\w-]*/g);
+  if (tokens === null) return mutateText(text, random);
+  const jwt = random.pick(tokens);
+  const parts = jwt.split('.');
+  const at = random.below(3);
+  const decoded = Buffer.from(parts[at] ?? '', 'base64url').toString('latin1');
+  const changed = at < 2 && random.chance(0.7) ? mutateJson(decoded, random) : mutateText(`${decoded}`, random);
+  parts[at] = Buffer.from(changed, 'latin1').toString('base64url');
+  return text.replace(jwt, random.chance(0.9) ? parts.join('.') : random.pick(tokens));
+}
+
+function mutateTranscript(bytes: Uint8Array, random: Random): Uint8Array {
+  if (random.chance(0.4)) return mutateBytes(bytes, random);
+  const events = Buffer.from(bytes).toString('latin1').split(/(?<=\n\n)/);
+  const at = random.below(events.length);
+  const ways: (() => unknown)[] = [
+    () => events.splice(at, 1),
+    () => events.splice(at, 0, events[at] as string),
+    () => events.splice(at, 1, `data: ${mutateJson((events[at] as string).slice(6), random)}\n\n`),
+    () => events.splice(at, 0, random.pick([': x\n\n', 'data\n\n', 'data:\r\ndata: x\r\n\r\n', 'id: 1\n\n', '\n', '\r\r'])),
+  ];
+  random.pick(ways)();
+  return new Uint8Array(Buffer.from(events.join(''), 'latin1'));
+}
+
+/** Every byte comes out again, once, whatever it was cut into. */
+function splitEvents(input: Uint8Array): void {
+  const splitter = new SseSplitter(1 << 20);
+  const out: Uint8Array[] = [];
+  const step = 1 + (input.length % 97);
+  for (let at = 0; at < input.length; at += step)
+    for (const event of splitter.push(input.slice(at, at + step))) out.push(Uint8Array.from(event.bytes));
+  const rest = splitter.end();
+  if (rest !== null) out.push(rest.bytes);
+  if (!Buffer.concat(out).equals(Buffer.from(input))) throw new TypeError('bytes were lost or changed');
+  const [whole] = [new SseSplitter(1 << 20)];
+  const events = whole.push(input).length + (whole.end() === null ? 0 : 1);
+  if (events !== out.length) throw new TypeError('how a stream is cut decides what its events are');
+}
+
+function foldChunks(input: string): void {
+  const fold = new Fold();
+  for (const chunk of [...PAYLOADS.slice(0, 2), input, PAYLOADS[3] as string]) fold.add(parseChunk(chunk));
+  JSON.parse(fold.text());
+}
+
+/** What splitRaw lets through is JSON of the members it names, cut at their borders. */
+function readRaw(input: string): void {
+  const { request, response, timestamp } = splitRaw(input);
+  const value = JSON.parse(input) as Record<string, unknown>;
+  const same = (text: string, member: unknown) => isDeepStrictEqual(JSON.parse(text), member);
+  if (!same(request, value.request) || !same(response, value.response) || timestamp !== value.timestamp)
+    throw new TypeError('raw is read otherwise than it parses');
+}
+
+function readObject(input: string): void {
+  parseObjectOnce(input);
+  const members = topLevelMembers(input);
+  for (const [i] of members.entries()) {
+    const rest = withoutMember(input, members, i);
+    if (Object.keys(JSON.parse(rest) as object).length !== members.length - 1) throw new TypeError('cut elsewhere');
+  }
+}
+
+export function textTargets(world: World): Target<never>[] {
+  const nonce = nonceHex(rawOf(WHOLE));
+  const service = newKey();
+  const keys = jwks(service.publicKey);
+  const appraise = async (input: string) => {
+    const parsed = parseToken(input);
+    await checkTokenDigests(parsed);
+    const { signature } = await verifyTokenSignature(parsed, { keys, at: AT });
+    return { parsed, signature };
+  };
+  /** Anyone can make another that is self-asserted, so of those only errors are looked at. */
+  const selfAsserted = async (input: string): Promise<void> => {
+    const { signature } = await appraise(input);
+    if (signature !== 'self-asserted') throw new TypeError(`called ${signature}`);
+  };
+  const signed = async (input: string) => {
+    const { parsed, signature } = await appraise(input);
+    if (signature === 'self-asserted') return null;
+    const { bundles } = parsed;
+    return bundles.map(({ overall, submodules }) => [
+      overall.claims,
+      [...submodules].sort().map(([name, jws]) => [name, jws.claims]),
+    ]);
+  };
+  const text = (name: string, weight: number, good: string, run: (input: string) => unknown, refusal: string) => ({
+    name,
+    weight,
+    good,
+    mutate: name.startsWith('token') ? mutateToken : mutateJsonText,
+    run,
+    refusals: [refusal],
+  });
+  const nras = nrasToken({ key: service.key, nonce, devices: [world.a, world.b] });
+  return [
+    text('token of nvtrust', 4, makeToken(nonce, [world.a], AT), selfAsserted, 'CheckFailure'),
+    text('token of nvattest', 4, nvattestToken(nonce, [world.a]), selfAsserted, 'CheckFailure'),
+    text('token of NRAS', 3, nras, signed, 'CheckFailure'),
+    text('token, bare', 3, (JSON.parse(nras) as [[string, string]])[0][1], signed, 'CheckFailure'),
+    text('raw', 6, rawOf(STREAMED), readRaw, 'JsonTextError'),
+    text('JSON object', 6, WHOLE.response, readObject, 'JsonTextError'),
+    text('chunk', 4, PAYLOADS[1] as string, foldChunks, 'FoldError'),
+    {
+      name: 'server-sent events',
+      weight: 4,
+      good: new Uint8Array(Buffer.from(transcript(PAYLOADS, { raw: 'x' }))),
+      mutate: mutateTranscript,
+      run: splitEvents,
+      refusals: ['SseLimitError'],
+    },
+  ] as Target<never>[];
+}

@@ -1,0 +1,195 @@
+// Verifies an attestation: the ordered list of checks, top to bottom.
+import type { Attestation } from '../proto/attestation.ts';
+import { JsonTextError } from '../proto/json.ts';
+import { nonceOf, type RawParts, splitRaw } from '../proto/raw.ts';
+import { CheckList, type Outcome, passed, seen, skipped } from './checklist.ts';
+import { CheckFailure, type CheckName, VerificationError } from './checks.ts';
+import { type Context, readOptions } from './context.ts';
+import type { VerifiedDevice } from './device.ts';
+import { verifyDevices } from './evidence.ts';
+import { compareExchange } from './exchange.ts';
+import { type Input, readInput } from './form.ts';
+import { checkPolicy } from './policy.ts';
+import { checkTokenDigests, type ParsedToken, parseToken, verifyTokenSignature } from './token/index.ts';
+import { compareTokenWithReports } from './token-report.ts';
+import type { TokenClaims, VerificationReport, Verified, VerifyOptions } from './types.ts';
+import { concluded } from './verdict.ts';
+
+/**
+ * Verifies that a GPU signed exactly this request and this answer.
+ *
+ * ```ts
+ * const collateral = createCollateral({ fetch: globalThis.fetch });
+ * const { claims, exchange } = await verifyAttestation(responseText, { collateral, expected: { request: body } });
+ * ```
+ * @param input an attestation, or a response that carries one: as JSON text (a JSON string of it, too) or parsed. Text is
+ * better: the bytes of a response can be compared only where they are given.
+ * @returns what was verified; `exchange` holds the signed texts, and is to be had in no other way.
+ * @throws {VerificationError} with the code of the first check that failed and the whole list.
+ * @throws {TypeError} for options that cannot be used.
+ */
+export async function verifyAttestation(input: unknown, options: VerifyOptions = {}): Promise<Verified> {
+  const { report, raw, attestation } = await runChecks(input, readOptions(options));
+  if (!report.valid || raw === null || attestation === null) throw new VerificationError(report.checks);
+  const exchange = {
+    request: raw.request,
+    response: raw.response,
+    stream: raw.stream ?? null,
+    timestamp: raw.timestamp,
+  };
+  return { ...report, valid: true, exchange, attestation };
+}
+
+/** As {@link verifyAttestation}, but a failed check is in what is returned, and the signed texts are not. */
+export async function appraiseAttestation(input: unknown, options: VerifyOptions = {}): Promise<VerificationReport> {
+  return (await runChecks(input, readOptions(options))).report;
+}
+
+interface Run {
+  readonly report: VerificationReport;
+  readonly raw: RawParts | null;
+  readonly attestation: Attestation | null;
+}
+
+async function runChecks(input: unknown, context: Context): Promise<Run> {
+  const { expected = {}, limits } = context.options;
+  const list = new CheckList();
+  const given = await list.run('form', [], () => checkForm(input, limits));
+  const attestation = given?.attestation ?? EMPTY;
+
+  await list.run('raw_hash', ['form'], () => checkHash(attestation, expected.nonce));
+  const raw = await list.run('raw_members', ['form'], () => checkMembers(attestation));
+  await list.run('expected_exchange', ['raw_members'], () =>
+    raw === null ? skipped('') : compareExchange(raw, expected, given?.carrier ?? null),
+  );
+
+  const token = await list.run('token_shape', ['form'], () => checkShape(attestation));
+  const ofToken = <T>(name: CheckName, check: (token: ParsedToken) => Outcome<T> | Promise<Outcome<T>>) =>
+    list.run(name, ['token_shape'], () => (token === null ? skipped('') : check(token)));
+  await ofToken('token_nonce', (parsed) => checkTokenNonce(parsed, attestation.nonce));
+  await ofToken('token_result', checkTokenResult);
+  await ofToken('token_digests', async (parsed) => seen((await checkTokenDigests(parsed)).detail));
+  const signer = await ofToken('token_signature', (parsed) => checkTokenSignature(parsed, context));
+  const claims: TokenClaims | null =
+    token === null ? null : { kind: token.kind, issuer: token.issuer, signature: signer ?? selfAsserted(list) };
+
+  const devices = await checkEvidence(list, attestation, token, claims, context);
+  await list.run('token_report_match', ['token_shape', 'report_form', 'report_chain'], () =>
+    token === null || attestation.evidence === undefined
+      ? skipped('there is no report beside the token')
+      : compareTokenWithReports(
+          token,
+          devices.map((device) => device.claims),
+        ),
+  );
+  await list.run('policy', ['form', 'raw_members'], () => checkPolicy(list, raw?.timestamp ?? null, context));
+
+  const { nonce, timestamp } = { nonce: given === null ? null : attestation.nonce, timestamp: raw?.timestamp ?? null };
+  const report = concluded({ list, devices, token: claims, nonce, timestamp, about: 'exchange' });
+  return { report, raw, attestation: given?.attestation ?? null };
+}
+
+/** Stands in for an attestation that could not be read, so that the checks after it can be named in the list. */
+const EMPTY: Attestation = { raw: '', nonce: '', token: '' };
+
+function checkForm(input: unknown, limits: VerifyOptions['limits']) {
+  const given: Input = readInput(input, limits);
+  return passed(given.carrier === null ? 'an attestation' : 'a response that carries an attestation', given);
+}
+
+async function checkHash({ raw, nonce }: Attestation, expected: string | undefined) {
+  if ((await nonceOf(raw)) !== nonce) throw new CheckFailure('raw_hash_mismatch', 'nonce is not the SHA-256 of raw');
+  if (expected !== undefined && expected.toLowerCase() !== nonce)
+    throw new CheckFailure('raw_hash_mismatch', 'nonce is not the one that is expected');
+  return seen('nonce is the SHA-256 of raw');
+}
+
+function checkMembers({ raw }: Attestation) {
+  try {
+    const parts = splitRaw(raw);
+    return passed(`request, response${parts.stream ? ', stream' : ''} and timestamp`, parts);
+  } catch (cause) {
+    if (!(cause instanceof JsonTextError)) throw cause;
+    throw new CheckFailure('raw_malformed', cause.message, { cause });
+  }
+}
+
+function checkShape({ token }: Attestation) {
+  const parsed = parseToken(token);
+  const count = parsed.devices.length;
+  return passed(`${parsed.kind}, about ${count} ${count === 1 ? 'device' : 'devices'}`, parsed);
+}
+
+function checkTokenNonce({ nonces }: ParsedToken, nonce: string) {
+  if (nonces.length === 0 || nonces.some((one) => one.toLowerCase() !== nonce))
+    throw new CheckFailure('token_nonce_mismatch', 'a part of the token is about another nonce');
+  return seen(`eat_nonce in ${nonces.length} ${nonces.length === 1 ? 'part' : 'parts'}`);
+}
+
+function checkTokenResult({ overallResult, devices }: ParsedToken) {
+  if (overallResult === false) throw new CheckFailure('token_result_false', 'the verifier beside the GPU said no');
+  const failed = devices.find(({ measres }) => measres !== null && measres !== 'success');
+  if (failed !== undefined)
+    throw new CheckFailure('token_result_false', `the verifier beside the GPU said that ${failed.name} does not match`);
+  if (overallResult === null) return skipped('the token gives no overall result');
+  return seen('the overall result is true');
+}
+
+/** What is self-asserted was checked for being what it says, and is no signature: a skip, with the reason. */
+async function checkTokenSignature(parsed: ParsedToken, { options, clocks }: Context) {
+  const { nrasKeys: keys, countersignKeys, fetchNrasKeys: fetchKeys } = options;
+  const { signature, detail } = await verifyTokenSignature(parsed, {
+    keys,
+    countersignKeys,
+    fetchKeys,
+    at: clocks.token,
+  });
+  return signature === 'self-asserted' ? skipped(`self-asserted: ${detail}`) : passed(detail, signature);
+}
+
+const selfAsserted = (list: CheckList) => (list.unmet('token_signature') ? null : 'self-asserted');
+
+/** The checks that have a device each. DESIGN §9: evidence may be absent only where NVIDIA signed the token. */
+const OF_DEVICES = [
+  'report_form',
+  'report_nonce',
+  'report_signature',
+  'report_chain',
+  'report_fwid',
+  'revocation',
+  'reference_values',
+  'device_mode',
+] as const;
+
+async function checkEvidence(
+  list: CheckList,
+  { evidence, nonce }: Attestation,
+  token: ParsedToken | null,
+  claims: TokenClaims | null,
+  context: Context,
+): Promise<VerifiedDevice[]> {
+  if (evidence !== undefined) {
+    const inputs = evidence.map(({ arch, report, certificate_chain: chain }) => ({ arch, report, chain, nonce: null }));
+    return verifyDevices(list, inputs, nonce, token?.devices ?? [], context);
+  }
+  const appraised = claims?.signature === 'nvidia-signed';
+  for (const name of OF_DEVICES)
+    await list.run(name, name === 'report_form' ? ['form'] : ['report_form', 'token_shape'], () => {
+      if (name === 'device_mode' && token !== null) return checkSignedMode(token);
+      if (appraised) return skipped("no evidence came; NVIDIA's service appraised it, by the token that it signed");
+      throw new CheckFailure('evidence_missing', 'there is no evidence, and the token is not one that NVIDIA signed');
+    });
+  return [];
+}
+
+/** What NVIDIA's service says of the mode, where it alone saw the report. */
+function checkSignedMode({ devices }: ParsedToken) {
+  if (devices.length === 0) throw new CheckFailure('device_not_confidential', 'the token is about no device');
+  for (const { name, debug, secureBoot } of devices) {
+    if (debug !== 'disabled')
+      throw new CheckFailure('debug_enabled', `the token does not say of ${name} that debugging is off`);
+    if (secureBoot !== true)
+      throw new CheckFailure('device_not_confidential', `the token does not say of ${name} that it booted securely`);
+  }
+  return seen("secure boot and debugging off, by NVIDIA's signed word");
+}

@@ -1,0 +1,71 @@
+// Reference values and OCSP responses for the CLI: from folders and files, from the network, or both.
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fromBase64 } from '../bytes.ts';
+import { type Collateral, type CollateralOptions, createCollateral } from '../collateral.ts';
+import { type Arguments, UsageError } from './args.ts';
+import { readBytes } from './input.ts';
+
+const RIM_FOLDER = 'rim';
+const OCSP_FOLDER = 'ocsp';
+const MAX_FILES = 1024;
+
+/** @throws {UsageError} when a folder or a file cannot be read. */
+export function collateralFor(args: Arguments): Collateral {
+  const rims: Uint8Array[] = [];
+  const ocsp: Uint8Array[] = args.ocsp.map((file) => derOrBase64(readBytes(file)));
+  if (args.rimDir !== null) rims.push(...filesIn(args.rimDir));
+  if (args.collateral !== null) {
+    rims.push(...filesIn(join(args.collateral, RIM_FOLDER)));
+    ocsp.push(...filesIn(join(args.collateral, OCSP_FOLDER)).map(derOrBase64));
+  }
+  return createCollateral({ rims, ocsp, ...network(args) });
+}
+
+/** Fetches and keeps: what the check of FILE needs is then in `dir`, for `--offline --collateral DIR`. */
+export function fetchingInto(dir: string, args: Arguments, onKept: (path: string) => void): Collateral {
+  for (const folder of [RIM_FOLDER, OCSP_FOLDER]) mkdirSync(join(dir, folder), { recursive: true });
+  return createCollateral({
+    ...network(args),
+    onFetched(kind, id, bytes) {
+      const name = kind === 'rim' ? `${id.replace(/[^A-Za-z0-9._-]/g, '_')}.xml` : `${id.slice(-40)}.der`;
+      const path = join(dir, kind === 'rim' ? RIM_FOLDER : OCSP_FOLDER, name);
+      writeFileSync(path, bytes);
+      onKept(path);
+    },
+  });
+}
+
+function network(args: Arguments): CollateralOptions {
+  return {
+    ...(args.offline
+      ? {}
+      : { fetch: globalThis.fetch, onFetch: (what: string) => console.error(`fetching ${what} …`) }),
+    ...(args.rimUrl === null ? {} : { rim_url: args.rimUrl }),
+    ...(args.ocspUrl === null ? {} : { ocsp_url: args.ocspUrl }),
+  };
+}
+
+function filesIn(dir: string): Uint8Array[] {
+  let names: string[];
+  try {
+    names = readdirSync(dir);
+  } catch {
+    throw new UsageError(`${dir}: no such folder`);
+  }
+  if (names.length > MAX_FILES) throw new UsageError(`${dir}: more than ${MAX_FILES} files`);
+  return names
+    .map((name) => join(dir, name))
+    .filter((path) => statSync(path).isFile())
+    .map((path) => new Uint8Array(readFileSync(path)));
+}
+
+/** OCSP responses are kept as DER, or as base64 of it. */
+function derOrBase64(bytes: Uint8Array): Uint8Array {
+  if (bytes[0] === 0x30) return bytes;
+  try {
+    return fromBase64(new TextDecoder().decode(bytes).replace(/\s+/g, ''));
+  } catch {
+    return bytes;
+  }
+}

@@ -1,0 +1,72 @@
+// `countersign verify`: checks an attestation or bare evidence, prints the report, exits 0 (valid), 1 (invalid) or 2 (usage).
+import { appraiseAttestation, appraiseEvidence, type VerificationReport, type VerifyOptions } from '../index.ts';
+import type { Jwks } from '../token/index.ts';
+import { type Arguments, readArguments, USAGE, UsageError } from './args.ts';
+import { collateralFor, fetchingInto } from './collateral.ts';
+import { readInput, readText } from './input.ts';
+import { printReport } from './print.ts';
+
+const NETWORK_TIMEOUT_MS = 10_000;
+
+try {
+  process.exitCode = await run(process.argv.slice(2));
+} catch (error) {
+  if (!(error instanceof UsageError)) throw error;
+  console.error(`countersign: ${error.message}\n\n${USAGE}`);
+  process.exitCode = 2;
+}
+
+async function run(argv: readonly string[]): Promise<number> {
+  const args = readArguments(argv);
+  if (args === null) {
+    console.log(USAGE);
+    return 0;
+  }
+  if (args.command === 'fetch-collateral') return fetchCollateral(args);
+  const report = await appraise(args, { ...optionsOf(args), collateral: collateralFor(args) });
+  console.log(args.json ? JSON.stringify(report, null, 2) : printReport(report));
+  return report.valid ? 0 : 1;
+}
+
+/** What the check asks for on its way is what it needs later; its verdict is printed too. */
+async function fetchCollateral(args: Arguments): Promise<number> {
+  let kept = 0;
+  const collateral = fetchingInto(args.into ?? '.', args, (path) => {
+    kept++;
+    console.log(`kept ${path}`);
+  });
+  const report = await appraise(args, { ...optionsOf(args), collateral });
+  console.log(args.json ? JSON.stringify(report, null, 2) : `${printReport(report)}\n\n${kept} files in ${args.into}`);
+  return report.valid ? 0 : 1;
+}
+
+async function appraise(args: Arguments, options: VerifyOptions): Promise<VerificationReport> {
+  const input = readInput(args.file);
+  // A file that is a bare list of evidence is checked as one, whatever the command was.
+  if (args.command === 'evidence' || (args.command === 'fetch-collateral' && input.text.trimStart().startsWith('[')))
+    return appraiseEvidence(input.text, options);
+  const expected = {
+    ...(args.request === null ? {} : { request: readText(args.request) }),
+    ...(args.response === null ? {} : { response: readText(args.response) }),
+    ...(input.transcript === null ? {} : { transcript: input.transcript }),
+  };
+  return appraiseAttestation(input.text, { ...options, expected });
+}
+
+function optionsOf(args: Arguments): VerifyOptions {
+  return {
+    ...(args.at === null ? {} : { at: args.at }),
+    ...(args.allowSimulated === null ? {} : { simulatedRoot: readText(args.allowSimulated) }),
+    ...(args.maxAgeSeconds === null ? {} : { policy: { maxAgeSeconds: args.maxAgeSeconds } }),
+    without: { referenceValues: args.withoutReferenceValues, revocation: args.withoutRevocation },
+    // NVIDIA's keys for its remote service's tokens come over the network too.
+    ...(args.offline ? {} : { fetchNrasKeys }),
+  };
+}
+
+async function fetchNrasKeys(url: string): Promise<Jwks> {
+  console.error(`fetching ${url} …`);
+  const response = await fetch(url, { signal: AbortSignal.timeout(NETWORK_TIMEOUT_MS) });
+  if (!response.ok) throw new Error(`answered ${response.status}`);
+  return (await response.json()) as Jwks;
+}

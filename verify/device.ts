@@ -1,0 +1,253 @@
+// The checks made on one device: its report, who signed it, whether that is still endorsed, and what runs on it.
+import { EncodingError, fromBase64 } from './bytes.ts';
+import { type CheckList, passed, seen, skipped } from './checklist.ts';
+import { CheckFailure } from './checks.ts';
+import type { Context } from './context.ts';
+import type { DeviceInput } from './form.ts';
+import { type DeviceIdentity, identify } from './nvidia/device.ts';
+import { fwidOf } from './nvidia/fwid.ts';
+import { checkRevocation, compare, findReferenceValues, type ReferenceValues } from './reference.ts';
+import { parseReport, type Report, verifyReportSignature } from './spdm/report.ts';
+import type { TokenDevice } from './token/index.ts';
+import type { DeviceClaims } from './types.ts';
+import { type Certificate, parsePem } from './x509/certificate.ts';
+import { ChainError, verifyChain } from './x509/chain.ts';
+import { DerError } from './x509/der.ts';
+
+/** Evidence in its parts. Nothing of it is verified yet. */
+export interface ParsedEvidence {
+  readonly report: Report;
+  readonly chain: readonly [Certificate, ...Certificate[]];
+}
+
+/** A device whose report and chain passed. */
+export interface VerifiedDevice {
+  readonly claims: DeviceClaims;
+  readonly simulated: boolean;
+}
+
+/** @throws {CheckFailure} evidence_malformed, report_malformed */
+export function parseEvidence(input: DeviceInput): ParsedEvidence {
+  const report = parseReport(base64(input.report, 'report'));
+  const [leaf, ...above] = pem(base64(input.chain, 'certificate chain'));
+  if (leaf === undefined) throw new CheckFailure('evidence_malformed', 'the certificate chain is empty');
+  return { report, chain: [leaf, ...above] };
+}
+
+function base64(text: string, what: string): Uint8Array {
+  try {
+    return fromBase64(text);
+  } catch (cause) {
+    if (!(cause instanceof EncodingError)) throw cause;
+    throw new CheckFailure('evidence_malformed', `the ${what} is not base64`, { cause });
+  }
+}
+
+function pem(bytes: Uint8Array): Certificate[] {
+  try {
+    return parsePem(new TextDecoder().decode(bytes));
+  } catch (cause) {
+    if (!(cause instanceof DerError)) throw cause;
+    throw new CheckFailure('evidence_malformed', `the certificate chain: ${cause.message}`, { cause });
+  }
+}
+
+export interface DeviceQuestion {
+  readonly index: number;
+  readonly arch: string;
+  readonly evidence: ParsedEvidence;
+  /** What the device must have signed: 64 lowercase hex digits. null: none is stated, which fails. */
+  readonly nonce: string | null;
+  /** What a token says of devices, to be taken at its word where it accuses. */
+  readonly accusers: readonly TokenDevice[];
+}
+
+/** Runs every check on one device, report_form already passed. @returns null unless report and chain passed. */
+export async function verifyDevice(
+  list: CheckList,
+  { index, arch, evidence, nonce, accusers }: DeviceQuestion,
+  context: Context,
+): Promise<VerifiedDevice | null> {
+  const { report, chain } = evidence;
+  const [leaf] = chain;
+  await list.run('report_nonce', ['report_form'], () => checkNonce(report, nonce), index);
+  await list.run('report_signature', ['report_form'], () => checkSignature(report, leaf), index);
+  const trusted = await list.run('report_chain', ['report_form'], () => checkChain(chain, arch, context), index);
+  await list.run('report_fwid', ['report_signature', 'report_chain'], () => checkFwid(report, leaf), index);
+
+  const grounds = ['report_signature', 'report_chain'] as const;
+  const { without = {} } = context.options;
+  const simulated = trusted?.simulated === true && !context.checksSimulated ? 'simulated: no such device exists' : null;
+  const unasked = 'the caller asked for no such check';
+  const noReference = simulated ?? (without.referenceValues ? unasked : null);
+  const found =
+    noReference !== null || trusted === null
+      ? null
+      : await settle(() => findReferenceValues(trusted.identity, report, context));
+  await list.run(
+    'revocation',
+    grounds,
+    async () => {
+      const reason = simulated ?? (without.revocation ? unasked : null);
+      if (reason !== null || trusted === null) return skipped(reason ?? '');
+      const count = await checkRevocation(trusted.path, found?.value ?? null, context);
+      return seen(
+        `${count} certificates are good${found?.value ? ', those who signed the reference values included' : ''}`,
+      );
+    },
+    index,
+  );
+  const matched = await list.run(
+    'reference_values',
+    grounds,
+    () => {
+      if (noReference !== null || trusted === null || found === null) return skipped(noReference ?? '');
+      const result = compare(found.get(), trusted.identity, report);
+      const sources = found.value?.driver ? ` (${result.driver} driver, ${result.vbios} VBIOS)` : '';
+      const left = result.skipped.length > 0 ? `; index ${result.skipped.join(', ')} left out, NVDEC0 is disabled` : '';
+      return passed(
+        `all ${result.matched} active measurements${sources} have their reference values${left}`,
+        result.matched,
+      );
+    },
+    index,
+  );
+  await list.run(
+    'device_mode',
+    [...grounds, 'reference_values'],
+    () => checkMode(report, matched !== null, noReference, accusers),
+    index,
+  );
+  if (trusted === null || list.unmet('report_signature', index)) return null;
+  return { claims: claimsOf(trusted.identity, report, matched), simulated: trusted.simulated };
+}
+
+/** A result or what was thrown, to be looked at by the check whose turn comes later. */
+async function settle(get: () => Promise<ReferenceValues>) {
+  try {
+    const value = await get();
+    return { value, get: () => value };
+  } catch (error) {
+    const get = (): ReferenceValues => {
+      throw error;
+    };
+    return { value: null, get };
+  }
+}
+
+function checkNonce(report: Report, nonce: string | null) {
+  if (nonce === null) throw new CheckFailure('report_nonce_mismatch', 'no nonce is stated that the report could have');
+  if (report.nonce !== nonce) throw new CheckFailure('report_nonce_mismatch', 'the device signed another nonce');
+  return seen('the device signed this nonce');
+}
+
+async function checkSignature(report: Report, leaf: Certificate) {
+  if (leaf.keyUsage?.has('digitalSignature') === false)
+    throw new CheckFailure('report_signature_invalid', 'the leaf certificate is not one that signs');
+  if (!(await verifyReportSignature(report, leaf)))
+    throw new CheckFailure(
+      'report_signature_invalid',
+      'the signature of the report does not verify under the leaf certificate',
+    );
+  return seen('ECDSA P-384 over the whole report, by the key of the leaf certificate');
+}
+
+interface TrustedChain {
+  readonly path: readonly Certificate[];
+  readonly identity: DeviceIdentity;
+  readonly simulated: boolean;
+}
+
+async function checkChain(chain: readonly Certificate[], arch: string, context: Context) {
+  const { path, simulated } = await trustedPath(chain, context);
+  const identity = identify(path);
+  if (identity === null)
+    throw new CheckFailure('chain_invalid', 'the certificates are of no GPU or switch that is known');
+  if (identity.arch !== arch.toUpperCase())
+    throw new CheckFailure('chain_invalid', `the evidence says ${arch}, the certificates are of a ${identity.chip}`);
+  const root = path.at(-1)?.subjectCommonName ?? '';
+  const detail = `${path.length} certificates up to ${simulated ? 'the simulated' : 'the pinned'} root '${root}'`;
+  return passed<TrustedChain>(detail, { path, identity, simulated });
+}
+
+async function trustedPath(chain: readonly Certificate[], { deviceRoots, simulatedRoots, clocks }: Context) {
+  try {
+    return { path: await verifyChain(chain, deviceRoots, clocks.report), simulated: false };
+  } catch (error) {
+    if (!(error instanceof ChainError)) throw error;
+    if (error.reason !== 'untrusted_root') throw chainFailure(error);
+    try {
+      return { path: await verifyChain(chain, simulatedRoots, clocks.report), simulated: true };
+    } catch (cause) {
+      if (!(cause instanceof ChainError)) throw cause;
+      if (cause.reason === 'untrusted_root' && simulatedRoots.length === 0 && chain.some(saysSimulated))
+        throw new CheckFailure('simulated_root_refused', 'a simulated device, and the caller named no simulated root', {
+          cause,
+        });
+      throw chainFailure(cause);
+    }
+  }
+}
+
+function chainFailure(cause: ChainError): CheckFailure {
+  const codes = { untrusted_root: 'untrusted_root', expired: 'certificate_expired', invalid: 'chain_invalid' } as const;
+  return new CheckFailure(codes[cause.reason], cause.message, { cause });
+}
+
+const saysSimulated = ({ subject }: Certificate) => new TextDecoder('latin1').decode(subject).includes('SIMULATED');
+
+function checkFwid(report: Report, leaf: Certificate) {
+  const { fwid } = report.opaque;
+  if (fwid === null) return skipped('this driver does not put the firmware id into its reports');
+  let certified: string | null;
+  try {
+    certified = fwidOf(leaf);
+  } catch (cause) {
+    if (!(cause instanceof DerError)) throw cause;
+    throw new CheckFailure('fwid_mismatch', `the leaf certificate's firmware id: ${cause.message}`, { cause });
+  }
+  if (certified !== fwid)
+    throw new CheckFailure(
+      'fwid_mismatch',
+      certified === null
+        ? 'the report names a firmware id and the leaf certificate none'
+        : 'the firmware id in the report is not the one that the leaf certificate was issued for',
+    );
+  return seen('the firmware in the report is the one that the leaf certificate was issued for');
+}
+
+const MODES = {
+  spt: 'one GPU to a guest (spt)',
+  mpt: 'several GPUs to a guest (mpt)',
+  ppcie: 'several GPUs over a protected PCIe bus (ppcie)',
+} as const;
+
+/**
+ * No byte of the report says "confidential" or "debug off": NVIDIA's verifiers conclude both from measurements that have
+ * their reference values, and so does this. A token is believed where it says the opposite.
+ */
+function checkMode(report: Report, matched: boolean, noReference: string | null, accusers: readonly TokenDevice[]) {
+  for (const { name, debug, secureBoot } of accusers) {
+    if (debug !== null && debug !== 'disabled')
+      throw new CheckFailure('debug_enabled', `the token says of ${name} that debugging is ${debug.slice(0, 40)}`);
+    if (secureBoot === false)
+      throw new CheckFailure('device_not_confidential', `the token says of ${name} that it did not boot securely`);
+  }
+  const { passThrough, protectedPcie } = report.opaque;
+  if (!matched) return skipped(`the report alone does not say it (${noReference ?? 'no reference values'})`);
+  const mode = passThrough ?? (protectedPcie === true ? 'ppcie' : null);
+  const how = mode === null ? 'how it is passed through is not in its report' : `passed through as ${MODES[mode]}`;
+  return seen(
+    `secure boot and debugging off, as its measurements have the values of NVIDIA's confidential mode; ${how}`,
+  );
+}
+
+function claimsOf(identity: DeviceIdentity, { opaque }: Report, matched: number | null): DeviceClaims {
+  return {
+    ...identity,
+    driver: opaque.driverVersion,
+    vbios: opaque.vbiosVersion,
+    mode: opaque.passThrough ?? (opaque.protectedPcie === true ? 'ppcie' : null),
+    measurements_matched: matched,
+  };
+}

@@ -1,0 +1,187 @@
+// Reads what is given to be verified: an attestation, one in a response, or bare evidence. Strict about JSON, once, at the door.
+import type { Attestation, Evidence } from '../proto/attestation.ts';
+import { JsonTextError, type Member, topLevelMembers, withoutMember } from '../proto/json.ts';
+import { CheckFailure } from './checks.ts';
+import type { Limits } from './types.ts';
+
+export interface Input {
+  readonly attestation: Attestation;
+  /** The response that carried it, without it; null where the attestation came alone. */
+  readonly carrier: Carrier | null;
+}
+
+export interface Carrier {
+  /** The exact text; null where a parsed object was given. */
+  readonly text: string | null;
+  readonly value: Readonly<Record<string, unknown>>;
+}
+
+/** One device's evidence as given: in our own form or in NVIDIA's. */
+export interface DeviceInput {
+  readonly arch: string;
+  /** base64 */
+  readonly report: string;
+  /** base64 of PEM */
+  readonly chain: string;
+  /** The nonce that is stated beside it, lowercase; null in our own form. */
+  readonly nonce: string | null;
+}
+
+const MAX_CHARACTERS = 64 * 1024 * 1024;
+export const MAX_DEVICES = 64;
+const MAX_BASE64_CHARACTERS = 4_000_000;
+
+const no = (message: string) => new CheckFailure('not_an_attestation', message);
+
+/**
+ * @param input an attestation, or a response that carries one: an object, its JSON text, or that text as a JSON string.
+ * @throws {CheckFailure} not_json, not_an_attestation, too_large
+ */
+export function readInput(input: unknown, limits: Limits = {}): Input {
+  if (typeof input !== 'string') return fromObject(input);
+  const { value, text } = parse(input, limits);
+  if (!isRecord(value)) throw no('not a JSON object');
+  const members = once(text);
+  const at = members.findIndex(({ key }) => key === 'attestation');
+  const member = members[at];
+  if ('raw' in value || member === undefined) {
+    noDuplicates(text);
+    return { attestation: readAttestation(value), carrier: null };
+  }
+  const inside = text.slice(member.valueStart, member.valueEnd);
+  noDuplicates(inside);
+  const { attestation, ...rest } = value;
+  return {
+    attestation: readAttestation(unwrapped(attestation)),
+    carrier: { text: withoutMember(text, members, at), value: rest },
+  };
+}
+
+function fromObject(input: unknown): Input {
+  if (!isRecord(input)) throw no('not an object');
+  if (Object.hasOwn(input, 'raw') || !Object.hasOwn(input, 'attestation'))
+    return { attestation: readAttestation(input), carrier: null };
+  const { attestation, ...value } = input;
+  return { attestation: readAttestation(unwrapped(attestation)), carrier: { text: null, value } };
+}
+
+/** An attestation kept as text inside of JSON. */
+function unwrapped(value: unknown): unknown {
+  if (typeof value !== 'string') return value;
+  const inner = json(value);
+  if (isRecord(inner)) noDuplicates(value);
+  return inner;
+}
+
+function parse(input: string, { maxCharacters = MAX_CHARACTERS }: Limits): { value: unknown; text: string } {
+  if (input.length > maxCharacters)
+    throw new CheckFailure('too_large', `more than ${maxCharacters} characters of JSON text`);
+  const text = input.startsWith('\ufeff') ? input.slice(1) : input;
+  const value = json(text);
+  return typeof value === 'string' ? { value: json(value), text: value } : { value, text };
+}
+
+function json(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new CheckFailure('not_json', 'not JSON', { cause });
+  }
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function readAttestation(value: unknown): Attestation {
+  if (!isRecord(value)) throw no('the attestation is not an object');
+  const { raw, nonce, token, evidence } = own(value, ['raw', 'nonce', 'token', 'evidence']);
+  if (typeof raw !== 'string' || typeof token !== 'string' || raw === '' || token === '')
+    throw no('raw and token must be strings');
+  if (typeof nonce !== 'string' || !/^[0-9a-f]{64}$/.test(nonce)) throw no('nonce must be 64 lowercase hex digits');
+  if (evidence === undefined) return { raw, nonce, token };
+  const list = devices(evidence);
+  return { raw, nonce, token, evidence: list.map((one) => readEvidence(one)) };
+}
+
+function readEvidence(value: unknown): Evidence {
+  const { arch, report, certificate_chain } = own(value, ['arch', 'report', 'certificate_chain']);
+  if (!isArch(arch) || !isBase64(report) || !isBase64(certificate_chain))
+    throw no('evidence must be a list of {arch, report, certificate_chain}');
+  return { arch, report, certificate_chain };
+}
+
+/**
+ * Bare evidence, in NVIDIA's form `[{arch, certificate, evidence, nonce}]` or in ours `[{arch, report, certificate_chain}]`.
+ * @throws {CheckFailure} not_json, not_an_attestation, too_large
+ */
+export function readDevices(input: unknown, limits: Limits = {}): DeviceInput[] {
+  if (typeof input !== 'string') return devices(input).map(readDevice);
+  const { value, text } = parse(input, limits);
+  noDuplicates(text);
+  return devices(value).map(readDevice);
+}
+
+function readDevice(value: unknown): DeviceInput {
+  const it = own(value, ['arch', 'report', 'certificate_chain', 'evidence', 'certificate', 'nonce']);
+  const [report, chain] = 'report' in it ? [it.report, it.certificate_chain] : [it.evidence, it.certificate];
+  const nonce = it.nonce ?? null;
+  if (!isArch(it.arch) || !isBase64(report) || !isBase64(chain))
+    throw no('evidence must be a list of {arch, certificate, evidence, nonce}');
+  if (nonce !== null && (typeof nonce !== 'string' || !/^(0x)?[0-9a-fA-F]{64}$/.test(nonce)))
+    throw no('a nonce must be 64 hex digits');
+  return { arch: it.arch, report, chain, nonce: nonce?.toLowerCase().replace('0x', '') ?? null };
+}
+
+function devices(value: unknown): readonly unknown[] {
+  if (!Array.isArray(value) || value.length === 0) throw no('evidence must be a list that is not empty');
+  if (value.length > MAX_DEVICES) throw no(`evidence of more than ${MAX_DEVICES} devices`);
+  return value;
+}
+
+/** Own members only: nothing that an object inherits is evidence. */
+function own<K extends string>(value: unknown, names: readonly K[]): Partial<Record<K, unknown>> {
+  if (!isRecord(value)) throw no('not an object');
+  return Object.fromEntries(
+    names.filter((name) => Object.hasOwn(value, name)).map((name) => [name, value[name]]),
+  ) as Partial<Record<K, unknown>>;
+}
+
+const isArch = (value: unknown): value is string => typeof value === 'string' && /^[\w .-]{1,32}$/.test(value);
+const isBase64 = (value: unknown): value is string =>
+  typeof value === 'string' && value.length >= 4 && value.length <= MAX_BASE64_CHARACTERS;
+
+/** The top level's members, each once. */
+function once(text: string): Member[] {
+  try {
+    const members = topLevelMembers(text);
+    if (new Set(members.map(({ key }) => key)).size < members.length) throw no('a member appears twice');
+    return members;
+  } catch (cause) {
+    if (!(cause instanceof JsonTextError)) throw cause;
+    throw no(cause.message);
+  }
+}
+
+const COLON = /\s*:/y;
+
+/** Refuses an object, at any depth, in which a name stands twice: parsers differ in which of the two they mean. */
+function noDuplicates(text: string): void {
+  const names: (Set<string> | null)[] = [];
+  for (let i = 0; i < text.length; i++) {
+    const c = text[i];
+    if (c === '{') names.push(new Set());
+    else if (c === '[') names.push(null);
+    else if (c === '}' || c === ']') names.pop();
+    else if (c === '"') {
+      const start = i;
+      for (i++; text[i] !== '"'; i++) if (text[i] === '\\') i++;
+      const seen = names.at(-1) ?? null;
+      COLON.lastIndex = i + 1;
+      if (seen === null || !COLON.test(text)) continue;
+      const name = JSON.parse(text.slice(start, i + 1)) as string;
+      if (seen.has(name)) throw no(`the member ${JSON.stringify(name.slice(0, 64))} appears twice`);
+      seen.add(name);
+    }
+  }
+}

@@ -1,0 +1,32 @@
+// Countersign's verifier: one import for Node and browsers, WebCrypto alone.
+export type { Attestation, Evidence } from '../proto/attestation.ts';
+export { appraiseAttestation, verifyAttestation } from './attestation.ts';
+export { CHECKS, type Check, type CheckName, type FailureCode, VerificationError } from './checks.ts';
+export {
+  type Collateral,
+  type CollateralOptions,
+  createCollateral,
+  NVIDIA_OCSP_URL,
+  NVIDIA_RIM_URL,
+  type OcspAnswer,
+  type OcspQuery,
+  type RimQuery,
+} from './collateral.ts';
+export { appraiseEvidence, verifyEvidence } from './evidence.ts';
+export { UnprovenAnswerError, type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
+export { type Jwk, type Jwks, NRAS_KEYS_URL } from './token/index.ts';
+export type {
+  Claims,
+  Clocks,
+  DeviceClaims,
+  Exchange,
+  Expected,
+  Level,
+  Limits,
+  Policy,
+  TokenClaims,
+  VerificationReport,
+  Verified,
+  VerifiedEvidence,
+  VerifyOptions,
+} from './types.ts';

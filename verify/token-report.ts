@@ -1,0 +1,45 @@
+// Holds what a token says of its devices against what the devices signed.
+import { seen, skipped } from './checklist.ts';
+import { CheckFailure } from './checks.ts';
+import type { ParsedToken, TokenDevice } from './token/index.ts';
+import type { DeviceClaims } from './types.ts';
+
+/** @throws {CheckFailure} token_report_mismatch */
+export function compareTokenWithReports({ devices }: ParsedToken, reports: readonly DeviceClaims[]) {
+  if (devices.length === 0) return skipped('the token says nothing of its devices');
+  // The Python SDK may have asked two verifiers about the same devices.
+  for (const verifier of new Set(devices.map((device) => device.verifier)))
+    compareDevices(
+      devices.filter((device) => device.verifier === verifier),
+      reports,
+    );
+  return seen(
+    `driver, VBIOS and ueid of ${reports.length === 1 ? 'the device' : `${reports.length} devices`} are the report's`,
+  );
+}
+
+function compareDevices(devices: readonly TokenDevice[], reports: readonly DeviceClaims[]): void {
+  if (devices.length !== reports.length)
+    throw mismatch(`the token is about ${devices.length} devices, the evidence of ${reports.length}`);
+  const left = new Set(reports);
+  for (const [i, device] of devices.entries()) {
+    const report = device.ueid === null ? reports[i] : reports.find(({ ueid }) => ueid === device.ueid);
+    if (report === undefined || !left.delete(report))
+      throw mismatch(`what the token says of ${device.name} is about a device that is not in the evidence`);
+    compareOne(device, report);
+  }
+}
+
+function compareOne({ name, driver, vbios, hwmodel }: TokenDevice, report: DeviceClaims): void {
+  const pairs = [
+    ['driver', driver, report.driver],
+    ['VBIOS', vbios, report.vbios],
+    ['model', hwmodel, report.model],
+  ] as const;
+  // '' is how NVIDIA's Python verifier writes what it does not know.
+  for (const [what, said, signed] of pairs)
+    if (said !== null && said !== '' && said.toUpperCase() !== signed?.toUpperCase())
+      throw mismatch(`the token names another ${what} for ${name} than its report`);
+}
+
+const mismatch = (message: string) => new CheckFailure('token_report_mismatch', message);

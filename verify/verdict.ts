@@ -1,0 +1,99 @@
+// The verdict in words: the level, what is proven, and what is not.
+import type { CheckList } from './checklist.ts';
+import type { VerifiedDevice } from './device.ts';
+import type { Claims, Level, TokenClaims, VerificationReport } from './types.ts';
+
+export interface Findings {
+  readonly list: CheckList;
+  readonly devices: readonly VerifiedDevice[];
+  /** Without evidence NVIDIA's service speaks for the devices. */
+  readonly token: TokenClaims | null;
+  readonly nonce: string | null;
+  /** Unix seconds; null for bare evidence. */
+  readonly timestamp: number | null;
+  /** What the devices signed: the words differ. */
+  readonly about: 'exchange' | 'nonce';
+}
+
+export function concluded(findings: Findings): VerificationReport {
+  const { list, devices, token, nonce, timestamp } = findings;
+  const valid = list.valid;
+  const simulated = devices.some((device) => device.simulated);
+  const claims: Claims = {
+    simulated,
+    time: timestamp === null ? null : isoTime(timestamp),
+    nonce,
+    token,
+    devices: devices.map((device) => device.claims),
+  };
+  return {
+    valid,
+    level: valid ? levelOf(findings, simulated) : 'none',
+    checks: list.checks,
+    claims,
+    proven: valid ? proven(findings, simulated) : [],
+    not_proven: notProven(findings, simulated, valid),
+  };
+}
+
+function isoTime(seconds: number): string | null {
+  const date = new Date(seconds * 1000);
+  return Number.isNaN(date.getTime()) ? null : date.toISOString();
+}
+
+function levelOf({ devices, token }: Findings, simulated: boolean): Level {
+  if (simulated) return 'none';
+  const gpu = devices.some(({ claims }) => claims.kind === 'gpu');
+  return gpu || (devices.length === 0 && token?.signature === 'nvidia-signed') ? 'gpu' : 'none';
+}
+
+function signedWhat(about: Findings['about']): string {
+  return about === 'exchange' ? 'the hash of exactly this request, this answer and this timestamp' : 'this nonce';
+}
+
+function proven({ list, devices, token, about }: Findings, simulated: boolean): string[] {
+  const what = signedWhat(about);
+  if (simulated)
+    return [`These texts are what a simulated device, under the test root that the caller named, signed: ${what}.`];
+  const said: string[] = [];
+  if (devices.length > 0) said.push(`${named(devices)} signed ${what}, at the asking of software on its host.`);
+  if (token?.signature === 'nvidia-signed')
+    said.push(`NVIDIA's remote attestation service appraised evidence of the GPU for ${what}, and said yes.`);
+  if (list.passed('reference_values'))
+    said.push('What it measured of its firmware has the reference values that NVIDIA signed for confidential mode.');
+  if (list.passed('revocation')) said.push('None of the certificates on which this rests was revoked.');
+  if (list.passed('expected_exchange')) said.push('What the caller holds is what was signed.');
+  return said;
+}
+
+function named(devices: readonly VerifiedDevice[]): string {
+  const models = [...new Set(devices.map(({ claims }) => claims.model))].join(', ');
+  const switches = devices.every(({ claims }) => claims.kind === 'switch');
+  const kind = switches ? 'NVSwitch' : devices.some(({ claims }) => claims.kind === 'switch') ? 'device' : 'GPU';
+  return devices.length === 1
+    ? `A genuine NVIDIA ${kind} (${models})`
+    : `${devices.length} genuine NVIDIA ${kind}s (${models}) each`;
+}
+
+function notProven({ list, token, about }: Findings, simulated: boolean, valid: boolean): string[] {
+  if (!valid) return ['Anything: a check failed.'];
+  const missing: string[] = [];
+  if (simulated)
+    missing.push('Anything about hardware: the device is simulated in software, and anyone can make such a root.');
+  else if (!list.passed('reference_values'))
+    missing.push(
+      'That the GPU runs the firmware that NVIDIA published, in confidential mode: its measurements were not compared.',
+    );
+  if (!simulated && !list.passed('revocation'))
+    missing.push('That the certificates were not revoked: nobody was asked.');
+  if (about === 'exchange')
+    missing.push(
+      'That this GPU computed the answer: it signed a hash that software on its host gave it.',
+      "Which model's weights ran, or what software asked: only CPU evidence over measured software could show it.",
+      "When: the time in raw is the gateway's, and the GPU has no clock.",
+    );
+  else missing.push('What the nonce stands for: a device signs whatever it is given.');
+  if (token !== null && token.signature === 'self-asserted')
+    missing.push('What the token says beyond the evidence: anyone can make such a token.');
+  return missing;
+}
