@@ -1,6 +1,7 @@
 // The gateway's settings: the one place in this process that reads the environment.
 import { resolve } from 'node:path';
 import * as z from 'zod';
+import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../verify/index.ts';
 
 const MiB = 1024 * 1024;
 const integer = (fallback: number, min: number, max: number) =>
@@ -33,6 +34,8 @@ const schema = z.object({
   ATTESTATION_TTL_MS: integer(3_600_000, 1_000, 604_800_000),
   ATTESTATION_STORE_BYTES: integer(256 * MiB, MiB, 1024 * 1024 * MiB),
   ALLOW_SIMULATED: flag,
+  RIM_URL: z.url({ protocol: /^https?$/ }).default(NVIDIA_RIM_URL),
+  OCSP_URL: z.url({ protocol: /^https?$/ }).default(NVIDIA_OCSP_URL),
   LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
 });
 
@@ -57,6 +60,9 @@ export interface GatewayConfig {
   readonly attestation_ttl_ms: number;
   readonly attestation_store_bytes: number;
   readonly allow_simulated: boolean;
+  /** Services that the verify endpoint asks for reference values and revocation answers. */
+  readonly rim_url: string;
+  readonly ocsp_url: string;
   readonly log_level: string;
 }
 
@@ -95,6 +101,8 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     attestation_ttl_ms: e.ATTESTATION_TTL_MS,
     attestation_store_bytes: e.ATTESTATION_STORE_BYTES,
     allow_simulated: e.ALLOW_SIMULATED,
+    rim_url: e.RIM_URL,
+    ocsp_url: e.OCSP_URL,
     log_level: e.LOG_LEVEL,
   };
 }

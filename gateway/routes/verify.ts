@@ -2,7 +2,12 @@
 import { zValidator } from '@hono/zod-validator';
 import type { MiddlewareHandler } from 'hono';
 import * as z from 'zod';
-import { appraiseAttestation, type FailureCode, type VerificationReport } from '../../verify/index.ts';
+import {
+  appraiseAttestation,
+  createCollateral,
+  type FailureCode,
+  type VerificationReport,
+} from '../../verify/index.ts';
 import { bodyText, readBody } from '../body.ts';
 import type { Context, Deps, Env } from '../context.ts';
 import { errorBody, Problem } from '../problem.ts';
@@ -20,12 +25,17 @@ export const verifyQuery: MiddlewareHandler<Env> = zValidator('query', query, (r
 }) as MiddlewareHandler<Env>;
 
 export function verify({ sidecar, config }: Deps) {
+  // One for all requests: it keeps what it fetched until that expires.
+  const collateral = createCollateral({ fetch: globalThis.fetch, rim_url: config.rim_url, ocsp_url: config.ocsp_url });
   return async (c: Context): Promise<Response> => {
     const text = bodyText(await readBody(c.env.incoming, MAX_VERIFY_BYTES));
     if (text.trim() === '')
       throw new Problem('invalid_request', 'Send an attestation, or a response that carries one, as the body.');
     const simulatedRoot = config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null;
-    const report = await appraiseAttestation(text, simulatedRoot === null ? {} : { simulatedRoot });
+    const report = await appraiseAttestation(text, {
+      collateral,
+      ...(simulatedRoot === null ? {} : { simulatedRoot }),
+    });
     if (c.req.query('report') === '1') return c.json(report);
     return report.valid ? c.json(true) : refusal(c, report);
   };

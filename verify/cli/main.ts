@@ -12,7 +12,7 @@ try {
   process.exitCode = await run(process.argv.slice(2));
 } catch (error) {
   if (!(error instanceof UsageError)) throw error;
-  console.error(`countersign: ${error.message}\n\n${USAGE}`);
+  console.error(`countersign: ${error.message}\nsee --help`);
   process.exitCode = 2;
 }
 

@@ -1,6 +1,6 @@
 // The report for people: a line a check, what was found, what it proves and what it does not.
 import type { Check } from '../checks.ts';
-import type { VerificationReport } from '../index.ts';
+import type { Claims, VerificationReport } from '../index.ts';
 
 const MARK = { pass: 'pass', fail: 'FAIL', skip: 'skip' } as const;
 
@@ -8,17 +8,34 @@ export function printReport(report: VerificationReport): string {
   const lines = report.checks.map(line);
   const width = Math.max(...lines.map(([name]) => name.length));
   const out = lines.map(([name, mark, detail]) => `  ${mark}  ${name.padEnd(width)}  ${detail}`);
-  const claims = Object.entries(report.claims).filter(([, value]) => value !== null && value !== undefined);
-  if (claims.length > 0) {
-    out.push('', 'claims');
-    for (const [name, value] of claims)
-      out.push(`  ${name}: ${typeof value === 'object' ? JSON.stringify(value) : String(value)}`);
-  }
+  out.push('', ...claimLines(report.claims));
   if (report.proven.length > 0) out.push('', 'proven', ...report.proven.map((text) => `  + ${text}`));
   if (report.not_proven.length > 0) out.push('', 'not proven', ...report.not_proven.map((text) => `  - ${text}`));
   const failed = report.checks.find((check) => check.status === 'fail');
   out.push('', report.valid ? `VALID (level: ${report.level})` : `INVALID: ${failed?.code ?? 'no check could run'}`);
   return out.join('\n');
+}
+
+function claimLines(claims: Claims): string[] {
+  const out = ['claims'];
+  if (claims.simulated) out.push('  SIMULATED: no GPU made this');
+  if (claims.time !== null) out.push(`  time      ${claims.time} (by the gateway's clock)`);
+  if (claims.nonce !== null) out.push(`  nonce     ${claims.nonce}`);
+  if (claims.token !== null)
+    out.push(
+      `  token     ${claims.token.kind}, ${claims.token.signature ?? 'not checked'}, says it is from '${claims.token.issuer}'`,
+    );
+  for (const [i, device] of claims.devices.entries()) {
+    const { model, driver, vbios, mode, measurements_matched, ueid } = device;
+    const facts = [
+      ...(driver === null ? [] : [`driver ${driver}`]),
+      ...(vbios === null ? [] : [`VBIOS ${vbios}`]),
+      ...(mode === null ? [] : [`mode ${mode}`]),
+      ...(measurements_matched === null ? [] : [`${measurements_matched} measurements match`]),
+    ];
+    out.push(`  device ${i}  ${model}, ${facts.join(', ')}`, `            ueid ${ueid}`);
+  }
+  return out.length === 1 ? ['claims: none'] : out;
 }
 
 function line(check: Check): [string, string, string] {
