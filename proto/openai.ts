@@ -8,7 +8,7 @@ export const MAX_MESSAGES = 10_000;
 const common = {
   model: z.string().max(512).optional(),
   stream: z.boolean().nullish(),
-  tee: z.boolean().optional(),
+  tee: z.boolean('must be true or false').optional(),
   n: z.int().min(1).max(128).nullish(),
 };
 
