@@ -37,6 +37,8 @@ export interface Engine {
 /** Idle connections go before a backend closes them: uvicorn does after 5 s, and a request may be on its way then. */
 const KEEP_ALIVE_MS = 4_000;
 const CONNECT_TIMEOUT_MS = 5_000;
+const HUNG_UP = new Set(['UND_ERR_SOCKET', 'ECONNRESET', 'EPIPE']);
+const HUNG_UP_WITHIN_MS = 500;
 const MAX_HEADER_BYTES = 64 * 1024;
 
 export function createEngine(options: { backend_url: string; backend_timeout_ms: number }): Engine {
@@ -51,19 +53,21 @@ export function createEngine(options: { backend_url: string; backend_timeout_ms:
     maxHeaderSize: MAX_HEADER_BYTES,
     pipelining: 1,
   });
+  function dispatch({ path, method, headers, body }: EngineRequest, call: Call): void {
+    const options = {
+      origin: base.origin,
+      path: prefix + path,
+      method: method as Dispatcher.HttpMethod,
+      headers,
+      body,
+    };
+    agent.dispatch(options, call);
+  }
   return {
     call(request, handler) {
-      const call = new Call(handler);
-      agent.dispatch(
-        {
-          origin: base.origin,
-          path: prefix + request.path,
-          method: request.method as Dispatcher.HttpMethod,
-          headers: request.headers,
-          body: request.body,
-        },
-        call,
-      );
+      const send = () => dispatch(request, call);
+      const call = new Call(handler, send);
+      send();
       return call;
     },
     close: () => agent.destroy(),
@@ -72,12 +76,16 @@ export function createEngine(options: { backend_url: string; backend_timeout_ms:
 
 class Call implements Dispatcher.DispatchHandler, EngineCall {
   readonly #handler: EngineHandler;
+  readonly #sendAgain: () => void;
+  readonly #sent_ms = performance.now();
+  #repeated = false;
   #controller: Dispatcher.DispatchController | null = null;
   #headed = false;
   #over = false;
 
-  constructor(handler: EngineHandler) {
+  constructor(handler: EngineHandler, sendAgain: () => void) {
     this.#handler = handler;
+    this.#sendAgain = sendAgain;
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -103,8 +111,22 @@ class Call implements Dispatcher.DispatchHandler, EngineCall {
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     if (this.#over) return;
+    if (!this.#repeated && !this.#headed && this.#wasHungUp(error)) {
+      this.#repeated = true;
+      this.#controller = null;
+      return this.#sendAgain();
+    }
     this.#over = true;
     this.#handler.fail(problemOf(error, this.#headed));
+  }
+
+  /**
+   * A backend may hang up on an idle connection just as a request goes out on it (llama-server does after every stream).
+   * Such a request was not looked at: it is sent once more, if the connection broke at once and without a byte of an answer.
+   */
+  #wasHungUp(error: Error): boolean {
+    const code = (error as NodeJS.ErrnoException).code ?? '';
+    return HUNG_UP.has(code) && performance.now() - this.#sent_ms < HUNG_UP_WITHIN_MS;
   }
 
   pause(): void {

@@ -403,3 +403,19 @@ describe('the configuration', () => {
     }
   });
 });
+
+describe('a backend that hangs up on idle connections', () => {
+  it('is asked once more, on another connection, and not twice', async () => {
+    let hangUps = 1;
+    backend.script = (_request, response) => {
+      if (hangUps-- > 0) response.socket?.destroy();
+      else void chatAnswer('Here.')(_request, response);
+    };
+    expect((await chat(gateway.url, CHAT)).json().choices[0].message.content).toBe('Here.');
+    expect(backend.seen).toHaveLength(2);
+    hangUps = 10;
+    backend.seen.length = 0;
+    expectError(await chat(gateway.url, CHAT), 502, 'backend_unreachable');
+    expect(backend.seen).toHaveLength(2);
+  });
+});
