@@ -36,6 +36,8 @@ export function parseChunk(payload: string): Chunk {
   } catch (cause) {
     throw new FoldError('a chunk is not JSON', { cause });
   }
+  // llama-server begins some streams with `null`: an event like any other, that says nothing.
+  if (value === null) return {};
   if (!isBag(value)) throw new FoldError('a chunk is not a JSON object');
   return value;
 }

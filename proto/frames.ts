@@ -8,6 +8,9 @@ export const MAX_FRAME_BYTES = 192 * 1024 * 1024;
 
 const id = z.string().min(1).max(128);
 
+/** Why nothing can be attested until somebody does something: confidential computing off, driver gone. null: nothing is wrong. */
+const trouble = z.strictObject({ code: z.string().max(64), message: z.string().max(512) }).nullable();
+
 /** Sidecar → gateway, once, first. */
 export const helloSchema = z.strictObject({
   type: z.literal('hello'),
@@ -16,6 +19,7 @@ export const helloSchema = z.strictObject({
   devices: z.array(z.strictObject({ arch: z.string().max(32), model: z.string().max(128) })).max(64),
   /** null for real hardware. For the software twin, the test root (PEM) under which its reports verify. */
   simulated: z.strictObject({ root: z.string().max(16_384) }).nullable(),
+  trouble,
 });
 
 /** Gateway → sidecar: sign this. The sidecar hashes raw itself; it signs no nonce handed to it. */
@@ -53,6 +57,7 @@ export const failedSchema = z.strictObject({
   message: z.string().max(1024),
   retry_after_ms: z.number().int().nonnegative().optional(),
 });
+/** Sidecar → gateway: when asked, and by itself when trouble comes or goes. */
 export const statusSchema = z.strictObject({
   type: z.literal('status'),
   attester: z.string(),
@@ -60,6 +65,7 @@ export const statusSchema = z.strictObject({
   collecting: z.number().int().nonnegative(),
   attested_total: z.number().int().nonnegative(),
   failed_total: z.number().int().nonnegative(),
+  trouble,
 });
 
 export const toSidecarSchema = z.discriminatedUnion('type', [attestSchema, cancelSchema, statusRequestSchema]);

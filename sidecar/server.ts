@@ -5,7 +5,7 @@ import { WebSocketServer } from 'ws';
 import { MAX_FRAME_BYTES } from '../proto/frames.ts';
 import type { Attester } from './attester.ts';
 import { checkCollected } from './checked.ts';
-import { createQueue } from './queue.ts';
+import { createScheduler } from './scheduler.ts';
 import { runSession } from './session.ts';
 import { listenOnSocket } from './socket.ts';
 
@@ -24,7 +24,16 @@ const MAX_SESSIONS = 64;
 
 /** Listens and serves until closed. @throws {SocketError} */
 export async function startServer(attester: Attester, options: ServerOptions, log: Logger): Promise<SidecarServer> {
-  const queue = createQueue(options);
+  const statusSenders = new Set<() => void>();
+  const scheduler = createScheduler(attester, {
+    ...options,
+    check: (collected, nonce) => checkCollected(collected, nonce, attester),
+    onTrouble(trouble) {
+      if (trouble === null) log.info('attesting again');
+      else log.error(trouble, 'cannot attest');
+      for (const sendStatus of statusSenders) sendStatus();
+    },
+  });
   let attested_total = 0;
   let failed_total = 0;
   const server = createServer((_request, response) => {
@@ -37,17 +46,20 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
   sockets.on('connection', (ws) => {
     if (sockets.clients.size > MAX_SESSIONS) return ws.close(1013, 'too many gateways');
     log.info({ sessions: sockets.clients.size }, 'gateway connected');
-    ws.on('close', () => log.info({ sessions: sockets.clients.size }, 'gateway left'));
-    runSession(ws, {
+    const sendStatus = runSession(ws, {
       attester,
-      queue,
-      check: (collected, nonce) => checkCollected(collected, nonce, attester),
+      scheduler,
       totals: () => ({ attested_total, failed_total }),
       onResult({ code, ms }) {
         if (code === 'attested') attested_total++;
         else failed_total++;
-        log[code === 'attested' ? 'debug' : 'warn']({ code, ms: Math.round(ms), queued: queue.waiting }, 'attest');
+        log[code === 'attested' ? 'debug' : 'warn']({ code, ms: Math.round(ms), queued: scheduler.waiting }, 'attest');
       },
+    });
+    statusSenders.add(sendStatus);
+    ws.on('close', () => {
+      statusSenders.delete(sendStatus);
+      log.info({ sessions: sockets.clients.size }, 'gateway left');
     });
   });
   await listenOnSocket(server, options.socket_path);
@@ -58,6 +70,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
         for (const ws of sockets.clients) ws.terminate();
       }, 500).unref();
       await new Promise<void>((resolve) => server.close(() => resolve()));
+      scheduler.close();
       await attester.close();
     },
   };

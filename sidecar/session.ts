@@ -1,25 +1,25 @@
 // One gateway's connection: reads its frames, queues what it asks for, answers each id once.
 import { createHash } from 'node:crypto';
 import type { WebSocket } from 'ws';
-import { type Failed, type FromSidecar, type ToSidecar, toSidecarSchema } from '../proto/frames.ts';
+import { type Failed, type FromSidecar, PROTOCOL, type ToSidecar, toSidecarSchema } from '../proto/frames.ts';
 import { JsonTextError } from '../proto/json.ts';
 import { type Nonce, splitRaw } from '../proto/raw.ts';
-import { type Attester, AttesterError, type Collected } from './attester.ts';
-import { DeadlineExceeded, type Queue, QueueFull } from './queue.ts';
+import { type Attester, AttesterError } from './attester.ts';
+import { DeadlineExceeded, QueueFull } from './queue.ts';
+import type { Scheduler } from './scheduler.ts';
 
 export interface SessionDeps {
   readonly attester: Attester;
-  readonly queue: Queue;
-  /** Refuses what the attester brought unless report nonce and signature hold. */
-  readonly check: (collected: Collected, nonce: Nonce) => Promise<void>;
+  readonly scheduler: Scheduler;
   readonly onResult: (result: { code: 'attested' | Failed['code']; ms: number }) => void;
   readonly totals: () => { attested_total: number; failed_total: number };
 }
 
 const COLLECTION_RETRY_MS = 250;
 
-export function runSession(ws: WebSocket, deps: SessionDeps): void {
-  const { attester, queue } = deps;
+/** @returns sends the gateway the state, when it changes. */
+export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
+  const { attester, scheduler } = deps;
   const asked = new Map<string, AbortController>();
   const send = (frame: FromSidecar) => {
     if (ws.readyState === ws.OPEN) ws.send(JSON.stringify(frame));
@@ -27,25 +27,23 @@ export function runSession(ws: WebSocket, deps: SessionDeps): void {
   const fail = (id: string | null, code: Failed['code'], message: string, retry_after_ms?: number) =>
     send({ type: 'failed', id, code, message, ...(retry_after_ms === undefined ? {} : { retry_after_ms }) });
 
-  send({
-    type: 'hello',
-    protocol: 'countersign/1',
-    attester: attester.name,
-    devices: [...attester.devices],
-    simulated: attester.simulated,
-  });
+  const { name, devices, simulated } = attester;
+  const { trouble } = scheduler;
+  send({ type: 'hello', protocol: PROTOCOL, attester: name, devices: [...devices], simulated, trouble });
+  const sendStatus = () =>
+    send({
+      type: 'status',
+      attester: name,
+      queued: scheduler.waiting,
+      collecting: scheduler.running,
+      ...deps.totals(),
+      trouble: scheduler.trouble,
+    });
 
   ws.on('message', (data, isBinary) => {
     const frame = isBinary ? null : parseFrame((data as Buffer).toString('utf8'));
     if (frame === null) return fail(null, 'invalid_frame', 'the frame is not one of the protocol');
-    if (frame.type === 'status')
-      return send({
-        type: 'status',
-        attester: attester.name,
-        queued: queue.waiting,
-        collecting: queue.running,
-        ...deps.totals(),
-      });
+    if (frame.type === 'status') return sendStatus();
     if (frame.type === 'cancel') return asked.get(frame.id)?.abort(new Error('cancelled'));
     if (asked.has(frame.id)) return fail(frame.id, 'duplicate_id', 'this id is being worked on');
     void answer(frame.id, frame.raw);
@@ -55,6 +53,7 @@ export function runSession(ws: WebSocket, deps: SessionDeps): void {
     for (const abort of asked.values()) abort.abort(new Error('the gateway left'));
   });
   ws.on('error', () => ws.terminate());
+  return sendStatus;
 
   async function answer(id: string, raw: string): Promise<void> {
     const started = performance.now();
@@ -64,11 +63,7 @@ export function runSession(ws: WebSocket, deps: SessionDeps): void {
     try {
       splitRaw(raw);
       const nonce = createHash('sha256').update(raw, 'utf8').digest('hex') as Nonce;
-      const { token, evidence } = await queue.run(async (signal) => {
-        const collected = await attester.attest(nonce, signal);
-        await deps.check(collected, nonce);
-        return collected;
-      }, abort.signal);
+      const { token, evidence } = await scheduler.attest(nonce, abort.signal);
       send({ type: 'attested', id, nonce, token, evidence: [...evidence] });
     } catch (error) {
       if (abort.signal.aborted) return;

@@ -10,8 +10,8 @@ export function health({ engine, sidecar, version, config }: Deps) {
   const probe = cached(() => probeBackend(engine, config.backend_api_key));
   return async (c: Context): Promise<Response> => {
     const backend = await probe();
-    const { state, hello } = sidecar;
-    const status = backend.status !== 'ok' ? 'down' : state === 'connected' ? 'ok' : 'degraded';
+    const { state, hello, trouble } = sidecar;
+    const status = backend.status !== 'ok' ? 'down' : state === 'connected' && trouble === null ? 'ok' : 'degraded';
     return c.json(
       {
         status,
@@ -21,6 +21,7 @@ export function health({ engine, sidecar, version, config }: Deps) {
           attester: hello?.attester ?? null,
           devices: hello?.devices ?? [],
           simulated: hello === null ? null : hello.simulated !== null,
+          trouble,
         },
         version,
       },

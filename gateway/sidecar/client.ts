@@ -23,6 +23,8 @@ export interface Sidecar {
   readonly state: SidecarState;
   /** Of the connected sidecar. */
   readonly hello: Hello | null;
+  /** Why the connected sidecar cannot attest, in its words; null when it can. */
+  readonly trouble: Hello['trouble'];
   /** Resolves as soon as a sidecar is there. @throws {Problem} attestation_unavailable after `wait_ms`. */
   ready(wait_ms: number): Promise<void>;
   /**
@@ -46,6 +48,7 @@ const unavailable = (message: string) => new Problem('attestation_unavailable', 
 export function createSidecar(options: SidecarOptions): Sidecar {
   let state: SidecarState = 'connecting';
   let hello: Hello | null = null;
+  let trouble: Hello['trouble'] = null;
   let link: Link | null = null;
   let backoff_ms = BACKOFF_MIN_MS;
   let reconnect: NodeJS.Timeout | null = null;
@@ -68,6 +71,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           return;
         }
         hello = greeting;
+        trouble = greeting.trouble;
         backoff_ms = BACKOFF_MIN_MS;
         become('connected', greeting.attester);
         for (const [id, { raw }] of pending) link?.send({ type: 'attest', id, raw });
@@ -76,10 +80,12 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       frame(frame) {
         if (frame.type === 'attested') attested(frame);
         else if (frame.type === 'failed') failed(frame);
+        else trouble = frame.trouble;
       },
       gone(reason) {
         link = null;
         hello = null;
+        trouble = null;
         if (state === 'closed') return;
         if (state === 'connected') become('connecting', reason);
         reconnect = setTimeout(
@@ -102,7 +108,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     const one = frame.id === null ? undefined : pending.get(frame.id);
     if (one === undefined || frame.id === null) return;
     if (frame.retry_after_ms === undefined)
-      return one.reject(unavailable(`The sidecar could not attest (${frame.code}).`));
+      return one.reject(unavailable(`The sidecar could not attest: ${frame.message} (${frame.code}).`));
     const { id } = frame;
     one.retry = setTimeout(() => link?.send({ type: 'attest', id, raw: one.raw }), frame.retry_after_ms);
   }
@@ -116,7 +122,12 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       return hello;
     },
 
+    get trouble() {
+      return trouble;
+    },
+
     ready(wait_ms) {
+      if (trouble !== null) return Promise.reject(unavailable(`The sidecar cannot attest: ${trouble.message}`));
       if (state === 'connected') return Promise.resolve();
       return new Promise((resolve, reject) => {
         const wake = () => {

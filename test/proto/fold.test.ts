@@ -123,6 +123,10 @@ describe('fold', () => {
     expect(({} as { polluted?: boolean }).polluted).toBeUndefined();
   });
 
+  it('lets a payload of null say nothing', () => {
+    expect(fold('null', chunk({ delta: { content: 'a' } })).choices[0].message.content).toBe('a');
+  });
+
   it('refuses what is not a JSON object', () => {
     expect(() => foldPayloads(['[1]'])).toThrow(FoldError);
     expect(() => foldPayloads(['{"a":'])).toThrow(FoldError);

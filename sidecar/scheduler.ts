@@ -1,0 +1,123 @@
+// What stands between requests and the attester: one flight for the same raw, the queue, another try where that helps, the circuit.
+import { randomBytes } from 'node:crypto';
+import type { Nonce } from '../proto/raw.ts';
+import { type Attester, AttesterError, type Collected } from './attester.ts';
+import { createCircuit, type Trouble } from './circuit.ts';
+import { createQueue } from './queue.ts';
+
+export interface SchedulerOptions {
+  readonly attest_queue_max: number;
+  readonly attest_deadline_ms: number;
+  /** Refuses what the attester brought unless it holds. */
+  readonly check: (collected: Collected, nonce: Nonce) => Promise<void>;
+  readonly onTrouble: (trouble: Trouble | null) => void;
+  /** First wait before another try; each next one is twice as long. */
+  readonly retry_ms?: number;
+  readonly trial_every_ms?: number;
+}
+
+export interface Scheduler {
+  readonly waiting: number;
+  readonly running: number;
+  readonly trouble: Trouble | null;
+  /** @throws {AttesterError} {QueueFull} {DeadlineExceeded}; whatever `cancel` was aborted with. */
+  attest(nonce: Nonce, cancel: AbortSignal): Promise<Collected>;
+  close(): void;
+}
+
+const TRIES = 3;
+const RETRY_MS = 100;
+const TRIAL_EVERY_MS = 10_000;
+
+interface Flight {
+  readonly result: Promise<Collected>;
+  readonly abort: AbortController;
+  passengers: number;
+}
+
+export function createScheduler(attester: Attester, options: SchedulerOptions): Scheduler {
+  const { retry_ms = RETRY_MS, trial_every_ms = TRIAL_EVERY_MS } = options;
+  const queue = createQueue(options);
+  const flights = new Map<Nonce, Flight>();
+  const circuit = createCircuit({ trial, trial_every_ms, onChange: options.onTrouble });
+
+  async function trial(): Promise<void> {
+    const nonce = randomBytes(32).toString('hex') as Nonce;
+    await queue.run((signal) => collect(nonce, signal), new AbortController().signal);
+  }
+
+  async function collect(nonce: Nonce, signal: AbortSignal): Promise<Collected> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const collected = await attester.attest(nonce, signal);
+        await options.check(collected, nonce);
+        circuit.succeeded();
+        return collected;
+      } catch (error) {
+        if (signal.aborted || !(error instanceof AttesterError)) throw error;
+        if (!error.retryable || attempt === TRIES) {
+          circuit.failed(error);
+          throw error;
+        }
+        await pause(retry_ms * 2 ** (attempt - 1), signal);
+      }
+    }
+  }
+
+  function board(nonce: Nonce): Flight {
+    const under_way = flights.get(nonce);
+    if (under_way !== undefined) return under_way;
+    const abort = new AbortController();
+    const result = queue.run((signal) => collect(nonce, signal), abort.signal);
+    const flight: Flight = { result, abort, passengers: 0 };
+    flights.set(nonce, flight);
+    // Whoever waits gets the error; that nobody may be left to wait is no error of its own.
+    result.catch(() => {}).finally(() => flights.get(nonce) === flight && flights.delete(nonce));
+    return flight;
+  }
+
+  return {
+    get waiting() {
+      return queue.waiting;
+    },
+    get running() {
+      return queue.running;
+    },
+    get trouble() {
+      return circuit.trouble;
+    },
+    attest(nonce, cancel) {
+      const { trouble } = circuit;
+      if (trouble !== null) return Promise.reject(new AttesterError(trouble.code, trouble.message, false));
+      const flight = board(nonce);
+      flight.passengers++;
+      return new Promise<Collected>((resolve, reject) => {
+        const leave = () => {
+          reject(cancel.reason);
+          if (--flight.passengers > 0) return;
+          flights.delete(nonce);
+          flight.abort.abort(cancel.reason);
+        };
+        if (cancel.aborted) return leave();
+        cancel.addEventListener('abort', leave);
+        const landed = () => cancel.removeEventListener('abort', leave);
+        flight.result.then(resolve, reject).finally(landed);
+      });
+    },
+    close: () => circuit.close(),
+  };
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal.removeEventListener('abort', onAbort);
+      resolve();
+    }, ms);
+    signal.addEventListener('abort', onAbort);
+  });
+}
