@@ -1,0 +1,153 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import type { Nonce } from '../../proto/raw.ts';
+import { type Attester, AttesterError, type Collected } from '../../sidecar/attester.ts';
+import { createSimulatedAttester } from '../../sidecar/attesters/simulated.ts';
+import type { Trouble } from '../../sidecar/circuit.ts';
+import { createScheduler, type Scheduler } from '../../sidecar/scheduler.ts';
+import { startBackend } from '../backend.ts';
+import { ask, CHAT, chat } from '../client.ts';
+import { eventually, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
+
+const nonce = (n: number) => n.toString(16).padStart(64, '0') as Nonce;
+const ANSWER: Collected = { token: 't', evidence: [] };
+const never = new AbortController().signal;
+let scheduler: Scheduler | null = null;
+
+afterEach(() => scheduler?.close());
+
+function schedule(attest: Attester['attest'], more: { onTrouble?: (trouble: Trouble | null) => void } = {}) {
+  const attester: Attester = { name: 'scripted', devices: [], simulated: null, attest, close: async () => {} };
+  scheduler = createScheduler(attester, {
+    attest_queue_max: 8,
+    attest_deadline_ms: 2_000,
+    check: async () => {},
+    onTrouble: more.onTrouble ?? (() => {}),
+    retry_ms: 5,
+    trial_every_ms: 30,
+  });
+  return scheduler;
+}
+
+const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+describe('the scheduler', () => {
+  it('asks the GPU once for the same raw, however many wait for it', async () => {
+    let calls = 0;
+    const s = schedule(async () => {
+      calls++;
+      await sleep(20);
+      return ANSWER;
+    });
+    const all = await Promise.all([1, 1, 1, 2, 1].map((n) => s.attest(nonce(n), never)));
+    expect(all).toHaveLength(5);
+    expect(calls).toBe(2);
+    await s.attest(nonce(1), never);
+    expect(calls).toBe(3);
+  });
+
+  it('goes on for those who stay when one leaves, and stops when the last does', async () => {
+    const stopped: string[] = [];
+    const s = schedule(async (one, signal) => {
+      await sleep(30);
+      if (signal.aborted) stopped.push(one);
+      return ANSWER;
+    });
+    const leaver = new AbortController();
+    const stays = s.attest(nonce(1), never);
+    const leaves = s.attest(nonce(1), leaver.signal);
+    const lastLeaver = new AbortController();
+    leaver.abort(new Error('left'));
+    await expect(leaves).rejects.toThrow('left');
+    await expect(stays).resolves.toBe(ANSWER);
+    const last = s.attest(nonce(2), lastLeaver.signal);
+    await sleep(5);
+    lastLeaver.abort(new Error('left too'));
+    await expect(last).rejects.toThrow('left too');
+    await eventually(() => stopped.length === 1);
+    expect(stopped).toEqual([nonce(2)]);
+  });
+
+  it('tries again what passes, three times in all', async () => {
+    let calls = 0;
+    const s = schedule(async () => {
+      calls++;
+      throw new AttesterError('collection_failed', 'busy', true);
+    });
+    await expect(s.attest(nonce(1), never)).rejects.toThrow('busy');
+    expect(calls).toBe(3);
+    expect(s.trouble).toBeNull();
+  });
+
+  it('opens on what does not pass, says so at once, and closes by itself when it is over', async () => {
+    const changes: (string | null)[] = [];
+    let off = true;
+    let calls = 0;
+    const s = schedule(
+      async () => {
+        calls++;
+        if (off) throw new AttesterError('collection_failed', 'confidential computing is off', false);
+        return ANSWER;
+      },
+      { onTrouble: (trouble) => changes.push(trouble?.message ?? null) },
+    );
+    await expect(s.attest(nonce(1), never)).rejects.toThrow('is off');
+    const asked = calls;
+    await expect(s.attest(nonce(2), never)).rejects.toThrow('is off');
+    expect(calls).toBe(asked);
+    await eventually(() => calls > asked + 1, 1_000);
+    off = false;
+    await eventually(() => s.trouble === null, 1_000);
+    await expect(s.attest(nonce(3), never)).resolves.toBe(ANSWER);
+    expect(changes).toEqual(['confidential computing is off', null]);
+  });
+
+  it('takes one wrong appraisal for one, and three in a row for trouble', async () => {
+    const s = schedule(async () => {
+      throw new AttesterError('appraisal_failed', 'measurement mismatch', false);
+    });
+    for (let n = 0; n < 3; n++) {
+      expect(s.trouble).toBeNull();
+      await expect(s.attest(nonce(n), never)).rejects.toThrow('measurement');
+    }
+    expect(s.trouble).toEqual({ code: 'appraisal_failed', message: 'measurement mismatch' });
+  });
+});
+
+describe('trouble at the GPU', () => {
+  it('is in /health and in the error, before the backend is asked', async () => {
+    const folder = temporaryFolder();
+    const backend = await startBackend();
+    const real = await createSimulatedAttester({ rootDir: `${folder.path}/root` });
+    let off = true;
+    const attester: Attester = {
+      ...real,
+      attest: async (one, signal) => {
+        if (off) throw new AttesterError('collection_failed', 'confidential computing is off', false);
+        return real.attest(one, signal);
+      },
+    };
+    const sidecar = await startSidecar(folder, { attester });
+    const gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket });
+    const first = await chat(gateway.url, { ...CHAT, tee: true });
+    expect([first.status, first.json().error.code]).toEqual([503, 'attestation_unavailable']);
+    backend.seen.length = 0;
+    const second = await chat(gateway.url, { ...CHAT, tee: true });
+    expect([second.status, second.json().error.message]).toEqual([
+      503,
+      expect.stringContaining('confidential computing is off'),
+    ]);
+    expect(backend.seen).toHaveLength(0);
+    expect((await chat(gateway.url, CHAT)).status).toBe(200);
+    const health = await ask(`${gateway.url}/health`, { method: 'GET' });
+    expect([health.status, health.json().status, health.json().sidecar.trouble]).toEqual([
+      200,
+      'degraded',
+      { code: 'collection_failed', message: 'confidential computing is off' },
+    ]);
+    off = false;
+    await gateway.close();
+    await sidecar.close();
+    await backend.close();
+    folder.remove();
+  });
+});
