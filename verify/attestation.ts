@@ -74,7 +74,7 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
     token === null ? null : { kind: token.kind, issuer: token.issuer, signature: signer ?? selfAsserted(list) };
 
   const devices = await checkEvidence(list, attestation, token, claims, context);
-  await list.run('token_report_match', ['token_shape', 'report_form', 'report_chain'], () =>
+  await list.run('token_report_match', ['token_shape', 'report_form', 'report_signature', 'report_chain'], () =>
     token === null || attestation.evidence === undefined
       ? skipped('there is no report beside the token')
       : compareTokenWithReports(
@@ -85,7 +85,15 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
   await list.run('policy', ['form', 'raw_members'], () => checkPolicy(list, raw?.timestamp ?? null, context));
 
   const { nonce, timestamp } = { nonce: given === null ? null : attestation.nonce, timestamp: raw?.timestamp ?? null };
-  const report = concluded({ list, devices, token: claims, nonce, timestamp, about: 'exchange' });
+  const report = concluded({
+    list,
+    devices,
+    token: claims,
+    nonce,
+    timestamp,
+    about: 'exchange',
+    nvidia: context.nvidia,
+  });
   return { report, raw, attestation: given?.attestation ?? null };
 }
 
@@ -172,12 +180,13 @@ async function checkEvidence(
     const inputs = evidence.map(({ arch, report, certificate_chain: chain }) => ({ arch, report, chain, nonce: null }));
     return verifyDevices(list, inputs, nonce, token?.devices ?? [], context);
   }
-  const appraised = claims?.signature === 'nvidia-signed';
+  // Where the token is all there is, a result that it does not give is none.
+  const appraised = claims?.signature === 'nvidia-signed' && token?.overallResult === true;
   for (const name of OF_DEVICES)
     await list.run(name, name === 'report_form' ? ['form'] : ['report_form', 'token_shape'], () => {
       if (name === 'device_mode' && token !== null) return checkSignedMode(token);
       if (appraised) return skipped("no evidence came; NVIDIA's service appraised it, by the token that it signed");
-      throw new CheckFailure('evidence_missing', 'there is no evidence, and the token is not one that NVIDIA signed');
+      throw new CheckFailure('evidence_missing', 'there is no evidence, and no result that NVIDIA signed');
     });
   return [];
 }

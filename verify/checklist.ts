@@ -34,7 +34,7 @@ export class CheckList {
     check: () => Outcome<T> | Promise<Outcome<T>>,
     device?: number,
   ): Promise<T | null> {
-    const ground = after.find((other) => this.#unmet.has(other) || this.#unmet.has(key(other, device)));
+    const ground = after.find((other) => this.#unmet.has(other) || this.unmet(other, device));
     if (ground !== undefined) {
       this.#unmet.add(key(name, device));
       this.skip(name, `not run: ${ground} failed`, device);

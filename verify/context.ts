@@ -1,4 +1,5 @@
 // The options, read once: certificates parsed, clocks chosen. What is wrong here is the caller's fault and no failed check.
+import { equal } from './bytes.ts';
 import { type Collateral, createCollateral } from './collateral.ts';
 import { LruMap } from './lru.ts';
 import { deviceRoots, rimRoots } from './nvidia/roots.ts';
@@ -19,6 +20,8 @@ export interface Context {
   readonly rimRoots: readonly Certificate[];
   readonly simulatedRoots: readonly Certificate[];
   readonly collateral: Collateral;
+  /** Whose words the verdict may use: false where the caller's root stands in place of NVIDIA's. */
+  readonly nvidia: { readonly device: boolean; readonly rim: boolean };
   /** Collateral and a root for it were handed in, so that a simulated device's can be checked too. */
   readonly checksSimulated: boolean;
 }
@@ -30,6 +33,8 @@ export function readOptions(options: VerifyOptions): Context {
   const { at = new Date(), clocks = {}, roots = {}, simulatedRoot, collateral } = options;
   const clock = (name: keyof typeof clocks, otherwise: Date) => instant(clocks[name] ?? otherwise, `clocks.${name}`);
   const ocsp = clock('ocsp', instant(at, 'at'));
+  const device = roots.device === undefined ? deviceRoots() : pem(roots.device, 'roots.device');
+  const rim = roots.rim === undefined ? rimRoots() : pem(roots.rim, 'roots.rim');
   return {
     options,
     at,
@@ -40,12 +45,17 @@ export function readOptions(options: VerifyOptions): Context {
       rimOcsp: clock('rimOcsp', ocsp),
       token: clock('token', at),
     },
-    deviceRoots: roots.device === undefined ? deviceRoots() : pem(roots.device, 'roots.device'),
-    rimRoots: roots.rim === undefined ? rimRoots() : pem(roots.rim, 'roots.rim'),
+    deviceRoots: device,
+    rimRoots: rim,
+    nvidia: { device: within(device, deviceRoots()), rim: within(rim, rimRoots()) },
     simulatedRoots: simulatedRoot === undefined ? [] : pem(simulatedRoot, 'simulatedRoot'),
     collateral: collateral ?? OFFLINE,
     checksSimulated: collateral !== undefined && roots.rim !== undefined,
   };
+}
+
+function within(roots: readonly Certificate[], pinned: readonly Certificate[]): boolean {
+  return roots.every(({ der }) => pinned.some((root) => equal(root.der, der)));
 }
 
 function instant(date: Date, name: string): Date {

@@ -1,55 +1,22 @@
 // The checks made on one device: its report, who signed it, whether that is still endorsed, and what runs on it.
-import { EncodingError, fromBase64 } from './bytes.ts';
 import { type CheckList, passed, seen, skipped } from './checklist.ts';
 import { CheckFailure } from './checks.ts';
 import type { Context } from './context.ts';
-import type { DeviceInput } from './form.ts';
-import { type DeviceIdentity, identify } from './nvidia/device.ts';
+import type { DeviceIdentity } from './nvidia/device.ts';
 import { fwidOf } from './nvidia/fwid.ts';
+import type { ParsedEvidence } from './parsed.ts';
 import { checkRevocation, compare, findReferenceValues, type ReferenceValues } from './reference.ts';
-import { parseReport, type Report, verifyReportSignature } from './spdm/report.ts';
+import { type Report, verifyReportSignature } from './spdm/report.ts';
 import type { TokenDevice } from './token/index.ts';
+import { checkChain } from './trust.ts';
 import type { DeviceClaims } from './types.ts';
-import { type Certificate, parsePem } from './x509/certificate.ts';
-import { ChainError, verifyChain } from './x509/chain.ts';
+import type { Certificate } from './x509/certificate.ts';
 import { DerError } from './x509/der.ts';
-
-/** Evidence in its parts. Nothing of it is verified yet. */
-export interface ParsedEvidence {
-  readonly report: Report;
-  readonly chain: readonly [Certificate, ...Certificate[]];
-}
 
 /** A device whose report and chain passed. */
 export interface VerifiedDevice {
   readonly claims: DeviceClaims;
   readonly simulated: boolean;
-}
-
-/** @throws {CheckFailure} evidence_malformed, report_malformed */
-export function parseEvidence(input: DeviceInput): ParsedEvidence {
-  const report = parseReport(base64(input.report, 'report'));
-  const [leaf, ...above] = pem(base64(input.chain, 'certificate chain'));
-  if (leaf === undefined) throw new CheckFailure('evidence_malformed', 'the certificate chain is empty');
-  return { report, chain: [leaf, ...above] };
-}
-
-function base64(text: string, what: string): Uint8Array {
-  try {
-    return fromBase64(text);
-  } catch (cause) {
-    if (!(cause instanceof EncodingError)) throw cause;
-    throw new CheckFailure('evidence_malformed', `the ${what} is not base64`, { cause });
-  }
-}
-
-function pem(bytes: Uint8Array): Certificate[] {
-  try {
-    return parsePem(new TextDecoder().decode(bytes));
-  } catch (cause) {
-    if (!(cause instanceof DerError)) throw cause;
-    throw new CheckFailure('evidence_malformed', `the certificate chain: ${cause.message}`, { cause });
-  }
 }
 
 export interface DeviceQuestion {
@@ -151,50 +118,6 @@ async function checkSignature(report: Report, leaf: Certificate) {
     );
   return seen('ECDSA P-384 over the whole report, by the key of the leaf certificate');
 }
-
-interface TrustedChain {
-  readonly path: readonly Certificate[];
-  readonly identity: DeviceIdentity;
-  readonly simulated: boolean;
-}
-
-async function checkChain(chain: readonly Certificate[], arch: string, context: Context) {
-  const { path, simulated } = await trustedPath(chain, context);
-  const identity = identify(path);
-  if (identity === null)
-    throw new CheckFailure('chain_invalid', 'the certificates are of no GPU or switch that is known');
-  if (identity.arch !== arch.toUpperCase())
-    throw new CheckFailure('chain_invalid', `the evidence says ${arch}, the certificates are of a ${identity.chip}`);
-  const root = path.at(-1)?.subjectCommonName ?? '';
-  const detail = `${path.length} certificates up to ${simulated ? 'the simulated' : 'the pinned'} root '${root}'`;
-  return passed<TrustedChain>(detail, { path, identity, simulated });
-}
-
-async function trustedPath(chain: readonly Certificate[], { deviceRoots, simulatedRoots, clocks }: Context) {
-  try {
-    return { path: await verifyChain(chain, deviceRoots, clocks.report), simulated: false };
-  } catch (error) {
-    if (!(error instanceof ChainError)) throw error;
-    if (error.reason !== 'untrusted_root') throw chainFailure(error);
-    try {
-      return { path: await verifyChain(chain, simulatedRoots, clocks.report), simulated: true };
-    } catch (cause) {
-      if (!(cause instanceof ChainError)) throw cause;
-      if (cause.reason === 'untrusted_root' && simulatedRoots.length === 0 && chain.some(saysSimulated))
-        throw new CheckFailure('simulated_root_refused', 'a simulated device, and the caller named no simulated root', {
-          cause,
-        });
-      throw chainFailure(cause);
-    }
-  }
-}
-
-function chainFailure(cause: ChainError): CheckFailure {
-  const codes = { untrusted_root: 'untrusted_root', expired: 'certificate_expired', invalid: 'chain_invalid' } as const;
-  return new CheckFailure(codes[cause.reason], cause.message, { cause });
-}
-
-const saysSimulated = ({ subject }: Certificate) => new TextDecoder('latin1').decode(subject).includes('SIMULATED');
 
 function checkFwid(report: Report, leaf: Certificate) {
   const { fwid } = report.opaque;

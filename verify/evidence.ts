@@ -3,8 +3,9 @@ import { equal } from './bytes.ts';
 import { CheckList, passed, seen } from './checklist.ts';
 import { CheckFailure, VerificationError } from './checks.ts';
 import { type Context, readOptions } from './context.ts';
-import { type ParsedEvidence, parseEvidence, type VerifiedDevice, verifyDevice } from './device.ts';
+import { type VerifiedDevice, verifyDevice } from './device.ts';
 import { type DeviceInput, readDevices } from './form.ts';
+import { type ParsedEvidence, parseEvidence } from './parsed.ts';
 import { checkPolicy } from './policy.ts';
 import type { TokenDevice } from './token/index.ts';
 import type { VerificationReport, VerifiedEvidence, VerifyOptions } from './types.ts';
@@ -53,6 +54,7 @@ export async function appraiseEvidence(input: unknown, options: VerifyOptions = 
     nonce: stated.size === 1 ? only : null,
     timestamp: null,
     about: 'nonce',
+    nvidia: context.nvidia,
   });
 }
 

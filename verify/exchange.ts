@@ -1,12 +1,13 @@
 // Compares raw with what the caller holds: the request sent, the response or the event stream received.
 import { foldPayloads } from '../proto/fold.ts';
-import { topLevelMembers, withoutMember } from '../proto/json.ts';
+import { JsonTextError, parseObjectOnce, topLevelMembers, withoutMember } from '../proto/json.ts';
 import type { RawParts } from '../proto/raw.ts';
 import { type SseEvent, SseLimitError, SseSplitter } from '../proto/sse.ts';
 import { concat, digest, toHex, utf8 } from './bytes.ts';
 import { type Outcome, seen, skipped } from './checklist.ts';
 import { CheckFailure } from './checks.ts';
 import type { Carrier } from './form.ts';
+import { isPartOf, sameTokens, sameValue } from './same-json.ts';
 import type { Expected } from './types.ts';
 
 const MAX_EVENT_BYTES = 64 * 1024 * 1024;
@@ -47,33 +48,15 @@ function isResponse(raw: RawParts, { text, value }: Carrier): boolean {
   return (text === null || raw.stream !== undefined) && sameValue(value, JSON.parse(raw.response));
 }
 
-/** The finish chunk of a stream carries the attestation too: a piece of the response, which ends with what it adds. */
-function isChunkOf(raw: RawParts, { value }: Carrier): boolean {
+/** The finish chunk of a stream carries the attestation too: folded by itself it must be a part of what all of them fold into. */
+function isChunkOf(raw: RawParts, { text, value }: Carrier): boolean {
   if (raw.stream === undefined) return false;
-  const whole = JSON.parse(raw.response) as Completion;
-  const { id, choices } = value as Completion;
-  if (id !== whole.id || !Array.isArray(choices) || value.object === 'chat.completion') return false;
-  return choices.every((choice) => {
-    const full = whole.choices?.find(({ index }) => index === choice?.index);
-    return full !== undefined && (contentOf(full) ?? '').endsWith(contentOf(choice) ?? '');
-  });
-}
-
-interface Choice {
-  readonly index?: unknown;
-  readonly text?: unknown;
-  readonly delta?: { readonly content?: unknown } | null;
-  readonly message?: { readonly content?: unknown } | null;
-}
-
-interface Completion {
-  readonly id?: unknown;
-  readonly choices?: readonly Choice[];
-}
-
-function contentOf({ text, delta, message }: Choice): string | null {
-  const content = text ?? delta?.content ?? message?.content;
-  return typeof content === 'string' ? content : null;
+  try {
+    return isPartOf(JSON.parse(foldPayloads([text ?? JSON.stringify(value)])), JSON.parse(raw.response));
+  } catch {
+    // What does not fold is no chunk.
+    return false;
+  }
 }
 
 /** A response in which the attestation still stands, or one without. */
@@ -85,26 +68,6 @@ function withoutAttestation(response: string): string {
   } catch {
     return response;
   }
-}
-
-/** Equal but for white space between JSON tokens. */
-function sameTokens(a: string, b: string): boolean {
-  return a === b || tokens(a) === tokens(b);
-}
-
-function tokens(text: string): string {
-  return text.replace(/("(?:[^"\\]|\\.)*")|\s+/gs, (_, string: string | undefined) => string ?? '');
-}
-
-function sameValue(a: unknown, b: unknown): boolean {
-  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return a === b;
-  if (Array.isArray(a) !== Array.isArray(b)) return false;
-  const [names, others] = [Object.keys(a), Object.keys(b)];
-  const [left, right] = [a as Record<string, unknown>, b as Record<string, unknown>];
-  return (
-    names.length === others.length &&
-    names.every((name) => Object.hasOwn(b, name) && sameValue(left[name], right[name]))
-  );
 }
 
 async function compareTranscript(raw: RawParts, transcript: Uint8Array): Promise<void> {
@@ -131,15 +94,26 @@ function folded(payloads: readonly string[]): string {
 function payloadsOf(transcript: Uint8Array): string[] {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   try {
-    return events(transcript).flatMap(({ data }) => {
-      const payload = data === null ? '[DONE]' : decoder.decode(data);
-      return payload === '[DONE]' ? [] : [withoutAttestation(payload)];
-    });
+    const payloads = events(transcript).flatMap(({ data }) => (data === null ? [] : [decoder.decode(data)]));
+    const done = payloads.indexOf('[DONE]');
+    // Clients stop there, so what came after it was not shown to anybody.
+    if (done >= 0 && done < payloads.length - 1) throw mismatch('events come after [DONE]');
+    return (done < 0 ? payloads : payloads.slice(0, -1)).map(withoutSpliced);
   } catch (cause) {
     if (cause instanceof TypeError || cause instanceof SseLimitError)
       throw new CheckFailure('stream_mismatch', 'the transcript is not an event stream in UTF-8', { cause });
+    if (cause instanceof JsonTextError)
+      throw new CheckFailure('stream_mismatch', `an event of the transcript: ${cause.message}`, { cause });
     throw cause;
   }
+}
+
+/** The chunk as the backend sent it. @throws {JsonTextError} */
+function withoutSpliced(payload: string): string {
+  if (!payload.includes('attestation')) return payload;
+  // The bytes that are cut out are in no hash, so the chunk is read with them in it.
+  parseObjectOnce(payload);
+  return withoutAttestation(payload);
 }
 
 function events(transcript: Uint8Array): SseEvent[] {

@@ -6,14 +6,13 @@ export {
   type Collateral,
   type CollateralOptions,
   createCollateral,
-  NVIDIA_OCSP_URL,
-  NVIDIA_RIM_URL,
   type OcspAnswer,
   type OcspQuery,
   type RimQuery,
 } from './collateral.ts';
 export { appraiseEvidence, verifyEvidence } from './evidence.ts';
 export { UnprovenAnswerError, type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
+export { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from './services.ts';
 export { type Jwk, type Jwks, NRAS_KEYS_URL } from './token/index.ts';
 export type {
   Claims,

@@ -18,7 +18,7 @@ export interface VerifyOptions {
   /** Where reference values and revocation answers come from; without it there are none. */
   readonly collateral?: Collateral | undefined;
   /** What the caller does not want checked; shown as a skip with that reason. */
-  readonly without?: { readonly referenceValues?: boolean; readonly revocation?: boolean } | undefined;
+  readonly without?: Without | undefined;
   /** What the caller holds and the evidence must be about. */
   readonly expected?: Expected | undefined;
   readonly policy?: Policy | undefined;
@@ -42,6 +42,11 @@ export interface Clocks {
   readonly rimOcsp?: Date | undefined;
   /** Signed tokens. */
   readonly token?: Date | undefined;
+}
+
+export interface Without {
+  readonly referenceValues?: boolean | undefined;
+  readonly revocation?: boolean | undefined;
 }
 
 export interface Expected {

@@ -1,5 +1,6 @@
 // The verdict in words: the level, what is proven, and what is not.
 import type { CheckList } from './checklist.ts';
+import type { Context } from './context.ts';
 import type { VerifiedDevice } from './device.ts';
 import type { Claims, Level, TokenClaims, VerificationReport } from './types.ts';
 
@@ -13,6 +14,7 @@ export interface Findings {
   readonly timestamp: number | null;
   /** What the devices signed: the words differ. */
   readonly about: 'exchange' | 'nonce';
+  readonly nvidia: Context['nvidia'];
 }
 
 export function concluded(findings: Findings): VerificationReport {
@@ -51,28 +53,32 @@ function signedWhat(about: Findings['about']): string {
   return about === 'exchange' ? 'the hash of exactly this request, this answer and this timestamp' : 'this nonce';
 }
 
-function proven({ list, devices, token, about }: Findings, simulated: boolean): string[] {
+function proven({ list, devices, token, about, nvidia }: Findings, simulated: boolean): string[] {
   const what = signedWhat(about);
   if (simulated)
     return [`These texts are what a simulated device, under the test root that the caller named, signed: ${what}.`];
   const said: string[] = [];
-  if (devices.length > 0) said.push(`${named(devices)} signed ${what}, at the asking of software on its host.`);
+  if (devices.length > 0)
+    said.push(`${named(devices, nvidia.device)} signed ${what}, at the asking of software on its host.`);
   if (token?.signature === 'nvidia-signed')
     said.push(`NVIDIA's remote attestation service appraised evidence of the GPU for ${what}, and said yes.`);
   if (list.passed('reference_values'))
-    said.push('What it measured of its firmware has the reference values that NVIDIA signed for confidential mode.');
+    said.push(
+      `What it measured of its firmware has the reference values that ${nvidia.rim ? 'NVIDIA signed for confidential mode' : 'were signed under the root that the caller gave'}.`,
+    );
   if (list.passed('revocation')) said.push('None of the certificates on which this rests was revoked.');
   if (list.passed('expected_exchange')) said.push('What the caller holds is what was signed.');
   return said;
 }
 
-function named(devices: readonly VerifiedDevice[]): string {
+function named(devices: readonly VerifiedDevice[], nvidia: boolean): string {
   const models = [...new Set(devices.map(({ claims }) => claims.model))].join(', ');
   const switches = devices.every(({ claims }) => claims.kind === 'switch');
   const kind = switches ? 'NVSwitch' : devices.some(({ claims }) => claims.kind === 'switch') ? 'device' : 'GPU';
-  return devices.length === 1
-    ? `A genuine NVIDIA ${kind} (${models})`
-    : `${devices.length} genuine NVIDIA ${kind}s (${models}) each`;
+  const several = devices.length > 1;
+  const what = nvidia ? `genuine NVIDIA ${kind}` : kind;
+  const under = nvidia ? '' : " under the root that the caller trusts in place of NVIDIA's";
+  return several ? `${devices.length} ${what}s (${models})${under} each` : `A ${what} (${models})${under}`;
 }
 
 function notProven({ list, token, about }: Findings, simulated: boolean, valid: boolean): string[] {

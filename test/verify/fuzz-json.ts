@@ -4,7 +4,18 @@ import type { Random } from './fuzz-random.ts';
 
 type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
-const NAMES = ['__proto__', 'constructor', 'toString', 'hasOwnProperty', 'length', '', '0', 'raw', 'nonce', 'eat_nonce'];
+const NAMES = [
+  '__proto__',
+  'constructor',
+  'toString',
+  'hasOwnProperty',
+  'length',
+  '',
+  '0',
+  'raw',
+  'nonce',
+  'eat_nonce',
+];
 const VALUES: readonly string[] = [
   ...['null', 'true', 'false', '0', '-0', '-1', '1e400', '1.5', '12345678901234567890', '""', '"\\u0000"', '"\\ud800"'],
   ...['[]', '{}', '[[]]', '[null]', '{"__proto__":{"valid":true}}', '{"constructor":{"prototype":{}}}', '"x"'],
@@ -33,7 +44,8 @@ export function mutateJson(text: string, random: Random): string {
     () => put(random.pick(VALUES)),
     () => put(nested(random)),
     () => remove(place, key),
-    () => put(typeof JSON.parse(old) === 'string' ? JSON.stringify(mutateText(JSON.parse(old) as string, random)) : old),
+    () =>
+      put(typeof JSON.parse(old) === 'string' ? JSON.stringify(mutateText(JSON.parse(old) as string, random)) : old),
     () => put(`${old},${Array.isArray(place) ? old : `${JSON.stringify(random.pick([key, ...NAMES]))}:${old}`}`),
     () => put(`[${old}]`),
     () => put(JSON.stringify(random.pick(containers(root)))),

@@ -16,6 +16,8 @@ export interface Target<Input extends Uint8Array | string = Uint8Array | string>
   readonly refusals: readonly string[];
 }
 
+export type AnyTarget = Target<Uint8Array> | Target<string>;
+
 export interface Finding {
   readonly target: string;
   readonly problem: string;
@@ -50,7 +52,9 @@ async function once<T extends Uint8Array | string>(target: Target<T>, input: T, 
   } catch (error) {
     const { name, message, code } = error as { name?: string; message?: string; code?: unknown };
     if (name === undefined || !target.refusals.includes(name)) return `threw ${name ?? typeof error}: ${message}`;
-    return name === 'CheckFailure' && typeof code !== 'string' ? 'threw without a code' : null;
+    return (name === 'CheckFailure' || name === 'VerificationError') && typeof code !== 'string'
+      ? 'threw without a code'
+      : null;
   }
 }
 

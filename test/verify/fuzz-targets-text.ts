@@ -3,20 +3,20 @@
 // A changed token may pass with the same claims where the change is in no JWT: white space of the JSON around them, members
 // of nvattest's own that it prints beside the EAT; and in the unused last bits of a signature's base64url.
 import { isDeepStrictEqual } from 'node:util';
+import { Fold, parseChunk } from '../../proto/fold.ts';
+import { parseObjectOnce, topLevelMembers, withoutMember } from '../../proto/json.ts';
+import { splitRaw } from '../../proto/raw.ts';
+import { SseSplitter } from '../../proto/sse.ts';
 import { nonceHex, PAYLOADS, rawOf, STREAMED, transcript, WHOLE } from '../../scripts/vectors/exchange.ts';
 import { jwks, nrasToken, nvattestToken } from '../../scripts/vectors/tokens.ts';
 import { AT, type World } from '../../scripts/vectors/world.ts';
 import { newKey } from '../../sidecar/simulated/certificate.ts';
 import { makeToken } from '../../sidecar/simulated/token.ts';
-import { Fold, parseChunk } from '../../proto/fold.ts';
-import { parseObjectOnce, topLevelMembers, withoutMember } from '../../proto/json.ts';
-import { splitRaw } from '../../proto/raw.ts';
-import { SseSplitter } from '../../proto/sse.ts';
 import { checkTokenDigests, parseToken, verifyTokenSignature } from '../../verify/token/index.ts';
 import { mutateBytes, mutateText } from './fuzz-bytes.ts';
 import { mutateJson } from './fuzz-json.ts';
 import type { Random } from './fuzz-random.ts';
-import type { Target } from './fuzz-target.ts';
+import type { AnyTarget } from './fuzz-target.ts';
 
 export const mutateJsonText = (text: string, random: Random): string =>
   random.chance(0.7) ? mutateJson(text, random) : mutateText(text, random);
@@ -35,15 +35,18 @@ export function mutateToken(text: string, random: Random): string {
   return text.replace(jwt, random.chance(0.9) ? parts.join('.') : random.pick(tokens));
 }
 
-function mutateTranscript(bytes: Uint8Array, random: Random): Uint8Array {
+export function mutateTranscript(bytes: Uint8Array, random: Random): Uint8Array {
   if (random.chance(0.4)) return mutateBytes(bytes, random);
-  const events = Buffer.from(bytes).toString('latin1').split(/(?<=\n\n)/);
+  const events = Buffer.from(bytes)
+    .toString('latin1')
+    .split(/(?<=\n\n)/);
   const at = random.below(events.length);
   const ways: (() => unknown)[] = [
     () => events.splice(at, 1),
     () => events.splice(at, 0, events[at] as string),
     () => events.splice(at, 1, `data: ${mutateJson((events[at] as string).slice(6), random)}\n\n`),
-    () => events.splice(at, 0, random.pick([': x\n\n', 'data\n\n', 'data:\r\ndata: x\r\n\r\n', 'id: 1\n\n', '\n', '\r\r'])),
+    () =>
+      events.splice(at, 0, random.pick([': x\n\n', 'data\n\n', 'data:\r\ndata: x\r\n\r\n', 'id: 1\n\n', '\n', '\r\r'])),
   ];
   random.pick(ways)();
   return new Uint8Array(Buffer.from(events.join(''), 'latin1'));
@@ -88,7 +91,7 @@ function readObject(input: string): void {
   }
 }
 
-export function textTargets(world: World): Target<never>[] {
+export function textTargets(world: World): AnyTarget[] {
   const nonce = nonceHex(rawOf(WHOLE));
   const service = newKey();
   const keys = jwks(service.publicKey);
@@ -137,5 +140,5 @@ export function textTargets(world: World): Target<never>[] {
       run: splitEvents,
       refusals: ['SseLimitError'],
     },
-  ] as Target<never>[];
+  ];
 }

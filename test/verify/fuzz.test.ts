@@ -2,11 +2,12 @@
 // never more than a moment. FUZZ_INPUTS (20,000) and FUZZ_SEED set how many and which; a finding is run again by its seed.
 import { beforeAll, describe, expect, test } from 'vitest';
 import { makeWorld, type World } from '../../scripts/vectors/world.ts';
-import { truncate } from './fuzz-bytes.ts';
+import { mutateBytes, truncate } from './fuzz-bytes.ts';
 import { seeded, seedOf } from './fuzz-random.ts';
-import { meaningOf, type Target, tryInput } from './fuzz-target.ts';
+import { type AnyTarget, meaningOf, type Target, tryInput } from './fuzz-target.ts';
 import { signedTargets } from './fuzz-targets-signed.ts';
 import { textTargets } from './fuzz-targets-text.ts';
+import { wholeTargets } from './fuzz-targets-whole.ts';
 
 const INPUTS = Number(process.env.FUZZ_INPUTS ?? 20_000);
 const SEED = Number(process.env.FUZZ_SEED ?? 20_250_601);
@@ -14,23 +15,25 @@ const SEED = Number(process.env.FUZZ_SEED ?? 20_250_601);
 const SEVERAL = 0.25;
 const TIMEOUT_MS = 60_000 + INPUTS * 10;
 
-let targets: readonly Target<never>[];
+let targets: readonly AnyTarget[];
 let world: World;
 beforeAll(async () => {
   console.log(`fuzz: FUZZ_SEED=${SEED} FUZZ_INPUTS=${INPUTS}`);
   world = makeWorld();
-  targets = [...(await signedTargets(world)), ...textTargets(world)];
+  targets = [...(await signedTargets(world)), ...textTargets(world), ...(await wholeTargets(world))];
 });
 
 const NAMES = [
   ...['report', 'opaque data', 'certificate', 'PEM chain', 'OCSP response', 'RIM'],
   ...['token of nvtrust', 'token of nvattest', 'token of NRAS', 'token, bare'],
   ...['raw', 'JSON object', 'chunk', 'server-sent events'],
+  ...['attestation', 'response', 'bare evidence', 'transcript'],
 ];
 
 function target(name: string): Target<Uint8Array | string> {
   const found = targets.find((one) => one.name === name);
   if (found === undefined) throw new TypeError(`no target ${name}`);
+  // One of the two, and everything below takes from it what it gives back to it.
   return found as unknown as Target<Uint8Array | string>;
 }
 
@@ -68,4 +71,26 @@ describe('what is cut short at any offset is refused', () => {
       if (finding !== null) expect.fail(`cut at ${at}: ${finding.problem}`);
     }
   });
+});
+
+test('the fuzzer finds a fault that is put in its way', async () => {
+  const good = new Uint8Array(64);
+  const planted: Target<Uint8Array> = {
+    name: 'planted',
+    weight: 1,
+    good,
+    mutate: mutateBytes,
+    // One byte of 64 is not looked at.
+    run: (input) => {
+      if (input.length !== 64 || input.some((byte, i) => byte !== 0 && i !== 40)) throw new RangeError('refused');
+      return input;
+    },
+    refusals: ['RangeError'],
+  };
+  let found = 0;
+  for (let i = 0; i < 2000; i++) {
+    const input = planted.mutate(good, seeded(seedOf(SEED, i)));
+    if ((await tryInput(planted, input, meaningOf(good))) !== null) found++;
+  }
+  expect(found).toBeGreaterThan(0);
 });

@@ -27,6 +27,19 @@ describe('a signed RIM', () => {
     expect(rim.measurements.get(5)?.active).toBe(false);
   });
 
+  it('is of a driver, a VBIOS or a switch by its version and its product', async () => {
+    const kinds = [
+      ['550.90.07', 'GH100', 'driver'],
+      ['96.00.9F.00.01', 'GH100', 'vbios'],
+      ['96.10.55.00.01', 'LS10', 'switch-bios'],
+      ['96.10.55.00.01', 'NVSwitch', 'switch-bios'],
+    ] as const;
+    for (const [version, product, kind] of kinds) {
+      const meta = `<ns0:Meta colloquialVersion="${version}" product="${product}"/>`;
+      await expect(verify(made(document({ meta })))).resolves.toMatchObject({ kind, version, product, edition: '' });
+    }
+  });
+
   it('may be written in other ways that have the same canonical form', async () => {
     const xml = made(document({ payload: resource(0) }));
     for (const same of [

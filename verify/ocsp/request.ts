@@ -24,7 +24,7 @@ export async function makeOcspRequest(
 
 /** DER of the CertID: also the name under which an answer is kept. */
 export async function makeCertId(certificate: Certificate, issuer: Certificate): Promise<Bytes> {
-  const [name, key] = await Promise.all([digest('SHA-384', issuer.subject), digest('SHA-384', issuer.publicKeyBits)]);
+  const { name, key } = await issuerHashes(issuer, 'SHA-384');
   return value(
     TAG.sequence,
     value(TAG.sequence, value(TAG.oid, SHA384), value(TAG.null)),
@@ -32,6 +32,24 @@ export async function makeCertId(certificate: Certificate, issuer: Certificate):
     value(TAG.octetString, key),
     value(TAG.integer, serialBytes(certificate.serial)),
   );
+}
+
+interface IssuerHashes {
+  readonly name: Bytes;
+  readonly key: Bytes;
+}
+
+const known = new WeakMap<Certificate, Map<string, IssuerHashes>>();
+
+/** §4.1.1: of the issuer's name, and of its public key's bits. */
+export async function issuerHashes(issuer: Certificate, hash: 'SHA-1' | 'SHA-256' | 'SHA-384'): Promise<IssuerHashes> {
+  const hashes = known.get(issuer) ?? new Map<string, IssuerHashes>();
+  known.set(issuer, hashes);
+  const before = hashes.get(hash);
+  if (before !== undefined) return before;
+  const [name, key] = await Promise.all([digest(hash, issuer.subject), digest(hash, issuer.publicKeyBits)]);
+  hashes.set(hash, { name, key });
+  return { name, key };
 }
 
 function serialBytes(serial: bigint): Uint8Array {

@@ -5,6 +5,7 @@ import { LruMap } from '../lru.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { DerError } from '../x509/der.ts';
 import { ecdsaVerify, signedBy } from '../x509/ecdsa.ts';
+import { issuerHashes } from './request.ts';
 import { type CertId, OcspRefusal, type OcspResponse, parseOcspResponse, type SingleResponse } from './response.ts';
 
 export interface OcspOptions {
@@ -29,8 +30,14 @@ const ID_KP_OCSP_SIGNING = '1.3.6.1.5.5.7.3.9';
 const REASONS = ['unspecified', 'key compromise', 'CA compromise', 'affiliation changed', 'superseded', 'cessation'];
 const ON_HOLD = 6;
 
-/** Responses whose signature was right under their issuer's delegation. */
-const verified = new LruMap<string, true>(256);
+/** What was found right in a response, and does not depend on the time: kept, so that the next check is one of times alone. */
+interface Answer {
+  readonly single: SingleResponse;
+  /** null: the issuer answers itself. */
+  readonly delegate: Certificate | null;
+  readonly nonce: Uint8Array | null;
+}
+const answers = new LruMap<string, Answer>(256);
 
 /**
  * @param response DER.
@@ -45,15 +52,17 @@ export async function verifyOcsp(
   options: OcspOptions,
 ): Promise<GoodStatus> {
   const label = `'${certificate.subjectCommonName.replace(/[^ -~]/g, '?').slice(0, 80)}'`;
-  const parsed = parse(response);
-  const single = await findAnswer(parsed, certificate, issuer);
-  if (single === null) throw invalid(`the OCSP response is not about ${label}`);
-  const responder = await findResponder(parsed, issuer, options.at);
-  await checkSignatures(response, parsed, responder, issuer);
-  if (options.nonce !== undefined && (parsed.nonce === null || !equal(parsed.nonce, options.nonce)))
+  const id = toHex(await digest('SHA-256', concat(response, certificate.der, issuer.der)));
+  const known = answers.get(id);
+  const answer = known ?? (await findVerified(response, certificate, issuer, label));
+  if (known === undefined) answers.set(id, answer);
+  const { single, delegate, nonce } = answer;
+  if (delegate !== null && !(options.at >= delegate.notBefore && options.at <= delegate.notAfter))
+    throw invalid(`the OCSP responder's certificate is valid until ${iso(delegate.notAfter)}`);
+  if (options.nonce !== undefined && (nonce === null || !equal(nonce, options.nonce)))
     throw invalid(`the OCSP response about ${label} does not answer the request: its nonce is another`);
   const window = validity(single);
-  if (options.at.getTime() < window.thisUpdate.getTime() - SKEW_MS)
+  if (!(options.at.getTime() >= window.thisUpdate.getTime() - SKEW_MS))
     throw invalid(
       `the OCSP response about ${label} is from ${iso(window.thisUpdate)}, later than the time of the check`,
     );
@@ -61,6 +70,23 @@ export async function verifyOcsp(
     throw invalid(`the OCSP response about ${label} held until ${iso(window.nextUpdate)}`);
   checkStatus(single, label);
   return window;
+}
+
+async function findVerified(
+  response: Uint8Array,
+  certificate: Certificate,
+  issuer: Certificate,
+  label: string,
+): Promise<Answer> {
+  const parsed = parse(response);
+  const single = await findAnswer(parsed, certificate, issuer);
+  if (single === null) throw invalid(`the OCSP response is not about ${label}`);
+  const responder = await findResponder(parsed, issuer);
+  if (responder !== issuer && !(await signedBy(responder, issuer)))
+    throw invalid("the OCSP responder's certificate is not signed by the issuer of the certificate");
+  if (!(await ecdsaVerify(responder, parsed.signatureHash, parsed.signature, parsed.signed)))
+    throw invalid('the signature of the OCSP response does not verify');
+  return { single, delegate: responder === issuer ? null : responder, nonce: parsed.nonce };
 }
 
 /** The part of a response that is about this certificate: hashes of name and key, and the serial number. */
@@ -75,10 +101,8 @@ export async function findAnswer(
 
 async function isAbout(id: CertId, certificate: Certificate, issuer: Certificate): Promise<boolean> {
   if (id.serial !== certificate.serial || id.hash === null) return false;
-  return (
-    equal(id.issuerNameHash, await digest(id.hash, issuer.subject)) &&
-    equal(id.issuerKeyHash, await digest(id.hash, issuer.publicKeyBits))
-  );
+  const { name, key } = await issuerHashes(issuer, id.hash);
+  return equal(id.issuerNameHash, name) && equal(id.issuerKeyHash, key);
 }
 
 export function validity({ thisUpdate, nextUpdate }: SingleResponse): GoodStatus {
@@ -97,7 +121,7 @@ function parse(response: Uint8Array): OcspResponse {
 }
 
 /** §4.2.2.2: the issuer itself, or whom the issuer certified for this and nothing else. */
-async function findResponder(response: OcspResponse, issuer: Certificate, at: Date): Promise<Certificate> {
+async function findResponder(response: OcspResponse, issuer: Certificate): Promise<Certificate> {
   for (const candidate of [issuer, ...response.certificates]) {
     if (!(await isResponder(response.responder, candidate))) continue;
     if (candidate === issuer || equal(candidate.der, issuer.der)) return issuer;
@@ -106,8 +130,6 @@ async function findResponder(response: OcspResponse, issuer: Certificate, at: Da
     if (candidate.extendedKeyUsage?.includes(ID_KP_OCSP_SIGNING) !== true)
       throw invalid('the OCSP responder may not sign OCSP responses');
     if (candidate.keyUsage?.has('digitalSignature') === false) throw invalid('the OCSP responder may not sign');
-    if (!(at >= candidate.notBefore && at <= candidate.notAfter))
-      throw invalid(`the OCSP responder's certificate is valid until ${iso(candidate.notAfter)}`);
     return candidate;
   }
   throw invalid('the OCSP response does not bring its responder');
@@ -116,21 +138,6 @@ async function findResponder(response: OcspResponse, issuer: Certificate, at: Da
 async function isResponder(id: OcspResponse['responder'], candidate: Certificate): Promise<boolean> {
   if ('name' in id) return equal(id.name, candidate.subject);
   return equal(id.keyHash, await digest('SHA-1', candidate.publicKeyBits));
-}
-
-async function checkSignatures(
-  bytes: Uint8Array,
-  response: OcspResponse,
-  responder: Certificate,
-  issuer: Certificate,
-): Promise<void> {
-  const id = toHex(await digest('SHA-256', concat(await digest('SHA-256', bytes), issuer.spki)));
-  if (verified.get(id) !== undefined) return;
-  if (responder !== issuer && !(await signedBy(responder, issuer)))
-    throw invalid("the OCSP responder's certificate is not signed by the issuer of the certificate");
-  if (!(await ecdsaVerify(responder, response.signatureHash, response.signature, response.signed)))
-    throw invalid('the signature of the OCSP response does not verify');
-  verified.set(id, true);
 }
 
 function checkStatus({ status }: SingleResponse, label: string): void {

@@ -35,6 +35,7 @@ export interface Manifest {
   readonly id: string;
   /** `colloquialVersion`: of the driver or the BIOS. */
   readonly version: string;
+  /** Told from version and product. Whose RIM it is, {@link version} and the measurements decide. */
   readonly kind: 'driver' | 'vbios' | 'switch-bios';
   /** '' when the document names none. */
   readonly product: string;
@@ -62,22 +63,23 @@ export function readManifest(root: Element): Manifest {
   const meta = only(root, 'Meta');
   const version = required(meta, 'colloquialVersion');
   const product = bounded(attribute(meta, 'product') ?? '', 'product');
+  const edition = bounded(attribute(meta, 'edition') ?? '', 'edition');
   return {
     id: required(root, 'tagId'),
     version,
-    kind: kind(version, product),
+    kind: kind(version, `${product} ${edition}`),
     product,
-    edition: bounded(attribute(meta, 'edition') ?? '', 'edition'),
+    edition,
     manufacturerId: bounded(attribute(meta, 'FirmwareManufacturerId', TCG_RIM) ?? '', 'FirmwareManufacturerId'),
     measurements,
     minimumSvns,
   };
 }
 
-/** A BIOS version is five pairs of digits; NVIDIA's switches are its LS family. */
-function kind(version: string, product: string): Manifest['kind'] {
+/** No document says it: a BIOS version is five pairs of digits, and NVIDIA's switches are its LS family. */
+function kind(version: string, device: string): Manifest['kind'] {
   if (!/^[0-9A-Fa-f]{2}(\.[0-9A-Fa-f]{2}){4}$/.test(version)) return 'driver';
-  return /^LS/i.test(product) ? 'switch-bios' : 'vbios';
+  return /\bLS_?\d|switch/i.test(device) ? 'switch-bios' : 'vbios';
 }
 
 function only(root: Element, local: string): Element {

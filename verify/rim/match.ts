@@ -43,24 +43,38 @@ export function matchMeasurements(
   if (driver !== undefined) sameVersion('driver', driver, facts.driverVersion, facts.product);
   sameVersion('VBIOS', vbios, facts.vbiosVersion, facts.product);
   if (driver !== undefined) noConflict(driver, vbios);
-  const skipped: number[] = [];
-  const counts = { driver: 0, vbios: 0 };
-  const wrong: string[] = [];
-  for (const [source, rim] of Object.entries({ driver, vbios }) as ['driver' | 'vbios', Manifest | undefined][]) {
-    if (rim === undefined) continue;
-    const mismatched: number[] = [];
-    for (const [index, measurement] of active(rim)) {
-      if (index === NVDEC0_INDEX && facts.nvdec0Disabled === true) skipped.push(index);
-      else if (isOneOf(measurement, blocks.get(index + 1))) counts[source]++;
-      else mismatched.push(index);
-    }
-    const label = source === 'driver' ? 'driver' : 'VBIOS';
-    if (mismatched.length > 0) wrong.push(`${label} RIM indices ${mismatched.sort((a, b) => a - b).join(', ')}`);
-    else if (counts[source] === 0) wrong.push(`nothing in the ${label} RIM`);
-    wrong.push(...tooOld(rim, facts.svns));
-  }
+  const ofDriver = driver === undefined ? NOTHING : compared('driver', driver, blocks, facts);
+  const ofVbios = compared('VBIOS', vbios, blocks, facts);
+  const wrong = [...ofDriver.wrong, ...ofVbios.wrong];
   if (wrong.length > 0) throw new CheckFailure('measurement_mismatch', `the device does not match ${wrong.join('; ')}`);
-  return { matched: counts.driver + counts.vbios, ...counts, skipped };
+  return {
+    matched: ofDriver.matched + ofVbios.matched,
+    driver: ofDriver.matched,
+    vbios: ofVbios.matched,
+    skipped: [...ofDriver.skipped, ...ofVbios.skipped],
+  };
+}
+
+interface Compared {
+  readonly matched: number;
+  readonly skipped: readonly number[];
+  /** What does not match, in words. */
+  readonly wrong: readonly string[];
+}
+const NOTHING: Compared = { matched: 0, skipped: [], wrong: [] };
+
+function compared(label: string, rim: Manifest, blocks: ReadonlyMap<number, string>, facts: ReportFacts): Compared {
+  const matches = ([index, measurement]: [number, Measurement]) => isOneOf(measurement, blocks.get(index + 1));
+  // Disabled, NVDEC0 need not match; where it does, it counts like any other.
+  const exempt = ([index]: [number, Measurement]) => index === NVDEC0_INDEX && facts.nvdec0Disabled === true;
+  const skipped = active(rim).flatMap((one) => (exempt(one) && !matches(one) ? [one[0]] : []));
+  const required = active(rim).filter(([index]) => !skipped.includes(index));
+  const mismatched = required.filter((one) => !matches(one));
+  const wrong = tooOld(rim, facts.svns);
+  const indices = mismatched.map(([index]) => index).sort((a, b) => a - b);
+  if (indices.length > 0) wrong.unshift(`${label} RIM indices ${indices.join(', ')}`);
+  if (required.length === 0) wrong.unshift(`nothing in the ${label} RIM`);
+  return { matched: required.length - mismatched.length, skipped, wrong };
 }
 
 const active = (rim: Manifest) => [...rim.measurements].filter(([, measurement]) => measurement.active);

@@ -54,7 +54,13 @@ async function verifyDocument(document: Uint8Array): Promise<SignedManifest> {
   return { manifest: readManifest(parseXml(text)), chain };
 }
 
+/** id-kp-codeSigning (RFC 5280 §4.2.1.12). */
+const CODE_SIGNING = '1.3.6.1.5.5.7.3.3';
+
 async function signerPath(chain: readonly Certificate[], { roots, at }: RimOptions): Promise<Certificate[]> {
+  // NVIDIA's RIM signers are limited to no purpose; its OCSP responders, under the same authorities, are to theirs.
+  if (chain[0]?.extendedKeyUsage?.includes(CODE_SIGNING) === false)
+    throw new CheckFailure('rim_chain_invalid', 'the RIM signer: its certificate is for another purpose');
   try {
     return await verifyChain(chain, roots, at);
   } catch (cause) {

@@ -1,0 +1,56 @@
+// Makes attestations of the twin, right or with one thing wrong.
+import type { RawParts } from '../../proto/raw.ts';
+import type { Device } from '../../sidecar/simulated/device.ts';
+import { makeReport, type ReportOptions } from '../../sidecar/simulated/report.ts';
+import { makeToken, type TokenOptions } from '../../sidecar/simulated/token.ts';
+import { nonceHex, rawOf, WHOLE } from './exchange.ts';
+import { AT, chainBase64, type World } from './world.ts';
+
+export type Evidence = { arch: string; report: string; certificate_chain: string };
+export type Attestation = { raw: string; nonce: string; token: string; evidence: Evidence[] };
+
+export interface ForgeOptions {
+  readonly parts?: RawParts;
+  /** In place of what `parts` give. */
+  readonly raw?: string;
+  readonly devices?: readonly Device[];
+  /** The nonce that the device is given; raw's by default. */
+  readonly reportNonce?: string;
+  readonly report?: ReportOptions;
+  readonly token?: TokenOptions;
+  /** The nonce that the token names; raw's by default. */
+  readonly tokenNonce?: string;
+  readonly now?: Date;
+}
+
+export async function forge(world: World, options: ForgeOptions = {}): Promise<Attestation> {
+  const raw = options.raw ?? rawOf(options.parts ?? WHOLE);
+  const nonce = nonceHex(raw);
+  const devices = options.devices ?? [world.a];
+  const claims = options.report ?? {};
+  const subjects = devices.map((device) => ({
+    hwmodel: device.hwmodel,
+    ueid: device.ueid,
+    ...(claims.driverVersion === undefined ? {} : { driverVersion: claims.driverVersion }),
+    ...(claims.vbiosVersion === undefined ? {} : { vbiosVersion: claims.vbiosVersion }),
+  }));
+  return {
+    raw,
+    nonce,
+    token: makeToken(options.tokenNonce ?? nonce, subjects, options.now ?? AT, options.token ?? {}),
+    evidence: await Promise.all(devices.map((device) => evidenceOf(device, options.reportNonce ?? nonce, claims))),
+  };
+}
+
+export async function evidenceOf(device: Device, nonce: string, options: ReportOptions = {}): Promise<Evidence> {
+  const report = await makeReport(Buffer.from(nonce, 'hex'), device.key, options);
+  return { arch: 'HOPPER', report: report.toString('base64'), certificate_chain: chainBase64(device) };
+}
+
+/** In NVIDIA's own form. */
+export const bare = (evidence: Evidence, nonce: string) => ({
+  arch: evidence.arch,
+  certificate: evidence.certificate_chain,
+  evidence: evidence.report,
+  nonce,
+});

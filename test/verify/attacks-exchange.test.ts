@@ -1,0 +1,222 @@
+// Attacks on what the answer is: raw, the response that carries the attestation, the events of a stream.
+import { createHash } from 'node:crypto';
+import { describe, expect, test } from 'vitest';
+import { withLastMember } from '../../proto/json.ts';
+import { OTHER, PAYLOADS, rawOf, STREAMED, transcript, WHOLE } from '../../scripts/vectors/exchange.ts';
+import { forge } from '../../scripts/vectors/forge.ts';
+import { codeOf, good, options, refused, within, world } from './attacks.ts';
+
+const raw = rawOf(WHOLE);
+const withRaw = (text: string) => forge(world, { raw: text });
+const ending = (member: string) => raw.replace(/\}$/, `,${member}}`);
+
+describe('raw', () => {
+  test('with a member that is not known is refused', async () => {
+    for (const member of ['"model":"x"', '"":1', '"__proto__":{}', '"constructor":{}', '"Request":{}'])
+      await refused('raw_malformed', await withRaw(ending(member)));
+  });
+  test('with a member given twice, by escape too, is refused', async () => {
+    for (const member of [
+      '"request":{}',
+      '"r\\u0065quest":{}',
+      '"\\u0072\\u0065quest":{}',
+      '"response":{}',
+      '"timestamp":1',
+      '"time\\u0073tamp":1',
+      '"stream":1,"stream":1',
+    ])
+      await refused('raw_malformed', await withRaw(ending(member)));
+  });
+  test('with other types than it must have is refused', async () => {
+    for (const text of [
+      '{}',
+      '[]',
+      'null',
+      '""',
+      '{"request":{},"response":{}}',
+      '{"request":[],"response":{},"timestamp":1}',
+      '{"request":{},"response":"","timestamp":1}',
+      '{"request":{},"response":{},"timestamp":"1"}',
+      '{"request":{},"response":{},"timestamp":-1}',
+      '{"request":{},"response":{},"timestamp":1e3}',
+      '{"request":{},"response":{},"timestamp":1,"stream":{"events":1}}',
+      '{"request":{},"response":{},"timestamp":1,"stream":{"events":1,"sha256":"00"}}',
+    ])
+      await refused('raw_malformed', await withRaw(text));
+  });
+  test('with text around it is refused', async () => {
+    for (const text of [`${raw} {}`, `${raw}\u0000`, `\uFEFF${raw}`])
+      await refused('raw_malformed', await withRaw(text));
+  });
+});
+
+describe('the request', () => {
+  const request = (text: string) => codeOf(good, { expected: { request: text } });
+  test('that differs in white space between its tokens alone is the one that was sent', async () => {
+    expect(await request(WHOLE.request.replaceAll(':', ' : ').replaceAll(',"', ',\n\t"'))).toBe('valid');
+  });
+  test('that differs in an escape is another', async () => {
+    expect(await request(WHOLE.request.replace('\\u0068', 'h'))).toBe('request_mismatch');
+    expect(await request(WHOLE.request.replace('Say', '\\u0053ay'))).toBe('request_mismatch');
+  });
+  test('that differs in white space inside of a string is another', async () => {
+    expect(await request(WHOLE.request.replace('Say ', 'Say  '))).toBe('request_mismatch');
+    expect(await request(WHOLE.request.replace('Say ', 'Say\\t'))).toBe('request_mismatch');
+  });
+  test('that writes a number otherwise is another', async () => {
+    expect(await request(WHOLE.request.replace('1.0', '1'))).toBe('request_mismatch');
+    expect(await request(WHOLE.request.replace('12345678901234567890', '12345678901234567891'))).toBe(
+      'request_mismatch',
+    );
+  });
+  test('that orders its members otherwise is another', async () => {
+    expect(await request(WHOLE.request.replace('"model":"demo",', '').replace('{', '{"seed":1,'))).toBe(
+      'request_mismatch',
+    );
+  });
+  // FINDING tokens-joined: taking white space away joins what it kept apart.
+  test('that is no JSON, its numbers apart, is another', async () => {
+    expect(await request(WHOLE.request.replace('12345678901234567890', '1234567890 1234567890'))).toBe(
+      'request_mismatch',
+    );
+  });
+  test('of megabytes is compared in time', async () => {
+    const big = (space: string) => `{"messages":${space}[{"role":"user","content":"${'a\\n'.repeat(4_000_000)}"}]}`;
+    const attestation = await withRaw(rawOf({ ...WHOLE, request: big('') }));
+    await within(4000, 1000, async () =>
+      expect(await codeOf(attestation, { expected: { request: big(' ') } })).toBe('valid'),
+    );
+  });
+});
+
+describe('the response that carries the attestation', () => {
+  const carried = (response: string, attestation: unknown = good) =>
+    withLastMember(response, 'attestation', JSON.stringify(attestation));
+  test('passes as it was sent, and not with another answer', async () => {
+    expect(await codeOf(carried(WHOLE.response))).toBe('valid');
+    await refused('response_mismatch', carried(OTHER.response));
+    await refused('response_mismatch', JSON.parse(carried(OTHER.response)));
+  });
+  test('is compared byte for byte', async () => {
+    await refused('response_mismatch', carried(WHOLE.response.replace('"index":0', '"index":0.0')));
+    await refused('response_mismatch', carried(WHOLE.response.replace('"index"', '"\\u0069ndex"')));
+    await refused('not_an_attestation', carried(WHOLE.response.replace('"id":', '"id":"x","id":')));
+  });
+  test('with a second attestation is refused', () =>
+    refused('not_an_attestation', withLastMember(carried(WHOLE.response), 'attestation', '{}')));
+  // FINDING chunk-disguise: what calls itself a chunk is compared with nothing, though it is the answer that the caller holds.
+  test('is compared although it calls itself a chunk', async () => {
+    for (const object of ['chat.completion.chunk', 'text_completion.chunk']) {
+      const evil = OTHER.response.replace('"object":"chat.completion"', `"object":"${object}"`);
+      expect(await codeOf(carried(evil), { expected: { request: WHOLE.request } })).not.toBe('valid');
+      expect(await codeOf(JSON.parse(carried(evil)), { expected: { request: WHOLE.request } })).not.toBe('valid');
+    }
+  });
+  // FINDING nested-carrier: two parsed objects of great depth are compared by recursion.
+  test('parsed, and of great depth, is refused with a code', async () => {
+    const response = `{"a":${'['.repeat(50_000)}${']'.repeat(50_000)}}`;
+    const attestation = await withRaw(rawOf({ ...WHOLE, response }));
+    await codeOf({ ...JSON.parse(response), attestation });
+  });
+});
+
+describe('a finish chunk that carries the attestation of its stream', async () => {
+  const streamed = await forge(world, { parts: STREAMED });
+  const finish = JSON.parse(PAYLOADS.at(-1) as string) as Record<string, unknown>;
+  const of = (choice: object) =>
+    JSON.stringify({ ...finish, choices: [{ index: 0, finish_reason: 'stop', ...choice }], attestation: streamed });
+
+  test('passes as it was sent', async () => {
+    expect(await codeOf(of({ delta: {} }))).toBe('valid');
+  });
+  // FINDING chunk-disguise-2: of a chunk one text is compared, by its end; a client reads others.
+  test('that says otherwise, wherever a client may read it, is refused', async () => {
+    const evil = { role: 'assistant', content: 'Goodbye.' };
+    const call = [{ index: 0, id: 'x', type: 'function', function: { name: 'evil', arguments: '{}' } }];
+    for (const choice of [
+      { delta: { content: 'Goodbye.' } },
+      { text: '', message: evil },
+      { delta: { content: '' }, message: evil },
+      { delta: { content: '', tool_calls: call } },
+      { message: { content: null, tool_calls: call } },
+      { delta: {}, finish_reason: 'tool_calls' },
+    ])
+      expect([JSON.stringify(choice), await codeOf(of(choice))]).toEqual([JSON.stringify(choice), 'response_mismatch']);
+  });
+});
+
+describe('a stream', async () => {
+  const attestation = await forge(world, { parts: STREAMED });
+  const of = (payloads: readonly string[], one: unknown = attestation) => transcript(payloads, one);
+  const code = (text: string, one: unknown = attestation) =>
+    codeOf(one, { ...options, expected: { transcript: new TextEncoder().encode(text) } });
+  const [first, second, third, last] = PAYLOADS as [string, string, string, string];
+
+  test('passes as it was sent, whatever comments and line ends it came with', async () => {
+    const text = of(PAYLOADS);
+    expect(await code(text)).toBe('valid');
+    expect(await code(text.replaceAll('\n\n', '\r\n\r\n'))).toBe('valid');
+    expect(await code(`: attesting\n\n${text}`)).toBe('valid');
+  });
+  test('with an event changed, dropped, reordered or given twice is refused', async () => {
+    for (const payloads of [
+      [first, second.replace('Hel', 'Bel'), third, last],
+      [first, third, last],
+      [first, third, second, last],
+      [first, second, second, third, last],
+      [first, second, third],
+      [first, second.replace('{', '{ '), third, last],
+      [first, second, third, last, last],
+    ])
+      expect(await code(of(payloads))).toBe('stream_mismatch');
+  });
+  test('with two events made one, or one made two, is refused', async () => {
+    expect(await code(of([first, `${second}\n${third}`, last]).replace(`${second}\n`, `${second}\ndata: `))).toBe(
+      'stream_mismatch',
+    );
+    expect(await code(of(PAYLOADS).replace(second, '{}\n\ndata: {}'))).toBe('stream_mismatch');
+  });
+  test('with an attestation in an event of its own is refused', async () => {
+    expect(await code(`${of(PAYLOADS).replace('data: [DONE]', `data: {"attestation":{}}\n\ndata: [DONE]`)}`)).toBe(
+      'stream_mismatch',
+    );
+  });
+  test("with another stream's attestation is refused", async () => {
+    const other = await forge(world, { parts: { ...STREAMED, stream: { events: 4, sha256: '00'.repeat(32) } } });
+    expect(await code(of(PAYLOADS, other), other)).toBe('stream_mismatch');
+    expect(await code(of(PAYLOADS, good), good)).toBe('stream_mismatch');
+  });
+  test('that folds into another answer than the one in raw is refused', async () => {
+    const other = await forge(world, {
+      parts: { ...STREAMED, response: STREAMED.response.replace('Hello.', 'Goodbye.') },
+    });
+    expect(await code(of(PAYLOADS, other), other)).toBe('stream_mismatch');
+  });
+  test('that ends before [DONE] is the stream all the same', async () => {
+    expect(await code(of(PAYLOADS).replace('data: [DONE]\n\n', ''))).toBe('valid');
+  });
+  test('with an event of great depth is refused', async () => {
+    for (const depth of [2000, 100_000]) {
+      const deep = second.replace('"Hel"', `${'['.repeat(depth)}${']'.repeat(depth)}`);
+      const payloads = [first, deep, third, last];
+      const sha256 = createHash('sha256')
+        .update(payloads.map((payload) => `${payload}\n`).join(''))
+        .digest('hex');
+      const other = await forge(world, { parts: { ...STREAMED, stream: { events: 4, sha256 } } });
+      expect(await code(of(payloads, other), other)).toBe('stream_mismatch');
+    }
+  });
+  // FINDING early-done: clients stop reading at [DONE], so what stands behind it was never part of what they show.
+  test('with [DONE] before its end is refused', async () => {
+    expect(await code(of(PAYLOADS).replace('data: ', 'data: [DONE]\n\ndata: '))).toBe('stream_mismatch');
+    expect(await code(of(PAYLOADS).replace(`data: ${third}`, `data: [DONE]\n\ndata: ${third}`))).toBe(
+      'stream_mismatch',
+    );
+  });
+  test('that is no UTF-8, or begins with a byte order mark, is refused', async () => {
+    expect(await code(`\uFEFF${of(PAYLOADS)}`)).toBe('stream_mismatch');
+    const bytes = new TextEncoder().encode(of(PAYLOADS).replace('Hel', 'H~l'));
+    bytes[bytes.indexOf(0x7e)] = 0xff;
+    expect(await codeOf(attestation, { expected: { transcript: bytes } })).toBe('stream_mismatch');
+  });
+});

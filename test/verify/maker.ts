@@ -1,0 +1,81 @@
+// Attestations by simulated GPUs, right by default; a test changes what it is about.
+import { generateKeyPairSync } from 'node:crypto';
+import type { Evidence } from '../../proto/attestation.ts';
+import { buildRaw, type RawParts, sha256Hex } from '../../proto/raw.ts';
+import { chainPem, type Device, makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
+import { DEVICE_ROOT, makeRoot } from '../../sidecar/simulated/pki.ts';
+import { makeReport } from '../../sidecar/simulated/report.ts';
+import { makeToken } from '../../sidecar/simulated/token.ts';
+
+export const AT = new Date('2025-06-01T12:00:00Z');
+export const SECONDS = Math.floor(AT.getTime() / 1000);
+
+export const root = makeRoot(DEVICE_ROOT);
+export const simulatedRoot = root.certificate.pem;
+export const issuers = makeIssuers(root);
+export const a = makeDevice(issuers);
+export const b = makeDevice(issuers);
+
+export const REQUEST =
+  '{"model": "m", "messages":[{"role":"user","content":"Hi \\u00e9 1.0"}],"seed":12345678901234567890,"tee":true}';
+export const RESPONSE =
+  '{"id":"c1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hello."},"finish_reason":"stop"}]}';
+export const EXCHANGE: RawParts = { request: REQUEST, response: RESPONSE, timestamp: SECONDS - 10 };
+
+export async function evidenceOf(nonce: string, device: Device) {
+  const report = await makeReport(Buffer.from(nonce, 'hex'), device.key);
+  return {
+    arch: 'HOPPER',
+    report: report.toString('base64'),
+    certificate_chain: Buffer.from(chainPem(device)).toString('base64'),
+  };
+}
+
+export interface Made {
+  raw: string;
+  nonce: string;
+  token: string;
+  evidence: Evidence[];
+}
+
+export async function attest(parts: RawParts = EXCHANGE, devices: readonly Device[] = [a]): Promise<Made> {
+  const raw = buildRaw(parts);
+  const nonce = await sha256Hex(raw);
+  return {
+    raw,
+    nonce,
+    token: makeToken(nonce, devices, AT),
+    evidence: await Promise.all(devices.map((device) => evidenceOf(nonce, device))),
+  };
+}
+
+const chunk = (delta: string, finish: string | null) =>
+  `{"id":"c2","object":"chat.completion.chunk","choices":[{"index":0,"delta":${delta},"finish_reason":${JSON.stringify(finish)}}]}`;
+
+export const PAYLOADS = [
+  chunk('{"role":"assistant","content":"Hel"}', null),
+  chunk('{"content":"lo. \u00e9"}', null),
+  chunk('{}', 'stop'),
+];
+export const FOLDED =
+  '{"id":"c2","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hello. \u00e9"},"finish_reason":"stop"}]}';
+
+export async function streamed(payloads: readonly string[] = PAYLOADS): Promise<RawParts> {
+  const sha256 = await sha256Hex(payloads.map((payload) => `${payload}\n`).join(''));
+  return { ...EXCHANGE, response: FOLDED, stream: { events: payloads.length, sha256 } };
+}
+
+/** What a client saved: the attestation in the last payload, then the end. */
+export function transcript(
+  attestation: unknown,
+  payloads: readonly string[] = PAYLOADS,
+  newline = '\n',
+): Uint8Array<ArrayBuffer> {
+  const carried = payloads.map((payload, i) =>
+    i < payloads.length - 1 ? payload : payload.replace(/\}$/, `,"attestation":${JSON.stringify(attestation)}}`),
+  );
+  const events = [': attesting', ...[...carried, '[DONE]'].map((payload) => `data: ${payload}`)];
+  return new TextEncoder().encode(events.map((event) => `${event}${newline}${newline}`).join(''));
+}
+
+export const serviceKey = () => generateKeyPairSync('ec', { namedCurve: 'P-384' });

@@ -1,0 +1,77 @@
+// When two JSON texts or values are the same, and when one is a part of the other.
+
+/** Equal but for white space between JSON tokens. `signed` is JSON: raw was parsed. */
+export function sameTokens(held: string, signed: string): boolean {
+  if (held === signed) return true;
+  // In JSON no white space stands between two tokens that would be one without it.
+  if (!isJson(held)) return false;
+  let inString = false;
+  for (let i = 0, j = 0; ; i++, j++) {
+    if (!inString) {
+      i = skipSpace(held, i);
+      j = skipSpace(signed, j);
+    }
+    if (held[i] !== signed[j]) return false;
+    if (i >= held.length) return true;
+    if (held[i] === '"') inString = !inString;
+    else if (inString && held[i] === '\\' && held[++i] !== signed[++j]) return false;
+  }
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function skipSpace(text: string, from: number): number {
+  let at = from;
+  while (text[at] === ' ' || text[at] === '\n' || text[at] === '\r' || text[at] === '\t') at++;
+  return at;
+}
+
+/** The same JSON values, whatever the order of members. Without recursion: how deep the values are is for others to say. */
+export function sameValue(a: unknown, b: unknown): boolean {
+  const pairs: [unknown, unknown][] = [[a, b]];
+  for (let pair = pairs.pop(); pair !== undefined; pair = pairs.pop()) {
+    const [x, y] = pair;
+    if (x === y) continue;
+    if (!isObject(x) || !isObject(y) || Array.isArray(x) !== Array.isArray(y)) return false;
+    const names = Object.keys(x);
+    if (names.length !== Object.keys(y).length || !names.every((name) => Object.hasOwn(y, name))) return false;
+    for (const name of names) pairs.push([x[name], y[name]]);
+  }
+  return true;
+}
+
+const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;
+
+/** Deeper than any chunk of a completion. */
+const MAX_DEPTH = 32;
+/** Strings that the fold (docs/attestation.md §3) sets and does not append. */
+const SET = new Set(['role', 'id', 'type', 'name']);
+
+/**
+ * Is `part` one chunk folded by itself, and `whole` what all chunks fold into? Then what it adds to texts stands at their
+ * end, and everything else in it is in the whole as it is here.
+ */
+export function isPartOf(part: unknown, whole: unknown, appended = false, depth = 0): boolean {
+  if (depth > MAX_DEPTH) return false;
+  if (part === null || part === whole) return true;
+  if (typeof part === 'string') return appended && typeof whole === 'string' && whole.endsWith(part);
+  if (!isObject(part) || !isObject(whole) || Array.isArray(part) !== Array.isArray(whole)) return false;
+  if (Array.isArray(part) && Array.isArray(whole))
+    return part.every((item) =>
+      whole.some((other) => sameIndex(item, other) && isPartOf(item, other, appended, depth + 1)),
+    );
+  return Object.keys(part).every((name) => {
+    const text = name === 'text' || ((appended || name === 'message') && !SET.has(name));
+    return Object.hasOwn(whole, name) && isPartOf(part[name], whole[name], text, depth + 1);
+  });
+}
+
+const sameIndex = (a: unknown, b: unknown) =>
+  (isObject(a) ? a.index : undefined) === (isObject(b) ? b.index : undefined);

@@ -1,0 +1,68 @@
+// Whom a device's certificates lead up to: NVIDIA's root, a simulated one that the caller named, or nobody who counts.
+import { type Passed, passed } from './checklist.ts';
+import { CheckFailure } from './checks.ts';
+import type { Context } from './context.ts';
+import { type DeviceIdentity, identify } from './nvidia/device.ts';
+import type { Certificate } from './x509/certificate.ts';
+import { ChainError, verifyChain } from './x509/chain.ts';
+
+export interface TrustedChain {
+  readonly path: readonly Certificate[];
+  readonly identity: DeviceIdentity;
+  readonly simulated: boolean;
+}
+
+/**
+ * @param arch as the evidence states it, unsigned.
+ * @throws {CheckFailure} untrusted_root, simulated_root_refused, certificate_expired, chain_invalid
+ */
+export async function checkChain(
+  chain: readonly Certificate[],
+  arch: string,
+  context: Context,
+): Promise<Passed<TrustedChain>> {
+  const { path, simulated } = await trustedPath(chain, context);
+  if (!isDeviceKey(path[0])) throw new CheckFailure('chain_invalid', 'the leaf certificate is not one of a device');
+  const identity = identify(path);
+  if (identity === null)
+    throw new CheckFailure('chain_invalid', 'the certificates are of no GPU or switch that is known');
+  if (identity.arch !== arch.toUpperCase())
+    throw new CheckFailure('chain_invalid', `the evidence says ${arch}, the certificates are of a ${identity.chip}`);
+  const root = path.at(-1)?.subjectCommonName ?? '';
+  const detail = `${path.length} certificates up to ${simulated ? 'the simulated' : 'the pinned'} root '${root}'`;
+  return passed(detail, { path, identity, simulated });
+}
+
+/** id-DMTF-eku-responder-auth (DSP0274): the one purpose that a device's key may be limited to. */
+const RESPONDER_AUTH = '1.3.6.1.4.1.412.274.3';
+
+/** NVIDIA's authorities certify their own OCSP responders too: a name and a signature right up to the root make no device. */
+function isDeviceKey(leaf: Certificate | undefined): boolean {
+  return leaf !== undefined && !leaf.isCa && (leaf.extendedKeyUsage?.includes(RESPONDER_AUTH) ?? true);
+}
+
+async function trustedPath(chain: readonly Certificate[], { deviceRoots, simulatedRoots, clocks }: Context) {
+  try {
+    return { path: await verifyChain(chain, deviceRoots, clocks.report), simulated: false };
+  } catch (error) {
+    if (!(error instanceof ChainError)) throw error;
+    if (error.reason !== 'untrusted_root') throw chainFailure(error);
+    try {
+      return { path: await verifyChain(chain, simulatedRoots, clocks.report), simulated: true };
+    } catch (cause) {
+      if (!(cause instanceof ChainError)) throw cause;
+      if (cause.reason === 'untrusted_root' && simulatedRoots.length === 0 && chain.some(saysSimulated))
+        throw new CheckFailure('simulated_root_refused', 'a simulated device, and the caller named no simulated root', {
+          cause,
+        });
+      throw chainFailure(cause);
+    }
+  }
+}
+
+function chainFailure(cause: ChainError): CheckFailure {
+  const codes = { untrusted_root: 'untrusted_root', expired: 'certificate_expired', invalid: 'chain_invalid' } as const;
+  return new CheckFailure(codes[cause.reason], cause.message, { cause });
+}
+
+const saysSimulated = ({ subject }: Certificate) => new TextDecoder('latin1').decode(subject).includes('SIMULATED');
