@@ -1,0 +1,197 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type Backend, chatAnswer, chatStream, startBackend } from '../backend.ts';
+import { CHAT, chat } from '../client.ts';
+import {
+  type Folder,
+  type RunningGateway,
+  type RunningSidecar,
+  startGateway,
+  startSidecar,
+  temporaryFolder,
+} from '../harness.ts';
+import { startProcess } from '../process.ts';
+import { vector, vectorsPresent } from '../vectors.ts';
+
+const CLI = fileURLToPath(new URL('../../bin/countersign.js', import.meta.url));
+
+let folder: Folder;
+let backend: Backend;
+let sidecar: RunningSidecar;
+let gateway: RunningGateway;
+let root: string;
+
+const file = (name: string, content: string | Buffer) => {
+  const path = join(folder.path, name);
+  writeFileSync(path, content);
+  return path;
+};
+
+function run(...args: string[]) {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [CLI, ...args], {
+    encoding: 'utf8',
+    cwd: folder.path,
+  });
+  return { status, stdout, stderr };
+}
+
+beforeAll(async () => {
+  folder = temporaryFolder();
+  backend = await startBackend();
+  sidecar = await startSidecar(folder);
+  gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket });
+  root = join(folder.path, 'simulated-root', 'root.pem');
+});
+afterAll(async () => {
+  await gateway.close();
+  await sidecar.close();
+  await backend.close();
+  folder.remove();
+});
+
+describe('countersign verify', () => {
+  it('says valid with exit 0 to a saved response, an attestation and a saved transcript', async () => {
+    backend.script = chatAnswer('Hello.');
+    const request = JSON.stringify({ ...CHAT, tee: true });
+    const whole = await chat(gateway.url, request);
+    backend.script = chatStream(['Hel', 'lo']);
+    const stream = await chat(gateway.url, { ...CHAT, tee: true, stream: true });
+    const saved = file('response.json', whole.text);
+    for (const args of [
+      [saved, '--request', file('request.json', request)],
+      [file('attestation.json', JSON.stringify(whole.json().attestation))],
+      [file('stream.txt', stream.text)],
+    ]) {
+      const { status, stdout } = run('verify', ...args, '--allow-simulated', root, '--offline');
+      expect([status, stdout]).toEqual([0, expect.stringMatching(/VALID \(level: none\)\n$/)]);
+      expect(stdout).toContain('SIMULATED');
+      expect(stdout).toContain('not proven');
+    }
+    const json = JSON.parse(run('verify', saved, '--allow-simulated', root, '--json').stdout);
+    expect(Object.keys(json)).toEqual(['valid', 'level', 'checks', 'claims', 'proven', 'not_proven']);
+  });
+
+  it('says invalid with exit 1 and names the check', async () => {
+    backend.script = chatStream(['Hel', 'lo']);
+    const stream = await chat(gateway.url, { ...CHAT, tee: true, stream: true });
+    const changed = file('changed.txt', stream.text.replace('"Hel"', '"Hol"'));
+    expect(run('verify', changed, '--allow-simulated', root)).toMatchObject({
+      status: 1,
+      stdout: expect.stringContaining('INVALID: stream_mismatch'),
+    });
+    const good = file('good.txt', stream.text);
+    expect(run('verify', good).stdout).toContain('INVALID: simulated_root_refused');
+    const other = file('other.json', JSON.stringify({ ...CHAT, tee: true, stream: true, seed: 1 }));
+    expect(run('verify', good, '--request', other, '--allow-simulated', root).stdout).toContain(
+      'INVALID: request_mismatch',
+    );
+    expect(
+      run('verify', good, '--allow-simulated', root, '--max-age', '1', '--at', '2100-01-01T00:00:00Z').stdout,
+    ).toContain('INVALID: too_old');
+    expect(run('verify', file('plain.txt', 'data: {"choices":[]}\n\ndata: [DONE]\n\n')).stdout).toContain(
+      'INVALID: not_an_attestation',
+    );
+  });
+
+  it.each([
+    [[], /a FILE is needed|unknown command/],
+    [['verify'], /a FILE is needed/],
+    [['verify', 'nothing.json'], /no such file/],
+    [['verify', 'a', 'b'], /one FILE at a time/],
+    [['verify', 'x', '--nonsense'], /nonsense/],
+    [['verify', 'x', '--at', 'yesterday'], /not a time/],
+    [['verify', 'x', '--max-age', '-1'], /max-age/],
+    [['fetch-collateral', 'x'], /--into DIR/],
+  ])('exits 2 with one clear line when it is used wrongly: %j', (args, message) => {
+    const { status, stderr, stdout } = run(...args);
+    expect([status, stdout]).toEqual([2, '']);
+    expect(stderr).toMatch(message);
+  });
+
+  it('tells how it is used', () => {
+    expect(run('--help')).toMatchObject({ status: 0, stdout: expect.stringContaining('countersign verify FILE') });
+  });
+
+  it.skipIf(!vectorsPresent)('checks bare evidence, one device or several, and wants every one right', () => {
+    const [device] = JSON.parse(vector('nvidia/h100-590.12/evidence.json').toString());
+    const without = ['--without-reference-values', '--without-revocation', '--offline'];
+    const one = file('evidence.json', JSON.stringify([device]));
+    expect(run('verify', 'evidence', one, ...without)).toMatchObject({
+      status: 0,
+      stdout: expect.stringContaining('VALID (level: gpu)'),
+    });
+    expect(run('verify', 'evidence', one, '--offline')).toMatchObject({
+      status: 1,
+      stdout: expect.stringContaining('_unavailable'),
+    });
+    const nonce = file('nonce.json', JSON.stringify([{ ...device, nonce: '00'.repeat(32) }]));
+    expect(run('verify', 'evidence', nonce, ...without).stdout).toContain('INVALID: report_nonce_mismatch');
+    const chain = vector('nvidia/h100-535.86.09/chain.pem').toString('base64');
+    const broken = Buffer.from(vector('nvidia/h100-535.86.09/report-invalid-signature.hex').toString().trim(), 'hex');
+    const second = {
+      arch: 'HOPPER',
+      certificate: chain,
+      evidence: broken.toString('base64'),
+      nonce: broken.subarray(4, 36).toString('hex'),
+    };
+    const both = run('verify', 'evidence', file('both.json', JSON.stringify([device, second])), ...without);
+    expect([both.status, both.stdout]).toEqual([1, expect.stringContaining('INVALID: report_signature_invalid')]);
+  });
+});
+
+describe.skipIf(!vectorsPresent)('countersign fetch-collateral', () => {
+  it('fills a folder with what a later check needs offline', async () => {
+    const rims = new Map([
+      ['NV_GPU_DRIVER_GH100_550.90.07', vector('nvidia/h100-550.90.07/NV_GPU_DRIVER_GH100_550.90.07.xml')],
+      [
+        'NV_GPU_VBIOS_1010_0200_882_96009F0001',
+        vector('nvidia/h100-550.90.07/NV_GPU_VBIOS_1010_0200_882_96009F0001.xml'),
+      ],
+    ]);
+    const service = createServer((request, response) => {
+      const rim = rims.get(decodeURIComponent(request.url?.split('/').at(-1) ?? ''));
+      if (rim === undefined) response.writeHead(404).end();
+      else response.end(JSON.stringify({ rim: rim.toString('base64') }));
+    });
+    await new Promise<void>((resolve) => service.listen(0, '127.0.0.1', resolve));
+    const url = `http://127.0.0.1:${(service.address() as AddressInfo).port}`;
+    const report = vector('nvidia/h100-550.90.07/report.bin');
+    const evidence = file(
+      'h100.json',
+      JSON.stringify([
+        {
+          arch: 'HOPPER',
+          certificate: vector('nvidia/h100-550.90.07/chain.pem').toString('base64'),
+          evidence: report.toString('base64'),
+          nonce: report.subarray(4, 36).toString('hex'),
+        },
+      ]),
+    );
+    const into = join(folder.path, 'collateral');
+    mkdirSync(into);
+    const common = ['--without-revocation', '--at', '2025-09-01T00:00:00Z'];
+    // Not spawnSync: the service it asks lives in this process.
+    const child = startProcess('verify/cli/main.ts', [
+      'fetch-collateral',
+      evidence,
+      '--into',
+      into,
+      '--rim-url',
+      url,
+      ...common,
+    ]);
+    expect((await child.exited).code).toBe(0);
+    expect(child.output()).toContain('2 files');
+    service.close();
+    expect(readdirSync(join(into, 'rim')).sort()).toEqual([...rims.keys()].map((id) => `${id}.xml`));
+    const offline = run('verify', 'evidence', evidence, '--offline', '--collateral', into, ...common);
+    expect([offline.status, offline.stdout]).toEqual([0, expect.stringContaining('all 33 active measurements')]);
+    const fromDir = run('verify', 'evidence', evidence, '--offline', '--rim-dir', join(into, 'rim'), ...common);
+    expect(fromDir.status).toBe(0);
+  });
+});
