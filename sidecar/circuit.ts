@@ -19,6 +19,8 @@ export interface Circuit {
   readonly trouble: Trouble | null;
   succeeded(): void;
   failed(error: AttesterError): void;
+  /** Trouble for certain, whether it may pass or not. */
+  open(error: AttesterError): void;
   close(): void;
 }
 
@@ -36,6 +38,10 @@ export function createCircuit(options: CircuitOptions): Circuit {
     trouble = next;
     options.onChange(next);
     if (next !== null) schedule();
+  }
+
+  function open(error: AttesterError): void {
+    become({ code: error.code, message: error.message.slice(0, 512) });
   }
 
   function schedule(): void {
@@ -62,8 +68,9 @@ export function createCircuit(options: CircuitOptions): Circuit {
     failed(error) {
       if (error.retryable) return;
       if (error.code === 'appraisal_failed' && ++appraisals < APPRAISALS_IN_A_ROW) return;
-      become({ code: error.code, message: error.message.slice(0, 512) });
+      open(error);
     },
+    open,
     close() {
       closed = true;
       clearTimeout(timer ?? undefined);

@@ -1,6 +1,7 @@
 // The sidecar's settings: the one place in this process that reads the environment.
 import { resolve } from 'node:path';
 import * as z from 'zod';
+import { type WorkerEnvironment, workerEnvironment } from './nvtrust/environment.ts';
 
 export const ATTESTERS = ['nvtrust', 'nvattest', 'native', 'nras', 'simulated'] as const;
 export type AttesterName = (typeof ATTESTERS)[number];
@@ -20,6 +21,10 @@ const schema = z.object({
   ATTEST_DEADLINE_MS: integer(50_000, 100, 3_600_000),
   SIMULATED_ROOT_DIR: z.string().min(1).default('run/simulated-root'),
   SIMULATED_COLLECTION_MS: integer(0, 0, 600_000),
+  NVTRUST_VENV: z.string().min(1).default('run/nvtrust-venv'),
+  NVTRUST_WORKERS: integer(2, 1, 16),
+  RIM_URL: z.url({ protocol: /^https?$/ }).optional(),
+  OCSP_URL: z.url({ protocol: /^https?$/ }).optional(),
   LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
 });
 
@@ -34,6 +39,12 @@ export interface SidecarConfig {
   readonly simulated_root_dir: string;
   /** How long the simulated collection takes; a real H100 needs hundreds of milliseconds. */
   readonly simulated_collection_ms: number;
+  /** The Python environment that sidecar/nvtrust/install.sh makes. */
+  readonly nvtrust_venv: string;
+  /** Workers that wait, imported and ready. */
+  readonly nvtrust_workers: number;
+  /** What a worker sees of this process's environment: RIM_URL and OCSP_URL among it, under NVIDIA's names. */
+  readonly worker_environment: WorkerEnvironment;
   readonly log_level: string;
 }
 
@@ -58,6 +69,9 @@ export function loadConfig(env: NodeJS.ProcessEnv): SidecarConfig {
     attest_deadline_ms: e.ATTEST_DEADLINE_MS,
     simulated_root_dir: resolve(e.SIMULATED_ROOT_DIR),
     simulated_collection_ms: e.SIMULATED_COLLECTION_MS,
+    nvtrust_venv: resolve(e.NVTRUST_VENV),
+    nvtrust_workers: e.NVTRUST_WORKERS,
+    worker_environment: workerEnvironment(env),
     log_level: e.LOG_LEVEL,
   };
 }

@@ -1,16 +1,17 @@
 // The sidecar process: owns the GPU, answers gateways on a Unix socket.
-import { pino } from 'pino';
+import { type Logger, pino } from 'pino';
 import { AttesterError } from './attester.ts';
 import { createAttester } from './attesters/index.ts';
-import { ConfigError, loadConfig } from './config.ts';
+import { lateAttester } from './attesters/late.ts';
+import { ConfigError, loadConfig, type SidecarConfig } from './config.ts';
 import { startServer } from './server.ts';
 import { SocketError } from './socket.ts';
 
 try {
   const config = loadConfig(process.env);
   const log = pino({ name: 'sidecar', level: config.log_level });
-  const attester = await createAttester(config);
-  const server = await startServer(attester, config, log);
+  const { attester, trouble } = await attesterOrTrouble(config, log);
+  const server = await startServer(attester, { ...config, trouble }, log);
   log.info(
     {
       socket: config.socket_path,
@@ -29,4 +30,15 @@ try {
   if (!(error instanceof ConfigError || error instanceof SocketError || error instanceof AttesterError)) throw error;
   console.error(`sidecar: ${error.message}`);
   process.exit(1);
+}
+
+/** A simulated attester that cannot start is a mistake. Hardware that cannot attest yet may be put right while we wait. */
+async function attesterOrTrouble(config: SidecarConfig, log: Logger) {
+  const make = () => createAttester(config, log);
+  try {
+    return { attester: await make(), trouble: null };
+  } catch (error) {
+    if (!(error instanceof AttesterError) || config.attester === 'simulated') throw error;
+    return { attester: lateAttester(config.attester, make), trouble: error };
+  }
 }

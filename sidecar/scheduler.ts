@@ -22,6 +22,8 @@ export interface Scheduler {
   readonly trouble: Trouble | null;
   /** @throws {AttesterError} {QueueFull} {DeadlineExceeded}; whatever `cancel` was aborted with. */
   attest(nonce: Nonce, cancel: AbortSignal): Promise<Collected>;
+  /** The attester failed before anybody asked: the circuit opens, and trials begin. */
+  failed(error: AttesterError): void;
   close(): void;
 }
 
@@ -104,6 +106,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
         flight.result.then(resolve, reject).finally(landed);
       });
     },
+    failed: (error) => circuit.open(error),
     close: () => circuit.close(),
   };
 }

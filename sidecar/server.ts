@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { Logger } from 'pino';
 import { WebSocketServer } from 'ws';
 import { MAX_FRAME_BYTES } from '../proto/frames.ts';
-import type { Attester } from './attester.ts';
+import type { Attester, AttesterError } from './attester.ts';
 import { checkCollected } from './checked.ts';
 import { createScheduler } from './scheduler.ts';
 import { runSession } from './session.ts';
@@ -17,6 +17,8 @@ export interface ServerOptions {
   readonly socket_path: string;
   readonly attest_queue_max: number;
   readonly attest_deadline_ms: number;
+  /** Why the attester cannot attest yet, where that is known from its start. */
+  readonly trouble?: AttesterError | null;
 }
 
 /** Gateways that may be connected at once. */
@@ -62,6 +64,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
       log.info({ sessions: sockets.clients.size }, 'gateway left');
     });
   });
+  if (options.trouble) scheduler.failed(options.trouble);
   await listenOnSocket(server, options.socket_path);
   return {
     async close() {

@@ -50,13 +50,20 @@ function isResponse(raw: RawParts, { text, value }: Carrier): boolean {
 
 /** The finish chunk of a stream carries the attestation too: folded by itself it must be a part of what all of them fold into. */
 function isChunkOf(raw: RawParts, { text, value }: Carrier): boolean {
-  if (raw.stream === undefined) return false;
+  if (raw.stream === undefined || !looksLikeFinishChunk(value)) return false;
   try {
     return isPartOf(JSON.parse(foldPayloads([text ?? JSON.stringify(value)])), JSON.parse(raw.response));
   } catch {
     // What does not fold is no chunk.
     return false;
   }
+}
+
+/** A chat completion says in two ways that it is whole. Of a text completion only the stream can tell a chunk from a whole. */
+function looksLikeFinishChunk({ object, choices }: Readonly<Record<string, unknown>>): boolean {
+  if (object === 'chat.completion' || !Array.isArray(choices)) return false;
+  const bags = choices.filter((choice) => typeof choice === 'object' && choice !== null);
+  return bags.some(({ finish_reason }) => Boolean(finish_reason)) && !bags.some((choice) => 'message' in choice);
 }
 
 /** A response in which the attestation still stands, or one without. */

@@ -46,7 +46,11 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     if (!response.ok) return response;
     const prove = async (text: string, transcript?: Uint8Array): Promise<void> => {
       const expected = { request: body, ...(transcript === undefined ? {} : { transcript }) };
-      onVerified?.(await verifyAttestation(text, { ...verify, expected }));
+      const verified = await verifyAttestation(text, { ...verify, expected });
+      // A piece of a stream must not pass for a whole answer.
+      if (transcript === undefined && verified.exchange.stream !== null)
+        throw new UnprovenAnswerError('the proof is about a stream, and the answer is whole');
+      onVerified?.(verified);
     };
     if (isEventStream(response)) {
       const stream = response.body?.pipeThrough(new TransformStream(heldUntilProven(prove, max_stream_bytes)));

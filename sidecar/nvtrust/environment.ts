@@ -20,8 +20,11 @@ const PASSED = [
   'NVIDIA_ATTESTATION_SERVICE_KEY',
 ] as const;
 
-/** Ours, and what NVIDIA's code calls it. */
-const RENAMED = { RIM_URL: 'NV_RIM_URL', OCSP_URL: 'NV_OCSP_URL' } as const;
+/** Ours, what NVIDIA's code calls it, and the path that its code expects there: ours may name the service alone. */
+const SERVICES = [
+  { ours: 'RIM_URL', theirs: 'NV_RIM_URL', path: '/v1/rim/' },
+  { ours: 'OCSP_URL', theirs: 'NV_OCSP_URL', path: '/' },
+] as const;
 
 export type WorkerEnvironment = Readonly<Record<string, string>>;
 
@@ -32,9 +35,11 @@ export function workerEnvironment(env: Readonly<Record<string, string | undefine
     const value = env[name];
     if (value !== undefined && value !== '') chosen[name] = value;
   }
-  for (const [ours, theirs] of Object.entries(RENAMED)) {
+  for (const { ours, theirs, path } of SERVICES) {
     const value = env[ours];
-    if (value !== undefined && value !== '') chosen[theirs] = value;
+    if (value === undefined || value === '') continue;
+    const base = value.replace(/\/+$/, '');
+    chosen[theirs] = base.endsWith(path.replace(/\/+$/, '')) ? `${base}/` : `${base}${path}`;
   }
   return chosen;
 }

@@ -32,6 +32,7 @@ const MEANINGS = {
   report_signature: ['appraisal_failed', 'stop'],
   version_mismatch: ['appraisal_failed', 'stop'],
   certificate_chain: ['appraisal_failed', 'stop'],
+  firmware_id: ['appraisal_failed', 'stop'],
   ocsp_revoked: ['appraisal_failed', 'stop'],
   ocsp_unknown: ['appraisal_failed', 'stop'],
   ocsp_invalid: ['appraisal_failed', 'stop'],

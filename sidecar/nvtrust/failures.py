@@ -1,14 +1,10 @@
-"""Names what went wrong. NVIDIA's SDK returns False, or even True, and writes the reason into its logs; here they are read.
+"""Names what went wrong, from the exceptions and log lines of NVIDIA's code.
 
 The reasons are a closed list: `failure.ts` gives each its code and says whether asking again can help.
 """
 
-import logging
 import re
 import urllib.error
-
-MISMATCH = "not matching with the"
-SDK_LOGGERS = ("gpu-verifier-info", "gpu-verifier-event", "sdk-logger", "nv-attestation-sdk", "sdk-console", "sdk-file")
 
 # By the name of the exception, the first that stands in the chain of causes.
 BY_EXCEPTION = {
@@ -35,8 +31,9 @@ BY_EXCEPTION = {
     "RIMCertChainOCSPVerificationError": "ocsp_invalid",
 }
 
-# By what NVIDIA's verifier printed about a certificate's status; it raises the same error for all of these.
+# By what NVIDIA's verifier logged, where its exception does not tell, or is a slip of its own.
 BY_LINE = (
+    ("firmware ID in the device certificate chain is not matching", "firmware_id"),
     ("certificate status is UNKNOWN", "ocsp_unknown"),
     ("IS REVOKED FOR REASON", "ocsp_revoked"),
     ("ocsp response", "ocsp_invalid"),
@@ -68,71 +65,6 @@ def one_line(text):
 def nvml_failure(error):
     reason = NVML_REASONS.get(getattr(error, "value", None), "nvml_error")
     return Failure(reason, f"NVML: {error}")
-
-
-class Watch(logging.Handler):
-    """Hears what NVIDIA's code logs, in place of the files and prints to which it would go."""
-
-    def __init__(self, on_nvml_error):
-        super().__init__(logging.INFO)
-        self.on_nvml_error = on_nvml_error
-        self.errors = []
-        self.lines = []
-        self.mismatches = []
-        self.mismatching = False
-        logging.raiseExceptions = False  # some of NVIDIA's log calls do not format
-        for name in SDK_LOGGERS:
-            logger = logging.getLogger(name)
-            for handler in list(logger.handlers):
-                logger.removeHandler(handler)
-                handler.close()
-            logger.setLevel(logging.INFO if name == "gpu-verifier-info" else logging.ERROR)
-            logger.propagate = False
-            logger.addHandler(self)
-
-    def emit(self, record):
-        text = str(record.msg)
-        if text.startswith("Failed to set GPU ready state"):  # what NVIDIA's wrapper says of every NVML error
-            self.on_nvml_error(swallowed_nvml_failure(text, record.args))
-        if record.levelno >= logging.ERROR:
-            error = record.exc_info[1] if record.exc_info else record.msg
-            if not isinstance(error, BaseException):
-                error = next((arg for arg in record.args or () if isinstance(arg, BaseException)), None)
-            if isinstance(error, BaseException):
-                self.errors.append(error)
-            else:
-                self.lines.append(text)
-        elif MISMATCH in text and text.strip().startswith("The runtime measurements"):
-            self.mismatching = True
-        elif self.mismatching:
-            index = re.match(r"\s*(\d+ \[\w+\])$", text)
-            if index:
-                self.mismatches.append(index.group(1))
-            self.mismatching = index is not None
-
-    def raise_failure(self, stage):
-        if self.errors:
-            raise classify(self.errors[-1], self.lines, stage)
-
-    def refusal(self):
-        if self.mismatches:
-            raise Failure("measurement_mismatch", f"measurements do not match the reference values at {', '.join(self.mismatches)}")
-        return self.lines[-1] if self.lines else None
-
-
-def swallowed_nvml_failure(text, args):
-    """Two of NVML's errors are translated by NVIDIA's wrapper; of the others it gives the text of `nvmlErrorString`."""
-    import pynvml
-
-    if "root user" in text:
-        return nvml_failure(pynvml.NVMLError(pynvml.NVML_ERROR_NO_PERMISSION))
-    if "reboot" in text:
-        return nvml_failure(pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT))
-    said = args[0] if isinstance(args, tuple) and args else args
-    for code in NVML_REASONS:
-        if str(pynvml.NVMLError(code)) == said:
-            return nvml_failure(pynvml.NVMLError(code))
-    return Failure("nvml_error", f"NVML: {said}")
 
 
 def causes(error):

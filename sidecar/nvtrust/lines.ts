@@ -15,7 +15,10 @@ export function readLines(stream: Readable, max_line_bytes: number): Lines {
   const lines = split(stream, max_line_bytes);
   return {
     async next() {
-      const { value, done } = await lines.next();
+      const { value, done } = await lines.next().catch((error: NodeJS.ErrnoException) => {
+        if (error.code === 'ERR_STREAM_PREMATURE_CLOSE') return { value: undefined, done: true as const };
+        throw error; // too long, or the stream broke
+      });
       return done ? null : value;
     },
   };

@@ -69,7 +69,7 @@ export function createPool(options: PoolOptions): Pool {
     void worker.gone.then(() => {
       alive.delete(worker);
       if (warm.delete(worker)) trouble(failure('worker_died', 'a worker left while it waited'));
-      fill();
+      if (!starting.has(worker)) fill(); // else `ready` is about to say what went wrong
     });
   }
 

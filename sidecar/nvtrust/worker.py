@@ -1,8 +1,9 @@
 """One worker of ATTESTER=nvtrust: loads NVIDIA's SDK, waits, attests over one nonce, ends.
 
-NVIDIA's SDK is a process-wide singleton that keeps claims, device names and the last token from one request to the next, so
-a process serves one request. It speaks JSON lines: requests come on descriptor 3, answers go out on descriptor 4. Standard
-output belongs to the SDK, which prints there; nobody reads it. The working directory is private to this process.
+NVIDIA's SDK is a process-wide singleton that keeps claims, device names and the last token from one request to the
+next, so a process serves one request. It speaks JSON lines: requests come on descriptor 3, answers go out on
+descriptor 4. Standard output belongs to the SDK, which prints there; nobody reads it. The working directory is
+private to this process.
 """
 
 import json
@@ -11,7 +12,7 @@ import sys
 import threading
 import warnings
 
-from failures import Failure, Watch
+from failures import Failure
 
 
 def main():
@@ -22,7 +23,7 @@ def main():
     finished = threading.Lock()
 
     def answer(line, last=False):
-        """Writes one line whole. After the last one the channel closes and the process ends, whatever its threads do."""
+        """Writes one line whole. After the last one the process ends, whatever its threads do."""
         if last:
             finished.acquire()
         data = memoryview(json.dumps(line).encode("ascii") + b"\n")
@@ -42,8 +43,10 @@ def main():
         warnings.simplefilter("ignore")
         evaluation = load()
         # NVIDIA's thread wrapper swallows NVML's errors and then waits half a minute; this says so at once.
-        watch = Watch(on_nvml_error=fail)
         import gpu
+        from watch import Watch
+
+        watch = Watch(on_nvml_error=fail)
 
         answer({"type": "ready", "devices": gpu.devices()})
         line = requests.readline()
@@ -64,6 +67,8 @@ def load():
     """Imports the SDK, which takes a second or more: the reason why workers wait, loaded."""
     try:
         import evaluation
+
+        evaluation.rehearse()
     except Exception as error:
         raise Failure("no_sdk", f"NVIDIA's SDK does not load: {type(error).__name__}: {error}") from error
     return evaluation.attest

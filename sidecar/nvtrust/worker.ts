@@ -7,8 +7,9 @@ import type { Readable, Writable } from 'node:stream';
 import type { ZodType } from 'zod';
 import type { Nonce } from '../../proto/raw.ts';
 import type { Device } from '../attester.ts';
+import { bounded, unreffed } from './deadline.ts';
 import type { WorkerEnvironment } from './environment.ts';
-import { failure, isReason, type Reason } from './failure.ts';
+import { failure, isReason } from './failure.ts';
 import { type Answer, answerLine, MAX_LINE_BYTES, readyLine } from './frames.ts';
 import { readLines } from './lines.ts';
 
@@ -46,7 +47,8 @@ export function startWorker(options: WorkerOptions): Worker {
     detached: true, // a process group of its own, so that it can be killed whole
   });
   const requests = child.stdio[3] as Writable;
-  const lines = readLines(child.stdio[4] as Readable, MAX_LINE_BYTES);
+  const lines_from = child.stdio[4] as Readable;
+  const lines = readLines(lines_from, MAX_LINE_BYTES);
   const said = tailOf(child.stderr);
   requests.on('error', () => {}); // a worker that is gone shows at the other end
   let not_started: Error | null = null;
@@ -56,19 +58,27 @@ export function startWorker(options: WorkerOptions): Worker {
       not_started = error;
       if (child.pid === undefined) resolve();
     });
-    child.once('exit', () => resolve());
+    child.once('exit', () => {
+      killGroup(); // whatever it started itself
+      resolve();
+    });
   }).then(async () => {
+    await Promise.race([closed(lines_from), unreffed(DRAIN_MS)]); // its last words may still be on their way
     for (const stream of child.stdio) stream?.destroy();
     await rm(cwd, { recursive: true, force: true });
   });
 
-  function kill(): void {
-    if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
+  function killGroup(): void {
+    if (child.pid === undefined) return;
     try {
       process.kill(-child.pid, 'SIGKILL');
     } catch {
-      child.kill('SIGKILL'); // its group is not there yet, or no more
+      // nobody is left in it
     }
+  }
+
+  function kill(): void {
+    if (child.exitCode === null && child.signalCode === null) killGroup();
   }
 
   async function read<T>(schema: ZodType<T>): Promise<T> {
@@ -115,12 +125,14 @@ export function startWorker(options: WorkerOptions): Worker {
 
 /** How long a killed process may take to go, before its successor stops waiting for it. */
 const EXIT_GRACE_MS = 2_000;
+const DRAIN_MS = 500;
 
-function unreffed(ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    setTimeout(resolve, ms).unref();
-  });
-}
+const closed = (stream: Readable) =>
+  stream.closed || stream.destroyed
+    ? Promise.resolve()
+    : new Promise<void>((resolve) => {
+        stream.once('close', () => resolve());
+      });
 
 function parse<T>(line: string, schema: ZodType<T>): T {
   try {
@@ -132,35 +144,6 @@ function parse<T>(line: string, schema: ZodType<T>): T {
 
 const failed = (reason: string, message: string) =>
   isReason(reason) ? failure(reason, message) : failure('worker_garbage', 'the worker gave a reason that is not known');
-
-/** Runs `work`; past the deadline, on abort or on any error the process is killed. */
-function bounded<T>(
-  deadline_ms: number,
-  reason: Reason,
-  kill: () => void,
-  work: () => Promise<T>,
-  signal?: AbortSignal,
-): Promise<T> {
-  return new Promise<T>((resolve, reject) => {
-    const stop = (error: unknown) => {
-      settle();
-      kill();
-      reject(error);
-    };
-    const timer = setTimeout(() => stop(failure(reason, `no answer within ${deadline_ms} ms`)), deadline_ms);
-    const onAbort = () => stop(signal?.reason);
-    const settle = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', onAbort);
-    };
-    if (signal?.aborted) return onAbort();
-    signal?.addEventListener('abort', onAbort);
-    work().then((value) => {
-      settle();
-      resolve(value);
-    }, stop);
-  });
-}
 
 function how(child: ChildProcess): string {
   if (child.signalCode !== null) return `by ${child.signalCode}`;

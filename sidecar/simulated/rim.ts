@@ -64,7 +64,7 @@ function meta(version: string): Element {
     attributes: {
       colloquialVersion: version,
       edition: 'GPU',
-      product: `SIMULATED ${TWIN.chip}`,
+      product: TWIN.chip,
       revision: 'r1',
       PayloadType: 'direct',
       'ns1:BindingSpec': 'RIMIM',

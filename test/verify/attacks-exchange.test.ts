@@ -74,7 +74,7 @@ describe('the request', () => {
       'request_mismatch',
     );
   });
-  // FINDING tokens-joined: taking white space away joins what it kept apart.
+  // Taking white space away would join what it kept apart.
   test('that is no JSON, its numbers apart, is another', async () => {
     expect(await request(WHOLE.request.replace('12345678901234567890', '1234567890 1234567890'))).toBe(
       'request_mismatch',
@@ -104,7 +104,7 @@ describe('the response that carries the attestation', () => {
   });
   test('with a second attestation is refused', () =>
     refused('not_an_attestation', withLastMember(carried(WHOLE.response), 'attestation', '{}')));
-  // FINDING chunk-disguise: what calls itself a chunk is compared with nothing, though it is the answer that the caller holds.
+  // Whatever it calls itself, it is the answer that the caller holds.
   test('is compared although it calls itself a chunk', async () => {
     for (const object of ['chat.completion.chunk', 'text_completion.chunk']) {
       const evil = OTHER.response.replace('"object":"chat.completion"', `"object":"${object}"`);
@@ -112,7 +112,7 @@ describe('the response that carries the attestation', () => {
       expect(await codeOf(JSON.parse(carried(evil)), { expected: { request: WHOLE.request } })).not.toBe('valid');
     }
   });
-  // FINDING nested-carrier: two parsed objects of great depth are compared by recursion.
+  // A comparison by recursion would run out of stack.
   test('parsed, and of great depth, is refused with a code', async () => {
     const response = `{"a":${'['.repeat(50_000)}${']'.repeat(50_000)}}`;
     const attestation = await withRaw(rawOf({ ...WHOLE, response }));
@@ -129,7 +129,7 @@ describe('a finish chunk that carries the attestation of its stream', async () =
   test('passes as it was sent', async () => {
     expect(await codeOf(of({ delta: {} }))).toBe('valid');
   });
-  // FINDING chunk-disguise-2: of a chunk one text is compared, by its end; a client reads others.
+  // A client reads more of a chunk than one text.
   test('that says otherwise, wherever a client may read it, is refused', async () => {
     const evil = { role: 'assistant', content: 'Goodbye.' };
     const call = [{ index: 0, id: 'x', type: 'function', function: { name: 'evil', arguments: '{}' } }];
@@ -142,6 +142,26 @@ describe('a finish chunk that carries the attestation of its stream', async () =
       { delta: {}, finish_reason: 'tool_calls' },
     ])
       expect([JSON.stringify(choice), await codeOf(of(choice))]).toEqual([JSON.stringify(choice), 'response_mismatch']);
+  });
+});
+
+describe("a whole response that carries a stream's attestation", async () => {
+  const streamed = await forge(world, { parts: STREAMED });
+  const whole = JSON.parse(STREAMED.response) as { choices: [{ message: object }] };
+  const [choice] = whole.choices;
+  const of = (change: object) => codeOf(JSON.stringify({ ...whole, ...change, attestation: streamed }));
+
+  test('passes where it is what the chunks fold into', async () => {
+    expect(await of({})).toBe('valid');
+  });
+  test('is refused where a part of the answer is left out', async () => {
+    for (const choices of [
+      [{ ...choice, message: { ...choice.message, content: 'lo.' } }],
+      [{ ...choice, message: { ...choice.message, content: '' } }],
+      [{ ...choice, finish_reason: null }],
+      [],
+    ])
+      expect([JSON.stringify(choices), await of({ choices })]).toEqual([JSON.stringify(choices), 'response_mismatch']);
   });
 });
 
@@ -206,7 +226,7 @@ describe('a stream', async () => {
       expect(await code(of(payloads, other), other)).toBe('stream_mismatch');
     }
   });
-  // FINDING early-done: clients stop reading at [DONE], so what stands behind it was never part of what they show.
+  // Clients stop reading at [DONE], so what stands behind it is never shown.
   test('with [DONE] before its end is refused', async () => {
     expect(await code(of(PAYLOADS).replace('data: ', 'data: [DONE]\n\ndata: '))).toBe('stream_mismatch');
     expect(await code(of(PAYLOADS).replace(`data: ${third}`, `data: [DONE]\n\ndata: ${third}`))).toBe(

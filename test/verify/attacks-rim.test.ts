@@ -163,7 +163,7 @@ describe('another signer', () => {
   });
   test('whose key is not the one in its certificate is refused', () =>
     refusedRim('rim_signature_invalid', signed({ ...signer, signer: { ...signer.signer, key: world.a.key } })));
-  // FINDING rim-signer-eku: a certificate with an extended key usage may be used for that alone (RFC 5280 §4.2.1.12).
+  // A certificate with an extended key usage may be used for that alone (RFC 5280 §4.2.1.12).
   test("that is the authority's revocation responder is refused", async () => {
     const responder = world.responder('rim-intermediate', signer.intermediate);
     const chain = [responder.certificate, ...signer.chain.slice(1)];
@@ -205,6 +205,6 @@ describe('XML that is more than XML', () => {
     const broad = `<x ${Array.from({ length: 100_000 }, (_, i) => `a${i}=""`).join(' ')}>`;
     for (const huge of [deep, broad, '<x/>'.repeat(200_000), 'x'.repeat(1_100_000), '&amp;'.repeat(209_000)])
       await within(1000, 200, () => refusedRim('rim_malformed', start(driver) + huge));
-    await within(500, 250, () => refusedRim('rim_malformed', 'x'.repeat(100_000_000)));
+    await within(2000, 250, () => refusedRim('rim_malformed', 'x'.repeat(100_000_000)));
   });
 });

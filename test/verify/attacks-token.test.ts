@@ -109,13 +109,13 @@ describe("a token in the shape of NVIDIA's remote service", () => {
     for (const yes of ['true', 1, 'false', [], {}])
       await refused('token_result_false', alone(nras({ overall: { 'x-nvidia-overall-att-result': yes } })), keyed);
   });
-  // FINDING token-result: a check whose claim is absent is a skip, also where the token is all the proof there is.
+  // Where the token is all the proof there is, an absent claim is no yes.
   test('that says nothing of the result is no proof', async () => {
     expect(await codeOf(alone(nras({ overall: { 'x-nvidia-overall-att-result': undefined } })), keyed)).not.toBe(
       'valid',
     );
   });
-  // FINDING token-result: NVIDIA said no of two GPUs; the submodule of the good one, taken out of the token, says nothing of it.
+  // NVIDIA said no of two GPUs; the submodule of the good one, taken out of the token, says nothing of it.
   test("of which the good GPU's submodule alone is shown is no proof", async () => {
     const token = nras({ devices: [world.a, world.b], overall: { 'x-nvidia-overall-att-result': false } });
     await refused('token_result_false', alone(token), keyed);

@@ -26,6 +26,8 @@ interface SignedManifest {
   readonly chain: readonly Certificate[];
 }
 
+/** Refused before it is even hashed; the parser has the limit too. */
+const MAX_DOCUMENT_BYTES = 1024 * 1024;
 /** A manifest of 64 measurements and its certificates take about 20 KiB. */
 const MAX_CACHED = 64;
 /** By SHA-256 of the document. Trust in the signer is decided anew at each call. */
@@ -39,6 +41,7 @@ const cached = new LruMap<string, SignedManifest>(MAX_CACHED);
  * but the clock is right.
  */
 export async function verifyRim(xml: string | Uint8Array, options: RimOptions): Promise<Rim> {
+  if (xml.length > MAX_DOCUMENT_BYTES) throw new CheckFailure('rim_malformed', 'the RIM is too large');
   const document = typeof xml === 'string' ? utf8(xml) : Uint8Array.from(xml);
   const id = toHex(await digest('SHA-256', document));
   const signed = cached.get(id) ?? (await verifyDocument(document));

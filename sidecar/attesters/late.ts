@@ -1,0 +1,20 @@
+// Stands in for an attester that cannot run yet (no driver, CC mode off): the sidecar stays up, says why, and makes it when it can.
+import type { Nonce } from '../../proto/raw.ts';
+import type { Attester } from '../attester.ts';
+
+/** @param make throws an AttesterError for as long as the attester cannot run. Called at each attestation until it returns. */
+export function lateAttester(name: string, make: () => Promise<Attester>): Attester {
+  let made: Attester | null = null;
+  return {
+    name,
+    simulated: null,
+    get devices() {
+      return made?.devices ?? [];
+    },
+    async attest(nonce: Nonce, signal: AbortSignal) {
+      made ??= await make();
+      return made.attest(nonce, signal);
+    },
+    close: async () => made?.close(),
+  };
+}

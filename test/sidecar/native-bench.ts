@@ -1,0 +1,115 @@
+// The twin's parts as the native attester meets them: its stand-in for NVML, its RIM and OCSP services, its roots.
+import { spawnSync } from 'node:child_process';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { withProduct } from '../../scripts/vectors/resign.ts';
+import { type Device, type Issuers, makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
+import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/simulated/pki.ts';
+import { makeRimSigner, type RimSigner } from '../../sidecar/simulated/rim-signer.ts';
+import { type Folder, temporaryFolder } from '../harness.ts';
+import { type Faults, noFaults } from '../twin/faults.ts';
+import { buildLibrary } from '../twin/library.ts';
+import { startNvmlServer } from '../twin/nvml-server.ts';
+import { startServices } from '../twin/services.ts';
+
+export interface Bench {
+  readonly faults: Faults;
+  readonly folder: Folder;
+  /** For `createNativeAttester` and `createNrasAttester`. */
+  readonly options: {
+    readonly library: string;
+    readonly cache_dir: string;
+    readonly rim_url: string;
+    readonly ocsp_url: string;
+    readonly roots: { readonly device: string; readonly rim: string };
+    readonly fetch: typeof globalThis.fetch;
+    readonly warm: false;
+  };
+  counts(): { collected: number; rim: number; ocsp: number };
+  close(): Promise<void>;
+}
+
+/** Why the tests over the stand-in for NVML cannot run here; null where they can. Said once, out loud. */
+export const missing: string | null = missingPart();
+if (missing !== null) console.warn(`SKIPPED: NVML through its stand-in: ${missing} is not there`);
+
+function missingPart(): string | null {
+  if (spawnSync('gcc', ['--version']).status !== 0) return 'gcc';
+  try {
+    createRequire(import.meta.url)('koffi');
+    return null;
+  } catch {
+    return 'the npm package koffi';
+  }
+}
+
+export interface EndorsementBench {
+  readonly faults: Faults;
+  /** Two devices under one root. */
+  readonly device: Device;
+  readonly other: Device;
+  readonly options: Omit<Bench['options'], 'library' | 'cache_dir'>;
+  served(): { rim: number; ocsp: number };
+  close(): Promise<void>;
+}
+
+/** The services alone, without NVML: they need neither gcc nor koffi. */
+export async function startEndorsements(): Promise<EndorsementBench> {
+  const issuers = makeIssuers(makeRoot(DEVICE_ROOT));
+  const [device, other] = [makeDevice(issuers), makeDevice(issuers)];
+  const faults = noFaults();
+  const { options, services } = await endorse(issuers, [device, other], faults);
+  return { faults, device, other, options, served: () => ({ ...services.served }), close: () => services.close() };
+}
+
+export async function startBench(device_count = 1): Promise<Bench> {
+  const folder = temporaryFolder();
+  buildLibrary(folder.path);
+  const faults = noFaults();
+  const issuers = makeIssuers(makeRoot(DEVICE_ROOT));
+  const devices = Array.from({ length: device_count }, () => makeDevice(issuers));
+  const nvml = await startNvmlServer(join(folder.path, 'nvml.sock'), devices, faults);
+  const { options, services } = await endorse(issuers, devices, faults);
+  return {
+    faults,
+    folder,
+    options: {
+      ...options,
+      library: join(folder.path, 'libnvidia-ml.so.1'),
+      cache_dir: join(folder.path, 'collateral'),
+    },
+    counts: () => ({ collected: nvml.collected, ...services.served }),
+    async close() {
+      await services.close();
+      await nvml.close();
+      folder.remove();
+    },
+  };
+}
+
+async function endorse(issuers: Issuers, devices: readonly Device[], faults: Faults) {
+  const rim = makeRimSigner(makeRoot(RIM_ROOT));
+  const services = await startServices({ issuers, devices, rim }, faults);
+  const options: EndorsementBench['options'] = {
+    rim_url: services.rim_url,
+    ocsp_url: services.ocsp_url,
+    roots: { device: issuers.root.certificate.pem, rim: rim.root.certificate.pem },
+    fetch: twinFetch(services.ocsp_url, rim, faults),
+    warm: false,
+  };
+  return { services, options };
+}
+
+/**
+ * verify/ asks the responder without a slash at its end, and holds a Hopper's RIM to its product: the twin's says more, so it
+ * is signed anew.
+ */
+function twinFetch(ocsp_url: string, signer: RimSigner, faults: Faults): typeof globalThis.fetch {
+  return async (url, init) => {
+    const response = await globalThis.fetch(String(url) === ocsp_url.slice(0, -1) ? ocsp_url : url, init);
+    if (!String(url).includes('/v1/rim/') || !response.ok || faults.rim_broken_signature) return response;
+    const body = (await response.json()) as { rim: string };
+    const rim = withProduct(Buffer.from(body.rim, 'base64').toString(), signer);
+    return Response.json({ ...body, rim: Buffer.from(rim).toString('base64') });
+  };
+}

@@ -1,0 +1,40 @@
+// What the twin can do wrong, on demand. The test changes these while everything runs; the next call sees the change.
+
+import type { CertificateStatus } from '../../sidecar/simulated/ocsp.ts';
+import type { ReportOptions } from '../../sidecar/simulated/report.ts';
+
+export interface Faults {
+  /** NVML: added to each collection of a report. */
+  collection_ms: number;
+  /** NVML calls that are never answered. */
+  hang: Set<string>;
+  /** NVML function to the return code it gives. */
+  nvml: Map<string, number>;
+  cc: 'on' | 'off';
+  devtools: 'on' | 'off';
+  protected_pcie: boolean;
+  /** By device. */
+  report: Map<number, ReportOptions>;
+  /** By device: answered with the nonce of the report before. */
+  stale_nonce: Set<number>;
+  /** Status that the RIM service gives in place of a manifest; null for none; 'cut' closes the connection. */
+  rim: number | 'cut' | null;
+  /** A character of each manifest is changed after it was signed. */
+  rim_broken_signature: boolean;
+  /** For every certificate asked about. */
+  ocsp: CertificateStatus | 'expired' | 'responder_expired' | 'no_nonce' | 'broken_signature' | 'cut' | number;
+}
+
+export const noFaults = (): Faults => ({
+  collection_ms: 0,
+  hang: new Set(),
+  nvml: new Map(),
+  cc: 'on',
+  devtools: 'off',
+  protected_pcie: false,
+  report: new Map(),
+  stale_nonce: new Set(),
+  rim: null,
+  rim_broken_signature: false,
+  ocsp: 'good',
+});

@@ -1,0 +1,122 @@
+// Answers the stand-in for NVML (nvml.c) over a Unix socket: the twin's devices, and reports over whatever nonce is asked.
+import { createServer, type Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { chainPem, type Device } from '../../sidecar/simulated/device.ts';
+import { makeReport } from '../../sidecar/simulated/report.ts';
+import { TWIN } from '../../sidecar/simulated/twin.ts';
+import type { Faults } from './faults.ts';
+
+const HOPPER = 9;
+const PRODUCTION = 2;
+const INVALID_ARGUMENT = 2;
+const FUNCTION_NOT_FOUND = 13;
+
+export interface NvmlServer {
+  /** How often a report was collected. */
+  readonly collected: number;
+  /** Calls that a fault leaves without an answer, and that still wait for one. */
+  readonly hanging: number;
+  close(): Promise<void>;
+}
+
+class NvmlError extends Error {
+  readonly code: number;
+  constructor(code: number) {
+    super(`NVML error ${code}`);
+    this.code = code;
+  }
+}
+
+export async function startNvmlServer(path: string, devices: readonly Device[], faults: Faults): Promise<NvmlServer> {
+  const sockets = new Set<Socket>();
+  const last_nonces = new Map<number, Buffer>();
+  let collected = 0;
+  let hanging = 0;
+
+  async function report(index: number, asked: Buffer): Promise<Buffer> {
+    collected++;
+    if (faults.collection_ms > 0) await delay(faults.collection_ms);
+    const nonce = faults.stale_nonce.has(index) ? (last_nonces.get(index) ?? Buffer.alloc(32, 7)) : asked;
+    last_nonces.set(index, asked);
+    return makeReport(nonce, device(index).key, faults.report.get(index));
+  }
+
+  function device(index: number): Device {
+    const found = devices[index];
+    if (found === undefined) throw new NvmlError(INVALID_ARGUMENT);
+    return found;
+  }
+
+  const mode = () => [PRODUCTION, faults.cc === 'on' ? 1 : 0, faults.devtools === 'on' ? 1 : 0] as const;
+
+  const functions: Record<string, (index: number, nonce: Buffer) => Buffer | Promise<Buffer>> = {
+    nvmlInit: () => Buffer.alloc(0),
+    nvmlSystemGetDriverVersion: () => Buffer.from(TWIN.driver_version),
+    nvmlSystemGetNVMLVersion: () => Buffer.from(`00.${TWIN.driver_version}`),
+    nvmlDeviceGetCount: () => numbers(devices.length),
+    nvmlDeviceGetHandleByIndex: () => numbers(devices.length),
+    nvmlDeviceGetName: () => Buffer.from(TWIN.model),
+    nvmlDeviceGetUUID: (index) => Buffer.from(`GPU-00000000-0000-0000-0000-${index.toString(16).padStart(12, '0')}`),
+    nvmlDeviceGetVbiosVersion: () => Buffer.from(TWIN.vbios_version),
+    nvmlDeviceGetBoardId: (index) => numbers(index),
+    nvmlDeviceGetArchitecture: () => numbers(HOPPER),
+    nvmlSystemGetConfComputeState: () => numbers(...mode()),
+    nvmlSystemGetConfComputeSettings: () => numbers(...mode(), faults.protected_pcie ? 1 : 0),
+    nvmlSystemGetConfComputeCapabilities: () => numbers(1, 1),
+    nvmlSystemGetConfComputeGpusReadyState: () => numbers(1),
+    nvmlDeviceGetConfComputeGpuCertificate: (index) => Buffer.from(chainPem(device(index))),
+    nvmlDeviceGetConfComputeGpuAttestationReport: report,
+  };
+
+  async function answer(line: string): Promise<Buffer | null> {
+    const [name = '', index = '', nonce = ''] = line.split(' ');
+    if (faults.hang.has(name)) return null;
+    try {
+      const fault = faults.nvml.get(name);
+      if (fault !== undefined) throw new NvmlError(fault);
+      const run = functions[name];
+      if (run === undefined) throw new NvmlError(FUNCTION_NOT_FOUND);
+      const bytes = await run(Number(index), Buffer.from(nonce, 'hex'));
+      return Buffer.concat([numbers(0, bytes.length), bytes]);
+    } catch (error) {
+      if (!(error instanceof NvmlError)) throw error;
+      return numbers(error.code, 0);
+    }
+  }
+
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on('close', () => sockets.delete(socket)).on('error', () => socket.destroy());
+    let line = '';
+    socket.setEncoding('utf8').on('data', async (text) => {
+      line += text;
+      if (!line.endsWith('\n')) return;
+      const bytes = await answer(line.trim());
+      if (bytes !== null) return socket.end(bytes);
+      hanging++;
+      socket.once('close', () => hanging--);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+  return {
+    get collected() {
+      return collected;
+    },
+    get hanging() {
+      return hanging;
+    },
+    async close() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+  };
+}
+
+/** 32 bits each, little-endian: the order of every machine these tests run on. */
+function numbers(...values: readonly number[]): Buffer {
+  const bytes = Buffer.alloc(values.length * 4);
+  values.forEach((value, i) => {
+    bytes.writeUInt32LE(value, i * 4);
+  });
+  return bytes;
+}

@@ -1,0 +1,60 @@
+// The test bench: a machine with simulated GPUs, as far as NVIDIA's own verifier can see, with its RIM and OCSP services.
+
+import { join } from 'node:path';
+import { type WorkerEnvironment, workerEnvironment } from '../../sidecar/nvtrust/environment.ts';
+import { type Device, makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
+import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/simulated/pki.ts';
+import { makeRimSigner } from '../../sidecar/simulated/rim-signer.ts';
+import { temporaryFolder } from '../harness.ts';
+import { type Faults, noFaults } from './faults.ts';
+import { buildLibrary } from './library.ts';
+import { type NvmlServer, startNvmlServer } from './nvml-server.ts';
+import { type Services, startServices } from './services.ts';
+import { sdkVenv, twinVenv } from './venv.ts';
+
+export interface Twin {
+  readonly faults: Faults;
+  /** With NVIDIA's verifier in it, trusting the twin's roots. */
+  readonly venv: string;
+  readonly environment: WorkerEnvironment;
+  readonly roots: { readonly device: string; readonly rim: string };
+  readonly devices: readonly Device[];
+  readonly nvml: NvmlServer;
+  readonly services: Services;
+  close(): Promise<void>;
+}
+
+/** @throws {MissingPart} without gcc, Python or PyPI. */
+export async function startTwin(device_count = 1): Promise<Twin> {
+  const base = sdkVenv();
+  const folder = temporaryFolder();
+  buildLibrary(folder.path);
+  const faults = noFaults();
+  const issuers = makeIssuers(makeRoot(DEVICE_ROOT));
+  const devices = Array.from({ length: device_count }, () => makeDevice(issuers));
+  const rim = makeRimSigner(makeRoot(RIM_ROOT));
+  const roots = { device: issuers.root.certificate.pem, rim: rim.root.certificate.pem };
+  const nvml = await startNvmlServer(join(folder.path, 'nvml.sock'), devices, faults);
+  const services = await startServices({ issuers, devices, rim }, faults);
+  return {
+    faults,
+    roots,
+    devices,
+    venv: twinVenv(folder.path, base, roots),
+    environment: workerEnvironment({
+      PATH: process.env.PATH,
+      LD_LIBRARY_PATH: folder.path,
+      RIM_URL: services.rim_url,
+      OCSP_URL: services.ocsp_url,
+      NO_PROXY: '127.0.0.1',
+      no_proxy: '127.0.0.1',
+    }),
+    nvml,
+    services,
+    async close() {
+      await services.close();
+      await nvml.close();
+      folder.remove();
+    },
+  };
+}
