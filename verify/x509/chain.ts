@@ -97,9 +97,19 @@ async function checkSignatures(path: readonly Certificate[]): Promise<void> {
   verified.add(id);
 }
 
+/** A certificate is parsed once and not changed, so its hash is taken once. */
+const fingerprints = new WeakMap<Certificate, Promise<string>>();
+
+function fingerprint(certificate: Certificate): Promise<string> {
+  const known = fingerprints.get(certificate);
+  if (known !== undefined) return known;
+  const made = digest('SHA-256', certificate.der).then(toHex);
+  fingerprints.set(certificate, made);
+  return made;
+}
+
 async function identity(path: readonly Certificate[]): Promise<string> {
-  const hashes = await Promise.all(path.map(({ der }) => digest('SHA-256', der)));
-  return hashes.map(toHex).join('');
+  return (await Promise.all(path.map(fingerprint))).join('');
 }
 
 function label(certificate: Certificate): string {

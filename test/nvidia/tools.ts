@@ -1,0 +1,11 @@
+// What the side-by-side run needs: NVIDIA's verifier, a clock for it, and the genuine evidence.
+import { vectorsPresent } from '../vectors.ts';
+import { debianProgram, MissingPart } from './debian.ts';
+import { nvidiaPython } from './venv.ts';
+import type { Tools } from './verifier.ts';
+
+/** @throws {MissingPart} */
+export function nvidiaTools(): Tools {
+  if (!vectorsPresent) throw new MissingPart('the genuine evidence in ../shared/vectors');
+  return { python: nvidiaPython(), faketime: debianProgram('faketime', 'faketime') };
+}
