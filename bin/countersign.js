@@ -3,4 +3,4 @@
 import { register } from 'tsx/esm/api';
 
 register();
-await import('../verify/cli/main.ts');
+await import(process.argv[2] === 'doctor' ? '../sidecar/doctor/main.ts' : '../verify/cli/main.ts');

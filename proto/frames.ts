@@ -19,6 +19,8 @@ export const helloSchema = z.strictObject({
   devices: z.array(z.strictObject({ arch: z.string().max(32), model: z.string().max(128) })).max(64),
   /** null for real hardware. For the software twin, the test root (PEM) under which its reports verify. */
   simulated: z.strictObject({ root: z.string().max(16_384) }).nullable(),
+  /** Public keys (JWK set) of tokens that the sidecar signs itself; absent where NVIDIA's verifier makes them. */
+  token_keys: z.strictObject({ keys: z.array(z.record(z.string(), z.unknown())).max(16) }).optional(),
   trouble,
 });
 

@@ -20,6 +20,8 @@ export interface Attester {
   readonly devices: readonly Device[];
   /** null for real hardware; for the software twin, its test root as PEM. */
   readonly simulated: { readonly root: string } | null;
+  /** Public keys (JWK set) under which this process's tokens verify, where it signs them itself. */
+  readonly token_keys?: { readonly keys: readonly object[] };
   /**
    * Collects evidence over `nonce` from every device and has it appraised. Called one at a time.
    * @throws {AttesterError}
@@ -33,6 +35,8 @@ export class AttesterError extends Error {
   override readonly name = 'AttesterError';
   readonly code: 'collection_failed' | 'appraisal_failed';
   readonly retryable: boolean;
+  /** How long to wait before trying again, where somebody said. */
+  readonly retry_after_ms: number | null = null;
   constructor(code: AttesterError['code'], message: string, retryable: boolean, options?: ErrorOptions) {
     super(message, options);
     this.code = code;

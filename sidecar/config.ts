@@ -1,6 +1,7 @@
 // The sidecar's settings: the one place in this process that reads the environment.
 import { resolve } from 'node:path';
 import * as z from 'zod';
+import { type NvattestEnvironment, nvattestEnvironment } from './nvattest/environment.ts';
 import { type WorkerEnvironment, workerEnvironment } from './nvtrust/environment.ts';
 
 export const ATTESTERS = ['nvtrust', 'nvattest', 'native', 'nras', 'simulated'] as const;
@@ -23,6 +24,12 @@ const schema = z.object({
   SIMULATED_COLLECTION_MS: integer(0, 0, 600_000),
   NVTRUST_VENV: z.string().min(1).default('run/nvtrust-venv'),
   NVTRUST_WORKERS: integer(2, 1, 16),
+  NVML_LIBRARY: z.string().min(1).default('libnvidia-ml.so.1'),
+  COLLATERAL_DIR: z.string().min(1).default('run/collateral'),
+  NRAS_URL: z.url({ protocol: /^https?$/ }).optional(),
+  NRAS_SERVICE_KEY_FILE: z.string().min(1).optional(),
+  UV_THREADPOOL_SIZE: integer(4, 1, 1024),
+  NVATTEST: z.string().min(1).default('nvattest'),
   RIM_URL: z.url({ protocol: /^https?$/ }).optional(),
   OCSP_URL: z.url({ protocol: /^https?$/ }).optional(),
   LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
@@ -45,6 +52,19 @@ export interface SidecarConfig {
   readonly nvtrust_workers: number;
   /** What a worker sees of this process's environment: RIM_URL and OCSP_URL among it, under NVIDIA's names. */
   readonly worker_environment: WorkerEnvironment;
+  readonly nvml_library: string;
+  /** Calls into the driver that may run at once: Node's threads less one. */
+  readonly nvml_parallel_calls: number;
+  /** Where `native` keeps reference values and revocation answers across restarts. */
+  readonly collateral_dir: string;
+  readonly nras_url: string | null;
+  readonly nras_service_key_file: string | null;
+  /** NVIDIA's C++ CLI: a name on the PATH, or an absolute path. */
+  readonly nvattest: string;
+  readonly nvattest_environment: NvattestEnvironment;
+  /** null: NVIDIA's own. */
+  readonly rim_url: string | null;
+  readonly ocsp_url: string | null;
   readonly log_level: string;
 }
 
@@ -72,6 +92,15 @@ export function loadConfig(env: NodeJS.ProcessEnv): SidecarConfig {
     nvtrust_venv: resolve(e.NVTRUST_VENV),
     nvtrust_workers: e.NVTRUST_WORKERS,
     worker_environment: workerEnvironment(env),
+    nvml_library: e.NVML_LIBRARY,
+    nvml_parallel_calls: Math.max(1, e.UV_THREADPOOL_SIZE - 1),
+    collateral_dir: resolve(e.COLLATERAL_DIR),
+    nras_url: e.NRAS_URL ?? null,
+    nras_service_key_file: e.NRAS_SERVICE_KEY_FILE ?? null,
+    nvattest: e.NVATTEST,
+    nvattest_environment: nvattestEnvironment(env),
+    rim_url: e.RIM_URL ?? null,
+    ocsp_url: e.OCSP_URL ?? null,
     log_level: e.LOG_LEVEL,
   };
 }

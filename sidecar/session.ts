@@ -27,9 +27,17 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
   const fail = (id: string | null, code: Failed['code'], message: string, retry_after_ms?: number) =>
     send({ type: 'failed', id, code, message, ...(retry_after_ms === undefined ? {} : { retry_after_ms }) });
 
-  const { name, devices, simulated } = attester;
+  const { name, devices, simulated, token_keys } = attester;
   const { trouble } = scheduler;
-  send({ type: 'hello', protocol: PROTOCOL, attester: name, devices: [...devices], simulated, trouble });
+  send({
+    type: 'hello',
+    protocol: PROTOCOL,
+    attester: name,
+    devices: [...devices],
+    simulated,
+    ...(token_keys === undefined ? {} : { token_keys: { keys: token_keys.keys.map((key) => ({ ...key })) } }),
+    trouble,
+  });
   const sendStatus = () =>
     send({
       type: 'status',
@@ -94,7 +102,7 @@ function failureOf(error: unknown): { code: Failed['code']; message: string; ret
     return {
       code: error.code,
       message: error.message.slice(0, 1024),
-      ...(error.retryable ? { retry_after_ms: COLLECTION_RETRY_MS } : {}),
+      ...(error.retryable ? { retry_after_ms: error.retry_after_ms ?? COLLECTION_RETRY_MS } : {}),
     };
   return { code: 'collection_failed', message: 'the attester failed in an unexpected way' };
 }

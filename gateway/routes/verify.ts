@@ -6,6 +6,7 @@ import {
   appraiseAttestation,
   createCollateral,
   type FailureCode,
+  type Jwks,
   type VerificationReport,
 } from '../../verify/index.ts';
 import { bodyText, readBody } from '../body.ts';
@@ -34,6 +35,7 @@ export function verify({ sidecar, config }: Deps) {
     const simulatedRoot = config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null;
     const report = await appraiseAttestation(text, {
       collateral,
+      countersignKeys: sidecar.hello?.token_keys as Jwks | undefined,
       ...(simulatedRoot === null ? {} : { simulatedRoot }),
     });
     if (c.req.query('report') === '1') return c.json(report);

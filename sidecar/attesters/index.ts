@@ -1,23 +1,62 @@
 // Chooses the attester that the configuration names.
+import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
-import { type Attester, AttesterError } from '../attester.ts';
+import type { Attester } from '../attester.ts';
 import type { SidecarConfig } from '../config.ts';
+import { chooseAttester, DRIVER_VERSION_FILE } from '../nvattest/choice.ts';
+import { createNativeAttester } from './native.ts';
+import { createNrasAttester } from './nras.ts';
+import { createNvattestAttester } from './nvattest.ts';
 import { createNvtrustAttester } from './nvtrust.ts';
 import { createSimulatedAttester } from './simulated.ts';
 
 /** @throws {AttesterError} when the named attester cannot run here. */
 export async function createAttester(config: SidecarConfig, log: Logger): Promise<Attester> {
-  if (config.attester === 'simulated')
-    return createSimulatedAttester({
-      rootDir: config.simulated_root_dir,
-      collectionMs: config.simulated_collection_ms,
-    });
-  if (config.attester === 'nvtrust')
-    return createNvtrustAttester({
-      venv: config.nvtrust_venv,
-      environment: config.worker_environment,
-      workers: config.nvtrust_workers,
-      onTrouble: (error) => log.warn({ reason: error.message }, 'worker'),
-    });
-  throw new AttesterError('collection_failed', `ATTESTER=${config.attester} is not part of this version`, false);
+  const nvml = { library: config.nvml_library, parallel_calls: config.nvml_parallel_calls };
+  const services = {
+    ...(config.rim_url === null ? {} : { rim_url: config.rim_url }),
+    ...(config.ocsp_url === null ? {} : { ocsp_url: config.ocsp_url }),
+  };
+  switch (await chosen(config, log)) {
+    case 'simulated':
+      return createSimulatedAttester({
+        rootDir: config.simulated_root_dir,
+        collectionMs: config.simulated_collection_ms,
+      });
+    case 'nvtrust':
+      return createNvtrustAttester({
+        venv: config.nvtrust_venv,
+        environment: config.worker_environment,
+        workers: config.nvtrust_workers,
+        onTrouble: (error) => log.warn({ reason: error.message }, 'nvtrust worker'),
+      });
+    case 'nvattest':
+      return createNvattestAttester({
+        environment: config.nvattest_environment,
+        program: config.nvattest,
+        ...services,
+        onVersion: (version) => log.info({ version }, 'nvattest'),
+      });
+    case 'native':
+      return createNativeAttester({
+        ...nvml,
+        ...services,
+        cache_dir: config.collateral_dir,
+        onTrouble: (message) => log.warn({ reason: message }, 'native'),
+      });
+    case 'nras':
+      return createNrasAttester({
+        ...nvml,
+        ...(config.nras_url === null ? {} : { url: config.nras_url }),
+        ...(config.nras_service_key_file === null ? {} : { service_key_file: config.nras_service_key_file }),
+      });
+  }
+}
+
+/** Drivers with the new report format choose for themselves: nvtrust's end of support came before them. */
+async function chosen(config: SidecarConfig, log: Logger): Promise<SidecarConfig['attester']> {
+  const driver = await readFile(DRIVER_VERSION_FILE, 'utf8').catch(() => null);
+  return chooseAttester(config.attester, driver, (version) =>
+    log.warn({ driver: version }, 'nvtrust cannot read the reports of this driver: nvattest is used instead'),
+  );
 }

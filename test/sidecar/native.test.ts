@@ -1,10 +1,12 @@
 // ATTESTER=native over the twin: what NVML's stand-in says becomes evidence and a token that verify/ takes, or words.
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
 import type { AttesterError } from '../../sidecar/attester.ts';
 import { createNativeAttester, type NativeAttester } from '../../sidecar/attesters/native.ts';
 import { checkCollected } from '../../sidecar/checked.ts';
+import { appraiseAttestation, createCollateral } from '../../verify/index.ts';
 import { checkTokenDigests, parseToken, verifyTokenSignature } from '../../verify/token/index.ts';
 import { noFaults } from '../twin/faults.ts';
 import { type Bench, missing, startBench } from './native-bench.ts';
@@ -25,7 +27,7 @@ describe.skipIf(missing !== null)('native over the twin', () => {
 
   beforeAll(async () => {
     bench = await startBench(2);
-    attester = await createNativeAttester({ ...bench.options, collection_timeout_ms: 400 });
+    attester = await createNativeAttester({ ...bench.options, collection_timeout_ms: 800 });
   });
   afterEach(() => void Object.assign(bench.faults, noFaults()));
   afterAll(async () => {
@@ -58,9 +60,27 @@ describe.skipIf(missing !== null)('native over the twin', () => {
     const at = new Date();
     const signed = await verifyTokenSignature(parsed, { countersignKeys: attester.token_keys, at });
     expect(signed.signature).toBe('countersign-signed');
-    await expect(verifyTokenSignature(parsed, { keys: attester.token_keys, at })).rejects.toMatchObject({
-      code: 'token_key_unavailable',
+    // In NVIDIA's set our key counts for nothing.
+    await expect(verifyTokenSignature(parsed, { keys: attester.token_keys, at })).resolves.toMatchObject({
+      signature: 'self-asserted',
     });
+  });
+
+  test('an attestation with it is valid for who holds the key of this process', async () => {
+    const raw = `{"request":{},"response":{},"timestamp":${Math.floor(Date.now() / 1000)}}`;
+    const nonce = createHash('sha256').update(raw).digest('hex') as Nonce;
+    const { token, evidence } = await attester.attest(nonce, never);
+    const { roots, rim_url, ocsp_url, fetch } = bench.options;
+    const report = await appraiseAttestation(
+      { raw, nonce, token, evidence },
+      {
+        roots,
+        collateral: createCollateral({ rim_url: new URL(rim_url).origin, ocsp_url, fetch }),
+        countersignKeys: attester.token_keys,
+      },
+    );
+    expect(report.checks.filter(({ status }) => status === 'fail')).toEqual([]);
+    expect(report).toMatchObject({ valid: true, claims: { token: { signature: 'countersign-signed' } } });
   });
 
   test('reference values and answers are asked for once', async () => {
@@ -121,30 +141,37 @@ describe.skipIf(missing !== null)('native over the twin', () => {
   });
 
   test('a GPU that is slow is given up in time, and the next request waits until it is done', async () => {
-    bench.faults.collection_ms = 700;
+    bench.faults.collection_ms = 1200;
     const first = await failureOf(attester.attest(freshNonce(), never));
     expect(first).toMatchObject({ code: 'collection_failed', retryable: true });
-    expect(first.message).toBe('nvml_timeout: a GPU did not answer within 400 ms');
+    expect(first.message).toBe('nvml_timeout: a GPU did not answer within 800 ms');
     bench.faults.collection_ms = 0;
     await attester.attest(freshNonce(), never);
   });
 
   test('who leaves is let go at once', async () => {
-    bench.faults.collection_ms = 200;
+    const own = await createNativeAttester(bench.options);
+    await own.attest(freshNonce(), never);
+    bench.faults.collection_ms = 600;
     const leaving = new AbortController();
-    const work = attester.attest(freshNonce(), leaving.signal);
+    const work = own.attest(freshNonce(), leaving.signal);
     setTimeout(() => leaving.abort(new Error('the gateway left')), 20);
     const started = performance.now();
     await expect(work).rejects.toThrow('the gateway left');
-    expect(performance.now() - started).toBeLessThan(150);
+    expect(performance.now() - started).toBeLessThan(450);
+    // What it left behind goes on, and the driver is not closed under it.
+    await own.close();
+    await delay(200);
   });
 
-  test('GPUs report at the same time, each once at a time', async () => {
-    bench.faults.collection_ms = 150;
-    await attester.attest(freshNonce(), never);
+  test('GPUs report at the same time', async () => {
+    const own = await createNativeAttester(bench.options);
+    await own.attest(freshNonce(), never);
+    bench.faults.collection_ms = 500;
     const started = performance.now();
-    await attester.attest(freshNonce(), never);
-    expect(performance.now() - started).toBeLessThan(280);
+    await own.attest(freshNonce(), never);
+    expect(performance.now() - started).toBeLessThan(950);
+    await own.close();
   });
 
   test('a driver that cannot be opened is told at the start: not loaded, and hanging', async () => {
@@ -157,6 +184,8 @@ describe.skipIf(missing !== null)('native over the twin', () => {
     bench.faults.hang.add('nvmlInit');
     const hangs = await failureOf(createNativeAttester({ ...bench.options, collection_timeout_ms: 50 }));
     expect(hangs).toMatchObject({ retryable: true, message: expect.stringMatching(/^nvml_timeout: /) });
+    const again = { ...bench.options, collection_timeout_ms: 50, parallel_calls: 1 };
+    expect((await failureOf(createNativeAttester(again))).message).toMatch(/^nvml_timeout: earlier calls hang/);
   });
 
   test('a driver that is not there is told with what to do', async () => {

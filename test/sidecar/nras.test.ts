@@ -79,6 +79,7 @@ describe('nras', () => {
       })),
     });
     expect(service.asked.authorization).toBeUndefined();
+    await (await create({ url: new URL(service.url).origin })).attest(freshNonce(), never);
   });
 
   test('the service key comes from its file, at each request, and stands in no error', async () => {
@@ -157,13 +158,13 @@ describe('nras', () => {
   });
 
   test('who leaves is let go at once', async () => {
-    service.faults.delay_ms = 250;
+    service.faults.delay_ms = 1000;
     const leaving = new AbortController();
-    const attester = await create();
+    const attester = await create({ timeout_ms: 5000 });
     const work = attester.attest(freshNonce(), leaving.signal);
     setTimeout(() => leaving.abort(new Error('the gateway left')), 30);
     const started = performance.now();
     await expect(work).rejects.toThrow('the gateway left');
-    expect(performance.now() - started).toBeLessThan(200);
+    expect(performance.now() - started).toBeLessThan(700);
   });
 });

@@ -1,6 +1,6 @@
 // Which drivers make the sidecar choose nvattest by itself.
 import { expect, test } from 'vitest';
-import { chooseAttester, driverVersionIn, needsNvattest } from '../../sidecar/nvattest/choice.ts';
+import { chooseAttester, driverVersionIn, needsNvattest, readsNewFormat } from '../../sidecar/nvattest/choice.ts';
 
 const PROPRIETARY = `NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024
 GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)`;
@@ -18,6 +18,17 @@ test('the version is read from both kinds of kernel module', () => {
 test('branch 620 and later need nvattest', () => {
   expect(['535.86.09', '550.90.07', '595.71.05', '', 'none', '62'].filter(needsNvattest)).toEqual([]);
   expect(['620.12', '620.00.01', '1000.1'].every(needsNvattest)).toBe(true);
+});
+
+test('nvattest reads the new format from 2.0.0 on', () => {
+  expect(['1.0', '1.2.1', '2.0.0', '2.0.0.1790976895', '10.1', 'x'].map(readsNewFormat)).toEqual([
+    false,
+    false,
+    true,
+    true,
+    true,
+    null,
+  ]);
 });
 
 test('only the default gives way, and says so', () => {

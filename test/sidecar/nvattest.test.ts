@@ -228,6 +228,24 @@ describe('what nvattest says is wrong', () => {
     expect(error.message).toContain(`nvattest ${result_code}: rc ${result_code}`);
   });
 
+  test('a no with claims tells which of them said it', async () => {
+    const attester = await create();
+    const chain = { 'x-nvidia-cert-status': 'valid', 'x-nvidia-cert-ocsp-status': 'revoked' };
+    const claims = [
+      {
+        measres: 'fail',
+        'x-nvidia-mismatch-measurement-records': [{ index: 9 }, { index: 52 }],
+        'x-nvidia-gpu-vbios-rim-version-match': false,
+        'x-nvidia-gpu-driver-rim-cert-chain': chain,
+      },
+    ];
+    say('attest.out', { ...attested(nonce, { result: false }), claims, result_code: 12 });
+    say('attest.exit', '12');
+    expect((await refusal(attester.attest(nonce, never))).message).toContain(
+      '(nvattest 12: GPU 0: measurements 9, 52 differ from the reference values; vbios-rim-version-match is false; driver-rim-cert-chain: ocsp revoked)',
+    );
+  });
+
   test.each([
     [500, false, /no_driver: .*nvidia-smi/],
     [501, true, /nvml_error: /],

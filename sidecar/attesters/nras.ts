@@ -1,0 +1,73 @@
+// ATTESTER=nras: NVML directly, appraised by NVIDIA's remote service. The token is NVIDIA's own, for anyone to check.
+import type { Nonce } from '../../proto/raw.ts';
+import type { Attester, Collected } from '../attester.ts';
+import { checkNrasToken } from '../nras/check.ts';
+import { ServiceUnavailable } from '../nras/failure.ts';
+import { createNrasKeys, keysUrl } from '../nras/keys.ts';
+import { NRAS_URL, requestToken } from '../nras/request.ts';
+import { readAuthorization } from '../nras/service-key.ts';
+import { type Collector, type CollectorOptions, createCollector } from '../nvml/collector.ts';
+import { until } from '../nvml/lock.ts';
+
+export interface NrasOptions extends CollectorOptions {
+  /** The service, or its address for GPUs; NVIDIA's `/v4/attest/gpu` by default. Its keys are asked for at the same host. */
+  readonly url?: string;
+  /** Read at each request. Without one NVIDIA serves whom it will. */
+  readonly service_key_file?: string;
+  /** For the service's answer; 30,000 by default. */
+  readonly timeout_ms?: number;
+  readonly fetch?: typeof globalThis.fetch;
+  readonly clock?: () => Date;
+  /** PEM, in place of NVIDIA's pinned root. */
+  readonly roots?: { readonly device: string };
+  /** In place of NVML. */
+  readonly collector?: Collector;
+}
+
+/** @throws {AttesterError} when this machine cannot attest, or the service key cannot be read. */
+export async function createNrasAttester(options: NrasOptions = {}): Promise<Attester> {
+  const { timeout_ms = 30_000, fetch = globalThis.fetch, clock = () => new Date(), roots } = options;
+  const url = gpuAddress(options.url ?? NRAS_URL);
+  await readAuthorization(options.service_key_file);
+  const collector = options.collector ?? (await createCollector(options));
+  const keys = createNrasKeys({ url: keysUrl(url), timeout_ms, fetch, clock });
+  const { service_key_file } = options;
+  const request = { url, timeout_ms, fetch, clock, ...(service_key_file === undefined ? {} : { service_key_file }) };
+  const check = { keys, clock, ...(roots === undefined ? {} : { roots }) };
+  /** Until when the service asked to be left alone. */
+  let closed_until_ms = 0;
+
+  async function appraised(nonce: Nonce, evidence: Collected['evidence'], signal: AbortSignal): Promise<string> {
+    try {
+      const token = await requestToken(nonce, evidence, request, signal);
+      await checkNrasToken(token, nonce, evidence, check);
+      return token;
+    } catch (error) {
+      if (error instanceof ServiceUnavailable && error.retry_after_ms !== null)
+        closed_until_ms = clock().getTime() + error.retry_after_ms;
+      throw error;
+    }
+  }
+
+  return {
+    name: 'nras',
+    devices: collector.devices,
+    simulated: null,
+    async attest(nonce: Nonce, signal: AbortSignal): Promise<Collected> {
+      const wait_ms = closed_until_ms - clock().getTime();
+      if (wait_ms > 0)
+        throw new ServiceUnavailable(
+          `nras_busy: NVIDIA's service asks for ${Math.ceil(wait_ms / 1000)} s more`,
+          wait_ms,
+        );
+      const evidence = await collector.collect(nonce, signal);
+      return { token: await until(appraised(nonce, evidence, signal), signal), evidence };
+    },
+    close: () => collector.close(),
+  };
+}
+
+function gpuAddress(service: string): string {
+  const url = new URL(service);
+  return url.pathname === '/' ? new URL(new URL(NRAS_URL).pathname, url).href : url.href;
+}

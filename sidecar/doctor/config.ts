@@ -1,0 +1,51 @@
+// The doctor's settings, from the sidecar's own variables: the one place in this process that reads the environment.
+import { resolve } from 'node:path';
+import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../../verify/services.ts';
+import { ATTESTERS, type AttesterName } from '../config.ts';
+import { nvattestEnvironment } from '../nvattest/environment.ts';
+
+export interface DoctorConfig {
+  readonly attester: AttesterName;
+  /** Absolute path. */
+  readonly socket_path: string;
+  readonly rim_url: string;
+  readonly ocsp_url: string;
+  readonly nras_url: string;
+  /** Absolute path. */
+  readonly nvtrust_venv: string;
+  /** A path, or a name to be found in PATH. */
+  readonly nvattest: string;
+  readonly nvml_library: string;
+  /** What programs that the doctor runs may see. */
+  readonly environment: Readonly<Record<string, string>>;
+}
+
+export class DoctorConfigError extends Error {
+  override readonly name = 'DoctorConfigError';
+}
+
+const NRAS_URL = 'https://nras.attestation.nvidia.com';
+
+/** @throws {DoctorConfigError} one line that names the variable. */
+export function loadDoctorConfig(env: Readonly<Record<string, string | undefined>>): DoctorConfig {
+  const text = (name: string, fallback: string) => env[name] || fallback;
+  const url = (name: string, fallback: string) => {
+    const value = text(name, fallback);
+    if (!/^https?:$/.test(URL.parse(value)?.protocol ?? ''))
+      throw new DoctorConfigError(`${name} must be an http(s) URL`);
+    return value.replace(/\/+$/, '');
+  };
+  const attester = ATTESTERS.find((name) => name === text('ATTESTER', 'nvtrust'));
+  if (attester === undefined) throw new DoctorConfigError(`ATTESTER must be one of ${ATTESTERS.join(', ')}`);
+  return {
+    attester,
+    socket_path: resolve(text('SIDECAR_SOCKET', 'run/sidecar.sock')),
+    rim_url: url('RIM_URL', NVIDIA_RIM_URL),
+    ocsp_url: url('OCSP_URL', NVIDIA_OCSP_URL),
+    nras_url: url('NRAS_URL', NRAS_URL),
+    nvtrust_venv: resolve(text('NVTRUST_VENV', 'run/nvtrust-venv')),
+    nvattest: text('NVATTEST', 'nvattest'),
+    nvml_library: text('NVML_LIBRARY', 'libnvidia-ml.so.1'),
+    environment: nvattestEnvironment(env),
+  };
+}

@@ -1,0 +1,21 @@
+// One line of the doctor's report: what was looked at, what was seen, and what to do about it.
+
+export type Status = 'ok' | 'warn' | 'fail' | 'skip';
+
+export interface Finding {
+  /** `driver`, `cc_mode`, `devices`, …: stable, for programs. */
+  readonly name: string;
+  readonly status: Status;
+  readonly seen: string;
+  /** Present where somebody should act. */
+  readonly todo?: string;
+}
+
+export const ok = (name: string, seen: string): Finding => ({ name, status: 'ok', seen });
+export const warn = (name: string, seen: string, todo: string): Finding => ({ name, status: 'warn', seen, todo });
+export const fail = (name: string, seen: string, todo: string): Finding => ({ name, status: 'fail', seen, todo });
+export const skip = (name: string, seen: string): Finding => ({ name, status: 'skip', seen });
+
+/** 1 when something failed. */
+export const exitCode = (findings: readonly Finding[]): 0 | 1 =>
+  findings.some(({ status }) => status === 'fail') ? 1 : 0;

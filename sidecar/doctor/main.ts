@@ -1,0 +1,40 @@
+// `countersign doctor`: what this node has and lacks for attestation. Exits 0, 1 when something fails, 2 on a wrong usage.
+import { parseArgs } from 'node:util';
+import { DoctorConfigError, loadDoctorConfig } from './config.ts';
+import { examine } from './examine.ts';
+import { exitCode } from './finding.ts';
+import { thisHost } from './host.ts';
+import { printFindings } from './print.ts';
+
+const USAGE = `countersign doctor [--json]   look at this node: driver, confidential mode, devices, services, clock, socket, one trial attestation
+
+It reads the sidecar's variables: ATTESTER, SIDECAR_SOCKET, RIM_URL, OCSP_URL, NVTRUST_VENV, NVATTEST, NVML_LIBRARY.
+
+exit status: 0 nothing fails, 1 something does, 2 usage`;
+
+const status = await run(process.argv.slice(2));
+// A driver call that hangs must not keep us.
+process.stdout.write('', () => process.exit(status));
+
+async function run(argv: readonly string[]): Promise<number> {
+  try {
+    const options = { json: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } as const;
+    // As `countersign doctor`, the command's own name comes first.
+    const args = argv[0] === 'doctor' ? argv.slice(1) : [...argv];
+    const { values } = parseArgs({ args, options, strict: true });
+    if (values.help) {
+      console.log(USAGE);
+      return 0;
+    }
+    const config = loadDoctorConfig(process.env);
+    const findings = await examine(thisHost(config.environment), config);
+    const code = exitCode(findings);
+    console.log(values.json ? JSON.stringify({ ok: code === 0, findings }, null, 2) : printFindings(findings));
+    return code;
+  } catch (error) {
+    const isUsage = error instanceof TypeError && (error as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS');
+    if (!isUsage && !(error instanceof DoctorConfigError)) throw error;
+    console.error(`countersign: ${(error as Error).message}\nsee --help`);
+    return 2;
+  }
+}

@@ -1,0 +1,119 @@
+// Appraises evidence with verify/, in this process: everything must be checked, and everything must pass.
+import type { Evidence } from '../../proto/attestation.ts';
+import type { Nonce } from '../../proto/raw.ts';
+import { fromBase64, utf8 } from '../../verify/bytes.ts';
+import type { FailureCode } from '../../verify/checks.ts';
+import {
+  appraiseEvidence,
+  type CheckName,
+  type Clocks,
+  type Collateral,
+  type DeviceClaims,
+  type VerificationReport,
+} from '../../verify/index.ts';
+import { LruMap } from '../../verify/lru.ts';
+import { rimIds } from '../../verify/nvidia/device.ts';
+import { rimRoots } from '../../verify/nvidia/roots.ts';
+import { verifyRim } from '../../verify/rim/index.ts';
+import { parseReport } from '../../verify/spdm/report.ts';
+import { type Certificate, parsePem } from '../../verify/x509/certificate.ts';
+import { AttesterError } from '../attester.ts';
+
+export interface AppraisalOptions {
+  readonly collateral: Collateral;
+  readonly clock: () => Date;
+  /** For evidence and endorsements that were never valid together: a replay. */
+  readonly clocks?: Clocks;
+  /** PEM, in place of NVIDIA's pinned roots. */
+  readonly roots?: { readonly device: string; readonly rim: string };
+}
+
+/** A device whose every check passed. */
+export interface DeviceAppraisal {
+  readonly claims: DeviceClaims;
+  /** When the first certificate of each chain ends. */
+  readonly expires: { readonly device: Date; readonly driver: Date; readonly vbios: Date };
+  /** The firmware in the report is the one that its leaf names; false: this driver's reports do not say. */
+  readonly fwid_checked: boolean;
+}
+
+export type Appraiser = (nonce: Nonce, evidence: readonly Evidence[]) => Promise<DeviceAppraisal[]>;
+
+/** A check failed; `failed` is the first. */
+export class AppraisalError extends AttesterError {
+  readonly failed: FailureCode;
+  constructor(failed: FailureCode, message: string, retryable: boolean) {
+    super('appraisal_failed', `${failed}: ${message}`, retryable);
+    this.failed = failed;
+  }
+}
+
+/** A skip of one of these is a refusal. The firmware id alone may be missing: older drivers do not report it. */
+const REQUIRED: readonly CheckName[] = [
+  'report_nonce',
+  'report_signature',
+  'report_chain',
+  'revocation',
+  'reference_values',
+  'device_mode',
+];
+
+const MAX_CHAINS = 64;
+
+export function createAppraiser({ collateral, clock, clocks, roots }: AppraisalOptions): Appraiser {
+  const trusted = roots === undefined ? rimRoots() : parsePem(roots.rim);
+  /** By document, and by chain: they are the same at each request. */
+  const rim_ends = new WeakMap<Uint8Array, Date>();
+  const chain_ends = new LruMap<string, Date>(MAX_CHAINS);
+
+  async function rimEnd(id: string): Promise<Date> {
+    const document = await collateral.rim({ id, version: '', chip: '' });
+    if (document === null) throw new AppraisalError('rim_unavailable', `${id} is no longer at hand`, true);
+    const bytes = typeof document === 'string' ? utf8(document) : document;
+    const known = rim_ends.get(bytes);
+    if (known !== undefined) return known;
+    const { signer } = await verifyRim(bytes, { roots: trusted, at: clocks?.rim ?? clock() });
+    const end = firstEnd(signer);
+    rim_ends.set(bytes, end);
+    return end;
+  }
+
+  function chainEnd(chain: string): Date {
+    const known = chain_ends.get(chain) ?? firstEnd(parsePem(new TextDecoder().decode(fromBase64(chain))));
+    chain_ends.set(chain, known);
+    return known;
+  }
+
+  async function appraised(report: VerificationReport, evidence: Evidence, i: number): Promise<DeviceAppraisal> {
+    const claims = report.claims.devices[i];
+    const ids = claims === undefined ? null : rimIds(claims, parseReport(fromBase64(evidence.report)).opaque);
+    if (claims === undefined || ids === null || ids.driver === null)
+      throw new AppraisalError('rim_unavailable', 'the report does not say which reference values are its', false);
+    const [driver, vbios] = await Promise.all([rimEnd(ids.driver), rimEnd(ids.vbios)]);
+    const device = chainEnd(evidence.certificate_chain);
+    const fwid_checked = report.checks.some(
+      (one) => one.name === 'report_fwid' && one.device === i && one.status === 'pass',
+    );
+    return { claims, expires: { device, driver, vbios }, fwid_checked };
+  }
+
+  return async (nonce, evidence) => {
+    const report = await appraiseEvidence(evidence, {
+      at: clock(),
+      clocks,
+      roots,
+      collateral,
+      expected: { nonce },
+      policy: { requiredChecks: REQUIRED },
+    });
+    const failed = report.checks.find((check) => check.status === 'fail');
+    if (failed?.code !== undefined) {
+      const where = failed.device === undefined ? '' : `GPU ${failed.device}: `;
+      throw new AppraisalError(failed.code, where + failed.detail, false);
+    }
+    return Promise.all(evidence.map((one, i) => appraised(report, one, i)));
+  };
+}
+
+const firstEnd = (chain: readonly Certificate[]) =>
+  new Date(Math.min(...chain.map(({ notAfter }) => notAfter.getTime())));

@@ -1,0 +1,132 @@
+// Reference values and revocation answers, fetched once: kept in memory and on disk, renewed before they end. verify/ checks
+// whatever comes from here at every use; what is kept here was right when it came.
+import { toHex } from '../../verify/bytes.ts';
+import type { Collateral } from '../../verify/index.ts';
+import { LruMap } from '../../verify/lru.ts';
+import { makeCertId } from '../../verify/ocsp/request.ts';
+import { askOcsp, askRim, type Entry, type EntryOptions, ocspEntry, rimEntry } from './entry.ts';
+import type { Kind, Store } from './store.ts';
+
+export interface KeptCollateralOptions extends EntryOptions {
+  readonly store: Store;
+  readonly onTrouble: (message: string) => void;
+}
+
+export interface KeptCollateral extends Collateral {
+  /** Fetches again what ends soon. What cannot be had stays as it is, until it ends. */
+  renew(): Promise<void>;
+  /** Forgets what was fetched more than `age_ms` ago, so that the next use fetches. True when there was any. */
+  forget(age_ms: number): Promise<boolean>;
+  /** Services that could not be asked since the last call. */
+  outages(): ReadonlySet<Kind>;
+}
+
+/** Between the responder's clock and ours; as verify/ allows. */
+const SKEW_MS = 5 * 60_000;
+const MAX_ENTRIES = 1024;
+const LONG_AGO = new Date(0);
+
+export function createKeptCollateral(options: KeptCollateralOptions): KeptCollateral {
+  const { store, clock, onTrouble } = options;
+  const entries = new LruMap<string, Entry>(MAX_ENTRIES);
+  const ids = new Set<string>();
+  const underway = new Map<string, Promise<Entry | null>>();
+  let outages = new Set<Kind>();
+
+  async function forgetOne({ kind, id }: Entry): Promise<void> {
+    entries.delete(id);
+    ids.delete(id);
+    await store.remove(kind, id);
+  }
+
+  function remember(entry: Entry): Entry {
+    entries.set(entry.id, entry);
+    ids.add(entry.id);
+    if (ids.size > 2 * MAX_ENTRIES) for (const id of ids) if (entries.get(id) === undefined) ids.delete(id);
+    return entry;
+  }
+
+  async function kept(entry: Entry | null): Promise<Entry | null> {
+    if (entry?.verdict !== 'good') return entry;
+    remember(entry);
+    await store.write(entry.kind, entry.id, entry.bytes);
+    return entry;
+  }
+
+  /** One request at a time for one thing. */
+  function once(id: string, work: () => Promise<Entry | null>): Promise<Entry | null> {
+    const running = underway.get(id) ?? work().finally(() => underway.delete(id));
+    underway.set(id, running);
+    return running;
+  }
+
+  /** From disk when it is right, or else from its service. */
+  function demanded(kind: Kind, id: string, stored: () => Promise<Entry | null>, ask: () => Promise<Entry | null>) {
+    return once(id, async () => {
+      const before = await stored();
+      if (before?.verdict === 'good') return remember(before);
+      try {
+        return await kept(await ask());
+      } catch (error) {
+        outages.add(kind);
+        throw error;
+      }
+    });
+  }
+
+  async function renewOne(entry: Entry): Promise<void> {
+    const fresh = await once(entry.id, async () => kept(await entry.again()));
+    if (fresh?.verdict === 'good') return;
+    if (fresh?.verdict === 'not_good') await forgetOne(entry);
+    throw new Error(fresh === null ? 'its service has it no longer' : `what came is ${fresh.verdict}`);
+  }
+
+  return {
+    async rim({ id }) {
+      const stored = async () => {
+        const bytes = await store.read('rim', id);
+        return bytes === null ? null : rimEntry(id, bytes, LONG_AGO, options);
+      };
+      const entry = entries.get(id) ?? (await demanded('rim', id, stored, () => askRim(id, options)));
+      return entry?.bytes ?? null;
+    },
+
+    async ocsp(query) {
+      const id = toHex(await makeCertId(query.certificate, query.issuer));
+      const at = query.at.getTime();
+      let entry: Entry | null = entries.get(id) ?? null;
+      if (entry === null || at < entry.from.getTime() - SKEW_MS || at > entry.until.getTime()) {
+        const stored = async () => {
+          const response = entry === null ? await store.read('ocsp', id) : null;
+          return response === null ? null : ocspEntry(id, query, { response }, LONG_AGO, options);
+        };
+        entry = await demanded('ocsp', id, stored, () => askOcsp(id, query, options));
+      }
+      if (entry === null) return null;
+      return { response: entry.bytes, ...(entry.nonce === undefined ? {} : { nonce: entry.nonce }) };
+    },
+
+    async renew() {
+      for (const id of ids) {
+        const entry = entries.get(id);
+        if (entry === undefined || clock() < entry.renew_at) continue;
+        await renewOne(entry).catch((error: Error) =>
+          onTrouble(`${entry.kind} ${id.slice(-80)} could not be renewed: ${error.message}`),
+        );
+      }
+    },
+
+    async forget(age_ms) {
+      const before = clock().getTime() - age_ms;
+      const old = [...ids].flatMap((id) => entries.get(id) ?? []).filter(({ fetched }) => fetched.getTime() < before);
+      for (const entry of old) await forgetOne(entry);
+      return old.length > 0;
+    },
+
+    outages() {
+      const said = outages;
+      outages = new Set();
+      return said;
+    },
+  };
+}

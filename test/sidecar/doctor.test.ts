@@ -1,0 +1,358 @@
+// The doctor on machines that a test makes up: healthy, and with one thing wrong at a time.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pino } from 'pino';
+import { afterAll, describe, expect, test } from 'vitest';
+import { nonceOf } from '../../proto/raw.ts';
+import { createSimulatedAttester } from '../../sidecar/attesters/simulated.ts';
+import { loadConfig } from '../../sidecar/config.ts';
+import { type Answered, askSidecar } from '../../sidecar/doctor/ask.ts';
+import { DoctorConfigError, loadDoctorConfig } from '../../sidecar/doctor/config.ts';
+import { examine } from '../../sidecar/doctor/examine.ts';
+import { exitCode, type Finding } from '../../sidecar/doctor/finding.ts';
+import { type Host, type Ran, thisHost } from '../../sidecar/doctor/host.ts';
+import type { NvmlFacts } from '../../sidecar/doctor/nvml.ts';
+import { printFindings } from '../../sidecar/doctor/print.ts';
+import { startServer } from '../../sidecar/server.ts';
+
+const parent = mkdtempSync(join(tmpdir(), 'doctor-'));
+afterAll(() => rmSync(parent, { recursive: true, force: true }));
+
+const NOW = new Date('2026-11-21T12:00:00Z');
+const PROC =
+  'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder@U22-I3)  Thu Jul 17';
+const SMI = `
+==============NVSMI CONF-COMPUTE LOG==============
+
+    CC State                   : ON
+    Multi-GPU Mode             : None
+    CPU CC Capabilities        : AMD SEV-SNP
+    GPU CC Capabilities        : CC Capable
+    CC GPUs Ready State        : Ready
+    DevTools Mode              : OFF
+`;
+const mode = { environment: 'production', confidential: true, devtools: false, multi_gpu: 'none' } as const;
+const facts: NvmlFacts = { driver: '580.65.06', gpus: [{ model: 'NVIDIA H100', arch: 'HOPPER' }], mode, ready: true };
+const printed = (stdout: string): Ran => ({ exit_code: 0, stdout, stderr: '' });
+const programs: Record<string, Ran> = {
+  '/opt/venv/bin/python': printed('2.7.3\n'),
+  nvattest: printed('{\n  "nvattest": "1.1.0"\n}\n'),
+};
+const config = loadDoctorConfig({ SIDECAR_SOCKET: '/run/countersign/s.sock', NVTRUST_VENV: '/opt/venv' });
+const answering =
+  (status: number, date: Date | null = NOW): typeof fetch =>
+  async () =>
+    new Response('{}', { status, headers: date === null ? {} : { date: date.toUTCString() } });
+const errno = (code: string) => Object.assign(new Error(code), { code });
+
+/** A node on which all is well, but for what is laid over it. */
+const node = (over: Partial<Host> = {}): Host => ({
+  user: 'countersign',
+  now: () => NOW,
+  readText: async (path) => (path === '/proc/driver/nvidia/version' ? PROC : null),
+  list: async () => ['null', 'nvidia-uvm', 'nvidia0', 'nvidiactl'],
+  kind: async (path) => (path === '/run/countersign' ? 'folder' : path === '/dev/nvidiactl' ? 'device' : null),
+  access: async () => null,
+  run: async (program) => programs[program] ?? null,
+  fetch: answering(200),
+  nvml: async () => facts,
+  askSidecar: async () => Promise.reject(errno('ENOENT')),
+  ...over,
+});
+const noNvml = async () => Promise.reject(new Error('libnvidia-ml.so.1 cannot be loaded'));
+
+const look = async (over: Partial<Host> = {}, settings = config) => {
+  const findings = await examine(node(over), settings);
+  const of = (name: string): Finding => {
+    const found = findings.find((finding) => finding.name === name);
+    if (found === undefined) throw new Error(`no finding ${name}`);
+    return found;
+  };
+  return { findings, of, bad: findings.filter(({ status }) => status === 'warn' || status === 'fail') };
+};
+const names = (findings: readonly Finding[]) => findings.map(({ name, status }) => `${name} ${status}`);
+
+describe('a healthy node', () => {
+  test('has nothing to do, and names what was seen', async () => {
+    const { findings, bad, of } = await look();
+    expect(bad).toEqual([]);
+    expect(exitCode(findings)).toBe(0);
+    expect(of('driver').seen).toBe('driver 580.65.06, told by NVML');
+    expect(of('attester').seen).toContain('nv-attestation-sdk 2.7.3');
+    expect(of('rim').seen).toContain('NV_GPU_DRIVER_GH100_580.65.06');
+    expect(of('trial')).toMatchObject({ status: 'skip', seen: 'no sidecar runs on /run/countersign/s.sock' });
+    expect(printFindings(findings)).toMatch(
+      /^ok {4}container {4}not in a container\n[\s\S]*\n12 ok, 0 warn, 0 fail, 1 skip$/,
+    );
+  });
+
+  test('is told by nvidia-smi as well where NVML cannot be asked', async () => {
+    const run: Host['run'] = async (program, [first]) => {
+      if (program !== 'nvidia-smi') return programs[program] ?? null;
+      return printed(first === 'conf-compute' ? SMI : '580.65.06, NVIDIA H100 80GB HBM3\n');
+    };
+    const { bad, of } = await look({ nvml: noNvml, run });
+    expect(bad).toEqual([]);
+    expect(of('gpus').seen).toBe('NVIDIA H100 80GB HBM3 (HOPPER)');
+    const off = await look({
+      nvml: noNvml,
+      run: async (...args) => {
+        const ran = await run(...args);
+        return ran === null ? null : { ...ran, stdout: ran.stdout.replace(': ON', ': OFF') };
+      },
+    });
+    expect(names(off.bad)).toEqual(['cc_mode fail']);
+  });
+
+  test('is told by /proc where that is all', async () => {
+    const { findings, bad, of } = await look({ nvml: noNvml });
+    expect(of('driver').seen).toBe('driver 580.65.06, told by /proc');
+    expect(names(bad)).toEqual(['gpus warn', 'cc_mode warn']);
+    expect(exitCode(findings)).toBe(0);
+  });
+});
+
+describe('one thing wrong', () => {
+  const withMode = (change: Partial<NonNullable<NvmlFacts['mode']>>) => ({
+    nvml: async () => ({ ...facts, mode: { ...mode, ...change } }),
+  });
+  const cases: readonly (readonly [string, Partial<Host>, readonly string[], RegExp])[] = [
+    ['confidential computing is off', withMode({ confidential: false }), ['cc_mode fail'], /set-cc-mode=on/],
+    ['devtools mode is on', withMode({ devtools: true }), ['devtools fail'], /set-cc-mode=on/],
+    ['a simulated environment', withMode({ environment: 'simulation' }), ['cc_mode fail'], /production/],
+    ['protected PCIe', withMode({ confidential: false, multi_gpu: 'protected_pcie' }), ['cc_mode fail'], /switches/],
+    ['GPUs that accept no work', { nvml: async () => ({ ...facts, ready: false }) }, ['ready_state warn'], /-srs 1/],
+    ['an old driver', { nvml: async () => ({ ...facts, driver: '470.141.03' }) }, ['driver fail'], /550/],
+    [
+      'a GPU that cannot attest',
+      { nvml: async () => ({ ...facts, gpus: [{ model: 'NVIDIA A100', arch: null }] }) },
+      ['gpus fail'],
+      /Hopper or Blackwell/,
+    ],
+    [
+      'no permission',
+      { access: async (path: string) => (path === '/dev/nvidia0' ? 'EACCES' : null) },
+      ['devices fail'],
+      /give countersign read and write/,
+    ],
+    ['no GPU given', { list: async () => ['nvidiactl'] }, ['devices fail'], /no GPU was given/],
+    ['the SDK is missing', { run: async () => null }, ['attester fail'], /install\.sh \/opt\/venv/],
+    ['the services are broken', { fetch: answering(503) }, ['rim warn', 'ocsp warn'], /later/],
+    ['a key is wanted', { fetch: answering(403) }, ['rim fail', 'ocsp fail'], /NVIDIA_ATTESTATION_SERVICE_KEY/],
+    ['no reference values', { fetch: answering(404) }, ['rim fail'], /for driver 580\.65\.06/],
+    ['a captive portal', { fetch: answering(302) }, ['rim warn', 'ocsp warn'], /captive/],
+    ['a clock 20 s ahead', { fetch: answering(200, new Date(NOW.getTime() - 20_000)) }, ['clock warn'], /chrony/],
+    [
+      'a clock an hour behind',
+      { fetch: answering(200, new Date(NOW.getTime() + 3_600_000)) },
+      ['clock fail'],
+      /chrony/,
+    ],
+    [
+      'a socket folder of others',
+      { access: async (path: string) => (path === '/run/countersign' ? 'EACCES' : null) },
+      ['socket fail'],
+      /give the folder/,
+    ],
+    [
+      'a file where the socket goes',
+      { kind: async (path: string) => (path.endsWith('s.sock') ? 'file' : 'folder') },
+      ['container warn', 'socket fail'],
+      /toolkit|move it away/i,
+    ],
+    [
+      'a socket that we may not open',
+      { askSidecar: async () => Promise.reject(errno('EACCES')) },
+      ['trial fail'],
+      /group that owns/,
+    ],
+  ];
+  test.each(cases)('%s', async (_, over, expected, todo) => {
+    const { findings, bad } = await look(over);
+    expect(names(bad)).toEqual(expected);
+    expect(bad.map((finding) => finding.todo).join(' ')).toMatch(todo);
+    expect(exitCode(findings)).toBe(expected.some((one) => one.endsWith('fail')) ? 1 : 0);
+  });
+
+  test('no driver: what depends on it is skipped, and the rest is still looked at', async () => {
+    const { findings, of } = await look({
+      nvml: noNvml,
+      readText: async () => null,
+      list: async () => [],
+      access: async (path) => (path.startsWith('/dev/') ? 'ENOENT' : null),
+    });
+    expect(names(findings)).toEqual([
+      'container ok',
+      'driver fail',
+      'gpus skip',
+      'devices fail',
+      'cc_mode skip',
+      'devtools skip',
+      'ready_state skip',
+      'rim ok',
+      'ocsp ok',
+      'attester ok',
+      'clock ok',
+      'socket ok',
+      'trial skip',
+    ]);
+    expect(of('driver')).toMatchObject({
+      seen: expect.stringContaining('libnvidia-ml.so.1'),
+      todo: expect.stringContaining('--gpus all'),
+    });
+  });
+
+  test('no network: the reason is named, and the clock cannot be compared', async () => {
+    const failing = async () =>
+      Promise.reject(new TypeError('fetch failed', { cause: new Error('getaddrinfo ENOTFOUND') }));
+    const { bad, of } = await look({ fetch: failing });
+    expect(names(bad)).toEqual(['rim fail', 'ocsp fail']);
+    expect(of('ocsp')).toMatchObject({
+      seen: expect.stringContaining('ENOTFOUND'),
+      todo: expect.stringContaining('OCSP_URL'),
+    });
+    expect(of('clock').status).toBe('skip');
+    const past = await look({ fetch: failing, now: () => new Date('1970-01-01T00:01:00Z') });
+    expect(past.of('clock').status).toBe('fail');
+  });
+
+  test('a service that hangs is left after five seconds', async () => {
+    const started = performance.now();
+    const { of } = await look({
+      fetch: (_, init) =>
+        new Promise((_resolve, reject) => init?.signal?.addEventListener('abort', () => reject(init.signal?.reason))),
+    });
+    expect(of('rim')).toMatchObject({ status: 'fail', seen: expect.stringContaining('timeout') });
+    expect(performance.now() - started).toBeLessThan(7_000);
+  });
+
+  test('in a container without the GPU', async () => {
+    const { of } = await look({
+      kind: async (path) => (path === '/.dockerenv' ? 'file' : path === '/run/countersign' ? 'folder' : null),
+    });
+    expect(of('container')).toMatchObject({ status: 'warn', todo: expect.stringContaining('--gpus all') });
+  });
+});
+
+describe('the chosen attester', () => {
+  const choose = (ATTESTER: string) => ({
+    ...config,
+    ...loadDoctorConfig({ ATTESTER }),
+    socket_path: config.socket_path,
+  });
+
+  test('a driver of the new format wants nvattest 2, whatever the default', async () => {
+    const nvml = async () => ({ ...facts, driver: '620.12' });
+    const having = (version: string) => ({ nvml, run: async () => printed(`{ "nvattest": "${version}" }`) });
+    const { of } = await look(having('2.0.0'));
+    expect(of('attester')).toMatchObject({
+      status: 'ok',
+      seen: expect.stringContaining('for this driver: nvattest 2.0.0'),
+    });
+    const old = await look(having('1.2.1'));
+    expect(old.of('attester')).toMatchObject({ status: 'fail', todo: 'install nvattest 2.0.0 or newer' });
+    expect((await look({ run: having('1.2.1').run }, choose('nvattest'))).of('attester').status).toBe('ok');
+    const without = await look({ nvml, run: async () => null });
+    expect(without.of('attester')).toMatchObject({ status: 'fail', todo: expect.stringContaining('NVATTEST') });
+  });
+
+  test('native and nras want NVML; nras its service too', async () => {
+    expect((await look({}, choose('native'))).bad).toEqual([]);
+    expect((await look({ nvml: noNvml }, choose('native'))).of('attester').status).toBe('fail');
+    expect((await look({}, choose('nras'))).of('nras').seen).toContain(
+      'https://nras.attestation.nvidia.com answers 200',
+    );
+  });
+
+  test('simulated does without hardware and network', async () => {
+    const failing = async () => Promise.reject(new TypeError('fetch failed'));
+    const { findings, bad } = await look(
+      { nvml: noNvml, readText: async () => null, list: async () => [], fetch: failing },
+      choose('simulated'),
+    );
+    expect(names(bad)).toEqual(['attester warn']);
+    expect(exitCode(findings)).toBe(0);
+  });
+
+  test('a wrong setting is named', () => {
+    expect(() => loadDoctorConfig({ ATTESTER: 'gpu' })).toThrow(DoctorConfigError);
+    expect(() => loadDoctorConfig({ OCSP_URL: 'ocsp.example' })).toThrow(/^OCSP_URL/);
+  });
+});
+
+describe('one trial attestation', () => {
+  const attested = async (raw: string): Promise<Answered> => {
+    const attester = await createSimulatedAttester({ rootDir: join(parent, 'root') });
+    const nonce = await nonceOf(raw);
+    const { token, evidence } = await attester.attest(nonce, new AbortController().signal);
+    const hello: Answered['hello'] = {
+      type: 'hello',
+      protocol: 'countersign/1',
+      attester: 'simulated',
+      devices: [...attester.devices],
+      simulated: attester.simulated,
+      trouble: null,
+    };
+    return { hello, result: { type: 'attested', id: 'doctor', nonce, token, evidence: [...evidence] } };
+  };
+  // The report's certificates begin now.
+  const now = () => new Date();
+  const fetch: typeof globalThis.fetch = async () =>
+    new Response('{}', { headers: { date: new Date().toUTCString() } });
+
+  test('a simulated one verifies, and is called what it is', async () => {
+    const { of } = await look({ now, fetch, askSidecar: (_, raw) => attested(raw) });
+    expect(of('trial')).toMatchObject({
+      status: 'warn',
+      seen: expect.stringContaining('it verifies; its GPU is simulated'),
+    });
+    const chosen = await look(
+      { now, fetch, askSidecar: (_, raw) => attested(raw) },
+      { ...config, attester: 'simulated' },
+    );
+    expect(chosen.of('trial').status).toBe('ok');
+  });
+
+  test('one that is about something else does not verify', async () => {
+    const { findings, of } = await look({
+      now,
+      fetch,
+      askSidecar: (_, raw) => attested(raw.replace('trial', 'other')),
+    });
+    expect(of('trial')).toMatchObject({ status: 'fail', seen: expect.stringContaining('raw_hash_mismatch') });
+    expect(exitCode(findings)).toBe(1);
+  });
+
+  test("a refusal is told in the sidecar's words", async () => {
+    const askOne = async (_: string, raw: string) => ({
+      ...(await attested(raw)),
+      result: { failure: 'collection_failed: cc_off' },
+    });
+    expect((await look({ askSidecar: askOne })).of('trial')).toMatchObject({
+      status: 'fail',
+      seen: expect.stringContaining('cc_off'),
+    });
+  });
+
+  test('over a real socket, from a real sidecar', async () => {
+    const settings = loadConfig({ SIDECAR_SOCKET: join(parent, 'sidecar.sock'), ATTESTER: 'simulated' });
+    const attester = await createSimulatedAttester({ rootDir: join(parent, 'root') });
+    const server = await startServer(attester, settings, pino({ level: 'silent' }));
+    const { of } = await look({ now, fetch, askSidecar }, { ...config, socket_path: settings.socket_path });
+    await server.close();
+    expect(of('trial').seen).toContain('it verifies');
+    const gone = await look({ askSidecar }, { ...config, socket_path: settings.socket_path });
+    expect(gone.of('trial').status).toBe('skip');
+  });
+});
+
+test('this machine, whatever it is, gets a whole report', async () => {
+  const host = { ...thisHost({ PATH: process.env.PATH ?? '' }), fetch: answering(200) };
+  const findings = await examine(host, { ...config, socket_path: join(parent, 'none.sock') });
+  expect(findings.length).toBeGreaterThan(10);
+  for (const { status, seen, todo } of findings) {
+    expect(seen).not.toBe('');
+    expect(todo !== undefined).toBe(status === 'warn' || status === 'fail');
+  }
+});
