@@ -1,7 +1,9 @@
 // Makes an attestation: builds raw from the exchange, has the sidecar sign it, keeps it for retrieval.
 import { createHash } from 'node:crypto';
+import { MAX_RAW_LENGTH } from '../proto/frames.ts';
 import { buildRaw, type Nonce, type StreamDigest } from '../proto/raw.ts';
 import type { Exchange } from './delivery/exchange.ts';
+import { Problem } from './problem.ts';
 import type { Sidecar } from './sidecar/client.ts';
 import type { Store } from './store.ts';
 
@@ -28,6 +30,8 @@ export function createAttestor(sidecar: Sidecar, store: Store, now_ms: () => num
         timestamp,
         ...(stream === undefined ? {} : { stream }),
       });
+      if (raw.length > MAX_RAW_LENGTH)
+        throw new Problem('backend_bad_response', 'Request and answer together are larger than what is attested.');
       const nonce = createHash('sha256').update(raw, 'utf8').digest('hex') as Nonce;
       const { token, evidence } = await sidecar.attest(exchange.id, raw, nonce, signal);
       const json = JSON.stringify({ raw, nonce, token, evidence });

@@ -6,6 +6,9 @@ export const PROTOCOL = 'countersign/1';
 /** No frame is larger. raw holds a request and a response as one JSON string, which escaping can double. */
 export const MAX_FRAME_BYTES = 192 * 1024 * 1024;
 
+/** The longest raw that is attested, in UTF-16 code units: as a JSON string in a frame it stays below the limit above. */
+export const MAX_RAW_LENGTH = 60 * 1024 * 1024;
+
 const id = z.string().min(1).max(128);
 
 /** Why nothing can be attested until somebody does something: confidential computing off, driver gone. null: nothing is wrong. */
@@ -25,7 +28,11 @@ export const helloSchema = z.strictObject({
 });
 
 /** Gateway → sidecar: sign this. The sidecar hashes raw itself; it signs no nonce handed to it. */
-export const attestSchema = z.strictObject({ type: z.literal('attest'), id, raw: z.string().min(2) });
+export const attestSchema = z.strictObject({
+  type: z.literal('attest'),
+  id,
+  raw: z.string().min(2).max(MAX_RAW_LENGTH),
+});
 /** Gateway → sidecar: nobody waits for this one any more. */
 export const cancelSchema = z.strictObject({ type: z.literal('cancel'), id });
 /** Gateway → sidecar: how are you? */

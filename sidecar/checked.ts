@@ -1,12 +1,14 @@
-// What the sidecar checks before it answers, whatever the attester says: that each report is over our nonce and signed by
-// the leaf of its chain, one for each device. NVIDIA's own verifier has said `true` for less.
+// What the sidecar checks before it answers, whatever the attester says: one report for each device, over our nonce, signed by
+// the leaf of a chain under NVIDIA's root (or the twin's). NVIDIA's own verifier has said `true` for less.
 import type { Evidence } from '../proto/attestation.ts';
 import type { Nonce } from '../proto/raw.ts';
 import { EncodingError, fromBase64 } from '../verify/bytes.ts';
 import { CheckFailure } from '../verify/checks.ts';
+import { DEVICE_ROOT_PEM } from '../verify/nvidia/roots.ts';
 import { parseReport, verifyReportSignature } from '../verify/spdm/report.ts';
 import { parseToken } from '../verify/token/index.ts';
 import { type Certificate, parsePem } from '../verify/x509/certificate.ts';
+import { ChainError, verifyChain } from '../verify/x509/chain.ts';
 import { DerError } from '../verify/x509/der.ts';
 import { type Attester, AttesterError, type Collected } from './attester.ts';
 
@@ -18,7 +20,8 @@ export async function checkCollected(collected: Collected, nonce: Nonce, atteste
   checkToken(token, nonce);
   if (evidence.length !== attester.devices.length)
     throw refuse(`evidence of ${evidence.length} devices where there are ${attester.devices.length}`);
-  const leaves = await Promise.all(evidence.map((one, i) => checkDevice(one, nonce, i)));
+  const roots = parsePem(attester.simulated?.root ?? DEVICE_ROOT_PEM);
+  const leaves = await Promise.all(evidence.map((one, i) => checkDevice(one, nonce, roots, i)));
   if (new Set(leaves.map(({ serial }) => serial)).size !== leaves.length)
     throw refuse('two devices gave the same evidence');
 }
@@ -31,14 +34,23 @@ function checkToken(token: string, nonce: Nonce): void {
   if (parsed.overallResult === false) throw refuse('the verifier says that the device does not pass');
 }
 
-async function checkDevice(evidence: Evidence, nonce: Nonce, device: number): Promise<Certificate> {
+async function checkDevice(
+  evidence: Evidence,
+  nonce: Nonce,
+  roots: readonly Certificate[],
+  device: number,
+): Promise<Certificate> {
   const report = attempt(`device ${device}`, () => parseReport(fromBase64(evidence.report)));
   if (report.nonce !== nonce) throw refuse(`device ${device}: the report is over another nonce`);
-  const [leaf] = attempt(`device ${device}`, () =>
+  const chain = attempt(`device ${device}`, () =>
     parsePem(new TextDecoder().decode(fromBase64(evidence.certificate_chain))),
   );
+  const [leaf] = chain;
   if (leaf === undefined || !(await verifyReportSignature(report, leaf)))
     throw refuse(`device ${device}: the report's signature does not verify under its leaf`);
+  await verifyChain(chain, roots, new Date()).catch((cause: unknown) => {
+    throw cause instanceof ChainError ? refuse(`device ${device}: ${cause.message}`, cause) : cause;
+  });
   return leaf;
 }
 

@@ -43,7 +43,7 @@ describe.skipIf(missing !== null)('native over the twin', () => {
       { arch: 'HOPPER', model: 'SIMULATED H100' },
     ]);
     expect(collected.evidence).toHaveLength(2);
-    await checkCollected(collected, nonce, attester);
+    await checkCollected(collected, nonce, { ...attester, simulated: { root: bench.options.roots.device } });
   });
 
   test("the token is a detached EAT of ours: nonces, digests and signature hold under this process's key alone", async () => {

@@ -145,7 +145,10 @@ describe('a healthy node', () => {
     expect(attester.devices).toHaveLength(1);
     expect(attester.devices[0]?.arch).toBe('HOPPER');
     const answer = await attester.attest(nonce, never);
-    await checkCollected(answer, nonce, attester);
+    await checkCollected(answer, nonce, {
+      ...attester,
+      simulated: { root: (await loadOrMakeRoot(at('root'))).certificate.pem },
+    });
     expect(JSON.parse(answer.token)).toMatchObject({ result_code: 0, claims: [{ eat_nonce: nonce }] });
 
     const [, first, second, third] = calls();
@@ -176,7 +179,10 @@ describe('a healthy node', () => {
     const attester = await create();
     expect(attester.devices).toHaveLength(2);
     const answer = await attester.attest(nonce, never);
-    await checkCollected(answer, nonce, attester);
+    await checkCollected(answer, nonce, {
+      ...attester,
+      simulated: { root: (await loadOrMakeRoot(at('root'))).certificate.pem },
+    });
     expect(answer.evidence).toHaveLength(2);
   });
 

@@ -1,9 +1,11 @@
+import { createHash } from 'node:crypto';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError, type Collected } from '../../sidecar/attester.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated.ts';
 import type { Trouble } from '../../sidecar/circuit.ts';
 import { createScheduler, type Scheduler } from '../../sidecar/scheduler.ts';
+import { parseToken } from '../../verify/token/index.ts';
 import { startBackend } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { eventually, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
@@ -145,6 +147,32 @@ describe('trouble at the GPU', () => {
       { code: 'collection_failed', message: 'confidential computing is off' },
     ]);
     off = false;
+    await gateway.close();
+    await sidecar.close();
+    await backend.close();
+    folder.remove();
+  });
+});
+
+describe('two hundred tee requests at once on one GPU', () => {
+  it('are all answered, each with a proof of its own', async () => {
+    const folder = temporaryFolder();
+    const backend = await startBackend();
+    const sidecar = await startSidecar(folder, { collectionMs: 10 });
+    const gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket });
+    const answers = await Promise.all(
+      Array.from({ length: 200 }, (_, n) => chat(gateway.url, { ...CHAT, tee: true, seed: n })),
+    );
+    const nonces = new Set<string>();
+    for (const [n, answer] of answers.entries()) {
+      expect(answer.status).toBe(200);
+      const { raw, nonce, token } = answer.json().attestation;
+      expect(JSON.parse(raw).request.seed).toBe(n);
+      expect(createHash('sha256').update(raw).digest('hex')).toBe(nonce);
+      expect(parseToken(token).nonces.every((one) => one === nonce)).toBe(true);
+      nonces.add(nonce);
+    }
+    expect(nonces.size).toBe(200);
     await gateway.close();
     await sidecar.close();
     await backend.close();
