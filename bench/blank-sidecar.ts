@@ -1,0 +1,30 @@
+// A sidecar that signs nothing: real socket, session and scheduler over canned evidence. It shows what the simulated GPU costs.
+import { createServer } from 'node:http';
+import { pino } from 'pino';
+import { WebSocketServer } from 'ws';
+import { MAX_FRAME_BYTES } from '../proto/frames.ts';
+import type { Nonce } from '../proto/raw.ts';
+import type { Attester } from '../sidecar/attester.ts';
+import { createSimulatedAttester } from '../sidecar/attesters/simulated.ts';
+import { loadConfig } from '../sidecar/config.ts';
+import { createScheduler } from '../sidecar/scheduler.ts';
+import { runSession } from '../sidecar/session.ts';
+import { listenOnSocket } from '../sidecar/socket.ts';
+
+const config = loadConfig(process.env);
+const log = pino({ name: 'sidecar', level: config.log_level });
+const twin = await createSimulatedAttester({ rootDir: config.simulated_root_dir });
+const canned = await twin.attest('0'.repeat(64) as Nonce, new AbortController().signal);
+const attester: Attester = { ...twin, attest: async () => canned };
+const scheduler = createScheduler(attester, { ...config, check: async () => {}, onTrouble: () => {} });
+
+const server = createServer();
+new WebSocketServer({ server, perMessageDeflate: false, maxPayload: MAX_FRAME_BYTES }).on('connection', (ws) =>
+  runSession(ws, {
+    attester,
+    scheduler,
+    totals: () => ({ attested_total: 0, failed_total: 0 }),
+    onResult: ({ code, ms }) => log.debug({ code, ms: Math.round(ms), queued: scheduler.waiting }, 'attest'),
+  }),
+);
+await listenOnSocket(server, config.socket_path);

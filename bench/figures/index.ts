@@ -1,0 +1,21 @@
+// Every figure, in the order of the report.
+import { cancel } from './cancel.ts';
+import type { Figure } from './figure.ts';
+import { latency } from './latency.ts';
+import { memory } from './memory.ts';
+import { sidecar } from './sidecar.ts';
+import { paced, saturation } from './streams.ts';
+import { verifications } from './verifications.ts';
+import { whole1k, whole16k } from './whole.ts';
+
+export const FIGURES: readonly Figure[] = [
+  whole1k,
+  whole16k,
+  latency,
+  paced,
+  saturation,
+  memory,
+  cancel,
+  sidecar,
+  verifications,
+];

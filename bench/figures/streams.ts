@@ -1,0 +1,67 @@
+// Streams: at an engine's pace for latency and CPU, and as fast as they are taken.
+import { percentile } from '../stats.ts';
+import { type Figure, OTHERS, othersOf, overTargets, wrongOf } from './figure.ts';
+
+export const paced: Figure = {
+  name: 'paced',
+  title: (plan) => `${plan.paced_streams} paced streams of ${plan.paced_rate} chunks/s each`,
+  columns: [
+    { key: 'cpu', title: 'CPU µs/chunk', digits: 1, ratio: true },
+    { key: 'ttft50', title: 'added TTFT p50 µs', digits: 0, added: true, ratio: true },
+    { key: 'ttft99', title: 'p99', digits: 0, added: true },
+    { key: 'age50', title: 'added chunk p50 µs', digits: 0, added: true, ratio: true },
+    { key: 'age99', title: 'p99', digits: 0, added: true },
+    { key: 'share', title: 'chunks on time %', digits: 0 },
+    OTHERS,
+  ],
+  round: (bench, turn) =>
+    overTargets(bench, turn, 'streams', async ({ aim, watch }, kind) => {
+      if (kind.max_rate !== undefined) return null;
+      const { paced_streams: streams, paced_rate: rate, paced_ms } = bench.plan;
+      const result = await bench.load.paced({ aim, watch, streams, rate, duration_ms: paced_ms });
+      const { cost, chunks } = result;
+      return {
+        values: {
+          cpu: watch.proxy.length === 0 ? Number.NaN : cost.proxy_us / chunks,
+          others: othersOf(cost),
+          ttft50: percentile(result.ttft_us, 0.5),
+          ttft99: percentile(result.ttft_us, 0.99),
+          age50: result.age_p50_us,
+          age99: result.age_p99_us,
+          share: (chunks / ((cost.elapsed_us / 1e6) * streams * rate)) * 100,
+        },
+        wrong: wrongOf(result),
+      };
+    }),
+};
+
+export const saturation: Figure = {
+  name: 'saturation',
+  title: (plan) =>
+    `Saturation: ${plan.burst_streams} streams of ${plan.burst_chunks} chunks, as fast as they are taken`,
+  columns: [
+    { key: 'rate', title: 'chunks/s', digits: 0, ratio: true },
+    { key: 'cpu', title: 'CPU µs/chunk', digits: 1, ratio: true },
+    { key: 'busy', title: 'proxy busy %', digits: 0 },
+    { key: 'sidecar', title: 'sidecar µs/chunk', digits: 1 },
+    OTHERS,
+  ],
+  round: (bench, turn) =>
+    overTargets(bench, turn, 'streams', async ({ aim, watch }, kind) => {
+      if (kind.max_rate !== undefined) return null;
+      const { burst_streams: concurrency, burst_chunks, warm_ms, closed_ms } = bench.plan;
+      const scene = { kind: 'burst', chunks: burst_chunks } as const;
+      const result = await bench.load.closed({ aim, watch, scene, concurrency, warm_ms, duration_ms: closed_ms });
+      const { cost, chunks } = result;
+      return {
+        values: {
+          rate: (chunks / cost.elapsed_us) * 1e6,
+          cpu: watch.proxy.length === 0 ? Number.NaN : cost.proxy_us / chunks,
+          busy: watch.proxy.length === 0 ? Number.NaN : (cost.proxy_us / cost.elapsed_us) * 100,
+          sidecar: watch.sidecar.length === 0 ? Number.NaN : cost.sidecar_us / chunks,
+          others: othersOf(cost),
+        },
+        wrong: chunks === 0 ? 'no chunks' : wrongOf(result),
+      };
+    }),
+};

@@ -1,0 +1,103 @@
+// What main asks of the load generator, and what it gets back.
+import type { Scene } from './scene.ts';
+
+/** Whom to ask, and how an answer must look. */
+export interface Aim {
+  readonly port: number;
+  /** Header lines that this target needs, each with its CRLF. */
+  readonly headers: string;
+  readonly tee: boolean;
+  /** The backend's bytes must come through; a gateway that rewrites them is checked by what they say. */
+  readonly exact: boolean;
+}
+
+/** Processes whose CPU is read at the beginning and the end of what is measured. */
+export interface Watch {
+  readonly proxy: readonly number[];
+  readonly sidecar: readonly number[];
+  /** The bench's own: main, load generator, backend. */
+  readonly bench: readonly number[];
+}
+
+export interface Cost {
+  readonly elapsed_us: number;
+  readonly proxy_us: number;
+  readonly sidecar_us: number;
+  /** CPU of everybody else on the machine, other targets included: what disturbed the measurement. */
+  readonly foreign_us: number;
+}
+
+export interface Judged {
+  /** How many answers were wrong. */
+  readonly wrong: number;
+  /** The first of them. */
+  readonly reason: string | null;
+}
+
+export interface ClosedJob {
+  readonly aim: Aim;
+  readonly scene: Scene;
+  readonly concurrency: number;
+  readonly warm_ms: number;
+  readonly duration_ms: number;
+  readonly watch: Watch;
+}
+export interface ClosedResult extends Judged {
+  readonly cost: Cost;
+  readonly answers: number;
+  readonly chunks: number;
+}
+
+export interface OpenJob {
+  readonly aim: Aim;
+  readonly scene: Scene;
+  readonly rate: number;
+  readonly duration_ms: number;
+}
+export interface OpenResult extends Judged {
+  readonly latency_us: readonly number[];
+}
+
+export interface PacedJob {
+  readonly aim: Aim;
+  readonly streams: number;
+  readonly rate: number;
+  readonly duration_ms: number;
+  readonly watch: Watch;
+}
+export interface PacedResult extends Judged {
+  readonly cost: Cost;
+  /** Chunks that arrived while CPU was counted. */
+  readonly chunks: number;
+  readonly ttft_us: readonly number[];
+  readonly age_p50_us: number;
+  readonly age_p99_us: number;
+}
+
+export interface HoldJob {
+  readonly aim: Aim;
+  readonly streams: number;
+}
+
+export interface LeaveJob {
+  readonly aim: Aim;
+  readonly streams: number;
+  readonly rate: number;
+  /** The id of the first stream; the backend notes when each was left. */
+  readonly first_id: number;
+}
+export interface LeaveResult extends Judged {
+  /** When each stream was left by the client, by its id. */
+  readonly left: readonly (readonly [number, number])[];
+}
+
+export interface LoadCalls {
+  closed(job: ClosedJob): Promise<ClosedResult>;
+  open(job: OpenJob): Promise<OpenResult>;
+  paced(job: PacedJob): Promise<PacedResult>;
+  /** Opens streams and keeps them; each has had its first chunk when this returns. */
+  hold(job: HoldJob): Promise<Judged>;
+  /** Leaves all that are held. */
+  release(): Promise<void>;
+  leave(job: LeaveJob): Promise<LeaveResult>;
+}

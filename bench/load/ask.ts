@@ -1,0 +1,35 @@
+// From a job to bytes on the wire: the request, what is expected of its answer, and who keeps count of wrong ones.
+import { wholeAnswer } from '../answer.ts';
+import type { Aim, Judged } from '../jobs.ts';
+import { requestBody, type Scene } from '../scene.ts';
+import type { Expected } from './check.ts';
+
+export function requestBytes(aim: Aim, scene: Scene): Buffer {
+  const body = requestBody(scene, aim.tee);
+  const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:${aim.port}\r\ncontent-type: application/json\r\naccept: application/json\r\nuser-agent: bench\r\n${aim.headers}content-length: ${Buffer.byteLength(body)}\r\n\r\n`;
+  return Buffer.from(head + body);
+}
+
+export function expectation(aim: Aim, scene: Scene): Expected {
+  return {
+    body: scene.kind === 'whole' && aim.exact ? wholeAnswer(scene.bytes) : null,
+    chunks: 'chunks' in scene ? scene.chunks : 1,
+    attestation: aim.tee,
+  };
+}
+
+/** Counts wrong answers and remembers the first. */
+export class Judge {
+  #wrong = 0;
+  #reason: string | null = null;
+
+  take(wrong: string | null): void {
+    if (wrong === null) return;
+    this.#wrong++;
+    this.#reason ??= wrong;
+  }
+
+  get verdict(): Judged {
+    return { wrong: this.#wrong, reason: this.#reason };
+  }
+}

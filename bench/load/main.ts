@@ -1,0 +1,10 @@
+// The load generator's process: does one job at a time for main.
+import { serveCalls } from '../calls.ts';
+import type { LoadCalls } from '../jobs.ts';
+import { closed } from './closed.ts';
+import { hold, leave, release } from './hold.ts';
+import { open } from './open.ts';
+import { paced } from './paced.ts';
+
+const calls: LoadCalls = { closed, open, paced, hold, release, leave };
+serveCalls(calls);

@@ -1,0 +1,47 @@
+// Open loop at low load: requests leave on a clock, whether or not the one before was answered. For latency.
+import { now_us, sleep } from '../clock.ts';
+import type { OpenJob, OpenResult } from '../jobs.ts';
+import { expectation, Judge, requestBytes } from './ask.ts';
+import { wholeReader } from './check.ts';
+import { Connection } from './connection.ts';
+
+const WARM_REQUESTS = 10;
+const LAST_ANSWERS_MS = 5_000;
+
+export async function open(job: OpenJob): Promise<OpenResult> {
+  const request = requestBytes(job.aim, job.scene);
+  const expected = expectation(job.aim, job.scene);
+  const judge = new Judge();
+  const idle: Connection[] = [];
+  const latency_us: number[] = [];
+  let running = 0;
+
+  function ask(counted: boolean): void {
+    let connection = idle.pop();
+    while (connection !== undefined && !connection.usable) connection = idle.pop();
+    const used = connection ?? new Connection(job.aim.port);
+    running++;
+    used.ask(
+      request,
+      wholeReader(expected, ({ asked_us, ended_us, wrong }) => {
+        running--;
+        judge.take(wrong);
+        if (counted) latency_us.push(ended_us - asked_us);
+        if (used.usable) idle.push(used);
+        else used.leave();
+      }),
+    );
+  }
+
+  const period_us = 1e6 / job.rate;
+  const start_us = now_us();
+  const count = Math.round((job.duration_ms / 1e3) * job.rate);
+  for (let i = 0; i < count + WARM_REQUESTS; i++) {
+    await sleep(Math.max(0, (start_us + i * period_us - now_us()) / 1e3));
+    ask(i >= WARM_REQUESTS);
+  }
+  for (const end = now_us() + LAST_ANSWERS_MS * 1e3; running > 0 && now_us() < end; ) await sleep(5);
+  if (running > 0) judge.take(`${running} answers did not come within ${LAST_ANSWERS_MS} ms`);
+  for (const connection of idle) connection.leave();
+  return { latency_us, ...judge.verdict };
+}

@@ -1,0 +1,61 @@
+// How much is measured: sizes and times of every figure. Quick stays under 90 s, the full run under 10 minutes, on two cores.
+
+export interface Plan {
+  readonly rounds: number;
+  /** Before the first round, for each target and each kind of answer: compilers get warm, pools fill. */
+  readonly first_warm_ms: number;
+  readonly warm_ms: number;
+  /** One measurement of throughput. */
+  readonly closed_ms: number;
+  readonly concurrency: number;
+  readonly low_ms: number;
+  readonly low_rate: number;
+  readonly paced_ms: number;
+  readonly paced_streams: number;
+  readonly paced_rate: number;
+  readonly burst_streams: number;
+  readonly burst_chunks: number;
+  readonly idle_streams: number;
+  readonly idle_settle_ms: number;
+  readonly leave_streams: number;
+  readonly leave_rate: number;
+  readonly trips: number;
+  readonly verify_ms: number;
+}
+
+export const FULL: Plan = {
+  rounds: 3,
+  first_warm_ms: 2_000,
+  warm_ms: 500,
+  closed_ms: 2_000,
+  concurrency: 64,
+  low_ms: 4_000,
+  low_rate: 50,
+  paced_ms: 3_000,
+  paced_streams: 200,
+  paced_rate: 50,
+  burst_streams: 64,
+  burst_chunks: 500,
+  idle_streams: 3_000,
+  idle_settle_ms: 1_500,
+  leave_streams: 200,
+  leave_rate: 100,
+  trips: 300,
+  verify_ms: 2_000,
+};
+
+export const QUICK: Plan = {
+  ...FULL,
+  rounds: 1,
+  first_warm_ms: 400,
+  warm_ms: 300,
+  closed_ms: 500,
+  low_ms: 1_000,
+  paced_ms: 1_000,
+  paced_streams: 100,
+  idle_streams: 500,
+  idle_settle_ms: 700,
+  leave_streams: 60,
+  trips: 60,
+  verify_ms: 500,
+};

@@ -1,0 +1,53 @@
+// A scene: what the backend is to answer. It travels as the model's name, which every gateway passes on.
+
+export type Scene =
+  /** One whole answer of exactly `bytes`. */
+  | { readonly kind: 'whole'; readonly bytes: number }
+  /** A stream of `chunks`, `rate` of them a second, the first at once. */
+  | { readonly kind: 'paced'; readonly chunks: number; readonly rate: number }
+  /** A stream of `chunks` as fast as they are taken, one write each. */
+  | { readonly kind: 'burst'; readonly chunks: number }
+  /** One chunk, then silence until the other side leaves. `id` names the stream in the backend's notes. */
+  | { readonly kind: 'hold'; readonly id: number };
+
+export function sceneName(scene: Scene): string {
+  switch (scene.kind) {
+    case 'whole':
+      return `whole-${scene.bytes}`;
+    case 'paced':
+      return `paced-${scene.chunks}-${scene.rate}`;
+    case 'burst':
+      return `burst-${scene.chunks}`;
+    case 'hold':
+      return `hold-${scene.id}`;
+  }
+}
+
+export function parseScene(name: string): Scene | null {
+  const [kind, a, b] = name.split('-');
+  const [first, second] = [Number(a), Number(b)];
+  if (kind === 'whole') return { kind, bytes: first };
+  if (kind === 'paced') return { kind, chunks: first, rate: second };
+  if (kind === 'burst') return { kind, chunks: first };
+  if (kind === 'hold') return { kind, id: first };
+  return null;
+}
+
+const SYSTEM =
+  'You are a helpful assistant. Answer in a few clear sentences, name your sources, and say so when you do not know.';
+const QUESTION = 'Which rivers flow through more than three capitals, and what would change if one of them ran dry?';
+
+/** The client's body: about 450 bytes, as a short conversation has. `model` stands first, so that a backend finds it soon. */
+export function requestBody(scene: Scene, tee: boolean): string {
+  return JSON.stringify({
+    model: sceneName(scene),
+    messages: [
+      { role: 'system', content: SYSTEM },
+      { role: 'user', content: QUESTION },
+    ],
+    max_tokens: 512,
+    temperature: 0.7,
+    ...(scene.kind === 'whole' ? {} : { stream: true, stream_options: { include_usage: true } }),
+    ...(tee ? { tee: true } : {}),
+  });
+}

@@ -1,0 +1,66 @@
+// Other AI gateways, installed on demand into .cache/bench: Portkey from npm, LiteLLM from PyPI.
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { freePort, ROOT, runToEnd, start } from '../process.ts';
+import { ready, type TargetKind, Unavailable } from './target.ts';
+
+const CACHE = join(ROOT, '.cache/bench');
+const INSTALL_MS = 300_000;
+const START_MS = 90_000;
+
+export const portkey: TargetKind = {
+  name: 'portkey',
+  about: '@portkey-ai/gateway from npm, provider openai with our backend as its host',
+  flag: 'portkey',
+  async start({ backendPort }) {
+    const folder = join(CACHE, 'portkey');
+    const script = join(folder, 'node_modules/@portkey-ai/gateway/build/start-server.js');
+    await install(script, () =>
+      runToEnd(['npm', 'install', '--no-audit', '--no-fund', '--prefix', folder, '@portkey-ai/gateway'], INSTALL_MS),
+    );
+    const port = await freePort();
+    const headers = `authorization: Bearer bench\r\nx-portkey-provider: openai\r\nx-portkey-custom-host: http://127.0.0.1:${backendPort}/v1\r\n`;
+    const proxy = start([process.execPath, script, '--headless', `--port=${port}`], {
+      env: { NODE_ENV: 'production', TRUSTED_CUSTOM_HOSTS: '127.0.0.1' },
+    });
+    return ready('portkey', { port, headers, tee: false, exact: false }, { proxy }, START_MS);
+  },
+};
+
+export const litellm: TargetKind = {
+  name: 'litellm',
+  about: 'litellm[proxy] from PyPI, one worker, every model routed to our backend',
+  flag: 'litellm',
+  async start({ backendPort, folder }) {
+    const venv = join(CACHE, 'litellm');
+    const program = join(venv, 'bin/litellm');
+    await install(program, async () => {
+      await runToEnd(['python3', '-m', 'venv', venv], INSTALL_MS);
+      await runToEnd([join(venv, 'bin/pip'), 'install', '-q', 'litellm[proxy]'], INSTALL_MS);
+    });
+    const port = await freePort();
+    const config = join(folder, 'litellm.yaml');
+    writeFileSync(
+      config,
+      `model_list:
+  - model_name: "*"
+    litellm_params: { model: "openai/*", api_base: "http://127.0.0.1:${backendPort}/v1", api_key: bench }
+litellm_settings: { drop_params: true, telemetry: false }
+`,
+    );
+    const proxy = start([program, '--config', config, '--host', '127.0.0.1', '--port', String(port)], {
+      env: { LITELLM_LOG: 'ERROR', LITELLM_LOCAL_MODEL_COST_MAP: 'True' },
+    });
+    return ready('litellm', { port, headers: '', tee: false, exact: false }, { proxy }, START_MS);
+  },
+};
+
+async function install(made: string, make: () => Promise<void>): Promise<void> {
+  if (existsSync(made)) return;
+  mkdirSync(CACHE, { recursive: true });
+  try {
+    await make();
+  } catch (error) {
+    throw new Unavailable(`could not be installed: ${(error as Error).message}`);
+  }
+}
