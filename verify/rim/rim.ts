@@ -51,9 +51,11 @@ export async function verifyRim(xml: string | Uint8Array, options: RimOptions): 
 
 async function verifyDocument(document: Uint8Array): Promise<SignedManifest> {
   const root = parseXml(document);
-  // Only for the reason it gives when the form is wrong: what it returns is not signed, and is dropped.
-  readManifest(root);
-  const { text, chain } = await verifySignature(root);
+  const { text, chain } = await verifySignature(root).catch((error: unknown) => {
+    // A document of a wrong form is refused for that; what this reads is not signed, and is dropped.
+    readManifest(root);
+    throw error;
+  });
   return { manifest: readManifest(parseXml(text)), chain };
 }
 
