@@ -22,43 +22,48 @@ export interface Ask {
   readonly body?: string | Buffer;
   /** Sends the body without its length. */
   readonly chunked?: boolean;
+  readonly signal?: AbortSignal;
   /** Called with each piece as it arrives; return false to leave. */
   readonly onData?: (chunk: Buffer, received_ms: number) => unknown;
 }
 
 export function ask(
   url: string,
-  { method = 'POST', headers = {}, body, chunked = false, onData }: Ask = {},
+  { method = 'POST', headers = {}, body, chunked = false, signal, onData }: Ask = {},
 ): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const length = body === undefined || chunked ? {} : { 'content-length': Buffer.byteLength(body) };
     const type = body === undefined ? {} : { 'content-type': 'application/json' };
-    const outgoing = request(url, { method, agent, headers: { ...type, ...length, ...headers } }, (incoming) => {
-      const chunks: Buffer[] = [];
-      let left = false;
-      const done = (complete: boolean) => {
-        const all = Buffer.concat(chunks);
-        const text = all.toString('utf8');
-        resolve({
-          status: incoming.statusCode ?? 0,
-          headers: incoming.headers,
-          body: all,
-          text,
-          json: () => JSON.parse(text),
-          payloads: () => payloadsOf(text),
-          complete: complete && !left,
+    const outgoing = request(
+      url,
+      { ...(signal === undefined ? {} : { signal }), method, agent, headers: { ...type, ...length, ...headers } },
+      (incoming) => {
+        const chunks: Buffer[] = [];
+        let left = false;
+        const done = (complete: boolean) => {
+          const all = Buffer.concat(chunks);
+          const text = all.toString('utf8');
+          resolve({
+            status: incoming.statusCode ?? 0,
+            headers: incoming.headers,
+            body: all,
+            text,
+            json: () => JSON.parse(text),
+            payloads: () => payloadsOf(text),
+            complete: complete && !left,
+          });
+        };
+        incoming.on('data', (chunk: Buffer) => {
+          chunks.push(chunk);
+          if (onData?.(chunk, performance.now()) === false) {
+            left = true;
+            outgoing.destroy();
+          }
         });
-      };
-      incoming.on('data', (chunk: Buffer) => {
-        chunks.push(chunk);
-        if (onData?.(chunk, performance.now()) === false) {
-          left = true;
-          outgoing.destroy();
-        }
-      });
-      incoming.on('end', () => done(true));
-      incoming.on('error', () => done(false));
-    });
+        incoming.on('end', () => done(true));
+        incoming.on('error', () => done(false));
+      },
+    );
     outgoing.on('error', reject);
     outgoing.end(body);
   });

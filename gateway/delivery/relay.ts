@@ -20,6 +20,8 @@ export type Deliver = (head: Head, port: Port) => Delivery;
 export function relay(engine: Engine, request: EngineRequest, exchange: Exchange, deliver: Deliver): Promise<Outcome> {
   return new Promise((resolve, reject) => {
     const { outgoing } = exchange;
+    // Whoever left while the sidecar was waited for costs the backend nothing.
+    if (outgoing.destroyed) return resolve({ status: 499 });
     let delivery: Delivery | null = null;
     let gone: AbortController | null = null;
     let over = false;
@@ -66,7 +68,6 @@ export function relay(engine: Engine, request: EngineRequest, exchange: Exchange
       fail: (problem) => (delivery === null ? port.refuse(problem) : delivery.fail(problem)),
     });
     outgoing.on('close', onClose);
-    if (outgoing.destroyed) onClose();
   });
 }
 

@@ -134,6 +134,18 @@ describe('no sidecar at all', () => {
     expect([got.status, typeof got.json().attestation.nonce]).toEqual([200, 'string']);
   });
 
+  it('costs the backend nothing when the client leaves before one comes', async () => {
+    const waiting = ask(`${gateway.url}/v1/chat/completions`, {
+      body: '{"messages":[{"role":"user"}],"tee":true}',
+      signal: AbortSignal.timeout(200),
+    });
+    await expect(waiting).rejects.toThrow();
+    sidecar = startSidecarProcess();
+    await eventually(async () => (await health()).status === 'ok', 15_000);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(backend.seen).toHaveLength(0);
+  });
+
   it('is what a simulated one is to a gateway that does not allow it', async () => {
     sidecar = startSidecarProcess();
     await eventually(async () => (await health()).status === 'ok', 15_000);
