@@ -1,6 +1,5 @@
 // What `npm start` runs: demo engine, sidecar with a simulated GPU, gateway, each a process of its own; one Ctrl-C ends them all.
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdirSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { ConfigError, type DemoConfig, loadDemoConfig } from './config.ts';
 import { StartError } from './errors.ts';
@@ -22,10 +21,11 @@ try {
 
 async function start(config: DemoConfig): Promise<void> {
   const began = performance.now();
-  process.once('SIGINT', () => void stop(0)).once('SIGTERM', () => void stop(0));
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => void stop(0));
   const { gateway } = config;
   const env = { ...config.env };
-  mkdirSync('run', { recursive: true });
+  if (gateway.port === 0) throw new StartError('PORT=0 is not for npm start: the address must be known');
+  await mustBeFree(gateway.host, gateway.port);
   if (config.engine) {
     const port = await freePort();
     env.BACKEND_URL = `http://127.0.0.1:${port}/v1`;
@@ -58,7 +58,10 @@ async function start(config: DemoConfig): Promise<void> {
 }
 
 function run(name: string, script: string, env: NodeJS.ProcessEnv): void {
-  const child = spawn(process.execPath, ['--import', 'tsx', script], { env, stdio: ['ignore', 'inherit', 'inherit'] });
+  const child = spawn(process.execPath, ['--import', 'tsx', script], {
+    env,
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
   child.once('exit', (code, signal) => {
     if (stopping) return;
     console.error(`countersign: the ${name} ended (${signal ?? code}); stopping`);
@@ -110,6 +113,17 @@ async function firstModel(url: string, env: NodeJS.ProcessEnv): Promise<string> 
   } catch {
     return 'MODEL';
   }
+}
+
+/** @throws {StartError} */
+function mustBeFree(host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const probe = createServer();
+    probe.once('error', (error: NodeJS.ErrnoException) =>
+      reject(new StartError(`cannot listen on ${host}:${port} (${error.code}); PORT names another`)),
+    );
+    probe.listen(port, host, () => probe.close(() => resolve()));
+  });
 }
 
 function freePort(): Promise<number> {

@@ -7,7 +7,7 @@ import { attestationById } from './routes/attestation.ts';
 import { generate } from './routes/generate.ts';
 import { health } from './routes/health.ts';
 import { passthrough } from './routes/passthrough.ts';
-import { verify } from './routes/verify.ts';
+import { verify, verifyQuery } from './routes/verify.ts';
 
 export function createApp(deps: Deps): Hono<Env> {
   const app = new Hono<Env>({ getPath: decodedPath });
@@ -15,7 +15,7 @@ export function createApp(deps: Deps): Hono<Env> {
   app.options('*', preflight);
 
   app.get('/health', health(deps));
-  app.on(['GET', 'POST'], '/~sev_gpu@1.0/verify', verify(deps));
+  app.on(['GET', 'POST'], '/~sev_gpu@1.0/verify', verifyQuery, verify(deps));
 
   app.use('/v1/*', authenticated(deps), bounded(deps));
   app.post('/v1/chat/completions', generate('chat', deps));

@@ -16,8 +16,16 @@ const schema = z.object({
   PORT: integer(8080, 0, 65_535),
   BACKEND_URL: z
     .url({ protocol: /^https?$/, error: 'must be an http or https URL such as http://127.0.0.1:8000/v1' })
+    .refine(
+      (url) => !/[?#]|\/\/[^/]*@/.test(url),
+      'must have no query and no user name: a key goes into BACKEND_API_KEY',
+    )
     .transform((url) => url.replace(/\/+$/, '')),
-  BACKEND_API_KEY: z.string().min(1).optional(),
+  BACKEND_API_KEY: z
+    .string()
+    .trim()
+    .regex(/^[!-~]+$/, 'must be printable ASCII without spaces')
+    .optional(),
   SIDECAR_SOCKET: z
     .string()
     .min(1)

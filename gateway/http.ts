@@ -16,7 +16,9 @@ export const serverOptions: ServerOptions = {
 /** What the parser refuses gets OpenAI's shape too. */
 export function refuseBadRequests(server: Server): void {
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-    if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
+    // In the middle of an answer there is no place for another.
+    const answering = (socket as { _httpMessage?: { headersSent: boolean } })._httpMessage?.headersSent === true;
+    if (error.code === 'ECONNRESET' || !socket.writable || answering) return void socket.destroy();
     const problem =
       error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
         ? new Problem('request_timeout', 'The request did not arrive in time.')

@@ -30,6 +30,8 @@ export function loadKeys(file: string | null): Keys {
     .split(/\r?\n/)
     .map((line) => line.trim())
     .filter((line) => line !== '' && !line.startsWith('#'));
+  if (keys.some((key) => /\s/.test(key)))
+    throw new ConfigError('API_KEYS_FILE holds a key with a space in it; a comment needs a line of its own');
   if (keys.length === 0) throw new ConfigError('API_KEYS_FILE holds no key');
   return fromKeys(keys);
 }

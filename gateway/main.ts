@@ -30,6 +30,8 @@ try {
     setTimeout(end, DRAIN_MS).unref();
   };
   process.once('SIGTERM', stop).once('SIGINT', stop);
+  // Started by the launcher: when that is gone, so is the reason to run.
+  process.once('disconnect', () => stop('disconnect'));
 } catch (error) {
   if (!(error instanceof ConfigError)) throw error;
   console.error(`gateway: ${error.message}`);

@@ -19,7 +19,7 @@ export function isDone(data: Uint8Array): boolean {
 
 /** The event with `,"attestation":…` put before the last `}` of its data: taken out again, the bytes are the backend's. */
 export function withAttestation(event: SseEvent, attestationJson: string): Buffer {
-  const brace = event.bytes.lastIndexOf(0x7d, event.dataEnd - 1);
+  const brace = event.lastBrace;
   return Buffer.concat([
     event.bytes.subarray(0, brace),
     Buffer.from(`,"attestation":${attestationJson}`),

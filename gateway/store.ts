@@ -27,7 +27,8 @@ export function createStore(options: { attestation_ttl_ms: number; attestation_s
   // Owners are base64url or a word, so a space cannot be part of one.
   const keyOf = (owner: Owner, id: string) => `${owner} ${id}`;
   return {
-    begin: (owner, id) => void cache.set(keyOf(owner, id), PENDING),
+    // A stream may run for longer than attestations are kept.
+    begin: (owner, id) => void cache.set(keyOf(owner, id), PENDING, { ttl: 0 }),
     keep(owner, id, completionId, json) {
       const kept: Kept = { state: 'ready', json };
       cache.set(keyOf(owner, id), kept);

@@ -10,7 +10,7 @@
 //  7. `usage` is the last one that is not null, whole.
 //  8. At the end `object` "chat.completion.chunk" becomes "chat.completion"; a choice's `delta` becomes `message`, with
 //     role "assistant" and content null where no chunk gave one, and `index` leaves its tool calls.
-import { isKeptNumber, parseKeepingNumbers } from './number.ts';
+import { isKeptNumber, numberOf, parseKeepingNumbers } from './number.ts';
 
 type Json = null | boolean | number | string | object;
 type Bag = Record<string, Json>;
@@ -18,7 +18,7 @@ type Bag = Record<string, Json>;
 /** Strings that are set even inside a delta. */
 const SET_IN_DELTA = new Set(['role', 'id', 'type', 'name']);
 /** An index beyond this is not a position, and such an array is appended. */
-const MAX_INDEX = 100_000;
+const MAX_INDEX = 10_000;
 
 /** A payload is not a JSON object. The message never quotes it. */
 export class FoldError extends Error {
@@ -96,7 +96,13 @@ function mergedArray(before: Json[], items: Json[], inDelta: boolean): Json[] {
       before.push(merged(undefined, item, '', inDelta));
       continue;
     }
-    const at = before.findIndex((other) => (indexOf(other) ?? -1) >= index);
+    // Nearly always it is the last one that grows, or one after it that begins.
+    const last = before.length - 1;
+    const lastIndex = indexOf(before[last]);
+    const at =
+      lastIndex !== null && lastIndex <= index
+        ? last + (lastIndex < index ? 1 : 0)
+        : before.findIndex((other) => (indexOf(other) ?? -1) >= index);
     const found = at < 0 ? undefined : before[at];
     // 'choices' as the key tells merged() that `delta` and `text` of this object are deltas.
     const key = inDelta ? '' : 'choices';
@@ -108,8 +114,8 @@ function mergedArray(before: Json[], items: Json[], inDelta: boolean): Json[] {
 
 function indexOf(item: Json | undefined): number | null {
   if (item === undefined || !isBag(item)) return null;
-  const index = item.index;
-  return typeof index === 'number' && Number.isInteger(index) && index >= 0 && index <= MAX_INDEX ? index : null;
+  const index = numberOf(item.index);
+  return index !== null && Number.isInteger(index) && index >= 0 && index <= MAX_INDEX ? index : null;
 }
 
 function finished(completion: Bag): Bag {

@@ -8,7 +8,7 @@ interface RawJson {
 const { rawJSON, isRawJSON } = JSON as unknown as RawJson;
 
 /** Texts that can hold a number which JavaScript would print otherwise: long, with an exponent, a trailing zero or -0. */
-const RISKY = /[0-9]{16}|[0-9][eE]|\.[0-9]*0(?![0-9])|-0(?!\.)/;
+const RISKY = /[0-9.]{16}|[0-9][eE]|\.[0-9]*0(?![0-9])|0\.0{5}|-0(?!\.)/;
 
 function keepSource(_key: string, value: unknown, context: { source?: string }): unknown {
   if (typeof value !== 'number' || context.source === undefined || context.source === String(value)) return value;
@@ -27,4 +27,10 @@ export function parseKeepingNumbers(text: string): unknown {
 /** True for a number that {@link parseKeepingNumbers} kept as text. */
 export function isKeptNumber(value: unknown): value is object {
   return isRawJSON(value);
+}
+
+/** The value of a number, kept as text or not; null for anything else. */
+export function numberOf(value: unknown): number | null {
+  if (typeof value === 'number') return value;
+  return isKeptNumber(value) ? Number(JSON.stringify(value)) : null;
 }

@@ -7,8 +7,8 @@ export interface SseEvent {
   readonly bytes: Uint8Array;
   /** The bytes of its `data:` lines, joined by LF; null when it has none (a comment, a lone `event:` line). */
   readonly data: Uint8Array | null;
-  /** The offset in `bytes` after the content of the last `data:` line; 0 when there is none. */
-  readonly dataEnd: number;
+  /** The offset in `bytes` of the last `}` that is data, not a comment or another field; -1 when there is none. */
+  readonly lastBrace: number;
   /** False for a last event that the stream left without its empty line. */
   readonly complete: boolean;
 }
@@ -20,6 +20,7 @@ export class SseLimitError extends Error {
 
 const LF = 10;
 const CR = 13;
+const BRACE = 0x7d;
 const EMPTY = new Uint8Array(0);
 
 /** Push what arrives; take whole events. What has not ended yet waits inside, at most `maxEventBytes` of it. */
@@ -28,6 +29,7 @@ export class SseSplitter {
   #pending: Uint8Array = EMPTY;
   /** Room that `#pending` may grow into, so that an event in many pieces is not copied for each of them. */
   #room: Uint8Array | null = null;
+  #first = true;
   /** Where in `#pending` the search for the end goes on, so that a slow event is not searched from its start each time. */
   #searched = 0;
 
@@ -45,7 +47,7 @@ export class SseSplitter {
       const end = eventEnd(bytes, from);
       if (end < 0) break;
       const event = bytes.subarray(start, end);
-      events.push({ bytes: event, ...dataOf(event), complete: true });
+      events.push({ bytes: event, ...dataOf(event, this.#bom(event)), complete: true });
       start = end;
       from = end;
     }
@@ -56,6 +58,13 @@ export class SseSplitter {
     this.#searched = Math.max(0, this.#pending.length - 3);
     if (this.#pending.length > this.#maxEventBytes) throw new SseLimitError('an event is larger than the limit');
     return events;
+  }
+
+  /** A byte order mark at the start of the stream is no part of its first line: clients take it off, so it is not read here. */
+  #bom(event: Uint8Array): number {
+    if (!this.#first) return 0;
+    this.#first = false;
+    return event[0] === 0xef && event[1] === 0xbb && event[2] === 0xbf ? 3 : 0;
   }
 
   #grown(chunk: Uint8Array): Uint8Array {
@@ -75,7 +84,7 @@ export class SseSplitter {
     this.#pending = EMPTY;
     this.#room = null;
     this.#searched = 0;
-    return bytes.length === 0 ? null : { bytes, ...dataOf(bytes), complete: false };
+    return bytes.length === 0 ? null : { bytes, ...dataOf(bytes, this.#bom(bytes)), complete: false };
   }
 }
 
@@ -113,24 +122,25 @@ function endAtBareCr(bytes: Uint8Array, cr: number): number {
   return cr + 1 < bytes.length ? cr + 1 : -1;
 }
 
-function dataOf(event: Uint8Array): Pick<SseEvent, 'data' | 'dataEnd'> {
+function dataOf(event: Uint8Array, from: number): Pick<SseEvent, 'data' | 'lastBrace'> {
   let data: Uint8Array | null = null;
-  let dataEnd = 0;
-  for (let i = 0; i < event.length; ) {
+  let lastBrace = -1;
+  for (let i = from; i < event.length; ) {
     let eol = i;
     while (eol < event.length && event[eol] !== LF && event[eol] !== CR) eol++;
     // "data" and a colon, or "data" alone on its line.
     if (event[i] === 0x64 && event[i + 1] === 0x61 && event[i + 2] === 0x74 && event[i + 3] === 0x61) {
       if (event[i + 4] === 0x3a || i + 4 === eol) {
-        const from = Math.min(eol, event[i + 5] === 0x20 ? i + 6 : i + 5);
-        const line = event.subarray(from, eol);
+        const start = Math.min(eol, event[i + 5] === 0x20 ? i + 6 : i + 5);
+        const line = event.subarray(start, eol);
+        const brace = line.lastIndexOf(BRACE);
+        if (brace >= 0) lastBrace = start + brace;
         data = data === null ? line : concat(concat(data, NEWLINE), line);
-        dataEnd = eol;
       }
     }
     i = event[eol] === CR && event[eol + 1] === LF ? eol + 2 : eol + 1;
   }
-  return { data, dataEnd };
+  return { data, lastBrace };
 }
 
 const NEWLINE = Uint8Array.of(LF);

@@ -26,6 +26,8 @@ try {
     void server.close().then(() => process.exit(0));
   };
   process.once('SIGTERM', stop).once('SIGINT', stop);
+  // Started by the launcher: when that is gone, so is the reason to run.
+  process.once('disconnect', () => stop('disconnect'));
 } catch (error) {
   if (!(error instanceof ConfigError || error instanceof SocketError || error instanceof AttesterError)) throw error;
   console.error(`sidecar: ${error.message}`);

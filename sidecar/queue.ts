@@ -31,8 +31,23 @@ export interface Queue {
 }
 
 const TYPICAL_JOB_MS = 500;
+/** From a job's abort to when it is given up. */
+const GRACE_MS = 2_000;
 
-export function createQueue(options: { attest_queue_max: number; attest_deadline_ms: number }): Queue {
+export interface QueueOptions {
+  readonly attest_queue_max: number;
+  readonly attest_deadline_ms: number;
+  /** A job went on after it was told to stop; the next one runs beside it. */
+  readonly onStuck?: () => void;
+}
+
+function overrun(signal: AbortSignal): Promise<false> {
+  return new Promise((resolve) => {
+    signal.addEventListener('abort', () => setTimeout(() => resolve(false), GRACE_MS).unref(), { once: true });
+  });
+}
+
+export function createQueue(options: QueueOptions): Queue {
   const line = new Set<Job>();
   let running = 0;
 
@@ -41,7 +56,9 @@ export function createQueue(options: { attest_queue_max: number; attest_deadline
     running = 1;
     for (const job of line) {
       line.delete(job);
-      if (!job.signal.aborted) await job.work();
+      if (job.signal.aborted) continue;
+      // An attester that does not hear its signal must not hold up everybody after it.
+      if (!(await Promise.race([job.work().then(() => true), overrun(job.signal)]))) options.onStuck?.();
     }
     running = 0;
   }

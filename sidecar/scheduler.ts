@@ -39,7 +39,10 @@ interface Flight {
 
 export function createScheduler(attester: Attester, options: SchedulerOptions): Scheduler {
   const { retry_ms = RETRY_MS, trial_every_ms = TRIAL_EVERY_MS } = options;
-  const queue = createQueue(options);
+  const queue = createQueue({
+    ...options,
+    onStuck: () => circuit.open(new AttesterError('collection_failed', 'the attester does not answer', false)),
+  });
   const flights = new Map<Nonce, Flight>();
   const circuit = createCircuit({ trial, trial_every_ms, onChange: options.onTrouble });
 

@@ -46,6 +46,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
   const sockets = new WebSocketServer({ server, perMessageDeflate: false, maxPayload: MAX_FRAME_BYTES });
   sockets.on('error', () => {}); // the server's own errors are listenOnSocket's to report
   sockets.on('connection', (ws) => {
+    ws.on('error', () => ws.terminate());
     if (sockets.clients.size > MAX_SESSIONS) return ws.close(1013, 'too many gateways');
     log.info({ sessions: sockets.clients.size }, 'gateway connected');
     const sendStatus = runSession(ws, {

@@ -7,7 +7,7 @@ try {
   const engine = await startEngine({ host: config.host, port: config.port });
   if (config.talks) console.log(`demo engine: ${engine.url}/v1`);
   const stop = () => void engine.close().then(() => process.exit(0));
-  process.once('SIGTERM', stop).once('SIGINT', stop);
+  process.once('SIGTERM', stop).once('SIGINT', stop).once('disconnect', stop);
 } catch (error) {
   const { code } = error as NodeJS.ErrnoException;
   if (!(error instanceof ConfigError) && code === undefined) throw error;

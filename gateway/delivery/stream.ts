@@ -69,7 +69,8 @@ export function streamDelivery(
         for (const one of held) write(terminated(one.event));
         held = [];
       }
-      const hold = held.length > 0 || verdict.kind === 'finish';
+      // What has no data says nothing: it need not wait, and is not kept.
+      const hold = verdict.kind !== 'note' && (held.length > 0 || verdict.kind === 'finish');
       if (hold) held.push({ event, finish: verdict.kind === 'finish' });
       else passing.push(event);
     }

@@ -10,6 +10,8 @@ export interface EngineRequest {
   readonly path: string;
   readonly headers: Headers;
   readonly body: Buffer | string | null;
+  /** Asking twice does no harm: it may be sent again when the backend hung up. */
+  readonly repeatable: boolean;
 }
 
 /** Called in this order: head once, data any number of times, then end or fail, once. */
@@ -53,6 +55,7 @@ export function createEngine(options: { backend_url: string; backend_timeout_ms:
     maxHeaderSize: MAX_HEADER_BYTES,
     pipelining: 1,
   });
+  const pool = { answered_ms: Number.NEGATIVE_INFINITY };
   function dispatch({ path, method, headers, body }: EngineRequest, call: Call): void {
     const options = {
       origin: base.origin,
@@ -66,8 +69,11 @@ export function createEngine(options: { backend_url: string; backend_timeout_ms:
   return {
     call(request, handler) {
       const send = () => dispatch(request, call);
-      const call = new Call(handler, send);
-      send();
+      const call = new Call(handler, pool, request.repeatable ? send : null);
+      // The caller holds the call before anything can happen to it, a refusal of its own headers included.
+      queueMicrotask(() => {
+        if (!call.over) send();
+      });
       return call;
     },
     close: () => agent.destroy(),
@@ -76,15 +82,17 @@ export function createEngine(options: { backend_url: string; backend_timeout_ms:
 
 class Call implements Dispatcher.DispatchHandler, EngineCall {
   readonly #handler: EngineHandler;
-  readonly #sendAgain: () => void;
+  readonly #pool: { answered_ms: number };
+  readonly #sendAgain: (() => void) | null;
   readonly #sent_ms = performance.now();
   #repeated = false;
   #controller: Dispatcher.DispatchController | null = null;
   #headed = false;
   #over = false;
 
-  constructor(handler: EngineHandler, sendAgain: () => void) {
+  constructor(handler: EngineHandler, pool: { answered_ms: number }, sendAgain: (() => void) | null) {
     this.#handler = handler;
+    this.#pool = pool;
     this.#sendAgain = sendAgain;
   }
 
@@ -106,27 +114,36 @@ class Call implements Dispatcher.DispatchHandler, EngineCall {
   onResponseEnd(): void {
     if (this.#over) return;
     this.#over = true;
+    this.#pool.answered_ms = performance.now();
     this.#handler.end();
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     if (this.#over) return;
-    if (!this.#repeated && !this.#headed && this.#wasHungUp(error)) {
+    if (this.#sendAgain !== null && !this.#repeated && !this.#headed && this.#wasHungUp(error)) {
       this.#repeated = true;
       this.#controller = null;
       return this.#sendAgain();
     }
     this.#over = true;
-    this.#handler.fail(problemOf(error, this.#headed));
+    // What a delivery refused is its own problem, not the backend's.
+    this.#handler.fail(error instanceof Problem ? error : problemOf(error, this.#headed));
   }
 
   /**
    * A backend may hang up on an idle connection just as a request goes out on it (llama-server does after every stream).
-   * Such a request was not looked at: it is sent once more, if the connection broke at once and without a byte of an answer.
+   * A request that may be repeated is sent once more, if it went out on a connection that had carried an answer, and that
+   * broke at once and without a byte of this one.
    */
   #wasHungUp(error: Error): boolean {
-    const code = (error as NodeJS.ErrnoException).code ?? '';
-    return HUNG_UP.has(code) && performance.now() - this.#sent_ms < HUNG_UP_WITHIN_MS;
+    const { code = '', socket } = error as NodeJS.ErrnoException & { socket?: { bytesRead?: number } };
+    const used =
+      socket?.bytesRead === undefined ? this.#sent_ms - this.#pool.answered_ms < KEEP_ALIVE_MS : socket.bytesRead > 0;
+    return HUNG_UP.has(code) && used && performance.now() - this.#sent_ms < HUNG_UP_WITHIN_MS;
+  }
+
+  get over(): boolean {
+    return this.#over;
   }
 
   pause(): void {

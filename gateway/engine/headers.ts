@@ -26,6 +26,11 @@ const KEPT_FROM_BACKEND = new Set([
   'origin',
   'referer',
   'http2-settings',
+  'if-match',
+  'if-none-match',
+  'if-modified-since',
+  'if-unmodified-since',
+  'if-range',
 ]);
 
 /** Ours to set, or the backend's own affair. */

@@ -2,6 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { type Chunk, Fold, FoldError, parseChunk } from '../../proto/fold.ts';
+import { numberOf } from '../../proto/number.ts';
 import type { StreamDigest } from '../../proto/raw.ts';
 import type { SseEvent } from '../../proto/sse.ts';
 import { Problem } from '../problem.ts';
@@ -104,7 +105,7 @@ export class Recorder {
     for (const choice of Array.isArray(choices) ? choices : []) {
       if (typeof choice !== 'object' || choice === null) continue;
       const { index, finish_reason } = choice as { index?: unknown; finish_reason?: unknown };
-      const at = typeof index === 'number' ? index : 0;
+      const at = numberOf(index) ?? 0;
       if (!this.#finished.has(at)) {
         live = true;
         this.#open.add(at);

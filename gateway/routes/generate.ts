@@ -29,7 +29,13 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     try {
       const outcome = await relay(
         engine,
-        { method: 'POST', path: BACKEND_PATH[endpoint], headers, body: forward },
+        {
+          method: 'POST',
+          path: BACKEND_PATH[endpoint] + query(incoming.url),
+          headers,
+          body: forward,
+          repeatable: true,
+        },
         exchange,
         (head, port) => deliver(head, port, exchange),
       );
@@ -53,4 +59,9 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     const make = type === 'text/event-stream' ? streamDelivery : wholeDelivery;
     return make(head, port, exchange, attestor, config.max_answer_bytes);
   }
+}
+
+function query(url = ''): string {
+  const at = url.indexOf('?');
+  return at < 0 ? '' : url.slice(at);
 }

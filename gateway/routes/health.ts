@@ -39,10 +39,11 @@ function probeBackend(engine: Engine, apiKey: string | null): Promise<BackendHea
     if (apiKey !== null) headers.authorization = `Bearer ${apiKey}`;
     const finish = (result: BackendHealth) => {
       clearTimeout(timer);
+      call.cancel();
       resolve(result);
     };
     const call = engine.call(
-      { method: 'GET', path: '/models', headers, body: null },
+      { method: 'GET', path: '/models', headers, body: null, repeatable: true },
       {
         head: (status) => finish(status < 500 ? { status: 'ok' } : { status: 'down', code: 'backend_bad_response' }),
         data: () => {},

@@ -8,7 +8,7 @@ import { toBackend } from '../engine/headers.ts';
 import { Problem } from '../problem.ts';
 import { cutTee, parseJson, teeHeader } from './request.ts';
 
-const METHODS = new Set(['GET', 'HEAD', 'POST', 'DELETE']);
+const METHODS = new Set(['GET', 'POST', 'DELETE']);
 const WHERE = 'tee works on /v1/chat/completions and /v1/completions.';
 
 export function passthrough({ config, engine }: Deps) {
@@ -29,6 +29,7 @@ export function passthrough({ config, engine }: Deps) {
       path,
       headers: toBackend(incoming.headers, config.backend_api_key),
       body: forward.length === 0 ? null : forward,
+      repeatable: method === 'GET',
     };
     c.set('outcome', await relay(engine, request, exchange, (head, port) => pipeDelivery(head, port, exchange)));
     return RESPONSE_ALREADY_SENT;
@@ -38,7 +39,8 @@ export function passthrough({ config, engine }: Deps) {
 /** What follows `/v1`. A path that a backend could resolve to something outside of it is refused. */
 function backendPath(url: string): string {
   if (!url.startsWith('/v1/')) throw new Problem('not_found', 'There is nothing here. The API begins at /v1.');
-  const [path = '', query] = url.slice('/v1'.length).split('?', 2);
+  const rest = url.slice('/v1'.length);
+  const path = rest.split('?', 1)[0] ?? '';
   let decoded: string;
   try {
     decoded = decodeURIComponent(path);
@@ -46,7 +48,7 @@ function backendPath(url: string): string {
     throw new Problem('invalid_request', 'The path is not valid percent-encoding.');
   }
   if (/(^|[/\\])\.{1,2}([/\\]|$)|[\\\0\r\n]/.test(decoded)) throw new Problem('not_found', 'There is nothing here.');
-  return query === undefined ? path : `${path}?${query}`;
+  return rest;
 }
 
 function withoutTee(body: Buffer, contentType: string | undefined): Buffer | string {

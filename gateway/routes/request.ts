@@ -27,7 +27,7 @@ export function readAsked(endpoint: Endpoint, text: string, headers: IncomingHtt
   }
   const request: GenerationRequest = parsed.data;
   const { forward, tee } = cutTee(text, value);
-  return { tee: tee || teeHeader(headers), forward, choices: choicesOf(request) };
+  return { tee: tee || teeHeader(headers), forward, choices: choicesOf(endpoint, request) };
 }
 
 export function parseJson(text: string): unknown {
@@ -58,8 +58,8 @@ export function teeHeader(headers: IncomingHttpHeaders): boolean {
   throw new Problem('invalid_request', 'The header x-tee must be 1 or 0.', { param: 'x-tee' });
 }
 
-function choicesOf(request: GenerationRequest): number {
-  const prompt = 'prompt' in request ? request.prompt : null;
+function choicesOf(endpoint: Endpoint, request: GenerationRequest): number {
+  const prompt = endpoint === 'completion' && 'prompt' in request ? request.prompt : null;
   const many = Array.isArray(prompt) && typeof prompt[0] !== 'number';
   return (request.n ?? 1) * (many ? Math.max(1, prompt.length) : 1);
 }

@@ -45,6 +45,8 @@ interface Pending {
 
 const unavailable = (message: string) => new Problem('attestation_unavailable', message, { retryAfterSeconds: 2 });
 
+const inTrouble = (message: string) => unavailable(`The sidecar cannot attest: ${message}`);
+
 export function createSidecar(options: SidecarOptions): Sidecar {
   let state: SidecarState = 'connecting';
   let hello: Hello | null = null;
@@ -74,7 +76,11 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         trouble = greeting.trouble;
         backoff_ms = BACKOFF_MIN_MS;
         become('connected', greeting.attester);
-        for (const [id, { raw }] of pending) link?.send({ type: 'attest', id, raw });
+        for (const [id, one] of pending) {
+          clearTimeout(one.retry ?? undefined);
+          one.retry = null;
+          link?.send({ type: 'attest', id, raw: one.raw });
+        }
         for (const wake of waiting) wake();
       },
       frame(frame) {
@@ -107,10 +113,17 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   function failed(frame: Failed): void {
     const one = frame.id === null ? undefined : pending.get(frame.id);
     if (one === undefined || frame.id === null) return;
+    // It is being worked on: the answer is on its way.
+    if (frame.code === 'duplicate_id') return;
     if (frame.retry_after_ms === undefined)
       return one.reject(unavailable(`The sidecar could not attest: ${frame.message} (${frame.code}).`));
     const { id } = frame;
-    one.retry = setTimeout(() => link?.send({ type: 'attest', id, raw: one.raw }), frame.retry_after_ms);
+    clearTimeout(one.retry ?? undefined);
+    one.retry = setTimeout(() => {
+      one.retry = null;
+      // Away now: hello asks again for everything that is pending.
+      if (state === 'connected') link?.send({ type: 'attest', id, raw: one.raw });
+    }, frame.retry_after_ms);
   }
 
   connect();
@@ -127,13 +140,14 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     },
 
     ready(wait_ms) {
-      if (trouble !== null) return Promise.reject(unavailable(`The sidecar cannot attest: ${trouble.message}`));
+      if (trouble !== null) return Promise.reject(inTrouble(trouble.message));
       if (state === 'connected') return Promise.resolve();
       return new Promise((resolve, reject) => {
         const wake = () => {
           clearTimeout(timer);
           waiting.delete(wake);
-          resolve();
+          if (trouble === null) resolve();
+          else reject(inTrouble(trouble.message));
         };
         const timer = setTimeout(() => {
           waiting.delete(wake);

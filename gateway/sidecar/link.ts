@@ -67,7 +67,9 @@ export function openLink(socketPath: string, events: LinkEvents): Link {
   ws.on('close', (code) => end(`closed with ${code}`));
 
   return {
-    send: (frame) => ws.send(JSON.stringify(frame)),
+    send: (frame) => {
+      if (ws.readyState === WebSocket.OPEN) ws.send(JSON.stringify(frame));
+    },
     close: () => end('closed by the gateway'),
   };
 }

@@ -135,7 +135,7 @@ describe('bad input', () => {
       ['/v1/completions', 'DELETE', 'POST'],
       ['/health', 'POST', 'GET'],
       ['/~sev_gpu@1.0/verify', 'DELETE', 'GET, POST'],
-      ['/v1/models', 'PATCH', 'GET, HEAD, POST, DELETE'],
+      ['/v1/models', 'PATCH', 'GET, POST, DELETE'],
     ] as const) {
       const got = await ask(gateway.url + path, { method });
       expectError(got, 405, 'method_not_allowed');
@@ -404,18 +404,67 @@ describe('the configuration', () => {
   });
 });
 
+/** Until the gateway's connection to the backend lies idle and is taken for the next request. */
+const idle = () => new Promise((resolve) => setTimeout(resolve, 50));
+
 describe('a backend that hangs up on idle connections', () => {
-  it('is asked once more, on another connection, and not twice', async () => {
-    let hangUps = 1;
-    backend.script = (_request, response) => {
+  it('is asked once more on another connection, and not twice', async () => {
+    let hangUps = 0;
+    backend.script = (request, response) => {
       if (hangUps-- > 0) response.socket?.destroy();
-      else void chatAnswer('Here.')(_request, response);
+      else void chatAnswer('Here.')(request, response);
     };
+    await chat(gateway.url, CHAT);
+    await idle();
+    hangUps = 1;
+    backend.seen.length = 0;
     expect((await chat(gateway.url, CHAT)).json().choices[0].message.content).toBe('Here.');
     expect(backend.seen).toHaveLength(2);
+    await idle();
     hangUps = 10;
     backend.seen.length = 0;
     expectError(await chat(gateway.url, CHAT), 502, 'backend_unreachable');
     expect(backend.seen).toHaveLength(2);
+  });
+
+  it('is not asked again for what may have been done', async () => {
+    await chat(gateway.url, CHAT);
+    backend.script = (_request, response) => void response.socket?.destroy();
+    backend.seen.length = 0;
+    expectError(await ask(`${gateway.url}/v1/batches`, { body: '{}' }), 502, 'backend_unreachable');
+    expect(backend.seen).toHaveLength(1);
+  });
+});
+
+describe('what a sceptic found', () => {
+  it('says what the gateway itself refused, in its own words', async () => {
+    backend.script = answer('<html>', 200, { 'content-type': 'text/html' });
+    expect((await chat(gateway.url, CHAT)).json().error.message).toContain('neither JSON nor an event stream');
+  });
+
+  it('passes queries on whole, on every route', async () => {
+    backend.script = chatAnswer('x');
+    await ask(`${gateway.url}/v1/files?a=b?c&d=e`, { method: 'GET' });
+    await ask(`${gateway.url}/v1/chat/completions?api-version=1`, { body: JSON.stringify(CHAT) });
+    expect(backend.seen.map(({ url }) => url)).toEqual(['/v1/files?a=b?c&d=e', '/v1/chat/completions?api-version=1']);
+  });
+
+  it('answers HEAD without breaking', async () => {
+    const got = await ask(`${gateway.url}/v1/models`, { method: 'HEAD' });
+    expect(got.status).toBe(405);
+    expect((await chat(gateway.url, CHAT)).status).toBe(200);
+  });
+
+  it('refuses a query that the verify endpoint does not know before it reads the body', async () => {
+    const got = await ask(`${gateway.url}/~sev_gpu@1.0/verify?report=2`, { body: '{}' });
+    expectError(got, 400, 'invalid_request', 'report');
+  });
+
+  it.each([
+    [{ BACKEND_API_KEY: 'k\u0100' }, /^BACKEND_API_KEY /],
+    [{ BACKEND_URL: 'http://user:pass@x/v1' }, /^BACKEND_URL /],
+    [{ BACKEND_URL: 'http://x/v1?a=b' }, /^BACKEND_URL /],
+  ])('stops the start for what could never work: %j', (env, message) => {
+    expect(() => loadConfig({ BACKEND_URL: 'http://x/v1', ...env })).toThrow(message);
   });
 });

@@ -234,6 +234,22 @@ describe('a stream with tee', () => {
     expect(JSON.parse(got.payloads().at(-1) as string).error.code).toBe('backend_bad_response');
   });
 
+  it('is not fooled by a byte order mark before a finish chunk', async () => {
+    backend.script = stream([Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), Buffer.from(finish())]), null]);
+    expect((await chat(gateway.url, TEE)).text).not.toContain('"stop"');
+    backend.script = stream([Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), Buffer.from(finish())]), DONE]);
+    const got = await chat(gateway.url, TEE);
+    expect(got.body[0]).toBe(0xef);
+    expect(JSON.parse(got.text.slice(1).split('\n')[0]?.slice(6) ?? '').attestation.nonce).toMatch(/^[0-9a-f]{64}$/);
+  });
+
+  it('puts the attestation into the data, whatever stands beside it', async () => {
+    backend.script = stream([role(), finish().replace('\n\n', '\n: odd }\nid: }\ndata:\n\n'), DONE]);
+    const got = await chat(gateway.url, TEE);
+    const line = got.text.split('\n').find((one) => one.includes('"stop"')) ?? '';
+    expect(JSON.parse(line.slice(6)).attestation.nonce).toMatch(/^[0-9a-f]{64}$/);
+  });
+
   it('folds tool calls, and keeps exact numbers', async () => {
     const tool = (part: object) =>
       event({

@@ -115,6 +115,26 @@ describe('fold', () => {
     );
   });
 
+  it.each(['12345678.1234567890123', '0.0000001', '-0.00000005', '1700000000.123456789'])(
+    'keeps the text of %s',
+    (n) => {
+      expect(foldPayloads([`{"object":"text_completion","n":${n}}`])).toBe(`{"object":"text_completion","n":${n}}`);
+    },
+  );
+
+  it('merges by an index that is written as 1.0', () => {
+    const of = (index: string, text: string) =>
+      `{"object":"text_completion","choices":[{"index":${index},"text":"${text}"}]}`;
+    expect(fold(of('1', 'a'), of('1.0', 'b')).choices).toHaveLength(1);
+  });
+
+  it('takes many indexed items in a time that grows with their number', () => {
+    const choices = Array.from({ length: 10_000 }, (_, index) => ({ index, text: 'x' }));
+    const started = performance.now();
+    fold(JSON.stringify({ object: 'text_completion', choices }));
+    expect(performance.now() - started).toBeLessThan(2_000);
+  });
+
   it('treats __proto__ as a member like any other', () => {
     const text = foldPayloads([
       '{"object":"text_completion","__proto__":{"polluted":true},"choices":[{"index":0,"text":"a","__proto__":{"x":1}}]}',

@@ -179,3 +179,28 @@ describe('two hundred tee requests at once on one GPU', () => {
     folder.remove();
   });
 });
+
+describe('an attester that does not hear that it should stop', () => {
+  it('holds up nobody after it, and is trouble', async () => {
+    let calls = 0;
+    const attester: Attester = {
+      name: 'deaf',
+      devices: [],
+      simulated: null,
+      attest: () => (calls++ === 0 ? new Promise(() => {}) : Promise.resolve(ANSWER)),
+      close: async () => {},
+    };
+    scheduler = createScheduler(attester, {
+      attest_queue_max: 8,
+      attest_deadline_ms: 100,
+      check: async () => {},
+      onTrouble: () => {},
+      trial_every_ms: 50,
+    });
+    const s = scheduler;
+    await expect(s.attest(nonce(1), never)).rejects.toThrow('not done in time');
+    await eventually(() => s.trouble !== null, 4_000);
+    await eventually(() => s.trouble === null, 4_000);
+    await expect(s.attest(nonce(2), never)).resolves.toBe(ANSWER);
+  });
+});
