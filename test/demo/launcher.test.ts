@@ -1,0 +1,87 @@
+import { statSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { ask } from '../client.ts';
+import { eventually, type Folder, temporaryFolder } from '../harness.ts';
+import { type RunningProcess, startProcess } from '../process.ts';
+
+let folder: Folder;
+let port: number;
+let launcher: RunningProcess;
+
+beforeEach(async () => {
+  folder = temporaryFolder();
+  const probe = createServer();
+  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve));
+  port = (probe.address() as AddressInfo).port;
+  await new Promise((resolve) => probe.close(resolve));
+});
+afterEach(async () => {
+  if (launcher.child.exitCode === null && launcher.child.signalCode === null) await launcher.kill('SIGTERM');
+  folder.remove();
+});
+
+function start(more: Record<string, string> = {}): RunningProcess {
+  return startProcess('demo/main.ts', [], {
+    PORT: String(port),
+    SIDECAR_SOCKET: join(folder.path, 'run', 'sidecar.sock'),
+    SIMULATED_ROOT_DIR: join(folder.path, 'root'),
+    ...more,
+  });
+}
+
+const answers = () =>
+  ask(`http://127.0.0.1:${port}/health`, { method: 'GET' }).then(
+    () => true,
+    () => false,
+  );
+
+describe('npm start', () => {
+  it('says what runs, prints a curl that works, and keeps the socket in a folder of its own mode', async () => {
+    launcher = start();
+    await eventually(() => launcher.output().includes('Ctrl-C ends everything.'), 20_000);
+    const output = launcher.output();
+    expect(output).toContain('SIMULATED');
+    expect(output).toContain('nonsense');
+    const body = /-d '([^']+)'/.exec(output)?.[1] ?? '';
+    const url = /curl -s (\S+)/.exec(output)?.[1] ?? '';
+    const answer = await ask(url, { body });
+    expect([answer.status, typeof answer.json().attestation.nonce]).toEqual([200, 'string']);
+    const verdict = await ask(`http://127.0.0.1:${port}/~sev_gpu@1.0/verify`, { body: answer.text });
+    expect(verdict.text).toBe('true');
+    expect((statSync(join(folder.path, 'run')).mode & 0o777).toString(8)).toBe('750');
+  }, 30_000);
+
+  it.each(['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGKILL'] as const)(
+    'leaves nothing behind after %s',
+    async (signal) => {
+      launcher = start();
+      await eventually(() => launcher.output().includes('Ctrl-C ends everything.'), 20_000);
+      await launcher.kill(signal);
+      await eventually(async () => !(await answers()), 8_000);
+      await eventually(() => !isThere(join(folder.path, 'run', 'sidecar.sock')), 8_000);
+    },
+    40_000,
+  );
+
+  it('says in one line that its port is taken, and greets nobody', async () => {
+    const squatter = createServer();
+    await new Promise<void>((resolve) => squatter.listen(port, '127.0.0.1', resolve));
+    launcher = start();
+    expect((await launcher.exited).code).toBe(1);
+    expect(launcher.output()).toMatch(/cannot listen on 127\.0\.0\.1:\d+ \(EADDRINUSE\)/);
+    expect(launcher.output()).not.toContain('ready');
+    squatter.close();
+  }, 20_000);
+});
+
+function isThere(path: string): boolean {
+  try {
+    statSync(path);
+    return true;
+  } catch {
+    return false;
+  }
+}

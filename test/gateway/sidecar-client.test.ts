@@ -1,0 +1,128 @@
+import { rmSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import { createServer as createNetServer } from 'node:net';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { type WebSocket, WebSocketServer } from 'ws';
+import { createSidecar, type Sidecar } from '../../gateway/sidecar/client.ts';
+import type { Nonce, Raw } from '../../proto/raw.ts';
+import { type Folder, temporaryFolder } from '../harness.ts';
+
+let folder: Folder;
+let path: string;
+let client: Sidecar | null = null;
+const servers: Server[] = [];
+
+const NONCE = 'ab'.repeat(32) as Nonce;
+const RAW = '{"request":{},"response":{},"timestamp":1}' as Raw;
+const never = new AbortController().signal;
+const HELLO = {
+  type: 'hello',
+  protocol: 'countersign/1',
+  attester: 'scripted',
+  devices: [],
+  simulated: null,
+  trouble: null,
+};
+const attested = (id: string) => ({
+  type: 'attested',
+  id,
+  nonce: NONCE,
+  token: 'token',
+  evidence: [{ arch: 'HOPPER', report: 'AAAA', certificate_chain: 'AAAA' }],
+});
+
+beforeEach(() => {
+  folder = temporaryFolder();
+  path = join(folder.path, 's.sock');
+});
+afterEach(async () => {
+  client?.close();
+  for (const server of servers.splice(0)) {
+    server.closeAllConnections?.();
+    server.close();
+  }
+  folder.remove();
+});
+
+/** A sidecar that does what the test says with each frame. */
+async function scripted(onFrame: (frame: { type: string; id: string }, ws: WebSocket) => void): Promise<() => void> {
+  const server = createServer();
+  const sockets = new WebSocketServer({ server });
+  sockets.on('connection', (ws) => {
+    ws.send(JSON.stringify(HELLO));
+    ws.on('message', (data) => onFrame(JSON.parse(String(data)), ws));
+  });
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+  servers.push(server);
+  return () => {
+    for (const ws of sockets.clients) ws.terminate();
+    server.close();
+    rmSync(path, { force: true });
+  };
+}
+
+describe('the sidecar client', () => {
+  it('survives a time to retry that falls into a connection that is not there yet', async () => {
+    const kill = await scripted((frame, ws) =>
+      ws.send(
+        JSON.stringify({ type: 'failed', id: frame.id, code: 'queue_full', message: 'full', retry_after_ms: 150 }),
+      ),
+    );
+    client = createSidecar({ socket_path: path, attest_timeout_ms: 5_000, allow_simulated: true });
+    await client.ready(2_000);
+    const asked = client.attest('one', RAW, NONCE, never);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    kill();
+    // Its successor accepts and says nothing: the client hangs in its handshake when the time to retry comes.
+    const silent = createNetServer(() => {});
+    await new Promise<void>((resolve) => silent.listen(path, resolve));
+    await new Promise((resolve) => setTimeout(resolve, 400));
+    expect(client.state).toBe('connecting');
+    client.close();
+    await expect(asked).rejects.toMatchObject({ code: 'attestation_unavailable' });
+    silent.close();
+  });
+
+  it('asks once after a reconnect, whatever was to be retried', async () => {
+    const kill = await scripted((frame, ws) =>
+      ws.send(
+        JSON.stringify({ type: 'failed', id: frame.id, code: 'queue_full', message: 'full', retry_after_ms: 300 }),
+      ),
+    );
+    client = createSidecar({ socket_path: path, attest_timeout_ms: 5_000, allow_simulated: true });
+    await client.ready(2_000);
+    const asked = client.attest('one', RAW, NONCE, never);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    kill();
+    const seen: string[] = [];
+    await scripted((frame, ws) => {
+      const working = seen.includes(frame.id);
+      seen.push(frame.id);
+      if (working) ws.send(JSON.stringify({ type: 'failed', id: frame.id, code: 'duplicate_id', message: 'at work' }));
+      else setTimeout(() => ws.send(JSON.stringify(attested(frame.id))), 500);
+    });
+    await expect(asked).resolves.toMatchObject({ token: 'token' });
+    expect(seen).toEqual(['one']);
+  });
+
+  it('refuses an answer over another nonce', async () => {
+    await scripted((frame, ws) => ws.send(JSON.stringify({ ...attested(frame.id), nonce: 'cd'.repeat(32) })));
+    client = createSidecar({ socket_path: path, attest_timeout_ms: 5_000, allow_simulated: true });
+    await client.ready(2_000);
+    await expect(client.attest('one', RAW, NONCE, never)).rejects.toMatchObject({ code: 'attestation_unavailable' });
+  });
+
+  it('does not take trouble for readiness', async () => {
+    const server = createServer();
+    const sockets = new WebSocketServer({ server });
+    sockets.on('connection', (ws) =>
+      ws.send(JSON.stringify({ ...HELLO, trouble: { code: 'collection_failed', message: 'CC mode is off' } })),
+    );
+    servers.push(server);
+    client = createSidecar({ socket_path: path, attest_timeout_ms: 5_000, allow_simulated: true });
+    const ready = client.ready(3_000);
+    await new Promise<void>((resolve) => server.listen(path, resolve));
+    await expect(ready).rejects.toThrow('CC mode is off');
+  });
+});
