@@ -233,8 +233,11 @@ describe('a stream', async () => {
       'stream_mismatch',
     );
   });
-  test('that is no UTF-8, or begins with a byte order mark, is refused', async () => {
-    expect(await code(`\uFEFF${of(PAYLOADS)}`)).toBe('stream_mismatch');
+  test('may begin with a byte order mark, which clients take off, and nowhere else have one', async () => {
+    expect(await code(`\uFEFF${of(PAYLOADS)}`)).toBe('valid');
+    expect(await code(of(PAYLOADS).replace('data: ', 'data: \uFEFF'))).toBe('stream_mismatch');
+  });
+  test('that is no UTF-8 is refused', async () => {
     const bytes = new TextEncoder().encode(of(PAYLOADS).replace('Hel', 'H~l'));
     bytes[bytes.indexOf(0x7e)] = 0xff;
     expect(await codeOf(attestation, { expected: { transcript: bytes } })).toBe('stream_mismatch');
