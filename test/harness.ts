@@ -12,6 +12,7 @@ import { refuseBadRequests, serverOptions } from '../gateway/http.ts';
 import type { Attester } from '../sidecar/attester.ts';
 import { createSimulatedAttester } from '../sidecar/attesters/simulated.ts';
 import { startServer } from '../sidecar/server.ts';
+import { type Backend, startBackend } from './backend.ts';
 
 export const SILENT = pino({ level: 'silent' });
 
@@ -84,4 +85,35 @@ export async function eventually(condition: () => boolean | Promise<boolean>, ti
     if (performance.now() > end) throw new Error(`not within ${timeout_ms} ms`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
+}
+
+export interface Service {
+  readonly folder: Folder;
+  readonly backend: Backend;
+  readonly sidecar: RunningSidecar;
+  readonly gateway: RunningGateway;
+  close(): Promise<void>;
+}
+
+/** A scripted backend, a simulated sidecar and a gateway between them. `env` goes to the gateway. */
+export async function startService(
+  env: Record<string, string> = {},
+  sidecarOptions: Parameters<typeof startSidecar>[1] = {},
+): Promise<Service> {
+  const folder = temporaryFolder();
+  const backend = await startBackend();
+  const sidecar = await startSidecar(folder, sidecarOptions);
+  const gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket, ...env });
+  return {
+    folder,
+    backend,
+    sidecar,
+    gateway,
+    async close() {
+      await gateway.close();
+      await sidecar.close();
+      await backend.close();
+      folder.remove();
+    },
+  };
 }

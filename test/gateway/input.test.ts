@@ -1,54 +1,23 @@
-import { writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { ConfigError, loadConfig } from '../../gateway/config.ts';
-import { answer, type Backend, chatAnswer, startBackend } from '../backend.ts';
-import { type Answer, ask, CHAT, chat } from '../client.ts';
-import {
-  type Folder,
-  type RunningGateway,
-  type RunningSidecar,
-  startGateway,
-  startSidecar,
-  temporaryFolder,
-} from '../harness.ts';
+import { chatAnswer } from '../backend.ts';
+import { ask, CHAT, chat } from '../client.ts';
+import { type Service, startService } from '../harness.ts';
+import { expectError } from './expect-error.ts';
 
-let folder: Folder;
-let backend: Backend;
-let sidecar: RunningSidecar;
-let gateway: RunningGateway;
+let service: Service;
+let backend: Service['backend'];
+let gateway: Service['gateway'];
 
 beforeAll(async () => {
-  folder = temporaryFolder();
-  backend = await startBackend();
-  sidecar = await startSidecar(folder);
-  gateway = await startGateway({
-    BACKEND_URL: backend.url,
-    SIDECAR_SOCKET: sidecar.socket,
-    MAX_BODY_BYTES: '4096',
-    BACKEND_TIMEOUT_MS: '400',
-  });
+  service = await startService({ MAX_BODY_BYTES: '4096', BACKEND_TIMEOUT_MS: '400' });
+  ({ backend, gateway } = service);
 });
 beforeEach(() => {
   backend.script = chatAnswer('Hello.');
   backend.seen.length = 0;
 });
-afterAll(async () => {
-  await gateway.close();
-  await sidecar.close();
-  await backend.close();
-  folder.remove();
-});
-
-/** OpenAI's shape, always: four members, no more. */
-function expectError(got: Answer, status: number, code: string, param: string | null = null): void {
-  expect(got.headers['content-type']).toMatch(/^application\/json/);
-  expect([got.status, got.json().error.code, got.json().error.param]).toEqual([status, code, param]);
-  expect(Object.keys(got.json().error)).toEqual(['message', 'type', 'param', 'code']);
-  expect(typeof got.json().error.message).toBe('string');
-  expect(got.headers['x-request-id']).toMatch(/^req-/);
-}
+afterAll(() => service.close());
 
 describe('bad input', () => {
   it.each([
@@ -169,109 +138,6 @@ describe('bad input', () => {
   });
 });
 
-describe('a bad backend', () => {
-  it.each([
-    [
-      "FastAPI's detail",
-      answer('{"detail":[{"loc":["body","messages",0],"msg":"Field required","input":"SECRET"}]}', 422),
-      422,
-      'invalid_request',
-      'messages.0',
-      'Field required',
-    ],
-    ["FastAPI's text", answer('{"detail":"Not Found"}', 404), 404, 'not_found', null, 'Not Found'],
-    [
-      "llama-server's integer code",
-      answer('{"error":{"code":400,"message":"bad grammar","type":"invalid_request_error"}}', 400),
-      400,
-      'invalid_request',
-      null,
-      'bad grammar',
-    ],
-    [
-      "vLLM's bare error",
-      answer('{"object":"error","message":"too long","type":"BadRequestError","param":null,"code":400}', 400),
-      400,
-      'invalid_request',
-      null,
-      'too long',
-    ],
-    ['a text as its error', answer('{"error":"no such model"}', 404), 404, 'not_found', null, 'no such model'],
-    [
-      'HTML from a proxy',
-      answer('<html><h1>502 nginx</h1>', 502, { 'content-type': 'text/html' }),
-      502,
-      'backend_error',
-      null,
-      'The backend answered with status 502.',
-    ],
-    ["OpenAI's own", answer('{"error":{"message":"m","type":"t","param":"p","code":"c"}}', 400), 400, 'c', 'p', 'm'],
-  ] as const)('has its error rewritten, status kept: %s', async (_name, script, status, code, param, message) => {
-    backend.script = script;
-    for (const body of [CHAT, { ...CHAT, tee: true }]) {
-      const got = await chat(gateway.url, body);
-      expectError(got, status, code, param);
-      expect(got.json().error.message).toBe(message);
-    }
-  });
-
-  it('that limits the rate is passed on with an integer retry-after', async () => {
-    for (const [given, expected] of [
-      ['7', '7'],
-      ['1.2', '2'],
-      [new Date(Date.now() + 5_000).toUTCString(), /^[3-6]$/],
-      [undefined, '1'],
-    ] as const) {
-      backend.script = answer(
-        '{"error":{"message":"slow down"}}',
-        429,
-        given === undefined ? {} : { 'retry-after': given },
-      );
-      const got = await chat(gateway.url, CHAT);
-      expectError(got, 429, 'rate_limit_exceeded');
-      expect(got.headers['retry-after']).toMatch(expected);
-    }
-  });
-
-  it('that answers HTML, or redirects, is a 502', async () => {
-    backend.script = answer('<html>', 200, { 'content-type': 'text/html' });
-    expectError(await chat(gateway.url, CHAT), 502, 'backend_bad_response');
-    backend.script = answer('', 302, { location: 'http://elsewhere/' });
-    expectError(await chat(gateway.url, CHAT), 502, 'backend_bad_response');
-  });
-
-  it('that breaks off before its headers is a 502, in half an answer a broken connection or a 502', async () => {
-    backend.script = (_request, response) => void response.socket?.destroy();
-    expectError(await chat(gateway.url, CHAT), 502, 'backend_unreachable');
-    backend.script = (_request, response) => {
-      response.writeHead(200, { 'content-type': 'application/json', 'content-length': 100 });
-      response.write('{"half":');
-      setTimeout(() => response.destroy(), 20);
-    };
-    expect((await chat(gateway.url, CHAT)).complete).toBe(false);
-    expectError(await chat(gateway.url, { ...CHAT, tee: true }), 502, 'backend_bad_response');
-  });
-
-  it('that is slow is a 504', async () => {
-    backend.script = () => {};
-    expectError(await chat(gateway.url, CHAT), 504, 'backend_timeout');
-  });
-
-  it('that is down is a 502, and health says so', async () => {
-    const dead = await startBackend();
-    await dead.close();
-    const alone = await startGateway({ BACKEND_URL: dead.url, SIDECAR_SOCKET: sidecar.socket });
-    expectError(await chat(alone.url, CHAT), 502, 'backend_unreachable');
-    const health = await ask(`${alone.url}/health`, { method: 'GET' });
-    expect([health.status, health.json().status, health.json().backend]).toEqual([
-      503,
-      'down',
-      { status: 'down', code: 'backend_unreachable' },
-    ]);
-    await alone.close();
-  });
-});
-
 describe('the rest of /v1', () => {
   it('is passed through: models, embeddings, queries, binary answers', async () => {
     backend.models = null;
@@ -310,66 +176,6 @@ describe('the rest of /v1', () => {
   });
 });
 
-describe('who may ask', () => {
-  it('is decided by a key from the file; an attestation is only for the key that asked', async () => {
-    const file = join(folder.path, 'keys');
-    writeFileSync(file, '# team\nkey-one\n\n  key-two \n');
-    const locked = await startGateway({
-      BACKEND_URL: backend.url,
-      SIDECAR_SOCKET: sidecar.socket,
-      API_KEYS_FILE: file,
-    });
-    for (const headers of [
-      {},
-      { authorization: 'Bearer nobody' },
-      { authorization: 'Basic a2V5LW9uZQ==' },
-      { authorization: 'Bearer # team' },
-    ]) {
-      const got = await chat(locked.url, CHAT, headers);
-      expectError(got, 401, 'invalid_api_key');
-      expect(got.headers['www-authenticate']).toBe('Bearer');
-    }
-    expect(backend.seen).toHaveLength(0);
-    const mine = await chat(locked.url, { ...CHAT, tee: true }, { authorization: 'Bearer key-one' });
-    expect(mine.status).toBe(200);
-    const url = `${locked.url}/v1/chat/completions/${mine.headers['x-attestation-id']}/attestation`;
-    expect((await ask(url, { method: 'GET', headers: { authorization: 'Bearer key-one' } })).status).toBe(200);
-    expect((await ask(url, { method: 'GET', headers: { authorization: 'Bearer key-two' } })).status).toBe(404);
-    expect((await ask(`${locked.url}/health`, { method: 'GET' })).status).toBe(200);
-    await locked.close();
-  });
-
-  it('is everybody only on loopback', () => {
-    const env = { BACKEND_URL: 'http://127.0.0.1:1/v1' };
-    for (const HOST of ['127.0.0.1', 'localhost', '::1']) expect(loadConfig({ ...env, HOST }).host).toBe(HOST);
-    for (const HOST of ['0.0.0.0', '::', '10.0.0.1', '127.0.0.1.example.com'])
-      expect(() => loadConfig({ ...env, HOST })).toThrow(/API_KEYS_FILE/);
-    expect(() => loadConfig({ ...env, HOST: '0.0.0.0', API_KEYS_FILE: '/etc/keys' })).not.toThrow();
-  });
-
-  it('is limited in number at once', async () => {
-    const small = await startGateway({
-      BACKEND_URL: backend.url,
-      SIDECAR_SOCKET: sidecar.socket,
-      MAX_CONCURRENT_REQUESTS: '1',
-    });
-    let release = () => {};
-    backend.script = (_request, response) => {
-      release = () => void response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
-    };
-    const first = chat(small.url, CHAT);
-    while (backend.seen.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
-    const second = await chat(small.url, CHAT);
-    expectError(second, 503, 'overloaded');
-    expect(second.headers['retry-after']).toBe('1');
-    release();
-    expect((await first).status).toBe(200);
-    backend.script = chatAnswer('again');
-    expect((await chat(small.url, CHAT)).status).toBe(200);
-    await small.close();
-  });
-});
-
 describe('browsers', () => {
   it('may ask from any origin, send any header, and read the ids', async () => {
     const preflight = await ask(`${gateway.url}/v1/chat/completions`, {
@@ -382,89 +188,5 @@ describe('browsers', () => {
     expect(got.headers['access-control-allow-origin']).toBe('*');
     expect(got.headers['access-control-expose-headers']).toContain('x-attestation-id');
     expect(got.headers['cache-control']).toBe('no-store');
-  });
-});
-
-describe('the configuration', () => {
-  it.each([
-    [{}, /^BACKEND_URL is required$/],
-    [{ BACKEND_URL: 'ftp://x' }, /^BACKEND_URL must be an http/],
-    [{ BACKEND_URL: 'http://x/v1', PORT: '70000' }, /^PORT /],
-    [{ BACKEND_URL: 'http://x/v1', MAX_BODY_BYTES: 'lots' }, /^MAX_BODY_BYTES /],
-    [{ BACKEND_URL: 'http://x/v1', ALLOW_SIMULATED: 'yes' }, /^ALLOW_SIMULATED /],
-    [{ BACKEND_URL: 'http://x/v1', SIDECAR_SOCKET: `/${'x'.repeat(200)}` }, /^SIDECAR_SOCKET /],
-  ])('stops the start with one line that names the variable: %j', (env, message) => {
-    expect(() => loadConfig(env)).toThrow(ConfigError);
-    expect(() => loadConfig(env)).toThrow(message);
-    try {
-      loadConfig(env);
-    } catch (error) {
-      expect((error as Error).message).not.toContain('\n');
-    }
-  });
-});
-
-/** Until the gateway's connection to the backend lies idle and is taken for the next request. */
-const idle = () => new Promise((resolve) => setTimeout(resolve, 50));
-
-describe('a backend that hangs up on idle connections', () => {
-  it.each([
-    ['is asked once more on another connection', 1, 200, 2],
-    ['is not asked a third time', 10, 502, 2],
-  ])('%s', async (_name, hangUps, status, asked) => {
-    // Its own gateway: which connection is taken is known only where there is one.
-    const fresh = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket });
-    await chat(fresh.url, CHAT);
-    await idle();
-    let left = hangUps;
-    backend.seen.length = 0;
-    backend.script = (request, response) => {
-      if (left-- > 0) response.socket?.destroy();
-      else void chatAnswer('Here.')(request, response);
-    };
-    expect((await chat(fresh.url, CHAT)).status).toBe(status);
-    expect(backend.seen).toHaveLength(asked);
-    await fresh.close();
-  });
-
-  it('is not asked again for what may have been done', async () => {
-    await chat(gateway.url, CHAT);
-    backend.script = (_request, response) => void response.socket?.destroy();
-    backend.seen.length = 0;
-    expectError(await ask(`${gateway.url}/v1/batches`, { body: '{}' }), 502, 'backend_unreachable');
-    expect(backend.seen).toHaveLength(1);
-  });
-});
-
-describe('what a sceptic found', () => {
-  it('says what the gateway itself refused, in its own words', async () => {
-    backend.script = answer('<html>', 200, { 'content-type': 'text/html' });
-    expect((await chat(gateway.url, CHAT)).json().error.message).toContain('neither JSON nor an event stream');
-  });
-
-  it('passes queries on whole, on every route', async () => {
-    backend.script = chatAnswer('x');
-    await ask(`${gateway.url}/v1/files?a=b?c&d=e`, { method: 'GET' });
-    await ask(`${gateway.url}/v1/chat/completions?api-version=1`, { body: JSON.stringify(CHAT) });
-    expect(backend.seen.map(({ url }) => url)).toEqual(['/v1/files?a=b?c&d=e', '/v1/chat/completions?api-version=1']);
-  });
-
-  it('answers HEAD without breaking', async () => {
-    const got = await ask(`${gateway.url}/v1/models`, { method: 'HEAD' });
-    expect(got.status).toBe(405);
-    expect((await chat(gateway.url, CHAT)).status).toBe(200);
-  });
-
-  it('refuses a query that the verify endpoint does not know before it reads the body', async () => {
-    const got = await ask(`${gateway.url}/~sev_gpu@1.0/verify?report=2`, { body: '{}' });
-    expectError(got, 400, 'invalid_request', 'report');
-  });
-
-  it.each([
-    [{ BACKEND_API_KEY: 'k\u0100' }, /^BACKEND_API_KEY /],
-    [{ BACKEND_URL: 'http://user:pass@x/v1' }, /^BACKEND_URL /],
-    [{ BACKEND_URL: 'http://x/v1?a=b' }, /^BACKEND_URL /],
-  ])('stops the start for what could never work: %j', (env, message) => {
-    expect(() => loadConfig({ BACKEND_URL: 'http://x/v1', ...env })).toThrow(message);
   });
 });

@@ -3,47 +3,26 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { foldPayloads } from '../../proto/fold.ts';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { splitRaw } from '../../proto/raw.ts';
-import { type Backend, chatStream, DONE, delta, event, finish, role, startBackend, stream, usage } from '../backend.ts';
+import { chatStream, DONE, delta, event, finish, role, stream, usage } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
-import {
-  eventually,
-  type Folder,
-  type RunningGateway,
-  type RunningSidecar,
-  startGateway,
-  startSidecar,
-  temporaryFolder,
-} from '../harness.ts';
+import { eventually, type Service, startService } from '../harness.ts';
 
-let folder: Folder;
-let backend: Backend;
-let sidecar: RunningSidecar;
-let gateway: RunningGateway;
+let service: Service;
+let backend: Service['backend'];
+let gateway: Service['gateway'];
 
 const ASK = { ...CHAT, stream: true };
 const TEE = { ...ASK, tee: true };
 
 beforeAll(async () => {
-  folder = temporaryFolder();
-  backend = await startBackend();
-  sidecar = await startSidecar(folder, { collectionMs: 30 });
-  gateway = await startGateway({
-    BACKEND_URL: backend.url,
-    SIDECAR_SOCKET: sidecar.socket,
-    MAX_ANSWER_BYTES: '1048576',
-    BACKEND_TIMEOUT_MS: '1500',
-  });
+  service = await startService({ MAX_ANSWER_BYTES: '1048576', BACKEND_TIMEOUT_MS: '1500' }, { collectionMs: 30 });
+  ({ backend, gateway } = service);
 });
 beforeEach(() => {
   backend.script = chatStream(['Hel', 'lo']);
   backend.seen.length = 0;
 });
-afterAll(async () => {
-  await gateway.close();
-  await sidecar.close();
-  await backend.close();
-  folder.remove();
-});
+afterAll(() => service.close());
 
 /** Takes the attestation out of the one chunk that carries it; gives the backend's payloads back. */
 function unsplice(payloads: readonly string[]): {

@@ -2,38 +2,23 @@ import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { splitRaw } from '../../proto/raw.ts';
-import { answer, type Backend, chatAnswer, chatBody, startBackend } from '../backend.ts';
+import { answer, chatAnswer, chatBody } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
-import {
-  type Folder,
-  type RunningGateway,
-  type RunningSidecar,
-  startGateway,
-  startSidecar,
-  temporaryFolder,
-} from '../harness.ts';
+import { type Service, startService } from '../harness.ts';
 
-let folder: Folder;
-let backend: Backend;
-let sidecar: RunningSidecar;
-let gateway: RunningGateway;
+let service: Service;
+let backend: Service['backend'];
+let gateway: Service['gateway'];
 
 beforeAll(async () => {
-  folder = temporaryFolder();
-  backend = await startBackend();
-  sidecar = await startSidecar(folder);
-  gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket });
+  service = await startService();
+  ({ backend, gateway } = service);
 });
 beforeEach(() => {
   backend.script = chatAnswer('Hello.');
   backend.seen.length = 0;
 });
-afterAll(async () => {
-  await gateway.close();
-  await sidecar.close();
-  await backend.close();
-  folder.remove();
-});
+afterAll(() => service.close());
 
 describe('a whole answer without tee', () => {
   it("is the backend's, byte for byte", async () => {

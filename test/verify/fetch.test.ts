@@ -1,41 +1,27 @@
 import OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { UnprovenAnswerError, VerificationError, type Verified, verifyingFetch } from '../../verify/index.ts';
-import { answer, type Backend, chatAnswer, chatStream, startBackend } from '../backend.ts';
-import {
-  type Folder,
-  type RunningGateway,
-  type RunningSidecar,
-  startGateway,
-  startSidecar,
-  temporaryFolder,
-} from '../harness.ts';
+import { answer, chatAnswer, chatStream } from '../backend.ts';
+import { type Service, startService } from '../harness.ts';
 
-let folder: Folder;
-let backend: Backend;
-let sidecar: RunningSidecar;
-let gateway: RunningGateway;
+let service: Service;
+let backend: Service['backend'];
+let sidecar: Service['sidecar'];
+let gateway: Service['gateway'];
 let proofs: Verified[];
 
 const MESSAGES = [{ role: 'user' as const, content: 'Hi' }];
 const BODY = JSON.stringify({ model: 'm', messages: MESSAGES });
 
 beforeAll(async () => {
-  folder = temporaryFolder();
-  backend = await startBackend();
-  sidecar = await startSidecar(folder);
-  gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket });
+  service = await startService();
+  ({ backend, sidecar, gateway } = service);
 });
 beforeEach(() => {
   proofs = [];
   backend.seen.length = 0;
 });
-afterAll(async () => {
-  await gateway.close();
-  await sidecar.close();
-  await backend.close();
-  folder.remove();
-});
+afterAll(() => service.close());
 
 /** A verifying fetch over a network that does what `between` does to answers, and `before` to requests. */
 function checked(

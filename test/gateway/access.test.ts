@@ -1,0 +1,108 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { ConfigError, loadConfig } from '../../gateway/config.ts';
+import { chatAnswer } from '../backend.ts';
+import { ask, CHAT, chat } from '../client.ts';
+import { type Service, startGateway, startService } from '../harness.ts';
+import { expectError } from './expect-error.ts';
+
+let service: Service;
+let backend: Service['backend'];
+
+beforeAll(async () => {
+  service = await startService({ MAX_BODY_BYTES: '4096', BACKEND_TIMEOUT_MS: '400' });
+  ({ backend } = service);
+});
+beforeEach(() => {
+  backend.script = chatAnswer('Hello.');
+  backend.seen.length = 0;
+});
+afterAll(() => service.close());
+
+describe('who may ask', () => {
+  it('is decided by a key from the file; an attestation is only for the key that asked', async () => {
+    const file = join(service.folder.path, 'keys');
+    writeFileSync(file, '# team\nkey-one\n\n  key-two \n');
+    const locked = await startGateway({
+      BACKEND_URL: backend.url,
+      SIDECAR_SOCKET: service.sidecar.socket,
+      API_KEYS_FILE: file,
+    });
+    for (const headers of [
+      {},
+      { authorization: 'Bearer nobody' },
+      { authorization: 'Basic a2V5LW9uZQ==' },
+      { authorization: 'Bearer # team' },
+    ]) {
+      const got = await chat(locked.url, CHAT, headers);
+      expectError(got, 401, 'invalid_api_key');
+      expect(got.headers['www-authenticate']).toBe('Bearer');
+    }
+    expect(backend.seen).toHaveLength(0);
+    const mine = await chat(locked.url, { ...CHAT, tee: true }, { authorization: 'Bearer key-one' });
+    expect(mine.status).toBe(200);
+    const url = `${locked.url}/v1/chat/completions/${mine.headers['x-attestation-id']}/attestation`;
+    expect((await ask(url, { method: 'GET', headers: { authorization: 'Bearer key-one' } })).status).toBe(200);
+    expect((await ask(url, { method: 'GET', headers: { authorization: 'Bearer key-two' } })).status).toBe(404);
+    expect((await ask(`${locked.url}/health`, { method: 'GET' })).status).toBe(200);
+    await locked.close();
+  });
+
+  it('is everybody only on loopback', () => {
+    const env = { BACKEND_URL: 'http://127.0.0.1:1/v1' };
+    for (const HOST of ['127.0.0.1', 'localhost', '::1']) expect(loadConfig({ ...env, HOST }).host).toBe(HOST);
+    for (const HOST of ['0.0.0.0', '::', '10.0.0.1', '127.0.0.1.example.com'])
+      expect(() => loadConfig({ ...env, HOST })).toThrow(/API_KEYS_FILE/);
+    expect(() => loadConfig({ ...env, HOST: '0.0.0.0', API_KEYS_FILE: '/etc/keys' })).not.toThrow();
+  });
+
+  it('is limited in number at once', async () => {
+    const small = await startGateway({
+      BACKEND_URL: backend.url,
+      SIDECAR_SOCKET: service.sidecar.socket,
+      MAX_CONCURRENT_REQUESTS: '1',
+    });
+    let release = () => {};
+    backend.script = (_request, response) => {
+      release = () => void response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+    };
+    const first = chat(small.url, CHAT);
+    while (backend.seen.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    const second = await chat(small.url, CHAT);
+    expectError(second, 503, 'overloaded');
+    expect(second.headers['retry-after']).toBe('1');
+    release();
+    expect((await first).status).toBe(200);
+    backend.script = chatAnswer('again');
+    expect((await chat(small.url, CHAT)).status).toBe(200);
+    await small.close();
+  });
+});
+
+describe('the configuration', () => {
+  it.each([
+    [{}, /^BACKEND_URL is required$/],
+    [{ BACKEND_URL: 'ftp://x' }, /^BACKEND_URL must be an http/],
+    [{ BACKEND_URL: 'http://x/v1', PORT: '70000' }, /^PORT /],
+    [{ BACKEND_URL: 'http://x/v1', MAX_BODY_BYTES: 'lots' }, /^MAX_BODY_BYTES /],
+    [{ BACKEND_URL: 'http://x/v1', ALLOW_SIMULATED: 'yes' }, /^ALLOW_SIMULATED /],
+    [{ BACKEND_URL: 'http://x/v1', SIDECAR_SOCKET: `/${'x'.repeat(200)}` }, /^SIDECAR_SOCKET /],
+  ])('stops the start with one line that names the variable: %j', (env, message) => {
+    expect(() => loadConfig(env)).toThrow(ConfigError);
+    expect(() => loadConfig(env)).toThrow(message);
+    try {
+      loadConfig(env);
+    } catch (error) {
+      expect((error as Error).message).not.toContain('\n');
+    }
+  });
+
+  it.each([
+    [{ BACKEND_API_KEY: 'k\u0100' }, /^BACKEND_API_KEY /],
+    [{ BACKEND_URL: 'http://user:pass@x/v1' }, /^BACKEND_URL /],
+    [{ BACKEND_URL: 'http://x/v1?a=b' }, /^BACKEND_URL /],
+  ])('stops the start for what could never work: %j', (env, message) => {
+    expect(() => loadConfig({ BACKEND_URL: 'http://x/v1', ...env })).toThrow(message);
+  });
+});
