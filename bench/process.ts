@@ -34,7 +34,7 @@ export function startNode(
   script: string,
   options: StartOptions & { readonly flags?: readonly string[] } = {},
 ): ChildProcess {
-  return start([process.execPath, ...(options.flags ?? []), '--import', 'tsx', script], options);
+  return start([process.execPath, ...(options.flags ?? []), script], options);
 }
 
 export function pidOf(child: ChildProcess): number {

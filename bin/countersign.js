@@ -1,6 +1,7 @@
 #!/usr/bin/env node
-// The installed command: TypeScript is loaded as it is.
-import { register } from 'tsx/esm/api';
-
-register();
+// The command: TypeScript is loaded as it is, by Node itself.
+if (!process.features.typescript) {
+  console.error(`countersign: Node ${process.versions.node} cannot load TypeScript; use 22.18 or newer`);
+  process.exit(2);
+}
 await import(process.argv[2] === 'doctor' ? '../sidecar/doctor/main.ts' : '../verify/cli/main.ts');

@@ -58,7 +58,7 @@ async function start(config: DemoConfig): Promise<void> {
 }
 
 function run(name: string, script: string, env: NodeJS.ProcessEnv): void {
-  const child = spawn(process.execPath, ['--import', 'tsx', script], {
+  const child = spawn(process.execPath, [script], {
     env,
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   });

@@ -60,7 +60,7 @@ function isNodes(input: string): boolean {
 const partOf = (input: string) =>
   /(?:.*\/)?node_modules\/(@[^/]+\/[^/]+|[^/]+)/.exec(input)?.[1] ?? `${dirname(input)}/`;
 
-/** `tsx scripts/bundle-verify.ts [FILE]`: prints the size, and writes the bundle where FILE is given. */
+/** `node scripts/bundle-verify.ts [FILE]`: prints the size, and writes the bundle where FILE is given. */
 async function main(): Promise<void> {
   const { code, bytes, gzippedBytes, parts } = await bundleVerify();
   const file = process.argv[2];

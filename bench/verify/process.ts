@@ -24,7 +24,7 @@ export async function cold(name: SubjectName, processes: number): Promise<Measur
 
 async function run(prefix: readonly string[], name: SubjectName, warm_up_ms: number, measure_ms: number) {
   const measured = [MEASURE, name, String(warm_up_ms), String(measure_ms)];
-  const [command = '', ...args] = [...prefix, process.execPath, '--import', 'tsx', ...measured];
+  const [command = '', ...args] = [...prefix, process.execPath, ...measured];
   const { stdout } = await promisify(execFile)(command, args, { cwd: ROOT });
   return JSON.parse(stdout) as Measured;
 }
