@@ -5,7 +5,7 @@ import { buildRaw, type Nonce, type StreamDigest } from '../proto/raw.ts';
 import type { Exchange } from './delivery/exchange.ts';
 import { Problem } from './problem.ts';
 import type { Sidecar } from './sidecar/client.ts';
-import type { Store } from './store.ts';
+import type { Store } from './store/store.ts';
 
 export interface Answer {
   /** The backend's body exactly as received, or what its chunks fold into. */
@@ -33,7 +33,7 @@ export function createAttestor(sidecar: Sidecar, store: Store, now_ms: () => num
       if (raw.length > MAX_RAW_LENGTH)
         throw new Problem('backend_bad_response', 'Request and answer together are larger than what is attested.');
       const nonce = createHash('sha256').update(raw, 'utf8').digest('hex') as Nonce;
-      const { token, evidence } = await sidecar.attest(exchange.id, raw, nonce, signal);
+      const { token, evidence } = await sidecar.attest(exchange.owner, exchange.id, raw, nonce, signal);
       const json = JSON.stringify({ raw, nonce, token, evidence });
       store.keep(exchange.owner, exchange.id, answer.completionId, json);
       return json;

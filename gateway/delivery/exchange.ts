@@ -1,6 +1,6 @@
 // One exchange: the request as the client sent it, what it asked for, and the Node response that its answer goes into.
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
-import type { Owner } from '../keys.ts';
+import type { Owner } from '../keys/caller.ts';
 import type { Problem } from '../problem.ts';
 
 export interface Exchange {

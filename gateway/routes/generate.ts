@@ -18,7 +18,9 @@ export function generate(endpoint: Endpoint, deps: Deps) {
   return async (c: Context): Promise<Response> => {
     const { incoming, outgoing } = c.env;
     const request = bodyText(await readBody(incoming, config.max_body_bytes));
-    const { tee, forward, choices } = readAsked(endpoint, request, incoming.headers);
+    const { tee, forward, choices, stream } = readAsked(endpoint, request, incoming.headers, c.get('caller'));
+    if (stream) c.get('seat').stream();
+    if (tee) c.get('seat').tee();
     const exchange: Exchange = { id: c.get('id'), owner: c.get('owner'), request, tee, choices, outgoing };
     if (tee) {
       await sidecar.ready(config.sidecar_wait_ms);

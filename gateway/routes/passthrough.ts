@@ -5,6 +5,8 @@ import type { Context, Deps } from '../context.ts';
 import { pipeDelivery } from '../delivery/pipe.ts';
 import { relay } from '../delivery/relay.ts';
 import { toBackend } from '../engine/headers.ts';
+import type { Caller } from '../keys/caller.ts';
+import { checkModel, checkPath } from '../keys/models.ts';
 import { Problem } from '../problem.ts';
 import { cutTee, parseJson, teeHeader } from './request.ts';
 
@@ -20,9 +22,12 @@ export function passthrough({ config, engine }: Deps) {
         headers: { allow: [...METHODS].join(', ') },
       });
     const path = backendPath(incoming.url ?? '');
+    const caller = c.get('caller');
+    const type = incoming.headers['content-type'];
+    checkPath(caller, method, path, isJson(type));
     const body = await readBody(incoming, config.max_body_bytes);
     if (teeHeader(incoming.headers)) throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
-    const forward = withoutTee(body, incoming.headers['content-type']);
+    const forward = withoutTee(body, type, caller);
     const exchange = { id: c.get('id'), owner: c.get('owner'), request: '', tee: false, choices: 1, outgoing };
     const request = {
       method,
@@ -51,12 +56,16 @@ function backendPath(url: string): string {
   return rest;
 }
 
-function withoutTee(body: Buffer, contentType: string | undefined): Buffer | string {
-  if (!/^application\/json\b/i.test(contentType ?? '')) return body;
+const isJson = (contentType = '') => /^application\/json\b/i.test(contentType);
+
+function withoutTee(body: Buffer, contentType: string | undefined, caller: Caller): Buffer | string {
+  if (!isJson(contentType)) return body;
   // A member named tee is written out or escaped; bodies without either are not parsed.
-  if (!body.includes('tee"') && !body.includes('\\u')) return body;
+  if (caller.limits.models === null && !body.includes('tee"') && !body.includes('\\u')) return body;
   const text = bodyText(body);
-  const { forward, tee } = cutTee(text, parseJson(text));
+  const value = parseJson(text);
+  checkModel(caller, text, value);
+  const { forward, tee } = cutTee(text, value);
   if (tee) throw new Problem('invalid_request', `tee: ${WHERE}`, { param: 'tee' });
   return forward;
 }

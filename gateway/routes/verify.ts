@@ -13,9 +13,6 @@ import { bodyText, readBody } from '../body.ts';
 import type { Context, Deps, Env } from '../context.ts';
 import { errorBody, Problem } from '../problem.ts';
 
-/** A limit of its own: verifying is open to everybody. */
-export const MAX_VERIFY_BYTES = 16 * 1024 * 1024;
-
 const query = z.object({ report: z.enum(['0', '1']).optional() });
 
 const NOT_AN_ATTESTATION: ReadonlySet<FailureCode> = new Set(['not_json', 'not_an_attestation']);
@@ -29,7 +26,7 @@ export function verify({ sidecar, config }: Deps) {
   // One for all requests: it keeps what it fetched until that expires.
   const collateral = createCollateral({ fetch: globalThis.fetch, rim_url: config.rim_url, ocsp_url: config.ocsp_url });
   return async (c: Context): Promise<Response> => {
-    const text = bodyText(await readBody(c.env.incoming, MAX_VERIFY_BYTES));
+    const text = bodyText(await readBody(c.env.incoming, config.max_verify_bytes));
     if (text.trim() === '')
       throw new Problem('invalid_request', 'Send an attestation, or a response that carries one, as the body.');
     const simulatedRoot = config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null;

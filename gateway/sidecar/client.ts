@@ -3,6 +3,7 @@ import type { Attested, Failed, Hello } from '../../proto/frames.ts';
 import type { Nonce, Raw } from '../../proto/raw.ts';
 import { Problem } from '../problem.ts';
 import { type Link, openLink } from './link.ts';
+import { createTurns } from './turns.ts';
 
 const BACKOFF_MIN_MS = 25;
 const BACKOFF_MAX_MS = 1_000;
@@ -12,6 +13,8 @@ const REFUSED_RETRY_MS = 5_000;
 export interface SidecarOptions {
   readonly socket_path: string;
   readonly attest_timeout_ms: number;
+  /** Asked for at once; the others wait for their owner's turn. */
+  readonly max_attestations_in_flight: number;
   readonly allow_simulated: boolean;
   /** For the log: state changes, never content. */
   readonly onState?: (state: SidecarState, reason: string) => void;
@@ -28,10 +31,10 @@ export interface Sidecar {
   /** Resolves as soon as a sidecar is there. @throws {Problem} attestation_unavailable after `wait_ms`. */
   ready(wait_ms: number): Promise<void>;
   /**
-   * The sidecar's answer over raw. The same raw is asked for again after a reconnect: the same raw gives the same nonce.
+   * The sidecar's answer over raw, when it is the owner's turn. The same raw is asked for again after a reconnect: the same raw gives the same nonce.
    * @throws {Problem} attestation_unavailable; whatever `signal` was aborted with.
    */
-  attest(id: string, raw: Raw, nonce: Nonce, signal: AbortSignal): Promise<Attested>;
+  attest(owner: string, id: string, raw: Raw, nonce: Nonce, signal: AbortSignal): Promise<Attested>;
   close(): void;
 }
 
@@ -40,6 +43,8 @@ interface Pending {
   readonly nonce: Nonce;
   readonly resolve: (attested: Attested) => void;
   readonly reject: (problem: Problem) => void;
+  /** It has had its turn. */
+  asked: boolean;
   retry: NodeJS.Timeout | null;
 }
 
@@ -56,6 +61,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   let reconnect: NodeJS.Timeout | null = null;
   const waiting = new Set<() => void>();
   const pending = new Map<string, Pending>();
+  const turns = createTurns(options.max_attestations_in_flight);
 
   function become(next: SidecarState, reason: string): void {
     if (state === next) return;
@@ -79,7 +85,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         for (const [id, one] of pending) {
           clearTimeout(one.retry ?? undefined);
           one.retry = null;
-          link?.send({ type: 'attest', id, raw: one.raw });
+          if (one.asked) link?.send({ type: 'attest', id, raw: one.raw });
         }
         for (const wake of waiting) wake();
       },
@@ -163,17 +169,18 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       });
     },
 
-    attest(id, raw, nonce, signal) {
+    attest(owner, id, raw, nonce, signal) {
       return new Promise<Attested>((resolve, reject) => {
         const settle = () => {
           clearTimeout(timer);
           clearTimeout(one.retry ?? undefined);
           signal.removeEventListener('abort', abandon);
           pending.delete(id);
+          leaveTurn?.();
         };
         const abandon = () => {
           settle();
-          if (state === 'connected') link?.send({ type: 'cancel', id });
+          if (one.asked && state === 'connected') link?.send({ type: 'cancel', id });
           reject(signal.reason);
         };
         const one: Pending = {
@@ -187,16 +194,21 @@ export function createSidecar(options: SidecarOptions): Sidecar {
             settle();
             reject(problem);
           },
+          asked: false,
           retry: null,
         };
+        let leaveTurn: (() => void) | null = null;
         const timer = setTimeout(() => {
-          if (state === 'connected') link?.send({ type: 'cancel', id });
+          if (one.asked && state === 'connected') link?.send({ type: 'cancel', id });
           one.reject(unavailable('The attestation did not come in time.'));
         }, options.attest_timeout_ms);
         if (signal.aborted) return abandon();
         signal.addEventListener('abort', abandon);
         pending.set(id, one);
-        if (state === 'connected') link?.send({ type: 'attest', id, raw });
+        leaveTurn = turns.enter(owner, () => {
+          one.asked = true;
+          if (state === 'connected') link?.send({ type: 'attest', id, raw });
+        });
       });
     },
 
