@@ -1,5 +1,6 @@
 // Loads the keys file and follows it: a changed file counts within two seconds, and a broken one changes nothing.
-import { unwatchFile, watchFile } from 'node:fs';
+import { type BigIntStats, statSync } from 'node:fs';
+import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Logger } from 'pino';
 import { ConfigError } from '../config.ts';
@@ -14,8 +15,13 @@ const LOOK_EVERY_MS = 1_000;
 export function loadKeys(file: string | null, log: Logger, look_every_ms = LOOK_EVERY_MS): Keys {
   if (file === null) return OPEN;
   const path = resolve(file);
+  // Taken before the file is read: what changes in between is seen as a change.
+  let mark = markOf(statSync(path, { bigint: true, throwIfNoEntry: false }));
   let table = tableOf(first(path, log));
-  const onChange = () => {
+  const look = async () => {
+    const now = markOf(await stat(path, { bigint: true }).catch(() => undefined));
+    if (now === mark) return;
+    mark = now;
     try {
       const lines = readKeysFile(path);
       table = tableOf(lines);
@@ -26,11 +32,17 @@ export function loadKeys(file: string | null, log: Logger, look_every_ms = LOOK_
       log.error(`API_KEYS_FILE ${error.message}: the keys from before stay`);
     }
   };
-  watchFile(path, { interval: look_every_ms, persistent: false }, onChange);
+  const timer = setInterval(() => void look(), look_every_ms);
+  timer.unref();
   return {
     authenticate: (authorization) => callerOf(table, authorization),
-    close: () => unwatchFile(path, onChange),
+    close: () => clearInterval(timer),
   };
+}
+
+/** Which file it is, and which state of it. */
+function markOf(stats: BigIntStats | undefined): string {
+  return stats === undefined ? 'absent' : [stats.dev, stats.ino, stats.size, stats.mtimeNs, stats.ctimeNs].join(' ');
 }
 
 function first(path: string, log: Logger): KeyLine[] {

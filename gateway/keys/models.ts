@@ -24,7 +24,8 @@ export function checkPath({ limits: { models } }: Caller, method: string, path: 
   const [, one] = /^\/models(?:\/(.*))?$/.exec(path.split('?', 1)[0] ?? '') ?? [null, null];
   if (method !== 'GET' || one === null)
     throw new Problem('permission_denied', 'This API key is for some models only, and this request names none.');
-  if (one !== undefined && !models.has(decodeURIComponent(one))) throw noSuchModel(decodeURIComponent(one));
+  if (one !== undefined && one !== '' && !models.has(decodeURIComponent(one)))
+    throw noSuchModel(decodeURIComponent(one));
 }
 
 function noSuchModel(model: string): Problem {

@@ -8,6 +8,7 @@ import { toBackend } from '../engine/headers.ts';
 import type { Caller } from '../keys/caller.ts';
 import { checkModel, checkPath } from '../keys/models.ts';
 import { Problem } from '../problem.ts';
+import { modelsDelivery } from './models.ts';
 import { cutTee, parseJson, teeHeader } from './request.ts';
 
 const METHODS = new Set(['GET', 'POST', 'DELETE']);
@@ -27,7 +28,8 @@ export function passthrough({ config, engine }: Deps) {
     checkPath(caller, method, path, isJson(type));
     const body = await readBody(incoming, config.max_body_bytes);
     if (teeHeader(incoming.headers)) throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
-    const forward = withoutTee(body, type, caller);
+    if (method === 'POST' && caller.limits.models !== null) checkBody(body, caller);
+    const forward = withoutTee(body, type);
     const exchange = { id: c.get('id'), owner: c.get('owner'), request: '', tee: false, choices: 1, outgoing };
     const request = {
       method,
@@ -36,7 +38,12 @@ export function passthrough({ config, engine }: Deps) {
       body: forward.length === 0 ? null : forward,
       repeatable: method === 'GET',
     };
-    c.set('outcome', await relay(engine, request, exchange, (head, port) => pipeDelivery(head, port, exchange)));
+    const { models } = caller.limits;
+    const listed = models !== null && method === 'GET' && /^\/models\/?(\?|$)/.test(path) ? models : null;
+    const outcome = await relay(engine, request, exchange, (head, port) =>
+      listed === null ? pipeDelivery(head, port, exchange) : modelsDelivery(head, port, exchange, listed),
+    );
+    c.set('outcome', outcome);
     return RESPONSE_ALREADY_SENT;
   };
 }
@@ -58,14 +65,17 @@ function backendPath(url: string): string {
 
 const isJson = (contentType = '') => /^application\/json\b/i.test(contentType);
 
-function withoutTee(body: Buffer, contentType: string | undefined, caller: Caller): Buffer | string {
+function withoutTee(body: Buffer, contentType: string | undefined): Buffer | string {
   if (!isJson(contentType)) return body;
   // A member named tee is written out or escaped; bodies without either are not parsed.
-  if (caller.limits.models === null && !body.includes('tee"') && !body.includes('\\u')) return body;
+  if (!body.includes('tee"') && !body.includes('\\u')) return body;
   const text = bodyText(body);
-  const value = parseJson(text);
-  checkModel(caller, text, value);
-  const { forward, tee } = cutTee(text, value);
+  const { forward, tee } = cutTee(text, parseJson(text));
   if (tee) throw new Problem('invalid_request', `tee: ${WHERE}`, { param: 'tee' });
   return forward;
+}
+
+function checkBody(body: Buffer, caller: Caller): void {
+  const text = bodyText(body);
+  checkModel(caller, text, parseJson(text));
 }

@@ -1,0 +1,172 @@
+import { Agent, request } from 'node:http';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { chatAnswer } from '../backend.ts';
+import { ask, CHAT, chat } from '../client.ts';
+import { eventually } from '../harness.ts';
+import { expectError } from './expect-error.ts';
+import { bearer, holdAnswers, type Stage, startStage } from './limits-stage.ts';
+
+let stage: Stage;
+
+beforeAll(async () => {
+  stage = await startStage();
+});
+beforeEach(() => {
+  stage.service.backend.script = chatAnswer('Hello.');
+  stage.service.backend.seen.length = 0;
+});
+afterAll(() => stage.close());
+
+const STREAM = { ...CHAT, stream: true };
+const TEE = { ...CHAT, tee: true };
+
+describe('requests at once', () => {
+  it('past the total are refused before their body is read, on a connection that stays usable', async () => {
+    const url = await stage.gateway({ MAX_CONCURRENT_REQUESTS: '2', MAX_BODY_BYTES: '1024' });
+    const held = holdAnswers(stage.service);
+    const accepted = [chat(url, CHAT), chat(url, CHAT)];
+    await eventually(() => held.count === 2);
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    const send = (body: string) =>
+      new Promise<{ status: number; retry: string | undefined; code: string; reused: boolean }>((resolve, reject) => {
+        const outgoing = request(`${url}/v1/chat/completions`, { method: 'POST', agent }, async (incoming) => {
+          let text = '';
+          for await (const chunk of incoming) text += chunk;
+          const { error } = JSON.parse(text);
+          resolve({
+            status: incoming.statusCode ?? 0,
+            retry: incoming.headers['retry-after'],
+            code: error?.code,
+            reused: outgoing.reusedSocket,
+          });
+        });
+        outgoing.on('error', reject).end(body);
+      });
+    // Neither JSON nor within its limit: nobody looked.
+    expect(await send('x'.repeat(5_000))).toEqual({ status: 503, retry: '1', code: 'overloaded', reused: false });
+    expect(await send('{')).toEqual({ status: 503, retry: '1', code: 'overloaded', reused: true });
+    held.release();
+    for (const one of accepted) expect((await one).status).toBe(200);
+    expect(await send(JSON.stringify(CHAT))).toMatchObject({ status: 200, reused: true });
+    agent.destroy();
+  });
+
+  it('are bounded for each key, by its line or by the default, and no key takes the place of another', async () => {
+    const url = await stage.gateway({ MAX_CONCURRENT_PER_KEY: '1' }, ['a', 'b concurrent=2', 'c concurrent=0']);
+    const held = holdAnswers(stage.service);
+    const accepted = ['a', 'b', 'b', 'c', 'c', 'c'].map((name) => chat(url, CHAT, bearer(name)));
+    await eventually(() => held.count === 6);
+    for (const name of ['a', 'b']) {
+      const got = await chat(url, CHAT, bearer(name));
+      expectError(got, 429, 'rate_limit_exceeded');
+      expect(got.headers['retry-after']).toBe('1');
+      expect(got.json().error.type).toBe('rate_limit_error');
+    }
+    held.release();
+    for (const one of accepted) expect((await one).status).toBe(200);
+    for (const name of ['a', 'b', 'c']) expect((await chat(url, CHAT, bearer(name))).status).toBe(200);
+  });
+
+  it('count streams apart: past the total 503, past the key 429, while whole answers are served', async () => {
+    const url = await stage.gateway({ MAX_STREAMS: '2' }, ['a streams=1', 'b']);
+    const held = holdAnswers(stage.service);
+    const first = chat(url, STREAM, bearer('a'));
+    await eventually(() => held.count === 1);
+    expectError(await chat(url, STREAM, bearer('a')), 429, 'rate_limit_exceeded');
+    const second = chat(url, STREAM, bearer('b'));
+    await eventually(() => held.count === 2);
+    const past = await chat(url, STREAM, bearer('b'));
+    expectError(past, 503, 'overloaded');
+    expect(past.headers['retry-after']).toBe('1');
+    held.release();
+    expect((await chat(url, CHAT, bearer('a'))).status).toBe(200);
+    for (const one of await Promise.all([first, second])) expect(one.payloads().at(-1)).toBe('[DONE]');
+    expect((await chat(url, STREAM, bearer('a'))).status).toBe(200);
+  });
+
+  it('count tee apart: past it nothing is asked of the backend, and requests without tee are served', async () => {
+    const url = await stage.gateway({ MAX_TEE_PER_KEY: '1' }, ['a', 'b']);
+    const held = holdAnswers(stage.service);
+    const first = chat(url, TEE, bearer('a'));
+    await eventually(() => held.count === 1);
+    expectError(await chat(url, TEE, bearer('a')), 429, 'rate_limit_exceeded');
+    expect(held.count).toBe(1);
+    const other = chat(url, TEE, bearer('b'));
+    await eventually(() => held.count === 2);
+    held.release();
+    expect((await chat(url, CHAT, bearer('a'))).status).toBe(200);
+    for (const one of [first, other]) expect((await one).json().attestation).toBeDefined();
+    expect((await chat(url, TEE, bearer('a'))).status).toBe(200);
+  });
+});
+
+describe('requests a second', () => {
+  it('are bounded for each key, with the headers that OpenAI clients know, before the body is read', async () => {
+    const url = await stage.gateway({ MAX_REQUESTS_PER_SECOND_PER_KEY: '2' }, ['a', 'b rps=1', 'c rps=0']);
+    const got = [];
+    for (let i = 0; i < 3; i++) got.push(await chat(url, i < 2 ? CHAT : 'no JSON', bearer('a')));
+    expect(got.map(({ status }) => status)).toEqual([200, 200, 429]);
+    expect(got.map(({ headers }) => headers['x-ratelimit-remaining-requests'])).toEqual(['1', '0', '0']);
+    for (const { headers } of got) {
+      expect(headers['x-ratelimit-limit-requests']).toBe('2');
+      expect(headers['x-ratelimit-reset-requests']).toMatch(/^\d+ms$/);
+      expect(headers['access-control-expose-headers']).toContain('x-ratelimit-remaining-requests');
+    }
+    const [, , refused] = got;
+    if (refused === undefined) throw new Error('unreachable');
+    expectError(refused, 429, 'rate_limit_exceeded');
+    expect(refused.headers['retry-after']).toBe('1');
+    expect((await chat(url, CHAT, bearer('b'))).status).toBe(200);
+    expect((await chat(url, CHAT, bearer('b'))).status).toBe(429);
+    for (let i = 0; i < 5; i++) {
+      const free = await chat(url, CHAT, bearer('c'));
+      expect([free.status, free.headers['x-ratelimit-limit-requests']]).toEqual([200, undefined]);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1_050));
+    expect((await chat(url, CHAT, bearer('a'))).status).toBe(200);
+  });
+});
+
+describe('the models of a key', () => {
+  it('are all that it can ask for, list or see, on every endpoint', async () => {
+    const { backend } = stage.service;
+    const list = '{"object":"list","data":[{"id":"m/1"},{"id":"m:2","x":1.0},{"id":"secret"}],"more":1.0}';
+    backend.models = null;
+    backend.script = (seen, response) =>
+      void response
+        .writeHead(200, { 'content-type': 'application/json' })
+        .end(seen.url === '/v1/models' ? list : JSON.stringify({ url: seen.url }));
+    const url = await stage.gateway({}, ['few models=m/1,m:2', 'all']);
+    const few = (path: string, body?: string, type = 'application/json') =>
+      ask(`${url}${path}`, {
+        method: body === undefined ? 'GET' : 'POST',
+        ...(body === undefined ? {} : { body }),
+        headers: { ...bearer('few'), 'content-type': type },
+      });
+    const messages = '"messages":[{"role":"user","content":"Hi"}]';
+    expect((await few('/v1/chat/completions', `{"model":"m/1",${messages}}`)).status).toBe(200);
+    expect((await few('/v1/embeddings', '{"model":"m:2","input":"a"}')).status).toBe(200);
+    expect((await few('/v1/models/m%2F1')).json().url).toBe('/v1/models/m%2F1');
+    expect((await few('/v1/models')).json().data.map(({ id }: { id: string }) => id)).toEqual(['m/1', 'm:2']);
+    expect((await ask(`${url}/v1/models`, { method: 'GET', headers: bearer('all') })).text).toBe(list);
+    backend.seen.length = 0;
+    for (const [path, body, status, code, param] of [
+      ['/v1/chat/completions', `{"model":"secret",${messages}}`, 404, 'model_not_found', null],
+      ['/v1/completions', '{"model":"secret","prompt":"a"}', 404, 'model_not_found', null],
+      ['/v1/chat/completions', `{${messages}}`, 400, 'invalid_request', 'model'],
+      ['/v1/chat/completions', `{"model":"secret",${messages},"model":"m/1"}`, 400, 'invalid_request', 'model'],
+      ['/v1/chat/completions', `{"m\\u006fdel":"secret",${messages},"model":"m/1"}`, 400, 'invalid_request', 'model'],
+      ['/v1/embeddings', '{"model":"secret","input":"a"}', 404, 'model_not_found', null],
+      ['/v1/embeddings', '[]', 400, 'invalid_request', 'model'],
+      ['/v1/models/secret', undefined, 404, 'model_not_found', null],
+      ['/v1/files', undefined, 403, 'permission_denied', null],
+    ] as const)
+      expectError(await few(path, body), status, code, param);
+    expectError(await few('/v1/audio/speech', 'model=secret', 'text/plain'), 403, 'permission_denied');
+    expect((await few('/v1/models/secret')).json().error.message).toBe(
+      'The model `secret` does not exist or you do not have access to it.',
+    );
+    expect(backend.seen).toHaveLength(0);
+    backend.models = '{"object":"list","data":[]}';
+  });
+});
