@@ -4,6 +4,7 @@ import type { Context, Deps, Env } from './context.ts';
 import { addressOf } from './limits/address.ts';
 import type { Verdict } from './limits/rates.ts';
 import { Problem } from './problem.ts';
+import type { Outgoing } from './wire/answer.ts';
 
 /** Names the caller, by the key. */
 export function authenticated({ keys }: Deps): MiddlewareHandler<Env> {
@@ -22,9 +23,8 @@ export function bounded({ config, seats, rates }: Deps): MiddlewareHandler<Env> 
     const caller = c.get('caller');
     const seat = seats.take(caller);
     c.set('seat', seat);
-    // Not when the answer is made but when the client has it, or is gone: until then it costs memory.
-    outgoing.once('close', seat.leave);
-    endWhenStalled(c, config.write_stall_ms);
+    whenTaken(outgoing, seat.leave);
+    endWhenStalled(outgoing, config.write_stall_ms);
     const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
     if (per_second === 0) return next();
     return rates.take(`key:${caller.name}`, per_second).then((verdict) => {
@@ -40,14 +40,14 @@ export function verifyBounded({ config, rates }: Deps): MiddlewareHandler<Env> {
   return async (c, next) => {
     const { incoming, outgoing } = c.env;
     if (config.max_verify_per_second > 0) {
-      const address = addressOf(incoming, config.client_address_header);
+      const address = addressOf(incoming.headers, outgoing.socket, config.client_address_header);
       admit(c, await rates.take(`verify:${address}`, config.max_verify_per_second), 'verifications from one address');
     }
     if (open >= config.max_verify_concurrent)
       throw new Problem('overloaded', 'Too many verifications run at once.', { retryAfterSeconds: 1 });
     open++;
-    outgoing.once('close', () => open--);
-    endWhenStalled(c, config.write_stall_ms);
+    whenTaken(outgoing, () => open--);
+    endWhenStalled(outgoing, config.write_stall_ms);
     await next();
   };
 }
@@ -55,8 +55,8 @@ export function verifyBounded({ config, rates }: Deps): MiddlewareHandler<Env> {
 /** The headers by which OpenAI's clients know a rate. @throws {Problem} rate_limit_exceeded */
 function admit(c: Context, { allowed, limit, remaining, reset_ms }: Verdict, what: string): void {
   const { outgoing } = c.env;
-  outgoing.setHeader('x-ratelimit-limit-requests', limit);
-  outgoing.setHeader('x-ratelimit-remaining-requests', remaining);
+  outgoing.setHeader('x-ratelimit-limit-requests', String(limit));
+  outgoing.setHeader('x-ratelimit-remaining-requests', String(remaining));
   outgoing.setHeader('x-ratelimit-reset-requests', `${Math.ceil(reset_ms)}ms`);
   if (!allowed)
     throw new Problem('rate_limit_exceeded', `The rate limit is ${limit} requests a second for ${what}.`, {
@@ -64,10 +64,22 @@ function admit(c: Context, { allowed, limit, remaining, reset_ms }: Verdict, wha
     });
 }
 
-/** Node calls it when nothing has moved on the connection for the time; what waits to be read has then waited for all of it. */
-function endWhenStalled({ env: { incoming, outgoing } }: Context, stall_ms: number): void {
-  outgoing.setTimeout(stall_ms);
-  outgoing.on('timeout', () => {
-    if (outgoing.writableLength > 0 || incoming.socket.writableLength > 0) outgoing.destroy();
+/** Not when the answer is made but when the client has it, or is gone: until then it costs memory. Called once. */
+function whenTaken(outgoing: Outgoing, release: () => void): void {
+  outgoing.once('close', () => {
+    const { socket } = outgoing;
+    if (socket === null || socket.destroyed || !socket.writableNeedDrain) return release();
+    const taken = () => {
+      socket.off('drain', taken).off('close', taken);
+      release();
+    };
+    socket.once('drain', taken).once('close', taken);
+  });
+}
+
+/** Called when nothing has moved on the connection for the time; what waits to be read has then waited for all of it. */
+function endWhenStalled(outgoing: Outgoing, stall_ms: number): void {
+  outgoing.setTimeout(stall_ms, () => {
+    if (outgoing.writableLength > 0 || (outgoing.socket?.writableLength ?? 0) > 0) outgoing.destroy();
   });
 }

@@ -1,5 +1,5 @@
 // Carries one answer from the backend to the client: one of the deliveries writes it, the client's leaving cancels it.
-import type { Engine, EngineRequest } from '../engine/client.ts';
+import type { Engine, EngineRequest } from '../engine/engine.ts';
 import { Problem } from '../problem.ts';
 import { errorDelivery } from './error.ts';
 import type { Delivery, Exchange, Flow, Head, Outcome } from './exchange.ts';

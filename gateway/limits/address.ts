@@ -1,15 +1,15 @@
 // A client's address, as what is counted by address knows it.
-import type { IncomingMessage } from 'node:http';
-import { isIPv6 } from 'node:net';
+import type { IncomingHttpHeaders } from 'node:http';
+import { isIPv6, type Socket } from 'node:net';
 
 /**
  * The connection's own address, or the last one in the header that a trusted proxy in front sets: what stands before the
  * last was written by the client. An IPv6 client has a whole /64 to ask from, so that is what counts.
  */
-export function addressOf(incoming: IncomingMessage, header: string | null): string {
-  const given = header === null ? undefined : incoming.headers[header];
+export function addressOf(headers: IncomingHttpHeaders, socket: Socket | null, header: string | null): string {
+  const given = header === null ? undefined : headers[header];
   const last = (Array.isArray(given) ? given.join(',') : given)?.split(',').at(-1)?.trim().slice(0, 64);
-  const address = last === undefined || last === '' ? (incoming.socket.remoteAddress ?? 'unknown') : last;
+  const address = last === undefined || last === '' ? (socket?.remoteAddress ?? 'unknown') : last;
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
   if (mapped !== undefined) return mapped;
   return isIPv6(address) ? network(address) : address;

@@ -1,6 +1,6 @@
 // An engine whose answers end: a stream has a greatest length, and every answer a greatest time.
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Engine, EngineCall, EngineHandler } from '../engine/client.ts';
+import type { Engine, EngineCall, EngineHandler } from '../engine/engine.ts';
 import { Problem } from '../problem.ts';
 
 export interface AnswerLimits {

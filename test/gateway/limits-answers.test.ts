@@ -61,14 +61,20 @@ describe('an answer', () => {
     const { backend } = stage.service;
     const url = await stage.gateway({ WRITE_STALL_MS: '500', MAX_CONCURRENT_REQUESTS: '1' });
     const big = chatBody('x'.repeat(16 * 1024 * 1024));
-    for (const body of [STREAM, CHAT, { ...CHAT, tee: true }]) {
+    for (const [body, node] of [STREAM, CHAT, { ...CHAT, tee: true }].flatMap(
+      (one) =>
+        [
+          [one, false],
+          [one, true],
+        ] as const,
+    )) {
       backend.script = (_request, response) => {
         const type = 'stream' in body ? 'text/event-stream' : 'application/json';
         response
           .writeHead(200, { 'content-type': type })
           .end('stream' in body ? delta('x'.repeat(1000)).repeat(16_000) : big);
       };
-      const { socket, left } = sendAndNeverRead(url, JSON.stringify(body));
+      const { socket, left } = sendAndNeverRead(url, JSON.stringify(body), node);
       await eventually(async () => (await ask(`${url}/v1/models`, { method: 'GET' })).status === 503);
       await eventually(async () => (await ask(`${url}/v1/models`, { method: 'GET' })).status === 200);
       socket.resume();
@@ -107,7 +113,7 @@ describe('an answer', () => {
       more();
     };
     const clients = Array.from({ length: 20 }, (_, i) =>
-      sendAndNeverRead(url, JSON.stringify({ ...STREAM, tee: i % 2 === 0 })),
+      sendAndNeverRead(url, JSON.stringify({ ...STREAM, tee: i % 2 === 0 }), i % 4 < 2),
     );
     let before = -1;
     await eventually(async () => {
@@ -122,15 +128,17 @@ describe('an answer', () => {
   });
 });
 
-function requestOf(body: string): string {
-  return `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
+/** `node`: in a form that is left to Node's parser. */
+function requestOf(body: string, node = false): string {
+  const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n`;
+  return `${head}${node ? 'te: trailers\r\n' : ''}content-length: ${body.length}\r\n\r\n${body}`;
 }
 
-function sendAndNeverRead(url: string, body: string) {
+function sendAndNeverRead(url: string, body: string, node: boolean) {
   const socket = connect(Number(new URL(url).port), '127.0.0.1');
   socket.on('error', () => {});
   const left = new Promise<void>((resolve) => socket.once('close', () => resolve()));
   socket.pause();
-  socket.write(requestOf(body));
+  socket.write(requestOf(body, node));
   return { socket, left };
 }
