@@ -12,6 +12,7 @@ import { boundAnswers } from './limits/answers.ts';
 import { createSeats } from './limits/seats.ts';
 import { createSidecar } from './sidecar/client.ts';
 import { createStoreAndRates } from './store/create.ts';
+import { createVerifier } from './verifier/verifier.ts';
 
 export interface BuiltApp {
   readonly app: Hono<Env>;
@@ -34,6 +35,7 @@ export function buildApp(config: GatewayConfig, log: Logger): BuiltApp {
     onState: (state, reason) => log[state === 'connected' ? 'info' : 'warn']({ state, reason }, 'sidecar'),
   });
   const attestor = createAttestor(sidecar, store, Date.now);
+  const verifier = createVerifier(config);
   const app = createApp({
     config,
     engine,
@@ -43,6 +45,7 @@ export function buildApp(config: GatewayConfig, log: Logger): BuiltApp {
     keys,
     seats: createSeats(config),
     rates,
+    verifier,
     log,
     version,
   });
@@ -52,6 +55,7 @@ export function buildApp(config: GatewayConfig, log: Logger): BuiltApp {
       keys.close();
       sidecar.close();
       store.close();
+      await verifier.close();
       await engine.close();
     },
   };

@@ -12,6 +12,7 @@ import type { Rates } from './limits/rates.ts';
 import type { Seat, Seats } from './limits/seats.ts';
 import type { Sidecar } from './sidecar/client.ts';
 import type { Store } from './store/store.ts';
+import type { Verifier } from './verifier/verifier.ts';
 import type { Outgoing } from './wire/answer.ts';
 import type { WireRequest } from './wire/request.ts';
 
@@ -24,6 +25,7 @@ export interface Deps {
   readonly keys: Keys;
   readonly seats: Seats;
   readonly rates: Rates;
+  readonly verifier: Verifier;
   readonly log: Logger;
   readonly version: string;
 }
