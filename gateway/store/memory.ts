@@ -33,6 +33,9 @@ export function createMemoryStore(options: {
     },
     drop: (owner, id) => void cache.delete(keyOf(owner, id)),
     find: (owner, id) => cache.get(keyOf(owner, id)) ?? null,
+    get usage() {
+      return { entries: cache.size, bytes: cache.calculatedSize };
+    },
     close: () => cache.clear(),
   };
 }

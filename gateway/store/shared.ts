@@ -71,6 +71,9 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
         });
       });
     },
+    get usage() {
+      return memory.usage;
+    },
     close() {
       memory.close();
       connection.close();

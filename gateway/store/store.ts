@@ -12,5 +12,7 @@ export interface Store {
   drop(owner: Owner, id: string): void;
   /** At once where it is in this process's memory. @throws {Problem} store_unavailable */
   find(owner: Owner, id: string): Kept | null | Promise<Kept | null>;
+  /** Of this process's memory. */
+  readonly usage: { readonly entries: number; readonly bytes: number };
   close(): void;
 }

@@ -32,11 +32,12 @@ describe('the verify endpoint, open to everybody,', () => {
     const from = (address: string) => ({ 'x-forwarded-for': `forged, ${address}` });
     expectError(await verify(url, 'x'.repeat(70_000), from('10.0.0.9')), 413, 'body_too_large');
     const body = await attested(url);
-    expect((await verify(url, body, from('10.0.0.1'))).text).toBe('true');
-    expect((await verify(url, body, from('10.0.0.1'))).headers['x-ratelimit-remaining-requests']).toBe('0');
-    const refused = await verify(url, body, from('10.0.0.1'));
-    expectError(refused, 429, 'rate_limit_exceeded');
-    expect(refused.headers['retry-after']).toBe('1');
+    const got = await Promise.all([1, 2, 3].map(() => verify(url, body, from('10.0.0.1'))));
+    expect(got.filter(({ text }) => text === 'true')).toHaveLength(2);
+    for (const refused of got.filter(({ text }) => text !== 'true')) {
+      expectError(refused, 429, 'rate_limit_exceeded');
+      expect([refused.headers['retry-after'], refused.headers['x-ratelimit-limit-requests']]).toEqual(['1', '2']);
+    }
     expect((await verify(url, body, from('10.0.0.2'))).text).toBe('true');
   });
 
