@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { loadConfig } from '../../gateway/config.ts';
 import { serverOptions } from '../../gateway/http.ts';
@@ -29,6 +29,16 @@ describe('docs/limits.md', () => {
       if (name.endsWith('_BYTES')) expect(unit).toBe('MiB');
       expect(gets?.length).toBeGreaterThan(10);
     }
+  });
+
+  it('lists nothing that no test sets', () => {
+    const texts = ['gateway', 'store']
+      .map((room) => new URL(`../${room}/`, import.meta.url))
+      .flatMap((room) => readdirSync(room).map((file) => new URL(file, room)))
+      .filter(({ pathname }) => /\.(test|store)\.ts$/.test(pathname))
+      .map((file) => readFileSync(file, 'utf8'))
+      .join('');
+    for (const { name } of rows) expect(texts, name).toMatch(new RegExp(`\\b${name}: `));
   });
 
   it('has the fixed limits as they are', () => {
