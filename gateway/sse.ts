@@ -1,5 +1,5 @@
 // The few server-sent events that the gateway writes itself.
-import type { SseEvent } from '../proto/sse.ts';
+import { lastBrace, type SseEvent } from '../proto/sse.ts';
 import type { Problem } from './problem.ts';
 
 export const DONE = Buffer.from('data: [DONE]\n\n');
@@ -19,7 +19,7 @@ export function isDone(data: Uint8Array): boolean {
 
 /** The event with `,"attestation":…` put before the last `}` of its data: taken out again, the bytes are the backend's. */
 export function withAttestation(event: SseEvent, attestationJson: string): Buffer {
-  const brace = event.lastBrace;
+  const brace = lastBrace(event);
   return Buffer.concat([
     event.bytes.subarray(0, brace),
     Buffer.from(`,"attestation":${attestationJson}`),

@@ -20,7 +20,7 @@ export function wholeDelivery(
   let bytes = 0;
   async function send(): Promise<void> {
     const answer = readAnswer(Buffer.concat(chunks));
-    const attestation = await attestor.attest(exchange, answer, port.left());
+    const attestation = await attestor.attest(exchange, answer, port.onLeft);
     const body = Buffer.from(withLastMember(answer.response, 'attestation', attestation));
     exchange.outgoing.writeHead(head.status, {
       ...toClient(head.headers),
