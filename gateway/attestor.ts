@@ -16,10 +16,10 @@ export interface Answer {
 
 export interface Attestor {
   /**
-   * The attestation as JSON text. `onLeft` takes what is to be called when the client leaves.
+   * The attestation as JSON, in UTF-8. `onLeft` takes what is to be called when the client leaves.
    * @throws {Problem} attestation_unavailable. @throws {ClientGone}
    */
-  attest(exchange: Exchange, answer: Answer, onLeft: (left: () => void) => void): Promise<string>;
+  attest(exchange: Exchange, answer: Answer, onLeft: (left: () => void) => void): Promise<Buffer>;
 }
 
 /** Beyond this, work on raw is done in slices, so that other exchanges are not kept waiting. */
@@ -42,7 +42,7 @@ export function createAttestor(sidecar: Sidecar, store: Store, now_ms: () => num
       const nonce = bytes.length > SLICE ? await hashedAside(bytes) : hashed(bytes);
       const { members } = await sidecar.attest(exchange.id, bytes, nonce, onLeft);
       const rawJson = raw.length > SLICE ? await quotedInSlices(raw) : JSON.stringify(raw);
-      const json = `{"raw":${rawJson},"nonce":"${nonce}",${members.slice(1)}`;
+      const json = Buffer.concat([Buffer.from(`{"raw":${rawJson},"nonce":"${nonce}",`), members.subarray(1)]);
       store.keep(exchange.owner, exchange.id, answer.completionId, json);
       return json;
     },

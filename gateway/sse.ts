@@ -11,6 +11,7 @@ export function errorEvent(problem: Problem): Buffer {
   return Buffer.from(`data: ${JSON.stringify(problem.body)}\n\n`);
 }
 
+const ATTESTATION = Buffer.from(',"attestation":');
 const DONE_DATA = Buffer.from('[DONE]');
 
 export function isDone(data: Uint8Array): boolean {
@@ -18,11 +19,12 @@ export function isDone(data: Uint8Array): boolean {
 }
 
 /** The event with `,"attestation":…` put before the last `}` of its data: taken out again, the bytes are the backend's. */
-export function withAttestation(event: SseEvent, attestationJson: string): Buffer {
+export function withAttestation(event: SseEvent, attestationJson: Uint8Array): Buffer {
   const brace = lastBrace(event);
   return Buffer.concat([
     event.bytes.subarray(0, brace),
-    Buffer.from(`,"attestation":${attestationJson}`),
+    ATTESTATION,
+    attestationJson,
     event.bytes.subarray(brace),
   ]);
 }

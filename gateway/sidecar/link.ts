@@ -13,16 +13,17 @@ import {
 
 const HELLO_TIMEOUT_MS = 5_000;
 const ONE_PIECE_BYTES = 64 * 1024;
+const BRACE = 0x7b;
 const HEARTBEAT_MS = 1_000;
 /** A sidecar that is stopped keeps its connection open: only its silence shows. */
 const SILENCE_MS = 5_000;
 
-/** What the sidecar says of one raw: `members` is JSON text, an object with the attestation's token and evidence. */
+/** What the sidecar says of one raw: `members` is JSON, an object with the attestation's token and evidence, in UTF-8. */
 export interface Answered {
   readonly type: 'attested';
   readonly id: string;
   readonly nonce: string;
-  readonly members: string;
+  readonly members: Buffer;
 }
 
 type Frame = Exclude<FromSidecar, { type: 'attested' }> | Answered;
@@ -103,7 +104,7 @@ function parseFrame(text: string): Frame | null {
     const frame = fromSidecarSchema.parse(JSON.parse(text));
     if (frame.type !== 'attested') return frame;
     const { type, id, nonce, token, evidence } = frame;
-    return { type, id, nonce, members: JSON.stringify({ token, evidence }) };
+    return { type, id, nonce, members: Buffer.from(JSON.stringify({ token, evidence })) };
   } catch {
     return null;
   }
@@ -113,9 +114,9 @@ function parseBinary(frame: Buffer): Answered | null {
   try {
     const { head, carried } = splitBinaryFrame(frame);
     const { type, id, nonce } = attestedHeadSchema.parse(JSON.parse(head));
-    const members = Buffer.from(carried.buffer, carried.byteOffset, carried.byteLength).toString('utf8');
-    attestedMembersSchema.parse(JSON.parse(members));
-    return members.startsWith('{"') ? { type, id, nonce, members } : null;
+    const members = Buffer.from(carried.buffer, carried.byteOffset, carried.byteLength);
+    attestedMembersSchema.parse(JSON.parse(members.toString('utf8')));
+    return members[0] === BRACE ? { type, id, nonce, members } : null;
   } catch {
     return null;
   }
