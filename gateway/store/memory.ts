@@ -17,8 +17,7 @@ export function createMemoryStore(options: {
 }): MemoryStore {
   const cache = new LRUCache<string, Kept>({
     maxSize: options.attestation_store_bytes,
-    // A text is one byte a character where it is ASCII; two is what V8 may take.
-    sizeCalculation: (kept, key) => ENTRY_BYTES + 2 * key.length + (kept.state === 'ready' ? 2 * kept.json.length : 0),
+    sizeCalculation: (kept, key) => ENTRY_BYTES + 2 * key.length + (kept.state === 'ready' ? kept.json.length : 0),
     ttl: options.attestation_ttl_ms,
   });
   // Owners are base64url or a word, so a space cannot be part of one.

@@ -1,5 +1,6 @@
 // Keeps attestations in Valkey or Redis beside this process's own memory: any gateway finds what any of them made.
 import { hash } from 'node:crypto';
+import { RESP_TYPES } from '@redis/client';
 import type { Owner } from '../keys/caller.ts';
 import { Problem } from '../problem.ts';
 import type { Connection } from './connection.ts';
@@ -14,10 +15,12 @@ export interface SharedOptions {
 }
 
 const PENDING = 'pending';
-/** Before the name of the entry that holds the text. */
+/** Before the name of the entry that holds the attestation, which itself begins with a brace. */
 const ALIAS = '=';
-/** Texts on their way to the server; past it an attestation is kept here alone. */
-const MAX_UNSENT_LENGTH = 64 * 1024 * 1024;
+const AS_BYTES = { [RESP_TYPES.BLOB_STRING]: Buffer };
+/** On their way to the server; past it an attestation is kept here alone. */
+const MAX_UNSENT_BYTES = 64 * 1024 * 1024;
+const BRACE = 0x7b;
 const RETRY_SECONDS = 2;
 
 export function createSharedStore(connection: Connection, memory: MemoryStore, options: SharedOptions): Store {
@@ -26,8 +29,8 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
   const keyOf = (owner: Owner, id: string) =>
     `countersign:attestation:${hash('sha256', `${owner} ${id}`, 'base64url')}`;
 
-  function set(key: string, value: string, ttl_ms: number): void {
-    if (unsent + value.length > MAX_UNSENT_LENGTH) return;
+  function set(key: string, value: string | Buffer, ttl_ms: number): void {
+    if (unsent + value.length > MAX_UNSENT_BYTES) return;
     unsent += value.length;
     connection
       .run((client) => client.set(key, value, { expiration: { type: 'PX', value: ttl_ms } }))
@@ -39,11 +42,11 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
   }
 
   async function fromServer(key: string): Promise<Kept | null> {
-    const value = await connection.run((client) => client.get(key));
+    const value = await connection.run((client) => client.withTypeMapping(AS_BYTES).get(key));
     if (value === null) return null;
-    if (value === PENDING) return { state: 'pending' };
-    if (value.startsWith(ALIAS)) return fromServer(value.slice(ALIAS.length));
-    return { state: 'ready', json: value };
+    if (value[0] === BRACE) return { state: 'ready', json: Buffer.from(value) };
+    const text = value.toString('latin1');
+    return text.startsWith(ALIAS) ? fromServer(text.slice(ALIAS.length)) : { state: 'pending' };
   }
 
   return {

@@ -33,7 +33,7 @@ const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 const NO_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 const NO_NAME = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
 /** Copying so much costs less than a write in several pieces. */
-const ONE_PIECE_BYTES = 32 * 1024;
+const ONE_PIECE_BYTES = 8 * 1024;
 
 type Framing = 'none' | 'length' | 'chunked';
 

@@ -49,8 +49,8 @@ describe('attestations', () => {
     await eventually(async () => (await find(short, kept)).status === 404);
     const small = await stage.gateway({ ATTESTATION_STORE_BYTES: String(1024 * 1024) });
     const ids: unknown[] = [];
-    for (let i = 0; i < 6; i++)
-      ids.push((await chat(small, { ...TEE, user: 'x'.repeat(120_000) })).headers['x-attestation-id']);
+    for (let i = 0; i < 8; i++)
+      ids.push((await chat(small, { ...TEE, user: 'x'.repeat(200_000) })).headers['x-attestation-id']);
     expectError(await find(small, ids[0]), 404, 'not_found', 'id');
     expect((await find(small, ids.at(-1))).status).toBe(200);
   });
