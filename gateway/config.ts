@@ -40,6 +40,7 @@ const schema = z.object({
   MAX_CONCURRENT_REQUESTS: integer(4096, 1, 1_000_000),
   MAX_CONCURRENT_PER_KEY: limit(0),
   MAX_REQUESTS_PER_SECOND_PER_KEY: limit(0),
+  MAX_HELD_BYTES: integer(512 * MiB, MiB, 1024 * 1024 * MiB),
   MAX_STREAMS: integer(4096, 1, 1_000_000),
   MAX_STREAMS_PER_KEY: limit(0),
   MAX_TEE_PER_KEY: limit(0),
@@ -90,6 +91,8 @@ export interface GatewayConfig {
   readonly max_requests_per_second_per_key: number;
   readonly max_streams_per_key: number;
   readonly max_tee_per_key: number;
+  /** Requests, and answers that are to be attested, of all exchanges that run. */
+  readonly max_held_bytes: number;
   readonly max_streams: number;
   readonly max_stream_bytes: number;
   readonly max_stream_events: number;
@@ -159,6 +162,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     max_concurrent_requests: e.MAX_CONCURRENT_REQUESTS,
     max_concurrent_per_key: e.MAX_CONCURRENT_PER_KEY,
     max_requests_per_second_per_key: e.MAX_REQUESTS_PER_SECOND_PER_KEY,
+    max_held_bytes: e.MAX_HELD_BYTES,
     max_streams: e.MAX_STREAMS,
     max_streams_per_key: e.MAX_STREAMS_PER_KEY,
     max_tee_per_key: e.MAX_TEE_PER_KEY,

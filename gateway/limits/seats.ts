@@ -4,6 +4,7 @@ import { Problem } from '../problem.ts';
 
 export interface SeatLimits {
   readonly max_concurrent_requests: number;
+  readonly max_held_bytes: number;
   readonly max_streams: number;
   /** Per key, 0: no limit. */
   readonly max_concurrent_per_key: number;
@@ -17,6 +18,8 @@ export interface Seat {
   stream(): void;
   /** It asks for an attestation. @throws {Problem} rate_limit_exceeded */
   tee(): void;
+  /** It makes the gateway keep so many bytes more until it leaves, and `coming` ones soon. @throws {Problem} overloaded */
+  hold(bytes: number, coming?: number): void;
   /** Gives the place back, once. */
   leave(): void;
 }
@@ -44,7 +47,7 @@ function within(count: number, limit: number, what: string): void {
 }
 
 export function createSeats(limits: SeatLimits): Seats {
-  const total = { requests: 0, streams: 0 };
+  const total = { requests: 0, streams: 0, bytes: 0 };
   const keys = new Map<string, Counts>();
 
   return {
@@ -59,7 +62,7 @@ export function createSeats(limits: SeatLimits): Seats {
       if (key.requests === 0) keys.set(caller.name, key);
       total.requests++;
       key.requests++;
-      const held = { stream: 0, tee: 0, left: false };
+      const held = { stream: 0, tee: 0, bytes: 0, left: false };
       return {
         stream() {
           if (total.streams >= limits.max_streams) throw overloaded('The gateway has as many streams as it can.');
@@ -73,9 +76,17 @@ export function createSeats(limits: SeatLimits): Seats {
           held.tee = 1;
           key.tee++;
         },
+        hold(bytes, coming = 0) {
+          if (held.left) return;
+          if (total.bytes + bytes + coming > limits.max_held_bytes)
+            throw overloaded('The gateway holds as much as it can.');
+          held.bytes += bytes;
+          total.bytes += bytes;
+        },
         leave() {
           if (held.left) return;
           held.left = true;
+          total.bytes -= held.bytes;
           total.requests--;
           total.streams -= held.stream;
           key.requests--;

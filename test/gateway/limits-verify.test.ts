@@ -1,11 +1,14 @@
 import { request } from 'node:http';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { addressOf } from '../../gateway/limits/address.ts';
 import { chatAnswer } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { eventually } from '../harness.ts';
 import { expectError } from './expect-error.ts';
 import { type Stage, startStage } from './limits-stage.ts';
+
+// Hostile bodies take a verifier seconds, and more on a busy machine.
+vi.setConfig({ testTimeout: 90_000 });
 
 let stage: Stage;
 

@@ -1,6 +1,7 @@
 import { Agent, request } from 'node:http';
+import { connect } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { chatAnswer } from '../backend.ts';
+import { answer, chatAnswer, chatStream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { eventually } from '../harness.ts';
 import { expectError } from './expect-error.ts';
@@ -97,6 +98,89 @@ describe('requests at once', () => {
     expect((await chat(url, CHAT, bearer('a'))).status).toBe(200);
     for (const one of [first, other]) expect((await one).json().attestation).toBeDefined();
     expect((await chat(url, TEE, bearer('a'))).status).toBe(200);
+  });
+});
+
+describe('a place', () => {
+  it('is never lost: after clients that left, broke off, pipelined and failed, all are there', async () => {
+    const url = await stage.gateway({
+      MAX_CONCURRENT_REQUESTS: '8',
+      MAX_STREAMS: '8',
+      MAX_TEE_PER_KEY: '8',
+      MAX_HELD_BYTES: '2097152',
+    });
+    const { backend } = stage.service;
+    backend.script = (request, response) => {
+      const way = Number(/"user":"(\d+)"/.exec(request.body)?.[1]) % 5;
+      if (way === 0) return void response.destroy();
+      if (way === 1) return answer('{"error":"full"}', 503)(request, response);
+      const stream = /"stream":true/.test(request.body);
+      const script = stream ? chatStream(['Hello', ' there'], way) : chatAnswer('Hello.');
+      return script(request, response);
+    };
+    const port = Number(new URL(url).port);
+    const one = (i: number) =>
+      new Promise<void>((resolve) => {
+        const body = JSON.stringify({ ...CHAT, stream: i % 2 === 0, tee: i % 3 === 0, user: `${i}` });
+        const length = i % 13 === 0 ? body.length + 10 : body.length;
+        const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n`;
+        const text = `${head}${i % 4 === 0 ? 'te: trailers\r\n' : ''}content-length: ${length}\r\n\r\n${body}`;
+        const socket = connect(port, '127.0.0.1', () => socket.write(i % 7 === 0 ? text + text : text));
+        socket.on('error', () => {}).on('close', () => resolve());
+        socket.resume();
+        setTimeout(() => socket.destroy(), i % 11 === 0 ? 200 : (i * 7) % 60);
+      });
+    for (let i = 0; i < 400; i += 20) await Promise.all(Array.from({ length: 20 }, (_, k) => one(i + k)));
+    const held = holdAnswers(stage.service);
+    let accepted: Promise<unknown>[] = [];
+    await eventually(async () => {
+      const missing = 8 - held.count;
+      accepted = accepted.concat(
+        Array.from({ length: missing }, () => chat(url, { ...CHAT, stream: true, tee: true })),
+      );
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      return held.count === 8;
+    });
+    expectError(await chat(url, CHAT), 503, 'overloaded');
+    held.release();
+    await Promise.all(accepted);
+    // Of the bytes that may be held, too, all are there.
+    expect((await chat(url, { ...CHAT, user: 'x'.repeat(2_000_000) })).status).toBe(200);
+  });
+});
+
+describe('bytes that are held', () => {
+  it('are bounded for all requests together: past them a body is refused unread, or where its length was not told, cut', async () => {
+    const url = await stage.gateway({ MAX_HELD_BYTES: '1048576', MAX_BODY_BYTES: '1048576' });
+    const held = holdAnswers(stage.service);
+    const large = (bytes: number) => ({ ...CHAT, user: 'x'.repeat(bytes) });
+    const accepted = chat(url, large(700_000));
+    await eventually(() => held.count === 1);
+    const refused = await chat(url, large(500_000));
+    expectError(refused, 503, 'overloaded');
+    expect(refused.headers['retry-after']).toBe('1');
+    const cut = await ask(`${url}/v1/chat/completions`, { body: JSON.stringify(large(500_000)), chunked: true });
+    expectError(cut, 503, 'overloaded');
+    expect(held.count).toBe(1);
+    const small = chat(url, CHAT);
+    await eventually(() => held.count === 2);
+    held.release();
+    for (const one of [accepted, small]) expect((await one).status).toBe(200);
+    expect((await chat(url, large(900_000))).status).toBe(200);
+  });
+
+  it('count the answers that wait to be attested, and none without tee', async () => {
+    const url = await stage.gateway({ MAX_HELD_BYTES: '1048576' });
+    const { backend } = stage.service;
+    for (const stream of [false, true]) {
+      backend.script = stream ? chatStream(Array(20).fill('x'.repeat(100_000))) : chatAnswer('x'.repeat(2_000_000));
+      const plain = await chat(url, { ...CHAT, stream });
+      expect([plain.status, plain.complete]).toEqual([200, true]);
+      const tee = await chat(url, { ...CHAT, stream, tee: true });
+      const error = stream ? JSON.parse(tee.payloads().at(-1) ?? '').error : tee.json().error;
+      expect(error.code).toBe('overloaded');
+      expect(tee.text).not.toContain('"finish_reason":"stop"');
+    }
   });
 });
 
