@@ -21,12 +21,7 @@ export function isDone(data: Uint8Array): boolean {
 /** The event with `,"attestation":…` put before the last `}` of its data: taken out again, the bytes are the backend's. */
 export function withAttestation(event: SseEvent, attestationJson: Uint8Array): Buffer {
   const brace = lastBrace(event);
-  return Buffer.concat([
-    event.bytes.subarray(0, brace),
-    ATTESTATION,
-    attestationJson,
-    event.bytes.subarray(brace),
-  ]);
+  return Buffer.concat([event.bytes.subarray(0, brace), ATTESTATION, attestationJson, event.bytes.subarray(brace)]);
 }
 
 /** A last event may have come without its empty line: whatever follows it would become a part of it. */
