@@ -1,5 +1,6 @@
 // One gateway's connection: reads its frames, queues what it asks for, answers each id once.
 import type { WebSocket } from 'ws';
+import type { Evidence } from '../proto/attestation.ts';
 import {
   attestHeadSchema,
   type Failed,
@@ -39,7 +40,8 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
     send({ type: 'attested', id, nonce, token, evidence: [...evidence] });
   const sendBinary = (id: string, nonce: Nonce, { token, evidence }: Collected) => {
     if (ws.readyState !== ws.OPEN) return;
-    ws.send(Buffer.from(`${JSON.stringify({ type: 'attested', id, nonce })}\n${JSON.stringify({ token, evidence })}`));
+    const members = `{"token":${JSON.stringify(token)},"evidence":[${evidence.map(evidenceJson).join()}]}`;
+    ws.send(Buffer.from(`${JSON.stringify({ type: 'attested', id, nonce })}\n${members}`));
   };
   const fail = (id: string | null, code: Failed['code'], message: string, retry_after_ms?: number) =>
     send({ type: 'failed', id, code, message, ...(retry_after_ms === undefined ? {} : { retry_after_ms }) });
@@ -107,6 +109,13 @@ function parseFrame(text: string): ToSidecar | null {
   } catch {
     return null;
   }
+}
+
+/** `JSON.stringify`, less the search for characters to escape in what was decoded as base64 before it got here. */
+function evidenceJson(one: Evidence): string {
+  const { arch, report, certificate_chain, ...more } = one;
+  if (Object.keys(more).length > 0) return JSON.stringify(one);
+  return `{"arch":${JSON.stringify(arch)},"report":"${report}","certificate_chain":"${certificate_chain}"}`;
 }
 
 function parseBinary(frame: Buffer): { type: 'attest'; id: string; raw: Buffer } | null {

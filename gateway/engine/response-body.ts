@@ -38,7 +38,7 @@ export class ResponseBody {
   /** The body's bytes in `bytes`, as a copy. @throws {BackendFault} not_http, also for bytes behind the end. */
   take(bytes: Buffer): Buffer {
     if (this.#chunked) return this.#takeChunks(bytes);
-    if (this.#ended || bytes.length > this.#left) throw notHttp('more bytes than were announced');
+    if (bytes.length > this.#left) throw notHttp('more bytes than were announced');
     this.#left -= bytes.length;
     this.#ended = this.#left === 0;
     return Buffer.from(bytes);
