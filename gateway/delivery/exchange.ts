@@ -1,6 +1,6 @@
 // One exchange: the request as the client sent it, what it asked for, and the response that its answer goes into.
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Owner } from '../keys.ts';
+import type { Owner } from '../keys/caller.ts';
 import type { Problem } from '../problem.ts';
 import type { Outgoing } from '../wire/answer.ts';
 

@@ -4,6 +4,7 @@ import type { Nonce } from '../../proto/raw.ts';
 import { ClientGone } from '../body.ts';
 import { Problem } from '../problem.ts';
 import { type Answered, type Link, openLink } from './link.ts';
+import { createTurns } from './turns.ts';
 
 const BACKOFF_MIN_MS = 25;
 const BACKOFF_MAX_MS = 1_000;
@@ -13,6 +14,8 @@ const REFUSED_RETRY_MS = 5_000;
 export interface SidecarOptions {
   readonly socket_path: string;
   readonly attest_timeout_ms: number;
+  /** Asked for at once; the others wait for their owner's turn. */
+  readonly max_attestations_in_flight: number;
   readonly allow_simulated: boolean;
   /** For the log: state changes, never content. */
   readonly onState?: (state: SidecarState, reason: string) => void;
@@ -29,11 +32,17 @@ export interface Sidecar {
   /** Resolves as soon as a sidecar is there. @throws {Problem} attestation_unavailable after `wait_ms`. */
   ready(wait_ms: number): Promise<void>;
   /**
-   * The sidecar's answer over raw, given in UTF-8 with its nonce. The same raw is asked for again after a reconnect: the
+   * The sidecar's answer over raw, given in UTF-8 with its nonce, when it is the owner's turn. The same raw is asked for again after a reconnect: the
    * same raw gives the same nonce. `onLeft` is called once, with what is to be called when nobody waits any more.
    * @throws {Problem} attestation_unavailable. @throws {ClientGone} when nobody waited any more.
    */
-  attest(id: string, raw: Uint8Array, nonce: Nonce, onLeft: (left: () => void) => void): Promise<Answered>;
+  attest(
+    owner: string,
+    id: string,
+    raw: Uint8Array,
+    nonce: Nonce,
+    onLeft: (left: () => void) => void,
+  ): Promise<Answered>;
   close(): void;
 }
 
@@ -42,6 +51,8 @@ interface Pending {
   readonly nonce: Nonce;
   readonly resolve: (answered: Answered) => void;
   readonly reject: (error: Error) => void;
+  /** It has had its turn. */
+  asked: boolean;
   retry: NodeJS.Timeout | null;
 }
 
@@ -58,6 +69,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   let reconnect: NodeJS.Timeout | null = null;
   const waiting = new Set<() => void>();
   const pending = new Map<string, Pending>();
+  const turns = createTurns(options.max_attestations_in_flight);
 
   function become(next: SidecarState, reason: string): void {
     if (state === next) return;
@@ -81,7 +93,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         for (const [id, one] of pending) {
           clearTimeout(one.retry ?? undefined);
           one.retry = null;
-          link?.attest(id, one.raw);
+          if (one.asked) link?.attest(id, one.raw);
         }
         for (const wake of waiting) wake();
       },
@@ -165,12 +177,13 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       });
     },
 
-    attest(id, raw, nonce, onLeft) {
+    attest(owner, id, raw, nonce, onLeft) {
       return new Promise<Answered>((resolve, reject) => {
         const settle = () => {
           clearTimeout(timer);
           clearTimeout(one.retry ?? undefined);
           pending.delete(id);
+          leaveTurn?.();
         };
         const one: Pending = {
           raw,
@@ -183,17 +196,22 @@ export function createSidecar(options: SidecarOptions): Sidecar {
             settle();
             reject(error);
           },
+          asked: false,
           retry: null,
         };
+        let leaveTurn: (() => void) | null = null;
         const timer = setTimeout(() => {
-          if (state === 'connected') link?.send({ type: 'cancel', id });
+          if (one.asked && state === 'connected') link?.send({ type: 'cancel', id });
           one.reject(unavailable('The attestation did not come in time.'));
         }, options.attest_timeout_ms);
         pending.set(id, one);
-        if (state === 'connected') link?.attest(id, raw);
+        leaveTurn = turns.enter(owner, () => {
+          one.asked = true;
+          if (state === 'connected') link?.attest(id, raw);
+        });
         onLeft(() => {
           if (pending.get(id) !== one) return;
-          if (state === 'connected') link?.send({ type: 'cancel', id });
+          if (one.asked && state === 'connected') link?.send({ type: 'cancel', id });
           one.reject(new ClientGone('nobody waits for this attestation any more'));
         });
       });
