@@ -13,6 +13,8 @@ import { createStore } from './store.ts';
 
 export interface BuiltApp {
   readonly app: Hono<Env>;
+  /** From now on /health says `draining`. */
+  drain(): void;
   close(): Promise<void>;
 }
 
@@ -31,9 +33,13 @@ export function buildApp(config: GatewayConfig, log: Logger): BuiltApp {
     onState: (state, reason) => log[state === 'connected' ? 'info' : 'warn']({ state, reason }, 'sidecar'),
   });
   const attestor = createAttestor(sidecar, store, Date.now);
-  const app = createApp({ config, engine, sidecar, store, attestor, keys, log, version });
+  let draining = false;
+  const app = createApp({ config, engine, sidecar, store, attestor, keys, log, version, draining: () => draining });
   return {
     app,
+    drain() {
+      draining = true;
+    },
     async close() {
       sidecar.close();
       await engine.close();

@@ -19,6 +19,8 @@ export interface Deps {
   readonly keys: Keys;
   readonly log: Logger;
   readonly version: string;
+  /** True from SIGTERM on. */
+  readonly draining: () => boolean;
 }
 
 export interface Env {
