@@ -31,7 +31,9 @@ async function start(config: DemoConfig): Promise<void> {
     env.BACKEND_URL = `http://127.0.0.1:${port}/v1`;
     run('demo engine', 'demo/engine/main.ts', { ...env, HOST: '127.0.0.1', PORT: String(port) });
   }
-  run('sidecar', 'sidecar/main.ts', env);
+  // The backend's key is the gateway's alone.
+  const { BACKEND_API_KEY: _key, ...sidecarEnv } = env;
+  run('sidecar', 'sidecar/main.ts', sidecarEnv);
   run('gateway', 'gateway/main.ts', env);
 
   const host = gateway.host.includes(':') ? `[${gateway.host}]` : gateway.host.replace('0.0.0.0', '127.0.0.1');
@@ -51,7 +53,8 @@ async function start(config: DemoConfig): Promise<void> {
   say(`  base URL   ${url}/v1`);
   say(`  verify     ${url}/~sev_gpu@1.0/verify`);
   say('');
-  say(`  curl -s ${url}/v1/chat/completions -H 'content-type: application/json' \\`);
+  const key = env.API_KEYS_FILE ? ' -H "authorization: Bearer $API_KEY"' : '';
+  say(`  curl -s ${url}/v1/chat/completions -H 'content-type: application/json'${key} \\`);
   say(`    -d '{"model":"${model}","messages":[{"role":"user","content":"Hello"}],"tee":true}'`);
   say('');
   say('Ctrl-C ends everything.');
