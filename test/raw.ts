@@ -26,11 +26,13 @@ export interface RawOptions {
   readonly drip_ms?: number;
   /** Ends the sending side at once. */
   readonly halfClose?: boolean;
+  /** The request is a HEAD: its answer has no body. */
+  readonly head?: boolean;
 }
 
 /** Latin-1: each character is one byte. @throws when neither an answer nor an end comes in time: a hang. */
 export function raw(url: string, text: string, options: RawOptions = {}): Promise<RawResult> {
-  const { answers: wanted = 1, linger_ms = 0, timeout_ms = 5_000, drip_ms, halfClose = false } = options;
+  const { answers: wanted = 1, linger_ms = 0, timeout_ms = 5_000, drip_ms, halfClose = false, head = false } = options;
   const { hostname, port } = new URL(url);
   return new Promise((resolve, reject) => {
     const began = performance.now();
@@ -48,7 +50,7 @@ export function raw(url: string, text: string, options: RawOptions = {}): Promis
       clearTimeout(lingering);
       clearInterval(drip);
       socket.destroy();
-      resolve({ answers: answersOf(all), closed, text: all, ms: performance.now() - began });
+      resolve({ answers: answersOf(all, head), closed, text: all, ms: performance.now() - began });
     };
     socket.on('connect', () => {
       const bytes = Buffer.from(text, 'latin1');
@@ -60,7 +62,7 @@ export function raw(url: string, text: string, options: RawOptions = {}): Promis
     });
     socket.on('data', (data) => {
       all += data.toString('latin1');
-      if (lingering === undefined && answersOf(all).length >= wanted)
+      if (lingering === undefined && answersOf(all, head).length >= wanted)
         lingering = setTimeout(() => done(false), linger_ms);
     });
     socket.on('end', () => done(true));
@@ -69,7 +71,7 @@ export function raw(url: string, text: string, options: RawOptions = {}): Promis
 }
 
 /** The complete answers in a text. */
-function answersOf(text: string): RawAnswer[] {
+function answersOf(text: string, head: boolean): RawAnswer[] {
   const found: RawAnswer[] = [];
   for (let rest = text; ; ) {
     const end = rest.indexOf('\r\n\r\n');
@@ -80,7 +82,7 @@ function answersOf(text: string): RawAnswer[] {
       const colon = line.indexOf(':');
       headers[line.slice(0, colon).toLowerCase()] = line.slice(colon + 1).trim();
     }
-    const body = bodyOf(rest.slice(end + 4), headers, Number(status));
+    const body = head ? { text: '', length: 0 } : bodyOf(rest.slice(end + 4), headers, Number(status));
     if (body === null) return found;
     found.push({ status: Number(status), headers, body: body.text });
     rest = rest.slice(end + 4 + body.length);
