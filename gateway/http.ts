@@ -1,11 +1,12 @@
 // The HTTP server: its limits, and what of a request is settled before any route sees it.
 import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
+import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { getRequestListener, RequestError } from '@hono/node-server';
 import type { Logger } from 'pino';
-import { asProblem, Problem, type ProblemCode } from './problem.ts';
-import { commonHeaders, newId, refuse, refuseOnSocket } from './refusal.ts';
+import { asProblem, Problem } from './problem.ts';
+import { commonHeaders, linger, newId, refuse, refuseOnSocket } from './refusal.ts';
 import { isHost, originForm } from './target.ts';
 import type { Credentials } from './tls.ts';
 import { where } from './where.ts';
@@ -39,19 +40,26 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     insecureHTTPParser: false,
   };
   const route = getRequestListener(fetch, { hostname: 'localhost', errorHandler: (error) => unforeseen(error, log) });
+  // Connections that end with the answer that is on its way: what still comes on them is read, and is nobody's request.
+  const ending = new WeakSet<Duplex>();
   const listener = (incoming: IncomingMessage, outgoing: ServerResponse) => {
+    if (ending.has(incoming.socket)) return;
     const fault = faultOf(incoming);
-    if (fault !== null) return refuse(incoming, outgoing, fault, log);
-    // Node does not take an upgrade up, and reads nothing after it: the answer is the connection's last.
-    if (incoming.headers.upgrade !== undefined) outgoing.shouldKeepAlive = false;
+    if (fault !== null) return refuseLast(incoming, outgoing, fault);
+    // Node does not take an upgrade up, and reads nothing after it.
+    if (incoming.headers.upgrade !== undefined) endWith(incoming.socket, outgoing);
     void route(incoming, outgoing);
   };
-  const ending = new WeakSet<Duplex>();
-  const lastOn = (socket: Duplex, answer: ServerResponse) => {
-    if (ending.has(socket)) return;
+  const refuseLast = (incoming: IncomingMessage, outgoing: ServerResponse, fault: Problem) => {
+    endWith(incoming.socket, outgoing);
+    refuse(incoming, outgoing, fault, log);
+  };
+  const endWith = (socket: Duplex, answer: ServerResponse) => {
     ending.add(socket);
     answer.shouldKeepAlive = false;
-    answer.once('finish', () => socket.end());
+    if (answer.headersSent) answer.once('finish', () => linger(socket));
+    // Node calls it after the last answer, and would cut what the client still sends: it could lose its answer (RFC 9112 §9.6).
+    (socket as Socket).destroySoon = () => linger(socket);
   };
   const server =
     options.tls === null
@@ -60,18 +68,20 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
   // Past twice this Node drops headers unseen; `faultOf` refuses before.
   server.maxHeadersCount = 2 * MAX_HEADERS;
   server.on('checkExpectation', (incoming: IncomingMessage, outgoing: ServerResponse) =>
-    refuse(incoming, outgoing, lastWords('expectation_failed', 'Only "expect: 100-continue" can be met.'), log),
+    refuseLast(incoming, outgoing, new Problem('expectation_failed', 'Only "expect: 100-continue" can be met.')),
   );
   server.on('connect', (_incoming, socket) =>
     refuseOnSocket(socket, new Problem('method_not_allowed', 'This is no proxy.'), log),
   );
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     const pending = (socket as { _httpMessage?: ServerResponse & { req: IncomingMessage } })._httpMessage;
-    if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy();
+    if (error.code === 'ECONNRESET') return void socket.destroy();
+    if (ending.has(socket)) return;
     // What cannot be read follows a request that is being answered: that answer is the connection's last.
-    if (pending?.req.complete) return lastOn(socket, pending);
+    if (pending?.req.complete) return endWith(socket, pending);
     // In the middle of an answer there is no place for another.
-    if (pending?.headersSent) return void socket.destroy();
+    if (!socket.writable || pending?.headersSent) return void socket.destroy();
+    ending.add(socket);
     refuseOnSocket(socket, problemOf(error), log);
   });
   return server;
@@ -88,20 +98,15 @@ function faultOf(incoming: IncomingMessage): Problem | null {
     if (incoming.rawHeaders[i]?.length === 4 && incoming.rawHeaders[i]?.toLowerCase() === 'host') hosts++;
   const { host, 'transfer-encoding': coding } = incoming.headers;
   if (incoming.rawHeaders.length > 2 * MAX_HEADERS)
-    return lastWords('headers_too_large', `The request has more than ${MAX_HEADERS} headers.`);
-  if (hosts > 1 || (hosts === 0 && http11)) return lastWords('invalid_request', 'Send one host header.');
-  if (host !== undefined && !isHost(host)) return lastWords('invalid_request', 'The host header names no host.');
+    return new Problem('headers_too_large', `The request has more than ${MAX_HEADERS} headers.`);
+  if (hosts > 1 || (hosts === 0 && http11)) return new Problem('invalid_request', 'Send one host header.');
+  if (host !== undefined && !isHost(host)) return new Problem('invalid_request', 'The host header names no host.');
   if (coding !== undefined && (!http11 || coding.toLowerCase() !== 'chunked'))
-    return lastWords('invalid_request', 'The only transfer-encoding here is chunked, in HTTP/1.1.');
+    return new Problem('invalid_request', 'The only transfer-encoding here is chunked, in HTTP/1.1.');
   const target = originForm(incoming.method ?? 'GET', incoming.url ?? '');
-  if (target === null) return lastWords('invalid_request', 'The request target is none that is served here.');
+  if (target === null) return new Problem('invalid_request', 'The request target is none that is served here.');
   incoming.url = target;
   return null;
-}
-
-/** After it the connection is not used again. */
-function lastWords(code: ProblemCode, message: string): Problem {
-  return new Problem(code, message, { headers: { connection: 'close' } });
 }
 
 function problemOf(error: NodeJS.ErrnoException): Problem {

@@ -8,6 +8,12 @@ import type { Problem } from './problem.ts';
 /** How long a client has to take its answer before the connection is cut. */
 const LINGER_MS = 1_000;
 
+/** Ends our side of a connection, and reads on for a while: cut at once, a client that still sends would lose its answer. */
+export function linger(socket: Duplex): void {
+  socket.end();
+  setTimeout(() => socket.destroy(), LINGER_MS).unref();
+}
+
 /** Headers of every answer, whoever makes it. */
 export function commonHeaders(id: string): Record<string, string> {
   return {
@@ -26,7 +32,7 @@ export function refuse(incoming: IncomingMessage, outgoing: ServerResponse, prob
   const id = newId();
   const body = JSON.stringify(problem.body);
   outgoing.writeHead(problem.status, { ...commonHeaders(id), ...problem.headers, ...entity(body) }).end(body);
-  // A body that nobody reads is let by; when it is long, the connection ends first.
+  // A body that nobody reads is let by.
   incoming.resume();
   log.info({ id, method: incoming.method, route: null, status: problem.status, code: problem.code });
 }
@@ -38,8 +44,8 @@ export function refuseOnSocket(socket: Duplex, problem: Problem, log: Logger): v
   const headers = { ...commonHeaders(id), ...problem.headers, ...entity(body), connection: 'close' };
   const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
   socket.on('error', () => socket.destroy());
-  socket.end(`HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}\r\n${lines.join('')}\r\n${body}`);
-  setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  socket.write(`HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}\r\n${lines.join('')}\r\n${body}`);
+  linger(socket);
   log.info({ id, route: null, status: problem.status, code: problem.code });
 }
 

@@ -40,6 +40,18 @@ describe('a client that is slow on purpose', () => {
   });
 });
 
+describe('a client that is refused while it still sends', () => {
+  it.each([
+    ['a body that is too large', post('/v1/chat/completions', 'x'.repeat(24 * 1024 * 1024)), 413, 'body_too_large'],
+    ['a path that is nowhere', post('/v1/nothing/../x', 'x'.repeat(4 * 1024 * 1024)), 404, 'not_found'],
+    ['no method', `\0${post('/v1/chat/completions', 'x'.repeat(4 * 1024 * 1024))}`, 400, 'invalid_request'],
+    ['no host', post('/v1/models', 'x'.repeat(4 * 1024 * 1024)).replace('host: h\r\n', ''), 400, 'invalid_request'],
+    ['an expectation', post('/v1/models', 'x'.repeat(4 * 1024 * 1024), ['expect: foo']), 417, 'expectation_failed'],
+  ])('reads its answer all the same: %s', async (_name, text, status, code) => {
+    for (let i = 0; i < 5; i++) expectRefusal((await raw(url, text)).answers[0], status, code);
+  });
+});
+
 describe('JSON 100,000 deep', () => {
   const deep = (open: string, close: string) => `${open.repeat(100_000)}1${close.repeat(100_000)}`;
   const arrays = deep('[', ']');

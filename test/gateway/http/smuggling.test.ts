@@ -129,6 +129,15 @@ describe('where one request ends and the next begins', () => {
     expect(got.closed).toBe(true);
   });
 
+  it("what follows a refused request on its connection is nobody's request, however it is cut into packets", async () => {
+    const refused = `POST ${PATH} HTTP/1.1\r\nhost: h\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n`;
+    for (const drip_ms of [undefined, 1]) {
+      const got = await raw(url, refused + HIDDEN.repeat(3), { linger_ms: 1_500, ...(drip_ms ? { drip_ms } : {}) });
+      expect([got.answers.length, got.closed]).toEqual([1, true]);
+    }
+    expect(seen()).toEqual([]);
+  });
+
   it('an answer is never given to the wrong request: what cannot be read waits behind it, and ends the connection', async () => {
     service.backend.script = async (request, response) => {
       await new Promise((resolve) => setTimeout(resolve, 100));
