@@ -24,6 +24,8 @@ export function createApp(deps: Deps): Hono<Env> {
   app.post('/v1/completions', generate('completion', deps));
   app.get('/v1/chat/completions/:id/attestation', attestationById(deps));
   app.get('/v1/completions/:id/attestation', attestationById(deps));
+  for (const path of ['/v1/chat/completions/:id/attestation', '/v1/completions/:id/attestation'])
+    app.all(path, only('GET'));
   app.all('/v1/chat/completions', only('POST'));
   app.all('/v1/completions', only('POST'));
   app.all('/v1/*', passthrough(deps));

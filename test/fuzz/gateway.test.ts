@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { answer, chatAnswer, chatStream, type Script } from '../backend.ts';
 import { CHAT, chat } from '../client.ts';
 import { type Service, startService } from '../harness.ts';
 import { type RawAnswer, raw } from '../raw.ts';
+import { blameless } from './blameless.ts';
 import { type FuzzRequest, fuzzRequest } from './requests.ts';
 
 /** `npm run fuzz:gateway` sends 100,000. */
@@ -13,29 +13,9 @@ const SEED = process.env.FUZZ_SEED === undefined ? undefined : Number(process.en
 
 let service: Service;
 
-/** A backend that is never at fault: what is a 5xx then is the gateway's own. Its 4xx have the shapes that are met in the wild. */
-const blameless: Script = (request, response) => {
-  const errors = [
-    '{"detail":[{"loc":["body","n"],"msg":"bad","input":"x"}]}',
-    '{"error":"no"}',
-    '<html>',
-    '',
-    '{"object":"error","message":"m","code":400}',
-  ];
-  const odd = request.body.length % 10 === 9 ? errors[request.body.length % errors.length] : undefined;
-  if (odd !== undefined) return answer(odd, 400 + (request.body.length % 30))(request, response);
-  let streams = false;
-  try {
-    streams = (JSON.parse(request.body) as { stream?: unknown } | null)?.stream === true;
-  } catch {
-    // Not for a stream, then.
-  }
-  return (streams ? chatStream(['a', 'b']) : chatAnswer('Hello.'))(request, response);
-};
-
 beforeAll(async () => {
   service = await startService({ MAX_BODY_BYTES: '65536', HEADERS_TIMEOUT_MS: '300', REQUEST_TIMEOUT_MS: '500' });
-  service.backend.script = blameless;
+  service.backend.script = blameless(true);
 });
 afterAll(() => service.close());
 
