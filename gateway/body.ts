@@ -2,6 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
 import { Problem } from './problem.ts';
+import type { WireRequest } from './wire/request.ts';
 
 /** The client went away before its request was complete. Nobody is left to answer. */
 export class ClientGone extends Error {
@@ -14,13 +15,14 @@ function tooLarge(max_bytes: number): Problem {
 }
 
 /** The whole body. @throws {Problem} body_too_large, unsupported_encoding. @throws {ClientGone} */
-export function readBody(incoming: IncomingMessage, max_bytes: number): Promise<Buffer> {
+export function readBody(incoming: IncomingMessage | WireRequest, max_bytes: number): Promise<Buffer> {
   const encoding = incoming.headers['content-encoding'];
   if (encoding !== undefined && encoding !== 'identity')
     return Promise.reject(
       new Problem('unsupported_encoding', 'A content-encoding is not supported here: send the body as it is.'),
     );
   if (Number(incoming.headers['content-length'] ?? 0) > max_bytes) return Promise.reject(tooLarge(max_bytes));
+  if ('body' in incoming) return Promise.resolve(incoming.body);
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let bytes = 0;

@@ -1,14 +1,16 @@
 // What the routes share: the things they are built from, and what an exchange carries through Hono.
-import type { HttpBindings } from '@hono/node-server';
+import type { IncomingMessage } from 'node:http';
 import type { Context as HonoContext } from 'hono';
 import type { Logger } from 'pino';
 import type { Attestor } from './attestor.ts';
 import type { GatewayConfig } from './config.ts';
 import type { Outcome } from './delivery/exchange.ts';
-import type { Engine } from './engine/client.ts';
+import type { Engine } from './engine/engine.ts';
 import type { Keys, Owner } from './keys.ts';
 import type { Sidecar } from './sidecar/client.ts';
 import type { Store } from './store.ts';
+import type { Outgoing } from './wire/answer.ts';
+import type { WireRequest } from './wire/request.ts';
 
 export interface Deps {
   readonly config: GatewayConfig;
@@ -23,8 +25,14 @@ export interface Deps {
   readonly draining: () => boolean;
 }
 
+/** The two ends of an exchange: Node's own, or those of the plain path. */
+export interface Bindings {
+  readonly incoming: IncomingMessage | WireRequest;
+  readonly outgoing: Outgoing;
+}
+
 export interface Env {
-  Bindings: HttpBindings;
+  Bindings: Bindings;
   Variables: {
     /** Unguessable, ours. */
     id: string;

@@ -1,5 +1,6 @@
 // Ends a server without losing an answer: nothing new is accepted, each connection ends after the answer it is at.
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { Wire } from './wire/server.ts';
 
 export interface Drain {
   /** True from the moment it began: /health says so. */
@@ -11,7 +12,7 @@ export interface Drain {
 }
 
 /** Begin before the server listens: it must see every request. */
-export function createDrain(server: Server): Drain {
+export function createDrain(server: Server, wire: Wire): Drain {
   const running = new Map<ServerResponse, IncomingMessage>();
   let draining = false;
 
@@ -32,7 +33,7 @@ export function createDrain(server: Server): Drain {
       return draining;
     },
     get running() {
-      return running.size;
+      return running.size + wire.running;
     },
     begin(drain_ms) {
       draining = true;
@@ -44,6 +45,8 @@ export function createDrain(server: Server): Drain {
         });
         for (const [outgoing, incoming] of running) last(outgoing, incoming);
         server.closeIdleConnections();
+        // After it: what it hands to Node now has yet to be read, and would seem idle.
+        wire.stop();
       });
     },
   };

@@ -2,13 +2,13 @@
 import { LRUCache } from 'lru-cache';
 import type { Owner } from './keys.ts';
 
-/** The attestation's JSON text, or that its stream still runs. */
-export type Kept = { readonly state: 'ready'; readonly json: string } | { readonly state: 'pending' };
+/** The attestation's JSON in UTF-8, or that its stream still runs. Bytes lie outside of the heap that is collected. */
+export type Kept = { readonly state: 'ready'; readonly json: Buffer<ArrayBuffer> } | { readonly state: 'pending' };
 
 export interface Store {
   begin(owner: Owner, id: string): void;
   /** The attestation is there; from now on the completion's own id finds it too. */
-  keep(owner: Owner, id: string, completionId: string | null, json: string): void;
+  keep(owner: Owner, id: string, completionId: string | null, json: Buffer<ArrayBuffer>): void;
   drop(owner: Owner, id: string): void;
   find(owner: Owner, id: string): Kept | null;
 }
@@ -20,8 +20,7 @@ const ENTRY_BYTES = 512;
 export function createStore(options: { attestation_ttl_ms: number; attestation_store_bytes: number }): Store {
   const cache = new LRUCache<string, Kept>({
     maxSize: options.attestation_store_bytes,
-    // A text is one byte a character where it is ASCII; two is what V8 may take.
-    sizeCalculation: (kept, key) => ENTRY_BYTES + 2 * key.length + (kept.state === 'ready' ? 2 * kept.json.length : 0),
+    sizeCalculation: (kept, key) => ENTRY_BYTES + 2 * key.length + (kept.state === 'ready' ? kept.json.length : 0),
     ttl: options.attestation_ttl_ms,
   });
   // Owners are base64url or a word, so a space cannot be part of one.

@@ -7,6 +7,7 @@ import { pino } from 'pino';
 import { buildApp } from '../gateway/build.ts';
 import { loadConfig } from '../gateway/config.ts';
 import { createHttpServer } from '../gateway/http.ts';
+import { type Fetch, takeConnections } from '../gateway/wire/server.ts';
 import type { Attester } from '../sidecar/attester.ts';
 import { createSimulatedAttester } from '../sidecar/attesters/simulated.ts';
 import { startServer } from '../sidecar/server.ts';
@@ -35,11 +36,13 @@ export async function startGateway(env: Record<string, string>, log = SILENT): P
   const config = loadConfig({ PORT: '0', ALLOW_SIMULATED: '1', ...env });
   const built = buildApp(config, log);
   const server = createHttpServer(built.app.fetch, { ...config, tls: null }, log);
+  const wire = takeConnections(server, built.app.fetch as Fetch, log);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     async close() {
       server.closeAllConnections();
+      wire.destroy();
       await new Promise<void>((resolve) => server.close(() => resolve()));
       await built.close();
     },

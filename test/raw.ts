@@ -70,7 +70,7 @@ export function raw(url: string, text: string, options: RawOptions = {}): Promis
   });
 }
 
-/** The complete answers in a text. */
+/** The complete final answers in a text. */
 function answersOf(text: string, head: boolean): RawAnswer[] {
   const found: RawAnswer[] = [];
   for (let rest = text; ; ) {
@@ -84,7 +84,8 @@ function answersOf(text: string, head: boolean): RawAnswer[] {
     }
     const body = head ? { text: '', length: 0 } : bodyOf(rest.slice(end + 4), headers, Number(status));
     if (body === null) return found;
-    found.push({ status: Number(status), headers, body: body.text });
+    // An interim answer is not the answer.
+    if (Number(status) >= 200) found.push({ status: Number(status), headers, body: body.text });
     rest = rest.slice(end + 4 + body.length);
   }
 }

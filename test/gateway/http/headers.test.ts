@@ -192,16 +192,12 @@ describe('bytes in headers', () => {
     },
   );
 
-  it('a backend that sends 100 or 103 first is read past it, or refused in words', async () => {
-    for (const [interim, statuses] of [
-      ['HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n', [200]],
-      // undici takes a 100 that nobody asked for as the end of the connection.
-      ['HTTP/1.1 100 Continue\r\n\r\n', [200, 502]],
-    ] as const) {
+  it('a backend that sends 100 or 103 first is read past it', async () => {
+    for (const interim of ['HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n', 'HTTP/1.1 100 Continue\r\n\r\n']) {
       const got = await behind(interim + backendBytes([]), (gateway) =>
         raw(gateway, post('/v1/chat/completions', BODY)),
       );
-      expect(statuses).toContain(got.answers[0]?.status);
+      expect(got.answers[0]?.status).toBe(200);
     }
   });
 });
