@@ -16,6 +16,8 @@ import { createVerifier } from './verifier/verifier.ts';
 
 export interface BuiltApp {
   readonly app: Hono<Env>;
+  /** From now on /health says `draining`. */
+  drain(): void;
   close(): Promise<void>;
 }
 
@@ -36,6 +38,7 @@ export function buildApp(config: GatewayConfig, log: Logger): BuiltApp {
   });
   const attestor = createAttestor(sidecar, store, Date.now);
   const verifier = createVerifier(config);
+  let draining = false;
   const app = createApp({
     config,
     engine,
@@ -48,9 +51,13 @@ export function buildApp(config: GatewayConfig, log: Logger): BuiltApp {
     verifier,
     log,
     version,
+    draining: () => draining,
   });
   return {
     app,
+    drain() {
+      draining = true;
+    },
     async close() {
       keys.close();
       sidecar.close();

@@ -70,8 +70,20 @@ const schema = z.object({
   ALLOW_SIMULATED: flag,
   RIM_URL: z.url({ protocol: /^https?$/ }).default(NVIDIA_RIM_URL),
   OCSP_URL: z.url({ protocol: /^https?$/ }).default(NVIDIA_OCSP_URL),
+  TLS_CERT_FILE: z.string().min(1).optional(),
+  TLS_KEY_FILE: z.string().min(1).optional(),
+  CORS_ORIGINS: z.string().min(1).optional(),
+  HEADERS_TIMEOUT_MS: integer(15_000, 100, 600_000),
+  REQUEST_TIMEOUT_MS: integer(120_000, 100, 86_400_000),
+  DRAIN_MS: integer(25_000, 0, 86_400_000),
   LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
 });
+
+/** Paths of a PEM certificate chain and its key. */
+export interface TlsFiles {
+  readonly cert_file: string;
+  readonly key_file: string;
+}
 
 export interface GatewayConfig {
   readonly host: string;
@@ -123,6 +135,15 @@ export interface GatewayConfig {
   /** Services that the verify endpoint asks for reference values and revocation answers. */
   readonly rim_url: string;
   readonly ocsp_url: string;
+  /** null: plain HTTP. */
+  readonly tls: TlsFiles | null;
+  /** Origins of web pages that may ask, `*` for all; null: see gateway/origins.ts. */
+  readonly cors_origins: readonly string[] | null;
+  /** How long a client may take to send its headers, and its whole request. */
+  readonly headers_timeout_ms: number;
+  readonly request_timeout_ms: number;
+  /** How long running answers may take to end after SIGTERM. */
+  readonly drain_ms: number;
   readonly log_level: string;
 }
 
@@ -150,6 +171,8 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
   const e = parsed.data;
   if (e.API_KEYS_FILE === undefined && !LOOPBACK.test(e.HOST))
     throw new ConfigError(`API_KEYS_FILE is required when HOST (${e.HOST}) is not a loopback address`);
+  if ((e.TLS_CERT_FILE === undefined) !== (e.TLS_KEY_FILE === undefined))
+    throw new ConfigError('TLS_CERT_FILE and TLS_KEY_FILE are set together or not at all');
   return {
     host: e.HOST.replace(/^\[|\]$/g, ''),
     port: e.PORT,
@@ -186,6 +209,14 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     allow_simulated: e.ALLOW_SIMULATED,
     rim_url: e.RIM_URL,
     ocsp_url: e.OCSP_URL,
+    tls:
+      e.TLS_CERT_FILE === undefined || e.TLS_KEY_FILE === undefined
+        ? null
+        : { cert_file: e.TLS_CERT_FILE, key_file: e.TLS_KEY_FILE },
+    cors_origins: e.CORS_ORIGINS?.split(',').map((origin) => origin.trim()) ?? null,
+    headers_timeout_ms: e.HEADERS_TIMEOUT_MS,
+    request_timeout_ms: e.REQUEST_TIMEOUT_MS,
+    drain_ms: e.DRAIN_MS,
     log_level: e.LOG_LEVEL,
   };
 }

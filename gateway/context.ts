@@ -28,6 +28,8 @@ export interface Deps {
   readonly verifier: Verifier;
   readonly log: Logger;
   readonly version: string;
+  /** True from SIGTERM on. */
+  readonly draining: () => boolean;
 }
 
 /** The two ends of an exchange: Node's own, or those of the plain path. */

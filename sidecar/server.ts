@@ -8,6 +8,7 @@ import { checkCollected } from './checked.ts';
 import { createScheduler } from './scheduler.ts';
 import { runSession } from './session.ts';
 import { listenOnSocket } from './socket.ts';
+import { where } from './where.ts';
 
 export interface SidecarServer {
   close(): Promise<void>;
@@ -52,6 +53,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     const sendStatus = runSession(ws, {
       attester,
       scheduler,
+      onUnexpected: (error) => log.error(where(error), 'the attester failed in an unexpected way'),
       totals: () => ({ attested_total, failed_total }),
       onResult({ code, ms }) {
         if (code === 'attested') attested_total++;

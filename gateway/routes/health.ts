@@ -1,4 +1,4 @@
-// GET /health: what an operator and a load balancer need to know. 200 while chat without tee works.
+// GET /health: what an operator and a load balancer need to know. 200 while chat without tee works and new requests are welcome.
 import type { Context, Deps } from '../context.ts';
 import type { Engine } from '../engine/engine.ts';
 
@@ -6,12 +6,13 @@ const PROBE_TIMEOUT_MS = 2_000;
 /** Probes within this time share one answer, so that health checks are no load on the backend. */
 const PROBE_CACHE_MS = 1_000;
 
-export function health({ engine, sidecar, version, config }: Deps) {
+export function health({ engine, sidecar, version, config, draining }: Deps) {
   const probe = cached(() => probeBackend(engine, config.backend_api_key));
   return async (c: Context): Promise<Response> => {
     const backend = await probe();
     const { state, hello, trouble } = sidecar;
-    const status = backend.status !== 'ok' ? 'down' : state === 'connected' && trouble === null ? 'ok' : 'degraded';
+    const serves = backend.status === 'ok' ? (state === 'connected' && trouble === null ? 'ok' : 'degraded') : 'down';
+    const status = draining() ? 'draining' : serves;
     return c.json(
       {
         status,
@@ -25,7 +26,7 @@ export function health({ engine, sidecar, version, config }: Deps) {
         },
         version,
       },
-      status === 'down' ? 503 : 200,
+      status === 'down' || status === 'draining' ? 503 : 200,
     );
   };
 }
