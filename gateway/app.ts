@@ -6,6 +6,7 @@ import { Problem } from './problem.ts';
 import { attestationById } from './routes/attestation.ts';
 import { generate } from './routes/generate.ts';
 import { health } from './routes/health.ts';
+import { metrics } from './routes/metrics.ts';
 import { passthrough } from './routes/passthrough.ts';
 import { verify, verifyQuery } from './routes/verify.ts';
 
@@ -15,6 +16,7 @@ export function createApp(deps: Deps): Hono<Env> {
   app.options('*', preflight);
 
   app.get('/health', health(deps));
+  app.get('/metrics', metrics(deps));
   app.on(['GET', 'POST'], '/~sev_gpu@1.0/verify', verifyQuery, verify(deps));
 
   app.use('/v1/*', authenticated(deps), bounded(deps));
@@ -27,6 +29,7 @@ export function createApp(deps: Deps): Hono<Env> {
   app.all('/v1/*', passthrough(deps));
 
   app.all('/health', only('GET'));
+  app.all('/metrics', only('GET'));
   app.all('/~sev_gpu@1.0/verify', only('GET, POST'));
   // A route like the others, so that the edge logs it.
   app.all('*', () => {

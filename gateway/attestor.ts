@@ -33,7 +33,9 @@ export function createAttestor(sidecar: Sidecar, store: Store, now_ms: () => num
       if (raw.length > MAX_RAW_LENGTH)
         throw new Problem('backend_bad_response', 'Request and answer together are larger than what is attested.');
       const nonce = createHash('sha256').update(raw, 'utf8').digest('hex') as Nonce;
-      const { token, evidence } = await sidecar.attest(exchange.id, raw, nonce, signal);
+      exchange.watch.attests();
+      const { token, evidence, phases } = await sidecar.attest(exchange.id, raw, nonce, signal);
+      exchange.watch.attested(phases);
       const json = JSON.stringify({ raw, nonce, token, evidence });
       store.keep(exchange.owner, exchange.id, answer.completionId, json);
       return json;

@@ -10,33 +10,45 @@ import { createEngine } from './engine/client.ts';
 import { loadKeys } from './keys.ts';
 import { createSidecar } from './sidecar/client.ts';
 import { createStore } from './store.ts';
+import { registerGauges } from './telemetry/gauges.ts';
+import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts';
+import type { Tracer } from './telemetry/trace.ts';
 
 export interface BuiltApp {
   readonly app: Hono<Env>;
+  readonly telemetry: Telemetry;
   close(): Promise<void>;
 }
 
-/** @throws {ConfigError} */
-export function buildApp(config: GatewayConfig, log: Logger): BuiltApp {
+/** `tracer`: null while tracing is off. @throws {ConfigError} */
+export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | null = null): BuiltApp {
   const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
     version: string;
   };
   const keys = loadKeys(config.api_keys_file);
   const engine = createEngine(config);
   const store = createStore(config);
+  const telemetry = createTelemetry(log, tracer);
   const sidecar = createSidecar({
     socket_path: config.sidecar_socket,
     attest_timeout_ms: config.attest_timeout_ms,
     allow_simulated: config.allow_simulated,
-    onState: (state, reason) => log[state === 'connected' ? 'info' : 'warn']({ state, reason }, 'sidecar'),
+    onState(state, reason) {
+      if (state === 'connected') telemetry.metrics.sidecarConnections.inc();
+      log[state === 'connected' ? 'info' : 'warn']({ state, reason }, 'sidecar');
+    },
+    onRetry: () => telemetry.metrics.sidecarRetries.inc(),
   });
   const attestor = createAttestor(sidecar, store, Date.now);
-  const app = createApp({ config, engine, sidecar, store, attestor, keys, log, version });
+  const app = createApp({ config, engine, sidecar, store, attestor, keys, log, telemetry, version });
+  registerGauges(telemetry.registry, { sidecar, store, version, running: () => telemetry.running });
   return {
     app,
+    telemetry,
     async close() {
       sidecar.close();
       await engine.close();
+      await telemetry.close();
     },
   };
 }

@@ -44,6 +44,8 @@ const schema = z.object({
   ALLOW_SIMULATED: flag,
   RIM_URL: z.url({ protocol: /^https?$/ }).default(NVIDIA_RIM_URL),
   OCSP_URL: z.url({ protocol: /^https?$/ }).default(NVIDIA_OCSP_URL),
+  METRICS_PORT: z.coerce.number().int().min(0).max(65_535).optional(),
+  METRICS_HOST: z.string().min(1).default('127.0.0.1'),
   LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
 });
 
@@ -71,6 +73,9 @@ export interface GatewayConfig {
   /** Services that the verify endpoint asks for reference values and revocation answers. */
   readonly rim_url: string;
   readonly ocsp_url: string;
+  /** null: /metrics is on the main port, unless there are API keys. */
+  readonly metrics_port: number | null;
+  readonly metrics_host: string;
   readonly log_level: string;
 }
 
@@ -111,6 +116,8 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     allow_simulated: e.ALLOW_SIMULATED,
     rim_url: e.RIM_URL,
     ocsp_url: e.OCSP_URL,
+    metrics_port: e.METRICS_PORT ?? null,
+    metrics_host: e.METRICS_HOST.replace(/^\[|\]$/g, ''),
     log_level: e.LOG_LEVEL,
   };
 }

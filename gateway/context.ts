@@ -9,6 +9,8 @@ import type { Engine } from './engine/client.ts';
 import type { Keys, Owner } from './keys.ts';
 import type { Sidecar } from './sidecar/client.ts';
 import type { Store } from './store.ts';
+import type { Telemetry } from './telemetry/telemetry.ts';
+import type { Watch } from './telemetry/watch.ts';
 
 export interface Deps {
   readonly config: GatewayConfig;
@@ -18,6 +20,7 @@ export interface Deps {
   readonly attestor: Attestor;
   readonly keys: Keys;
   readonly log: Logger;
+  readonly telemetry: Telemetry;
   readonly version: string;
 }
 
@@ -28,6 +31,9 @@ export interface Env {
     id: string;
     owner: Owner;
     outcome: Outcome;
+    watch: Watch;
+    /** The name of the API key that asked, for the log; never the key. */
+    key?: string;
   };
 }
 

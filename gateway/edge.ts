@@ -1,8 +1,7 @@
-// The edge of every exchange: its id, the headers that go with every answer, who may ask, how many at once, one log line.
+// The edge of every exchange: its id, the headers that go with every answer, who may ask, how many at once.
 import { randomUUID } from 'node:crypto';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { MiddlewareHandler } from 'hono';
-import { routePath } from 'hono/route';
 import { ClientGone } from './body.ts';
 import type { Context, Deps, Env } from './context.ts';
 import { asProblem, Problem } from './problem.ts';
@@ -13,11 +12,12 @@ const PREFLIGHT = {
   'access-control-max-age': '86400',
 };
 
-/** Ids, CORS and the log line. Headers are set on Node's response, so that answers that bypass Hono carry them too. */
-export function edge({ log }: Deps): MiddlewareHandler<Env> {
+/** Ids, CORS, and what is told of it at its end. Headers are set on Node's response, so that answers that bypass Hono carry them too. */
+export function edge({ telemetry }: Deps): MiddlewareHandler<Env> {
   return async (c, next) => {
-    const started = performance.now();
     const { incoming, outgoing } = c.env;
+    const watch = telemetry.begin(incoming.headers);
+    c.set('watch', watch);
     const id = `req-${randomUUID()}`;
     c.set('id', id);
     outgoing.setHeader('x-request-id', id);
@@ -25,17 +25,7 @@ export function edge({ log }: Deps): MiddlewareHandler<Env> {
     outgoing.setHeader('access-control-expose-headers', EXPOSED);
     outgoing.setHeader('cache-control', 'no-store');
     await next();
-    const outcome = c.get('outcome');
-    log.info({
-      id,
-      method: incoming.method,
-      route: routePath(c, -1),
-      status: outcome?.status ?? c.res.status,
-      ms: Math.round(performance.now() - started),
-      ...(outcome?.tee === undefined ? {} : { tee: outcome.tee }),
-      ...(outcome?.problem === undefined ? {} : { code: outcome.problem.code }),
-      ...(c.error instanceof Problem ? { code: c.error.code } : {}),
-    });
+    telemetry.end(c, watch);
   };
 }
 

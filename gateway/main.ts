@@ -6,13 +6,14 @@ import { pino } from 'pino';
 import { buildApp } from './build.ts';
 import { ConfigError, loadConfig } from './config.ts';
 import { refuseBadRequests, serverOptions } from './http.ts';
+import { createMetricsServer } from './telemetry/listener.ts';
 
 const DRAIN_MS = 25_000;
 
 try {
   const config = loadConfig(process.env);
   const log = pino({ name: 'gateway', level: config.log_level });
-  const { app, close } = buildApp(config, log);
+  const { app, telemetry, close } = buildApp(config, log);
   const server = createAdaptorServer({ fetch: app.fetch, serverOptions }) as Server;
   refuseBadRequests(server);
   server.once('error', (error: NodeJS.ErrnoException) => {
@@ -22,6 +23,15 @@ try {
   server.listen(config.port, config.host, () => {
     log.info({ address: server.address(), backend: new URL(config.backend_url).origin }, 'listening');
   });
+  if (config.metrics_port !== null) {
+    const { metrics_host: host, metrics_port: port } = config;
+    const metrics = createMetricsServer(telemetry);
+    metrics.once('error', (error: NodeJS.ErrnoException) => {
+      console.error(`gateway: METRICS_PORT: cannot listen on ${host}:${port}: ${error.code}`);
+      process.exit(1);
+    });
+    metrics.listen(port, host, () => log.info({ address: metrics.address() }, 'metrics'));
+  }
   const stop = (signal: string) => {
     log.info({ signal }, 'draining');
     const end = () => void close().then(() => process.exit(0));

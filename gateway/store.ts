@@ -11,6 +11,7 @@ export interface Store {
   keep(owner: Owner, id: string, completionId: string | null, json: string): void;
   drop(owner: Owner, id: string): void;
   find(owner: Owner, id: string): Kept | null;
+  readonly usage: { readonly entries: number; readonly bytes: number };
 }
 
 const PENDING: Kept = { state: 'pending' };
@@ -36,5 +37,8 @@ export function createStore(options: { attestation_ttl_ms: number; attestation_s
     },
     drop: (owner, id) => void cache.delete(keyOf(owner, id)),
     find: (owner, id) => cache.get(keyOf(owner, id)) ?? null,
+    get usage() {
+      return { entries: cache.size, bytes: cache.calculatedSize };
+    },
   };
 }

@@ -71,8 +71,8 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
     try {
       splitRaw(raw);
       const nonce = createHash('sha256').update(raw, 'utf8').digest('hex') as Nonce;
-      const { token, evidence } = await scheduler.attest(nonce, abort.signal);
-      send({ type: 'attested', id, nonce, token, evidence: [...evidence] });
+      const { token, evidence, phases } = await scheduler.attest(nonce, abort.signal);
+      send({ type: 'attested', id, nonce, token, evidence: [...evidence], phases });
     } catch (error) {
       if (abort.signal.aborted) return;
       const failure = failureOf(error);

@@ -2,6 +2,7 @@
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
 import type { Owner } from '../keys.ts';
 import type { Problem } from '../problem.ts';
+import type { Watch } from '../telemetry/watch.ts';
 
 export interface Exchange {
   /** Unguessable; x-request-id and, with tee, x-attestation-id. */
@@ -13,6 +14,7 @@ export interface Exchange {
   /** How many choices the request asked for. */
   readonly choices: number;
   readonly outgoing: ServerResponse;
+  readonly watch: Watch;
 }
 
 /** The backend's head, once. */

@@ -23,11 +23,14 @@ export function passthrough({ config, engine }: Deps) {
     const body = await readBody(incoming, config.max_body_bytes);
     if (teeHeader(incoming.headers)) throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
     const forward = withoutTee(body, incoming.headers['content-type']);
-    const exchange = { id: c.get('id'), owner: c.get('owner'), request: '', tee: false, choices: 1, outgoing };
+    const watch = c.get('watch');
+    const exchange = { id: c.get('id'), owner: c.get('owner'), request: '', tee: false, choices: 1, outgoing, watch };
+    const headers = toBackend(incoming.headers, config.backend_api_key);
+    watch.trace?.toBackend(headers);
     const request = {
       method,
       path,
-      headers: toBackend(incoming.headers, config.backend_api_key),
+      headers,
       body: forward.length === 0 ? null : forward,
       repeatable: method === 'GET',
     };

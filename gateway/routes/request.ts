@@ -11,6 +11,7 @@ export interface Asked {
   /** The body for the backend: the client's text, less `tee`. */
   readonly forward: string;
   readonly choices: number;
+  readonly model: string | undefined;
 }
 
 const SCHEMAS = { chat: chatRequestSchema, completion: completionRequestSchema };
@@ -27,7 +28,7 @@ export function readAsked(endpoint: Endpoint, text: string, headers: IncomingHtt
   }
   const request: GenerationRequest = parsed.data;
   const { forward, tee } = cutTee(text, value);
-  return { tee: tee || teeHeader(headers), forward, choices: choicesOf(endpoint, request) };
+  return { tee: tee || teeHeader(headers), forward, choices: choicesOf(endpoint, request), model: request.model };
 }
 
 export function parseJson(text: string): unknown {

@@ -25,7 +25,7 @@ export const verifyQuery: MiddlewareHandler<Env> = zValidator('query', query, (r
   if (!result.success) throw new Problem('invalid_request', 'report: must be 1 or 0.', { param: 'report' });
 }) as MiddlewareHandler<Env>;
 
-export function verify({ sidecar, config }: Deps) {
+export function verify({ sidecar, config, telemetry }: Deps) {
   // One for all requests: it keeps what it fetched until that expires.
   const collateral = createCollateral({ fetch: globalThis.fetch, rim_url: config.rim_url, ocsp_url: config.ocsp_url });
   return async (c: Context): Promise<Response> => {
@@ -38,13 +38,18 @@ export function verify({ sidecar, config }: Deps) {
       countersignKeys: sidecar.hello?.token_keys as Jwks | undefined,
       ...(simulatedRoot === null ? {} : { simulatedRoot }),
     });
+    telemetry.verified(report.valid ? 'valid' : (failedCheck(report)?.code ?? 'not_an_attestation'));
     if (c.req.query('report') === '1') return c.json(report);
     return report.valid ? c.json(true) : refusal(c, report);
   };
 }
 
+function failedCheck(report: VerificationReport) {
+  return report.checks.find((check) => check.status === 'fail');
+}
+
 function refusal(c: Context, report: VerificationReport): Response {
-  const failed = report.checks.find((check) => check.status === 'fail');
+  const failed = failedCheck(report);
   const code = failed?.code ?? 'not_an_attestation';
   const message = failed === undefined ? 'The attestation could not be checked.' : `${failed.name}: ${failed.detail}`;
   if (code === 'not_json') throw new Problem('invalid_json', 'The body is not valid JSON.');

@@ -15,6 +15,8 @@ export interface SidecarOptions {
   readonly allow_simulated: boolean;
   /** For the log: state changes, never content. */
   readonly onState?: (state: SidecarState, reason: string) => void;
+  /** Something is asked for again. */
+  readonly onRetry?: () => void;
 }
 
 export type SidecarState = 'connecting' | 'connected' | 'refused' | 'closed';
@@ -25,6 +27,8 @@ export interface Sidecar {
   readonly hello: Hello | null;
   /** Why the connected sidecar cannot attest, in its words; null when it can. */
   readonly trouble: Hello['trouble'];
+  /** How many wait for their attestation. */
+  readonly pending: number;
   /** Resolves as soon as a sidecar is there. @throws {Problem} attestation_unavailable after `wait_ms`. */
   ready(wait_ms: number): Promise<void>;
   /**
@@ -79,6 +83,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         for (const [id, one] of pending) {
           clearTimeout(one.retry ?? undefined);
           one.retry = null;
+          options.onRetry?.();
           link?.send({ type: 'attest', id, raw: one.raw });
         }
         for (const wake of waiting) wake();
@@ -122,7 +127,9 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     one.retry = setTimeout(() => {
       one.retry = null;
       // Away now: hello asks again for everything that is pending.
-      if (state === 'connected') link?.send({ type: 'attest', id, raw: one.raw });
+      if (state !== 'connected') return;
+      options.onRetry?.();
+      link?.send({ type: 'attest', id, raw: one.raw });
     }, frame.retry_after_ms);
   }
 
@@ -137,6 +144,10 @@ export function createSidecar(options: SidecarOptions): Sidecar {
 
     get trouble() {
       return trouble;
+    },
+
+    get pending() {
+      return pending.size;
     },
 
     ready(wait_ms) {
