@@ -2,17 +2,17 @@
 
 import type { Server } from 'node:http';
 import { createAdaptorServer } from '@hono/node-server';
-import { pino } from 'pino';
 import { buildApp } from './build.ts';
 import { ConfigError, loadConfig } from './config.ts';
 import { refuseBadRequests, serverOptions } from './http.ts';
 import { createMetricsServer } from './telemetry/listener.ts';
+import { createLog } from './telemetry/log.ts';
 
 const DRAIN_MS = 25_000;
 
 try {
   const config = loadConfig(process.env);
-  const log = pino({ name: 'gateway', level: config.log_level });
+  const log = createLog(config.log_level);
   const { app, telemetry, close } = buildApp(config, log);
   const server = createAdaptorServer({ fetch: app.fetch, serverOptions }) as Server;
   refuseBadRequests(server);

@@ -1,17 +1,32 @@
 // One gateway's connection: reads its frames, queues what it asks for, answers each id once.
 import { createHash } from 'node:crypto';
 import type { WebSocket } from 'ws';
-import { type Failed, type FromSidecar, PROTOCOL, type ToSidecar, toSidecarSchema } from '../proto/frames.ts';
+import {
+  type Failed,
+  type FromSidecar,
+  type Phases,
+  PROTOCOL,
+  type ToSidecar,
+  toSidecarSchema,
+} from '../proto/frames.ts';
 import { JsonTextError } from '../proto/json.ts';
 import { type Nonce, splitRaw } from '../proto/raw.ts';
 import { type Attester, AttesterError } from './attester.ts';
 import { DeadlineExceeded, QueueFull } from './queue.ts';
 import type { Scheduler } from './scheduler.ts';
 
+/** How one request ended, for the log. */
+export interface Result {
+  readonly id: string;
+  readonly code: 'attested' | 'cancelled' | Failed['code'];
+  readonly ms: number;
+  readonly phases: Phases | null;
+}
+
 export interface SessionDeps {
   readonly attester: Attester;
   readonly scheduler: Scheduler;
-  readonly onResult: (result: { code: 'attested' | Failed['code']; ms: number }) => void;
+  readonly onResult: (result: Result) => void;
   readonly totals: () => { attested_total: number; failed_total: number };
 }
 
@@ -67,20 +82,23 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
     const started = performance.now();
     const abort = new AbortController();
     asked.set(id, abort);
-    let code: 'attested' | Failed['code'] = 'attested';
+    let code: Result['code'] = 'attested';
+    let phases: Phases | null = null;
     try {
       splitRaw(raw);
       const nonce = createHash('sha256').update(raw, 'utf8').digest('hex') as Nonce;
-      const { token, evidence, phases } = await scheduler.attest(nonce, abort.signal);
-      send({ type: 'attested', id, nonce, token, evidence: [...evidence], phases });
+      const timed = await scheduler.attest(nonce, abort.signal);
+      phases = timed.phases;
+      send({ type: 'attested', id, nonce, token: timed.token, evidence: [...timed.evidence], phases });
     } catch (error) {
+      code = 'cancelled';
       if (abort.signal.aborted) return;
       const failure = failureOf(error);
       code = failure.code;
       fail(id, failure.code, failure.message, failure.retry_after_ms);
     } finally {
       asked.delete(id);
-      deps.onResult({ code, ms: performance.now() - started });
+      deps.onResult({ id, code, ms: performance.now() - started, phases });
     }
   }
 }
