@@ -3,10 +3,11 @@ import { type Logger, pino } from 'pino';
 import { prettyLine } from '../proto/log-line.ts';
 import type { Result } from './session.ts';
 
-export function createLog(level: string, out: NodeJS.WriteStream & { fd: number } = process.stdout): Logger {
-  const options = { name: 'sidecar', level };
-  if (out.isTTY) return pino(options, { write: (line: string) => void out.write(prettyLine(line)) });
-  return pino(options, pino.destination({ dest: out.fd, sync: true }));
+export function createLog(level: string, out: Pick<NodeJS.WriteStream, 'isTTY' | 'write'> = process.stdout): Logger {
+  return pino(
+    { name: 'sidecar', level },
+    { write: (line: string) => void out.write(out.isTTY ? prettyLine(line) : line) },
+  );
 }
 
 /** One line an attestation: the gateway's id, how it ended, where the time went, how many still wait. */

@@ -1,17 +1,35 @@
-// The gateway's log: JSON lines on stdout, for people where that is a terminal.
+// The gateway's log: JSON lines on stdout, written together; for people where that is a terminal.
 import { type Logger, pino } from 'pino';
 import { prettyLine } from '../../proto/log-line.ts';
 
-/** Lines are written together, at the latest after this time: a write for each would cost more than the line. */
+/** Lines wait for each other this long, or until there are so many: a write for each would cost more than the line. */
 const FLUSH_MS = 100;
-const BUFFER_BYTES = 4096;
-/** When nobody reads stdout, lines past this are dropped: the log never holds up an answer. */
-const MAX_WAITING_BYTES = 16 * 1024 * 1024;
+const FLUSH_LENGTH = 16 * 1024;
 
-export function createLog(level: string, out: NodeJS.WriteStream & { fd: number } = process.stdout): Logger {
+export type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'>;
+
+/** `onExit`: what is left is written when the process ends. */
+export function createLog(
+  level: string,
+  out: Out = process.stdout,
+  onExit: (flush: () => void) => void = (flush) => void process.once('exit', flush),
+): Logger {
   const options = { name: 'gateway', level };
   if (out.isTTY) return pino(options, { write: (line: string) => void out.write(prettyLine(line)) });
-  const buffered = { dest: out.fd, sync: false, minLength: BUFFER_BYTES, periodicFlush: FLUSH_MS };
-  // What is left when the process ends is written then: pino sees to that.
-  return pino(options, pino.destination({ ...buffered, maxLength: MAX_WAITING_BYTES }));
+  let waiting = '';
+  let timer: NodeJS.Timeout | null = null;
+  const flush = () => {
+    clearTimeout(timer ?? undefined);
+    timer = null;
+    if (waiting !== '') out.write(waiting);
+    waiting = '';
+  };
+  onExit(flush);
+  return pino(options, {
+    write(line: string) {
+      waiting += line;
+      if (waiting.length > FLUSH_LENGTH) flush();
+      else timer ??= setTimeout(flush, FLUSH_MS).unref();
+    },
+  });
 }

@@ -1,6 +1,7 @@
 // What is counted and timed, by OpenTelemetry's names where it has one (docs/operations.md lists them all).
-import { Counter, Histogram, type Registry } from 'prom-client';
+import { Counter, type Registry } from 'prom-client';
 import type { FailureCode as VerifyCode } from '../../verify/index.ts';
+import { Histogram } from './histogram.ts';
 
 /** Of the semantic conventions for generative AI, for gen_ai.server.request.duration; two more for long answers. */
 const REQUEST_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 600];
@@ -18,53 +19,47 @@ export type Metrics = ReturnType<typeof createMetrics>;
 export function createMetrics(registry: Registry) {
   const registers = [registry];
   return {
-    requests: new Histogram({
+    requests: new Histogram(registry, {
       name: 'http_server_request_duration_seconds',
       help: 'From a request to the end of its answer. tee: none, attested, failed, or left when the client did not wait.',
-      labelNames: ['http_request_method', 'http_route', 'http_response_status_code', 'tee'] as const,
+      labels: ['http_request_method', 'http_route', 'http_response_status_code', 'tee'],
       buckets: HTTP_S,
-      registers,
     }),
-    generations: new Histogram({
+    generations: new Histogram(registry, {
       name: 'gen_ai_server_request_duration_seconds',
       help: 'From a generation request to the end of its answer, attestation included.',
-      labelNames: [...GEN_AI, 'error_type'] as const,
+      labels: [...GEN_AI, 'error_type'],
       buckets: REQUEST_S,
-      registers,
     }),
-    firstToken: new Histogram({
+    firstToken: new Histogram(registry, {
       name: 'gen_ai_server_time_to_first_token_seconds',
       help: 'From a request to the first piece of its stream.',
-      labelNames: GEN_AI,
+      labels: GEN_AI,
       buckets: FIRST_TOKEN_S,
-      registers,
     }),
-    outputToken: new Histogram({
+    outputToken: new Histogram(registry, {
       name: 'gen_ai_server_time_per_output_token_seconds',
       help: "Mean time between a stream's pieces after the first. Backends write one token a piece, and answers are not parsed to count them.",
-      labelNames: GEN_AI,
+      labels: GEN_AI,
       buckets: OUTPUT_TOKEN_S,
-      registers,
     }),
-    gap: new Histogram({
+    gap: new Histogram(registry, {
       name: 'countersign_stream_longest_gap_seconds',
       help: "The longest wait for a stream's next piece, one observation a stream.",
+      labels: [],
       buckets: GAP_S,
-      registers,
     }),
-    attestations: new Histogram({
+    attestations: new Histogram(registry, {
       name: 'countersign_attestation_duration_seconds',
       help: 'From the end of an answer to its attestation, the way to the sidecar and its restarts included.',
-      labelNames: ['outcome'] as const,
+      labels: ['outcome'],
       buckets: ATTESTATION_S,
-      registers,
     }),
-    phases: new Histogram({
+    phases: new Histogram(registry, {
       name: 'countersign_attestation_phase_duration_seconds',
       help: 'What the sidecar spent its time on: queue, collection, appraisal, check (its own look at the result).',
-      labelNames: ['phase'] as const,
+      labels: ['phase'],
       buckets: ATTESTATION_S,
-      registers,
     }),
     sidecarConnections: new Counter({
       name: 'countersign_sidecar_connections_total',

@@ -114,9 +114,34 @@ describe('the log', () => {
   });
 });
 
+describe('lines', () => {
+  const written: string[] = [];
+  const out = { isTTY: false, write: (text: string) => written.push(text) > 0 };
+
+  it('are written together, soon, and what is left when the process ends', async () => {
+    let exit = () => {};
+    const log = createLog('info', out as unknown as NodeJS.WriteStream, (flush) => {
+      exit = flush;
+    });
+    for (let i = 0; i < 3; i++) log.info({ i });
+    expect(written).toHaveLength(0);
+    await eventually(() => written.length === 1, 1_000);
+    expect(
+      written[0]
+        ?.trim()
+        .split('\n')
+        .map((line) => JSON.parse(line).i),
+    ).toEqual([0, 1, 2]);
+    log.info({ i: 3 });
+    exit();
+    expect(written).toHaveLength(2);
+    for (let i = 0; i < 400; i++) log.info({ i, some: 'text that makes the line longer' });
+    expect(written.length).toBeGreaterThan(2);
+  });
+});
+
 describe('on a terminal', () => {
-  const terminal = () =>
-    Object.assign(new PassThrough(), { isTTY: true, fd: -1 }) as unknown as NodeJS.WriteStream & { fd: number };
+  const terminal = () => Object.assign(new PassThrough(), { isTTY: true }) as unknown as NodeJS.WriteStream;
 
   it.each([
     ['gateway', createLog],
