@@ -1,5 +1,4 @@
 // Puts the gateway's parts together: from a configuration to an app that is ready to serve.
-import { readFileSync } from 'node:fs';
 import type { Hono } from 'hono';
 import type { Logger } from 'pino';
 import { createApp } from './app.ts';
@@ -13,6 +12,7 @@ import { createStore } from './store.ts';
 import { registerGauges } from './telemetry/gauges.ts';
 import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts';
 import type { Tracer } from './telemetry/trace.ts';
+import { VERSION } from './version.ts';
 
 export interface BuiltApp {
   readonly app: Hono<Env>;
@@ -22,9 +22,6 @@ export interface BuiltApp {
 
 /** `tracer`: null while tracing is off. @throws {ConfigError} */
 export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | null = null): BuiltApp {
-  const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
-    version: string;
-  };
   const keys = loadKeys(config.api_keys_file);
   const engine = createEngine(config);
   const store = createStore(config);
@@ -40,8 +37,8 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     onRetry: () => telemetry.metrics.sidecarRetries.inc(),
   });
   const attestor = createAttestor(sidecar, store, Date.now);
-  const app = createApp({ config, engine, sidecar, store, attestor, keys, log, telemetry, version });
-  registerGauges(telemetry.registry, { sidecar, store, version, running: () => telemetry.running });
+  const app = createApp({ config, engine, sidecar, store, attestor, keys, log, telemetry, version: VERSION });
+  registerGauges(telemetry.registry, { sidecar, store, version: VERSION, running: () => telemetry.running });
   return {
     app,
     telemetry,

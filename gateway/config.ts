@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import * as z from 'zod';
 import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../verify/index.ts';
+import { otelShape, type TracingConfig, tracingOf } from './telemetry/otel.ts';
 
 const MiB = 1024 * 1024;
 const integer = (fallback: number, min: number, max: number) =>
@@ -46,6 +47,7 @@ const schema = z.object({
   OCSP_URL: z.url({ protocol: /^https?$/ }).default(NVIDIA_OCSP_URL),
   METRICS_PORT: z.coerce.number().int().min(0).max(65_535).optional(),
   METRICS_HOST: z.string().min(1).default('127.0.0.1'),
+  ...otelShape,
   LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
 });
 
@@ -76,6 +78,8 @@ export interface GatewayConfig {
   /** null: /metrics is on the main port, unless there are API keys. */
   readonly metrics_port: number | null;
   readonly metrics_host: string;
+  /** null: off. */
+  readonly tracing: TracingConfig | null;
   readonly log_level: string;
 }
 
@@ -118,6 +122,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     ocsp_url: e.OCSP_URL,
     metrics_port: e.METRICS_PORT ?? null,
     metrics_host: e.METRICS_HOST.replace(/^\[|\]$/g, ''),
+    tracing: tracingOf(e),
     log_level: e.LOG_LEVEL,
   };
 }

@@ -13,7 +13,11 @@ const DRAIN_MS = 25_000;
 try {
   const config = loadConfig(process.env);
   const log = createLog(config.log_level);
-  const { app, telemetry, close } = buildApp(config, log);
+  // Off, nothing of OpenTelemetry is even loaded.
+  const { tracing, backend_url } = config;
+  const tracer =
+    tracing === null ? null : (await import('./telemetry/tracing.ts')).startTracing({ ...tracing, backend_url }, log);
+  const { app, telemetry, close } = buildApp(config, log, tracer);
   const server = createAdaptorServer({ fetch: app.fetch, serverOptions }) as Server;
   refuseBadRequests(server);
   server.once('error', (error: NodeJS.ErrnoException) => {

@@ -1,33 +1,26 @@
 // Turns the end of an exchange into numbers. Label values come from closed sets (routes, statuses, codes) or from ModelLabels.
-import { CLIENT_LEFT, type Ended } from './ended.ts';
+import { CLIENT_LEFT, type Ended, PROVIDER } from './ended.ts';
 import type { Metrics } from './metrics.ts';
-import type { ModelLabels } from './models.ts';
 import type { Operation, Watch } from './watch.ts';
 
 export type Count = (watch: Watch, ended: Ended) => void;
 
-/** The semantic conventions ask for one. We speak for no provider of theirs. */
-const PROVIDER = 'countersign';
-/** A backend's statuses that are worth a line of their own; the others go by their hundred. */
-const STATUSES = new Set([400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504]);
-
-export function createCount(metrics: Metrics, models: ModelLabels): Count {
+export function createCount(metrics: Metrics): Count {
   return (watch, ended) => {
     metrics.requests.of(ended.method, ended.route, String(ended.status), ended.tee).observe(ended.total_ms / 1000);
-    const error = errorOf(watch, ended);
-    if (error !== '') fail(error, ended);
-    if (watch.operation !== null) generation(watch, watch.operation, ended, error);
+    if (ended.error !== '') fail(ended);
+    if (watch.operation !== null) generation(watch, watch.operation, ended);
     if (watch.attesting_ms !== 0) attestation(watch, ended);
   };
 
-  function fail(error: string, { code }: Ended): void {
+  function fail({ code, error }: Ended): void {
     if (code === null || code.startsWith('backend_')) metrics.backendErrors.inc({ code: error });
     else metrics.refusals.inc({ code: error });
   }
 
-  function generation(watch: Watch, operation: Operation, ended: Ended, error: string): void {
-    const model = models.of(watch.model, watch.backend_status >= 200 && watch.backend_status < 300);
-    const error_type = ended.status === CLIENT_LEFT ? 'client_left' : error;
+  function generation(watch: Watch, operation: Operation, ended: Ended): void {
+    const { model } = ended;
+    const error_type = ended.status === CLIENT_LEFT ? 'client_left' : ended.error;
     metrics.generations.of(operation, PROVIDER, model, error_type).observe(ended.total_ms / 1000);
     if (!watch.stream || watch.pieces === 0) return;
     metrics.firstToken.of(operation, PROVIDER, model).observe((watch.first_ms - watch.began_ms) / 1000);
@@ -49,11 +42,4 @@ export function createCount(metrics: Metrics, models: ModelLabels): Count {
     metrics.phases.of('appraisal').observe(appraisal_ms / 1000);
     metrics.phases.of('check').observe(check_ms / 1000);
   }
-}
-
-/** '' where nothing went wrong. Our own code, or `http_429` for an error that the backend answered with. */
-export function errorOf(watch: Watch, { code, status }: Ended): string {
-  if (code !== null) return code;
-  if (watch.backend_status < 400 || status === CLIENT_LEFT) return '';
-  return STATUSES.has(status) ? `http_${status}` : `http_${Math.floor(status / 100)}xx`;
 }

@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Logger } from 'pino';
 import { Registry } from 'prom-client';
 import type { Context } from '../context.ts';
-import { type Count, createCount } from './count.ts';
+import { createCount } from './count.ts';
 import { type Ended, endedOf } from './ended.ts';
 import { createMetrics, type Metrics, type VerifyOutcome } from './metrics.ts';
 import { createModelLabels } from './models.ts';
@@ -26,7 +26,8 @@ export interface Telemetry {
 export function createTelemetry(log: Logger, tracer: Tracer | null): Telemetry {
   const registry = new Registry();
   const metrics = createMetrics(registry);
-  const count: Count = createCount(metrics, createModelLabels());
+  const count = createCount(metrics);
+  const models = createModelLabels();
   const logs = log.isLevelEnabled('info');
   let running = 0;
   return {
@@ -41,7 +42,7 @@ export function createTelemetry(log: Logger, tracer: Tracer | null): Telemetry {
     },
     end(c, watch) {
       running--;
-      const ended = endedOf(c, watch);
+      const ended = endedOf(c, watch, models);
       count(watch, ended);
       if (logs) log.info(line(watch, ended, c.get('key')));
       watch.trace?.end(watch, ended);
