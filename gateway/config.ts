@@ -12,43 +12,92 @@ const flag = z
   .default('0')
   .transform((value) => value === '1');
 
-const schema = z.object({
-  HOST: z.string().min(1).default('127.0.0.1'),
-  PORT: integer(8080, 0, 65_535),
+/** Every variable, with what it means: docs/configuration.md is made from this. */
+export const schema = z.object({
+  HOST: z
+    .string()
+    .min(1)
+    .default('127.0.0.1')
+    .describe('The address to listen on. Another than a loopback address needs `API_KEYS_FILE`'),
+  PORT: integer(8080, 0, 65_535).describe('The port to listen on; 0: a free one'),
   BACKEND_URL: z
     .url({ protocol: /^https?$/, error: 'must be an http or https URL such as http://127.0.0.1:8000/v1' })
     .refine(
       (url) => !/[?#]|\/\/[^/]*@/.test(url),
       'must have no query and no user name: a key goes into BACKEND_API_KEY',
     )
-    .transform((url) => url.replace(/\/+$/, '')),
+    .transform((url) => url.replace(/\/+$/, ''))
+    .describe(
+      'The OpenAI-compatible backend, such as `http://127.0.0.1:8000/v1`; its path stands where a client writes `/v1`',
+    ),
   BACKEND_API_KEY: z
     .string()
     .trim()
     .regex(/^[!-~]+$/, 'must be printable ASCII without spaces')
-    .optional(),
+    .optional()
+    .describe('Sent to the backend as `Authorization: Bearer`. A client’s own key never leaves the gateway'),
   SIDECAR_SOCKET: z
     .string()
     .min(1)
     .max(100, 'must be 100 characters or fewer: a Unix socket address has room for 107 bytes')
     .refine((path) => !path.includes(':'), 'must not contain a colon')
-    .default('run/sidecar.sock'),
-  API_KEYS_FILE: z.string().min(1).optional(),
-  MAX_BODY_BYTES: integer(16 * MiB, 1024, 256 * MiB),
-  MAX_ANSWER_BYTES: integer(32 * MiB, 1024, 256 * MiB),
-  MAX_CONCURRENT_REQUESTS: integer(4096, 1, 1_000_000),
-  BACKEND_TIMEOUT_MS: integer(600_000, 100, 86_400_000),
-  SIDECAR_WAIT_MS: integer(3_000, 0, 60_000),
-  ATTEST_TIMEOUT_MS: integer(60_000, 100, 3_600_000),
-  ATTESTATION_TTL_MS: integer(3_600_000, 1_000, 604_800_000),
-  ATTESTATION_STORE_BYTES: integer(256 * MiB, MiB, 1024 * 1024 * MiB),
-  ALLOW_SIMULATED: flag,
-  RIM_URL: z.url({ protocol: /^https?$/ }).default(NVIDIA_RIM_URL),
-  OCSP_URL: z.url({ protocol: /^https?$/ }).default(NVIDIA_OCSP_URL),
-  METRICS_PORT: z.coerce.number().int().min(0).max(65_535).optional(),
-  METRICS_HOST: z.string().min(1).default('127.0.0.1'),
+    .default('run/sidecar.sock')
+    .describe('The Unix socket that the sidecar listens on'),
+  API_KEYS_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('API keys, one a line; `#` begins a comment. Without it everybody who can connect may ask'),
+  MAX_BODY_BYTES: integer(16 * MiB, 1024, 256 * MiB).describe('The largest request body'),
+  MAX_ANSWER_BYTES: integer(32 * MiB, 1024, 256 * MiB).describe(
+    'The largest answer, whole or streamed, that is kept to be attested',
+  ),
+  MAX_CONCURRENT_REQUESTS: integer(4096, 1, 1_000_000).describe('Requests served at once; past it: 503 `overloaded`'),
+  BACKEND_TIMEOUT_MS: integer(600_000, 100, 86_400_000).describe(
+    'The backend’s longest silence: until its headers, then between two pieces of its answer',
+  ),
+  SIDECAR_WAIT_MS: integer(3_000, 0, 60_000).describe(
+    'How long a tee request waits for a sidecar that is away before it is refused',
+  ),
+  ATTEST_TIMEOUT_MS: integer(60_000, 100, 3_600_000).describe(
+    'From the end of an answer to its attestation, restarts of the sidecar included',
+  ),
+  ATTESTATION_TTL_MS: integer(3_600_000, 1_000, 604_800_000).describe(
+    'How long an attestation is kept for `GET …/attestation`',
+  ),
+  ATTESTATION_STORE_BYTES: integer(256 * MiB, MiB, 1024 * 1024 * MiB).describe(
+    'The memory that kept attestations may take',
+  ),
+  ALLOW_SIMULATED: flag.describe('`1`: accept a sidecar whose GPU is simulated'),
+  RIM_URL: z
+    .url({ protocol: /^https?$/ })
+    .default(NVIDIA_RIM_URL)
+    .describe('Where the verify endpoint gets reference values'),
+  OCSP_URL: z
+    .url({ protocol: /^https?$/ })
+    .default(NVIDIA_OCSP_URL)
+    .describe('Where the verify endpoint asks for revocation'),
+  METRICS_PORT: z.coerce
+    .number()
+    .int()
+    .min(0)
+    .max(65_535)
+    .optional()
+    .describe(
+      'A port of its own for `/metrics`, which is then nowhere else. Without it `/metrics` is on the main port, unless there are API keys',
+    ),
+  METRICS_HOST: z
+    .string()
+    .min(1)
+    .default('127.0.0.1')
+    .describe('The address of `METRICS_PORT`. What it serves needs no key: keep it from strangers'),
   ...otelShape,
-  LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
+  LOG_LEVEL: z
+    .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'])
+    .default('info')
+    .describe(
+      'JSON lines on stdout, for people on a terminal. From `info` on, one line a request; never a prompt, a completion or a key',
+    ),
 });
 
 export interface GatewayConfig {

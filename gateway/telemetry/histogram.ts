@@ -32,11 +32,13 @@ export class Series {
 
 export class Histogram<Label extends string = never> {
   readonly name: string;
+  readonly labelNames: readonly Label[];
   readonly #options: HistogramOptions<Label>;
   readonly #series = new Map<string, { readonly values: readonly string[]; readonly series: Series }>();
 
   constructor(registry: Registry, options: HistogramOptions<Label>) {
     this.name = options.name;
+    this.labelNames = options.labels;
     this.#options = options;
     // The registry calls name and get; the rest of the type is its library's inside.
     registry.registerMetric(this as unknown as Metric);

@@ -1,4 +1,4 @@
-// What is counted and timed, by OpenTelemetry's names where it has one (docs/operations.md lists them all).
+// What is counted and timed, by OpenTelemetry's names where it has one (docs/metrics.md lists them all).
 import { Counter, type Registry } from 'prom-client';
 import type { FailureCode as VerifyCode } from '../../verify/index.ts';
 import { Histogram } from './histogram.ts';

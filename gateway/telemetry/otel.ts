@@ -44,8 +44,8 @@ export const otelShape = {
     .default('otlp')
     .describe('`none`: no tracing, whatever else is set'),
   OTEL_SDK_DISABLED: z
-    .stringbool('must be true or false')
-    .default(false)
+    .enum(['true', 'false'], 'must be true or false')
+    .default('false')
     .describe('`true`: no tracing, whatever else is set'),
   OTEL_BSP_SCHEDULE_DELAY: count(3_600_000).describe('ms from one batch of spans to the next; 5000 by default'),
   OTEL_BSP_MAX_QUEUE_SIZE: count(1_000_000).describe('Spans that may wait; more are dropped; 2048 by default'),
@@ -67,7 +67,7 @@ type Parsed = z.infer<z.ZodObject<typeof otelShape>>;
 export function tracingOf(e: Parsed): TracingConfig | null {
   const base = e.OTEL_EXPORTER_OTLP_ENDPOINT?.replace(/\/+$/, '');
   const endpoint = e.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?? (base === undefined ? null : `${base}/v1/traces`);
-  if (endpoint === null || e.OTEL_SDK_DISABLED || e.OTEL_TRACES_EXPORTER === 'none') return null;
+  if (endpoint === null || e.OTEL_SDK_DISABLED === 'true' || e.OTEL_TRACES_EXPORTER === 'none') return null;
   return {
     endpoint,
     service_name: e.OTEL_SERVICE_NAME,
