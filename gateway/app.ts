@@ -7,6 +7,7 @@ import { attestationById } from './routes/attestation.ts';
 import { generate } from './routes/generate.ts';
 import { health } from './routes/health.ts';
 import { metrics } from './routes/metrics.ts';
+import { openapi } from './routes/openapi.ts';
 import { passthrough } from './routes/passthrough.ts';
 import { verify, verifyQuery } from './routes/verify.ts';
 
@@ -17,6 +18,7 @@ export function createApp(deps: Deps): Hono<Env> {
 
   app.get('/health', health(deps));
   app.get('/metrics', metrics(deps));
+  app.get('/openapi.json', openapi(deps));
   app.on(['GET', 'POST'], '/~sev_gpu@1.0/verify', verifyQuery, verify(deps));
 
   app.use('/v1/*', authenticated(deps), bounded(deps));
@@ -30,6 +32,7 @@ export function createApp(deps: Deps): Hono<Env> {
 
   app.all('/health', only('GET'));
   app.all('/metrics', only('GET'));
+  app.all('/openapi.json', only('GET'));
   app.all('/~sev_gpu@1.0/verify', only('GET, POST'));
   // A route like the others, so that the edge logs it.
   app.all('*', () => {
