@@ -1,6 +1,7 @@
 // What is counted and timed, by OpenTelemetry's names where it has one (docs/metrics.md lists them all).
 import { Counter, type Registry } from 'prom-client';
 import type { FailureCode as VerifyCode } from '../../verify/index.ts';
+import { STATUS } from '../problem.ts';
 import { Histogram } from './histogram.ts';
 
 /** Of the semantic conventions for generative AI, for gen_ai.server.request.duration; two more for long answers. */
@@ -18,7 +19,7 @@ export type Metrics = ReturnType<typeof createMetrics>;
 
 export function createMetrics(registry: Registry) {
   const registers = [registry];
-  return {
+  const metrics = {
     requests: new Histogram(registry, {
       name: 'http_server_request_duration_seconds',
       help: 'From a request to the end of its answer. tee: none, attested, failed, or left when the client did not wait.',
@@ -90,6 +91,18 @@ export function createMetrics(registry: Registry) {
       registers,
     }),
   };
+  startAtZero(metrics);
+  return metrics;
+}
+
+/** An alert on the first error needs the zero before it. */
+function startAtZero({
+  refusals,
+  backendErrors,
+  attestations,
+}: Pick<Metrics, 'refusals' | 'backendErrors' | 'attestations'>) {
+  for (const code of Object.keys(STATUS)) (code.startsWith('backend_') ? backendErrors : refusals).inc({ code }, 0);
+  for (const outcome of ['attested', 'failed', 'left']) attestations.of(outcome);
 }
 
 export type VerifyOutcome = 'valid' | VerifyCode;
