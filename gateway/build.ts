@@ -6,12 +6,15 @@ import { createAttestor } from './attestor.ts';
 import type { GatewayConfig } from './config.ts';
 import type { Env } from './context.ts';
 import { createEngine } from './engine/client.ts';
-import { loadKeys } from './keys.ts';
+import { loadKeys } from './keys/load.ts';
+import { boundAnswers } from './limits/answers.ts';
+import { createSeats } from './limits/seats.ts';
 import { createSidecar } from './sidecar/client.ts';
-import { createStore } from './store.ts';
+import { createStoreAndRates } from './store/create.ts';
 import { registerGauges } from './telemetry/gauges.ts';
 import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts';
 import type { Tracer } from './telemetry/trace.ts';
+import { createVerifier } from './verifier/verifier.ts';
 import { VERSION } from './version.ts';
 
 export interface BuiltApp {
@@ -22,13 +25,14 @@ export interface BuiltApp {
 
 /** `tracer`: null while tracing is off. @throws {ConfigError} */
 export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | null = null): BuiltApp {
-  const keys = loadKeys(config.api_keys_file);
-  const engine = createEngine(config);
-  const store = createStore(config);
+  const keys = loadKeys(config.api_keys_file, log);
+  const engine = boundAnswers(createEngine(config), config);
+  const { store, rates } = createStoreAndRates(config, log);
   const telemetry = createTelemetry(log, tracer);
   const sidecar = createSidecar({
     socket_path: config.sidecar_socket,
     attest_timeout_ms: config.attest_timeout_ms,
+    max_attestations_in_flight: config.max_attestations_in_flight,
     allow_simulated: config.allow_simulated,
     onState(state, reason) {
       if (state === 'connected') telemetry.metrics.sidecarConnections.inc();
@@ -37,13 +41,30 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     onRetry: () => telemetry.metrics.sidecarRetries.inc(),
   });
   const attestor = createAttestor(sidecar, store, Date.now);
-  const app = createApp({ config, engine, sidecar, store, attestor, keys, log, telemetry, version: VERSION });
+  const verifier = createVerifier(config);
+  const app = createApp({
+    config,
+    engine,
+    sidecar,
+    store,
+    attestor,
+    keys,
+    seats: createSeats(config),
+    rates,
+    verifier,
+    log,
+    telemetry,
+    version: VERSION,
+  });
   registerGauges(telemetry.registry, { sidecar, store, version: VERSION, running: () => telemetry.running });
   return {
     app,
     telemetry,
     async close() {
+      keys.close();
       sidecar.close();
+      store.close();
+      await verifier.close();
       await engine.close();
       await telemetry.close();
     },

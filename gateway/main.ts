@@ -7,6 +7,7 @@ import { ConfigError, loadConfig } from './config.ts';
 import { refuseBadRequests, serverOptions } from './http.ts';
 import { createMetricsServer } from './telemetry/listener.ts';
 import { createLog } from './telemetry/log.ts';
+import { type Fetch, takeConnections } from './wire/server.ts';
 
 const DRAIN_MS = 25_000;
 
@@ -20,6 +21,7 @@ try {
   const { app, telemetry, close } = buildApp(config, log, tracer);
   const server = createAdaptorServer({ fetch: app.fetch, serverOptions }) as Server;
   refuseBadRequests(server);
+  const wire = takeConnections(server, app.fetch as Fetch);
   server.once('error', (error: NodeJS.ErrnoException) => {
     console.error(`gateway: cannot listen on ${config.host}:${config.port}: ${error.code}`);
     process.exit(1);
@@ -41,6 +43,7 @@ try {
     const end = () => void close().then(() => process.exit(0));
     server.close(end);
     server.closeIdleConnections();
+    wire.stop();
     setTimeout(end, DRAIN_MS).unref();
   };
   process.once('SIGTERM', stop).once('SIGINT', stop);

@@ -37,7 +37,7 @@ export function endedOf(c: Context, watch: Watch, models: ModelLabels): Ended {
   const outcome = c.get('outcome');
   const status = outcome?.status ?? c.res.status;
   const method = c.env.incoming.method ?? '';
-  const code = outcome === undefined ? codeOf(c.error) : (outcome.problem?.code ?? null);
+  const code = status === CLIENT_LEFT ? null : (outcome?.problem?.code ?? codeOf(c.error));
   const served = watch.backend_status >= 200 && watch.backend_status < 300;
   return {
     id: c.get('id'),

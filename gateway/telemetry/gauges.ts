@@ -1,7 +1,7 @@
 // What is looked up when somebody asks: the sidecar's state, what is kept, what is running, the process itself.
 import { collectDefaultMetrics, Gauge, type Registry } from 'prom-client';
 import type { Sidecar, SidecarState } from '../sidecar/client.ts';
-import type { Store } from '../store.ts';
+import type { Store } from '../store/store.ts';
 
 const STATES: readonly SidecarState[] = ['connecting', 'connected', 'refused', 'closed'];
 /** The codes that a sidecar gives its trouble; another one is counted as `other`. */

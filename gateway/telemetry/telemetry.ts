@@ -3,6 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Logger } from 'pino';
 import { Registry } from 'prom-client';
 import type { Context } from '../context.ts';
+import { ANYONE } from '../keys/caller.ts';
 import { createCount } from './count.ts';
 import { type Ended, endedOf } from './ended.ts';
 import { createMetrics, type Metrics, type VerifyOutcome } from './metrics.ts';
@@ -44,7 +45,7 @@ export function createTelemetry(log: Logger, tracer: Tracer | null): Telemetry {
       running--;
       const ended = endedOf(c, watch, models);
       count(watch, ended);
-      if (logs) log.info(line(watch, ended, c.get('key')));
+      if (logs) log.info(line(watch, ended, keyOf(c)));
       watch.trace?.end(watch, ended);
     },
     verified: (code) => metrics.verifications.inc({ code }),
@@ -72,3 +73,9 @@ function line(watch: Watch, ended: Ended, key: string | undefined): object {
 }
 
 const round = (ms: number) => Math.round(ms * 10) / 10;
+
+/** The name of the key that asked; never the key. */
+function keyOf(c: Context): string | undefined {
+  const caller = c.get('caller');
+  return caller === undefined || caller === ANYONE ? undefined : caller.name;
+}
