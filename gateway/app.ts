@@ -8,6 +8,8 @@ import { Problem } from './problem.ts';
 import { attestationById } from './routes/attestation.ts';
 import { generate } from './routes/generate.ts';
 import { health } from './routes/health.ts';
+import { metrics } from './routes/metrics.ts';
+import { openapi } from './routes/openapi.ts';
 import { passthrough } from './routes/passthrough.ts';
 import { verify, verifyQuery } from './routes/verify.ts';
 import { decodedPath } from './target.ts';
@@ -18,6 +20,8 @@ export function createApp(deps: Deps): Hono<Env> {
   app.options('*', preflight);
 
   app.get('/health', health(deps));
+  app.get('/metrics', metrics(deps));
+  app.get('/openapi.json', openapi(deps));
   app.on(['GET', 'POST'], '/~sev_gpu@1.0/verify', verifyBounded(deps), verifyQuery, verify(deps));
 
   app.use('/v1/*', authenticated(deps), bounded(deps));
@@ -32,6 +36,8 @@ export function createApp(deps: Deps): Hono<Env> {
   app.all('/v1/*', passthrough(deps));
 
   app.all('/health', only('GET'));
+  app.all('/metrics', only('GET'));
+  app.all('/openapi.json', only('GET'));
   app.all('/~sev_gpu@1.0/verify', only('GET, POST'));
   // A route like the others, so that the edge logs it.
   app.all('*', () => {

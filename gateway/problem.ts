@@ -33,7 +33,8 @@ export interface ProblemOptions extends ErrorOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-const STATUS: Record<ProblemCode, number> = {
+/** What each goes out under. */
+export const STATUS: Record<ProblemCode, number> = {
   invalid_json: 400,
   invalid_request: 400,
   invalid_api_key: 401,
