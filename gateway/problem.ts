@@ -18,7 +18,9 @@ export type ProblemCode =
   | 'backend_bad_response'
   | 'backend_timeout'
   | 'attestation_unavailable'
-  | 'overloaded';
+  | 'overloaded'
+  | 'collateral_unavailable'
+  | 'page_unavailable';
 
 export interface ProblemOptions extends ErrorOptions {
   readonly param?: string;
@@ -44,6 +46,8 @@ const STATUS: Record<ProblemCode, number> = {
   backend_timeout: 504,
   attestation_unavailable: 503,
   overloaded: 503,
+  collateral_unavailable: 502,
+  page_unavailable: 503,
 };
 
 /** Thrown anywhere in the gateway; `app.onError` and the running stream are where it becomes bytes. Its message is for the client. */

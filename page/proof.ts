@@ -1,0 +1,127 @@
+// One proof on the page: its verdict, its checks, what is proven and what is not, and everything to look at and to take along.
+import type { Check, VerificationReport } from '../verify/index.ts';
+import { createCheckList } from './check-list.ts';
+import { announce, el, follow } from './dom.ts';
+import { exchangeView } from './exchange-view.ts';
+import { keepView } from './keep-view.ts';
+import { attestationIn, type Subject } from './subject.ts';
+import { tamperView } from './tamper-view.ts';
+import { type Settings, verdictOf, verify } from './verifier.ts';
+import { VERDICTS, WORDS } from './words.ts';
+
+export interface Proof {
+  readonly element: HTMLElement;
+  /** Checks it and shows how that went. */
+  run(): Promise<void>;
+  /** Folds the list of checks, for a proof that is no longer the newest. */
+  fold(): void;
+}
+
+let count = 0;
+
+export function createProof(original: Subject, settings: () => Settings): Proof {
+  const id = `proof-${++count}`;
+  const list = createCheckList();
+  const title = el('h3', { id, class: 'verdict-title', tabindex: -1 }, 'Checking the proof');
+  const said = el('p', { class: 'verdict-text' }, 'The verifier runs in this browser.');
+  const numbers = el('p', { class: 'verdict-numbers' });
+  const verdict = el('header', { class: 'verdict' }, title, said, numbers);
+  const summary = el('summary', {}, 'Every check');
+  const checks = el('details', { class: 'fold', open: true }, summary, list.element);
+  const claims = el('div', { class: 'claims' });
+  const element = el(
+    'section',
+    { class: 'proof', 'aria-labelledby': id, 'data-verdict': 'running' },
+    verdict,
+    checks,
+    claims,
+  );
+
+  async function check(subject: Subject, slowly: boolean): Promise<VerificationReport | null> {
+    element.dataset.verdict = 'running';
+    title.textContent = 'Checking the proof';
+    const { report, took_ms } = await verify(subject, settings(), (what) => {
+      numbers.textContent = `Fetching ${new URL(what).pathname.replace(/.*\//, '')} …`;
+    });
+    summary.textContent = tally(report.checks);
+    if (!(await list.show(report.checks, report.claims.simulated ? 'simulated GPU' : 'device', slowly))) return null;
+    const kind = verdictOf(report);
+    const failed = report.checks.find(({ status }) => status === 'fail');
+    title.textContent = VERDICTS[kind].title;
+    said.textContent =
+      failed === undefined
+        ? VERDICTS[kind].text
+        : `${WORDS[failed.name].title}: failed, because ${failed.detail}. ${VERDICTS[kind].text}`;
+    numbers.textContent = `level ${report.level} · ${tally(report.checks)} · ${took_ms.toFixed(0)} ms in this browser`;
+    claims.replaceChildren(...claimsOf(report));
+    element.dataset.verdict = kind;
+    announce(`${title.textContent}. ${said.textContent}`);
+    return report;
+  }
+
+  return {
+    element,
+    async run() {
+      follow(verdict);
+      const report = await check(original, true);
+      if (report === null) return;
+      const attestation = attestationIn(original);
+      if (attestation !== null) {
+        let shown = exchangeView(original, attestation);
+        const bench = tamperView(original, attestation, async (subject, copy) => {
+          checks.open = true;
+          const next = exchangeView(subject, copy);
+          next.open = shown.open;
+          shown.replaceWith(next);
+          shown = next;
+          await check(subject, false);
+        });
+        element.append(shown, bench);
+      }
+      element.append(keepView(original, attestation, report.claims.simulated));
+    },
+    fold() {
+      checks.open = false;
+    },
+  };
+}
+
+function tally(checks: readonly Check[]): string {
+  const count = (status: Check['status']) => checks.filter((check) => check.status === status).length;
+  const failed = count('fail');
+  return `${checks.length} checks: ${count('pass')} passed, ${failed === 0 ? '' : `${failed} failed, `}${count('skip')} skipped`;
+}
+
+function claimsOf({ proven, not_proven, claims, checks }: VerificationReport): HTMLElement[] {
+  const list = (title: string, kind: string, texts: readonly string[]) =>
+    el('section', { class: kind }, el('h4', {}, title), el('ul', {}, ...texts.map((text) => el('li', {}, text))));
+  const skips = checks
+    .filter(({ status }) => status === 'skip')
+    .map(({ name, detail }) => `${WORDS[name].title}: ${detail}.`);
+  const facts: [string, string][] = [];
+  if (claims.time !== null) facts.push(['Time', `${new Date(claims.time).toLocaleString()}, by the gateway's clock`]);
+  for (const { model, driver, vbios, mode, ueid } of claims.devices) {
+    facts.push([claims.simulated ? 'Device (simulated)' : 'Device', model]);
+    facts.push([
+      'Driver and VBIOS',
+      `${driver ?? 'not said'}, ${vbios ?? 'not said'}${mode === null ? '' : `, mode ${mode}`}`,
+    ]);
+    facts.push(['Device id', ueid]);
+  }
+  if (claims.token !== null)
+    facts.push([
+      'Token',
+      `${claims.token.kind}, ${claims.token.signature ?? 'signature not checked'}, in the name of ${claims.token.issuer}`,
+    ]);
+  return [
+    ...(proven.length > 0 ? [list('Proven', 'proven', proven)] : []),
+    list('Not proven', 'not-proven', not_proven),
+    ...(skips.length > 0 ? [list('Skipped, and why', 'skips', skips)] : []),
+    el(
+      'section',
+      { class: 'facts' },
+      el('h4', {}, 'What it says of itself'),
+      el('dl', {}, ...facts.flatMap(([name, value]) => [el('dt', {}, name), el('dd', {}, value)])),
+    ),
+  ].filter((section) => section.querySelector('li, dt') !== null);
+}
