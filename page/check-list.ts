@@ -62,6 +62,7 @@ function row(check: Check, called: string, motion: string): HTMLElement {
         hidden(`${SPOKEN[status]}: `),
         title,
         device === undefined ? null : el('span', { class: 'device' }, ` ${called} ${device}`),
+        status === 'skip' ? el('span', { class: 'device', 'aria-hidden': 'true' }, ' skipped') : null,
       ),
       el('p', { class: 'meaning' }, meaning),
       el('p', { class: 'seen' }, el('code', {}, name), ` ${seen}`),

@@ -26,7 +26,8 @@ export function partsToDamage({ raw, nonce, token, evidence }: Attestation): Par
   const parts = [
     text('raw', 'the signed text', raw, letterOfAnswer(raw)),
     text('nonce', 'the nonce', nonce, 0),
-    text('token', 'the token', token, Math.floor(token.length / 2)),
+    // In a signature: elsewhere a JWT may not even be read any more.
+    text('token', 'the token', token, token.lastIndexOf('.') + 5),
   ];
   const device = evidence?.[0];
   const report = decoded(device?.report);

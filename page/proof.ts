@@ -6,7 +6,7 @@ import { exchangeView } from './exchange-view.ts';
 import { keepView } from './keep-view.ts';
 import { attestationIn, type Subject } from './subject.ts';
 import { tamperView } from './tamper-view.ts';
-import { type Settings, verdictOf, verify } from './verifier.ts';
+import { type Settings, type Verdict, verdictOf, verify } from './verifier.ts';
 import { VERDICTS, WORDS } from './words.ts';
 
 export interface Proof {
@@ -46,12 +46,8 @@ export function createProof(original: Subject, settings: () => Settings): Proof 
     summary.textContent = tally(report.checks);
     if (!(await list.show(report.checks, report.claims.simulated ? 'simulated GPU' : 'device', slowly))) return null;
     const kind = verdictOf(report);
-    const failed = report.checks.find(({ status }) => status === 'fail');
     title.textContent = VERDICTS[kind].title;
-    said.textContent =
-      failed === undefined
-        ? VERDICTS[kind].text
-        : `${WORDS[failed.name].title}: failed, because ${failed.detail}. ${VERDICTS[kind].text}`;
+    said.textContent = verdictText(kind, report);
     numbers.textContent = `level ${report.level} · ${tally(report.checks)} · ${took_ms.toFixed(0)} ms in this browser`;
     claims.replaceChildren(...claimsOf(report));
     element.dataset.verdict = kind;
@@ -86,18 +82,22 @@ export function createProof(original: Subject, settings: () => Settings): Proof 
   };
 }
 
+/** For a valid proof the verifier's own words; for another the check that failed first. */
+function verdictText(kind: Verdict, { checks, proven }: VerificationReport): string {
+  const failed = checks.find(({ status }) => status === 'fail');
+  if (failed !== undefined) return `${WORDS[failed.name].title}: no, ${failed.detail}. ${VERDICTS[kind].text}`;
+  return kind === 'valid' ? proven.slice(0, 1).join('') : VERDICTS[kind].text;
+}
+
 function tally(checks: readonly Check[]): string {
   const count = (status: Check['status']) => checks.filter((check) => check.status === status).length;
   const failed = count('fail');
   return `${checks.length} checks: ${count('pass')} passed, ${failed === 0 ? '' : `${failed} failed, `}${count('skip')} skipped`;
 }
 
-function claimsOf({ proven, not_proven, claims, checks }: VerificationReport): HTMLElement[] {
+function claimsOf({ proven, not_proven, claims }: VerificationReport): HTMLElement[] {
   const list = (title: string, kind: string, texts: readonly string[]) =>
     el('section', { class: kind }, el('h4', {}, title), el('ul', {}, ...texts.map((text) => el('li', {}, text))));
-  const skips = checks
-    .filter(({ status }) => status === 'skip')
-    .map(({ name, detail }) => `${WORDS[name].title}: ${detail}.`);
   const facts: [string, string][] = [];
   if (claims.time !== null) facts.push(['Time', `${new Date(claims.time).toLocaleString()}, by the gateway's clock`]);
   for (const { model, driver, vbios, mode, ueid } of claims.devices) {
@@ -116,7 +116,6 @@ function claimsOf({ proven, not_proven, claims, checks }: VerificationReport): H
   return [
     ...(proven.length > 0 ? [list('Proven', 'proven', proven)] : []),
     list('Not proven', 'not-proven', not_proven),
-    ...(skips.length > 0 ? [list('Skipped, and why', 'skips', skips)] : []),
     el(
       'section',
       { class: 'facts' },

@@ -68,8 +68,8 @@ const NOT_TO_BE_HAD: ReadonlySet<FailureCode> = new Set([
 /** `simulated` is a valid proof about no hardware; `incomplete` failed for what could not be fetched, and for nothing else. */
 export type Verdict = 'valid' | 'simulated' | 'incomplete' | 'invalid';
 
-export function verdictOf({ valid, claims, checks, level }: VerificationReport): Verdict {
-  if (valid) return claims.simulated || level === 'none' ? 'simulated' : 'valid';
+export function verdictOf({ valid, claims, checks }: VerificationReport): Verdict {
+  if (valid) return claims.simulated ? 'simulated' : 'valid';
   const failed = checks.filter(({ status }) => status === 'fail');
   return failed.every(({ code }) => code !== undefined && NOT_TO_BE_HAD.has(code)) ? 'incomplete' : 'invalid';
 }

@@ -86,7 +86,7 @@ export const GROUPS: readonly (readonly [title: string, names: readonly CheckNam
 ];
 
 export const VERDICTS = {
-  valid: { title: 'Valid', text: 'A GPU signed exactly this exchange.' },
+  valid: { title: 'Valid', text: '' },
   simulated: {
     title: 'Valid, but simulated',
     text: 'Everything fits together. No GPU was involved, so it proves nothing about hardware.',
