@@ -25,7 +25,7 @@ export function createCheckList(): CheckListView {
       const mine = ++turn;
       const lists = GROUPS.map(([title, names]) => {
         const list = el('ol', { 'aria-label': title });
-        return { names, list, group: el('section', {}, el('h4', {}, title), list) };
+        return { names, list, group: el('section', {}, el('h3', {}, title), list) };
       });
       const previous = before;
       before = new Map(checks.map((check) => [keyOf(check), check.status]));

@@ -14,6 +14,8 @@ export interface Conversation {
 
 export interface ConversationOptions {
   readonly settings: () => Settings;
+  /** Asks the service what it is now: a sidecar that was restarted has other keys. */
+  readonly refresh: () => Promise<void>;
   /** Told of every refusal, so that the rest of the page can show what is needed. */
   readonly onRefused: (error: GatewayError) => void;
   /** The visitor wants this asked again; `turn` is where it went wrong. */
@@ -22,7 +24,7 @@ export interface ConversationOptions {
 
 export function createConversation(
   turns: HTMLElement,
-  { settings, onRefused, onAgain }: ConversationOptions,
+  { settings, refresh, onRefused, onAgain }: ConversationOptions,
 ): Conversation {
   const messages: Message[] = [];
   let newest: Proof | null = null;
@@ -55,6 +57,7 @@ export function createConversation(
       messages.push({ role: 'user', content: text }, { role: 'assistant', content: answer.textContent ?? '' });
       newest = proof;
       article.append(proof.element);
+      await refresh();
       await proof.run();
     } catch (error) {
       if (!(error instanceof GatewayError || error instanceof DOMException)) throw error;

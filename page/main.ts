@@ -15,7 +15,7 @@ let models: readonly Model[] = [];
 let running: AbortController | null = null;
 
 const settings = (): Settings => ({ service, collateral: byId<HTMLInputElement>('collateral').checked });
-const conversation = createConversation(byId('turns'), { settings, onRefused, onAgain });
+const conversation = createConversation(byId('turns'), { settings, refresh, onRefused, onAgain });
 
 function onRefused({ status }: GatewayError): void {
   if (status === 401) askForKey();
@@ -136,3 +136,4 @@ createStored(settings, () => {
 showView();
 await refresh();
 document.documentElement.dataset.ready = 'yes';
+performance.mark('ready');

@@ -22,7 +22,7 @@ let count = 0;
 export function createProof(original: Subject, settings: () => Settings): Proof {
   const id = `proof-${++count}`;
   const list = createCheckList();
-  const title = el('h3', { id, class: 'verdict-title', tabindex: -1 }, 'Checking the proof');
+  const title = el('h2', { id, class: 'verdict-title', tabindex: -1 }, 'Checking the proof');
   const said = el('p', { class: 'verdict-text' }, 'The verifier runs in this browser.');
   const numbers = el('p', { class: 'verdict-numbers' });
   const verdict = el('header', { class: 'verdict' }, title, said, numbers);
@@ -97,7 +97,7 @@ function tally(checks: readonly Check[]): string {
 
 function claimsOf({ proven, not_proven, claims }: VerificationReport): HTMLElement[] {
   const list = (title: string, kind: string, texts: readonly string[]) =>
-    el('section', { class: kind }, el('h4', {}, title), el('ul', {}, ...texts.map((text) => el('li', {}, text))));
+    el('section', { class: kind }, el('h3', {}, title), el('ul', {}, ...texts.map((text) => el('li', {}, text))));
   const facts: [string, string][] = [];
   if (claims.time !== null) facts.push(['Time', `${new Date(claims.time).toLocaleString()}, by the gateway's clock`]);
   for (const { model, driver, vbios, mode, ueid } of claims.devices) {
@@ -119,7 +119,7 @@ function claimsOf({ proven, not_proven, claims }: VerificationReport): HTMLEleme
     el(
       'section',
       { class: 'facts' },
-      el('h4', {}, 'What it says of itself'),
+      el('h3', {}, 'What it says of itself'),
       el('dl', {}, ...facts.flatMap(([name, value]) => [el('dt', {}, name), el('dd', {}, value)])),
     ),
   ].filter((section) => section.querySelector('li, dt') !== null);

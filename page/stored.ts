@@ -16,7 +16,7 @@ export function createStored(settings: () => Settings, open: () => void): void {
     const proof = createProof(readStored(bytes, name), settings);
     byId('checked').replaceChildren(el('h2', {}, label), proof.element);
     await proof.run();
-    proof.element.querySelector<HTMLElement>('h3')?.focus();
+    proof.element.querySelector<HTMLElement>('.verdict-title')?.focus();
   }
   async function checkFile(chosen: File | undefined): Promise<void> {
     if (chosen === undefined) return;

@@ -27,7 +27,7 @@ export function trouble(error: GatewayError | DOMException, begun: boolean, agai
   return el(
     'section',
     { class: 'trouble', 'data-code': refused?.code ?? 'stopped' },
-    el('h3', {}, title, label === '' ? null : el('code', {}, label)),
+    el('h2', {}, title, label === '' ? null : el('code', {}, label)),
     el('p', {}, `${text}${unproven}`),
     el('p', { class: 'actions' }, el('button', { type: 'button', on: { click: again } }, 'Try again')),
   );

@@ -25,6 +25,8 @@ export interface VisitOptions {
   readonly still?: boolean;
   /** The page's clock, ISO 8601. */
   readonly at?: string;
+  /** As on a phone with a slow line: 1.6 Mbit/s, 150 ms to the gateway and back, a quarter of this processor. */
+  readonly slow?: boolean;
   /** Runs in the page before its own script. */
   readonly script?: string;
 }
@@ -73,6 +75,12 @@ async function open(browser: Browser, url: string, options: VisitOptions): Promi
   });
   if (options.script !== undefined) await page.addInitScript({ content: options.script });
   if (options.at !== undefined) await page.clock.setFixedTime(options.at);
+  if (options.slow === true) {
+    const cdp = await context.newCDPSession(page);
+    const line = { offline: false, latency: 150, downloadThroughput: 200_000, uploadThroughput: 90_000 };
+    await cdp.send('Network.emulateNetworkConditions', line);
+    await cdp.send('Emulation.setCPUThrottlingRate', { rate: 4 });
+  }
   await page.goto(url);
   await page.waitForSelector('html[data-ready=yes]', { timeout: 20_000 });
   return { ...visit, close: () => context.close() };
