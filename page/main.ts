@@ -14,8 +14,16 @@ let service: Service | null = null;
 let models: readonly Model[] = [];
 let running: AbortController | null = null;
 
-const settings = (): Settings => ({ service, collateral: byId<HTMLInputElement>('collateral').checked });
-const conversation = createConversation(byId('turns'), { settings, refresh, onRefused, onAgain });
+const settings = (checkbox: string) => (): Settings => ({
+  service,
+  collateral: byId<HTMLInputElement>(checkbox).checked,
+});
+const conversation = createConversation(byId('turns'), {
+  settings: settings('collateral'),
+  refresh,
+  onRefused,
+  onAgain,
+});
 
 function onRefused({ status }: GatewayError): void {
   if (status === 401) askForKey();
@@ -130,7 +138,7 @@ addEventListener('hashchange', () => {
   showView();
   scrollTo(0, 0);
 });
-createStored(settings, () => {
+createStored(settings('drop-collateral'), () => {
   location.hash = '#check';
 });
 showView();

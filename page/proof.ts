@@ -70,9 +70,10 @@ export function createProof(original: Subject, settings: () => Settings): Proof 
           next.open = shown.open;
           shown.replaceWith(next);
           shown = next;
-          await check(subject, false);
+          return (await check(subject, false))?.checks ?? [];
         });
-        element.append(shown, bench);
+        checks.after(bench);
+        element.append(shown);
       }
       element.append(keepView(original, attestation, report.claims.simulated));
     },

@@ -1,17 +1,18 @@
 // The bench for tampering: choose a part and a byte of it, change it, watch which check fails, undo.
-import type { Attestation } from '../verify/index.ts';
+import type { Attestation, Check } from '../verify/index.ts';
 import { otherByte, type Part, partsToDamage, shown, withPart } from './damage.ts';
 import { el, hidden } from './dom.ts';
 import { type Subject, withAttestation } from './subject.ts';
+import { WORDS } from './words.ts';
 
 /** Bytes to the left and to the right of the one that is changed. */
 const AROUND = 18;
 
-/** @param check shows how the checks go for what is now there. */
+/** @param check shows how the checks go for what is now there, and returns them. */
 export function tamperView(
   original: Subject,
   attestation: Attestation,
-  check: (subject: Subject, attestation: Attestation) => Promise<void>,
+  check: (subject: Subject, attestation: Attestation) => Promise<readonly Check[]>,
 ): HTMLElement {
   const parts = partsToDamage(attestation);
   const [first] = parts;
@@ -86,11 +87,15 @@ export function tamperView(
   async function damage(): Promise<void> {
     const i = at();
     const [was, is] = [part.bytes, damaged()].map((bytes) => shown(bytes.subarray(i, i + 1), part));
-    said.textContent = `Byte ${i} of ${part.label} changed from ${was} to ${is}. The checks above are about this copy.`;
     changed = true;
     undo.disabled = false;
     const copy = withPart(attestation, part, damaged());
-    await check(withAttestation(original, copy), copy);
+    const checks = await check(withAttestation(original, copy), copy);
+    const failed = new Set(
+      checks.filter(({ status }) => status === 'fail').map(({ name }) => `“${WORDS[name].title}”`),
+    );
+    const noticed = failed.size === 0 ? 'No check' : [...failed].join(', ');
+    said.textContent = `Byte ${i} of ${part.label} changed from ${was} to ${is}. ${noticed} noticed.`;
   }
   async function restore(): Promise<void> {
     if (!changed) return;

@@ -48,7 +48,8 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
   },
   report_nonce: {
     title: 'The GPU signed this nonce',
-    meaning: 'The 32 bytes in the report are the hash of your exchange. This ties text and hardware together.',
+    meaning:
+      'The 32 bytes that the device was given, and signed, are this nonce. This ties text and hardware together.',
   },
   report_signature: {
     title: "The GPU's signature is right",

@@ -99,7 +99,7 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     const failed = await checks(page, 'fail');
     for (const name of failing) expect(failed).toContain(name);
     expect(await page.textContent('.verdict-title')).toBe('Not valid');
-    expect(await page.textContent('.said')).toMatch(/^Byte \d+ of .+ changed from .+ to .+\./);
+    expect(await page.textContent('.said')).toMatch(/^Byte \d+ of .+ changed from .+ to .+\. “.+” noticed\.$/);
     await page.click('text=Undo');
     await verdict(page, 'simulated');
     expect(await checks(page, 'pass')).toEqual(before);

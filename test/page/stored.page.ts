@@ -153,7 +153,7 @@ describe.skipIf(missing + genuine !== '')(`genuine evidence of an H100${missing}
 
   test('without them it is valid at level gpu, and the page says what that leaves open', async () => {
     const { page } = visit;
-    await page.evaluate('document.querySelector("#collateral").checked = false');
+    await page.evaluate('document.querySelector("#drop-collateral").checked = false');
     await page.click('text=Check it');
     await verdict(page, 'valid');
     expect(await page.textContent('.verdict')).toMatch(/A genuine NVIDIA GPU.*level gpu/s);
