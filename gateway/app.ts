@@ -27,7 +27,7 @@ export function createApp(deps: Deps): Hono<Env> {
   app.use('/page/collateral/*', authenticated(deps));
   app.get('/page/collateral/v1/rim/:id', collateral.rim);
   app.post('/page/collateral/ocsp', collateral.ocsp);
-  app.get('/page/:asset', page.asset);
+  app.get('/page/assets/:asset', page.asset);
 
   app.use('/v1/*', authenticated(deps), bounded(deps));
   app.post('/v1/chat/completions', generate('chat', deps));

@@ -1,5 +1,5 @@
 // The conversation: what was asked, the answer as it comes, then its proof; or, in its place, what went wrong.
-import { announce, el, follow, hidden } from './dom.ts';
+import { announce, el, follow, hidden, writerInto } from './dom.ts';
 import { chat, chatRequest, GatewayError, type Message } from './gateway.ts';
 import { createProof, type Proof } from './proof.ts';
 import { type Answer, readAnswer } from './stream.ts';
@@ -44,13 +44,13 @@ export function createConversation(
     turn.scrollIntoView({ block: 'start' });
     const asked = [...messages, { role: 'user', content: text } as const];
     const body = chatRequest(model, asked);
+    const writer = writerInto(answer, () => {
+      note.textContent = 'Not proven yet: the proof comes with the end.';
+      follow(note);
+    });
     try {
       const response = await chat(body, signal);
-      const received = await readAnswer(response, (piece) => {
-        note.textContent = 'Not proven yet: the proof comes with the end.';
-        answer.append(piece);
-        follow(note);
-      });
+      const received = await readAnswer(response, writer.write).finally(writer.flush);
       announce(`The answer: ${(answer.textContent ?? '').slice(0, 2000)}`);
       note.remove();
       const proof = proofOf(received, body);

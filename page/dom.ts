@@ -51,6 +51,33 @@ export function follow(element: HTMLElement): void {
   if (top > 0 && top < innerHeight + 48) element.scrollIntoView({ block: 'nearest' });
 }
 
+export interface Writer {
+  write(text: string): void;
+  /** Shows what still waits. */
+  flush(): void;
+}
+
+/** Adds text to an element once a frame, however fast it comes. `onShown` runs after each. */
+export function writerInto(element: HTMLElement, onShown: () => void): Writer {
+  let waiting = '';
+  let frame = 0;
+  const flush = () => {
+    cancelAnimationFrame(frame);
+    frame = 0;
+    if (waiting === '') return;
+    element.append(waiting);
+    waiting = '';
+    onShown();
+  };
+  return {
+    write(text) {
+      waiting += text;
+      frame ||= requestAnimationFrame(flush);
+    },
+    flush,
+  };
+}
+
 /** True where the visitor asked for no motion. */
 export const still = (): boolean => matchMedia('(prefers-reduced-motion: reduce)').matches;
 

@@ -58,7 +58,7 @@ function showService({ sidecar, simulated_root, version, key_required }: Service
   const several = sidecar.devices.length > 1 ? `${sidecar.devices.length} × ` : '';
   if (sidecar.trouble !== null) showState('trouble', `The GPU cannot attest: ${sidecar.trouble.message}`);
   else if (sidecar.status !== 'connected') showState('trouble', 'The GPU is away: no proofs now');
-  else showState('ready', `${several}${device}, by ${sidecar.attester}`);
+  else showState('ready', `${several}${device}, attester ${sidecar.attester}`);
 }
 
 function showState(kind: 'ready' | 'trouble' | 'away', text: string): void {

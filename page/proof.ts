@@ -1,12 +1,12 @@
 // One proof on the page: its verdict, its checks, what is proven and what is not, and everything to look at and to take along.
-import type { Check, VerificationReport } from '../verify/index.ts';
+import type { Check, CheckName, VerificationReport } from '../verify/index.ts';
 import { createCheckList } from './check-list.ts';
 import { announce, el, follow } from './dom.ts';
 import { exchangeView } from './exchange-view.ts';
 import { keepView } from './keep-view.ts';
 import { attestationIn, type Subject } from './subject.ts';
 import { tamperView } from './tamper-view.ts';
-import { type Settings, type Verdict, verdictOf, verify } from './verifier.ts';
+import { type Result, type Settings, type Verdict, verdictOf, verify } from './verifier.ts';
 import { VERDICTS, WORDS } from './words.ts';
 
 export interface Proof {
@@ -37,22 +37,36 @@ export function createProof(original: Subject, settings: () => Settings): Proof 
     claims,
   );
 
+  /** @returns null where another check of the same proof came between, or the verifier itself could not run. */
   async function check(subject: Subject, slowly: boolean): Promise<VerificationReport | null> {
     element.dataset.verdict = 'running';
     title.textContent = 'Checking the proof';
-    const { report, took_ms } = await verify(subject, settings(), (what) => {
-      numbers.textContent = `Fetching ${new URL(what).pathname.replace(/.*\//, '')} …`;
-    });
+    let result: Result;
+    try {
+      result = await verify(subject, settings(), fetching);
+    } catch (error) {
+      show('incomplete', `The verifier could not run: ${error instanceof Error ? error.message : 'no reason given'}.`);
+      return null;
+    }
+    const { report, took_ms } = result;
     summary.textContent = tally(report.checks);
     if (!(await list.show(report.checks, report.claims.simulated ? 'simulated GPU' : 'device', slowly))) return null;
     const kind = verdictOf(report);
-    title.textContent = VERDICTS[kind].title;
-    said.textContent = verdictText(kind, report);
     numbers.textContent = `level ${report.level} · ${tally(report.checks)} · ${took_ms.toFixed(0)} ms in this browser`;
     claims.replaceChildren(...claimsOf(report));
-    element.dataset.verdict = kind;
-    announce(`${title.textContent}. ${said.textContent}`);
+    show(kind, verdictText(kind, report));
     return report;
+  }
+
+  function fetching(what: string): void {
+    numbers.textContent = `Fetching ${new URL(what).pathname.replace(/.*\//, '')} …`;
+  }
+
+  function show(kind: Verdict, text: string): void {
+    title.textContent = VERDICTS[kind].title;
+    said.textContent = text;
+    element.dataset.verdict = kind;
+    announce(`${title.textContent}. ${text}`);
   }
 
   return {
@@ -83,11 +97,17 @@ export function createProof(original: Subject, settings: () => Settings): Proof 
   };
 }
 
+/** What the visitor can choose not to have checked. */
+const LEFT_OUT: readonly CheckName[] = ['revocation', 'reference_values'];
+
 /** For a valid proof the verifier's own words; for another the check that failed first. */
 function verdictText(kind: Verdict, { checks, proven }: VerificationReport): string {
   const failed = checks.find(({ status }) => status === 'fail');
   if (failed !== undefined) return `${WORDS[failed.name].title}: no, ${failed.detail}. ${VERDICTS[kind].text}`;
-  return kind === 'valid' ? proven.slice(0, 1).join('') : VERDICTS[kind].text;
+  if (kind !== 'valid') return VERDICTS[kind].text;
+  const left = checks.filter(({ name, status }) => status === 'skip' && LEFT_OUT.includes(name));
+  const titles = left.map(({ name }) => `“${WORDS[name].title}”`).join(', ');
+  return `${proven[0] ?? ''}${titles === '' ? '' : ` Left out, as you asked: ${titles}.`}`;
 }
 
 function tally(checks: readonly Check[]): string {

@@ -34,7 +34,7 @@ export async function bundlePage(): Promise<PageFile[]> {
   let document = readFileSync(`${ROOT}page/index.html`, 'utf8');
   for (const { name } of assets) {
     const [, stem, extension] = /^(\w+)-\w+\.(\w+)$/.exec(name) ?? [];
-    document = document.replace(`./${stem}.${extension === 'js' ? 'ts' : extension}`, `/page/${name}`);
+    document = document.replace(`./${stem}.${extension === 'js' ? 'ts' : extension}`, `/page/assets/${name}`);
   }
   return [{ name: 'index.html', body: new TextEncoder().encode(document) }, ...assets];
 }

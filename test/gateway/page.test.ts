@@ -7,11 +7,13 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { Hono } from 'hono';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { buildApp } from '../../gateway/build.ts';
+import { loadConfig } from '../../gateway/config.ts';
 import type { Env } from '../../gateway/context.ts';
 import { createPage } from '../../gateway/page/serve.ts';
 import { asProblem, Problem } from '../../gateway/problem.ts';
 import { ask } from '../client.ts';
-import { type Service, startService } from '../harness.ts';
+import { type Service, SILENT, startService } from '../harness.ts';
 
 let service: Service;
 let url: string;
@@ -58,7 +60,7 @@ describe('GET /', () => {
       expect(policy.split('; ')).toContain(rule);
     expect(policy).not.toMatch(/unsafe|\*|http|data:/);
     expect([headers['x-content-type-options'], headers['referrer-policy']]).toEqual(['nosniff', 'no-referrer']);
-    expect(text).not.toMatch(/style="|onclick|<style|<script(?! type="module" src="\/page\/main-\w+\.js")/);
+    expect(text).not.toMatch(/style="|onclick|<style|<script(?! type="module" src="\/page\/assets\/main-\w+\.js")/);
     expect(text).not.toMatch(/(src|href)="(https?:)?\/\//);
   });
 
@@ -66,9 +68,9 @@ describe('GET /', () => {
     const { text } = await get('/');
     const parts = [...text.matchAll(/"(\/page\/[^"]+)"/g)].map(([, path]) => path ?? '');
     expect(parts.map((path) => path.replace(/-\w+\./, '-HASH.'))).toEqual([
-      '/page/icon-HASH.svg',
-      '/page/style-HASH.css',
-      '/page/main-HASH.js',
+      '/page/assets/icon-HASH.svg',
+      '/page/assets/style-HASH.css',
+      '/page/assets/main-HASH.js',
     ]);
     for (const path of parts) {
       const { status, headers } = await get(path);
@@ -91,7 +93,12 @@ describe('GET /', () => {
 
   it('answers HEAD, and 404 for a part that is not one', async () => {
     expect((await ask(`${url}/`, { method: 'HEAD' })).status).toBe(200);
-    for (const path of ['/page/index.html', '/page/nothing.js', '/page/..%2f..%2fpackage.json', '/page/'])
+    for (const path of [
+      '/page/assets/index.html',
+      '/page/assets/x.js',
+      '/page/assets/..%2f..%2fpackage.json',
+      '/page/',
+    ])
       expect((await get(path)).json().error.code, path).toBe('not_found');
   });
 
@@ -105,6 +112,19 @@ describe('GET /', () => {
     app.onError((error, c) => c.json(asProblem(error).body, asProblem(error).status as 503));
     for (let i = 0; i < 2; i++) expect((await app.request('/')).status).toBe(503);
     expect(tries).toBe(2);
+  });
+});
+
+describe('beside the API', () => {
+  it('leaves the way of a request as short as it was: one regular expression finds every route', async () => {
+    const config = loadConfig({
+      BACKEND_URL: 'http://127.0.0.1:1/v1',
+      SIDECAR_SOCKET: join(service.folder.path, 'none'),
+    });
+    const { app, close } = buildApp(config, SILENT);
+    app.router.match('POST', '/v1/chat/completions');
+    expect(app.router.name).toBe('SmartRouter + RegExpRouter');
+    await close();
   });
 });
 

@@ -193,6 +193,21 @@ describe.skipIf(missing !== '')(`a chat${missing}`, () => {
     await close();
   });
 
+  test('a long answer is shown and proven without holding up the page', async () => {
+    const words = Array.from({ length: 20_000 }, (_, i) => `word${i} `);
+    stage.service.backend.script = chatStream([words.slice(0, 10_000).join(''), ...words.slice(10_000)]);
+    const { page, close } = await stage.visit();
+    const began = performance.now();
+    await say(page, 'Everything');
+    console.log(
+      `10,003 events, ${words.join('').length} characters: shown and proven in ${Math.round(performance.now() - began)} ms`,
+    );
+    await verdict(page, 'simulated');
+    expect((await page.textContent('.answer'))?.length).toBe(words.join('').length);
+    expect(await page.textContent('[data-check=expected_exchange]')).toMatch(/the 10\d{3} events/);
+    await close();
+  });
+
   test('can be used by keyboard alone', async () => {
     stage.service.backend.script = chatStream(['Yes.']);
     const { page, close } = await stage.visit();

@@ -83,11 +83,15 @@ describe.skipIf(missing !== '')(`errors${missing}`, () => {
     await sidecar.close();
   });
 
-  test('a gateway that is gone is said to be gone', async () => {
+  test('a backend, then a gateway, that is gone is said to be gone', async () => {
     const other = await openStage();
     const { page, close } = await other.visit();
-    await other.service.gateway.close();
+    await other.service.backend.close();
     await say(page, 'Hello');
+    expect(await page.textContent('.trouble')).toMatch(/502 backend_unreachable.*the model behind it does not answer/s);
+    await other.service.gateway.close();
+    await page.click('button:has-text("Try again")');
+    await page.locator('.trouble[data-code=gateway_unreachable]').waitFor();
     expect(await page.textContent('.trouble')).toMatch(/gateway_unreachable.*does not answer/s);
     expect(await page.textContent('#state')).toContain('does not answer');
     await close();

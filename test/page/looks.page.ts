@@ -111,7 +111,7 @@ describe.skipIf(missing !== '')(`the page${missing}`, () => {
 /** Interactive: the script has run, and the service and its models are known. */
 const MEASURE = `(() => {
   const [page] = performance.getEntriesByType('navigation');
-  const parts = performance.getEntriesByType('resource').filter(({ name }) => /\\/page\\/[^/]+\\.(js|css|svg)$/.test(name));
+  const parts = performance.getEntriesByType('resource').filter(({ name }) => /\\/page\\/assets\\//.test(name));
   return {
     weight: [page, ...parts].reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0),
     files: 1 + parts.length,
