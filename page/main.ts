@@ -3,7 +3,7 @@ import { createConversation } from './conversation.ts';
 import { announce, byId, el } from './dom.ts';
 import { GatewayError, getModels, getService, type Model, type Service, useKey } from './gateway.ts';
 import { createStored } from './stored.ts';
-import type { Settings } from './verifier.ts';
+import { cannotVerify, type Settings } from './verifier.ts';
 
 const message = byId<HTMLTextAreaElement>('message');
 const model = byId<HTMLSelectElement>('model');
@@ -56,7 +56,9 @@ function showService({ sidecar, simulated_root, version, key_required }: Service
   byId('version').textContent = `Countersign ${version}`;
   const device = sidecar.devices[0]?.model ?? 'GPU';
   const several = sidecar.devices.length > 1 ? `${sidecar.devices.length} × ` : '';
-  if (sidecar.trouble !== null) showState('trouble', `The GPU cannot attest: ${sidecar.trouble.message}`);
+  const reason = cannotVerify();
+  if (reason !== null) showState('trouble', `${reason}.`);
+  else if (sidecar.trouble !== null) showState('trouble', `The GPU cannot attest: ${sidecar.trouble.message}`);
   else if (sidecar.status !== 'connected') showState('trouble', 'The GPU is away: no proofs now');
   else showState('ready', `${several}${device}, attester ${sidecar.attester}`);
 }

@@ -33,12 +33,20 @@ const collateral = createCollateral({
   onFetch: (what) => told(what),
 });
 
+/** Why this browser cannot check anything here; null where it can. Browsers keep WebCrypto from pages on an open line. */
+export function cannotVerify(): string | null {
+  if (isSecureContext) return null;
+  return 'Browsers check signatures only on pages that come over HTTPS or from this machine, and this one came over HTTP';
+}
+
 /** @param onFetch told what is being fetched, when something is. */
 export async function verify(
   subject: Subject,
   { service, collateral: asked }: Settings,
   onFetch: (what: string) => void,
 ): Promise<Result> {
+  const reason = cannotVerify();
+  if (reason !== null) throw new Error(reason);
   const began = performance.now();
   told = onFetch;
   const options: VerifyOptions = {

@@ -63,6 +63,18 @@ describe.skipIf(missing !== '')(`errors${missing}`, () => {
     await close();
   });
 
+  test('over an open line, where browsers check nothing, it says so and hands over what can be checked elsewhere', async () => {
+    stage.service.backend.script = chatStream(['Open.']);
+    const { page, close } = await stage.visit({ insecure: true });
+    expect(await page.textContent('#state')).toContain('only on pages that come over HTTPS');
+    await say(page, 'Hello');
+    await verdict(page, 'incomplete');
+    expect(await page.textContent('.verdict')).toContain('The verifier could not run');
+    expect(await page.textContent('.keep')).toMatch(/npm run verify -- .+ --allow-simulated/);
+    await close();
+  });
+
+  // Last of those that need it: it ends the sidecar.
   test('without a sidecar nothing is asked of the model, the page says so, and it recovers', async () => {
     stage.service.backend.script = chatStream(['Back.']);
     const { page, close } = await stage.visit();

@@ -8,6 +8,9 @@ const found = inject('chromium');
 /** For the names of suites: empty where there is a browser. */
 export const missing = 'missing' in found ? `, SKIPPED without ${found.missing}` : '';
 
+/** A name under which the gateway is reached over an open line, as far as the browser can tell. */
+const INSECURE_HOST = 'insecure.example';
+
 export interface Visit {
   readonly page: Page;
   /** Errors of the page, and of its console. */
@@ -27,6 +30,8 @@ export interface VisitOptions {
   readonly at?: string;
   /** As on a phone with a slow line: 1.6 Mbit/s, 150 ms to the gateway and back, a quarter of this processor. */
   readonly slow?: boolean;
+  /** Over HTTP from a host that is not this machine. */
+  readonly insecure?: boolean;
   /** Runs in the page before its own script. */
   readonly script?: string;
 }
@@ -41,11 +46,14 @@ export async function openStage(env: Record<string, string> = {}): Promise<Stage
   const service = await startService(env);
   const browser: Browser = await chromium.launch({
     executablePath: 'path' in found ? found.path : '',
-    args: CHROMIUM_ARGS,
+    args: [...CHROMIUM_ARGS, `--host-resolver-rules=MAP ${INSECURE_HOST} 127.0.0.1`],
   });
   return {
     service,
-    visit: (options = {}) => open(browser, service.gateway.url, options),
+    visit: (options = {}) => {
+      const { url } = service.gateway;
+      return open(browser, options.insecure ? url.replace('127.0.0.1', INSECURE_HOST) : url, options);
+    },
     async close() {
       await browser.close();
       await service.close();
