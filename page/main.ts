@@ -1,9 +1,9 @@
 // The page: its two views, the composer, and what the service says of itself.
-import { createConversation } from './conversation.ts';
+import { createConversation } from './chat/conversation.ts';
 import { announce, byId, el } from './dom.ts';
 import { GatewayError, getModels, getService, type Model, type Service, useKey } from './gateway.ts';
+import { cannotVerify, type Settings } from './proof/verifier.ts';
 import { createStored } from './stored.ts';
-import { cannotVerify, type Settings } from './verifier.ts';
 
 const message = byId<HTMLTextAreaElement>('message');
 const model = byId<HTMLSelectElement>('model');

@@ -1,8 +1,8 @@
 // The drop zone: a file, or a text, that was kept is read and checked in this page, and sent nowhere.
 import { byId, el } from './dom.ts';
-import { createProof } from './proof.ts';
-import { MAX_INPUT_BYTES, readStored } from './subject.ts';
-import type { Settings } from './verifier.ts';
+import { createProof } from './proof/proof.ts';
+import { MAX_INPUT_BYTES, readStored } from './proof/subject.ts';
+import type { Settings } from './proof/verifier.ts';
 
 /** @param open brings the view with the drop zone forward, for a file that is dropped anywhere. */
 export function createStored(settings: () => Settings, open: () => void): void {

@@ -1,11 +1,11 @@
 // The conversation: what was asked, the answer as it comes, then its proof; or, in its place, what went wrong.
-import { announce, el, follow, hidden, writerInto } from './dom.ts';
-import { chat, chatRequest, GatewayError, type Message } from './gateway.ts';
-import { createProof, type Proof } from './proof.ts';
-import { type Answer, readAnswer } from './stream.ts';
-import type { Subject } from './subject.ts';
+import { announce, el, follow, hidden, writerInto } from '../dom.ts';
+import { chat, chatRequest, GatewayError, type Message } from '../gateway.ts';
+import { createProof, type Proof } from '../proof/proof.ts';
+import type { Subject } from '../proof/subject.ts';
+import type { Settings } from '../proof/verifier.ts';
+import { type Answer, readAnswer } from '../stream.ts';
 import { trouble } from './trouble.ts';
-import type { Settings } from './verifier.ts';
 
 export interface Conversation {
   /** Asks, and shows the answer with its proof. Resolves when the answer has ended, proven or not. */

@@ -1,9 +1,9 @@
 // What is checked: an attestation and whatever came with it. Read from an answer, or from a file or text that was kept.
 
-import { type Member, topLevelMembers } from '../proto/json.ts';
-import { type RawParts, splitRaw } from '../proto/raw.ts';
-import type { Attestation } from '../verify/index.ts';
-import { carrierOf } from './stream.ts';
+import { type Member, topLevelMembers } from '../../proto/json.ts';
+import { type RawParts, splitRaw } from '../../proto/raw.ts';
+import type { Attestation } from '../../verify/index.ts';
+import { carrierOf } from '../stream.ts';
 
 export interface Subject {
   readonly kind: 'attestation' | 'evidence';

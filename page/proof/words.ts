@@ -1,5 +1,5 @@
 // What each check means, in plain words, in the groups in which the page shows them.
-import type { CheckName } from '../verify/index.ts';
+import type { CheckName } from '../../verify/index.ts';
 
 export interface Words {
   readonly title: string;

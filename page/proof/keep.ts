@@ -1,6 +1,6 @@
 // What to take along: the files, and the command that checks them without this page.
-import type { Attestation } from '../verify/index.ts';
-import { el } from './dom.ts';
+import type { Attestation } from '../../verify/index.ts';
+import { el } from '../dom.ts';
 import type { Subject } from './subject.ts';
 
 export function keepView(subject: Subject, attestation: Attestation | null, simulated: boolean): HTMLElement {

@@ -6,8 +6,8 @@ import {
   type FailureCode,
   type VerificationReport,
   type VerifyOptions,
-} from '../verify/index.ts';
-import { ask, type Service } from './gateway.ts';
+} from '../../verify/index.ts';
+import { ask, type Service } from '../gateway.ts';
 import type { Subject } from './subject.ts';
 
 export interface Settings {

@@ -1,7 +1,7 @@
 // The raw request and response side by side, how they were put together, and the number they hash to.
-import { sha256Hex } from '../proto/raw.ts';
-import type { Attestation } from '../verify/index.ts';
-import { el } from './dom.ts';
+import { sha256Hex } from '../../proto/raw.ts';
+import type { Attestation } from '../../verify/index.ts';
+import { el } from '../dom.ts';
 import { partsOf, type Subject } from './subject.ts';
 
 /** More than this is not laid out; the download has it all. */

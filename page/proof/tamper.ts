@@ -1,7 +1,7 @@
 // The bench for tampering: choose a part and a byte of it, change it, watch which check fails, undo.
-import type { Attestation, Check } from '../verify/index.ts';
+import type { Attestation, Check } from '../../verify/index.ts';
+import { el, hidden } from '../dom.ts';
 import { otherByte, type Part, partsToDamage, shown, withPart } from './damage.ts';
-import { el, hidden } from './dom.ts';
 import { type Subject, withAttestation } from './subject.ts';
 import { WORDS } from './words.ts';
 

@@ -1,11 +1,11 @@
 // One proof on the page: its verdict, its checks, what is proven and what is not, and everything to look at and to take along.
-import type { Check, CheckName, VerificationReport } from '../verify/index.ts';
+import type { Check, CheckName, VerificationReport } from '../../verify/index.ts';
+import { announce, el, follow } from '../dom.ts';
 import { createCheckList } from './check-list.ts';
-import { announce, el, follow } from './dom.ts';
-import { exchangeView } from './exchange-view.ts';
-import { keepView } from './keep-view.ts';
+import { exchangeView } from './exchange.ts';
+import { keepView } from './keep.ts';
 import { attestationIn, type Subject } from './subject.ts';
-import { tamperView } from './tamper-view.ts';
+import { tamperView } from './tamper.ts';
 import { type Result, type Settings, type Verdict, verdictOf, verify } from './verifier.ts';
 import { VERDICTS, WORDS } from './words.ts';
 
@@ -89,7 +89,11 @@ export function createProof(original: Subject, settings: () => Settings): Proof 
         element.append(shown);
       }
       element.append(
-        keepView(original, attestation, report?.claims.simulated ?? settings().service?.simulated_root != null),
+        keepView(
+          original,
+          attestation,
+          report?.claims.simulated ?? (settings().service?.simulated_root ?? null) !== null,
+        ),
       );
     },
     fold() {

@@ -1,6 +1,6 @@
 // The list of checks: one row each, appearing one by one, with what it means and what was seen.
-import type { Check } from '../verify/index.ts';
-import { el, hidden, pause, still } from './dom.ts';
+import type { Check } from '../../verify/index.ts';
+import { el, hidden, pause, still } from '../dom.ts';
 import { GROUPS, WORDS } from './words.ts';
 
 /** Between two rows. The checks themselves take a few milliseconds: this is for people to follow. */
