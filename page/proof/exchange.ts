@@ -71,7 +71,7 @@ export function exchangeView(subject: Subject, attestation: Attestation): HTMLDe
       { class: 'hashes' },
       el('dt', {}, 'SHA-256, computed in this browser'),
       el('dd', {}, computed),
-      el('dt', {}, 'Nonce, which the GPU signed'),
+      el('dt', {}, 'Nonce, as the attestation states it'),
       el('dd', {}, el('code', { class: 'hash' }, nonce)),
     ),
     carrierView(subject, attestation),
