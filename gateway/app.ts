@@ -1,7 +1,8 @@
 // The gateway's table of contents: every route and what serves it. It never listens, so tests can hold it.
 import { Hono } from 'hono';
+import { authenticated, bounded, verifyBounded } from './admission.ts';
 import type { Deps, Env } from './context.ts';
-import { authenticated, bounded, edge, onError, preflight } from './edge.ts';
+import { edge, onError, preflight } from './edge.ts';
 import { createCollateralRoutes } from './page/collateral.ts';
 import { createPage } from './page/serve.ts';
 import { service } from './page/service.ts';
@@ -18,13 +19,13 @@ export function createApp(deps: Deps): Hono<Env> {
   app.options('*', preflight);
 
   app.get('/health', health(deps));
-  app.on(['GET', 'POST'], '/~sev_gpu@1.0/verify', verifyQuery, verify(deps));
+  app.on(['GET', 'POST'], '/~sev_gpu@1.0/verify', verifyBounded(deps), verifyQuery, verify(deps));
 
   const page = createPage();
   const collateral = createCollateralRoutes(deps);
   app.get('/', page.document);
   app.get('/page/service', service(deps));
-  app.use('/page/collateral/*', authenticated(deps));
+  app.use('/page/collateral/*', authenticated(deps), bounded(deps));
   app.get('/page/collateral/v1/rim/:id', collateral.rim);
   app.post('/page/collateral/ocsp', collateral.ocsp);
   app.get('/page/assets/:asset', page.asset);

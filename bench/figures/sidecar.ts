@@ -1,7 +1,6 @@
 // The way to the sidecar and back: one attestation at a time over the Unix socket, small and large raw.
 import { join } from 'node:path';
 import { type Link, openLink } from '../../gateway/sidecar/link.ts';
-import type { FromSidecar } from '../../proto/frames.ts';
 import { buildRaw } from '../../proto/raw.ts';
 import { now_us, sleep } from '../clock.ts';
 import { stop } from '../process.ts';
@@ -40,10 +39,9 @@ async function measure({ where, plan }: Bench, kind: (typeof KINDS)[number]): Pr
       let wrong: string | null = null;
       for (let i = -10; i < plan.trips; i++) {
         const id = `trip-${i}`;
-        const frame =
-          bytes === 0 ? ({ type: 'status' } as const) : ({ type: 'attest', id, raw: rawOf(bytes, i) } as const);
+        const raw = bytes === 0 ? null : Buffer.from(rawOf(bytes, i));
         const start = now_us();
-        const answer = await asker.ask(frame);
+        const answer = await asker.ask((link) => (raw === null ? link.send({ type: 'status' }) : link.attest(id, raw)));
         if (i >= 0) took_us.push(now_us() - start);
         if (answer.type !== (bytes === 0 ? 'status' : 'attested')) wrong = `answered ${answer.type}`;
       }
@@ -70,12 +68,12 @@ function rawOf(bytes: number, i: number): string {
 }
 
 interface Asker {
-  ask(frame: Parameters<Link['send']>[0]): Promise<FromSidecar>;
+  ask(send: (link: Link) => void): Promise<{ type: string }>;
   close(): void;
 }
 
 async function connectTo(socket: string): Promise<Asker> {
-  let answer: ((frame: FromSidecar) => void) | null = null;
+  let answer: ((frame: { type: string }) => void) | null = null;
   for (const end = performance.now() + CONNECT_MS; performance.now() < end; await sleep(50)) {
     const link = await new Promise<Link | null>((resolve) => {
       const opened: Link = openLink(socket, {
@@ -86,10 +84,10 @@ async function connectTo(socket: string): Promise<Asker> {
     });
     if (link === null) continue;
     return {
-      ask: (frame) =>
+      ask: (send) =>
         new Promise((resolve) => {
           answer = resolve;
-          link.send(frame);
+          send(link);
         }),
       close: () => link.close(),
     };
