@@ -98,16 +98,24 @@ async function run(options: Options): Promise<void> {
 
 /** A name may be a figure's or a target's; naming none of a sort means all of it. */
 function chosen({ only, flags }: Options): { kinds: TargetKind[]; figures: Figure[] } {
-  const known = new Set([...FIGURES, ...TARGETS].map(({ name }) => name));
-  const unknown = only.find((name) => !known.has(name));
-  if (unknown !== undefined) throw new TypeError(`--only ${unknown}: not known. ${[...known].join(', ')}`);
-  const figures = FIGURES.filter(({ name }) => only.includes(name));
-  const named = TARGETS.filter(({ name }) => only.includes(name));
+  const names = new Set(only.flatMap((given) => matching(given)));
+  const figures = FIGURES.filter(({ name }) => names.has(name));
+  const named = TARGETS.filter(({ name }) => names.has(name));
   const kinds = TARGETS.filter((kind) => {
     if (named.length > 0) return YARDSTICKS.has(kind.name) || named.includes(kind);
     return kind.flag === undefined || flags.has(kind.flag);
   });
   return { kinds, figures: figures.length > 0 ? figures : [...FIGURES] };
+}
+
+/** The name itself, hyphens and spaces alike; or else all that begin with it: `whole` is whole-1k and whole-16k. */
+function matching(given: string): string[] {
+  const plain = (name: string) => name.replaceAll(' ', '-');
+  const names = [...FIGURES, ...TARGETS].map(({ name }) => name);
+  const exact = names.filter((name) => plain(name) === plain(given));
+  const found = exact.length > 0 ? exact : names.filter((name) => plain(name).startsWith(plain(given)));
+  if (found.length === 0) throw new TypeError(`--only ${given}: not known. ${names.join(', ')}`);
+  return found;
 }
 
 async function startTargets(

@@ -4,7 +4,8 @@ import { FULL, type Plan, QUICK } from './plan.ts';
 
 export const USAGE = `npm run bench -- [options]
   --quick          under 90 seconds; one round, shorter times
-  --only A,B       only these figures and targets (see --list); direct, nginx and pipe stay as yardsticks
+  --only A,B       only these figures and targets (see --list; a beginning will do); direct, nginx and pipe stay as
+                   yardsticks. One figure in about 20 s: --quick --rounds 3 --only whole-1k,ours,ours-tee
   --rounds N       interleaved rounds (default 3)
   --streams N      paced streams (default 200); --chunks N: chunks a second of each (default 50)
   --idle N         open silent streams for memory (default 3000)
