@@ -20,6 +20,7 @@ export interface Plan {
   readonly leave_streams: number;
   readonly leave_rate: number;
   readonly trips: number;
+  readonly signatures: number;
   readonly verify_ms: number;
 }
 
@@ -41,13 +42,14 @@ export const FULL: Plan = {
   leave_streams: 200,
   leave_rate: 100,
   trips: 300,
+  signatures: 1_000,
   verify_ms: 2_000,
 };
 
 export const QUICK: Plan = {
   ...FULL,
   rounds: 1,
-  first_warm_ms: 400,
+  first_warm_ms: 800,
   warm_ms: 300,
   closed_ms: 500,
   low_ms: 1_000,
@@ -57,5 +59,6 @@ export const QUICK: Plan = {
   idle_settle_ms: 700,
   leave_streams: 60,
   trips: 60,
+  signatures: 300,
   verify_ms: 500,
 };

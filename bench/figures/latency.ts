@@ -11,7 +11,7 @@ export const latency: Figure = {
     { key: 'total', title: 'p50 µs', digits: 0 },
   ],
   round: (bench, turn) =>
-    overTargets(bench, turn, 'whole', async ({ aim }, kind) => {
+    overTargets('latency', bench, turn, 'whole', async ({ aim }, kind) => {
       const rate = Math.min(bench.plan.low_rate, (kind.max_rate ?? Number.POSITIVE_INFINITY) / 2);
       const scene = { kind: 'whole', bytes: 1024 } as const;
       const result = await bench.load.open({ aim, scene, rate, duration_ms: bench.plan.low_ms });

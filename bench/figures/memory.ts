@@ -16,7 +16,7 @@ export const memory: Figure = {
     { key: 'full', title: 'MB with them', digits: 1 },
   ],
   round: (bench, turn) =>
-    overTargets(bench, turn, 'streams', async ({ watch }, kind) => {
+    overTargets('memory', bench, turn, 'streams', async ({ watch }, kind) => {
       if (watch.proxy.length === 0 || kind.max_rate !== undefined) return null;
       const { load, plan, where } = bench;
       const fresh = await kind.start(where);

@@ -25,6 +25,8 @@ export interface TargetKind {
   readonly about: string;
   /** It is measured only when a flag asks for it. */
   readonly flag?: 'portkey' | 'litellm';
+  /** The figures that it is part of; absent: all. */
+  readonly figures?: readonly string[];
   /** How many answers a second it can give at most, where something other than the proxy bounds it. */
   readonly max_rate?: number;
   /** @throws {Unavailable} when it cannot run here. */
