@@ -34,7 +34,7 @@ export const FULL: Plan = {
   low_rate: 50,
   paced_ms: 3_000,
   paced_streams: 200,
-  paced_rate: 50,
+  paced_rate: 100,
   burst_streams: 64,
   burst_chunks: 500,
   idle_streams: 3_000,

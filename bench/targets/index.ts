@@ -1,6 +1,6 @@
 // Everything that can be measured, in the order of the tables.
 import { litellm, portkey } from './others.ts';
-import { ours, oursEveryCore, oursTee, oursTee50, oursTeeUnsigned, oursTwoWorkers } from './ours.ts';
+import { ours, oursEveryCore, oursTee, oursTee50, oursTeeUnchecked, oursTeeUnsigned, oursTwoWorkers } from './ours.ts';
 import { direct, haproxy, nginx, pipe } from './plain.ts';
 import type { TargetKind } from './target.ts';
 
@@ -14,6 +14,7 @@ export const TARGETS: readonly TargetKind[] = [
   ours,
   oursTwoWorkers,
   oursEveryCore,
+  oursTeeUnchecked,
   oursTeeUnsigned,
   oursTee,
   oursTee50,

@@ -1,22 +1,27 @@
-// Other AI gateways, installed on demand into .cache/bench: Portkey from npm, LiteLLM from PyPI.
+// Other AI gateways, installed on demand into .cache/bench, at pinned versions: Portkey from npm, LiteLLM from PyPI.
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { freePort, ROOT, runToEnd, start } from '../process.ts';
 import { ready, type TargetKind, Unavailable } from './target.ts';
 
+const PORTKEY = '1.15.2';
+const LITELLM = '1.109.1';
 const CACHE = join(ROOT, '.cache/bench');
 const INSTALL_MS = 300_000;
 const START_MS = 90_000;
 
 export const portkey: TargetKind = {
   name: 'portkey',
-  about: '@portkey-ai/gateway from npm, provider openai with our backend as its host',
-  flag: 'portkey',
+  about: `@portkey-ai/gateway ${PORTKEY} from npm, one process, provider openai with our backend as its host`,
+  slow: true,
   async start({ backendPort }) {
-    const folder = join(CACHE, 'portkey');
+    const folder = join(CACHE, `portkey-${PORTKEY}`);
     const script = join(folder, 'node_modules/@portkey-ai/gateway/build/start-server.js');
     await install(script, () =>
-      runToEnd(['npm', 'install', '--no-audit', '--no-fund', '--prefix', folder, '@portkey-ai/gateway'], INSTALL_MS),
+      runToEnd(
+        ['npm', 'install', '--no-audit', '--no-fund', '--prefix', folder, `@portkey-ai/gateway@${PORTKEY}`],
+        INSTALL_MS,
+      ),
     );
     const port = await freePort();
     const headers = `authorization: Bearer bench\r\nx-portkey-provider: openai\r\nx-portkey-custom-host: http://127.0.0.1:${backendPort}/v1\r\n`;
@@ -29,14 +34,15 @@ export const portkey: TargetKind = {
 
 export const litellm: TargetKind = {
   name: 'litellm',
-  about: 'litellm[proxy] from PyPI, one worker, every model routed to our backend',
-  flag: 'litellm',
+  about: `litellm[proxy] ${LITELLM} from PyPI, one worker, every model routed to our backend`,
+  slow: true,
+  figures: ['whole-1k', 'latency', 'paced', 'memory'],
   async start({ backendPort, folder }) {
-    const venv = join(CACHE, 'litellm');
+    const venv = join(CACHE, `litellm-${LITELLM}`);
     const program = join(venv, 'bin/litellm');
     await install(program, async () => {
       await runToEnd(['python3', '-m', 'venv', venv], INSTALL_MS);
-      await runToEnd([join(venv, 'bin/pip'), 'install', '-q', 'litellm[proxy]'], INSTALL_MS);
+      await runToEnd([join(venv, 'bin/pip'), 'install', '-q', `litellm[proxy]==${LITELLM}`], INSTALL_MS);
     });
     const port = await freePort();
     const config = join(folder, 'litellm.yaml');

@@ -6,8 +6,11 @@ import { tree } from '../proc.ts';
 import { freePort, pidOf, type StartOptions, startNode, stop } from '../process.ts';
 import { ready, type TargetKind, Unavailable, type Where } from './target.ts';
 
+/** `blank` is the real session, queue and check over an attester that signs nothing; `unchecked` does not check either. */
+type SidecarKind = 'simulated' | 'blank' | 'unchecked';
+
 interface Variant {
-  readonly sidecar: 'none' | 'simulated' | 'blank';
+  readonly sidecar: 'none' | SidecarKind;
   readonly collection_ms?: number;
   readonly workers?: number;
 }
@@ -20,7 +23,7 @@ function gatewayKind(name: string, about: string, variant: Variant): TargetKind 
     name,
     about,
     ...(collection_ms > 0 ? { max_rate: 1e3 / collection_ms } : {}),
-    ...(sidecar === 'blank' || workers > 1 ? { figures: ['whole-1k', 'whole-16k'] } : {}),
+    ...(sidecar === 'blank' || sidecar === 'unchecked' || workers > 1 ? { figures: ['whole-1k', 'whole-16k'] } : {}),
     async start({ backendPort, folder }: Where) {
       const port = await freePort();
       const socket = join(folder, `sidecar-${port}.sock`);
@@ -66,15 +69,14 @@ export function startGateway(
   });
 }
 
-/** `blank` is the real session, queue and check over an attester that signs nothing: what signing costs is the difference. */
 export function startSidecar(
-  kind: 'simulated' | 'blank',
+  kind: SidecarKind,
   socket: string,
   folder: string,
   collection_ms = 0,
   more: Pick<StartOptions, 'env'> & { readonly flags?: readonly string[] } = {},
 ) {
-  return startNode(kind === 'blank' ? 'bench/blank-sidecar.ts' : 'sidecar/main.ts', {
+  return startNode(kind === 'simulated' ? 'sidecar/main.ts' : 'bench/blank-sidecar.ts', {
     flags: [...profiling(`sidecar ${kind}`), ...(more.flags ?? [])],
     env: {
       SIDECAR_SOCKET: socket,
@@ -82,6 +84,7 @@ export function startSidecar(
       SIMULATED_COLLECTION_MS: String(collection_ms),
       SIMULATED_ROOT_DIR: join(folder, 'simulated-root'),
       LOG_LEVEL: 'info',
+      ...(kind === 'unchecked' ? { BENCH_CHECK: '0' } : {}),
       ...more.env,
     },
   });
@@ -127,6 +130,11 @@ export const oursTeeUnsigned = gatewayKind(
   'ours tee unsigned',
   'as tee, but the sidecar checks and hands out evidence that was signed once: the cost of tee without a signature in software',
   { sidecar: 'blank' },
+);
+export const oursTeeUnchecked = gatewayKind(
+  'ours tee unchecked',
+  'as unsigned, and the sidecar does not check: what is left of tee without public-key cryptography. Not how it is run',
+  { sidecar: 'unchecked' },
 );
 export const oursTee50 = gatewayKind('ours tee 50 ms', 'as tee, with a collection of 50 ms, one at a time', {
   sidecar: 'simulated',

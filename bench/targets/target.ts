@@ -23,8 +23,8 @@ export interface TargetKind {
   readonly name: string;
   /** One line for the legend under the tables. */
   readonly about: string;
-  /** It is measured only when a flag asks for it. */
-  readonly flag?: 'portkey' | 'litellm';
+  /** Not part of a quick run, unless it is named. */
+  readonly slow?: boolean;
   /** The figures that it is part of; absent: all. */
   readonly figures?: readonly string[];
   /** How many answers a second it can give at most, where something other than the proxy bounds it. */
