@@ -93,6 +93,8 @@ export const BARS: readonly Bar[] = [
     most: [1.1, 1],
   }),
   absolute('client gone → backend request cancelled, p99', 'cancel', of(OURS, 'p99'), 50, 10),
+  absolute('longest turn of the gateway for a raw of 4 MB, CPU p50', 'stall', of('gateway', 'cpu50'), 5, 2),
+  absolute('longest turn of the sidecar for a raw of 4 MB, CPU p50', 'stall', of('sidecar', 'cpu50'), 5, 2),
 ];
 
 export function judge(bars: readonly Bar[], results: readonly FigureResult[]): BarResult[] {

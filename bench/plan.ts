@@ -21,6 +21,7 @@ export interface Plan {
   readonly leave_rate: number;
   readonly trips: number;
   readonly signatures: number;
+  readonly large_answers: number;
   readonly verify_ms: number;
 }
 
@@ -43,6 +44,7 @@ export const FULL: Plan = {
   leave_rate: 100,
   trips: 300,
   signatures: 1_000,
+  large_answers: 20,
   verify_ms: 2_000,
 };
 
@@ -60,5 +62,6 @@ export const QUICK: Plan = {
   leave_streams: 60,
   trips: 60,
   signatures: 300,
+  large_answers: 8,
   verify_ms: 500,
 };

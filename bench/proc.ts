@@ -25,11 +25,11 @@ export function machine_us(): number {
   return ((user ?? 0) + (nice ?? 0) + (system ?? 0) + (irq ?? 0) + (softirq ?? 0)) * 1e4;
 }
 
-/** Resident memory of these processes that no file backs, in bytes. Shared pages of code would count for nothing here. */
-export function resident_bytes(pids: readonly number[]): number {
+/** Proportional memory of these processes, in bytes: a page that several share counts once. */
+export function memory_bytes(pids: readonly number[]): number {
   let kib = 0;
   for (const pid of pids)
-    kib += Number(/^RssAnon:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1] ?? Number.NaN);
+    kib += Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'latin1'))?.[1] ?? Number.NaN);
   return kib * 1024;
 }
 

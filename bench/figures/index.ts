@@ -5,6 +5,7 @@ import { latency } from './latency.ts';
 import { memory } from './memory.ts';
 import { sidecar } from './sidecar.ts';
 import { signing } from './signing.ts';
+import { stall } from './stall.ts';
 import { paced, saturation } from './streams.ts';
 import { verifications } from './verifications.ts';
 import { whole1k, whole16k } from './whole.ts';
@@ -18,6 +19,7 @@ export const FIGURES: readonly Figure[] = [
   memory,
   cancel,
   sidecar,
+  stall,
   signing,
   verifications,
 ];

@@ -1,6 +1,6 @@
 // Memory of an open stream: a fresh process, warmed, then thousands of streams that are open and silent.
 import { sleep } from '../clock.ts';
-import { resident_bytes } from '../proc.ts';
+import { memory_bytes, tree } from '../proc.ts';
 import { type Figure, overTargets, wrongOf } from './figure.ts';
 
 const WARM_STREAMS = 100;
@@ -9,7 +9,8 @@ const WARM_MS = 500;
 export const memory: Figure = {
   name: 'memory',
   once: true,
-  title: (plan) => `Resident memory with ${plan.idle_streams} open silent streams`,
+  title: (plan) =>
+    `Memory (PSS) of ${plan.idle_streams} open silent streams, ${plan.idle_settle_ms} ms after the last has begun, a fresh process`,
   columns: [
     { key: 'each', title: 'KB/stream', digits: 1, ratio: true },
     { key: 'empty', title: 'MB before', digits: 1 },
@@ -22,16 +23,16 @@ export const memory: Figure = {
       const fresh = await kind.start(where);
       try {
         const { aim } = fresh;
-        const { proxy } = fresh.watch;
+        const proxy = fresh.watch.proxy.flatMap(tree);
         const scene = { kind: 'whole', bytes: 1024 } as const;
         await load.closed({ aim, watch: fresh.watch, scene, concurrency: 8, warm_ms: 0, duration_ms: WARM_MS });
         await load.hold({ aim, streams: WARM_STREAMS });
         await load.release();
         await sleep(plan.idle_settle_ms);
-        const empty = resident_bytes(proxy);
+        const empty = memory_bytes(proxy);
         const result = await load.hold({ aim, streams: plan.idle_streams });
         await sleep(plan.idle_settle_ms);
-        const full = resident_bytes(proxy);
+        const full = memory_bytes(proxy);
         const each = (full - empty) / plan.idle_streams / 1024;
         return { values: { each, empty: empty / 2 ** 20, full: full / 2 ** 20 }, wrong: wrongOf(result) };
       } finally {
