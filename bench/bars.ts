@@ -8,7 +8,8 @@ export interface Bar {
   /** `most`: the value must not be above the bar; `least`: not below. */
   readonly sense: 'most' | 'least';
   readonly bar: number;
-  readonly moonshot: number;
+  /** null: none was named. */
+  readonly moonshot: number | null;
   readonly unit: '×' | ' ms';
   readonly figure: string;
   value(rounds: FigureResult['rounds']): number;
@@ -58,7 +59,7 @@ function ratio(
   };
 }
 
-function absolute(what: string, figure: string, { row, key }: Operand, bar: number, moonshot: number): Bar {
+function absolute(what: string, figure: string, { row, key }: Operand, bar: number, moonshot: number | null): Bar {
   const value: Bar['value'] = (rounds) => median(rounds.map((round) => valueIn(round, row, key, false)));
   return { what, sense: 'most', bar, moonshot, unit: ' ms', figure, rows: [row], value };
 }
@@ -93,8 +94,8 @@ export const BARS: readonly Bar[] = [
     most: [1.1, 1],
   }),
   absolute('client gone → backend request cancelled, p99', 'cancel', of(OURS, 'p99'), 50, 10),
-  absolute('longest turn of the gateway for a raw of 4 MB, CPU p50', 'stall', of('gateway', 'cpu50'), 5, 2),
-  absolute('longest turn of the sidecar for a raw of 4 MB, CPU p50', 'stall', of('sidecar', 'cpu50'), 5, 2),
+  absolute('longest turn of the gateway for a raw of 4 MB, CPU p50', 'stall', of('gateway', 'cpu50'), 5, null),
+  absolute('longest turn of the sidecar for a raw of 4 MB, CPU p50', 'stall', of('sidecar', 'cpu50'), 5, null),
 ];
 
 export function judge(bars: readonly Bar[], results: readonly FigureResult[]): BarResult[] {
@@ -107,7 +108,7 @@ export function judge(bars: readonly Bar[], results: readonly FigureResult[]): B
     return {
       what: bar.what,
       bar: `${sign} ${bar.bar}${bar.unit}`,
-      moonshot: `${sign} ${bar.moonshot}${bar.unit}`,
+      moonshot: bar.moonshot === null ? '–' : `${sign} ${bar.moonshot}${bar.unit}`,
       value: measured ? value : null,
       text: measured ? `${value.toFixed(2)}${bar.unit}` : wrong === undefined ? '–' : `"${wrong.name}" does not count`,
       verdict: measured ? verdict(value, bar) : 'not measured',
@@ -116,6 +117,6 @@ export function judge(bars: readonly Bar[], results: readonly FigureResult[]): B
 }
 
 function verdict(value: number, { sense, bar, moonshot }: Bar): BarResult['verdict'] {
-  const holds = (limit: number) => (sense === 'most' ? value <= limit : value >= limit);
+  const holds = (limit: number | null) => limit !== null && (sense === 'most' ? value <= limit : value >= limit);
   return holds(moonshot) ? 'moonshot' : holds(bar) ? 'pass' : 'MISS';
 }

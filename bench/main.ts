@@ -48,9 +48,16 @@ async function act(options: Options): Promise<void> {
   const names = (all: readonly { readonly name: string }[]) => all.map(({ name }) => name).join(', ');
   if (options.list) return console.log(`figures: ${names(FIGURES)}\ntargets: ${names(TARGETS)}`);
   if (options.chart !== null || options.markdown !== null) return draw(options);
+  if (options.sidecar) {
+    // Its parts need gcc and Python: no other run should load them.
+    const { measureAttesters } = await import('./attesters/main.ts');
+    const results = await measureAttesters(say);
+    return say(`saved ${save(results, options.json, `sidecar-${results.date}`)}`);
+  }
   if (options.install) install();
   const choice = choose(options.only, options.without, options.quick);
-  say(`saved ${save(await run(choice, options.plan, folder, say), options.json)}`);
+  const result = await run(choice, options.plan, folder, say);
+  say(`saved ${save(result, options.json, result.machine.date)}`);
 }
 
 /** Measures nothing: shows a result that was kept. */

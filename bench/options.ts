@@ -15,6 +15,8 @@ export const USAGE = `npm run bench -- [options]
   --list             names of figures and targets
 Portkey (npm) and LiteLLM (PyPI) are installed into .cache/bench by the first run that needs them: it takes longer.
 
+npm run bench -- --sidecar            instead: what nvtrust and native add to a GPU's own time, 200 requests at once;
+                                      under 5 minutes
 npm run bench -- --chart FILE.svg     draws the newest saved result, or the one that --from FILE.json names
 npm run bench -- --markdown FILE.md   writes it as tables
 
@@ -30,6 +32,7 @@ export interface Options {
   readonly chart: string | null;
   readonly markdown: string | null;
   readonly from: string | null;
+  readonly sidecar: boolean;
   readonly list: boolean;
   readonly help: boolean;
 }
@@ -52,6 +55,7 @@ export function readOptions(args: readonly string[]): Options {
       chart: { type: 'string' },
       markdown: { type: 'string' },
       from: { type: 'string' },
+      sidecar: { type: 'boolean', default: false },
       list: { type: 'boolean', default: false },
       help: { type: 'boolean', short: 'h', default: false },
     },
@@ -73,6 +77,7 @@ export function readOptions(args: readonly string[]): Options {
     chart: values.chart ?? null,
     markdown: values.markdown ?? null,
     from: values.from ?? null,
+    sidecar: values.sidecar,
     list: values.list,
     help: values.help,
   };

@@ -40,6 +40,7 @@ export async function run(choice: Choice, plan: Plan, folder: string, say: Bench
   const results: FigureResult[] = [];
   const kept: Record<string, SavedFigure> = {};
   for (const figure of figures) {
+    say(`${figure.name}, ${((performance.now() - began) / 1e3).toFixed(0)} s into the run`);
     const result = { figure, rounds: await measure(figure, bench) };
     const rows = summarise(result, order);
     const [title, { columns }] = [figure.title(plan), figure];
@@ -97,7 +98,6 @@ async function measure(figure: Figure, bench: Bench): Promise<Measured[][]> {
   const rounds: Measured[][] = [];
   const count = figure.once ? 1 : bench.plan.rounds;
   for (let turn = 0; turn < count; turn++) {
-    bench.say(`${figure.name}: round ${turn + 1} of ${count}`);
     rounds.push(await figure.round(bench, turn));
   }
   return rounds;

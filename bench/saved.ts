@@ -30,9 +30,9 @@ const FOLDER = join(ROOT, 'bench/results');
 /** Members that are NaN where there is nothing to say, which JSON writes as null. */
 const NUMBERS = new Set(['value', 'to_nginx', 'to_pipe']);
 
-/** @returns where it lies. */
-export function save(result: Saved, file: string | null): string {
-  const path = file ?? join(FOLDER, `${result.machine.date.replaceAll(':', '')}.json`);
+/** Into `file`, or under `name` with the others. @returns where it lies. */
+export function save(result: object, file: string | null, name: string): string {
+  const path = file ?? join(FOLDER, `${name.replaceAll(':', '')}.json`);
   mkdirSync(dirname(path), { recursive: true });
   writeFileSync(path, `${JSON.stringify(result, null, 2)}\n`);
   return path;
@@ -52,7 +52,7 @@ export function load(file: string | null): Saved {
 function newest(): string {
   let names: string[] = [];
   try {
-    names = readdirSync(FOLDER).filter((name) => name.endsWith('.json'));
+    names = readdirSync(FOLDER).filter((name) => /^\d.*\.json$/.test(name));
   } catch {
     // There is no folder before the first run.
   }

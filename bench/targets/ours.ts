@@ -23,7 +23,7 @@ function gatewayKind(name: string, about: string, variant: Variant): TargetKind 
     name,
     about,
     ...(collection_ms > 0 ? { max_rate: 1e3 / collection_ms } : {}),
-    ...(sidecar === 'blank' || sidecar === 'unchecked' || workers > 1 ? { figures: ['whole-1k', 'whole-16k'] } : {}),
+    ...(sidecar === 'blank' || sidecar === 'unchecked' || workers > 1 ? { figures: ['whole-1k'] } : {}),
     async start({ backendPort, folder }: Where) {
       const port = await freePort();
       const socket = join(folder, `sidecar-${port}.sock`);
