@@ -4,6 +4,7 @@ import { plural } from './number.ts';
 import type { Saved } from './saved.ts';
 import { type Grid, grid } from './table.ts';
 
+const DISTURBED_PERCENT = 15;
 const SATURATED =
   "A rate at which the proxy is far from 100 % busy is the generator's, the backend's or the machine's: compare CPU there.";
 
@@ -18,11 +19,21 @@ export function barsGrid({ bars }: Pick<Saved, 'bars'>): Grid {
   };
 }
 
-export function footer({ legend, skipped, plan, took_s }: Saved): string {
+/** Nothing on a machine that is left to the run. */
+function disturbance({ others_percent }: Saved): string[] {
+  if (others_percent === null || others_percent < DISTURBED_PERCENT) return [];
+  return [
+    `DISTURBED: others took ${others_percent.toFixed(0)} % of a core. Ratios of CPU hold roughly; rates, latencies and their ratios do not.`,
+  ];
+}
+
+export function footer(saved: Saved): string {
+  const { legend, skipped, plan, took_s } = saved;
   return [
     '',
     ...legend.map(({ name, about }) => `  ${name}: ${about}`),
     ...skipped.map((line) => `  SKIPPED ${line}`),
+    ...disturbance(saved).map((line) => `  ${line}`),
     `  ${SATURATED}`,
     `  ${method(plan.rounds, took_s)}`,
   ].join('\n');
@@ -42,6 +53,7 @@ export function markdown(saved: Saved): string {
     ...grids.map(markdownTable),
     saved.legend.map(({ name, about }) => `- **${name}**: ${about}`).join('\n'),
     ...saved.skipped.map((line) => `SKIPPED ${line}`),
+    ...disturbance(saved),
     `${SATURATED}\n`,
   ].join('\n\n');
 }

@@ -11,6 +11,7 @@ import { pidOf, startNode } from './process.ts';
 import { barsGrid, footer } from './report.ts';
 import { type FigureResult, summarise } from './results.ts';
 import type { Saved, SavedFigure } from './saved.ts';
+import { median } from './stats.ts';
 import { aligned, grid } from './table.ts';
 import { type Target, type TargetKind, Unavailable } from './targets/target.ts';
 
@@ -55,10 +56,16 @@ export async function run(choice: Choice, plan: Plan, folder: string, say: Bench
   );
   const legend = started.targets.map(({ name }) => ({ name, about: aboutOf(kinds, name) }));
   const took_s = (performance.now() - began) / 1e3;
-  const saved: Saved = { machine, plan, took_s, legend, skipped, figures: kept, bars };
+  const others_percent = othersOver(results);
+  const saved: Saved = { machine, plan, took_s, others_percent, legend, skipped, figures: kept, bars };
   if (bars.length > 0) console.log(aligned(barsGrid(saved)));
   console.log(footer(saved));
   return saved;
+}
+
+function othersOver(results: readonly FigureResult[]): number | null {
+  const share = median(results.flatMap(({ rounds }) => rounds.flat().map(({ values }) => values.others ?? Number.NaN)));
+  return Number.isNaN(share) ? null : share;
 }
 
 const aboutOf = (kinds: readonly TargetKind[], name: string): string =>

@@ -20,6 +20,8 @@ export interface Saved {
   readonly machine: Machine;
   readonly plan: Plan;
   readonly took_s: number;
+  /** CPU that others took of the machine, in percent of a core: the median over all that was measured; null: not known. */
+  readonly others_percent: number | null;
   readonly legend: readonly { readonly name: string; readonly about: string }[];
   readonly skipped: readonly string[];
   readonly figures: Readonly<Record<string, SavedFigure>>;

@@ -27,6 +27,8 @@ export interface TargetKind {
   readonly slow?: boolean;
   /** The figures that it is part of; absent: all. */
   readonly figures?: readonly string[];
+  /** Requests a second that are a low load for it, where the plan's are not. */
+  readonly low_rate?: number;
   /** How many answers a second it can give at most, where something other than the proxy bounds it. */
   readonly max_rate?: number;
   /** @throws {Unavailable} when it cannot run here. */
@@ -64,7 +66,7 @@ export async function ready(
   for (const end = performance.now() + start_ms; wrong !== null; await sleep(50)) {
     if (performance.now() > end || children.some((child) => child.exitCode !== null)) {
       await Promise.all(children.map(stop));
-      throw new Unavailable(`${name} does not answer rightly (${wrong}) ${said.trim()}`);
+      throw new Unavailable(`${name} does not answer rightly (${wrong}) ${said.trim().split('\n').at(-1)}`);
     }
     wrong = await tryOnce(aim, { kind: 'whole', bytes: 1024 });
   }
