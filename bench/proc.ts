@@ -4,8 +4,17 @@ import { readdirSync, readFileSync } from 'node:fs';
 /** CPU of all threads of these processes so far, in microseconds: sum_exec_runtime of each task. */
 export function cpu_us(pids: readonly number[]): number {
   let total_ns = 0;
-  for (const pid of pids) for (const task of readdirSync(`/proc/${pid}/task`)) total_ns += taskRuntime_ns(pid, task);
+  for (const pid of pids) for (const task of tasksOf(pid)) total_ns += taskRuntime_ns(pid, task);
   return total_ns / 1e3;
+}
+
+/** None of a process that ended: who asks it gets no answers either, and its row does not count. */
+function tasksOf(pid: number): string[] {
+  try {
+    return readdirSync(`/proc/${pid}/task`);
+  } catch {
+    return [];
+  }
 }
 
 function taskRuntime_ns(pid: number, task: string): number {
