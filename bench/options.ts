@@ -10,6 +10,7 @@ export const USAGE = `npm run bench -- [options]
   --rounds N         interleaved rounds (default 3)
   --streams N        paced streams (default 200); --chunks N: chunks a second of each (default 100)
   --idle N           open silent streams for memory (default 3000)
+  --nice=N           niceness of every process of the run, below 0 as root: on a machine that others use too
   --install          apt-get install nginx-light haproxy first
   --json FILE        where the result is saved (default bench/results/DATE.json)
   --list             names of figures and targets
@@ -27,6 +28,7 @@ export interface Options {
   readonly quick: boolean;
   readonly only: readonly string[];
   readonly without: readonly string[];
+  readonly nice: number | null;
   readonly install: boolean;
   readonly json: string | null;
   readonly chart: string | null;
@@ -50,6 +52,7 @@ export function readOptions(args: readonly string[]): Options {
       streams: { type: 'string' },
       chunks: { type: 'string' },
       idle: { type: 'string' },
+      nice: { type: 'string' },
       install: { type: 'boolean', default: false },
       json: { type: 'string' },
       chart: { type: 'string' },
@@ -72,6 +75,7 @@ export function readOptions(args: readonly string[]): Options {
     quick: values.quick,
     only: split(values.only),
     without: split(values.without),
+    nice: values.nice === undefined ? null : integer('nice', values.nice, 0, 19, -20),
     install: values.install,
     json: values.json ?? null,
     chart: values.chart ?? null,
@@ -87,9 +91,9 @@ function split(lists: readonly string[]): string[] {
   return lists.flatMap((names) => names.split(',').map((name) => name.trim())).filter((name) => name !== '');
 }
 
-function integer(name: string, given: string | undefined, fallback: number, max: number): number {
+function integer(name: string, given: string | undefined, fallback: number, max: number, min = 1): number {
   if (given === undefined) return fallback;
   const value = Number(given);
-  if (!Number.isInteger(value) || value < 1 || value > max) throw new TypeError(`--${name} must be 1 to ${max}`);
+  if (!Number.isInteger(value) || value < min || value > max) throw new TypeError(`--${name} must be ${min} to ${max}`);
   return value;
 }

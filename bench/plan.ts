@@ -2,6 +2,8 @@
 
 export interface Plan {
   readonly rounds: number;
+  /** When a run is older than this, what is left is measured in one round. */
+  readonly budget_ms: number;
   /** Before the first round, for each target and each kind of answer: compilers get warm, pools fill. */
   readonly first_warm_ms: number;
   readonly warm_ms: number;
@@ -27,6 +29,7 @@ export interface Plan {
 
 export const FULL: Plan = {
   rounds: 3,
+  budget_ms: 420_000,
   first_warm_ms: 1_500,
   warm_ms: 500,
   closed_ms: 1_200,

@@ -42,7 +42,10 @@ export async function run(choice: Choice, plan: Plan, folder: string, say: Bench
   const kept: Record<string, SavedFigure> = {};
   for (const figure of figures) {
     say(`${figure.name}, ${((performance.now() - began) / 1e3).toFixed(0)} s into the run`);
-    const result = { figure, rounds: await measure(figure, bench) };
+    const result = { figure, rounds: await measure(figure, bench, began) };
+    const wanted = figure.once ? 1 : plan.rounds;
+    if (result.rounds.length < wanted)
+      skipped.push(`${figure.name}: ${wanted - result.rounds.length} of ${wanted} rounds, the run would be too long`);
     const rows = summarise(result, order);
     const [title, { columns }] = [figure.title(plan), figure];
     console.log(aligned(grid(title, columns, rows)));
@@ -101,10 +104,12 @@ async function warm({ load, plan, say }: Bench, { name, aim, watch, streams }: T
   if (streams === null) await load.closed({ ...job, scene: { kind: 'burst', chunks: 50 } });
 }
 
-async function measure(figure: Figure, bench: Bench): Promise<Measured[][]> {
+/** `began`: by performance.now(). The first round is always measured. */
+async function measure(figure: Figure, bench: Bench, began: number): Promise<Measured[][]> {
   const rounds: Measured[][] = [];
   const count = figure.once ? 1 : bench.plan.rounds;
-  for (let turn = 0; turn < count; turn++) {
+  const inTime = () => performance.now() - began < bench.plan.budget_ms;
+  for (let turn = 0; turn < count && (turn === 0 || inTime()); turn++) {
     rounds.push(await figure.round(bench, turn));
   }
   return rounds;

@@ -12,8 +12,8 @@ export const latency: Figure = {
   ],
   round: (bench, turn) =>
     overTargets('latency', bench, turn, 'whole', async ({ aim }, kind) => {
-      const { low_rate: own = Number.POSITIVE_INFINITY, max_rate = Number.POSITIVE_INFINITY } = kind;
-      const rate = Math.min(bench.plan.low_rate, own, max_rate / 2);
+      const { limits, max_rate = Number.POSITIVE_INFINITY } = kind;
+      const rate = Math.min(limits?.low_rate ?? bench.plan.low_rate, max_rate / 2);
       const scene = { kind: 'whole', bytes: 1024 } as const;
       const result = await bench.load.open({ aim, scene, rate, duration_ms: bench.plan.low_ms });
       const p50 = percentile(result.latency_us, 0.5);

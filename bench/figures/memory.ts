@@ -20,20 +20,21 @@ export const memory: Figure = {
     overTargets('memory', bench, turn, 'streams', async ({ watch }, kind) => {
       if (watch.proxy.length === 0 || kind.max_rate !== undefined) return null;
       const { load, plan, where } = bench;
+      const streams = kind.limits?.idle_streams ?? plan.idle_streams;
       const fresh = await kind.start(where);
       try {
         const { aim } = fresh;
         const proxy = fresh.watch.proxy.flatMap(tree);
         const scene = { kind: 'whole', bytes: 1024 } as const;
         await load.closed({ aim, watch: fresh.watch, scene, concurrency: 8, warm_ms: 0, duration_ms: WARM_MS });
-        await load.hold({ aim, streams: WARM_STREAMS });
+        await load.hold({ aim, streams: Math.min(WARM_STREAMS, streams) });
         await load.release();
         await sleep(plan.idle_settle_ms);
         const empty = memory_bytes(proxy);
-        const result = await load.hold({ aim, streams: plan.idle_streams });
+        const result = await load.hold({ aim, streams });
         await sleep(plan.idle_settle_ms);
         const full = memory_bytes(proxy);
-        const each = (full - empty) / plan.idle_streams / 1024;
+        const each = (full - empty) / streams / 1024;
         return { values: { each, empty: empty / 2 ** 20, full: full / 2 ** 20 }, wrong: wrongOf(result) };
       } finally {
         await load.release();

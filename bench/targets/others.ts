@@ -43,7 +43,7 @@ export const litellm: TargetKind = {
   slow: true,
   // About 100 requests a second are all that it can do: 200 paced streams it cannot.
   figures: ['whole-1k', 'latency', 'memory'],
-  low_rate: 20,
+  limits: { low_rate: 20, idle_streams: 200 },
   async start({ backendPort, folder }) {
     const venv = join(CACHE, `litellm-${LITELLM}`);
     const program = join(venv, 'bin/litellm');

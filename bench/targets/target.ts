@@ -27,8 +27,8 @@ export interface TargetKind {
   readonly slow?: boolean;
   /** The figures that it is part of; absent: all. */
   readonly figures?: readonly string[];
-  /** Requests a second that are a low load for it, where the plan's are not. */
-  readonly low_rate?: number;
+  /** What it can take, where the plan's is too much: requests a second as a low load, silent streams. */
+  readonly limits?: { readonly low_rate: number; readonly idle_streams: number };
   /** How many answers a second it can give at most, where something other than the proxy bounds it. */
   readonly max_rate?: number;
   /** @throws {Unavailable} when it cannot run here. */
