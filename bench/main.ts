@@ -1,7 +1,7 @@
 // npm run bench: every proxy side by side in one run, in interleaved rounds; medians, ratios, bars, one report.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { setPriority, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chart } from './chart.ts';
 import { choose } from './choice.ts';
@@ -48,8 +48,6 @@ async function act(options: Options): Promise<void> {
   const names = (all: readonly { readonly name: string }[]) => all.map(({ name }) => name).join(', ');
   if (options.list) return console.log(`figures: ${names(FIGURES)}\ntargets: ${names(TARGETS)}`);
   if (options.chart !== null || options.markdown !== null) return draw(options);
-  // What is started later inherits it.
-  if (options.nice !== null) setPriority(options.nice);
   if (options.sidecar) {
     // Its parts need gcc and Python: no other run should load them.
     const { measureAttesters } = await import('./attesters/main.ts');

@@ -3,14 +3,13 @@ import { parseArgs } from 'node:util';
 import { FULL, type Plan, QUICK } from './plan.ts';
 
 export const USAGE = `npm run bench -- [options]
-  --quick            about 90 seconds; one round, shorter times, no other AI gateways
+  --quick            about 90 seconds on an idle machine; one round, shorter times, no other AI gateways
   --only A,B         only these figures and targets (see --list; a beginning will do); direct, nginx and pipe stay as
                      yardsticks. One figure in about 20 s: --quick --rounds 3 --only whole-1k,ours,ours-tee
   --without A,B      not these figures and targets
   --rounds N         interleaved rounds (default 3)
   --streams N        paced streams (default 200); --chunks N: chunks a second of each (default 100)
   --idle N           open silent streams for memory (default 3000)
-  --nice=N           niceness of every process of the run, below 0 as root: on a machine that others use too
   --install          apt-get install nginx-light haproxy first
   --json FILE        where the result is saved (default bench/results/DATE.json)
   --list             names of figures and targets
@@ -28,7 +27,6 @@ export interface Options {
   readonly quick: boolean;
   readonly only: readonly string[];
   readonly without: readonly string[];
-  readonly nice: number | null;
   readonly install: boolean;
   readonly json: string | null;
   readonly chart: string | null;
@@ -52,7 +50,6 @@ export function readOptions(args: readonly string[]): Options {
       streams: { type: 'string' },
       chunks: { type: 'string' },
       idle: { type: 'string' },
-      nice: { type: 'string' },
       install: { type: 'boolean', default: false },
       json: { type: 'string' },
       chart: { type: 'string' },
@@ -75,7 +72,6 @@ export function readOptions(args: readonly string[]): Options {
     quick: values.quick,
     only: split(values.only),
     without: split(values.without),
-    nice: values.nice === undefined ? null : integer('nice', values.nice, 0, 19, -20),
     install: values.install,
     json: values.json ?? null,
     chart: values.chart ?? null,
@@ -91,9 +87,9 @@ function split(lists: readonly string[]): string[] {
   return lists.flatMap((names) => names.split(',').map((name) => name.trim())).filter((name) => name !== '');
 }
 
-function integer(name: string, given: string | undefined, fallback: number, max: number, min = 1): number {
+function integer(name: string, given: string | undefined, fallback: number, max: number): number {
   if (given === undefined) return fallback;
   const value = Number(given);
-  if (!Number.isInteger(value) || value < min || value > max) throw new TypeError(`--${name} must be ${min} to ${max}`);
+  if (!Number.isInteger(value) || value < 1 || value > max) throw new TypeError(`--${name} must be 1 to ${max}`);
   return value;
 }

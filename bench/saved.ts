@@ -40,15 +40,23 @@ export function save(result: object, file: string | null, name: string): string 
   return path;
 }
 
-/** The result in `file`, or the newest one. @throws {TypeError} when there is none. */
+/** The result in `file`, or the newest one. @throws {TypeError} when there is none, or it is something else. */
 export function load(file: string | null): Saved {
   const path = file ?? newest();
-  const saved = JSON.parse(readFileSync(path, 'utf8'), (key, value) =>
-    value === null && NUMBERS.has(key) ? Number.NaN : value,
-  ) as Saved;
+  const saved = read(path);
   if (saved.bars === undefined || saved.figures === undefined)
     throw new TypeError(`${path} is no result of this bench`);
-  return saved;
+  return saved as Saved;
+}
+
+function read(path: string): Partial<Saved> {
+  try {
+    return JSON.parse(readFileSync(path, 'utf8'), (key, value) =>
+      value === null && NUMBERS.has(key) ? Number.NaN : value,
+    );
+  } catch (error) {
+    throw new TypeError(`${path} cannot be read: ${(error as Error).message}`);
+  }
 }
 
 function newest(): string {
