@@ -1,7 +1,8 @@
 // The gateway's table of contents: every route and what serves it. It never listens, so tests can hold it.
 import { Hono } from 'hono';
+import { authenticated, bounded, verifyBounded } from './admission.ts';
 import type { Deps, Env } from './context.ts';
-import { authenticated, bounded, edge, onError, preflight } from './edge.ts';
+import { edge, onError, preflight } from './edge.ts';
 import { Problem } from './problem.ts';
 import { attestationById } from './routes/attestation.ts';
 import { generate } from './routes/generate.ts';
@@ -15,7 +16,7 @@ export function createApp(deps: Deps): Hono<Env> {
   app.options('*', preflight);
 
   app.get('/health', health(deps));
-  app.on(['GET', 'POST'], '/~sev_gpu@1.0/verify', verifyQuery, verify(deps));
+  app.on(['GET', 'POST'], '/~sev_gpu@1.0/verify', verifyBounded(deps), verifyQuery, verify(deps));
 
   app.use('/v1/*', authenticated(deps), bounded(deps));
   app.post('/v1/chat/completions', generate('chat', deps));

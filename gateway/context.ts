@@ -1,14 +1,20 @@
 // What the routes share: the things they are built from, and what an exchange carries through Hono.
-import type { HttpBindings } from '@hono/node-server';
+import type { IncomingMessage } from 'node:http';
 import type { Context as HonoContext } from 'hono';
 import type { Logger } from 'pino';
 import type { Attestor } from './attestor.ts';
 import type { GatewayConfig } from './config.ts';
 import type { Outcome } from './delivery/exchange.ts';
-import type { Engine } from './engine/client.ts';
-import type { Keys, Owner } from './keys.ts';
+import type { Engine } from './engine/engine.ts';
+import type { Caller, Owner } from './keys/caller.ts';
+import type { Keys } from './keys/keys.ts';
+import type { Rates } from './limits/rates.ts';
+import type { Seat, Seats } from './limits/seats.ts';
 import type { Sidecar } from './sidecar/client.ts';
-import type { Store } from './store.ts';
+import type { Store } from './store/store.ts';
+import type { Verifier } from './verifier/verifier.ts';
+import type { Outgoing } from './wire/answer.ts';
+import type { WireRequest } from './wire/request.ts';
 
 export interface Deps {
   readonly config: GatewayConfig;
@@ -17,16 +23,28 @@ export interface Deps {
   readonly store: Store;
   readonly attestor: Attestor;
   readonly keys: Keys;
+  readonly seats: Seats;
+  readonly rates: Rates;
+  readonly verifier: Verifier;
   readonly log: Logger;
   readonly version: string;
 }
 
+/** The two ends of an exchange: Node's own, or those of the plain path. */
+export interface Bindings {
+  readonly incoming: IncomingMessage | WireRequest;
+  readonly outgoing: Outgoing;
+}
+
 export interface Env {
-  Bindings: HttpBindings;
+  Bindings: Bindings;
   Variables: {
     /** Unguessable, ours. */
     id: string;
+    /** Set by the admission, as are its place and the owner: under /v1 alone. */
+    caller: Caller;
     owner: Owner;
+    seat: Seat;
     outcome: Outcome;
   };
 }

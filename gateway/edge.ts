@@ -1,13 +1,15 @@
-// The edge of every exchange: its id, the headers that go with every answer, who may ask, how many at once, one log line.
+// The edge of every exchange: its id, the headers that go with every answer, one log line.
 import { randomUUID } from 'node:crypto';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { MiddlewareHandler } from 'hono';
 import { routePath } from 'hono/route';
 import { ClientGone } from './body.ts';
 import type { Context, Deps, Env } from './context.ts';
+import { ANYONE } from './keys/caller.ts';
 import { asProblem, Problem } from './problem.ts';
 
-const EXPOSED = 'x-request-id, x-attestation-id, retry-after';
+const EXPOSED =
+  'x-request-id, x-attestation-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests';
 const PREFLIGHT = {
   'access-control-allow-methods': 'GET, POST, DELETE, OPTIONS',
   'access-control-max-age': '86400',
@@ -26,12 +28,14 @@ export function edge({ log }: Deps): MiddlewareHandler<Env> {
     outgoing.setHeader('cache-control', 'no-store');
     await next();
     const outcome = c.get('outcome');
+    const caller = c.get('caller');
     log.info({
       id,
       method: incoming.method,
       route: routePath(c, -1),
       status: outcome?.status ?? c.res.status,
       ms: Math.round(performance.now() - started),
+      ...(caller === undefined || caller === ANYONE ? {} : { key: caller.name }),
       ...(outcome?.tee === undefined ? {} : { tee: outcome.tee }),
       ...(outcome?.problem === undefined ? {} : { code: outcome.problem.code }),
       ...(c.error instanceof Problem ? { code: c.error.code } : {}),
@@ -46,28 +50,6 @@ export function preflight(c: Context): Response {
     ...PREFLIGHT,
     'access-control-allow-headers': headers ?? 'authorization, content-type, x-tee',
   });
-}
-
-export function authenticated({ keys }: Deps): MiddlewareHandler<Env> {
-  return async (c, next) => {
-    c.set('owner', keys.authenticate(c.env.incoming.headers.authorization));
-    await next();
-  };
-}
-
-/** Past capacity a request is refused at once, so that those accepted are served. */
-export function bounded({ config }: Deps): MiddlewareHandler<Env> {
-  let running = 0;
-  return async (_c, next) => {
-    if (running >= config.max_concurrent_requests)
-      throw new Problem('overloaded', 'The gateway is at its capacity.', { retryAfterSeconds: 1 });
-    running++;
-    try {
-      await next();
-    } finally {
-      running--;
-    }
-  };
 }
 
 /** Where every error becomes an answer. */

@@ -6,6 +6,8 @@ export type ProblemCode =
   | 'invalid_json'
   | 'invalid_request'
   | 'invalid_api_key'
+  | 'permission_denied'
+  | 'model_not_found'
   | 'not_found'
   | 'method_not_allowed'
   | 'request_timeout'
@@ -18,6 +20,7 @@ export type ProblemCode =
   | 'backend_bad_response'
   | 'backend_timeout'
   | 'attestation_unavailable'
+  | 'store_unavailable'
   | 'overloaded';
 
 export interface ProblemOptions extends ErrorOptions {
@@ -31,6 +34,8 @@ const STATUS: Record<ProblemCode, number> = {
   invalid_json: 400,
   invalid_request: 400,
   invalid_api_key: 401,
+  permission_denied: 403,
+  model_not_found: 404,
   not_found: 404,
   method_not_allowed: 405,
   request_timeout: 408,
@@ -43,6 +48,7 @@ const STATUS: Record<ProblemCode, number> = {
   backend_bad_response: 502,
   backend_timeout: 504,
   attestation_unavailable: 503,
+  store_unavailable: 503,
   overloaded: 503,
 };
 

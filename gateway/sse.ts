@@ -1,5 +1,5 @@
 // The few server-sent events that the gateway writes itself.
-import type { SseEvent } from '../proto/sse.ts';
+import { lastBrace, type SseEvent } from '../proto/sse.ts';
 import type { Problem } from './problem.ts';
 
 export const DONE = Buffer.from('data: [DONE]\n\n');
@@ -11,6 +11,7 @@ export function errorEvent(problem: Problem): Buffer {
   return Buffer.from(`data: ${JSON.stringify(problem.body)}\n\n`);
 }
 
+const ATTESTATION = Buffer.from(',"attestation":');
 const DONE_DATA = Buffer.from('[DONE]');
 
 export function isDone(data: Uint8Array): boolean {
@@ -18,13 +19,9 @@ export function isDone(data: Uint8Array): boolean {
 }
 
 /** The event with `,"attestation":…` put before the last `}` of its data: taken out again, the bytes are the backend's. */
-export function withAttestation(event: SseEvent, attestationJson: string): Buffer {
-  const brace = event.lastBrace;
-  return Buffer.concat([
-    event.bytes.subarray(0, brace),
-    Buffer.from(`,"attestation":${attestationJson}`),
-    event.bytes.subarray(brace),
-  ]);
+export function withAttestation(event: SseEvent, attestationJson: Uint8Array): Buffer {
+  const brace = lastBrace(event);
+  return Buffer.concat([event.bytes.subarray(0, brace), ATTESTATION, attestationJson, event.bytes.subarray(brace)]);
 }
 
 /** A last event may have come without its empty line: whatever follows it would become a part of it. */

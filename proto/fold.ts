@@ -55,6 +55,18 @@ export class Fold {
     }
   }
 
+  /**
+   * Adds a chunk that says what an earlier one said, but for the `content` of the delta of the choice at `index`. What
+   * else it has must be of a kind that changes nothing when it is said twice: scalars outside of deltas.
+   */
+  addContent(index: number, content: string): void {
+    const choices = this.#completion.choices as Bag[];
+    let at = choices.length - 1;
+    while (at > 0 && numberOf((choices[at] as Bag).index) !== index) at--;
+    const delta = (choices[at] as Bag).delta as Bag;
+    delta.content = (delta.content as string) + content;
+  }
+
   /** The JSON text of the folded completion. */
   text(): string {
     return JSON.stringify(finished(this.#completion));

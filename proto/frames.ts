@@ -1,4 +1,5 @@
-// The frames between gateway and sidecar: JSON texts over a WebSocket on a Unix socket, checked on both sides.
+// The frames between gateway and sidecar over a WebSocket on a Unix socket, checked on both sides: JSON texts, or, where one
+// carries raw or an attestation, binary: a JSON head, a line feed, and what it carries as it is.
 import * as z from 'zod';
 import { evidenceSchema } from './attestation.ts';
 
@@ -8,6 +9,10 @@ export const MAX_FRAME_BYTES = 192 * 1024 * 1024;
 
 /** The longest raw that is attested, in UTF-16 code units: as a JSON string in a frame it stays below the limit above. */
 export const MAX_RAW_LENGTH = 60 * 1024 * 1024;
+
+const LF = 10;
+/** Of a binary frame. */
+const MAX_HEAD_BYTES = 1_024;
 
 const id = z.string().min(1).max(128);
 
@@ -33,6 +38,8 @@ export const attestSchema = z.strictObject({
   id,
   raw: z.string().min(2).max(MAX_RAW_LENGTH),
 });
+/** The same in binary: raw's UTF-8 bytes follow the head. Answered in binary. */
+export const attestHeadSchema = z.strictObject({ type: z.literal('attest'), id });
 /** Gateway → sidecar: nobody waits for this one any more. */
 export const cancelSchema = z.strictObject({ type: z.literal('cancel'), id });
 /** Gateway → sidecar: how are you? */
@@ -46,6 +53,27 @@ export const attestedSchema = z.strictObject({
   token: z.string().min(2),
   evidence: z.array(evidenceSchema).min(1).max(64),
 });
+
+/** The same in binary: the JSON text of {@link attestedMembersSchema} follows the head. */
+export const attestedHeadSchema = attestedSchema.omit({ token: true, evidence: true });
+/**
+ * The members that an attestation has beside raw and nonce. They go into the answer as the text they are, so their shape is
+ * looked at and their base64 is left to whoever verifies.
+ */
+export const attestedMembersSchema = z.strictObject({
+  token: z.string().min(2),
+  evidence: z
+    .array(z.looseObject({ arch: z.string().min(1), report: z.string().min(4), certificate_chain: z.string().min(4) }))
+    .min(1)
+    .max(64),
+});
+
+/** Head and what it carries. @throws {RangeError} when there is no line feed. */
+export function splitBinaryFrame(frame: Uint8Array): { head: string; carried: Uint8Array } {
+  const at = frame.subarray(0, MAX_HEAD_BYTES).indexOf(LF);
+  if (at < 0) throw new RangeError('a binary frame has no head');
+  return { head: new TextDecoder().decode(frame.subarray(0, at)), carried: frame.subarray(at + 1) };
+}
 
 /** Why a sidecar did not attest. `retry_after_ms` is present where trying again can help. */
 export const FAILURE_CODES = [

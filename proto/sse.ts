@@ -5,10 +5,10 @@
 export interface SseEvent {
   /** Every byte of the event, its terminating empty line included. */
   readonly bytes: Uint8Array;
+  /** Where its first line begins in `bytes`: behind a byte order mark, if the stream began with one. */
+  readonly start: number;
   /** The bytes of its `data:` lines, joined by LF; null when it has none (a comment, a lone `event:` line). */
   readonly data: Uint8Array | null;
-  /** The offset in `bytes` of the last `}` that is data, not a comment or another field; -1 when there is none. */
-  readonly lastBrace: number;
   /** False for a last event that the stream left without its empty line. */
   readonly complete: boolean;
 }
@@ -43,11 +43,12 @@ export class SseSplitter {
     const events: SseEvent[] = [];
     let start = 0;
     let from = this.#searched;
+    // CR is rare: one look for all of this.
+    const plain = bytes.indexOf(CR, from) < 0;
     for (;;) {
-      const end = eventEnd(bytes, from);
+      const end = plain ? plainEventEnd(bytes, from) : eventEnd(bytes, from);
       if (end < 0) break;
-      const event = bytes.subarray(start, end);
-      events.push({ bytes: event, ...dataOf(event, this.#bom(event)), complete: true });
+      events.push(this.#event(bytes.subarray(start, end), true));
       start = end;
       from = end;
     }
@@ -58,6 +59,11 @@ export class SseSplitter {
     this.#searched = Math.max(0, this.#pending.length - 3);
     if (this.#pending.length > this.#maxEventBytes) throw new SseLimitError('an event is larger than the limit');
     return events;
+  }
+
+  #event(bytes: Uint8Array, complete: boolean): SseEvent {
+    const start = this.#bom(bytes);
+    return { bytes, start, data: dataOf(bytes, start), complete };
   }
 
   /** A byte order mark at the start of the stream is no part of its first line: clients take it off, so it is not read here. */
@@ -84,8 +90,15 @@ export class SseSplitter {
     this.#pending = EMPTY;
     this.#room = null;
     this.#searched = 0;
-    return bytes.length === 0 ? null : { bytes, ...dataOf(bytes, this.#bom(bytes)), complete: false };
+    return bytes.length === 0 ? null : this.#event(bytes, false);
   }
+}
+
+/** {@link eventEnd} where every line ends in LF. */
+function plainEventEnd(bytes: Uint8Array, from: number): number {
+  for (let lf = bytes.indexOf(LF, from); lf >= 0; lf = bytes.indexOf(LF, lf + 1))
+    if (bytes[lf + 1] === LF) return lf + 2;
+  return -1;
 }
 
 /** The offset after the empty line that ends the event, searched from `from`; -1 when there is none yet. */
@@ -122,25 +135,34 @@ function endAtBareCr(bytes: Uint8Array, cr: number): number {
   return cr + 1 < bytes.length ? cr + 1 : -1;
 }
 
-function dataOf(event: Uint8Array, from: number): Pick<SseEvent, 'data' | 'lastBrace'> {
+/** The offset in `event.bytes` of the last `}` that is data, not a comment or another field; -1 when there is none. */
+export function lastBrace(event: SseEvent): number {
+  let last = -1;
+  eachDataLine(event.bytes, event.start, (start, end) => {
+    const brace = event.bytes.subarray(start, end).lastIndexOf(BRACE);
+    if (brace >= 0) last = start + brace;
+  });
+  return last;
+}
+
+function dataOf(event: Uint8Array, from: number): Uint8Array | null {
   let data: Uint8Array | null = null;
-  let lastBrace = -1;
+  eachDataLine(event, from, (start, end) => {
+    const line = event.subarray(start, end);
+    data = data === null ? line : concat(concat(data, NEWLINE), line);
+  });
+  return data;
+}
+
+/** "data" and a colon, or "data" alone on its line: where its value begins and ends. */
+function eachDataLine(event: Uint8Array, from: number, take: (start: number, end: number) => void): void {
   for (let i = from; i < event.length; ) {
     let eol = i;
     while (eol < event.length && event[eol] !== LF && event[eol] !== CR) eol++;
-    // "data" and a colon, or "data" alone on its line.
-    if (event[i] === 0x64 && event[i + 1] === 0x61 && event[i + 2] === 0x74 && event[i + 3] === 0x61) {
-      if (event[i + 4] === 0x3a || i + 4 === eol) {
-        const start = Math.min(eol, event[i + 5] === 0x20 ? i + 6 : i + 5);
-        const line = event.subarray(start, eol);
-        const brace = line.lastIndexOf(BRACE);
-        if (brace >= 0) lastBrace = start + brace;
-        data = data === null ? line : concat(concat(data, NEWLINE), line);
-      }
-    }
+    if (event[i] === 0x64 && event[i + 1] === 0x61 && event[i + 2] === 0x74 && event[i + 3] === 0x61)
+      if (event[i + 4] === 0x3a || i + 4 === eol) take(Math.min(eol, event[i + 5] === 0x20 ? i + 6 : i + 5), eol);
     i = event[eol] === CR && event[eol + 1] === LF ? eol + 2 : eol + 1;
   }
-  return { data, lastBrace };
 }
 
 const NEWLINE = Uint8Array.of(LF);

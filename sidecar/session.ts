@@ -1,10 +1,20 @@
 // One gateway's connection: reads its frames, queues what it asks for, answers each id once.
-import { createHash } from 'node:crypto';
 import type { WebSocket } from 'ws';
-import { type Failed, type FromSidecar, PROTOCOL, type ToSidecar, toSidecarSchema } from '../proto/frames.ts';
+import type { Evidence } from '../proto/attestation.ts';
+import {
+  attestHeadSchema,
+  type Failed,
+  type FromSidecar,
+  MAX_RAW_LENGTH,
+  PROTOCOL,
+  splitBinaryFrame,
+  type ToSidecar,
+  toSidecarSchema,
+} from '../proto/frames.ts';
 import { JsonTextError } from '../proto/json.ts';
-import { type Nonce, splitRaw } from '../proto/raw.ts';
-import { type Attester, AttesterError } from './attester.ts';
+import type { Nonce } from '../proto/raw.ts';
+import { type Attester, AttesterError, type Collected } from './attester.ts';
+import { nonceOfRaw } from './nonce.ts';
 import { DeadlineExceeded, QueueFull } from './queue.ts';
 import type { Scheduler } from './scheduler.ts';
 
@@ -16,6 +26,8 @@ export interface SessionDeps {
 }
 
 const COLLECTION_RETRY_MS = 250;
+/** A character of raw takes three bytes of UTF-8 at most. */
+const MAX_RAW_BYTES = 3 * MAX_RAW_LENGTH;
 
 /** @returns sends the gateway the state, when it changes. */
 export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
@@ -23,6 +35,13 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
   const asked = new Map<string, AbortController>();
   const send = (frame: FromSidecar) => {
     if (ws.readyState === ws.OPEN) ws.send(JSON.stringify(frame));
+  };
+  const sendText = (id: string, nonce: Nonce, { token, evidence }: Collected) =>
+    send({ type: 'attested', id, nonce, token, evidence: [...evidence] });
+  const sendBinary = (id: string, nonce: Nonce, { token, evidence }: Collected) => {
+    if (ws.readyState !== ws.OPEN) return;
+    const members = `{"token":${JSON.stringify(token)},"evidence":[${evidence.map(evidenceJson).join()}]}`;
+    ws.send(Buffer.from(`${JSON.stringify({ type: 'attested', id, nonce })}\n${members}`));
   };
   const fail = (id: string | null, code: Failed['code'], message: string, retry_after_ms?: number) =>
     send({ type: 'failed', id, code, message, ...(retry_after_ms === undefined ? {} : { retry_after_ms }) });
@@ -49,12 +68,13 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
     });
 
   ws.on('message', (data, isBinary) => {
-    const frame = isBinary ? null : parseFrame((data as Buffer).toString('utf8'));
+    const frame = isBinary ? parseBinary(data as Buffer) : parseFrame((data as Buffer).toString('utf8'));
     if (frame === null) return fail(null, 'invalid_frame', 'the frame is not one of the protocol');
     if (frame.type === 'status') return sendStatus();
     if (frame.type === 'cancel') return asked.get(frame.id)?.abort(new Error('cancelled'));
     if (asked.has(frame.id)) return fail(frame.id, 'duplicate_id', 'this id is being worked on');
-    void answer(frame.id, frame.raw);
+    const reply = isBinary ? sendBinary : sendText;
+    void answer(frame.id, frame.raw, reply);
   });
   // Whoever asked is gone; a gateway that comes back asks again.
   ws.on('close', () => {
@@ -63,16 +83,14 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
   ws.on('error', () => ws.terminate());
   return sendStatus;
 
-  async function answer(id: string, raw: string): Promise<void> {
+  async function answer(id: string, raw: string | Buffer, reply: typeof sendText): Promise<void> {
     const started = performance.now();
     const abort = new AbortController();
     asked.set(id, abort);
     let code: 'attested' | Failed['code'] = 'attested';
     try {
-      splitRaw(raw);
-      const nonce = createHash('sha256').update(raw, 'utf8').digest('hex') as Nonce;
-      const { token, evidence } = await scheduler.attest(nonce, abort.signal);
-      send({ type: 'attested', id, nonce, token, evidence: [...evidence] });
+      const nonce = await nonceOfRaw(raw);
+      reply(id, nonce, await scheduler.attest(nonce, abort.signal));
     } catch (error) {
       if (abort.signal.aborted) return;
       const failure = failureOf(error);
@@ -88,6 +106,24 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
 function parseFrame(text: string): ToSidecar | null {
   try {
     return toSidecarSchema.parse(JSON.parse(text));
+  } catch {
+    return null;
+  }
+}
+
+/** `JSON.stringify`, less the search for characters to escape in what was decoded as base64 before it got here. */
+function evidenceJson(one: Evidence): string {
+  const { arch, report, certificate_chain, ...more } = one;
+  if (Object.keys(more).length > 0) return JSON.stringify(one);
+  return `{"arch":${JSON.stringify(arch)},"report":"${report}","certificate_chain":"${certificate_chain}"}`;
+}
+
+function parseBinary(frame: Buffer): { type: 'attest'; id: string; raw: Buffer } | null {
+  try {
+    const { head, carried } = splitBinaryFrame(frame);
+    const { type, id } = attestHeadSchema.parse(JSON.parse(head));
+    if (carried.length > MAX_RAW_BYTES) return null;
+    return { type, id, raw: Buffer.from(carried.buffer, carried.byteOffset, carried.byteLength) };
   } catch {
     return null;
   }

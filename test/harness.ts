@@ -9,6 +9,7 @@ import { pino } from 'pino';
 import { buildApp } from '../gateway/build.ts';
 import { loadConfig } from '../gateway/config.ts';
 import { refuseBadRequests, serverOptions } from '../gateway/http.ts';
+import { type Fetch, takeConnections } from '../gateway/wire/server.ts';
 import type { Attester } from '../sidecar/attester.ts';
 import { createSimulatedAttester } from '../sidecar/attesters/simulated.ts';
 import { startServer } from '../sidecar/server.ts';
@@ -34,14 +35,16 @@ export interface RunningGateway {
 
 /** A gateway in this process. `env` is read as the process's environment would be. */
 export async function startGateway(env: Record<string, string>, log = SILENT): Promise<RunningGateway> {
-  const built = buildApp(loadConfig({ PORT: '0', ALLOW_SIMULATED: '1', ...env }), log);
+  const built = buildApp(loadConfig({ PORT: '0', ALLOW_SIMULATED: '1', MAX_VERIFY_PER_SECOND: '0', ...env }), log);
   const server = createAdaptorServer({ fetch: built.app.fetch, serverOptions }) as Server;
   refuseBadRequests(server);
+  const wire = takeConnections(server, built.app.fetch as Fetch);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     async close() {
       server.closeAllConnections();
+      wire.destroy();
       await new Promise<void>((resolve) => server.close(() => resolve()));
       await built.close();
     },

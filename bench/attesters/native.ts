@@ -5,7 +5,7 @@ import { missing, startBench } from '../../test/sidecar/native-bench.ts';
 import { percentile } from '../stats.ts';
 import type { Grid } from '../table.ts';
 import { COLLECTIONS_MS } from './collections.ts';
-import { startTrips } from './trip.ts';
+import { startTrips } from './trips.ts';
 
 const WARM_TRIPS = 10;
 const TRIPS = { 0: 100, 50: 40, 500: 8 };

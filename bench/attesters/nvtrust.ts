@@ -8,7 +8,7 @@ import { sleep } from '../clock.ts';
 import { median } from '../stats.ts';
 import type { Grid } from '../table.ts';
 import { COLLECTIONS_MS } from './collections.ts';
-import { startTrips } from './trip.ts';
+import { startTrips } from './trips.ts';
 
 const ROUNDS = 5;
 /** The successor of a worker is up by then. */

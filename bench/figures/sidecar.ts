@@ -1,16 +1,11 @@
 // The way to the sidecar and back, through the gateway's own client: one attestation at a time, small and large raw.
-import { createHash } from 'node:crypto';
 import { join } from 'node:path';
-import { createSidecar, type Sidecar } from '../../gateway/sidecar/client.ts';
-import { buildRaw, type Nonce, type Raw } from '../../proto/raw.ts';
-import { now_us } from '../clock.ts';
 import { stop } from '../process.ts';
 import { percentile } from '../stats.ts';
 import { startSidecar } from '../targets/ours.ts';
+import { type Asker, connectTo } from '../trip.ts';
 import type { Bench, Figure, Measured } from './figure.ts';
 
-const CONNECT_MS = 15_000;
-const ATTEST_MS = 30_000;
 /** Beside those that are counted. */
 const WARM_SHARE = 0.25;
 const KINDS = {
@@ -39,42 +34,33 @@ export const sidecar: Figure = {
 };
 
 async function measure({ where, plan }: Bench, kind: keyof typeof KINDS): Promise<Measured[]> {
-  const socket_path = join(where.folder, `trip-${kind}.sock`);
-  const child = startSidecar(kind, socket_path, where.folder);
-  const client = createSidecar({ socket_path, attest_timeout_ms: ATTEST_MS, allow_simulated: true });
+  const socket = join(where.folder, `trip-${kind}.sock`);
+  const child = startSidecar(kind, socket, where.folder);
   const rows: Measured[] = [];
+  let asker: Asker | null = null;
   try {
-    await client.ready(CONNECT_MS);
+    asker = await connectTo(socket);
     for (const [size, bytes] of Object.entries(SIZES)) {
       const trips = bytes > LARGE_BYTES ? plan.trips * LARGE_SHARE : plan.trips;
-      const took_us = await tripsOf(client, bytes, trips);
+      const took_us = await tripsOf(asker, bytes, trips);
       const values = { p50: percentile(took_us, 0.5), p99: percentile(took_us, 0.99) };
       rows.push({ name: `${size} raw, ${KINDS[kind]}`, values, wrong: null });
     }
   } catch (error) {
     rows.push({ name: `sidecar ${kind}`, values: {}, wrong: (error as Error).message });
   } finally {
-    client.close();
+    asker?.close();
     await stop(child);
   }
   return rows;
 }
 
-async function tripsOf(client: Sidecar, bytes: number, trips: number): Promise<number[]> {
+async function tripsOf(asker: Asker, bytes: number, trips: number): Promise<number[]> {
   const took_us: number[] = [];
   const warm = Math.ceil(trips * WARM_SHARE);
   for (let i = 0; i < warm + trips; i++) {
-    const raw = rawOf(bytes, i);
-    const nonce = createHash('sha256').update(raw, 'utf8').digest('hex') as Nonce;
-    const start = now_us();
-    await client.attest(`trip-${bytes}-${i}`, raw, nonce, AbortSignal.timeout(ATTEST_MS));
-    if (i >= warm) took_us.push(now_us() - start);
+    const took_ms = await asker.trip(bytes);
+    if (i >= warm) took_us.push(took_ms * 1e3);
   }
   return took_us;
-}
-
-/** No two are equal. */
-function rawOf(bytes: number, i: number): Raw {
-  const text = 'the answer said "yes"\n'.repeat(Math.ceil(bytes / 22)).slice(0, bytes);
-  return buildRaw({ request: '{"model":"bench"}', response: JSON.stringify({ text }), timestamp: 1_700_000_000 + i });
 }

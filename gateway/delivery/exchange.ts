@@ -1,7 +1,8 @@
-// One exchange: the request as the client sent it, what it asked for, and the Node response that its answer goes into.
-import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
-import type { Owner } from '../keys.ts';
+// One exchange: the request as the client sent it, what it asked for, and the response that its answer goes into.
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Owner } from '../keys/caller.ts';
 import type { Problem } from '../problem.ts';
+import type { Outgoing } from '../wire/answer.ts';
 
 export interface Exchange {
   /** Unguessable; x-request-id and, with tee, x-attestation-id. */
@@ -12,7 +13,7 @@ export interface Exchange {
   readonly tee: boolean;
   /** How many choices the request asked for. */
   readonly choices: number;
-  readonly outgoing: ServerResponse;
+  readonly outgoing: Outgoing;
 }
 
 /** The backend's head, once. */

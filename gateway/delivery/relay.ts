@@ -1,13 +1,13 @@
 // Carries one answer from the backend to the client: one of the deliveries writes it, the client's leaving cancels it.
-import type { Engine, EngineRequest } from '../engine/client.ts';
+import type { Engine, EngineRequest } from '../engine/engine.ts';
 import { Problem } from '../problem.ts';
 import { errorDelivery } from './error.ts';
 import type { Delivery, Exchange, Flow, Head, Outcome } from './exchange.ts';
 
 /** What a delivery is given beside the head. */
 export interface Port extends Flow {
-  /** Aborted when the client leaves. */
-  readonly left: () => AbortSignal;
+  /** What is to be done when the client leaves; at once if it has left. One at a time. */
+  onLeft(left: () => void): void;
   /** The answer is out, or as much of it as there will be. */
   done(outcome: Outcome): void;
   /** Nothing was written yet: the problem becomes the answer. */
@@ -23,14 +23,16 @@ export function relay(engine: Engine, request: EngineRequest, exchange: Exchange
     // Whoever left while the sidecar was waited for costs the backend nothing.
     if (outgoing.destroyed) return resolve({ status: 499 });
     let delivery: Delivery | null = null;
-    let gone: AbortController | null = null;
+    let whenLeft: (() => void) | null = null;
+    let left = false;
     let over = false;
 
     const onClose = () => {
       if (over) return;
       over = true;
+      left = true;
       call.cancel();
-      gone?.abort(new Error('the client left'));
+      whenLeft?.();
       // 499 is nginx's word in a log for a client that closed its request; nobody receives it.
       resolve({ status: 499 });
     };
@@ -44,9 +46,9 @@ export function relay(engine: Engine, request: EngineRequest, exchange: Exchange
       pause: () => call.pause(),
       resume: () => call.resume(),
       cancel: () => call.cancel(),
-      left: () => {
-        gone ??= new AbortController();
-        return gone.signal;
+      onLeft: (then) => {
+        if (left) then();
+        else whenLeft = then;
       },
       done: (outcome) => void (settle() && resolve(outcome)),
       refuse: (problem) => {

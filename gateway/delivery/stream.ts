@@ -105,7 +105,7 @@ export function streamDelivery(
   async function prove(recording: Recording, done: SseEvent | null): Promise<void> {
     const warm = setInterval(() => outgoing.write(ATTESTING), KEEP_WARM_MS);
     try {
-      const attestation = await attestor.attest(exchange, recording, port.left());
+      const attestation = await attestor.attest(exchange, recording, port.onLeft);
       const last = held.findLastIndex((one) => one.finish);
       for (const [i, one] of held.entries()) {
         const event = { ...one.event, bytes: terminated(one.event) };

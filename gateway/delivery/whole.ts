@@ -1,6 +1,5 @@
 // Delivers a whole answer with its attestation: the backend's body text with one member spliced in.
 import { isUtf8 } from 'node:buffer';
-import { withLastMember } from '../../proto/json.ts';
 import type { Answer, Attestor } from '../attestor.ts';
 import { toClient } from '../engine/headers.ts';
 import { asProblem, Problem } from '../problem.ts';
@@ -19,9 +18,9 @@ export function wholeDelivery(
   const chunks: Buffer[] = [];
   let bytes = 0;
   async function send(): Promise<void> {
-    const answer = readAnswer(Buffer.concat(chunks));
-    const attestation = await attestor.attest(exchange, answer, port.left());
-    const body = Buffer.from(withLastMember(answer.response, 'attestation', attestation));
+    const answered = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
+    const attestation = await attestor.attest(exchange, readAnswer(answered), port.onLeft);
+    const body = withAttestation(answered, attestation);
     exchange.outgoing.writeHead(head.status, {
       ...toClient(head.headers),
       'content-type': 'application/json',
@@ -39,6 +38,19 @@ export function wholeDelivery(
     end: () => void send().catch((error) => port.refuse(asProblem(error))),
     fail: (problem) => port.refuse(problem),
   };
+}
+
+const FIRST_MEMBER = Buffer.from('"attestation":');
+const NEXT_MEMBER = Buffer.from(',"attestation":');
+const BRACE = 0x7b;
+
+/** A JSON object's bytes with the attestation before the last `}`: taken out again, they are the backend's. */
+function withAttestation(body: Buffer, attestation: Buffer): Buffer {
+  const end = body.lastIndexOf('}');
+  let last = end - 1;
+  while (' \t\r\n'.includes(String.fromCharCode(body[last] as number))) last--;
+  const name = body[last] === BRACE ? FIRST_MEMBER : NEXT_MEMBER;
+  return Buffer.concat([body.subarray(0, end), name, attestation, body.subarray(end)]);
 }
 
 /** @throws {Problem} backend_bad_response unless the body is a JSON object that nobody has put an attestation into. */

@@ -1,12 +1,13 @@
 // Looks at the events of a stream that will be attested: hashes and folds what the backend sent, and finds the chunk to hold.
 import { isUtf8 } from 'node:buffer';
-import { createHash } from 'node:crypto';
 import { type Chunk, Fold, FoldError, parseChunk } from '../../proto/fold.ts';
 import { numberOf } from '../../proto/number.ts';
 import type { StreamDigest } from '../../proto/raw.ts';
 import type { SseEvent } from '../../proto/sse.ts';
 import { Problem } from '../problem.ts';
 import { isDone } from '../sse.ts';
+import { PayloadHash } from './payload-hash.ts';
+import { Repeat } from './repeat.ts';
 
 /** What an event is to the delivery. */
 export type Verdict =
@@ -27,12 +28,14 @@ export interface Recording {
   readonly completionId: string | null;
 }
 
-const NEWLINE = Buffer.from('\n');
+const LIVE_CHUNK: Verdict = { kind: 'chunk', live: true };
+const LATE_CHUNK: Verdict = { kind: 'chunk', live: false };
 const bad = (message: string, cause?: unknown) => new Problem('backend_bad_response', message, { cause });
 
 export class Recorder {
   readonly #max_answer_bytes: number;
-  readonly #hash = createHash('sha256');
+  readonly #hash = new PayloadHash();
+  readonly #repeat = new Repeat();
   readonly #fold = new Fold();
   readonly #open = new Set<number>();
   readonly #finished = new Set<number>();
@@ -53,11 +56,18 @@ export class Recorder {
   observe(event: SseEvent): Verdict {
     const { data } = event;
     if (data === null) return { kind: 'note' };
+    const repeated = this.#repeat.read(data);
+    if (repeated !== null) {
+      this.#count(data);
+      this.#fold.addContent(repeated.index, repeated.content);
+      return this.#finished.has(repeated.index) ? LATE_CHUNK : LIVE_CHUNK;
+    }
     if (isDone(data)) return { kind: 'done' };
     const chunk = this.#parse(data);
     if (chunk.error !== undefined && chunk.error !== null) return { kind: 'error', body: chunk };
     if ('attestation' in chunk) throw bad('The backend sent an attestation of its own.');
     this.#record(data, chunk);
+    this.#repeat.learn(data, chunk);
     return this.#choices(chunk.choices);
   }
 
@@ -67,7 +77,7 @@ export class Recorder {
       throw bad('The backend ended its stream before its answer was finished.');
     return {
       response: this.#fold.text(),
-      stream: { events: this.#events, sha256: this.#hash.digest('hex') },
+      stream: { events: this.#events, sha256: this.#hash.digest() },
       completionId: this.#completionId,
     };
   }
@@ -86,11 +96,15 @@ export class Recorder {
     }
   }
 
-  #record(data: Uint8Array, chunk: Chunk): void {
+  #count(data: Uint8Array): void {
     this.#bytes += data.length + 1;
     if (this.#bytes > this.#max_answer_bytes) throw bad('The answer grew larger than what is attested.');
     this.#events++;
-    this.#hash.update(data).update(NEWLINE);
+    this.#hash.add(data);
+  }
+
+  #record(data: Uint8Array, chunk: Chunk): void {
+    this.#count(data);
     if (this.#completionId === null && typeof chunk.id === 'string' && chunk.id !== '') this.#completionId = chunk.id;
     try {
       this.#fold.add(chunk);

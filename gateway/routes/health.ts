@@ -1,6 +1,6 @@
 // GET /health: what an operator and a load balancer need to know. 200 while chat without tee works.
 import type { Context, Deps } from '../context.ts';
-import type { Engine } from '../engine/client.ts';
+import type { Engine } from '../engine/engine.ts';
 
 const PROBE_TIMEOUT_MS = 2_000;
 /** Probes within this time share one answer, so that health checks are no load on the backend. */

@@ -1,8 +1,10 @@
 // The sidecar client: keeps a connection to the sidecar, and asks again for whatever a restart left unanswered.
-import type { Attested, Failed, Hello } from '../../proto/frames.ts';
-import type { Nonce, Raw } from '../../proto/raw.ts';
+import type { Failed, Hello } from '../../proto/frames.ts';
+import type { Nonce } from '../../proto/raw.ts';
+import { ClientGone } from '../body.ts';
 import { Problem } from '../problem.ts';
-import { type Link, openLink } from './link.ts';
+import { type Answered, type Link, openLink } from './link.ts';
+import { createTurns } from './turns.ts';
 
 const BACKOFF_MIN_MS = 25;
 const BACKOFF_MAX_MS = 1_000;
@@ -12,6 +14,8 @@ const REFUSED_RETRY_MS = 5_000;
 export interface SidecarOptions {
   readonly socket_path: string;
   readonly attest_timeout_ms: number;
+  /** Asked for at once; the others wait for their owner's turn. */
+  readonly max_attestations_in_flight: number;
   readonly allow_simulated: boolean;
   /** For the log: state changes, never content. */
   readonly onState?: (state: SidecarState, reason: string) => void;
@@ -28,18 +32,27 @@ export interface Sidecar {
   /** Resolves as soon as a sidecar is there. @throws {Problem} attestation_unavailable after `wait_ms`. */
   ready(wait_ms: number): Promise<void>;
   /**
-   * The sidecar's answer over raw. The same raw is asked for again after a reconnect: the same raw gives the same nonce.
-   * @throws {Problem} attestation_unavailable; whatever `signal` was aborted with.
+   * The sidecar's answer over raw, given in UTF-8 with its nonce, when it is the owner's turn. The same raw is asked for again after a reconnect: the
+   * same raw gives the same nonce. `onLeft` is called once, with what is to be called when nobody waits any more.
+   * @throws {Problem} attestation_unavailable. @throws {ClientGone} when nobody waited any more.
    */
-  attest(id: string, raw: Raw, nonce: Nonce, signal: AbortSignal): Promise<Attested>;
+  attest(
+    owner: string,
+    id: string,
+    raw: Uint8Array,
+    nonce: Nonce,
+    onLeft: (left: () => void) => void,
+  ): Promise<Answered>;
   close(): void;
 }
 
 interface Pending {
-  readonly raw: Raw;
+  readonly raw: Uint8Array;
   readonly nonce: Nonce;
-  readonly resolve: (attested: Attested) => void;
-  readonly reject: (problem: Problem) => void;
+  readonly resolve: (answered: Answered) => void;
+  readonly reject: (error: Error) => void;
+  /** It has had its turn. */
+  asked: boolean;
   retry: NodeJS.Timeout | null;
 }
 
@@ -56,6 +69,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   let reconnect: NodeJS.Timeout | null = null;
   const waiting = new Set<() => void>();
   const pending = new Map<string, Pending>();
+  const turns = createTurns(options.max_attestations_in_flight);
 
   function become(next: SidecarState, reason: string): void {
     if (state === next) return;
@@ -79,7 +93,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         for (const [id, one] of pending) {
           clearTimeout(one.retry ?? undefined);
           one.retry = null;
-          link?.send({ type: 'attest', id, raw: one.raw });
+          if (one.asked) link?.attest(id, one.raw);
         }
         for (const wake of waiting) wake();
       },
@@ -103,7 +117,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     });
   }
 
-  function attested(frame: Attested): void {
+  function attested(frame: Answered): void {
     const one = pending.get(frame.id);
     if (one === undefined) return;
     if (frame.nonce === one.nonce) one.resolve(frame);
@@ -122,7 +136,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     one.retry = setTimeout(() => {
       one.retry = null;
       // Away now: hello asks again for everything that is pending.
-      if (state === 'connected') link?.send({ type: 'attest', id, raw: one.raw });
+      if (state === 'connected') link?.attest(id, one.raw);
     }, frame.retry_after_ms);
   }
 
@@ -163,40 +177,43 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       });
     },
 
-    attest(id, raw, nonce, signal) {
-      return new Promise<Attested>((resolve, reject) => {
+    attest(owner, id, raw, nonce, onLeft) {
+      return new Promise<Answered>((resolve, reject) => {
         const settle = () => {
           clearTimeout(timer);
           clearTimeout(one.retry ?? undefined);
-          signal.removeEventListener('abort', abandon);
           pending.delete(id);
-        };
-        const abandon = () => {
-          settle();
-          if (state === 'connected') link?.send({ type: 'cancel', id });
-          reject(signal.reason);
+          leaveTurn?.();
         };
         const one: Pending = {
           raw,
           nonce,
-          resolve: (attested) => {
+          resolve: (answered) => {
             settle();
-            resolve(attested);
+            resolve(answered);
           },
-          reject: (problem) => {
+          reject: (error) => {
             settle();
-            reject(problem);
+            reject(error);
           },
+          asked: false,
           retry: null,
         };
+        let leaveTurn: (() => void) | null = null;
         const timer = setTimeout(() => {
-          if (state === 'connected') link?.send({ type: 'cancel', id });
+          if (one.asked && state === 'connected') link?.send({ type: 'cancel', id });
           one.reject(unavailable('The attestation did not come in time.'));
         }, options.attest_timeout_ms);
-        if (signal.aborted) return abandon();
-        signal.addEventListener('abort', abandon);
         pending.set(id, one);
-        if (state === 'connected') link?.send({ type: 'attest', id, raw });
+        leaveTurn = turns.enter(owner, () => {
+          one.asked = true;
+          if (state === 'connected') link?.attest(id, raw);
+        });
+        onLeft(() => {
+          if (pending.get(id) !== one) return;
+          if (one.asked && state === 'connected') link?.send({ type: 'cancel', id });
+          one.reject(new ClientGone('nobody waits for this attestation any more'));
+        });
       });
     },
 

@@ -1,27 +1,44 @@
 // One WebSocket connection to the sidecar, from connecting to its end: frames in, frames out, hello first, heartbeat.
 import { WebSocket } from 'ws';
 import {
+  attestedHeadSchema,
+  attestedMembersSchema,
   type FromSidecar,
   fromSidecarSchema,
   type Hello,
   MAX_FRAME_BYTES,
+  splitBinaryFrame,
   type ToSidecar,
 } from '../../proto/frames.ts';
 
 const HELLO_TIMEOUT_MS = 5_000;
+const ONE_PIECE_BYTES = 64 * 1024;
+const BRACE = 0x7b;
 const HEARTBEAT_MS = 1_000;
 /** A sidecar that is stopped keeps its connection open: only its silence shows. */
 const SILENCE_MS = 5_000;
 
+/** What the sidecar says of one raw: `members` is JSON, an object with the attestation's token and evidence, in UTF-8. */
+export interface Answered {
+  readonly type: 'attested';
+  readonly id: string;
+  readonly nonce: string;
+  readonly members: Buffer;
+}
+
+type Frame = Exclude<FromSidecar, { type: 'attested' }> | Answered;
+
 export interface LinkEvents {
   hello(hello: Hello): void;
-  frame(frame: Exclude<FromSidecar, Hello>): void;
+  frame(frame: Exclude<Frame, Hello>): void;
   /** Once, last. The reason is for the log. */
   gone(reason: string): void;
 }
 
 export interface Link {
-  send(frame: ToSidecar): void;
+  send(frame: Exclude<ToSidecar, { type: 'attest' }>): void;
+  /** `raw` in UTF-8. */
+  attest(id: string, raw: Uint8Array): void;
   close(): void;
 }
 
@@ -53,7 +70,7 @@ export function openLink(socketPath: string, events: LinkEvents): Link {
 
   ws.on('message', (data, isBinary) => {
     heard_ms = performance.now();
-    const frame = isBinary ? null : parseFrame((data as Buffer).toString('utf8'));
+    const frame = isBinary ? parseBinary(data as Buffer) : parseFrame((data as Buffer).toString('utf8'));
     if (frame === null || (frame.type === 'hello') === greeted) return end('a frame that the protocol does not allow');
     if (frame.type !== 'hello') return events.frame(frame);
     greeted = true;
@@ -70,13 +87,36 @@ export function openLink(socketPath: string, events: LinkEvents): Link {
     send: (frame) => {
       if (ws.readyState === WebSocket.OPEN) ws.send(JSON.stringify(frame));
     },
+    attest(id, raw) {
+      if (ws.readyState !== WebSocket.OPEN) return;
+      const head = Buffer.from(`${JSON.stringify({ type: 'attest', id })}\n`);
+      if (raw.length <= ONE_PIECE_BYTES) return ws.send(Buffer.concat([head, raw]));
+      // One message in two fragments: a large raw is not copied behind its head.
+      ws.send(head, { fin: false });
+      ws.send(raw, { fin: true });
+    },
     close: () => end('closed by the gateway'),
   };
 }
 
-function parseFrame(text: string): FromSidecar | null {
+function parseFrame(text: string): Frame | null {
   try {
-    return fromSidecarSchema.parse(JSON.parse(text));
+    const frame = fromSidecarSchema.parse(JSON.parse(text));
+    if (frame.type !== 'attested') return frame;
+    const { type, id, nonce, token, evidence } = frame;
+    return { type, id, nonce, members: Buffer.from(JSON.stringify({ token, evidence })) };
+  } catch {
+    return null;
+  }
+}
+
+function parseBinary(frame: Buffer): Answered | null {
+  try {
+    const { head, carried } = splitBinaryFrame(frame);
+    const { type, id, nonce } = attestedHeadSchema.parse(JSON.parse(head));
+    const members = Buffer.from(carried.buffer, carried.byteOffset, carried.byteLength);
+    attestedMembersSchema.parse(JSON.parse(members.toString('utf8')));
+    return members[0] === BRACE ? { type, id, nonce, members } : null;
   } catch {
     return null;
   }

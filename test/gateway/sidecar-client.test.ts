@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { createSidecar, type Sidecar } from '../../gateway/sidecar/client.ts';
-import type { Nonce, Raw } from '../../proto/raw.ts';
+import { splitBinaryFrame } from '../../proto/frames.ts';
+import type { Nonce } from '../../proto/raw.ts';
 import { type Folder, temporaryFolder } from '../harness.ts';
 
 let folder: Folder;
@@ -14,8 +15,8 @@ let client: Sidecar | null = null;
 const servers: Server[] = [];
 
 const NONCE = 'ab'.repeat(32) as Nonce;
-const RAW = '{"request":{},"response":{},"timestamp":1}' as Raw;
-const never = new AbortController().signal;
+const RAW = Buffer.from('{"request":{},"response":{},"timestamp":1}');
+const never = () => {};
 const HELLO = {
   type: 'hello',
   protocol: 'countersign/1',
@@ -51,7 +52,9 @@ async function scripted(onFrame: (frame: { type: string; id: string }, ws: WebSo
   const sockets = new WebSocketServer({ server });
   sockets.on('connection', (ws) => {
     ws.send(JSON.stringify(HELLO));
-    ws.on('message', (data) => onFrame(JSON.parse(String(data)), ws));
+    ws.on('message', (data, isBinary) =>
+      onFrame(JSON.parse(isBinary ? splitBinaryFrame(data as Buffer).head : String(data)), ws),
+    );
   });
   await new Promise<void>((resolve) => server.listen(path, resolve));
   servers.push(server);
@@ -69,9 +72,14 @@ describe('the sidecar client', () => {
         JSON.stringify({ type: 'failed', id: frame.id, code: 'queue_full', message: 'full', retry_after_ms: 150 }),
       ),
     );
-    client = createSidecar({ socket_path: path, attest_timeout_ms: 5_000, allow_simulated: true });
+    client = createSidecar({
+      socket_path: path,
+      attest_timeout_ms: 5_000,
+      max_attestations_in_flight: 16,
+      allow_simulated: true,
+    });
     await client.ready(2_000);
-    const asked = client.attest('one', RAW, NONCE, never);
+    const asked = client.attest('owner', 'one', RAW, NONCE, never);
     await new Promise((resolve) => setTimeout(resolve, 50));
     kill();
     // Its successor accepts and says nothing: the client hangs in its handshake when the time to retry comes.
@@ -90,9 +98,14 @@ describe('the sidecar client', () => {
         JSON.stringify({ type: 'failed', id: frame.id, code: 'queue_full', message: 'full', retry_after_ms: 300 }),
       ),
     );
-    client = createSidecar({ socket_path: path, attest_timeout_ms: 5_000, allow_simulated: true });
+    client = createSidecar({
+      socket_path: path,
+      attest_timeout_ms: 5_000,
+      max_attestations_in_flight: 16,
+      allow_simulated: true,
+    });
     await client.ready(2_000);
-    const asked = client.attest('one', RAW, NONCE, never);
+    const asked = client.attest('owner', 'one', RAW, NONCE, never);
     await new Promise((resolve) => setTimeout(resolve, 50));
     kill();
     const seen: string[] = [];
@@ -102,15 +115,22 @@ describe('the sidecar client', () => {
       if (working) ws.send(JSON.stringify({ type: 'failed', id: frame.id, code: 'duplicate_id', message: 'at work' }));
       else setTimeout(() => ws.send(JSON.stringify(attested(frame.id))), 500);
     });
-    await expect(asked).resolves.toMatchObject({ token: 'token' });
+    await expect(asked).resolves.toSatisfy(({ members }) => JSON.parse(String(members)).token === 'token');
     expect(seen).toEqual(['one']);
   });
 
   it('refuses an answer over another nonce', async () => {
     await scripted((frame, ws) => ws.send(JSON.stringify({ ...attested(frame.id), nonce: 'cd'.repeat(32) })));
-    client = createSidecar({ socket_path: path, attest_timeout_ms: 5_000, allow_simulated: true });
+    client = createSidecar({
+      socket_path: path,
+      attest_timeout_ms: 5_000,
+      max_attestations_in_flight: 16,
+      allow_simulated: true,
+    });
     await client.ready(2_000);
-    await expect(client.attest('one', RAW, NONCE, never)).rejects.toMatchObject({ code: 'attestation_unavailable' });
+    await expect(client.attest('owner', 'one', RAW, NONCE, never)).rejects.toMatchObject({
+      code: 'attestation_unavailable',
+    });
   });
 
   it('does not take trouble for readiness', async () => {
@@ -120,7 +140,12 @@ describe('the sidecar client', () => {
       ws.send(JSON.stringify({ ...HELLO, trouble: { code: 'collection_failed', message: 'CC mode is off' } })),
     );
     servers.push(server);
-    client = createSidecar({ socket_path: path, attest_timeout_ms: 5_000, allow_simulated: true });
+    client = createSidecar({
+      socket_path: path,
+      attest_timeout_ms: 5_000,
+      max_attestations_in_flight: 16,
+      allow_simulated: true,
+    });
     const ready = client.ready(3_000);
     await new Promise<void>((resolve) => server.listen(path, resolve));
     await expect(ready).rejects.toThrow('CC mode is off');

@@ -1,15 +1,9 @@
-// Keeps attestations in memory for clients that drop unknown members: by our id and by the completion's, for whoever asked.
+// Keeps attestations in this process's memory, up to a number of bytes and for a time.
 import { LRUCache } from 'lru-cache';
-import type { Owner } from './keys.ts';
+import type { Owner } from '../keys/caller.ts';
+import type { Kept, Store } from './store.ts';
 
-/** The attestation's JSON text, or that its stream still runs. */
-export type Kept = { readonly state: 'ready'; readonly json: string } | { readonly state: 'pending' };
-
-export interface Store {
-  begin(owner: Owner, id: string): void;
-  /** The attestation is there; from now on the completion's own id finds it too. */
-  keep(owner: Owner, id: string, completionId: string | null, json: string): void;
-  drop(owner: Owner, id: string): void;
+export interface MemoryStore extends Store {
   find(owner: Owner, id: string): Kept | null;
 }
 
@@ -17,11 +11,13 @@ const PENDING: Kept = { state: 'pending' };
 /** What an entry costs beside its text. */
 const ENTRY_BYTES = 512;
 
-export function createStore(options: { attestation_ttl_ms: number; attestation_store_bytes: number }): Store {
+export function createMemoryStore(options: {
+  attestation_ttl_ms: number;
+  attestation_store_bytes: number;
+}): MemoryStore {
   const cache = new LRUCache<string, Kept>({
     maxSize: options.attestation_store_bytes,
-    // A text is one byte a character where it is ASCII; two is what V8 may take.
-    sizeCalculation: (kept, key) => ENTRY_BYTES + 2 * key.length + (kept.state === 'ready' ? 2 * kept.json.length : 0),
+    sizeCalculation: (kept, key) => ENTRY_BYTES + 2 * key.length + (kept.state === 'ready' ? kept.json.length : 0),
     ttl: options.attestation_ttl_ms,
   });
   // Owners are base64url or a word, so a space cannot be part of one.
@@ -36,5 +32,9 @@ export function createStore(options: { attestation_ttl_ms: number; attestation_s
     },
     drop: (owner, id) => void cache.delete(keyOf(owner, id)),
     find: (owner, id) => cache.get(keyOf(owner, id)) ?? null,
+    get usage() {
+      return { entries: cache.size, bytes: cache.calculatedSize };
+    },
+    close: () => cache.clear(),
   };
 }

@@ -1,0 +1,172 @@
+// One connection to the backend: one request at a time, its answer read as it arrives.
+
+import type { IncomingHttpHeaders } from 'node:http';
+import { connect as connectTcp, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { BackendFault } from './fault.ts';
+import { ResponseBody } from './response-body.ts';
+import { notHttp, type ResponseHead, readResponseHead } from './response-head.ts';
+
+export interface Origin {
+  readonly secure: boolean;
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Takes one answer: head once, data any number of times, then end or broken, once. */
+export interface Taker {
+  head(status: number, headers: IncomingHttpHeaders): void;
+  data(chunk: Buffer): void;
+  end(): void;
+  broken(cause: unknown): void;
+}
+
+export interface ConnectionEvents {
+  idle(connection: Connection): void;
+  gone(connection: Connection): void;
+}
+
+const CONNECT_TIMEOUT_MS = 5_000;
+/** Idle connections go before a backend closes them: uvicorn does after 5 s, and a request may be on its way then. */
+const KEEP_ALIVE_MS = 4_000;
+
+/** Every read lands here and is copied out before the next one: connections that wait hold no buffer of their own. */
+const LANDING = Buffer.allocUnsafeSlow(64 * 1024);
+
+export class Connection {
+  readonly #socket: Socket;
+  readonly #events: ConnectionEvents;
+  readonly #connecting: NodeJS.Timeout;
+  #taker: Taker | null = null;
+  #silence_ms = 0;
+  #head: ResponseHead | null = null;
+  #body: ResponseBody | null = null;
+  #early: Buffer | null = null;
+  #gone = false;
+  #carried = false;
+
+  constructor(origin: Origin, events: ConnectionEvents) {
+    this.#events = events;
+    const { host, port } = origin;
+    this.#socket = origin.secure
+      ? connectTls({ host, port, servername: host, ALPNProtocols: ['http/1.1'] }).on('data', (bytes: Buffer) =>
+          this.#read(bytes),
+        )
+      : connectTcp({ host, port, onread: { buffer: LANDING, callback: (n, bytes) => this.#landed(n, bytes) } });
+    this.#socket.setNoDelay(true);
+    this.#connecting = setTimeout(
+      () => this.#break(new BackendFault('unreachable', 'no connection in time')),
+      CONNECT_TIMEOUT_MS,
+    );
+    this.#socket
+      .once(origin.secure ? 'secureConnect' : 'connect', () => clearTimeout(this.#connecting))
+      .on('timeout', () => this.#break(new BackendFault('silent', 'silent for too long')))
+      .on('error', (error) => this.#break(error))
+      .on('end', () => this.#ended())
+      .on('close', () => this.#break(new BackendFault('hung_up', 'the connection closed')));
+  }
+
+  /** It has carried an answer before, so the backend may have hung up on it by now. */
+  get carried(): boolean {
+    return this.#carried;
+  }
+
+  /** Sends a request, head and body, and gives its answer to `taker`. `silence_ms`: the longest wait for its next byte. */
+  ask(parts: readonly Buffer[], silence_ms: number, taker: Taker): void {
+    this.#taker = taker;
+    this.#silence_ms = silence_ms;
+    this.#socket.setTimeout(silence_ms);
+    if (parts.length === 1) return void this.#socket.write(parts[0] as Buffer);
+    this.#socket.cork();
+    for (const part of parts) this.#socket.write(part);
+    this.#socket.uncork();
+  }
+
+  /** Stops reading. Silence does not count then: it is the client's. */
+  pause(): void {
+    this.#socket.pause();
+    this.#socket.setTimeout(0);
+  }
+
+  resume(): void {
+    this.#socket.setTimeout(this.#silence_ms);
+    this.#socket.resume();
+  }
+
+  /** Ends it and whatever it carries, without a word to the taker. */
+  destroy(): void {
+    this.#taker = null;
+    this.#break(null);
+  }
+
+  #landed(length: number, bytes: Uint8Array): boolean {
+    this.#read(Buffer.from(bytes.buffer, bytes.byteOffset, length));
+    return true;
+  }
+
+  #read(bytes: Buffer): void {
+    // Nobody asked: whatever it says cannot be an answer.
+    if (this.#taker === null) return this.#break(notHttp('bytes without a request'));
+    try {
+      let rest: Buffer | null = bytes;
+      while (this.#body === null && rest !== null) rest = this.#readHead(rest);
+      if (rest !== null && this.#body !== null && rest.length > 0) {
+        const data = this.#body.take(rest);
+        if (data.length > 0) this.#taker?.data(data);
+      }
+    } catch (error) {
+      return this.#break(error);
+    }
+    if (this.#body?.ended === true) this.#answered();
+  }
+
+  /** What follows the head; null while that is not complete. Interim answers are passed over, those nobody asked for too. */
+  #readHead(bytes: Buffer): Buffer | null {
+    const all = this.#early === null ? bytes : Buffer.concat([this.#early, bytes]);
+    const head = readResponseHead(all);
+    this.#early = head === null ? Buffer.from(all) : null;
+    if (head === null) return null;
+    const rest = all.subarray(head.length);
+    if (head.status < 200) {
+      if (head.status === 101) throw notHttp('an upgrade that nobody asked for');
+      return rest.length === 0 ? null : rest;
+    }
+    this.#head = head;
+    this.#body = new ResponseBody(head.framing);
+    this.#taker?.head(head.status, head.headers);
+    return rest;
+  }
+
+  #answered(): void {
+    const taker = this.#taker;
+    const head = this.#head;
+    this.#taker = null;
+    this.#head = null;
+    this.#body = null;
+    this.#carried = true;
+    if (head?.reusable === true && !this.#gone && this.#socket.writableLength === 0) {
+      // A reader that had paused it is gone, and the next one starts anew.
+      this.#socket.setTimeout(KEEP_ALIVE_MS);
+      this.#socket.resume();
+      this.#events.idle(this);
+    } else this.#break(null);
+    taker?.end();
+  }
+
+  #ended(): void {
+    if (this.#body?.endsWithConnection === true) this.#answered();
+    else this.#break(new BackendFault('hung_up', 'the connection ended'));
+  }
+
+  /** The end of this connection, for whatever reason came first. */
+  #break(cause: unknown): void {
+    if (this.#gone) return;
+    this.#gone = true;
+    clearTimeout(this.#connecting);
+    this.#socket.destroy();
+    this.#events.gone(this);
+    const taker = this.#taker;
+    this.#taker = null;
+    taker?.broken(cause);
+  }
+}

@@ -1,0 +1,22 @@
+// What can go wrong between the gateway and the backend, before it becomes a problem that a client reads.
+
+export type FaultKind =
+  /** No connection came about. */
+  | 'unreachable'
+  /** Silence for longer than allowed. */
+  | 'silent'
+  /** Bytes that are no HTTP/1.1 answer. */
+  | 'not_http'
+  /** The connection ended before the answer did. */
+  | 'hung_up';
+
+/** Backend internals (addresses, parser texts) stay in here: they are for nobody outside. */
+export class BackendFault extends Error {
+  override readonly name = 'BackendFault';
+  readonly kind: FaultKind;
+
+  constructor(kind: FaultKind, message: string, cause?: unknown) {
+    super(message, { cause });
+    this.kind = kind;
+  }
+}

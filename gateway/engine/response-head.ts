@@ -1,0 +1,66 @@
+// Reads the head of a backend's answer from its bytes (RFC 9112 §4–6), strictly: what is ambiguous is refused.
+import type { IncomingHttpHeaders } from 'node:http';
+import { BackendFault } from './fault.ts';
+
+export interface ResponseHead {
+  readonly status: number;
+  /** Names in lower case; several of one name are joined by a comma. */
+  readonly headers: IncomingHttpHeaders;
+  readonly framing: Framing;
+  /** The connection may carry another request after this answer. */
+  readonly reusable: boolean;
+  /** Bytes that the head took, its empty line included. */
+  readonly length: number;
+}
+
+/** How the end of the body is known: so many bytes, chunks, or the connection's end. */
+export type Framing = number | 'chunked' | 'until_close';
+
+const MAX_HEAD_BYTES = 64 * 1024;
+const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5]\d\d)(?: .*)?$/;
+const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const NO_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
+
+/** null while the head is not complete. @throws {BackendFault} not_http */
+export function readResponseHead(bytes: Buffer): ResponseHead | null {
+  const end = bytes.indexOf('\r\n\r\n');
+  if (end < 0 ? bytes.length > MAX_HEAD_BYTES : end > MAX_HEAD_BYTES) throw notHttp('a head larger than the limit');
+  if (end < 0) return null;
+  const lines = bytes.toString('latin1', 0, end).split('\r\n');
+  const [, minor, code] = STATUS_LINE.exec(lines[0] ?? '') ?? [];
+  if (code === undefined) throw notHttp('no status line');
+  const headers: Record<string, string> = Object.create(null);
+  for (let i = 1; i < lines.length; i++) {
+    const line = lines[i] as string;
+    const colon = line.indexOf(':');
+    const name = line.slice(0, colon).toLowerCase();
+    const value = line.slice(colon + 1).trim();
+    if (colon < 1 || !NAME.test(name) || NO_VALUE.test(value)) throw notHttp('a header that is none');
+    const before = headers[name];
+    if (before === undefined) headers[name] = value;
+    else if (name !== 'content-length') headers[name] = `${before}, ${value}`;
+    else if (before !== value) throw notHttp('two lengths');
+  }
+  const status = Number(code);
+  const connection = headers.connection?.toLowerCase() ?? '';
+  const framing = framingOf(status, headers);
+  const kept = minor === '1' ? !/\bclose\b/.test(connection) : /\bkeep-alive\b/.test(connection);
+  return { status, headers, framing, reusable: kept && framing !== 'until_close', length: end + 4 };
+}
+
+function framingOf(status: number, headers: Record<string, string>): Framing {
+  const coding = headers['transfer-encoding'];
+  const length = headers['content-length'];
+  if (status < 200 || status === 204 || status === 304) return 0;
+  if (coding !== undefined) {
+    if (coding.toLowerCase() !== 'chunked' || length !== undefined) throw notHttp('a framing that is ambiguous');
+    return 'chunked';
+  }
+  if (length === undefined) return 'until_close';
+  if (!/^\d{1,15}$/.test(length)) throw notHttp('a length that is none');
+  return Number(length);
+}
+
+export function notHttp(message: string): BackendFault {
+  return new BackendFault('not_http', message);
+}

@@ -1,0 +1,193 @@
+// An answer written straight to its connection: what the deliveries use of Node's ServerResponse, and nothing else of it.
+import { EventEmitter } from 'node:events';
+import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+
+/** What a delivery may do with the response that goes to the client: Node's ServerResponse has it all, and so has WireAnswer. */
+export interface Outgoing {
+  readonly headersSent: boolean;
+  readonly destroyed: boolean;
+  readonly writableFinished: boolean;
+  readonly writableLength: number;
+  readonly socket: Socket | null;
+  statusCode: number;
+  setHeader(name: string, value: string): unknown;
+  getHeader(name: string): unknown;
+  writeHead(status: number, headers?: OutgoingHttpHeaders): unknown;
+  /** The head goes out now, and does not wait for the first bytes of the body. */
+  flushHeaders(): void;
+  /** False when the client should be waited for: `drain` comes. */
+  write(bytes: Uint8Array): boolean;
+  end(bytes?: Uint8Array | string): unknown;
+  destroy(): unknown;
+  /** `listener` is called whenever nothing has moved on the connection for so long, until the answer is out. */
+  setTimeout(ms: number, listener: () => void): unknown;
+  /** `close`: the answer is out, or its client has left. */
+  on(event: 'close' | 'drain' | 'finish', listener: () => void): unknown;
+  once(event: 'close' | 'drain' | 'finish', listener: () => void): unknown;
+  off(event: 'close' | 'drain' | 'finish', listener: () => void): unknown;
+}
+
+const CRLF = Buffer.from('\r\n');
+const LAST_CHUNK = Buffer.from('0\r\n\r\n');
+const NO_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
+const NO_NAME = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
+/** Copying so much costs less than a write in several pieces. */
+const ONE_PIECE_BYTES = 8 * 1024;
+
+type Framing = 'none' | 'length' | 'chunked';
+
+export class WireAnswer extends EventEmitter implements Outgoing {
+  readonly socket: Socket;
+  readonly #keep_alive_ms: number;
+  readonly #onEnd: () => void;
+  readonly #set: OutgoingHttpHeaders = {};
+  /** The head, until it is written with the first bytes of the body. */
+  #head: string | null = null;
+  #framing: Framing = 'none';
+  statusCode = 200;
+  headersSent = false;
+  destroyed = false;
+  writableFinished = false;
+  /** The last answer of its connection. */
+  last = false;
+
+  /** `onEnd`: every byte has been handed to the socket. */
+  constructor(socket: Socket, keep_alive_ms: number, onEnd: () => void) {
+    super();
+    this.socket = socket;
+    this.#keep_alive_ms = keep_alive_ms;
+    this.#onEnd = onEnd;
+  }
+
+  get writableLength(): number {
+    return this.socket.writableLength;
+  }
+
+  setHeader(name: string, value: string): this {
+    this.#set[name] = value;
+    return this;
+  }
+
+  getHeader(name: string): unknown {
+    return this.#set[name];
+  }
+
+  writeHead(status: number, headers: OutgoingHttpHeaders = {}): this {
+    if (this.headersSent) throw new Error('the head was written before');
+    this.headersSent = true;
+    this.statusCode = status;
+    for (const name in headers) this.#set[name.toLowerCase()] = headers[name];
+    this.last ||= String(this.#set.connection ?? '').toLowerCase() === 'close';
+    let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
+    for (const name in this.#set) if (name !== 'connection') head += lines(name, this.#set[name]);
+    this.#framing = this.#set['content-length'] === undefined ? 'chunked' : 'length';
+    if (this.#framing === 'chunked') head += 'transfer-encoding: chunked\r\n';
+    head += `date: ${httpDate()}\r\n`;
+    head += this.last
+      ? 'connection: close\r\n\r\n'
+      : `connection: keep-alive\r\nkeep-alive: timeout=${Math.floor(this.#keep_alive_ms / 1000)}\r\n\r\n`;
+    this.#head = head;
+    return this;
+  }
+
+  /** At the end of this turn, so that what comes in it shares the write. */
+  flushHeaders(): void {
+    process.nextTick(() => {
+      if (this.#head === null || this.destroyed) return;
+      this.socket.write(this.#head, 'latin1');
+      this.#head = null;
+    });
+  }
+
+  write(bytes: Uint8Array): boolean {
+    if (this.destroyed || bytes.length === 0) return !this.destroyed;
+    const size = this.#framing === 'chunked' ? `${bytes.length.toString(16)}\r\n` : '';
+    return this.#put(size, bytes, size === '' ? null : CRLF);
+  }
+
+  end(body?: Uint8Array | string): this {
+    if (this.destroyed || this.writableFinished) return this;
+    const bytes = typeof body === 'string' ? Buffer.from(body) : body;
+    if (bytes !== undefined && bytes.length > 0) this.write(bytes);
+    if (this.#framing === 'chunked') this.#put('', LAST_CHUNK, null);
+    else if (this.#head !== null) this.#put('', LAST_CHUNK.subarray(0, 0), null);
+    this.writableFinished = true;
+    process.nextTick(() => this.#closed('finish'));
+    this.#onEnd();
+    return this;
+  }
+
+  destroy(): this {
+    if (!this.destroyed) this.socket.destroy();
+    return this;
+  }
+
+  setTimeout(ms: number, listener: () => void): this {
+    this.socket.setTimeout(ms);
+    return this.on('timeout', listener);
+  }
+
+  /** The connection's word that nothing has moved on it. */
+  timedOut(): void {
+    this.emit('timeout');
+  }
+
+  /** The connection's word that the client can take more. */
+  drained(): void {
+    this.emit('drain');
+  }
+
+  /** The connection's word that the client has left. */
+  left(): void {
+    this.#closed(null);
+  }
+
+  #closed(also: 'finish' | null): void {
+    if (this.destroyed) return;
+    this.destroyed = true;
+    if (also !== null) this.emit(also);
+    this.emit('close');
+  }
+
+  /** The head, if it is still here, what goes before the bytes, they, and what goes after, in one write. */
+  #put(before: string, bytes: Uint8Array, after: Buffer | null): boolean {
+    const start = this.#head === null ? before : this.#head + before;
+    this.#head = null;
+    const length = start.length + bytes.length + (after?.length ?? 0);
+    if (length > ONE_PIECE_BYTES) {
+      this.socket.cork();
+      if (start !== '') this.socket.write(start, 'latin1');
+      const more = this.socket.write(bytes);
+      if (after !== null) this.socket.write(after);
+      this.socket.uncork();
+      return more;
+    }
+    const piece = Buffer.allocUnsafe(length);
+    piece.write(start, 0, 'latin1');
+    piece.set(bytes, start.length);
+    if (after !== null) piece.set(after, start.length + bytes.length);
+    return this.socket.write(piece);
+  }
+}
+
+function lines(name: string, value: OutgoingHttpHeaders[string]): string {
+  if (value === undefined) return '';
+  if (Array.isArray(value)) return value.map((one) => lines(name, one)).join('');
+  const text = String(value);
+  if (NO_NAME.test(name) || NO_VALUE.test(text)) throw new TypeError(`the header ${name} cannot be sent`);
+  return `${name}: ${text}\r\n`;
+}
+
+let date = '';
+let date_ms = 0;
+
+/** It changes once a second, and so is it made. */
+function httpDate(): string {
+  const now_ms = Date.now();
+  if (now_ms - date_ms >= 1000 || now_ms < date_ms) {
+    date_ms = now_ms - (now_ms % 1000);
+    date = new Date(now_ms).toUTCString();
+  }
+  return date;
+}

@@ -1,0 +1,124 @@
+// One client's connection while its requests are of the plain form; at the first that is not, Node's parser has it for good.
+import type { Socket } from 'node:net';
+import { WireAnswer } from './answer.ts';
+import { MAX_WIRE_BYTES, readRequest, type WireRequest } from './request.ts';
+
+export interface WireOptions {
+  serve(request: WireRequest, answer: WireAnswer): void;
+  /** Takes the connection over, with the bytes that were read from it put back. */
+  handOver(socket: Socket): void;
+  readonly keep_alive_ms: number;
+}
+
+/** A request in several pieces is waited for this long; a slower one is Node's, which has its own limits for those. */
+const PIECES_MS = 1_000;
+
+export class WireConnection {
+  readonly #socket: Socket;
+  readonly #options: WireOptions;
+  #pending: Buffer | null = null;
+  #pieces: NodeJS.Timeout | null = null;
+  #answer: WireAnswer | null = null;
+  /** An answer just ended, and what came meanwhile is about to be looked at. */
+  #turning = false;
+  #stopping = false;
+
+  constructor(socket: Socket, options: WireOptions) {
+    this.#socket = socket;
+    this.#options = options;
+    socket.on('data', this.#onData).on('end', this.#onEnd).on('close', this.#onClose);
+    socket.on('drain', this.#onDrain).on('timeout', this.#onTimeout).on('error', this.#onError);
+    socket.setTimeout(options.keep_alive_ms);
+  }
+
+  /** No request is taken after this; the one that runs is answered. */
+  stop(): void {
+    this.#stopping = true;
+    if (this.#answer === null) this.#socket.end();
+    else this.#answer.last = true;
+  }
+
+  #onData = (bytes: Buffer): void => {
+    const all = this.#pending === null ? bytes : Buffer.concat([this.#pending, bytes]);
+    // Whatever comes before the answer is out waits; too much of it waits in the client.
+    if (this.#answer !== null || this.#turning) {
+      this.#pending = all;
+      if (all.length > MAX_WIRE_BYTES) this.#socket.pause();
+      return;
+    }
+    this.#take(all);
+  };
+
+  #take(bytes: Buffer): void {
+    const reading = readRequest(bytes);
+    if (reading === 'incomplete') {
+      this.#pending = bytes;
+      this.#pieces ??= setTimeout(() => this.#handOver(), PIECES_MS);
+      return;
+    }
+    this.#pending = reading === 'other' ? bytes : null;
+    if (reading === 'other') return this.#handOver();
+    clearTimeout(this.#pieces ?? undefined);
+    this.#pieces = null;
+    this.#socket.setTimeout(0);
+    this.#answer = new WireAnswer(this.#socket, this.#options.keep_alive_ms, () => this.#answered());
+    this.#answer.last = this.#stopping;
+    this.#options.serve(reading, this.#answer);
+  }
+
+  #answered(): void {
+    const last = this.#answer?.last === true;
+    this.#answer = null;
+    if (last || this.#stopping) return void this.#socket.end();
+    // What the client has not taken of the answer yet is still under the answer's own time.
+    if (!this.#socket.writableNeedDrain) this.#socket.setTimeout(this.#options.keep_alive_ms);
+    if (this.#pending === null) return;
+    // After this turn: the answer that ends here is still on somebody's stack.
+    this.#turning = true;
+    setImmediate(() => {
+      this.#turning = false;
+      const pending = this.#pending;
+      this.#pending = null;
+      if (this.#socket.destroyed || pending === null) return;
+      this.#socket.resume();
+      this.#take(pending);
+    });
+  }
+
+  #handOver(): void {
+    const socket = this.#socket;
+    this.#quit();
+    socket.setTimeout(0);
+    socket.pause();
+    if (this.#pending !== null) socket.unshift(this.#pending);
+    this.#pending = null;
+    this.#options.handOver(socket);
+    process.nextTick(() => socket.resume());
+  }
+
+  /** It says goodbye, and so do we. An answer that still runs has lost its client. */
+  #onEnd = (): void => void this.#socket.end(() => this.#socket.destroy());
+
+  #onClose = (): void => {
+    this.#quit();
+    this.#answer?.left();
+  };
+
+  #onDrain = (): void => {
+    if (this.#answer === null) this.#socket.setTimeout(this.#options.keep_alive_ms);
+    else this.#answer.drained();
+  };
+  #onTimeout = (): void => {
+    if (this.#answer === null) this.#socket.destroy();
+    else this.#answer.timedOut();
+  };
+  /** `close` follows. */
+  #onError = (): void => {};
+
+  #quit(): void {
+    const socket = this.#socket;
+    clearTimeout(this.#pieces ?? undefined);
+    socket.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
+    socket.off('drain', this.#onDrain).off('timeout', this.#onTimeout).off('error', this.#onError);
+  }
+}
