@@ -7,7 +7,7 @@ import type { Attester, AttesterError } from './attester.ts';
 import { checkCollected } from './checked.ts';
 import { createScheduler } from './scheduler.ts';
 import { runSession } from './session.ts';
-import { listenOnSocket } from './socket.ts';
+import { listenOnInherited, listenOnSocket } from './socket.ts';
 
 export interface SidecarServer {
   close(): Promise<void>;
@@ -15,6 +15,8 @@ export interface SidecarServer {
 
 export interface ServerOptions {
   readonly socket_path: string;
+  /** A socket that somebody else made and listens on, instead of `socket_path`. */
+  readonly inherited_fd?: number | null;
   readonly attest_queue_max: number;
   readonly attest_deadline_ms: number;
   /** Why the attester cannot attest yet, where that is known from its start. */
@@ -66,7 +68,8 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     });
   });
   if (options.trouble) scheduler.failed(options.trouble);
-  await listenOnSocket(server, options.socket_path);
+  const { inherited_fd = null, socket_path } = options;
+  await (inherited_fd === null ? listenOnSocket(server, socket_path) : listenOnInherited(server, inherited_fd));
   return {
     async close() {
       for (const ws of sockets.clients) ws.close(1001, 'the sidecar stops');
