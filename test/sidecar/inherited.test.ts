@@ -1,14 +1,13 @@
 import { spawnSync } from 'node:child_process';
 import { lstatSync } from 'node:fs';
 import { createServer, type RequestOptions, request } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, loadConfig } from '../../sidecar/config.ts';
 import { inheritedSocket } from '../../sidecar/inherited.ts';
 import { listenOnInherited, SocketError } from '../../sidecar/socket.ts';
-import { eventually, temporaryFolder } from '../harness.ts';
+import { eventually, freePort, temporaryFolder } from '../harness.ts';
 import { type RunningProcess, startCommand } from '../process.ts';
 
 describe('a socket that a service manager hands over', () => {
@@ -86,12 +85,4 @@ function get(options: RequestOptions): Promise<string> {
       .on('error', reject)
       .end();
   });
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
