@@ -8,7 +8,7 @@ import { eventually, type Folder } from '../harness.ts';
 
 const run = promisify(execFile);
 const TREE = fileURLToPath(new URL('../..', import.meta.url));
-const UNITS = ['sidecar', 'gateway'] as const;
+const UNITS = ['sidecar', 'gateway', 'ready'] as const;
 
 /** Why no such machine can be had here; null when it can. */
 export function whyNoMachine(): string | null {
@@ -42,6 +42,9 @@ export async function startMachine(
     const to = `append:${logOf(unit)}`;
     writeFileSync(join(dropIns, 'log.conf'), `[Service]\nStandardOutput=${to}\nStandardError=${to}\n`);
     // The simulated GPU needs no network: the drop-in that takes it away is tested with the rest.
+    if (unit === 'ready')
+      // There is no nvidia-smi here; what has to be good before it is the part that can be tested.
+      writeFileSync(join(dropIns, 'no-gpu.conf'), '[Service]\nExecStart=\nExecStart=/bin/true\nRestart=no\n');
     if (unit === 'sidecar') cpSync(join(TREE, 'deploy/systemd/sidecar-offline.conf'), join(dropIns, 'offline.conf'));
   }
   const child = spawn('sh', [join(TREE, 'test/deploy/boot.sh'), work, TREE, process.execPath], {

@@ -148,6 +148,22 @@ describe.skipIf(why !== null)('the units under systemd', () => {
     expect(await pidOf('countersign-gateway')).toBe(gateway);
   });
 
+  it('set the GPUs ready only after an attestation that verifies', async () => {
+    const start = () =>
+      machine.run('systemctl', 'start', 'countersign-ready').then(
+        () => 'started',
+        () => 'failed',
+      );
+    expect([await start(), machine.log('ready')]).toEqual(['started', expect.stringContaining('ok    trial')]);
+    await machine.run('systemctl', 'stop', 'countersign-ready');
+    await machine.run('systemctl', 'stop', 'countersign-sidecar');
+    await machine.run('chmod', '000', '/var/lib/countersign-sidecar/simulated-root');
+    expect(await start()).toBe('failed');
+    await machine.run('chmod', '700', '/var/lib/countersign-sidecar/simulated-root');
+    expect((await chat(true)).status).toBe(200);
+    expect(await start()).toBe('started');
+  });
+
   it('serve requests without tee while the sidecar and its socket are stopped, and tee again after', async () => {
     await machine.run('systemctl', 'stop', 'countersign-sidecar.socket', 'countersign-sidecar.service');
     expect([(await chat(false)).status, (await health()).status]).toEqual([200, 'degraded']);
