@@ -4,9 +4,12 @@
 set -eu
 work=$1 tree=$2 node=$3
 if [ "${4:-}" != inside ]; then
-  # A cgroup of its own: systemd takes the one it starts in for the root of the machine.
-  mkdir -p /sys/fs/cgroup/systemd/countersign-test
-  echo $$ >/sys/fs/cgroup/systemd/countersign-test/cgroup.procs
+  # Cgroups of its own, below ours: systemd takes those it starts in for the root of the machine. cpuset, which it leaves alone, may refuse.
+  while IFS=: read -r _ controllers path; do
+    name=${controllers#name=}
+    folder=/sys/fs/cgroup/${name:-unified}$path
+    [ -d "$folder" ] && mkdir -p "$folder/countersign-test" && echo $$ 2>/dev/null >"$folder/countersign-test/cgroup.procs" || true
+  done </proc/self/cgroup
   exec unshare --mount --pid --fork --cgroup --ipc --uts --kill-child --mount-proc sh "$0" "$work" "$tree" "$node" inside
 fi
 

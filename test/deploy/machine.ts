@@ -60,6 +60,12 @@ export async function startMachine(
   const stop = async () => {
     child.kill('SIGKILL');
     await exited;
+    // Cgroups can be removed once the last process in them is gone.
+    const ours = ['/sys/fs/cgroup', '-depth', '-type', 'd', '-path', '*/countersign-test*'];
+    await eventually(async () => {
+      await run('find', [...ours, '-exec', 'rmdir', '{}', ';']).catch(() => {});
+      return (await run('find', ours)).stdout === '';
+    });
   };
   const pid = async () => readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8').trim();
   const inside = async (...command: string[]) => {
