@@ -80,7 +80,7 @@ export async function startSidecar(
 }
 
 /** Polls until `condition` holds. @throws when it does not within `timeout_ms`. */
-export async function eventually(condition: () => boolean | Promise<boolean>, timeout_ms = 5_000): Promise<void> {
+export async function eventually(condition: () => boolean | Promise<boolean>, timeout_ms = 20_000): Promise<void> {
   const end = performance.now() + timeout_ms;
   while (!(await condition())) {
     if (performance.now() > end) throw new Error(`not within ${timeout_ms} ms`);
