@@ -8,7 +8,7 @@ import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/simulated/pki.ts'
 import { makeRimSigner, type RimSigner } from '../../sidecar/simulated/rim-signer.ts';
 import { type Folder, temporaryFolder } from '../harness.ts';
 import { type Faults, noFaults } from '../twin/faults.ts';
-import { buildLibrary } from '../twin/library.ts';
+import { buildLibrary, SOCKET_FILE } from '../twin/library.ts';
 import { startNvmlServer } from '../twin/nvml-server.ts';
 import { startServices } from '../twin/services.ts';
 
@@ -68,7 +68,7 @@ export async function startBench(device_count = 1): Promise<Bench> {
   const faults = noFaults();
   const issuers = makeIssuers(makeRoot(DEVICE_ROOT));
   const devices = Array.from({ length: device_count }, () => makeDevice(issuers));
-  const nvml = await startNvmlServer(join(folder.path, 'nvml.sock'), devices, faults);
+  const nvml = await startNvmlServer(join(folder.path, SOCKET_FILE), { devices }, faults);
   const { options, services } = await endorse(issuers, devices, faults);
   return {
     faults,
@@ -89,7 +89,7 @@ export async function startBench(device_count = 1): Promise<Bench> {
 
 async function endorse(issuers: Issuers, devices: readonly Device[], faults: Faults) {
   const rim = makeRimSigner(makeRoot(RIM_ROOT));
-  const services = await startServices({ issuers, devices, rim }, faults);
+  const services = await startServices({ issuers: [issuers], devices, rim }, faults);
   const options: EndorsementBench['options'] = {
     rim_url: services.rim_url,
     ocsp_url: services.ocsp_url,
