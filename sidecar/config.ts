@@ -25,6 +25,7 @@ const schema = z.object({
   NVTRUST_VENV: z.string().min(1).default('run/nvtrust-venv'),
   NVTRUST_WORKERS: integer(2, 1, 16),
   NVML_LIBRARY: z.string().min(1).default('libnvidia-ml.so.1'),
+  NSCQ_LIBRARY: z.string().min(1).default('libnvidia-nscq.so.2'),
   COLLATERAL_DIR: z.string().min(1).default('run/collateral'),
   NRAS_URL: z.url({ protocol: /^https?$/ }).optional(),
   NRAS_SERVICE_KEY_FILE: z.string().min(1).optional(),
@@ -53,6 +54,8 @@ export interface SidecarConfig {
   /** What a worker sees of this process's environment: RIM_URL and OCSP_URL among it, under NVIDIA's names. */
   readonly worker_environment: WorkerEnvironment;
   readonly nvml_library: string;
+  /** The switches', behind protected PCIe. */
+  readonly nscq_library: string;
   /** Calls into the driver that may run at once: Node's threads less one. */
   readonly nvml_parallel_calls: number;
   /** Where `native` keeps reference values and revocation answers across restarts. */
@@ -93,6 +96,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): SidecarConfig {
     nvtrust_workers: e.NVTRUST_WORKERS,
     worker_environment: workerEnvironment(env),
     nvml_library: e.NVML_LIBRARY,
+    nscq_library: e.NSCQ_LIBRARY,
     nvml_parallel_calls: Math.max(1, e.UV_THREADPOOL_SIZE - 1),
     collateral_dir: resolve(e.COLLATERAL_DIR),
     nras_url: e.NRAS_URL ?? null,

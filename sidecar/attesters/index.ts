@@ -12,7 +12,11 @@ import { createSimulatedAttester } from './simulated.ts';
 
 /** @throws {AttesterError} when the named attester cannot run here. */
 export async function createAttester(config: SidecarConfig, log: Logger): Promise<Attester> {
-  const nvml = { library: config.nvml_library, parallel_calls: config.nvml_parallel_calls };
+  const nvml = {
+    library: config.nvml_library,
+    switch_library: config.nscq_library,
+    parallel_calls: config.nvml_parallel_calls,
+  };
   const services = {
     ...(config.rim_url === null ? {} : { rim_url: config.rim_url }),
     ...(config.ocsp_url === null ? {} : { ocsp_url: config.ocsp_url }),

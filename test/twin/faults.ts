@@ -22,6 +22,9 @@ export interface Faults {
   stale_switch_nonce: Set<number>;
   /** Whether the switches can no longer be reconfigured. */
   switches_locked: boolean;
+  no_switches: boolean;
+  /** nscq_arch_t: 2 LS10. */
+  switch_architecture: number;
   /** Status that the RIM service gives in place of a manifest; null for none; 'cut' closes the connection. */
   rim: number | 'cut' | null;
   /** A character of each manifest is changed after it was signed. */
@@ -42,6 +45,8 @@ export const noFaults = (): Faults => ({
   switch_report: new Map(),
   stale_switch_nonce: new Set(),
   switches_locked: true,
+  no_switches: false,
+  switch_architecture: 2,
   rim: null,
   rim_broken_signature: false,
   ocsp: 'good',

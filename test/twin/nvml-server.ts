@@ -52,7 +52,8 @@ export async function startNvmlServer(
     if (faults.collection_ms > 0) await delay(faults.collection_ms);
     const nonce = faults.stale_nonce.has(index) ? (last_nonces.get(index) ?? Buffer.alloc(32, 7)) : asked;
     last_nonces.set(index, asked);
-    return makeReport(nonce, device(index).key, model.report(faults.report.get(index)));
+    const mode = faults.protected_pcie ? { protectedPcie: 0xaa } : {};
+    return makeReport(nonce, device(index).key, model.report({ ...mode, ...faults.report.get(index) }));
   }
 
   async function switchReport(index: number, asked: Buffer): Promise<Buffer> {
@@ -94,8 +95,8 @@ export async function startNvmlServer(
     nvmlDeviceGetConfComputeGpuCertificate: (index) => Buffer.from(chainPem(device(index))),
     nvmlDeviceGetConfComputeGpuAttestationReport: report,
     nscq_session_create: () => Buffer.alloc(0),
-    switches: () => numbers(switches.length),
-    'id/arch': () => numbers(NVSWITCH.architecture),
+    switches: () => numbers(faults.no_switches ? 0 : switches.length),
+    'id/arch': () => numbers(faults.switch_architecture),
     'config/pcie_mode': () => numbers(faults.switches_locked ? TNVL_LOCKED : TNVL_ENABLED),
     'config/certificate': (index) => Buffer.from(chainPem(switchAt(index))),
     'config/attestation_report': switchReport,
