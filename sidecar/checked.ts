@@ -26,6 +26,10 @@ export async function checkCollected(collected: Collected, nonce: Nonce, atteste
       throw refuse(`device ${i}: evidence of a ${evidence[i]?.arch} in place of a ${arch}`);
   const roots = parsePem(attester.simulated?.root ?? DEVICE_ROOT_PEM);
   const leaves = await Promise.all(evidence.map((one, i) => checkDevice(one, nonce, roots, i)));
+  const reports = evidence.map(({ report }) => parseReport(fromBase64(report)));
+  const behind = reports.some(({ opaque }) => opaque.protectedPcie === true || opaque.passThrough === 'ppcie');
+  if (behind && !evidence.some(({ arch }) => arch === 'LS10'))
+    throw refuse('a GPU says that it is behind protected PCIe, and this attester collects nothing from its switches');
   if (new Set(leaves.map(({ serial }) => serial)).size !== leaves.length)
     throw refuse('two devices gave the same evidence');
 }

@@ -14,7 +14,8 @@ const HEARTBEAT_MS = 1_000;
 const SILENCE_MS = 5_000;
 
 export interface LinkEvents {
-  hello(hello: Hello): void;
+  /** First; again, `greeted`, when the sidecar has become another on the same connection. */
+  hello(hello: Hello, greeted: boolean): void;
   frame(frame: Exclude<FromSidecar, Hello>): void;
   /** Once, last. The reason is for the log. */
   gone(reason: string): void;
@@ -54,11 +55,12 @@ export function openLink(socketPath: string, events: LinkEvents): Link {
   ws.on('message', (data, isBinary) => {
     heard_ms = performance.now();
     const frame = isBinary ? null : parseFrame((data as Buffer).toString('utf8'));
-    if (frame === null || (frame.type === 'hello') === greeted) return end('a frame that the protocol does not allow');
+    if (frame === null || (frame.type !== 'hello' && !greeted)) return end('a frame that the protocol does not allow');
     if (frame.type !== 'hello') return events.frame(frame);
+    const again = greeted;
     greeted = true;
     clearTimeout(helloTimer);
-    events.hello(frame);
+    events.hello(frame, again);
   });
   ws.on('pong', () => {
     heard_ms = performance.now();

@@ -65,11 +65,20 @@ def joined(token, more):
 
 def carried_gpu(device):
     """One GPU's evidence for `attestation.evidence`; before the appraisal, which changes the chain's objects."""
+    if opaque_data(device.get_attestation_report()).startswith(b"NVDAOD"):
+        raise Failure("new_format", "this driver signs reports in a format newer than NVIDIA's Python SDK: use nvattest or native")
     return {
         "arch": GPU_ARCHITECTURE_MAP[device.get_gpu_architecture()].GPU_ARCH_NAME,
         "report": base64.b64encode(device.get_attestation_report()).decode("ascii"),
         "certificate_chain": GpuCertificateChains.extract_gpu_cert_chain_base64(device.get_attestation_cert_chain()),
     }
+
+
+def opaque_data(report):
+    """Of the SPDM response (DSP0274 1.1, MEASUREMENTS), after the request: record length at 5, then record, nonce, opaque data."""
+    response = report[37:]
+    record_bytes = int.from_bytes(response[5:8], "little")
+    return response[8 + record_bytes + 32 + 2 :]
 
 
 def carried_switch(device):

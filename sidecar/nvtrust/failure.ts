@@ -15,6 +15,7 @@ const MEANINGS = {
   nvml_error: ['collection_failed', 'stop'],
   cc_off: ['collection_failed', 'stop'],
   devtools_on: ['collection_failed', 'stop'],
+  new_format: ['collection_failed', 'stop'],
   no_nscq: ['collection_failed', 'stop'],
   no_switch: ['collection_failed', 'stop'],
   unsupported_switch: ['collection_failed', 'stop'],

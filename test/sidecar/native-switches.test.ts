@@ -141,3 +141,16 @@ describe.skipIf(missing !== null)('native on a B200', () => {
     await bench.close();
   });
 });
+
+describe.skipIf(missing !== null)('native on a driver with the newer report format', () => {
+  test('its evidence and its token verify', async () => {
+    const bench = await startBench(1);
+    bench.faults.new_format = true;
+    const attester = await createNativeAttester(bench.options);
+    const report = await appraised(bench, attester);
+    expect(report.checks.filter(({ status }) => status === 'fail')).toEqual([]);
+    expect(report.valid).toBe(true);
+    await attester.close();
+    await bench.close();
+  });
+});

@@ -17,6 +17,8 @@ export interface Faults {
   report: Map<number, ReportOptions>;
   /** By device: answered with the nonce of the report before. */
   stale_nonce: Set<number>;
+  /** Reports carry their opaque data in the format of newer drivers. */
+  new_format: boolean;
   /** By switch. */
   switch_report: Map<number, ReportOptions>;
   stale_switch_nonce: Set<number>;
@@ -42,6 +44,7 @@ export const noFaults = (): Faults => ({
   protected_pcie: false,
   report: new Map(),
   stale_nonce: new Set(),
+  new_format: false,
   switch_report: new Map(),
   stale_switch_nonce: new Set(),
   switches_locked: true,

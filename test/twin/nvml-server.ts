@@ -2,10 +2,12 @@
 import { createServer, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { chainPem, type Device } from '../../sidecar/simulated/device.ts';
+import { opaqueData } from '../../sidecar/simulated/opaque.ts';
 import { makeReport } from '../../sidecar/simulated/report.ts';
 import { TWIN } from '../../sidecar/simulated/twin.ts';
 import type { Faults } from './faults.ts';
 import { H100, type Model, NVSWITCH } from './models.ts';
+import { inNewFormat } from './new-format.ts';
 
 const PRODUCTION = 2;
 const INVALID_ARGUMENT = 2;
@@ -53,7 +55,9 @@ export async function startNvmlServer(
     const nonce = faults.stale_nonce.has(index) ? (last_nonces.get(index) ?? Buffer.alloc(32, 7)) : asked;
     last_nonces.set(index, asked);
     const mode = faults.protected_pcie ? { protectedPcie: 0xaa } : {};
-    return makeReport(nonce, device(index).key, model.report({ ...mode, ...faults.report.get(index) }));
+    const options = model.report({ ...mode, ...faults.report.get(index) });
+    const opaque = faults.new_format ? { opaque: inNewFormat(options.opaque ?? opaqueData(options)) } : {};
+    return makeReport(nonce, device(index).key, { ...options, ...opaque });
   }
 
   async function switchReport(index: number, asked: Buffer): Promise<Buffer> {
