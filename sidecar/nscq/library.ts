@@ -1,13 +1,13 @@
 // Opens NVIDIA's library for NVSwitches (libnvidia-nscq.so.2, API 2.0.0). It answers by callbacks, before the call returns.
 //
 // The call runs on a thread of libuv's pool; koffi hands each callback to the event loop and holds that thread meanwhile, so
-// nothing here waits for a switch. Types are those of the headers in NVIDIA's Python package (nscq_attestation.h).
+// nothing here waits for a switch.
 import { refusal } from '../nvml/failure.ts';
 import { callAsync, type Koffi, type KoffiLibrary, loadKoffi } from '../nvml/ffi.ts';
+import { type Chain, nscqTypes, type Report } from './types.ts';
 
 export const NSCQ_LIBRARY = 'libnvidia-nscq.so.2';
 const MOUNT_DEVICES = 1;
-const UUID_BYTES = 16;
 const LABEL_BYTES = 64;
 
 /** What a path's answers are. */
@@ -37,15 +37,6 @@ export interface NscqLibrary {
   ): Promise<{ readonly code: number; readonly answers: readonly Observed<NscqValues[K]>[] }>;
 }
 
-interface Report {
-  readonly report_size: number;
-  readonly report: Uint8Array;
-}
-interface Chain {
-  readonly cert_chain: Uint8Array;
-  readonly cert_chain_size: number;
-}
-
 /** What a callback is given as its third argument, by value, and what to make of it. A size that cannot be is no bytes. */
 const sized = (bytes: Uint8Array, size: number) => Buffer.from(bytes.subarray(0, size > bytes.length ? 0 : size));
 
@@ -56,8 +47,7 @@ const sized = (bytes: Uint8Array, size: number) => Buffer.from(bytes.subarray(0,
  */
 export function openNscq(path: string, max_calls: number): NscqLibrary {
   const koffi = loadKoffi();
-  types ??= typesOf(koffi);
-  const { uuid: UUID, session: SESSION, ...callbacks } = types;
+  const { uuid: UUID, session: SESSION, ...callbacks } = nscqTypes(koffi);
   const library = loaded(koffi, path);
   const create = library.func('nscq_session_create', SESSION, ['uint32']);
   const destroy = library.func('nscq_session_destroy', 'void', ['uintptr_t']);
@@ -114,28 +104,6 @@ export function openNscq(path: string, max_calls: number): NscqLibrary {
       }
       return { code, answers };
     },
-  };
-}
-
-/** koffi keeps types by name, for the life of the process. */
-let types: ReturnType<typeof typesOf> | undefined;
-
-function typesOf(koffi: Koffi) {
-  const uuid = koffi.array('uint8', UUID_BYTES);
-  const callback = (name: string, value: unknown) => koffi.proto(name, 'void', ['void *', 'int8', value, 'void *']);
-  return {
-    uuid,
-    session: koffi.struct({ rc: 'int8', session: 'uintptr_t' }),
-    onUuid: callback('countersign_on_uuid', 'void *'),
-    onByte: callback('countersign_on_byte', 'int8'),
-    onChain: callback(
-      'countersign_on_chain',
-      koffi.struct({ cert_chain: koffi.array('uint8', 0x1400), cert_chain_size: 'uint32' }),
-    ),
-    onReport: callback(
-      'countersign_on_report',
-      koffi.struct({ report_size: 'uint32', report: koffi.array('uint8', 0x2000) }),
-    ),
   };
 }
 
