@@ -13,7 +13,9 @@ let folder: Folder;
 let running: RunningSidecar | null = null;
 let gateway: Sidecar | null = null;
 const RAW = '{"request":{},"response":{},"timestamp":1700000000}' as Raw;
+const bytes = Buffer.from(RAW);
 const never = new AbortController().signal;
+const stays = () => {};
 const ccOff = () => new AttesterError('collection_failed', 'cc_off: confidential computing is off', false);
 const newFormat = () => new AttesterError('collection_failed', 'new_format: not one that the SDK reads', false);
 
@@ -29,7 +31,7 @@ afterEach(async () => {
 
 const simulated = () => createSimulatedAttester({ rootDir: join(folder.path, 'root') });
 const connect = (socket_path: string) =>
-  createSidecar({ socket_path, attest_timeout_ms: 5_000, allow_simulated: true });
+  createSidecar({ socket_path, attest_timeout_ms: 5_000, max_attestations_in_flight: 16, allow_simulated: true });
 
 describe('a connected gateway', () => {
   test('hears of the devices and keys of an attester that was late, on the same connection', async () => {
@@ -49,8 +51,8 @@ describe('a connected gateway', () => {
     can = true;
     await expect.poll(() => gateway?.trouble, { timeout: 3_000 }).toBeNull();
     expect(gateway.hello).toMatchObject({ attester: 'native', devices: real.devices, token_keys });
-    const attested = await gateway.attest('one', RAW, await nonceOf(RAW), never);
-    expect(attested.evidence).toHaveLength(1);
+    const attested = await gateway.attest('owner', 'one', bytes, await nonceOf(RAW), stays);
+    expect(JSON.parse(String(attested.members)).evidence).toHaveLength(1);
   });
 
   test('hears that one attester gave way to another, before its first answer', async () => {
@@ -70,7 +72,7 @@ describe('a connected gateway', () => {
     gateway = connect(running.socket);
     await gateway.ready(2_000);
     expect(gateway.hello?.attester).toBe('nvtrust');
-    for (const id of ['one', 'two']) await gateway.attest(id, RAW, await nonceOf(RAW), never);
+    for (const id of ['one', 'two']) await gateway.attest('owner', id, bytes, await nonceOf(RAW), stays);
     expect(gateway.hello?.attester).toBe('nvattest');
     expect({ asked, closed, told }).toEqual({ asked: 1, closed: 1, told: 1 });
   });
