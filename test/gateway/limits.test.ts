@@ -46,6 +46,9 @@ describe('requests at once', () => {
     // Neither JSON nor within its limit: nobody looked.
     expect(await send('x'.repeat(5_000))).toEqual({ status: 503, retry: '1', code: 'overloaded', reused: false });
     expect(await send('{')).toEqual({ status: 503, retry: '1', code: 'overloaded', reused: true });
+    // Too long for the plain path: Node's parser has it.
+    expect(await send('x'.repeat(300_000))).toEqual({ status: 503, retry: '1', code: 'overloaded', reused: true });
+    expect(await send('{')).toEqual({ status: 503, retry: '1', code: 'overloaded', reused: true });
     held.release();
     for (const one of accepted) expect((await one).status).toBe(200);
     expect(await send(JSON.stringify(CHAT))).toMatchObject({ status: 200, reused: true });
