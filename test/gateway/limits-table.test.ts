@@ -1,7 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { loadConfig } from '../../gateway/config.ts';
-import { serverOptions } from '../../gateway/http.ts';
 import { MAX_MESSAGES } from '../../proto/openai.ts';
 
 const document = readFileSync(new URL('../../docs/limits.md', import.meta.url), 'utf8');
@@ -34,17 +33,14 @@ describe('docs/limits.md', () => {
   it('lists nothing that no test sets', () => {
     const texts = ['gateway', 'store']
       .map((room) => new URL(`../${room}/`, import.meta.url))
-      .flatMap((room) => readdirSync(room).map((file) => new URL(file, room)))
+      .flatMap((room) => readdirSync(room, { encoding: 'utf8', recursive: true }).map((file) => new URL(file, room)))
       .filter(({ pathname }) => /\.(test|store)\.ts$/.test(pathname))
       .map((file) => readFileSync(file, 'utf8'))
       .join('');
     for (const { name } of rows) expect(texts, name).toMatch(new RegExp(`\\b${name}: `));
   });
 
-  it('has the fixed limits as they are', () => {
+  it('has the number of messages as it is', () => {
     expect(document).toContain(`| ${MAX_MESSAGES} messages |`);
-    expect(document).toContain(`| ${(serverOptions.maxHeaderSize ?? 0) / 1024} KiB |`);
-    expect(document).toContain(`| ${(serverOptions.headersTimeout ?? 0) / 1000} s |`);
-    expect(document).toContain(`| ${(serverOptions.requestTimeout ?? 0) / 1000} s |`);
   });
 });
