@@ -12,6 +12,8 @@ import type { Rates } from './limits/rates.ts';
 import type { Seat, Seats } from './limits/seats.ts';
 import type { Sidecar } from './sidecar/client.ts';
 import type { Store } from './store/store.ts';
+import type { Telemetry } from './telemetry/telemetry.ts';
+import type { Watch } from './telemetry/watch.ts';
 import type { Verifier } from './verifier/verifier.ts';
 import type { Outgoing } from './wire/answer.ts';
 import type { WireRequest } from './wire/request.ts';
@@ -27,7 +29,10 @@ export interface Deps {
   readonly rates: Rates;
   readonly verifier: Verifier;
   readonly log: Logger;
+  readonly telemetry: Telemetry;
   readonly version: string;
+  /** True from SIGTERM on. */
+  readonly draining: () => boolean;
 }
 
 /** The two ends of an exchange: Node's own, or those of the plain path. */
@@ -46,6 +51,7 @@ export interface Env {
     owner: Owner;
     seat: Seat;
     outcome: Outcome;
+    watch: Watch;
   };
 }
 

@@ -1,45 +1,28 @@
-// The edge of every exchange: its id, the headers that go with every answer, one log line.
-import { randomUUID } from 'node:crypto';
+// The edge of every exchange: its id, the headers that go with every answer.
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { MiddlewareHandler } from 'hono';
-import { routePath } from 'hono/route';
 import { ClientGone } from './body.ts';
 import type { Context, Deps, Env } from './context.ts';
-import { ANYONE } from './keys/caller.ts';
-import { asProblem, Problem } from './problem.ts';
+import { asProblem } from './problem.ts';
+import { commonHeaders, newId } from './refusal.ts';
+import { where } from './where.ts';
 
-const EXPOSED =
-  'x-request-id, x-attestation-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests';
 const PREFLIGHT = {
   'access-control-allow-methods': 'GET, POST, DELETE, OPTIONS',
   'access-control-max-age': '86400',
 };
 
-/** Ids, CORS and the log line. Headers are set on Node's response, so that answers that bypass Hono carry them too. */
-export function edge({ log }: Deps): MiddlewareHandler<Env> {
+/** Ids, and what is told of it at its end. Headers are set on Node's response, so that answers that bypass Hono carry them too. */
+export function edge({ telemetry }: Deps): MiddlewareHandler<Env> {
   return async (c, next) => {
-    const started = performance.now();
     const { incoming, outgoing } = c.env;
-    const id = `req-${randomUUID()}`;
+    const watch = telemetry.begin(incoming.headers);
+    c.set('watch', watch);
+    const id = newId();
     c.set('id', id);
-    outgoing.setHeader('x-request-id', id);
-    outgoing.setHeader('access-control-allow-origin', '*');
-    outgoing.setHeader('access-control-expose-headers', EXPOSED);
-    outgoing.setHeader('cache-control', 'no-store');
+    for (const [name, value] of Object.entries(commonHeaders(id))) outgoing.setHeader(name, value);
     await next();
-    const outcome = c.get('outcome');
-    const caller = c.get('caller');
-    log.info({
-      id,
-      method: incoming.method,
-      route: routePath(c, -1),
-      status: outcome?.status ?? c.res.status,
-      ms: Math.round(performance.now() - started),
-      ...(caller === undefined || caller === ANYONE ? {} : { key: caller.name }),
-      ...(outcome?.tee === undefined ? {} : { tee: outcome.tee }),
-      ...(outcome?.problem === undefined ? {} : { code: outcome.problem.code }),
-      ...(c.error instanceof Problem ? { code: c.error.code } : {}),
-    });
+    telemetry.end(c, watch);
   };
 }
 
@@ -62,8 +45,7 @@ export function onError({ log }: Deps) {
     }
     const problem = asProblem(error);
     // A message can quote what was parsed; where it happened cannot.
-    if (problem.code === 'internal_error')
-      log.error({ id: c.get('id'), name: error.name, at: frames(error) }, 'internal error');
+    if (problem.code === 'internal_error') log.error({ id: c.get('id'), ...where(error) }, 'internal error');
     if (outgoing.headersSent) {
       outgoing.destroy();
       return RESPONSE_ALREADY_SENT;
@@ -78,12 +60,4 @@ export function onError({ log }: Deps) {
     c.set('outcome', { status: problem.status });
     return RESPONSE_ALREADY_SENT;
   };
-}
-
-function frames(error: Error): string[] {
-  return (error.stack ?? '')
-    .split('\n')
-    .filter((line) => /^\s+at /.test(line))
-    .slice(0, 8)
-    .map((line) => line.trim());
 }

@@ -8,20 +8,25 @@ export type ProblemCode =
   | 'invalid_api_key'
   | 'permission_denied'
   | 'model_not_found'
+  | 'origin_not_allowed'
   | 'not_found'
   | 'method_not_allowed'
   | 'request_timeout'
   | 'body_too_large'
   | 'unsupported_encoding'
+  | 'expectation_failed'
   | 'attestation_pending'
   | 'rate_limit_exceeded'
+  | 'headers_too_large'
   | 'internal_error'
   | 'backend_unreachable'
   | 'backend_bad_response'
   | 'backend_timeout'
   | 'attestation_unavailable'
   | 'store_unavailable'
-  | 'overloaded';
+  | 'overloaded'
+  | 'collateral_unavailable'
+  | 'page_unavailable';
 
 export interface ProblemOptions extends ErrorOptions {
   readonly param?: string;
@@ -30,19 +35,23 @@ export interface ProblemOptions extends ErrorOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-const STATUS: Record<ProblemCode, number> = {
+/** What each goes out under. */
+export const STATUS: Record<ProblemCode, number> = {
   invalid_json: 400,
   invalid_request: 400,
   invalid_api_key: 401,
   permission_denied: 403,
   model_not_found: 404,
+  origin_not_allowed: 403,
   not_found: 404,
   method_not_allowed: 405,
   request_timeout: 408,
   body_too_large: 413,
   unsupported_encoding: 415,
+  expectation_failed: 417,
   attestation_pending: 425,
   rate_limit_exceeded: 429,
+  headers_too_large: 431,
   internal_error: 500,
   backend_unreachable: 502,
   backend_bad_response: 502,
@@ -50,6 +59,8 @@ const STATUS: Record<ProblemCode, number> = {
   attestation_unavailable: 503,
   store_unavailable: 503,
   overloaded: 503,
+  collateral_unavailable: 502,
+  page_unavailable: 503,
 };
 
 /** Thrown anywhere in the gateway; `app.onError` and the running stream are where it becomes bytes. Its message is for the client. */

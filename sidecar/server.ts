@@ -5,9 +5,11 @@ import { WebSocketServer } from 'ws';
 import { MAX_FRAME_BYTES } from '../proto/frames.ts';
 import type { Attester, AttesterError } from './attester.ts';
 import { checkCollected } from './checked.ts';
+import { logResult } from './log.ts';
 import { createScheduler } from './scheduler.ts';
 import { runSession } from './session.ts';
 import { listenOnSocket } from './socket.ts';
+import { where } from './where.ts';
 
 export interface SidecarServer {
   close(): Promise<void>;
@@ -52,11 +54,12 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     const sendStatus = runSession(ws, {
       attester,
       scheduler,
+      onUnexpected: (error) => log.error(where(error), 'the attester failed in an unexpected way'),
       totals: () => ({ attested_total, failed_total }),
-      onResult({ code, ms }) {
-        if (code === 'attested') attested_total++;
-        else failed_total++;
-        log[code === 'attested' ? 'debug' : 'warn']({ code, ms: Math.round(ms), queued: scheduler.waiting }, 'attest');
+      onResult(result) {
+        if (result.code === 'attested') attested_total++;
+        else if (result.code !== 'cancelled') failed_total++;
+        logResult(log, result, scheduler.waiting);
       },
     });
     statusSenders.add(sendStatus);

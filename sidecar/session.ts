@@ -6,6 +6,7 @@ import {
   type Failed,
   type FromSidecar,
   MAX_RAW_LENGTH,
+  type Phases,
   PROTOCOL,
   splitBinaryFrame,
   type ToSidecar,
@@ -13,15 +14,25 @@ import {
 } from '../proto/frames.ts';
 import { JsonTextError } from '../proto/json.ts';
 import type { Nonce } from '../proto/raw.ts';
-import { type Attester, AttesterError, type Collected } from './attester.ts';
+import { type Attester, AttesterError } from './attester.ts';
 import { nonceOfRaw } from './nonce.ts';
 import { DeadlineExceeded, QueueFull } from './queue.ts';
-import type { Scheduler } from './scheduler.ts';
+import type { Scheduler, Timed } from './scheduler.ts';
+
+/** How one request ended, for the log. */
+export interface Result {
+  readonly id: string;
+  readonly code: 'attested' | 'cancelled' | Failed['code'];
+  readonly ms: number;
+  readonly phases: Phases | null;
+}
 
 export interface SessionDeps {
   readonly attester: Attester;
   readonly scheduler: Scheduler;
-  readonly onResult: (result: { code: 'attested' | Failed['code']; ms: number }) => void;
+  readonly onResult: (result: Result) => void;
+  /** What an attester should not throw: its place is for the log. */
+  readonly onUnexpected: (error: unknown) => void;
   readonly totals: () => { attested_total: number; failed_total: number };
 }
 
@@ -36,12 +47,12 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
   const send = (frame: FromSidecar) => {
     if (ws.readyState === ws.OPEN) ws.send(JSON.stringify(frame));
   };
-  const sendText = (id: string, nonce: Nonce, { token, evidence }: Collected) =>
-    send({ type: 'attested', id, nonce, token, evidence: [...evidence] });
-  const sendBinary = (id: string, nonce: Nonce, { token, evidence }: Collected) => {
+  const sendText = (id: string, nonce: Nonce, { token, evidence, phases }: Timed) =>
+    send({ type: 'attested', id, nonce, token, evidence: [...evidence], phases });
+  const sendBinary = (id: string, nonce: Nonce, { token, evidence, phases }: Timed) => {
     if (ws.readyState !== ws.OPEN) return;
     const members = `{"token":${JSON.stringify(token)},"evidence":[${evidence.map(evidenceJson).join()}]}`;
-    ws.send(Buffer.from(`${JSON.stringify({ type: 'attested', id, nonce })}\n${members}`));
+    ws.send(Buffer.from(`${JSON.stringify({ type: 'attested', id, nonce, phases })}\n${members}`));
   };
   const fail = (id: string | null, code: Failed['code'], message: string, retry_after_ms?: number) =>
     send({ type: 'failed', id, code, message, ...(retry_after_ms === undefined ? {} : { retry_after_ms }) });
@@ -87,18 +98,23 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
     const started = performance.now();
     const abort = new AbortController();
     asked.set(id, abort);
-    let code: 'attested' | Failed['code'] = 'attested';
+    let code: Result['code'] = 'attested';
+    let phases: Phases | null = null;
     try {
       const nonce = await nonceOfRaw(raw);
-      reply(id, nonce, await scheduler.attest(nonce, abort.signal));
+      const timed = await scheduler.attest(nonce, abort.signal);
+      phases = timed.phases;
+      reply(id, nonce, timed);
     } catch (error) {
+      code = 'cancelled';
       if (abort.signal.aborted) return;
       const failure = failureOf(error);
       code = failure.code;
+      if (failure.unexpected) deps.onUnexpected(error);
       fail(id, failure.code, failure.message, failure.retry_after_ms);
     } finally {
       asked.delete(id);
-      deps.onResult({ code, ms: performance.now() - started });
+      deps.onResult({ id, code, ms: performance.now() - started, phases });
     }
   }
 }
@@ -129,7 +145,14 @@ function parseBinary(frame: Buffer): { type: 'attest'; id: string; raw: Buffer }
   }
 }
 
-function failureOf(error: unknown): { code: Failed['code']; message: string; retry_after_ms?: number } {
+interface Failure {
+  readonly code: Failed['code'];
+  readonly message: string;
+  readonly retry_after_ms?: number;
+  readonly unexpected?: boolean;
+}
+
+function failureOf(error: unknown): Failure {
   if (error instanceof JsonTextError) return { code: 'invalid_raw', message: error.message };
   if (error instanceof QueueFull)
     return { code: 'queue_full', message: error.message, retry_after_ms: error.retry_after_ms };
@@ -140,5 +163,5 @@ function failureOf(error: unknown): { code: Failed['code']; message: string; ret
       message: error.message.slice(0, 1024),
       ...(error.retryable ? { retry_after_ms: error.retry_after_ms ?? COLLECTION_RETRY_MS } : {}),
     };
-  return { code: 'collection_failed', message: 'the attester failed in an unexpected way' };
+  return { code: 'collection_failed', message: 'the attester failed in an unexpected way', unexpected: true };
 }

@@ -2,6 +2,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Owner } from '../keys/caller.ts';
 import type { Problem } from '../problem.ts';
+import type { Watch } from '../telemetry/watch.ts';
 import type { Outgoing } from '../wire/answer.ts';
 
 export interface Exchange {
@@ -14,6 +15,7 @@ export interface Exchange {
   /** How many choices the request asked for. */
   readonly choices: number;
   readonly outgoing: Outgoing;
+  readonly watch: Watch;
 }
 
 /** The backend's head, once. */

@@ -10,9 +10,11 @@ import { wholeDelivery } from '../delivery/whole.ts';
 import { toBackend } from '../engine/headers.ts';
 import type { Seat } from '../limits/seats.ts';
 import { asProblem, Problem } from '../problem.ts';
+import type { Operation } from '../telemetry/watch.ts';
 import { type Endpoint, readAsked } from './request.ts';
 
 const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };
+const OPERATION: Record<Endpoint, Operation> = { chat: 'chat', completion: 'text_completion' };
 
 export function generate(endpoint: Endpoint, deps: Deps) {
   const { config, engine, sidecar, store, attestor } = deps;
@@ -20,16 +22,19 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     const { incoming, outgoing } = c.env;
     const seat = c.get('seat');
     const request = bodyText(await readBody(incoming, config.max_body_bytes, seat.hold));
-    const { tee, forward, choices, stream } = readAsked(endpoint, request, incoming.headers, c.get('caller'));
-    if (stream) seat.stream();
-    if (tee) seat.tee();
-    const exchange: Exchange = { id: c.get('id'), owner: c.get('owner'), request, tee, choices, outgoing };
+    const { tee, forward, choices, stream, model } = readAsked(endpoint, request, incoming.headers, c.get('caller'));
+    const watch = c.get('watch');
+    watch.generates(OPERATION[endpoint], model, tee);
+    if (stream) await seat.stream();
+    if (tee) await seat.tee();
+    const exchange: Exchange = { id: c.get('id'), owner: c.get('owner'), request, tee, choices, outgoing, watch };
     if (tee) {
       await sidecar.ready(config.sidecar_wait_ms);
       outgoing.setHeader('x-attestation-id', exchange.id);
       store.begin(exchange.owner, exchange.id);
     }
     const headers = { ...toBackend(incoming.headers, config.backend_api_key), 'content-type': 'application/json' };
+    watch.trace?.toBackend(headers);
     try {
       const outcome = await relay(
         engine,

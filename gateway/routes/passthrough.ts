@@ -30,11 +30,14 @@ export function passthrough({ config, engine }: Deps) {
     if (teeHeader(incoming.headers)) throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
     if (method === 'POST' && caller.limits.models !== null) checkBody(body, caller);
     const forward = withoutTee(body, type);
-    const exchange = { id: c.get('id'), owner: c.get('owner'), request: '', tee: false, choices: 1, outgoing };
+    const watch = c.get('watch');
+    const exchange = { id: c.get('id'), owner: c.get('owner'), request: '', tee: false, choices: 1, outgoing, watch };
+    const headers = toBackend(incoming.headers, config.backend_api_key);
+    watch.trace?.toBackend(headers);
     const request = {
       method,
       path,
-      headers: toBackend(incoming.headers, config.backend_api_key),
+      headers,
       body: forward.length === 0 ? null : forward,
       repeatable: method === 'GET',
     };

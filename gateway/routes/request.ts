@@ -14,6 +14,7 @@ export interface Asked {
   readonly forward: string;
   readonly choices: number;
   readonly stream: boolean;
+  readonly model: string | undefined;
 }
 
 const SCHEMAS = { chat: chatRequestSchema, completion: completionRequestSchema };
@@ -36,6 +37,7 @@ export function readAsked(endpoint: Endpoint, text: string, headers: IncomingHtt
     forward,
     choices: choicesOf(endpoint, request),
     stream: request.stream === true,
+    model: request.model,
   };
 }
 

@@ -21,7 +21,7 @@ export const verifyQuery: MiddlewareHandler<Env> = zValidator('query', query, (r
   if (!result.success) throw new Problem('invalid_request', 'report: must be 1 or 0.', { param: 'report' });
 }) as MiddlewareHandler<Env>;
 
-export function verify({ sidecar, config, verifier }: Deps) {
+export function verify({ sidecar, config, verifier, telemetry }: Deps) {
   return async (c: Context): Promise<Response> => {
     const body = await readBody(c.env.incoming, config.max_verify_bytes);
     if (!isUtf8(body)) throw new Problem('invalid_json', 'The request body is not valid UTF-8.');
@@ -32,6 +32,7 @@ export function verify({ sidecar, config, verifier }: Deps) {
       countersignKeys: sidecar.hello?.token_keys as Jwks | undefined,
       simulatedRoot: config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null,
     });
+    telemetry.verified(verdict.valid ? 'valid' : (verdict.failed.code ?? 'not_an_attestation'));
     if (c.req.query('report') === '1') return c.body(verdict.json, 200, { 'content-type': 'application/json' });
     return verdict.valid ? c.json(true) : refusal(c, verdict);
   };

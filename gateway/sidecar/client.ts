@@ -19,6 +19,8 @@ export interface SidecarOptions {
   readonly allow_simulated: boolean;
   /** For the log: state changes, never content. */
   readonly onState?: (state: SidecarState, reason: string) => void;
+  /** Something is asked for again. */
+  readonly onRetry?: () => void;
 }
 
 export type SidecarState = 'connecting' | 'connected' | 'refused' | 'closed';
@@ -29,6 +31,8 @@ export interface Sidecar {
   readonly hello: Hello | null;
   /** Why the connected sidecar cannot attest, in its words; null when it can. */
   readonly trouble: Hello['trouble'];
+  /** How many wait for their attestation. */
+  readonly pending: number;
   /** Resolves as soon as a sidecar is there. @throws {Problem} attestation_unavailable after `wait_ms`. */
   ready(wait_ms: number): Promise<void>;
   /**
@@ -93,7 +97,9 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         for (const [id, one] of pending) {
           clearTimeout(one.retry ?? undefined);
           one.retry = null;
-          if (one.asked) link?.attest(id, one.raw);
+          if (!one.asked) continue;
+          options.onRetry?.();
+          link?.attest(id, one.raw);
         }
         for (const wake of waiting) wake();
       },
@@ -136,7 +142,9 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     one.retry = setTimeout(() => {
       one.retry = null;
       // Away now: hello asks again for everything that is pending.
-      if (state === 'connected') link?.attest(id, one.raw);
+      if (state !== 'connected') return;
+      options.onRetry?.();
+      link?.attest(id, one.raw);
     }, frame.retry_after_ms);
   }
 
@@ -151,6 +159,10 @@ export function createSidecar(options: SidecarOptions): Sidecar {
 
     get trouble() {
       return trouble;
+    },
+
+    get pending() {
+      return pending.size;
     },
 
     ready(wait_ms) {

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { loadConfig } from '../../gateway/config.ts';
+import { MAX_HEADER_BYTES, MAX_HEADERS } from '../../gateway/http.ts';
 import { MAX_MESSAGES } from '../../proto/openai.ts';
 
 const document = readFileSync(new URL('../../docs/limits.md', import.meta.url), 'utf8');
@@ -40,7 +41,8 @@ describe('docs/limits.md', () => {
     for (const { name } of rows) expect(texts, name).toMatch(new RegExp(`\\b${name}: `));
   });
 
-  it('has the number of messages as it is', () => {
+  it('has the fixed limits as they are', () => {
     expect(document).toContain(`| ${MAX_MESSAGES} messages |`);
+    expect(document).toContain(`| ${MAX_HEADER_BYTES / 1024} KiB, ${MAX_HEADERS} headers |`);
   });
 });
