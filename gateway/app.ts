@@ -3,6 +3,7 @@ import { Hono } from 'hono';
 import { authenticated, bounded, verifyBounded } from './admission.ts';
 import type { Deps, Env } from './context.ts';
 import { edge, onError, preflight } from './edge.ts';
+import { origins } from './origins.ts';
 import { Problem } from './problem.ts';
 import { attestationById } from './routes/attestation.ts';
 import { generate } from './routes/generate.ts';
@@ -11,10 +12,11 @@ import { metrics } from './routes/metrics.ts';
 import { openapi } from './routes/openapi.ts';
 import { passthrough } from './routes/passthrough.ts';
 import { verify, verifyQuery } from './routes/verify.ts';
+import { decodedPath } from './target.ts';
 
 export function createApp(deps: Deps): Hono<Env> {
-  const app = new Hono<Env>({ getPath: decodedPath });
-  app.use(edge(deps));
+  const app = new Hono<Env>({ getPath: path });
+  app.use(edge(deps), origins(deps));
   app.options('*', preflight);
 
   app.get('/health', health(deps));
@@ -27,6 +29,8 @@ export function createApp(deps: Deps): Hono<Env> {
   app.post('/v1/completions', generate('completion', deps));
   app.get('/v1/chat/completions/:id/attestation', attestationById(deps));
   app.get('/v1/completions/:id/attestation', attestationById(deps));
+  for (const path of ['/v1/chat/completions/:id/attestation', '/v1/completions/:id/attestation'])
+    app.all(path, only('GET'));
   app.all('/v1/chat/completions', only('POST'));
   app.all('/v1/completions', only('POST'));
   app.all('/v1/*', passthrough(deps));
@@ -49,14 +53,7 @@ function only(allow: string) {
   };
 }
 
-/** The path as clients mean it: `/%7Esev_gpu%401.0/verify` is the same place. A slash that was escaped stays escaped. */
-function decodedPath(request: Request, options?: { env?: Env['Bindings'] }): string {
-  const url = options?.env?.incoming.url ?? new URL(request.url).pathname;
-  const query = url.indexOf('?');
-  const path = query < 0 ? url : url.slice(0, query);
-  if (!path.includes('%')) return path;
-  return path.replace(/%(?!2[fF])[0-9A-Fa-f]{2}/g, (escaped) => {
-    const char = String.fromCharCode(Number.parseInt(escaped.slice(1), 16));
-    return /[!-~]/.test(char) && char !== '%' ? char : escaped;
-  });
+/** From Node's own target: a URL of Fetch would have resolved dots and escapes. */
+function path(request: Request, options?: { env?: Env['Bindings'] }): string {
+  return decodedPath(options?.env?.incoming.url ?? new URL(request.url).pathname);
 }

@@ -10,10 +10,8 @@ export class ClientGone extends Error {
 }
 
 function tooLarge(max_bytes: number): Problem {
-  // The rest of the body is still on its way; this connection is not used again.
-  return new Problem('body_too_large', `The request body is larger than ${max_bytes} bytes.`, {
-    headers: { connection: 'close' },
-  });
+  // The rest of it is let by for a while, by the adaptor and by Node: cut at once, a client that still sends would lose its answer.
+  return new Problem('body_too_large', `The request body is larger than ${max_bytes} bytes.`);
 }
 
 /** Is told of bytes that are kept, and of those that are announced. @throws {Problem} where they have no room. */

@@ -20,6 +20,8 @@ import { VERSION } from './version.ts';
 export interface BuiltApp {
   readonly app: Hono<Env>;
   readonly telemetry: Telemetry;
+  /** From now on /health says `draining`. */
+  drain(): void;
   close(): Promise<void>;
 }
 
@@ -42,6 +44,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
   });
   const attestor = createAttestor(sidecar, store, Date.now);
   const verifier = createVerifier(config);
+  let draining = false;
   const app = createApp({
     config,
     engine,
@@ -55,11 +58,15 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     log,
     telemetry,
     version: VERSION,
+    draining: () => draining,
   });
   registerGauges(telemetry.registry, { sidecar, store, version: VERSION, running: () => telemetry.running });
   return {
     app,
     telemetry,
+    drain() {
+      draining = true;
+    },
     async close() {
       keys.close();
       sidecar.close();

@@ -119,6 +119,24 @@ export const schema = z.object({
     .url({ protocol: /^https?$/ })
     .default(NVIDIA_OCSP_URL)
     .describe('Where the verify endpoint asks for revocation'),
+  TLS_CERT_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('A PEM certificate chain: the gateway speaks TLS itself. Read again when it changes'),
+  TLS_KEY_FILE: z.string().min(1).optional().describe('The certificate’s key, in PEM'),
+  CORS_ORIGINS: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'Origins of web pages that may ask, separated by commas; `*` for all. Without it: all while there are API keys, this machine’s own while there are not',
+    ),
+  HEADERS_TIMEOUT_MS: integer(15_000, 100, 600_000).describe('How long a client may take to send its headers'),
+  REQUEST_TIMEOUT_MS: integer(120_000, 100, 86_400_000).describe(
+    'How long a client may take to send its whole request',
+  ),
+  DRAIN_MS: integer(25_000, 0, 86_400_000).describe('How long running answers may take to end after SIGTERM'),
   METRICS_PORT: z.coerce
     .number()
     .int()
@@ -141,6 +159,12 @@ export const schema = z.object({
       'JSON lines on stdout, for people on a terminal. From `info` on, one line a request; never a prompt, a completion or a key',
     ),
 });
+
+/** Paths of a PEM certificate chain and its key. */
+export interface TlsFiles {
+  readonly cert_file: string;
+  readonly key_file: string;
+}
 
 export interface GatewayConfig {
   readonly host: string;
@@ -197,6 +221,15 @@ export interface GatewayConfig {
   readonly metrics_host: string;
   /** null: off. */
   readonly tracing: TracingConfig | null;
+  /** null: plain HTTP. */
+  readonly tls: TlsFiles | null;
+  /** Origins of web pages that may ask, `*` for all; null: see gateway/origins.ts. */
+  readonly cors_origins: readonly string[] | null;
+  /** How long a client may take to send its headers, and its whole request. */
+  readonly headers_timeout_ms: number;
+  readonly request_timeout_ms: number;
+  /** How long running answers may take to end after SIGTERM. */
+  readonly drain_ms: number;
   readonly log_level: string;
 }
 
@@ -224,6 +257,8 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
   const e = parsed.data;
   if (e.API_KEYS_FILE === undefined && !LOOPBACK.test(e.HOST))
     throw new ConfigError(`API_KEYS_FILE is required when HOST (${e.HOST}) is not a loopback address`);
+  if ((e.TLS_CERT_FILE === undefined) !== (e.TLS_KEY_FILE === undefined))
+    throw new ConfigError('TLS_CERT_FILE and TLS_KEY_FILE are set together or not at all');
   return {
     host: e.HOST.replace(/^\[|\]$/g, ''),
     port: e.PORT,
@@ -263,6 +298,14 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     metrics_port: e.METRICS_PORT ?? null,
     metrics_host: e.METRICS_HOST.replace(/^\[|\]$/g, ''),
     tracing: tracingOf(e),
+    tls:
+      e.TLS_CERT_FILE === undefined || e.TLS_KEY_FILE === undefined
+        ? null
+        : { cert_file: e.TLS_CERT_FILE, key_file: e.TLS_KEY_FILE },
+    cors_origins: e.CORS_ORIGINS?.split(',').map((origin) => origin.trim()) ?? null,
+    headers_timeout_ms: e.HEADERS_TIMEOUT_MS,
+    request_timeout_ms: e.REQUEST_TIMEOUT_MS,
+    drain_ms: e.DRAIN_MS,
     log_level: e.LOG_LEVEL,
   };
 }

@@ -31,6 +31,8 @@ export interface Deps {
   readonly log: Logger;
   readonly telemetry: Telemetry;
   readonly version: string;
+  /** True from SIGTERM on. */
+  readonly draining: () => boolean;
 }
 
 /** The two ends of an exchange: Node's own, or those of the plain path. */

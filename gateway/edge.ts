@@ -1,13 +1,12 @@
 // The edge of every exchange: its id, the headers that go with every answer.
-import { randomUUID } from 'node:crypto';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { MiddlewareHandler } from 'hono';
 import { ClientGone } from './body.ts';
 import type { Context, Deps, Env } from './context.ts';
 import { asProblem } from './problem.ts';
+import { commonHeaders, newId } from './refusal.ts';
+import { where } from './where.ts';
 
-const EXPOSED =
-  'x-request-id, x-attestation-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests';
 const PREFLIGHT = {
   'access-control-allow-methods': 'GET, POST, DELETE, OPTIONS',
   'access-control-max-age': '86400',
@@ -19,12 +18,9 @@ export function edge({ telemetry }: Deps): MiddlewareHandler<Env> {
     const { incoming, outgoing } = c.env;
     const watch = telemetry.begin(incoming.headers);
     c.set('watch', watch);
-    const id = `req-${randomUUID()}`;
+    const id = newId();
     c.set('id', id);
-    outgoing.setHeader('x-request-id', id);
-    outgoing.setHeader('access-control-allow-origin', '*');
-    outgoing.setHeader('access-control-expose-headers', EXPOSED);
-    outgoing.setHeader('cache-control', 'no-store');
+    for (const [name, value] of Object.entries(commonHeaders(id))) outgoing.setHeader(name, value);
     await next();
     telemetry.end(c, watch);
   };
@@ -49,8 +45,7 @@ export function onError({ log }: Deps) {
     }
     const problem = asProblem(error);
     // A message can quote what was parsed; where it happened cannot.
-    if (problem.code === 'internal_error')
-      log.error({ id: c.get('id'), name: error.name, at: frames(error) }, 'internal error');
+    if (problem.code === 'internal_error') log.error({ id: c.get('id'), ...where(error) }, 'internal error');
     if (outgoing.headersSent) {
       outgoing.destroy();
       return RESPONSE_ALREADY_SENT;
@@ -60,12 +55,4 @@ export function onError({ log }: Deps) {
       'content-type': 'application/json',
     });
   };
-}
-
-function frames(error: Error): string[] {
-  return (error.stack ?? '')
-    .split('\n')
-    .filter((line) => /^\s+at /.test(line))
-    .slice(0, 8)
-    .map((line) => line.trim());
 }

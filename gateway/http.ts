@@ -1,31 +1,137 @@
-// Limits of the HTTP server itself, and its answer to what is no HTTP at all.
-import type { Server, ServerOptions } from 'node:http';
-import { Problem } from './problem.ts';
+// The HTTP server: its limits, and what of a request is settled before any route sees it.
+import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { getRequestListener, RequestError } from '@hono/node-server';
+import type { Logger } from 'pino';
+import { asProblem, Problem } from './problem.ts';
+import { commonHeaders, linger, newId, refuse, refuseOnSocket } from './refusal.ts';
+import { isHost, originForm } from './target.ts';
+import type { Credentials } from './tls.ts';
+import { where } from './where.ts';
 
-export const serverOptions: ServerOptions = {
-  maxHeaderSize: 32 * 1024,
-  /** Headers within 15 s, the whole request within 120 s. */
-  headersTimeout: 15_000,
-  requestTimeout: 120_000,
-  connectionsCheckingInterval: 5_000,
-  keepAliveTimeout: 75_000,
-  requireHostHeader: true,
-  insecureHTTPParser: false,
-};
+export interface HttpOptions {
+  /** From a connection's first byte to the end of its request's headers. */
+  readonly headers_timeout_ms: number;
+  /** The whole request, body included. */
+  readonly request_timeout_ms: number;
+  /** null: plain HTTP. */
+  readonly tls: Credentials | null;
+}
 
-/** What the parser refuses gets OpenAI's shape too. */
-export function refuseBadRequests(server: Server): void {
+/** Request line and headers. */
+export const MAX_HEADER_BYTES = 32 * 1024;
+export const MAX_HEADERS = 1_000;
+const KEEP_ALIVE_MS = 75_000;
+const CHECK_MS = 5_000;
+
+type Fetch = Parameters<typeof getRequestListener>[0];
+
+/** A server that does not listen yet. What it refuses by itself is refused in OpenAI's shape, and logged. */
+export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger): Server {
+  const serverOptions: ServerOptions = {
+    maxHeaderSize: MAX_HEADER_BYTES,
+    headersTimeout: options.headers_timeout_ms,
+    requestTimeout: options.request_timeout_ms,
+    connectionsCheckingInterval: Math.min(CHECK_MS, Math.ceil(options.headers_timeout_ms / 3)),
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    // Node would refuse without a body; `faultOf` does it in words.
+    requireHostHeader: false,
+    insecureHTTPParser: false,
+  };
+  const route = getRequestListener(fetch, { hostname: 'localhost', errorHandler: (error) => unforeseen(error, log) });
+  // Connections that end with the answer that is on its way: what still comes on them is read, and is nobody's request.
+  const ending = new WeakSet<Duplex>();
+  const listener = (incoming: IncomingMessage, outgoing: ServerResponse) => {
+    if (ending.has(incoming.socket)) return;
+    const fault = faultOf(incoming);
+    if (fault !== null) return refuseLast(incoming, outgoing, fault);
+    // Node does not take an upgrade up, and reads nothing after it.
+    if (incoming.headers.upgrade !== undefined) endWith(incoming.socket, outgoing);
+    void route(incoming, outgoing);
+  };
+  const refuseLast = (incoming: IncomingMessage, outgoing: ServerResponse, fault: Problem) => {
+    endWith(incoming.socket, outgoing);
+    refuse(incoming, outgoing, fault, log);
+  };
+  const endWith = (socket: Duplex, answer: ServerResponse) => {
+    ending.add(socket);
+    answer.shouldKeepAlive = false;
+    if (answer.headersSent) answer.once('finish', () => linger(socket));
+    // Node calls it after the last answer, and would cut what the client still sends: it could lose its answer (RFC 9112 §9.6).
+    (socket as Socket).destroySoon = () => linger(socket);
+  };
+  const server =
+    options.tls === null
+      ? createServer(serverOptions, listener)
+      : createTlsServer({ ...serverOptions, ...options.tls }, listener);
+  // Past twice this Node drops headers unseen; `faultOf` refuses before.
+  server.maxHeadersCount = 2 * MAX_HEADERS;
+  server.on('checkExpectation', (incoming: IncomingMessage, outgoing: ServerResponse) =>
+    refuseLast(incoming, outgoing, new Problem('expectation_failed', 'Only "expect: 100-continue" can be met.')),
+  );
+  server.on('connect', (_incoming, socket) =>
+    refuseOnSocket(socket, new Problem('method_not_allowed', 'This is no proxy.'), log),
+  );
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+    const pending = (socket as { _httpMessage?: ServerResponse & { req: IncomingMessage } })._httpMessage;
+    if (error.code === 'ECONNRESET') return void socket.destroy();
+    if (ending.has(socket)) return;
+    // What cannot be read follows a request that is being answered: that answer is the connection's last.
+    if (pending?.req.complete) return endWith(socket, pending);
     // In the middle of an answer there is no place for another.
-    const answering = (socket as { _httpMessage?: { headersSent: boolean } })._httpMessage?.headersSent === true;
-    if (error.code === 'ECONNRESET' || !socket.writable || answering) return void socket.destroy();
-    const problem =
-      error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-        ? new Problem('request_timeout', 'The request did not arrive in time.')
-        : new Problem('invalid_request', 'The request is not valid HTTP.');
-    const body = JSON.stringify(problem.body);
-    socket.end(
-      `HTTP/1.1 ${problem.status} ${problem.status === 408 ? 'Request Timeout' : 'Bad Request'}\r\ncontent-type: application/json\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
-    );
+    if (!socket.writable || pending?.headersSent) return void socket.destroy();
+    ending.add(socket);
+    refuseOnSocket(socket, problemOf(error), log);
+  });
+  return server;
+}
+
+/**
+ * What is wrong with a request that the parser let through. Its target becomes the form that routes know.
+ * Where two readers could disagree about a request's end or its host (RFC 9112 §3.2, §6.1), it is refused.
+ */
+function faultOf(incoming: IncomingMessage): Problem | null {
+  const http11 = incoming.httpVersionMinor >= 1;
+  let hosts = 0;
+  for (let i = 0; i < incoming.rawHeaders.length; i += 2)
+    if (incoming.rawHeaders[i]?.length === 4 && incoming.rawHeaders[i]?.toLowerCase() === 'host') hosts++;
+  const { host, 'transfer-encoding': coding } = incoming.headers;
+  if (incoming.rawHeaders.length > 2 * MAX_HEADERS)
+    return new Problem('headers_too_large', `The request has more than ${MAX_HEADERS} headers.`);
+  if (hosts > 1 || (hosts === 0 && http11)) return new Problem('invalid_request', 'Send one host header.');
+  if (host !== undefined && !isHost(host)) return new Problem('invalid_request', 'The host header names no host.');
+  if (coding !== undefined && (!http11 || coding.toLowerCase() !== 'chunked'))
+    return new Problem('invalid_request', 'The only transfer-encoding here is chunked, in HTTP/1.1.');
+  const target = originForm(incoming.method ?? 'GET', incoming.url ?? '');
+  if (target === null) return new Problem('invalid_request', 'The request target is none that is served here.');
+  incoming.url = target;
+  return null;
+}
+
+function problemOf(error: NodeJS.ErrnoException): Problem {
+  switch (error.code) {
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return new Problem('request_timeout', 'The request did not arrive in time.');
+    case 'HPE_HEADER_OVERFLOW':
+      return new Problem('headers_too_large', `The request's headers are larger than ${MAX_HEADER_BYTES} bytes.`);
+    case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
+      return new Problem('body_too_large', 'The chunk extensions of the request body are too large.');
+    default:
+      return new Problem('invalid_request', 'The request is not valid HTTP.');
+  }
+}
+
+/** What no route and no middleware caught: the adaptor's own refusals among it. */
+function unforeseen(error: unknown, log: Logger): Response {
+  const refused = error instanceof RequestError;
+  if (!refused) log.error(where(error), 'internal error');
+  const problem = refused
+    ? new Problem('invalid_request', 'The request target is none that is served here.')
+    : asProblem(error);
+  return new Response(JSON.stringify(problem.body), {
+    status: problem.status,
+    headers: { ...commonHeaders(newId()), 'content-type': 'application/json' },
   });
 }

@@ -1,56 +1,87 @@
 // The gateway process: configuration in, a listening server out, a clean end.
-
-import type { Server } from 'node:http';
-import { createAdaptorServer } from '@hono/node-server';
+import type { Server as TlsServer } from 'node:https';
+import type { Logger } from 'pino';
 import { buildApp } from './build.ts';
-import { ConfigError, loadConfig } from './config.ts';
-import { refuseBadRequests, serverOptions } from './http.ts';
-import { createMetricsServer } from './telemetry/listener.ts';
+import { ConfigError, type GatewayConfig, loadConfig } from './config.ts';
+import { createDrain } from './drain.ts';
+import { createHttpServer } from './http.ts';
+import { listenForMetrics } from './telemetry/listener.ts';
 import { createLog } from './telemetry/log.ts';
+import { readCredentials, watchCredentials } from './tls.ts';
+import { where } from './where.ts';
 import { type Fetch, takeConnections } from './wire/server.ts';
 
-const DRAIN_MS = 25_000;
+/** A terminal's Ctrl-C reaches a launcher and us: the launcher's own signal, right after it, is the same one. */
+const SAME_SIGNAL_MS = 500;
+/** After the drain's end: what was cut is told so, as far as it listens. */
+const CUT_MS = 1_000;
 
 try {
   const config = loadConfig(process.env);
   const log = createLog(config.log_level);
+  endOnUncaught(log);
+  const credentials = config.tls === null ? null : readCredentials(config.tls);
   // Off, nothing of OpenTelemetry is even loaded.
   const { tracing, backend_url } = config;
   const tracer =
     tracing === null ? null : (await import('./telemetry/tracing.ts')).startTracing({ ...tracing, backend_url }, log);
-  const { app, telemetry, close } = buildApp(config, log, tracer);
-  const server = createAdaptorServer({ fetch: app.fetch, serverOptions }) as Server;
-  refuseBadRequests(server);
-  const wire = takeConnections(server, app.fetch as Fetch);
+  const { app, telemetry, close, drain: announceDrain } = buildApp(config, log, tracer);
+  const server = createHttpServer(app.fetch, { ...config, tls: credentials }, log);
+  const drain = createDrain(server, takeConnections(server, app.fetch as Fetch, log));
   server.once('error', (error: NodeJS.ErrnoException) => {
     console.error(`gateway: cannot listen on ${config.host}:${config.port}: ${error.code}`);
     process.exit(1);
   });
   server.listen(config.port, config.host, () => {
-    log.info({ address: server.address(), backend: new URL(config.backend_url).origin }, 'listening');
+    const { tls } = config;
+    log.info({ address: server.address(), tls: tls !== null, backend: new URL(backend_url).origin }, 'listening');
   });
-  if (config.metrics_port !== null) {
-    const { metrics_host: host, metrics_port: port } = config;
-    const metrics = createMetricsServer(telemetry);
-    metrics.once('error', (error: NodeJS.ErrnoException) => {
-      console.error(`gateway: METRICS_PORT: cannot listen on ${host}:${port}: ${error.code}`);
-      process.exit(1);
-    });
-    metrics.listen(port, host, () => log.info({ address: metrics.address() }, 'metrics'));
-  }
-  const stop = (signal: string) => {
-    log.info({ signal }, 'draining');
-    const end = () => void close().then(() => process.exit(0));
-    server.close(end);
-    server.closeIdleConnections();
-    wire.stop();
-    setTimeout(end, DRAIN_MS).unref();
+  listenForMetrics(telemetry, config, log);
+  if (config.tls !== null) renewCredentials(server as TlsServer, config.tls, log);
+
+  let stopped_ms: number | null = null;
+  const stop = async (signal: string) => {
+    if (stopped_ms !== null) {
+      if (performance.now() - stopped_ms > SAME_SIGNAL_MS) process.exit(1);
+      return;
+    }
+    stopped_ms = performance.now();
+    log.info({ signal, running: drain.running }, 'draining');
+    announceDrain();
+    if (!(await drain.begin(config.drain_ms))) {
+      log.warn({ running: drain.running }, 'cut what did not end in time');
+      setTimeout(() => process.exit(0), CUT_MS);
+    }
+    await close();
+    if (drain.running === 0) process.exit(0);
   };
-  process.once('SIGTERM', stop).once('SIGINT', stop);
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(signal));
   // Started by the launcher: when that is gone, so is the reason to run.
-  process.once('disconnect', () => stop('disconnect'));
+  process.once('disconnect', () => void stop('disconnect'));
 } catch (error) {
   if (!(error instanceof ConfigError)) throw error;
   console.error(`gateway: ${error.message}`);
   process.exit(1);
+}
+
+/** Node would print the message of an error that nobody caught, and a message can quote a prompt. */
+function endOnUncaught(log: Logger): void {
+  process.on('uncaughtException', (error) => {
+    log.fatal(where(error), 'uncaught error');
+    process.exit(1);
+  });
+}
+
+/** New certificates on SIGHUP, or when the files change; a pair that is wrong leaves the old one in use. */
+function renewCredentials(server: TlsServer, files: NonNullable<GatewayConfig['tls']>, log: Logger): void {
+  const renew = () => {
+    try {
+      server.setSecureContext(readCredentials(files));
+      log.info('certificate renewed');
+    } catch (error) {
+      log.error({ why: error instanceof ConfigError ? error.message : where(error) }, 'certificate not renewed');
+    }
+  };
+  watchCredentials(files, renew);
+  process.on('SIGHUP', renew);
 }

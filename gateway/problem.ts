@@ -8,13 +8,16 @@ export type ProblemCode =
   | 'invalid_api_key'
   | 'permission_denied'
   | 'model_not_found'
+  | 'origin_not_allowed'
   | 'not_found'
   | 'method_not_allowed'
   | 'request_timeout'
   | 'body_too_large'
   | 'unsupported_encoding'
+  | 'expectation_failed'
   | 'attestation_pending'
   | 'rate_limit_exceeded'
+  | 'headers_too_large'
   | 'internal_error'
   | 'backend_unreachable'
   | 'backend_bad_response'
@@ -37,13 +40,16 @@ export const STATUS: Record<ProblemCode, number> = {
   invalid_api_key: 401,
   permission_denied: 403,
   model_not_found: 404,
+  origin_not_allowed: 403,
   not_found: 404,
   method_not_allowed: 405,
   request_timeout: 408,
   body_too_large: 413,
   unsupported_encoding: 415,
+  expectation_failed: 417,
   attestation_pending: 425,
   rate_limit_exceeded: 429,
+  headers_too_large: 431,
   internal_error: 500,
   backend_unreachable: 502,
   backend_bad_response: 502,

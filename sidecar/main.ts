@@ -7,10 +7,12 @@ import { ConfigError, loadConfig, type SidecarConfig } from './config.ts';
 import { createLog } from './log.ts';
 import { startServer } from './server.ts';
 import { SocketError } from './socket.ts';
+import { where } from './where.ts';
 
 try {
   const config = loadConfig(process.env);
   const log = createLog(config.log_level);
+  endOnUncaught(log);
   const { attester, trouble } = await attesterOrTrouble(config, log);
   const server = await startServer(attester, { ...config, trouble }, log);
   log.info(
@@ -33,6 +35,14 @@ try {
   if (!(error instanceof ConfigError || error instanceof SocketError || error instanceof AttesterError)) throw error;
   console.error(`sidecar: ${error.message}`);
   process.exit(1);
+}
+
+/** Node would print the message of an error that nobody caught, and a message can quote raw. */
+function endOnUncaught(log: Logger): void {
+  process.on('uncaughtException', (error) => {
+    log.fatal(where(error), 'uncaught error');
+    process.exit(1);
+  });
 }
 
 /** A simulated attester that cannot start is a mistake. Hardware that cannot attest yet may be put right while we wait. */

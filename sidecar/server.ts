@@ -9,6 +9,7 @@ import { logResult } from './log.ts';
 import { createScheduler } from './scheduler.ts';
 import { runSession } from './session.ts';
 import { listenOnSocket } from './socket.ts';
+import { where } from './where.ts';
 
 export interface SidecarServer {
   close(): Promise<void>;
@@ -53,6 +54,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     const sendStatus = runSession(ws, {
       attester,
       scheduler,
+      onUnexpected: (error) => log.error(where(error), 'the attester failed in an unexpected way'),
       totals: () => ({ attested_total, failed_total }),
       onResult(result) {
         if (result.code === 'attested') attested_total++;

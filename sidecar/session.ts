@@ -31,6 +31,8 @@ export interface SessionDeps {
   readonly attester: Attester;
   readonly scheduler: Scheduler;
   readonly onResult: (result: Result) => void;
+  /** What an attester should not throw: its place is for the log. */
+  readonly onUnexpected: (error: unknown) => void;
   readonly totals: () => { attested_total: number; failed_total: number };
 }
 
@@ -108,6 +110,7 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
       if (abort.signal.aborted) return;
       const failure = failureOf(error);
       code = failure.code;
+      if (failure.unexpected) deps.onUnexpected(error);
       fail(id, failure.code, failure.message, failure.retry_after_ms);
     } finally {
       asked.delete(id);
@@ -142,7 +145,14 @@ function parseBinary(frame: Buffer): { type: 'attest'; id: string; raw: Buffer }
   }
 }
 
-function failureOf(error: unknown): { code: Failed['code']; message: string; retry_after_ms?: number } {
+interface Failure {
+  readonly code: Failed['code'];
+  readonly message: string;
+  readonly retry_after_ms?: number;
+  readonly unexpected?: boolean;
+}
+
+function failureOf(error: unknown): Failure {
   if (error instanceof JsonTextError) return { code: 'invalid_raw', message: error.message };
   if (error instanceof QueueFull)
     return { code: 'queue_full', message: error.message, retry_after_ms: error.retry_after_ms };
@@ -153,5 +163,5 @@ function failureOf(error: unknown): { code: Failed['code']; message: string; ret
       message: error.message.slice(0, 1024),
       ...(error.retryable ? { retry_after_ms: error.retry_after_ms ?? COLLECTION_RETRY_MS } : {}),
     };
-  return { code: 'collection_failed', message: 'the attester failed in an unexpected way' };
+  return { code: 'collection_failed', message: 'the attester failed in an unexpected way', unexpected: true };
 }

@@ -1,14 +1,12 @@
 // Starts what a test needs: a gateway on a free port, a sidecar on a socket of its own, and any backend between them.
 import { mkdtempSync, rmSync } from 'node:fs';
-import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createAdaptorServer } from '@hono/node-server';
 import { pino } from 'pino';
 import { buildApp } from '../gateway/build.ts';
 import { loadConfig } from '../gateway/config.ts';
-import { refuseBadRequests, serverOptions } from '../gateway/http.ts';
+import { createHttpServer } from '../gateway/http.ts';
 import { type Fetch, takeConnections } from '../gateway/wire/server.ts';
 import type { Attester } from '../sidecar/attester.ts';
 import { createSimulatedAttester } from '../sidecar/attesters/simulated.ts';
@@ -35,10 +33,10 @@ export interface RunningGateway {
 
 /** A gateway in this process. `env` is read as the process's environment would be. */
 export async function startGateway(env: Record<string, string>, log = SILENT): Promise<RunningGateway> {
-  const built = buildApp(loadConfig({ PORT: '0', ALLOW_SIMULATED: '1', MAX_VERIFY_PER_SECOND: '0', ...env }), log);
-  const server = createAdaptorServer({ fetch: built.app.fetch, serverOptions }) as Server;
-  refuseBadRequests(server);
-  const wire = takeConnections(server, built.app.fetch as Fetch);
+  const config = loadConfig({ PORT: '0', ALLOW_SIMULATED: '1', MAX_VERIFY_PER_SECOND: '0', ...env });
+  const built = buildApp(config, log);
+  const server = createHttpServer(built.app.fetch, { ...config, tls: null }, log);
+  const wire = takeConnections(server, built.app.fetch as Fetch, log);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,

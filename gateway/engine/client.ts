@@ -60,7 +60,7 @@ class Pool {
   }
 
   close(): void {
-    for (const connection of [...this.#all]) connection.destroy();
+    for (const connection of [...this.#all]) connection.cut();
   }
 }
 

@@ -99,6 +99,11 @@ export class Connection {
     this.#break(null);
   }
 
+  /** Ends it, and its taker hears that the answer broke off. */
+  cut(): void {
+    this.#break(new BackendFault('hung_up', 'the gateway stops'));
+  }
+
   #landed(length: number, bytes: Uint8Array): boolean {
     this.#read(Buffer.from(bytes.buffer, bytes.byteOffset, length));
     return true;

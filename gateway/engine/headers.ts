@@ -45,6 +45,15 @@ const KEPT_FROM_CLIENT = new Set([
   'strict-transport-security',
   'alt-svc',
   'cache-control',
+  'content-security-policy',
+  'x-content-type-options',
+  'referrer-policy',
+  'vary',
+  // A proxy in front would take these as orders.
+  'x-accel-redirect',
+  'x-accel-expires',
+  'x-accel-limit-rate',
+  'x-sendfile',
 ]);
 
 export type Headers = Record<string, string | string[]>;

@@ -1,4 +1,4 @@
-// GET /health: what an operator and a load balancer need to know. 200 while chat without tee works.
+// GET /health: what an operator and a load balancer need to know. 200 while chat without tee works and new requests are welcome.
 import * as z from 'zod';
 import type { Context, Deps } from '../context.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -8,7 +8,7 @@ const PROBE_TIMEOUT_MS = 2_000;
 const PROBE_CACHE_MS = 1_000;
 
 export const healthSchema = z.strictObject({
-  status: z.enum(['ok', 'degraded', 'down']).describe('degraded: without tee alone'),
+  status: z.enum(['ok', 'degraded', 'down', 'draining']).describe('degraded: without tee alone'),
   backend: z.strictObject({ status: z.enum(['ok', 'down']), code: z.string().optional() }),
   sidecar: z.strictObject({
     status: z.enum(['connecting', 'connected', 'refused', 'closed']),
@@ -21,14 +21,14 @@ export const healthSchema = z.strictObject({
 });
 export type Health = z.infer<typeof healthSchema>;
 
-export function health({ engine, sidecar, version, config }: Deps) {
+export function health({ engine, sidecar, version, config, draining }: Deps) {
   const probe = cached(() => probeBackend(engine, config.backend_api_key));
   return async (c: Context): Promise<Response> => {
     const backend = await probe();
     const { state, hello, trouble } = sidecar;
-    const status = backend.status !== 'ok' ? 'down' : state === 'connected' && trouble === null ? 'ok' : 'degraded';
+    const serves = backend.status === 'ok' ? (state === 'connected' && trouble === null ? 'ok' : 'degraded') : 'down';
     const body: Health = {
-      status,
+      status: draining() ? 'draining' : serves,
       backend,
       sidecar: {
         status: state,
@@ -39,7 +39,7 @@ export function health({ engine, sidecar, version, config }: Deps) {
       },
       version,
     };
-    return c.json(body, status === 'down' ? 503 : 200);
+    return c.json(body, body.status === 'down' || body.status === 'draining' ? 503 : 200);
   };
 }
 

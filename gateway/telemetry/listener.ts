@@ -1,9 +1,22 @@
 // The server of METRICS_PORT: /metrics and nothing else, for whoever the operator lets near that port.
 import { createServer, type Server } from 'node:http';
+import type { Logger } from 'pino';
+import type { GatewayConfig } from '../config.ts';
 import type { Telemetry } from './telemetry.ts';
 
-/** It never listens by itself: main.ts does. */
-export function createMetricsServer(telemetry: Telemetry): Server {
+/** Listens where the configuration says so; a port that cannot be had ends the process, as the main one does. */
+export function listenForMetrics(telemetry: Telemetry, config: GatewayConfig, log: Logger): void {
+  const { metrics_host: host, metrics_port: port } = config;
+  if (port === null) return;
+  const server = createMetricsServer(telemetry);
+  server.once('error', (error: NodeJS.ErrnoException) => {
+    console.error(`gateway: METRICS_PORT: cannot listen on ${host}:${port}: ${error.code}`);
+    process.exit(1);
+  });
+  server.listen(port, host, () => log.info({ address: server.address() }, 'metrics'));
+}
+
+function createMetricsServer(telemetry: Telemetry): Server {
   return createServer(
     { maxHeaderSize: 8 * 1024, headersTimeout: 5_000, requestTimeout: 5_000 },
     (request, response) => {

@@ -31,10 +31,15 @@ export class WireConnection {
     socket.setTimeout(options.keep_alive_ms);
   }
 
-  /** No request is taken after this; the one that runs is answered. */
+  get answering(): boolean {
+    return this.#answer !== null;
+  }
+
+  /** No request is taken after this; the one that runs is answered, and Node answers one that is on its way. */
   stop(): void {
     this.#stopping = true;
-    if (this.#answer === null) this.#socket.end();
+    if (this.#answer === null && this.#pending !== null) this.#handOver();
+    else if (this.#answer === null) this.#socket.end();
     else this.#answer.last = true;
   }
 

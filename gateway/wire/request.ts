@@ -1,6 +1,7 @@
 // Reads a whole request in its plainest form from bytes. Whatever is not that plain is for Node's own parser to judge.
 
 import type { IncomingHttpHeaders } from 'node:http';
+import { isHost } from '../target.ts';
 
 /** A request that is here with all of its body. */
 export interface WireRequest {
@@ -44,7 +45,7 @@ const NOT_PLAIN = new Set([
  */
 export function readRequest(bytes: Buffer): Reading {
   const end = bytes.indexOf('\r\n\r\n');
-  if (end < 0) return bytes.length < MAX_HEAD_BYTES ? 'incomplete' : 'other';
+  if (end < 0) return bytes.length < MAX_HEAD_BYTES && beginsPlain(bytes) ? 'incomplete' : 'other';
   if (end > MAX_HEAD_BYTES) return 'other';
   const head = bytes.toString('latin1', 0, end);
   if (!HEAD.test(head)) return 'other';
@@ -64,11 +65,18 @@ export function readRequest(bytes: Buffer): Reading {
     headers[key] = value.trim();
   }
   const { host, connection } = headers;
-  if (host === undefined || host === '' || (connection !== undefined && connection.toLowerCase() !== 'keep-alive'))
+  if (host === undefined || !isHost(host) || (connection !== undefined && connection.toLowerCase() !== 'keep-alive'))
     return 'other';
   const length = headers['content-length'];
   if (length === undefined || !/^\d{1,6}$/.test(length)) return 'other';
   const total = end + 4 + Number(length);
   if (total > MAX_WIRE_BYTES || bytes.length > total) return 'other';
   return bytes.length < total ? 'incomplete' : { method: 'POST', url, headers, body: bytes.subarray(end + 4) };
+}
+
+/** One of the two request lines, as much of it as is here. */
+function beginsPlain(bytes: Buffer): boolean {
+  for (const line of TARGETS.keys())
+    if (line.startsWith(bytes.toString('latin1', 0, Math.min(bytes.length, line.length)))) return true;
+  return false;
 }

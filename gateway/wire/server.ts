@@ -1,8 +1,11 @@
 // Puts the plain path in front of Node's HTTP server: plain requests go to the app from here, everything else as ever.
 // What it saves is most of what a request costs in Node; docs/performance.md has the figures.
 import type { Server } from 'node:http';
+import { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
+import type { Logger } from 'pino';
 import type { Bindings } from '../context.ts';
+import { where } from '../where.ts';
 import type { WireAnswer } from './answer.ts';
 import { WireConnection } from './connection.ts';
 import type { WireRequest } from './request.ts';
@@ -11,6 +14,8 @@ import type { WireRequest } from './request.ts';
 export type Fetch = (request: Request, env: Bindings) => Response | Promise<Response>;
 
 export interface Wire {
+  /** Answers that are not out yet. */
+  readonly running: number;
   /** Nothing new is taken; answers that run go on, and their connections end with them. */
   stop(): void;
   /** Ends every connection, whatever it carries. */
@@ -18,15 +23,17 @@ export interface Wire {
 }
 
 /** Connections go back to `server` with all their bytes at the first request that is not plain. */
-export function takeConnections(server: Server, fetch: Fetch): Wire {
-  const byNode = server.listeners('connection') as ((this: Server, socket: Socket) => void)[];
+export function takeConnections(server: Server, fetch: Fetch, log: Logger): Wire {
+  // Over TLS what is read here are the bytes inside of it.
+  const event = server instanceof TlsServer ? 'secureConnection' : 'connection';
+  const byNode = server.listeners(event) as ((this: Server, socket: Socket) => void)[];
   const connections = new Map<Socket, WireConnection>();
-  server.removeAllListeners('connection');
-  server.on('connection', (socket: Socket) => {
+  server.removeAllListeners(event);
+  server.on(event, (socket: Socket) => {
     const forget = () => void connections.delete(socket);
     const connection = new WireConnection(socket, {
       keep_alive_ms: server.keepAliveTimeout,
-      serve: (request, answer) => void serve(fetch, request, answer),
+      serve: (request, answer) => void serve(fetch, request, answer, log),
       handOver() {
         socket.off('close', forget);
         forget();
@@ -37,6 +44,9 @@ export function takeConnections(server: Server, fetch: Fetch): Wire {
     socket.once('close', forget);
   });
   return {
+    get running() {
+      return [...connections.values()].filter((connection) => connection.answering).length;
+    },
     stop() {
       for (const connection of connections.values()) connection.stop();
     },
@@ -46,7 +56,7 @@ export function takeConnections(server: Server, fetch: Fetch): Wire {
   };
 }
 
-async function serve(fetch: Fetch, request: WireRequest, answer: WireAnswer): Promise<void> {
+async function serve(fetch: Fetch, request: WireRequest, answer: WireAnswer, log: Logger): Promise<void> {
   try {
     const response = await fetch(new PlainRequest(request) as unknown as Request, {
       incoming: request,
@@ -56,8 +66,9 @@ async function serve(fetch: Fetch, request: WireRequest, answer: WireAnswer): Pr
     const body = Buffer.from(await response.arrayBuffer());
     answer.writeHead(response.status, { ...Object.fromEntries(response.headers), 'content-length': body.length });
     answer.end(body);
-  } catch {
+  } catch (error) {
     // The app answers its errors itself. What gets here has no answer, and the client must not wait for one.
+    log.error(where(error), 'internal error');
     answer.destroy();
   }
 }

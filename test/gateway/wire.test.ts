@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Bindings } from '../../gateway/context.ts';
 import { MAX_WIRE_BYTES, readRequest } from '../../gateway/wire/request.ts';
 import { takeConnections, type Wire } from '../../gateway/wire/server.ts';
-import { eventually } from '../harness.ts';
+import { eventually, SILENT } from '../harness.ts';
 
 const BODY = '{"model":"m","messages":[{"role":"user","content":"é"}]}';
 const LENGTH = Buffer.byteLength(BODY);
@@ -160,14 +160,18 @@ describe('a connection', () => {
           response.end('by node');
         });
     });
-    wire = takeConnections(server, async (_request, env) => {
-      if (answers !== null) {
-        answers(env);
-        return new Response(null);
-      }
-      const body = 'body' in env.incoming ? env.incoming.body.toString() : '';
-      return new Response(`by wire: ${body}`, { status: 201, headers: { 'x-a': 'b' } });
-    });
+    wire = takeConnections(
+      server,
+      async (_request, env) => {
+        if (answers !== null) {
+          answers(env);
+          return new Response(null);
+        }
+        const body = 'body' in env.incoming ? env.incoming.body.toString() : '';
+        return new Response(`by wire: ${body}`, { status: 201, headers: { 'x-a': 'b' } });
+      },
+      SILENT,
+    );
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     received = '';
     socket = connect((server.address() as AddressInfo).port, '127.0.0.1');

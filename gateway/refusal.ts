@@ -1,0 +1,54 @@
+// Refuses what never reaches a route: the same shape, headers and log line as every other answer.
+import { randomUUID } from 'node:crypto';
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { Logger } from 'pino';
+import type { Problem } from './problem.ts';
+
+/** How long a client has to take its answer before the connection is cut. */
+const LINGER_MS = 1_000;
+
+/** Ends our side of a connection, and reads on for a while: cut at once, a client that still sends would lose its answer. */
+export function linger(socket: Duplex): void {
+  socket.end();
+  setTimeout(() => socket.destroy(), LINGER_MS).unref();
+}
+
+/** Headers of every answer, whoever makes it. */
+export function commonHeaders(id: string): Record<string, string> {
+  return {
+    'x-request-id': id,
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+    'content-security-policy': "default-src 'none'; frame-ancestors 'none'; sandbox",
+    'referrer-policy': 'no-referrer',
+  };
+}
+
+export const newId = (): string => `req-${randomUUID()}`;
+
+/** Answers a request that Node has read. */
+export function refuse(incoming: IncomingMessage, outgoing: ServerResponse, problem: Problem, log: Logger): void {
+  const id = newId();
+  const body = JSON.stringify(problem.body);
+  outgoing.writeHead(problem.status, { ...commonHeaders(id), ...problem.headers, ...entity(body) }).end(body);
+  // A body that nobody reads is let by.
+  incoming.resume();
+  log.info({ id, method: incoming.method, route: null, status: problem.status, code: problem.code });
+}
+
+/** Answers on a connection whose request could not be read, and ends it. */
+export function refuseOnSocket(socket: Duplex, problem: Problem, log: Logger): void {
+  const id = newId();
+  const body = JSON.stringify(problem.body);
+  const headers = { ...commonHeaders(id), ...problem.headers, ...entity(body), connection: 'close' };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.on('error', () => socket.destroy());
+  socket.write(`HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}\r\n${lines.join('')}\r\n${body}`);
+  linger(socket);
+  log.info({ id, route: null, status: problem.status, code: problem.code });
+}
+
+function entity(body: string) {
+  return { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(body)) };
+}

@@ -1,0 +1,51 @@
+// `npm run fuzz:schema`: schemathesis (PyPI) over the gateway's OpenAPI document, against a real gateway with a scripted backend.
+import { spawn } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { answer } from '../backend.ts';
+import { makeVenv } from '../clients/venv.ts';
+import { startService } from '../harness.ts';
+import { blameless } from './blameless.ts';
+import { openapi } from './openapi.ts';
+
+const REQUIREMENTS = fileURLToPath(new URL('requirements.txt', import.meta.url));
+/** Examples for each operation and phase; `npm run fuzz:schema -- 1000` for more. */
+const EXAMPLES = process.argv[2] ?? '100';
+const TIMEOUT_MS = 1_200_000;
+const CHECKS = [
+  'not_a_server_error',
+  'status_code_conformance',
+  'content_type_conformance',
+  'response_schema_conformance',
+  'unsupported_method',
+  'allow_header_conformance',
+];
+
+const python = makeVenv(REQUIREMENTS, 'schemathesis-venvs');
+if (python === null) {
+  console.error('fuzz:schema SKIPPED: PyPI cannot be reached, so schemathesis is not here');
+  process.exit(0);
+}
+const service = await startService({ MAX_BODY_BYTES: '1048576' });
+const METHODS: Record<string, string> = { '/v1/models': 'GET', '/v1/embeddings': 'POST' };
+service.backend.script = (request, response) => {
+  const allow = METHODS[request.url.split('?', 1)[0] ?? ''];
+  const other = allow !== undefined && allow !== request.method;
+  return (other ? answer('{"detail":"Method Not Allowed"}', 405, { allow }) : blameless(false))(request, response);
+};
+const document = join(service.folder.path, 'openapi.json');
+writeFileSync(document, JSON.stringify(openapi));
+const run = spawn(
+  python,
+  [
+    ...['-c', 'from schemathesis.cli import schemathesis; schemathesis()'],
+    ...['run', document, '--url', service.gateway.url, '--checks', CHECKS.join(','), '--max-examples', EXAMPLES],
+    ...['--request-timeout', '10', '--continue-on-failure', '--warnings', 'off', '--no-color'],
+  ],
+  { cwd: service.folder.path, stdio: 'inherit', timeout: TIMEOUT_MS },
+);
+const code = await new Promise<number>((resolve) => run.once('exit', (status) => resolve(status ?? 1)));
+console.log(code === 0 ? 'fuzz:schema: no fault found' : `fuzz:schema: schemathesis ended with ${code}`);
+await service.close();
+process.exit(code);

@@ -1,0 +1,27 @@
+// The gateway as a process of its own on a free port, as an operator starts it.
+import { eventually } from './harness.ts';
+import { type RunningProcess, startProcess } from './process.ts';
+
+export interface GatewayProcess extends RunningProcess {
+  /** `http://127.0.0.1:PORT`, or https. */
+  readonly url: string;
+  /** Its log lines so far. */
+  lines(): Record<string, unknown>[];
+}
+
+/** @throws when it does not listen within 10 s. */
+export async function startGatewayProcess(env: Record<string, string>, cwd?: string): Promise<GatewayProcess> {
+  const started = startProcess('gateway/main.ts', [], { PORT: '0', ALLOW_SIMULATED: '1', ...env }, cwd);
+  const lines = () =>
+    started
+      .output()
+      .split('\n')
+      .filter((line) => line.startsWith('{'))
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
+  const listening = () => lines().find((line) => line.msg === 'listening');
+  await eventually(() => listening() !== undefined || started.child.exitCode !== null, 10_000);
+  const line = listening();
+  if (line === undefined) throw new Error(`the gateway ended: ${started.output()}`);
+  const { port } = line.address as { port: number };
+  return { ...started, url: `http${line.tls === true ? 's' : ''}://127.0.0.1:${port}`, lines };
+}

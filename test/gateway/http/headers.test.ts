@@ -1,0 +1,258 @@
+import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { answer, chatAnswer, chatBody, chatStream } from '../../backend.ts';
+import { ask, CHAT, chat } from '../../client.ts';
+import { type Service, startGateway, startService } from '../../harness.ts';
+import { get, post, raw } from '../../raw.ts';
+
+let service: Service;
+let url: string;
+
+beforeAll(async () => {
+  service = await startService();
+  url = service.gateway.url;
+});
+beforeEach(() => {
+  service.backend.script = chatAnswer('Hello.');
+  service.backend.seen.length = 0;
+});
+afterAll(() => service.close());
+
+const BODY = JSON.stringify(CHAT);
+
+/** A gateway whose backend sends these bytes, whatever it is asked. */
+async function behind<T>(bytes: string, use: (url: string) => Promise<T>): Promise<T> {
+  const server = createServer((socket) => {
+    socket.on('error', () => {});
+    socket.once('data', () => socket.write(Buffer.from(bytes, 'latin1')));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as { port: number };
+  const gateway = await startGateway({
+    BACKEND_URL: `http://127.0.0.1:${port}/v1`,
+    SIDECAR_SOCKET: service.sidecar.socket,
+    BACKEND_TIMEOUT_MS: '1500',
+  });
+  try {
+    return await use(gateway.url);
+  } finally {
+    await gateway.close();
+    server.close();
+  }
+}
+
+function backendBytes(headers: readonly string[], body = chatBody('Hello.')): string {
+  return `${['HTTP/1.1 200 OK', 'content-type: application/json', `content-length: ${body.length}`, ...headers].join('\r\n')}\r\n\r\n${body}`;
+}
+
+describe('headers that do not cross the gateway', () => {
+  it('towards the backend: hop-by-hop ones, those that connection lists, keys, cookies, addresses of pages', async () => {
+    await raw(
+      url,
+      post('/v1/chat/completions', BODY, [
+        'connection: keep-alive, x-private, X-Also',
+        'x-private: 1',
+        'x-also: 1',
+        'keep-alive: timeout=5',
+        'te: trailers',
+        'trailer: x',
+        'proxy-authorization: Basic eA==',
+        'proxy-connection: keep-alive',
+        'authorization: Bearer client',
+        'cookie: a=b',
+        'origin: http://localhost',
+        'referer: http://localhost/private',
+        'x-tee: 0',
+        'accept-encoding: gzip',
+        'x-stays: yes',
+      ]),
+    );
+    const headers = service.backend.seen[0]?.headers ?? {};
+    expect(Object.keys(headers).sort()).toEqual([
+      'accept-encoding',
+      'connection',
+      'content-length',
+      'content-type',
+      'host',
+      'x-stays',
+    ]);
+    expect(headers['accept-encoding']).toBe('identity');
+  });
+
+  it.each(['plain', 'tee', 'stream', 'tee stream'])(
+    "towards the client, the same, and what is the gateway's to say: %s",
+    async (how) => {
+      const stream = how.includes('stream');
+      service.backend.script = (request, response) => {
+        const hostile: Record<string, string> = {
+          connection: 'keep-alive, x-private',
+          'x-private': '1',
+          'keep-alive': 'timeout=999',
+          upgrade: 'h2c',
+          'proxy-authenticate': 'Basic',
+          'set-cookie': 'a=b',
+          server: 'secret/1.2.3',
+          'x-request-id': 'forged',
+          'x-attestation-id': 'forged',
+          'access-control-allow-origin': 'https://evil.example',
+          'access-control-allow-credentials': 'true',
+          'cache-control': 'public, max-age=1000',
+          'content-security-policy': 'default-src *',
+          'x-content-type-options': 'sniff',
+          'strict-transport-security': 'max-age=1',
+          'alt-svc': 'h3=":443"',
+          'x-accel-redirect': '/etc/passwd',
+          'x-sendfile': '/etc/passwd',
+          'x-stays': 'yes',
+        };
+        for (const [name, value] of Object.entries(hostile)) response.setHeader(name, value);
+        return (stream ? chatStream(['a']) : chatAnswer('a'))(request, response);
+      };
+      const got = await chat(url, { ...CHAT, stream, tee: how.includes('tee') });
+      expect(got.status).toBe(200);
+      const { headers } = got;
+      for (const name of [
+        'x-private',
+        'upgrade',
+        'proxy-authenticate',
+        'set-cookie',
+        'server',
+        'alt-svc',
+        'x-accel-redirect',
+        'x-sendfile',
+      ])
+        expect(headers).not.toHaveProperty([name]);
+      expect(headers).not.toHaveProperty(['access-control-allow-credentials']);
+      expect(headers).not.toHaveProperty(['access-control-allow-origin']);
+      expect(headers['x-request-id']).toMatch(/^req-/);
+      expect(headers['x-attestation-id']).toBe(how.includes('tee') ? headers['x-request-id'] : undefined);
+      expect(headers['cache-control']).toBe('no-store');
+      expect(headers['x-content-type-options']).toBe('nosniff');
+      expect(headers['content-security-policy']).toContain("default-src 'none'");
+      expect(headers['x-stays']).toBe('yes');
+    },
+  );
+});
+
+describe('bytes in headers', () => {
+  it.each([
+    ['Latin-1', 'caf\xe9'],
+    ['UTF-8 past Latin-1', '\xe2\x82\xac'],
+    ['bytes of no encoding', '\xff\xfe\x80'],
+    ['a tab', 'a\tb'],
+  ])("of the backend's never break an answer: %s", async (_name, value) => {
+    for (const tee of [false, true]) {
+      const got = await behind(backendBytes([`x-odd: ${value}`, 'x-after: 1']), (gateway) =>
+        raw(gateway, post('/v1/chat/completions', JSON.stringify({ ...CHAT, tee }))),
+      );
+      expect([got.answers[0]?.status, got.answers[0]?.headers['x-after']]).toEqual([200, '1']);
+      expect(JSON.parse(got.answers[0]?.body ?? '')).toHaveProperty('choices');
+    }
+  });
+
+  it.each([
+    ['a bare LF', 'a\nx-injected: 1'],
+    ['a bare CR', 'a\rx-injected: 1'],
+    ['a NUL', 'a\0b'],
+  ])("of the backend's that could begin another header never reach the client: %s", async (_name, value) => {
+    const got = await behind(backendBytes([`x-odd: ${value}`]), (gateway) =>
+      raw(gateway, post('/v1/chat/completions', BODY)),
+    );
+    expect(got.answers[0]?.headers).not.toHaveProperty(['x-injected']);
+    expect([200, 502]).toContain(got.answers[0]?.status);
+    expect(got.text).not.toContain('\0');
+  });
+
+  it("a completion's id and model that hold line ends are text in a body, never a header or a second event", async () => {
+    const id = 'x\r\nx-injected: 1\r\n\r\ndata: {"forged":1}\n\n';
+    service.backend.script = answer(chatBody('a', id));
+    const got = await raw(url, post('/v1/chat/completions', JSON.stringify({ ...CHAT, model: id, tee: true })));
+    expect(got.answers[0]?.headers).not.toHaveProperty(['x-injected']);
+    expect(JSON.parse(got.answers[0]?.body ?? '').id).toBe(id);
+    const byId = await raw(url, get(`/v1/chat/completions/${encodeURIComponent(id)}/attestation`));
+    expect([200, 404]).toContain(byId.answers[0]?.status);
+    expect(byId.answers[0]?.headers).not.toHaveProperty(['x-injected']);
+  });
+
+  it('retry-after is an integer, whatever the backend wrote', async () => {
+    for (const value of ['1.5', 'Wed, 21 Oct 2015 07:28:00 GMT', 'soon', '-3', '1e400', '0x10; a=b']) {
+      service.backend.script = answer('{"error":"slow"}', 429, { 'retry-after': value });
+      expect((await chat(url, CHAT)).headers['retry-after']).toMatch(/^[1-9]\d*$/);
+    }
+  });
+
+  it.each(['__proto__', 'constructor', 'toString', 'hasownproperty'])(
+    'a header named %s is a header like any other',
+    async (name) => {
+      const got = await raw(url, post('/v1/chat/completions', BODY, [`${name}: 1`]));
+      expect(got.answers[0]?.status).toBe(200);
+      expect(({} as Record<string, unknown>)['1']).toBeUndefined();
+    },
+  );
+
+  it('a backend that sends 100 or 103 first is read past it', async () => {
+    for (const interim of ['HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n', 'HTTP/1.1 100 Continue\r\n\r\n']) {
+      const got = await behind(interim + backendBytes([]), (gateway) =>
+        raw(gateway, post('/v1/chat/completions', BODY)),
+      );
+      expect(got.answers[0]?.status).toBe(200);
+    }
+  });
+});
+
+describe('what every answer says to browsers and caches', () => {
+  it.each([
+    ['GET', '/health', 200],
+    ['GET', '/nothing', 404],
+    ['POST', '/v1/chat/completions', 200],
+    ['GET', '/v1/models', 200],
+    ['PUT', '/v1/completions', 405],
+    ['POST', '/~sev_gpu@1.0/verify', 400],
+  ])('%s %s: nothing is stored, sniffed or run', async (method, path, status) => {
+    const got = await ask(url + path, { method, ...(method === 'POST' ? { body: BODY } : {}) });
+    expect(got.status).toBe(status);
+    expect(got.headers).toMatchObject({
+      'cache-control': 'no-store',
+      'x-content-type-options': 'nosniff',
+      'referrer-policy': 'no-referrer',
+      'content-security-policy': expect.stringContaining("default-src 'none'"),
+    });
+    expect(got.headers).not.toHaveProperty(['x-powered-by']);
+  });
+
+  it("without keys, only this machine's pages may ask: no other site that its user visits", async () => {
+    for (const origin of [
+      'https://evil.example',
+      'null',
+      'http://127.0.0.1.evil.example',
+      'http://localhost.evil.example',
+    ]) {
+      const got = await chat(url, CHAT, { origin });
+      expect([got.status, got.json().error.code]).toEqual([403, 'origin_not_allowed']);
+      expect(got.headers).not.toHaveProperty(['access-control-allow-origin']);
+    }
+    expect(service.backend.seen).toHaveLength(0);
+    for (const origin of ['http://localhost:3000', 'http://127.0.0.1:8080', 'http://[::1]'])
+      expect((await chat(url, CHAT, { origin })).headers['access-control-allow-origin']).toBe(origin);
+  });
+
+  it('with keys every page may, which must know one; CORS_ORIGINS names those that may', async () => {
+    const file = join(service.folder.path, 'cors-keys');
+    writeFileSync(file, 'key-one\n');
+    const base = { BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket };
+    const keyed = await startGateway({ ...base, API_KEYS_FILE: file });
+    const named = await startGateway({ ...base, CORS_ORIGINS: 'https://a.example, https://b.example' });
+    const origin = 'https://a.example';
+    const got = await chat(keyed.url, CHAT, { origin, authorization: 'Bearer key-one' });
+    expect([got.status, got.headers['access-control-allow-origin'], got.headers.vary]).toEqual([200, origin, 'origin']);
+    const refused = await chat(keyed.url, CHAT, { origin });
+    expect([refused.status, refused.headers['access-control-allow-origin']]).toEqual([401, origin]);
+    expect((await chat(named.url, CHAT, { origin })).status).toBe(200);
+    expect((await chat(named.url, CHAT, { origin: 'https://c.example' })).status).toBe(403);
+    expect((await chat(named.url, CHAT, { origin: 'http://localhost' })).status).toBe(403);
+    await keyed.close();
+    await named.close();
+  });
+});
