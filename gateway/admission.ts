@@ -26,11 +26,14 @@ export function bounded({ config, seats, rates }: Deps): MiddlewareHandler<Env> 
     whenTaken(outgoing, seat.leave);
     endWhenStalled(outgoing, config.write_stall_ms);
     const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
-    if (per_second === 0) return next();
-    return rates.take(`key:${caller.name}`, per_second).then((verdict) => {
-      admit(c, verdict, 'this API key');
-      return next();
-    });
+    const rated = () =>
+      per_second === 0
+        ? next()
+        : rates.take(`key:${caller.name}`, per_second).then((verdict) => {
+            admit(c, verdict, 'this API key');
+            return next();
+          });
+    return seat.begin === undefined ? rated() : seat.begin().then(rated);
   };
 }
 

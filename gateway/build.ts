@@ -16,12 +16,13 @@ import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts';
 import type { Tracer } from './telemetry/trace.ts';
 import { createVerifier } from './verifier/verifier.ts';
 import { VERSION } from './version.ts';
+import { isMember, joinPrimary } from './workers/member.ts';
 
 export interface BuiltApp {
   readonly app: Hono<Env>;
-  readonly telemetry: Telemetry;
   /** From now on /health says `draining`. */
   drain(): void;
+  readonly telemetry: Telemetry;
   close(): Promise<void>;
 }
 
@@ -29,7 +30,8 @@ export interface BuiltApp {
 export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | null = null): BuiltApp {
   const keys = loadKeys(config.api_keys_file, log);
   const engine = boundAnswers(createEngine(config), config);
-  const { store, rates } = createStoreAndRates(config, log);
+  const member = isMember ? joinPrimary(config.workers) : null;
+  const { store, rates } = createStoreAndRates(config, log, member);
   const telemetry = createTelemetry(log, tracer);
   const sidecar = createSidecar({
     socket_path: config.sidecar_socket,
@@ -52,7 +54,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     store,
     attestor,
     keys,
-    seats: createSeats(config),
+    seats: member === null ? createSeats(config) : member.seats(createSeats, config),
     rates,
     verifier,
     log,
@@ -63,10 +65,10 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
   registerGauges(telemetry.registry, { sidecar, store, version: VERSION, running: () => telemetry.running });
   return {
     app,
-    telemetry,
     drain() {
       draining = true;
     },
+    telemetry,
     async close() {
       keys.close();
       sidecar.close();

@@ -119,24 +119,6 @@ export const schema = z.object({
     .url({ protocol: /^https?$/ })
     .default(NVIDIA_OCSP_URL)
     .describe('Where the verify endpoint asks for revocation'),
-  TLS_CERT_FILE: z
-    .string()
-    .min(1)
-    .optional()
-    .describe('A PEM certificate chain: the gateway speaks TLS itself. Read again when it changes'),
-  TLS_KEY_FILE: z.string().min(1).optional().describe('The certificate’s key, in PEM'),
-  CORS_ORIGINS: z
-    .string()
-    .min(1)
-    .optional()
-    .describe(
-      'Origins of web pages that may ask, separated by commas; `*` for all. Without it: all while there are API keys, this machine’s own while there are not',
-    ),
-  HEADERS_TIMEOUT_MS: integer(15_000, 100, 600_000).describe('How long a client may take to send its headers'),
-  REQUEST_TIMEOUT_MS: integer(120_000, 100, 86_400_000).describe(
-    'How long a client may take to send its whole request',
-  ),
-  DRAIN_MS: integer(25_000, 0, 86_400_000).describe('How long running answers may take to end after SIGTERM'),
   METRICS_PORT: z.coerce
     .number()
     .int()
@@ -151,6 +133,25 @@ export const schema = z.object({
     .min(1)
     .default('127.0.0.1')
     .describe('The address of `METRICS_PORT`. What it serves needs no key: keep it from strangers'),
+  TLS_CERT_FILE: z.string().min(1).optional().describe('PEM certificate chain; with `TLS_KEY_FILE`: HTTPS'),
+  TLS_KEY_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('Its PEM key. Both are read again on SIGHUP and when they change'),
+  CORS_ORIGINS: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'Origins of web pages that may ask, with commas between, or `*`. By default every one with API keys, this machine’s without',
+    ),
+  HEADERS_TIMEOUT_MS: integer(15_000, 100, 600_000).describe('How long a client may take to send its headers'),
+  REQUEST_TIMEOUT_MS: integer(120_000, 100, 86_400_000).describe(
+    'How long a client may take to send its whole request',
+  ),
+  DRAIN_MS: integer(25_000, 0, 86_400_000).describe('How long running answers may take to end after SIGTERM'),
+  WORKERS: integer(1, 1, 64).describe('Processes that serve the port together, one for each core at most'),
   ...otelShape,
   LOG_LEVEL: z
     .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'])
@@ -216,11 +217,6 @@ export interface GatewayConfig {
   /** Services that the verify endpoint asks for reference values and revocation answers. */
   readonly rim_url: string;
   readonly ocsp_url: string;
-  /** null: /metrics is on the main port, unless there are API keys. */
-  readonly metrics_port: number | null;
-  readonly metrics_host: string;
-  /** null: off. */
-  readonly tracing: TracingConfig | null;
   /** null: plain HTTP. */
   readonly tls: TlsFiles | null;
   /** Origins of web pages that may ask, `*` for all; null: see gateway/origins.ts. */
@@ -230,6 +226,12 @@ export interface GatewayConfig {
   readonly request_timeout_ms: number;
   /** How long running answers may take to end after SIGTERM. */
   readonly drain_ms: number;
+  readonly workers: number;
+  /** null: /metrics is on the main port, unless there are API keys. */
+  readonly metrics_port: number | null;
+  readonly metrics_host: string;
+  /** null: off. */
+  readonly tracing: TracingConfig | null;
   readonly log_level: string;
 }
 
@@ -295,9 +297,6 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     allow_simulated: e.ALLOW_SIMULATED,
     rim_url: e.RIM_URL,
     ocsp_url: e.OCSP_URL,
-    metrics_port: e.METRICS_PORT ?? null,
-    metrics_host: e.METRICS_HOST.replace(/^\[|\]$/g, ''),
-    tracing: tracingOf(e),
     tls:
       e.TLS_CERT_FILE === undefined || e.TLS_KEY_FILE === undefined
         ? null
@@ -306,6 +305,10 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     headers_timeout_ms: e.HEADERS_TIMEOUT_MS,
     request_timeout_ms: e.REQUEST_TIMEOUT_MS,
     drain_ms: e.DRAIN_MS,
+    workers: e.WORKERS,
+    metrics_port: e.METRICS_PORT ?? null,
+    metrics_host: e.METRICS_HOST.replace(/^\[|\]$/g, ''),
+    tracing: tracingOf(e),
     log_level: e.LOG_LEVEL,
   };
 }

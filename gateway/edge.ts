@@ -12,7 +12,7 @@ const PREFLIGHT = {
   'access-control-max-age': '86400',
 };
 
-/** Ids, CORS, and what is told of it at its end. Headers are set on Node's response, so that answers that bypass Hono carry them too. */
+/** Ids, and what is told of it at its end. Headers are set on Node's response, so that answers that bypass Hono carry them too. */
 export function edge({ telemetry }: Deps): MiddlewareHandler<Env> {
   return async (c, next) => {
     const { incoming, outgoing } = c.env;

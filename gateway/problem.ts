@@ -24,7 +24,9 @@ export type ProblemCode =
   | 'backend_timeout'
   | 'attestation_unavailable'
   | 'store_unavailable'
-  | 'overloaded';
+  | 'overloaded'
+  | 'collateral_unavailable'
+  | 'page_unavailable';
 
 export interface ProblemOptions extends ErrorOptions {
   readonly param?: string;
@@ -57,6 +59,8 @@ export const STATUS: Record<ProblemCode, number> = {
   attestation_unavailable: 503,
   store_unavailable: 503,
   overloaded: 503,
+  collateral_unavailable: 502,
+  page_unavailable: 503,
 };
 
 /** Thrown anywhere in the gateway; `app.onError` and the running stream are where it becomes bytes. Its message is for the client. */

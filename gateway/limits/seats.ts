@@ -14,10 +14,12 @@ export interface SeatLimits {
 
 /** One request's place, from its arrival until the last byte of its answer is with the client. */
 export interface Seat {
+  /** What has to be asked of others before the place is taken, where places are shared. @throws {Problem} rate_limit_exceeded */
+  begin?(): Promise<void>;
   /** It asks for a stream. @throws {Problem} overloaded, rate_limit_exceeded */
-  stream(): void;
+  stream(): void | Promise<void>;
   /** It asks for an attestation. @throws {Problem} rate_limit_exceeded */
-  tee(): void;
+  tee(): void | Promise<void>;
   /** It makes the gateway keep so many bytes more until it leaves, and `coming` ones soon. @throws {Problem} overloaded */
   hold(bytes: number, coming?: number): void;
   /** Gives the place back, once. */

@@ -25,8 +25,8 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     const { tee, forward, choices, stream, model } = readAsked(endpoint, request, incoming.headers, c.get('caller'));
     const watch = c.get('watch');
     watch.generates(OPERATION[endpoint], model, tee);
-    if (stream) seat.stream();
-    if (tee) seat.tee();
+    if (stream) await seat.stream();
+    if (tee) await seat.tee();
     const exchange: Exchange = { id: c.get('id'), owner: c.get('owner'), request, tee, choices, outgoing, watch };
     if (tee) {
       await sidecar.ready(config.sidecar_wait_ms);

@@ -27,8 +27,9 @@ export function health({ engine, sidecar, version, config, draining }: Deps) {
     const backend = await probe();
     const { state, hello, trouble } = sidecar;
     const serves = backend.status === 'ok' ? (state === 'connected' && trouble === null ? 'ok' : 'degraded') : 'down';
+    const status = draining() ? 'draining' : serves;
     const body: Health = {
-      status: draining() ? 'draining' : serves,
+      status,
       backend,
       sidecar: {
         status: state,
@@ -39,7 +40,7 @@ export function health({ engine, sidecar, version, config, draining }: Deps) {
       },
       version,
     };
-    return c.json(body, body.status === 'down' || body.status === 'draining' ? 503 : 200);
+    return c.json(body, status === 'down' || status === 'draining' ? 503 : 200);
   };
 }
 
