@@ -1,6 +1,7 @@
 // The sidecar's settings: the one place in this process that reads the environment.
 import { resolve } from 'node:path';
 import * as z from 'zod';
+import { inheritedSocket } from './inherited.ts';
 import { type NvattestEnvironment, nvattestEnvironment } from './nvattest/environment.ts';
 import { type WorkerEnvironment, workerEnvironment } from './nvtrust/environment.ts';
 
@@ -81,6 +82,8 @@ export const schema = z.object({
 export interface SidecarConfig {
   /** Absolute path. */
   readonly socket_path: string;
+  /** The socket that systemd already listens on, instead of `socket_path`; null without one. */
+  readonly inherited_fd: number | null;
   readonly attester: AttesterName;
   /** How many requests may wait for the GPU. */
   readonly attest_queue_max: number;
@@ -117,7 +120,7 @@ export class ConfigError extends Error {
 }
 
 /** @throws {ConfigError} */
-export function loadConfig(env: NodeJS.ProcessEnv): SidecarConfig {
+export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarConfig {
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
   const parsed = schema.safeParse(given);
   if (!parsed.success) {
@@ -127,6 +130,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): SidecarConfig {
   const e = parsed.data;
   return {
     socket_path: resolve(e.SIDECAR_SOCKET),
+    inherited_fd: inherited(env, pid),
     attester: e.ATTESTER,
     attest_queue_max: e.ATTEST_QUEUE_MAX,
     attest_deadline_ms: e.ATTEST_DEADLINE_MS,
@@ -146,4 +150,12 @@ export function loadConfig(env: NodeJS.ProcessEnv): SidecarConfig {
     ocsp_url: e.OCSP_URL ?? null,
     log_level: e.LOG_LEVEL,
   };
+}
+
+function inherited(env: NodeJS.ProcessEnv, pid: number): number | null {
+  try {
+    return inheritedSocket(env, pid);
+  } catch (cause) {
+    throw new ConfigError((cause as Error).message, { cause });
+  }
 }

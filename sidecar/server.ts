@@ -8,7 +8,7 @@ import { checkCollected } from './checked.ts';
 import { logResult } from './log.ts';
 import { createScheduler } from './scheduler.ts';
 import { runSession } from './session.ts';
-import { listenOnSocket } from './socket.ts';
+import { listenOnInherited, listenOnSocket } from './socket.ts';
 import { where } from './where.ts';
 
 export interface SidecarServer {
@@ -17,6 +17,8 @@ export interface SidecarServer {
 
 export interface ServerOptions {
   readonly socket_path: string;
+  /** A socket that somebody else made and listens on, instead of `socket_path`. */
+  readonly inherited_fd?: number | null;
   readonly attest_queue_max: number;
   readonly attest_deadline_ms: number;
   /** Why the attester cannot attest yet, where that is known from its start. */
@@ -69,7 +71,8 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     });
   });
   if (options.trouble) scheduler.failed(options.trouble);
-  await listenOnSocket(server, options.socket_path);
+  const { inherited_fd = null, socket_path } = options;
+  await (inherited_fd === null ? listenOnSocket(server, socket_path) : listenOnInherited(server, inherited_fd));
   return {
     async close() {
       for (const ws of sockets.clients) ws.close(1001, 'the sidecar stops');
