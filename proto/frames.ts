@@ -19,7 +19,7 @@ const id = z.string().min(1).max(128);
 /** Why nothing can be attested until somebody does something: confidential computing off, driver gone. null: nothing is wrong. */
 const trouble = z.strictObject({ code: z.string().max(64), message: z.string().max(512) }).nullable();
 
-/** Sidecar → gateway, once, first. */
+/** Sidecar → gateway: first, and again when another attester or other devices have come. */
 export const helloSchema = z.strictObject({
   type: z.literal('hello'),
   protocol: z.literal(PROTOCOL),

@@ -1,9 +1,10 @@
-// What the sidecar checks before it answers, whatever the attester says: one report for each device, over our nonce, signed by
-// the leaf of a chain under NVIDIA's root (or the twin's). NVIDIA's own verifier has said `true` for less.
+// What the sidecar checks before it answers, whatever the attester says: one report for each device, GPU or switch, over our
+// nonce, signed by the leaf of such a device's chain under NVIDIA's root (or the twin's). NVIDIA's verifier has said `true` for less.
 import type { Evidence } from '../proto/attestation.ts';
 import type { Nonce } from '../proto/raw.ts';
 import { EncodingError, fromBase64 } from '../verify/bytes.ts';
 import { CheckFailure } from '../verify/checks.ts';
+import { identify } from '../verify/nvidia/device.ts';
 import { DEVICE_ROOT_PEM } from '../verify/nvidia/roots.ts';
 import { parseReport, verifyReportSignature } from '../verify/spdm/report.ts';
 import { parseToken } from '../verify/token/index.ts';
@@ -20,8 +21,15 @@ export async function checkCollected(collected: Collected, nonce: Nonce, atteste
   checkToken(token, nonce);
   if (evidence.length !== attester.devices.length)
     throw refuse(`evidence of ${evidence.length} devices where there are ${attester.devices.length}`);
+  for (const [i, { arch }] of attester.devices.entries())
+    if (evidence[i]?.arch !== arch)
+      throw refuse(`device ${i}: evidence of a ${evidence[i]?.arch} in place of a ${arch}`);
   const roots = parsePem(attester.simulated?.root ?? DEVICE_ROOT_PEM);
   const leaves = await Promise.all(evidence.map((one, i) => checkDevice(one, nonce, roots, i)));
+  const reports = evidence.map(({ report }) => parseReport(fromBase64(report)));
+  const behind = reports.some(({ opaque }) => opaque.protectedPcie === true || opaque.passThrough === 'ppcie');
+  if (behind && !evidence.some(({ arch }) => arch === 'LS10'))
+    throw refuse('a GPU says that it is behind protected PCIe, and this attester collects nothing from its switches');
   if (new Set(leaves.map(({ serial }) => serial)).size !== leaves.length)
     throw refuse('two devices gave the same evidence');
 }
@@ -48,9 +56,11 @@ async function checkDevice(
   const [leaf] = chain;
   if (leaf === undefined || !(await verifyReportSignature(report, leaf)))
     throw refuse(`device ${device}: the report's signature does not verify under its leaf`);
-  await verifyChain(chain, roots, new Date()).catch((cause: unknown) => {
+  const path = await verifyChain(chain, roots, new Date()).catch((cause: unknown) => {
     throw cause instanceof ChainError ? refuse(`device ${device}: ${cause.message}`, cause) : cause;
   });
+  if (identify(path)?.arch !== evidence.arch)
+    throw refuse(`device ${device}: the certificates are not of a ${evidence.arch}`);
   return leaf;
 }
 

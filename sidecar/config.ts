@@ -43,6 +43,11 @@ export const schema = z.object({
     .describe('`nvtrust`: the Python environment that `sidecar/nvtrust/install.sh` makes'),
   NVTRUST_WORKERS: integer(2, 1, 16).describe('`nvtrust`: workers that wait, imported and ready'),
   NVML_LIBRARY: z.string().min(1).default('libnvidia-ml.so.1').describe('`native`, `nras`: the driver’s NVML'),
+  NSCQ_LIBRARY: z
+    .string()
+    .min(1)
+    .default('libnvidia-nscq.so.2')
+    .describe('`native`: the driver’s library for NVSwitches, behind protected PCIe'),
   COLLATERAL_DIR: z
     .string()
     .min(1)
@@ -99,6 +104,8 @@ export interface SidecarConfig {
   /** What a worker sees of this process's environment: RIM_URL and OCSP_URL among it, under NVIDIA's names. */
   readonly worker_environment: WorkerEnvironment;
   readonly nvml_library: string;
+  /** The switches', behind protected PCIe. */
+  readonly nscq_library: string;
   /** Calls into the driver that may run at once: Node's threads less one. */
   readonly nvml_parallel_calls: number;
   /** Where `native` keeps reference values and revocation answers across restarts. */
@@ -140,6 +147,7 @@ export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarCo
     nvtrust_workers: e.NVTRUST_WORKERS,
     worker_environment: workerEnvironment(env),
     nvml_library: e.NVML_LIBRARY,
+    nscq_library: e.NSCQ_LIBRARY,
     nvml_parallel_calls: Math.max(1, e.UV_THREADPOOL_SIZE - 1),
     collateral_dir: resolve(e.COLLATERAL_DIR),
     nras_url: e.NRAS_URL ?? null,

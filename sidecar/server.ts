@@ -23,6 +23,8 @@ export interface ServerOptions {
   readonly attest_deadline_ms: number;
   /** Why the attester cannot attest yet, where that is known from its start. */
   readonly trouble?: AttesterError | null;
+  /** From one look to the next at whether trouble is over. */
+  readonly trial_every_ms?: number;
 }
 
 /** Gateways that may be connected at once. */
@@ -33,13 +35,17 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
   const statusSenders = new Set<() => void>();
   const scheduler = createScheduler(attester, {
     ...options,
-    check: (collected, nonce) => checkCollected(collected, nonce, attester),
+    async check(collected, nonce) {
+      await checkCollected(collected, nonce, attester);
+      announce();
+    },
     onTrouble(trouble) {
       if (trouble === null) log.info('attesting again');
       else log.error(trouble, 'cannot attest');
       for (const sendStatus of statusSenders) sendStatus();
     },
   });
+  let announced = attester.devices;
   let attested_total = 0;
   let failed_total = 0;
   const server = createServer((_request, response) => {
@@ -70,6 +76,13 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
       log.info({ sessions: sockets.clients.size }, 'gateway left');
     });
   });
+  /** Before the first answer of an attester that was late, or that took over: gateways learn what it is. */
+  function announce(): void {
+    if (attester.devices === announced) return;
+    announced = attester.devices;
+    log.info({ attester: attester.name, devices: announced }, 'attests now');
+    for (const sendStatus of statusSenders) sendStatus();
+  }
   if (options.trouble) scheduler.failed(options.trouble);
   const { inherited_fd = null, socket_path } = options;
   await (inherited_fd === null ? listenOnSocket(server, socket_path) : listenOnInherited(server, inherited_fd));

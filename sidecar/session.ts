@@ -40,7 +40,7 @@ const COLLECTION_RETRY_MS = 250;
 /** A character of raw takes three bytes of UTF-8 at most. */
 const MAX_RAW_BYTES = 3 * MAX_RAW_LENGTH;
 
-/** @returns sends the gateway the state, when it changes. */
+/** @returns sends the gateway the state, and who attests, when they change. */
 export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
   const { attester, scheduler } = deps;
   const asked = new Map<string, AbortController>();
@@ -57,26 +57,33 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
   const fail = (id: string | null, code: Failed['code'], message: string, retry_after_ms?: number) =>
     send({ type: 'failed', id, code, message, ...(retry_after_ms === undefined ? {} : { retry_after_ms }) });
 
-  const { name, devices, simulated, token_keys } = attester;
-  const { trouble } = scheduler;
-  send({
-    type: 'hello',
-    protocol: PROTOCOL,
-    attester: name,
-    devices: [...devices],
-    simulated,
-    ...(token_keys === undefined ? {} : { token_keys: { keys: token_keys.keys.map((key) => ({ ...key })) } }),
-    trouble,
-  });
-  const sendStatus = () =>
+  let announced: Attester['devices'] | null = null;
+  /** First, and again when the attester has become what it was not. */
+  const sendHello = () => {
+    const { name, devices, simulated, token_keys } = attester;
+    announced = devices;
+    send({
+      type: 'hello',
+      protocol: PROTOCOL,
+      attester: name,
+      devices: [...devices],
+      simulated,
+      ...(token_keys === undefined ? {} : { token_keys: { keys: token_keys.keys.map((key) => ({ ...key })) } }),
+      trouble: scheduler.trouble,
+    });
+  };
+  const sendStatus = () => {
+    if (attester.devices !== announced) sendHello();
     send({
       type: 'status',
-      attester: name,
+      attester: attester.name,
       queued: scheduler.waiting,
       collecting: scheduler.running,
       ...deps.totals(),
       trouble: scheduler.trouble,
     });
+  };
+  sendHello();
 
   ws.on('message', (data, isBinary) => {
     const frame = isBinary ? parseBinary(data as Buffer) : parseFrame((data as Buffer).toString('utf8'));

@@ -8,7 +8,7 @@ import { buildApp } from '../gateway/build.ts';
 import { loadConfig } from '../gateway/config.ts';
 import { createHttpServer } from '../gateway/http.ts';
 import { type Fetch, takeConnections } from '../gateway/wire/server.ts';
-import type { Attester } from '../sidecar/attester.ts';
+import type { Attester, AttesterError } from '../sidecar/attester.ts';
 import { createSimulatedAttester } from '../sidecar/attesters/simulated.ts';
 import { startServer } from '../sidecar/server.ts';
 import { type Backend, startBackend } from './backend.ts';
@@ -58,7 +58,14 @@ export interface RunningSidecar {
 /** A sidecar in this process with the simulated attester, its socket and root in `folder`. */
 export async function startSidecar(
   folder: Folder,
-  options: { collectionMs?: number; queueMax?: number; deadlineMs?: number; attester?: Attester } = {},
+  options: {
+    collectionMs?: number;
+    queueMax?: number;
+    deadlineMs?: number;
+    attester?: Attester;
+    trouble?: AttesterError;
+    trial_every_ms?: number;
+  } = {},
 ): Promise<RunningSidecar> {
   const socket = join(folder.path, 'sidecar.sock');
   const attester =
@@ -73,6 +80,8 @@ export async function startSidecar(
       socket_path: socket,
       attest_queue_max: options.queueMax ?? 1024,
       attest_deadline_ms: options.deadlineMs ?? 30_000,
+      trouble: options.trouble ?? null,
+      ...(options.trial_every_ms === undefined ? {} : { trial_every_ms: options.trial_every_ms }),
     },
     SILENT,
   );
@@ -80,7 +89,7 @@ export async function startSidecar(
 }
 
 /** Polls until `condition` holds. @throws when it does not within `timeout_ms`. */
-export async function eventually(condition: () => boolean | Promise<boolean>, timeout_ms = 5_000): Promise<void> {
+export async function eventually(condition: () => boolean | Promise<boolean>, timeout_ms = 20_000): Promise<void> {
   const end = performance.now() + timeout_ms;
   while (!(await condition())) {
     if (performance.now() > end) throw new Error(`not within ${timeout_ms} ms`);

@@ -14,9 +14,9 @@ const rows = [...document.matchAll(/^\| `([A-Z_]+)` \| (\d+) \| (\S+?)[ ,|].*\| 
   }),
 );
 const config = loadConfig({ BACKEND_URL: 'http://127.0.0.1:1/v1' });
-/** Every number of the configuration is a limit, but for ports. */
+/** Every number of the configuration is a limit, but for ports and processes. */
 const numbers = Object.entries(config)
-  .filter(([name, value]) => typeof value === 'number' && !name.endsWith('port'))
+  .filter(([name, value]) => typeof value === 'number' && !name.endsWith('port') && name !== 'workers')
   .map(([name, value]) => ({ name: name.toUpperCase(), value: value as number }));
 
 describe('docs/limits.md', () => {

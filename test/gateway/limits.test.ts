@@ -187,7 +187,8 @@ describe('bytes that are held', () => {
 describe('requests a second', () => {
   it('are bounded for each key, with the headers that OpenAI clients know, before the body is read', async () => {
     const url = await stage.gateway({ MAX_REQUESTS_PER_SECOND_PER_KEY: '2' }, ['a', 'b rps=1', 'c rps=0']);
-    const got = await Promise.all([1, 2, 3].map(() => chat(url, 'no JSON', bearer('a'))));
+    const headers = { ...bearer('a'), origin: 'http://localhost' };
+    const got = await Promise.all([1, 2, 3].map(() => chat(url, 'no JSON', headers)));
     expect(got.map(({ status }) => status).sort()).toEqual([400, 400, 429]);
     expect(got.map(({ headers }) => headers['x-ratelimit-remaining-requests']).sort()).toEqual(['0', '0', '1']);
     for (const { headers } of got) {
