@@ -64,7 +64,7 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
   const server =
     options.tls === null
       ? createServer(serverOptions, listener)
-      : createTlsServer({ ...serverOptions, ...options.tls }, listener);
+      : createTlsServer({ ...serverOptions, ...options.tls, handshakeTimeout: options.headers_timeout_ms }, listener);
   // Past twice this Node drops headers unseen; `faultOf` refuses before.
   server.maxHeadersCount = 2 * MAX_HEADERS;
   server.on('checkExpectation', (incoming: IncomingMessage, outgoing: ServerResponse) =>

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { pino } from 'pino';
+import { type Logger, pino } from 'pino';
 import { buildApp } from '../gateway/build.ts';
 import { loadConfig } from '../gateway/config.ts';
 import { createHttpServer } from '../gateway/http.ts';
@@ -58,7 +58,7 @@ export interface RunningSidecar {
 /** A sidecar in this process with the simulated attester, its socket and root in `folder`. */
 export async function startSidecar(
   folder: Folder,
-  options: { collectionMs?: number; queueMax?: number; deadlineMs?: number; attester?: Attester } = {},
+  options: { collectionMs?: number; queueMax?: number; deadlineMs?: number; attester?: Attester; log?: Logger } = {},
 ): Promise<RunningSidecar> {
   const socket = join(folder.path, 'sidecar.sock');
   const attester =
@@ -74,7 +74,7 @@ export async function startSidecar(
       attest_queue_max: options.queueMax ?? 1024,
       attest_deadline_ms: options.deadlineMs ?? 30_000,
     },
-    SILENT,
+    options.log ?? SILENT,
   );
   return { socket, attester, close: () => server.close() };
 }
