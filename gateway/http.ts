@@ -46,8 +46,8 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     if (ending.has(incoming.socket)) return;
     const fault = faultOf(incoming);
     if (fault !== null) return refuseLast(incoming, outgoing, fault);
-    // Node does not take an upgrade up, and reads nothing after it.
-    if (incoming.headers.upgrade !== undefined) endWith(incoming.socket, outgoing);
+    // Node does not take an upgrade up, and reads nothing after it. Its body may still turn out to be none.
+    if (incoming.headers.upgrade !== undefined) outgoing.shouldKeepAlive = false;
     void route(incoming, outgoing);
   };
   const refuseLast = (incoming: IncomingMessage, outgoing: ServerResponse, fault: Problem) => {
