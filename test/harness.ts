@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { pino } from 'pino';
+import { type Logger, pino } from 'pino';
 import { buildApp } from '../gateway/build.ts';
 import { loadConfig } from '../gateway/config.ts';
 import { createHttpServer } from '../gateway/http.ts';
@@ -65,6 +65,7 @@ export async function startSidecar(
     attester?: Attester;
     trouble?: AttesterError;
     trial_every_ms?: number;
+    log?: Logger;
   } = {},
 ): Promise<RunningSidecar> {
   const socket = join(folder.path, 'sidecar.sock');
@@ -83,7 +84,7 @@ export async function startSidecar(
       trouble: options.trouble ?? null,
       ...(options.trial_every_ms === undefined ? {} : { trial_every_ms: options.trial_every_ms }),
     },
-    SILENT,
+    options.log ?? SILENT,
   );
   return { socket, attester, close: () => server.close() };
 }

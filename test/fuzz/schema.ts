@@ -35,7 +35,10 @@ service.backend.script = (request, response) => {
   return (other ? answer('{"detail":"Method Not Allowed"}', 405, { allow }) : blameless(false))(request, response);
 };
 const document = join(service.folder.path, 'openapi.json');
-writeFileSync(document, JSON.stringify(openapi));
+// The gateway's own document where it serves one.
+const served = await fetch(`${service.gateway.url}/openapi.json`);
+writeFileSync(document, served.ok ? await served.text() : JSON.stringify(openapi));
+console.log(`fuzz:schema: ${served.ok ? 'the document that the gateway serves' : 'test/fuzz/openapi.ts'}`);
 const run = spawn(
   python,
   [
