@@ -58,6 +58,11 @@ export interface OpenResult extends Judged {
   readonly latency_us: readonly number[];
 }
 
+export interface OnceJob {
+  readonly aim: Aim;
+  readonly scene: Scene & { readonly kind: 'whole' };
+}
+
 export interface PacedJob {
   readonly aim: Aim;
   readonly streams: number;
@@ -94,6 +99,7 @@ export interface LeaveResult extends Judged {
 export interface LoadCalls {
   closed(job: ClosedJob): Promise<ClosedResult>;
   open(job: OpenJob): Promise<OpenResult>;
+  once(job: OnceJob): Promise<Judged>;
   paced(job: PacedJob): Promise<PacedResult>;
   /** Opens streams and keeps them; each has had its first chunk when this returns. */
   hold(job: HoldJob): Promise<Judged>;

@@ -4,8 +4,17 @@ import { readdirSync, readFileSync } from 'node:fs';
 /** CPU of all threads of these processes so far, in microseconds: sum_exec_runtime of each task. */
 export function cpu_us(pids: readonly number[]): number {
   let total_ns = 0;
-  for (const pid of pids) for (const task of readdirSync(`/proc/${pid}/task`)) total_ns += taskRuntime_ns(pid, task);
+  for (const pid of pids) for (const task of tasksOf(pid)) total_ns += taskRuntime_ns(pid, task);
   return total_ns / 1e3;
+}
+
+/** None of a process that ended: who asks it gets no answers either, and its row does not count. */
+function tasksOf(pid: number): string[] {
+  try {
+    return readdirSync(`/proc/${pid}/task`);
+  } catch {
+    return [];
+  }
 }
 
 function taskRuntime_ns(pid: number, task: string): number {
@@ -25,11 +34,11 @@ export function machine_us(): number {
   return ((user ?? 0) + (nice ?? 0) + (system ?? 0) + (irq ?? 0) + (softirq ?? 0)) * 1e4;
 }
 
-/** Resident memory of these processes that no file backs, in bytes. Shared pages of code would count for nothing here. */
-export function resident_bytes(pids: readonly number[]): number {
+/** Proportional memory of these processes, in bytes: a page that several share counts once. */
+export function memory_bytes(pids: readonly number[]): number {
   let kib = 0;
   for (const pid of pids)
-    kib += Number(/^RssAnon:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1] ?? Number.NaN);
+    kib += Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'latin1'))?.[1] ?? Number.NaN);
   return kib * 1024;
 }
 

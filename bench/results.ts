@@ -44,7 +44,7 @@ export function summarise({ figure, rounds }: FigureResult, order: readonly stri
   });
 }
 
-function valueIn(round: readonly Measured[], subject: string, key: string, added: boolean): number {
+export function valueIn(round: readonly Measured[], subject: string, key: string, added: boolean): number {
   const value = find(round, subject, key);
   if (!added) return value;
   return subject === 'direct' ? Number.NaN : value - find(round, 'direct', key);
@@ -55,6 +55,6 @@ function find(round: readonly Measured[], subject: string, key: string): number 
 }
 
 /** A difference of two noisy values can come out below zero; its ratio would say nothing. */
-function quotient(value: number, yardstick: number): number {
+export function quotient(value: number, yardstick: number): number {
   return value > 0 && yardstick > 0 ? value / yardstick : Number.NaN;
 }

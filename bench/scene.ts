@@ -37,10 +37,15 @@ const SYSTEM =
   'You are a helpful assistant. Answer in a few clear sentences, name your sources, and say so when you do not know.';
 const QUESTION = 'Which rivers flow through more than three capitals, and what would change if one of them ran dry?';
 
+/** Digits after this are the request's number, where requests must differ: equal raws would share one signature. */
+export const USER = 'bench-';
+export const USER_DIGITS = 10;
+
 /** The client's body: about 450 bytes, as a short conversation has. `model` stands first, so that a backend finds it soon. */
 export function requestBody(scene: Scene, tee: boolean): string {
   return JSON.stringify({
     model: sceneName(scene),
+    user: `${USER}${'0'.repeat(USER_DIGITS)}`,
     messages: [
       { role: 'system', content: SYSTEM },
       { role: 'user', content: QUESTION },

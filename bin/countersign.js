@@ -4,4 +4,8 @@ if (!process.features.typescript) {
   console.error(`countersign: Node ${process.versions.node} cannot load TypeScript; use 22.18 or newer`);
   process.exit(2);
 }
-await import(process.argv[2] === 'doctor' ? '../sidecar/doctor/main.ts' : '../verify/cli/main.ts');
+const commands = new Map([
+  ['doctor', '../sidecar/doctor/main.ts'],
+  ['keys', '../gateway/keys/cli.ts'],
+]);
+await import(commands.get(process.argv[2]) ?? '../verify/cli/main.ts');

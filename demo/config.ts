@@ -11,15 +11,14 @@ export interface DemoConfig {
 
 export { ConfigError };
 
+/** Where the demo's defaults are not the processes' own. */
+export const DEMO_DEFAULTS = { ALLOW_SIMULATED: '1', ATTESTER: 'simulated', LOG_LEVEL: 'warn' };
+
 /** A free port is taken for the engine. @throws {ConfigError} */
 export function loadDemoConfig(env: NodeJS.ProcessEnv): DemoConfig {
   const engine = env.BACKEND_URL === undefined || env.BACKEND_URL === '';
-  const withDefaults = {
-    ...env,
-    ALLOW_SIMULATED: env.ALLOW_SIMULATED ?? '1',
-    ATTESTER: env.ATTESTER ?? 'simulated',
-    LOG_LEVEL: env.LOG_LEVEL ?? 'warn',
-  };
+  const withDefaults = { ...env };
+  for (const [name, value] of Object.entries(DEMO_DEFAULTS)) withDefaults[name] ??= value;
   const gateway = loadConfig(engine ? { ...withDefaults, BACKEND_URL: 'http://127.0.0.1:1/v1' } : withDefaults);
   return { gateway, engine, env: withDefaults };
 }

@@ -55,6 +55,7 @@ async function start(config: DemoConfig): Promise<void> {
   if (health.sidecar.simulated) say('  The GPU is SIMULATED: its signatures prove nothing about hardware.');
   if (config.engine) say('  The model is a demo with seeded random weights: its text is nonsense.');
   say('');
+  say(`  page       ${url}/`);
   say(`  base URL   ${url}/v1`);
   say(`  verify     ${url}/~sev_gpu@1.0/verify`);
   say('');

@@ -5,7 +5,7 @@ import { buildRaw, type Nonce, type Raw, type StreamDigest } from '../proto/raw.
 import type { Exchange } from './delivery/exchange.ts';
 import { Problem } from './problem.ts';
 import type { Sidecar } from './sidecar/client.ts';
-import type { Store } from './store.ts';
+import type { Store } from './store/store.ts';
 
 export interface Answer {
   /** The backend's body exactly as received, or what its chunks fold into. */
@@ -40,7 +40,9 @@ export function createAttestor(sidecar: Sidecar, store: Store, now_ms: () => num
         throw new Problem('backend_bad_response', 'Request and answer together are larger than what is attested.');
       const bytes = Buffer.from(raw, 'utf8');
       const nonce = bytes.length > SLICE ? await hashedAside(bytes) : hashed(bytes);
-      const { members } = await sidecar.attest(exchange.id, bytes, nonce, onLeft);
+      exchange.watch.attests();
+      const { members, phases } = await sidecar.attest(exchange.owner, exchange.id, bytes, nonce, onLeft);
+      exchange.watch.attested(phases);
       const rawJson = raw.length > SLICE ? await quotedInSlices(raw) : JSON.stringify(raw);
       const json = Buffer.concat([Buffer.from(`{"raw":${rawJson},"nonce":"${nonce}",`), members.subarray(1)]);
       store.keep(exchange.owner, exchange.id, answer.completionId, json);

@@ -14,15 +14,25 @@ function tooLarge(max_bytes: number): Problem {
   return new Problem('body_too_large', `The request body is larger than ${max_bytes} bytes.`);
 }
 
-/** The whole body. @throws {Problem} body_too_large, unsupported_encoding. @throws {ClientGone} */
-export function readBody(incoming: IncomingMessage | WireRequest, max_bytes: number): Promise<Buffer> {
+/** Is told of bytes that are kept, and of those that are announced. @throws {Problem} where they have no room. */
+export type Hold = (bytes: number, coming: number) => void;
+
+/** The whole body. @throws {Problem} body_too_large, unsupported_encoding, what `hold` throws. @throws {ClientGone} */
+export async function readBody(
+  incoming: IncomingMessage | WireRequest,
+  max_bytes: number,
+  hold: Hold = () => {},
+): Promise<Buffer> {
   const encoding = incoming.headers['content-encoding'];
   if (encoding !== undefined && encoding !== 'identity')
-    return Promise.reject(
-      new Problem('unsupported_encoding', 'A content-encoding is not supported here: send the body as it is.'),
-    );
-  if (Number(incoming.headers['content-length'] ?? 0) > max_bytes) return Promise.reject(tooLarge(max_bytes));
-  if ('body' in incoming) return Promise.resolve(incoming.body);
+    throw new Problem('unsupported_encoding', 'A content-encoding is not supported here: send the body as it is.');
+  const announced = Number(incoming.headers['content-length'] ?? 0);
+  if (announced > max_bytes) throw tooLarge(max_bytes);
+  hold(0, announced);
+  if ('body' in incoming) {
+    hold(incoming.body.length, 0);
+    return incoming.body;
+  }
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let bytes = 0;
@@ -33,8 +43,13 @@ export function readBody(incoming: IncomingMessage | WireRequest, max_bytes: num
     };
     const onData = (chunk: Buffer) => {
       bytes += chunk.length;
-      if (bytes > max_bytes) settle(tooLarge(max_bytes));
-      else chunks.push(chunk);
+      if (bytes > max_bytes) return settle(tooLarge(max_bytes));
+      try {
+        hold(chunk.length, 0);
+      } catch (error) {
+        return settle(error as Error);
+      }
+      chunks.push(chunk);
     };
     const onEnd = () => settle(null);
     const onGone = () => settle(new ClientGone('the client left before its body was complete'));

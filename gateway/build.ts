@@ -1,5 +1,4 @@
 // Puts the gateway's parts together: from a configuration to an app that is ready to serve.
-import { readFileSync } from 'node:fs';
 import type { Hono } from 'hono';
 import type { Logger } from 'pino';
 import { createApp } from './app.ts';
@@ -7,42 +6,76 @@ import { createAttestor } from './attestor.ts';
 import type { GatewayConfig } from './config.ts';
 import type { Env } from './context.ts';
 import { createEngine } from './engine/client.ts';
-import { loadKeys } from './keys.ts';
+import { loadKeys } from './keys/load.ts';
+import { boundAnswers } from './limits/answers.ts';
+import { createSeats } from './limits/seats.ts';
 import { createSidecar } from './sidecar/client.ts';
-import { createStore } from './store.ts';
+import { createStoreAndRates } from './store/create.ts';
+import { registerGauges } from './telemetry/gauges.ts';
+import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts';
+import type { Tracer } from './telemetry/trace.ts';
+import { createVerifier } from './verifier/verifier.ts';
+import { VERSION } from './version.ts';
+import { isMember, joinPrimary } from './workers/member.ts';
 
 export interface BuiltApp {
   readonly app: Hono<Env>;
   /** From now on /health says `draining`. */
   drain(): void;
+  readonly telemetry: Telemetry;
   close(): Promise<void>;
 }
 
-/** @throws {ConfigError} */
-export function buildApp(config: GatewayConfig, log: Logger): BuiltApp {
-  const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as {
-    version: string;
-  };
-  const keys = loadKeys(config.api_keys_file);
-  const engine = createEngine(config);
-  const store = createStore(config);
+/** `tracer`: null while tracing is off. @throws {ConfigError} */
+export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | null = null): BuiltApp {
+  const keys = loadKeys(config.api_keys_file, log);
+  const engine = boundAnswers(createEngine(config), config);
+  const member = isMember ? joinPrimary(config.workers) : null;
+  const { store, rates } = createStoreAndRates(config, log, member);
+  const telemetry = createTelemetry(log, tracer);
   const sidecar = createSidecar({
     socket_path: config.sidecar_socket,
     attest_timeout_ms: config.attest_timeout_ms,
+    max_attestations_in_flight: config.max_attestations_in_flight,
     allow_simulated: config.allow_simulated,
-    onState: (state, reason) => log[state === 'connected' ? 'info' : 'warn']({ state, reason }, 'sidecar'),
+    onState(state, reason) {
+      if (state === 'connected') telemetry.metrics.sidecarConnections.inc();
+      log[state === 'connected' ? 'info' : 'warn']({ state, reason }, 'sidecar');
+    },
+    onRetry: () => telemetry.metrics.sidecarRetries.inc(),
   });
   const attestor = createAttestor(sidecar, store, Date.now);
+  const verifier = createVerifier(config);
   let draining = false;
-  const app = createApp({ config, engine, sidecar, store, attestor, keys, log, version, draining: () => draining });
+  const app = createApp({
+    config,
+    engine,
+    sidecar,
+    store,
+    attestor,
+    keys,
+    seats: member === null ? createSeats(config) : member.seats(createSeats, config),
+    rates,
+    verifier,
+    log,
+    telemetry,
+    version: VERSION,
+    draining: () => draining,
+  });
+  registerGauges(telemetry.registry, { sidecar, store, version: VERSION, running: () => telemetry.running });
   return {
     app,
     drain() {
       draining = true;
     },
+    telemetry,
     async close() {
+      keys.close();
       sidecar.close();
+      store.close();
+      await verifier.close();
       await engine.close();
+      await telemetry.close();
     },
   };
 }

@@ -2,55 +2,163 @@
 import { resolve } from 'node:path';
 import * as z from 'zod';
 import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../verify/index.ts';
+import { otelShape, type TracingConfig, tracingOf } from './telemetry/otel.ts';
 
 const MiB = 1024 * 1024;
 const integer = (fallback: number, min: number, max: number) =>
   z.coerce.number().int().min(min).max(max).default(fallback);
+/** 0: no limit. */
+const limit = (fallback: number, max = 1_000_000) => integer(fallback, 0, max);
 const flag = z
   .enum(['0', '1'])
   .default('0')
   .transform((value) => value === '1');
 
-const schema = z.object({
-  HOST: z.string().min(1).default('127.0.0.1'),
-  PORT: integer(8080, 0, 65_535),
+/** Every variable, with what it means: docs/configuration.md is made from this. */
+export const schema = z.object({
+  HOST: z
+    .string()
+    .min(1)
+    .default('127.0.0.1')
+    .describe('The address to listen on. Another than a loopback address needs `API_KEYS_FILE`'),
+  PORT: integer(8080, 0, 65_535).describe('The port to listen on; 0: a free one'),
   BACKEND_URL: z
     .url({ protocol: /^https?$/, error: 'must be an http or https URL such as http://127.0.0.1:8000/v1' })
     .refine(
       (url) => !/[?#]|\/\/[^/]*@/.test(url),
       'must have no query and no user name: a key goes into BACKEND_API_KEY',
     )
-    .transform((url) => url.replace(/\/+$/, '')),
+    .transform((url) => url.replace(/\/+$/, ''))
+    .describe(
+      'The OpenAI-compatible backend, such as `http://127.0.0.1:8000/v1`; its path stands where a client writes `/v1`',
+    ),
   BACKEND_API_KEY: z
     .string()
     .trim()
     .regex(/^[!-~]+$/, 'must be printable ASCII without spaces')
-    .optional(),
+    .optional()
+    .describe('Sent to the backend as `Authorization: Bearer`. A client’s own key never leaves the gateway'),
   SIDECAR_SOCKET: z
     .string()
     .min(1)
     .max(100, 'must be 100 characters or fewer: a Unix socket address has room for 107 bytes')
     .refine((path) => !path.includes(':'), 'must not contain a colon')
-    .default('run/sidecar.sock'),
-  API_KEYS_FILE: z.string().min(1).optional(),
-  MAX_BODY_BYTES: integer(16 * MiB, 1024, 256 * MiB),
-  MAX_ANSWER_BYTES: integer(32 * MiB, 1024, 256 * MiB),
-  MAX_CONCURRENT_REQUESTS: integer(4096, 1, 1_000_000),
-  BACKEND_TIMEOUT_MS: integer(600_000, 100, 86_400_000),
-  SIDECAR_WAIT_MS: integer(3_000, 0, 60_000),
-  ATTEST_TIMEOUT_MS: integer(60_000, 100, 3_600_000),
-  ATTESTATION_TTL_MS: integer(3_600_000, 1_000, 604_800_000),
-  ATTESTATION_STORE_BYTES: integer(256 * MiB, MiB, 1024 * 1024 * MiB),
-  ALLOW_SIMULATED: flag,
-  RIM_URL: z.url({ protocol: /^https?$/ }).default(NVIDIA_RIM_URL),
-  OCSP_URL: z.url({ protocol: /^https?$/ }).default(NVIDIA_OCSP_URL),
-  TLS_CERT_FILE: z.string().min(1).optional(),
-  TLS_KEY_FILE: z.string().min(1).optional(),
-  CORS_ORIGINS: z.string().min(1).optional(),
-  HEADERS_TIMEOUT_MS: integer(15_000, 100, 600_000),
-  REQUEST_TIMEOUT_MS: integer(120_000, 100, 86_400_000),
-  DRAIN_MS: integer(25_000, 0, 86_400_000),
-  LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
+    .default('run/sidecar.sock')
+    .describe('The Unix socket that the sidecar listens on'),
+  API_KEYS_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('API keys, one a line; `#` begins a comment. Without it everybody who can connect may ask'),
+  MAX_BODY_BYTES: integer(16 * MiB, 1024, 256 * MiB).describe('The largest request body'),
+  MAX_ANSWER_BYTES: integer(32 * MiB, 1024, 256 * MiB).describe(
+    'The largest answer, whole or streamed, that is kept to be attested',
+  ),
+  MAX_CONCURRENT_REQUESTS: integer(4096, 1, 1_000_000).describe('Requests served at once; past it: 503 `overloaded`'),
+  MAX_CONCURRENT_PER_KEY: limit(0).describe(
+    'Requests at once of one API key; 0: no limit. A key’s own `concurrent=` comes first',
+  ),
+  MAX_REQUESTS_PER_SECOND_PER_KEY: limit(0).describe(
+    'Requests in any second of one API key; 0: no limit. A key’s own `rps=` comes first',
+  ),
+  MAX_HELD_BYTES: integer(512 * MiB, MiB, 1024 * 1024 * MiB).describe(
+    'Bodies and answers held in memory for all requests together; past it: 503 `overloaded`',
+  ),
+  MAX_STREAMS: integer(4096, 1, 1_000_000).describe('Streams at once; past it: 503 `overloaded`'),
+  MAX_STREAMS_PER_KEY: limit(0).describe(
+    'Streams at once of one API key; 0: no limit. A key’s own `streams=` comes first',
+  ),
+  MAX_TEE_PER_KEY: limit(0).describe(
+    'Requests with tee at once of one API key; 0: no limit. A key’s own `tee=` comes first',
+  ),
+  MAX_STREAM_BYTES: integer(256 * MiB, 1024, 1024 * 1024 * MiB).describe('The greatest length of a stream'),
+  MAX_STREAM_EVENTS: integer(1_000_000, 1, 1_000_000_000).describe('The greatest number of a stream’s events'),
+  MAX_ANSWER_MS: integer(3_600_000, 100, 86_400_000).describe('The longest that an answer may take, whole or streamed'),
+  WRITE_STALL_MS: integer(60_000, 100, 86_400_000).describe(
+    'A client that takes nothing of its answer for so long is let go',
+  ),
+  MAX_VERIFY_BYTES: integer(16 * MiB, 1024, 64 * MiB).describe('The largest body of the verify endpoint'),
+  MAX_VERIFY_CONCURRENT: integer(32, 1, 10_000).describe('Verifications at once; past it: 503 `overloaded`'),
+  MAX_VERIFY_PER_SECOND: limit(50).describe('Verifications in any second from one address; 0: no limit'),
+  VERIFY_TIMEOUT_MS: integer(30_000, 100, 600_000).describe('The longest that a verification may take'),
+  CLIENT_ADDRESS_HEADER: z
+    .string()
+    .regex(/^[a-z0-9-]{1,64}$/i, 'must be the name of a header')
+    .transform((name) => name.toLowerCase())
+    .optional()
+    .describe('Behind a proxy: the header in which it names the client’s address'),
+  BACKEND_TIMEOUT_MS: integer(600_000, 100, 86_400_000).describe(
+    'The backend’s longest silence: until its headers, then between two pieces of its answer',
+  ),
+  SIDECAR_WAIT_MS: integer(3_000, 0, 60_000).describe(
+    'How long a tee request waits for a sidecar that is away before it is refused',
+  ),
+  ATTEST_TIMEOUT_MS: integer(60_000, 100, 3_600_000).describe(
+    'From the end of an answer to its attestation, restarts of the sidecar included',
+  ),
+  MAX_ATTESTATIONS_IN_FLIGHT: integer(16, 1, 1024).describe(
+    'Attestations that the sidecar is asked for at once; the others wait for their key’s turn',
+  ),
+  ATTESTATION_TTL_MS: integer(3_600_000, 1_000, 604_800_000).describe(
+    'How long an attestation is kept for `GET …/attestation`',
+  ),
+  ATTESTATION_STORE_BYTES: integer(256 * MiB, MiB, 1024 * 1024 * MiB).describe(
+    'The memory that kept attestations may take',
+  ),
+  ATTESTATION_STORE_URL: z
+    .url({ protocol: /^(redis|rediss|valkey|valkeys)$/, error: 'must be a URL such as redis://127.0.0.1:6379' })
+    .optional()
+    .describe('Valkey or Redis, in which several gateways share kept attestations and rates: `redis://127.0.0.1:6379`'),
+  ATTESTATION_STORE_TIMEOUT_MS: integer(500, 10, 60_000).describe('How long that store is waited for'),
+  ALLOW_SIMULATED: flag.describe('`1`: accept a sidecar whose GPU is simulated'),
+  RIM_URL: z
+    .url({ protocol: /^https?$/ })
+    .default(NVIDIA_RIM_URL)
+    .describe('Where the verify endpoint gets reference values'),
+  OCSP_URL: z
+    .url({ protocol: /^https?$/ })
+    .default(NVIDIA_OCSP_URL)
+    .describe('Where the verify endpoint asks for revocation'),
+  METRICS_PORT: z.coerce
+    .number()
+    .int()
+    .min(0)
+    .max(65_535)
+    .optional()
+    .describe(
+      'A port of its own for `/metrics`, which is then nowhere else. Without it `/metrics` is on the main port, unless there are API keys',
+    ),
+  METRICS_HOST: z
+    .string()
+    .min(1)
+    .default('127.0.0.1')
+    .describe('The address of `METRICS_PORT`. What it serves needs no key: keep it from strangers'),
+  TLS_CERT_FILE: z.string().min(1).optional().describe('PEM certificate chain; with `TLS_KEY_FILE`: HTTPS'),
+  TLS_KEY_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('Its PEM key. Both are read again on SIGHUP and when they change'),
+  CORS_ORIGINS: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'Origins of web pages that may ask, with commas between, or `*`. By default every one with API keys, this machine’s without',
+    ),
+  HEADERS_TIMEOUT_MS: integer(15_000, 100, 600_000).describe('How long a client may take to send its headers'),
+  REQUEST_TIMEOUT_MS: integer(120_000, 100, 86_400_000).describe(
+    'How long a client may take to send its whole request',
+  ),
+  DRAIN_MS: integer(25_000, 0, 86_400_000).describe('How long running answers may take to end after SIGTERM'),
+  WORKERS: integer(1, 1, 64).describe('Processes that serve the port together, one for each core at most'),
+  ...otelShape,
+  LOG_LEVEL: z
+    .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'])
+    .default('info')
+    .describe(
+      'JSON lines on stdout, for people on a terminal. From `info` on, one line a request; never a prompt, a completion or a key',
+    ),
 });
 
 /** Paths of a PEM certificate chain and its key. */
@@ -72,13 +180,39 @@ export interface GatewayConfig {
   /** Largest answer, whole or streamed, that is kept to be attested. */
   readonly max_answer_bytes: number;
   readonly max_concurrent_requests: number;
+  /** Per key, 0: no limit; a key's own line in the keys file goes before. */
+  readonly max_concurrent_per_key: number;
+  readonly max_requests_per_second_per_key: number;
+  readonly max_streams_per_key: number;
+  readonly max_tee_per_key: number;
+  /** Requests, and answers that are to be attested, of all exchanges that run. */
+  readonly max_held_bytes: number;
+  readonly max_streams: number;
+  readonly max_stream_bytes: number;
+  readonly max_stream_events: number;
+  /** From the request to the backend to the end of its answer. */
+  readonly max_answer_ms: number;
+  /** How long a client may take not one byte of what waits for it. */
+  readonly write_stall_ms: number;
+  readonly max_verify_bytes: number;
+  readonly max_verify_concurrent: number;
+  /** Per client address; 0: no limit. */
+  readonly max_verify_per_second: number;
+  readonly verify_timeout_ms: number;
+  /** The header in which a proxy in front names the client; null: the connection's own address. */
+  readonly client_address_header: string | null;
   /** Longest silence of the backend: until its headers, then between any two pieces of its answer. */
   readonly backend_timeout_ms: number;
   /** How long a tee request waits for a sidecar that is away before it is refused. */
   readonly sidecar_wait_ms: number;
   readonly attest_timeout_ms: number;
+  /** Attestations that the sidecar is asked for at once; those beyond wait here, each key in its turn. */
+  readonly max_attestations_in_flight: number;
   readonly attestation_ttl_ms: number;
   readonly attestation_store_bytes: number;
+  /** null: attestations are kept, and requests counted, in this process. May hold a password. */
+  readonly attestation_store_url: string | null;
+  readonly attestation_store_timeout_ms: number;
   readonly allow_simulated: boolean;
   /** Services that the verify endpoint asks for reference values and revocation answers. */
   readonly rim_url: string;
@@ -92,12 +226,23 @@ export interface GatewayConfig {
   readonly request_timeout_ms: number;
   /** How long running answers may take to end after SIGTERM. */
   readonly drain_ms: number;
+  readonly workers: number;
+  /** null: /metrics is on the main port, unless there are API keys. */
+  readonly metrics_port: number | null;
+  readonly metrics_host: string;
+  /** null: off. */
+  readonly tracing: TracingConfig | null;
   readonly log_level: string;
 }
 
 /** The configuration does not allow a start. The message is one line that names the variable. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
+}
+
+/** The keys file, for the command that makes keys. */
+export function keysFileOf(env: NodeJS.ProcessEnv): string | null {
+  return env.API_KEYS_FILE === undefined || env.API_KEYS_FILE === '' ? null : env.API_KEYS_FILE;
 }
 
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|\[::1\])$/;
@@ -126,11 +271,29 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     max_body_bytes: e.MAX_BODY_BYTES,
     max_answer_bytes: e.MAX_ANSWER_BYTES,
     max_concurrent_requests: e.MAX_CONCURRENT_REQUESTS,
+    max_concurrent_per_key: e.MAX_CONCURRENT_PER_KEY,
+    max_requests_per_second_per_key: e.MAX_REQUESTS_PER_SECOND_PER_KEY,
+    max_held_bytes: e.MAX_HELD_BYTES,
+    max_streams: e.MAX_STREAMS,
+    max_streams_per_key: e.MAX_STREAMS_PER_KEY,
+    max_tee_per_key: e.MAX_TEE_PER_KEY,
+    max_stream_bytes: e.MAX_STREAM_BYTES,
+    max_stream_events: e.MAX_STREAM_EVENTS,
+    max_answer_ms: e.MAX_ANSWER_MS,
+    write_stall_ms: e.WRITE_STALL_MS,
+    max_verify_bytes: e.MAX_VERIFY_BYTES,
+    max_verify_concurrent: e.MAX_VERIFY_CONCURRENT,
+    max_verify_per_second: e.MAX_VERIFY_PER_SECOND,
+    verify_timeout_ms: e.VERIFY_TIMEOUT_MS,
+    client_address_header: e.CLIENT_ADDRESS_HEADER ?? null,
     backend_timeout_ms: e.BACKEND_TIMEOUT_MS,
     sidecar_wait_ms: e.SIDECAR_WAIT_MS,
     attest_timeout_ms: e.ATTEST_TIMEOUT_MS,
+    max_attestations_in_flight: e.MAX_ATTESTATIONS_IN_FLIGHT,
     attestation_ttl_ms: e.ATTESTATION_TTL_MS,
     attestation_store_bytes: e.ATTESTATION_STORE_BYTES,
+    attestation_store_url: e.ATTESTATION_STORE_URL ?? null,
+    attestation_store_timeout_ms: e.ATTESTATION_STORE_TIMEOUT_MS,
     allow_simulated: e.ALLOW_SIMULATED,
     rim_url: e.RIM_URL,
     ocsp_url: e.OCSP_URL,
@@ -142,6 +305,10 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     headers_timeout_ms: e.HEADERS_TIMEOUT_MS,
     request_timeout_ms: e.REQUEST_TIMEOUT_MS,
     drain_ms: e.DRAIN_MS,
+    workers: e.WORKERS,
+    metrics_port: e.METRICS_PORT ?? null,
+    metrics_host: e.METRICS_HOST.replace(/^\[|\]$/g, ''),
+    tracing: tracingOf(e),
     log_level: e.LOG_LEVEL,
   };
 }

@@ -6,9 +6,15 @@ import type { Attestor } from './attestor.ts';
 import type { GatewayConfig } from './config.ts';
 import type { Outcome } from './delivery/exchange.ts';
 import type { Engine } from './engine/engine.ts';
-import type { Keys, Owner } from './keys.ts';
+import type { Caller, Owner } from './keys/caller.ts';
+import type { Keys } from './keys/keys.ts';
+import type { Rates } from './limits/rates.ts';
+import type { Seat, Seats } from './limits/seats.ts';
 import type { Sidecar } from './sidecar/client.ts';
-import type { Store } from './store.ts';
+import type { Store } from './store/store.ts';
+import type { Telemetry } from './telemetry/telemetry.ts';
+import type { Watch } from './telemetry/watch.ts';
+import type { Verifier } from './verifier/verifier.ts';
 import type { Outgoing } from './wire/answer.ts';
 import type { WireRequest } from './wire/request.ts';
 
@@ -19,7 +25,11 @@ export interface Deps {
   readonly store: Store;
   readonly attestor: Attestor;
   readonly keys: Keys;
+  readonly seats: Seats;
+  readonly rates: Rates;
+  readonly verifier: Verifier;
   readonly log: Logger;
+  readonly telemetry: Telemetry;
   readonly version: string;
   /** True from SIGTERM on. */
   readonly draining: () => boolean;
@@ -36,8 +46,12 @@ export interface Env {
   Variables: {
     /** Unguessable, ours. */
     id: string;
+    /** Set by the admission, as are its place and the owner: under /v1 alone. */
+    caller: Caller;
     owner: Owner;
+    seat: Seat;
     outcome: Outcome;
+    watch: Watch;
   };
 }
 

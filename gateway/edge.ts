@@ -1,10 +1,9 @@
-// The edge of every exchange: its id, the headers that go with every answer, who may ask, how many at once, one log line.
+// The edge of every exchange: its id, the headers that go with every answer.
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { MiddlewareHandler } from 'hono';
-import { routePath } from 'hono/route';
 import { ClientGone } from './body.ts';
 import type { Context, Deps, Env } from './context.ts';
-import { asProblem, Problem } from './problem.ts';
+import { asProblem } from './problem.ts';
 import { commonHeaders, newId } from './refusal.ts';
 import { where } from './where.ts';
 
@@ -13,26 +12,17 @@ const PREFLIGHT = {
   'access-control-max-age': '86400',
 };
 
-/** Ids and the log line. Headers are set on Node's response, so that answers that bypass Hono carry them too. */
-export function edge({ log }: Deps): MiddlewareHandler<Env> {
+/** Ids, and what is told of it at its end. Headers are set on Node's response, so that answers that bypass Hono carry them too. */
+export function edge({ telemetry }: Deps): MiddlewareHandler<Env> {
   return async (c, next) => {
-    const started = performance.now();
     const { incoming, outgoing } = c.env;
+    const watch = telemetry.begin(incoming.headers);
+    c.set('watch', watch);
     const id = newId();
     c.set('id', id);
     for (const [name, value] of Object.entries(commonHeaders(id))) outgoing.setHeader(name, value);
     await next();
-    const outcome = c.get('outcome');
-    log.info({
-      id,
-      method: incoming.method,
-      route: routePath(c, -1),
-      status: outcome?.status ?? c.res.status,
-      ms: Math.round(performance.now() - started),
-      ...(outcome?.tee === undefined ? {} : { tee: outcome.tee }),
-      ...(outcome?.problem === undefined ? {} : { code: outcome.problem.code }),
-      ...(c.error instanceof Problem ? { code: c.error.code } : {}),
-    });
+    telemetry.end(c, watch);
   };
 }
 
@@ -43,28 +33,6 @@ export function preflight(c: Context): Response {
     ...PREFLIGHT,
     'access-control-allow-headers': headers ?? 'authorization, content-type, x-tee',
   });
-}
-
-export function authenticated({ keys }: Deps): MiddlewareHandler<Env> {
-  return async (c, next) => {
-    c.set('owner', keys.authenticate(c.env.incoming.headers.authorization));
-    await next();
-  };
-}
-
-/** Past capacity a request is refused at once, so that those accepted are served. */
-export function bounded({ config }: Deps): MiddlewareHandler<Env> {
-  let running = 0;
-  return async (_c, next) => {
-    if (running >= config.max_concurrent_requests)
-      throw new Problem('overloaded', 'The gateway is at its capacity.', { retryAfterSeconds: 1 });
-    running++;
-    try {
-      await next();
-    } finally {
-      running--;
-    }
-  };
 }
 
 /** Where every error becomes an answer. */

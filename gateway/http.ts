@@ -20,8 +20,9 @@ export interface HttpOptions {
   readonly tls: Credentials | null;
 }
 
-const MAX_HEADER_BYTES = 32 * 1024;
-const MAX_HEADERS = 1_000;
+/** Request line and headers. */
+export const MAX_HEADER_BYTES = 32 * 1024;
+export const MAX_HEADERS = 1_000;
 const KEEP_ALIVE_MS = 75_000;
 const CHECK_MS = 5_000;
 

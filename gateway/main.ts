@@ -1,60 +1,18 @@
-// The gateway process: configuration in, a listening server out, a clean end.
-import type { Server as TlsServer } from 'node:https';
-import { type Logger, pino } from 'pino';
-import { buildApp } from './build.ts';
-import { ConfigError, type GatewayConfig, loadConfig } from './config.ts';
-import { createDrain } from './drain.ts';
-import { createHttpServer } from './http.ts';
-import { readCredentials, watchCredentials } from './tls.ts';
+// The gateway process: configuration in, a server or the primary of several workers out.
+import type { Logger } from 'pino';
+import { ConfigError, loadConfig } from './config.ts';
+import { serve } from './serve.ts';
+import { createLog } from './telemetry/log.ts';
 import { where } from './where.ts';
-import { type Fetch, takeConnections } from './wire/server.ts';
-
-/** A terminal's Ctrl-C reaches a launcher and us: the launcher's own signal, right after it, is the same one. */
-const SAME_SIGNAL_MS = 500;
-/** After the drain's end: what was cut is told so, as far as it listens. */
-const CUT_MS = 1_000;
+import { isMember } from './workers/member.ts';
+import { runPrimary } from './workers/primary.ts';
 
 try {
   const config = loadConfig(process.env);
-  // Lines leave together, at the latest after a fifth of a second and when the process ends.
-  const log = pino(
-    { name: 'gateway', level: config.log_level },
-    pino.destination({ dest: 1, sync: false, minLength: 8192, periodicFlush: 200 }),
-  );
+  const log = createLog(config.log_level);
   endOnUncaught(log);
-  const credentials = config.tls === null ? null : readCredentials(config.tls);
-  const { app, close, drain: announceDrain } = buildApp(config, log);
-  const server = createHttpServer(app.fetch, { ...config, tls: credentials }, log);
-  const drain = createDrain(server, takeConnections(server, app.fetch as Fetch, log));
-  server.once('error', (error: NodeJS.ErrnoException) => {
-    console.error(`gateway: cannot listen on ${config.host}:${config.port}: ${error.code}`);
-    process.exit(1);
-  });
-  server.listen(config.port, config.host, () => {
-    const { backend_url, tls } = config;
-    log.info({ address: server.address(), tls: tls !== null, backend: new URL(backend_url).origin }, 'listening');
-  });
-  if (config.tls !== null) renewCredentials(server as TlsServer, config.tls, log);
-
-  let stopped_ms: number | null = null;
-  const stop = async (signal: string) => {
-    if (stopped_ms !== null) {
-      if (performance.now() - stopped_ms > SAME_SIGNAL_MS) process.exit(1);
-      return;
-    }
-    stopped_ms = performance.now();
-    log.info({ signal, running: drain.running }, 'draining');
-    announceDrain();
-    if (!(await drain.begin(config.drain_ms))) {
-      log.warn({ running: drain.running }, 'cut what did not end in time');
-      setTimeout(() => process.exit(0), CUT_MS);
-    }
-    await close();
-    if (drain.running === 0) process.exit(0);
-  };
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(signal));
-  // Started by the launcher: when that is gone, so is the reason to run.
-  process.once('disconnect', () => void stop('disconnect'));
+  if (config.workers > 1 && !isMember) runPrimary(config, log);
+  else await serve(config, log);
 } catch (error) {
   if (!(error instanceof ConfigError)) throw error;
   console.error(`gateway: ${error.message}`);
@@ -67,18 +25,4 @@ function endOnUncaught(log: Logger): void {
     log.fatal(where(error), 'uncaught error');
     process.exit(1);
   });
-}
-
-/** New certificates on SIGHUP, or when the files change; a pair that is wrong leaves the old one in use. */
-function renewCredentials(server: TlsServer, files: NonNullable<GatewayConfig['tls']>, log: Logger): void {
-  const renew = () => {
-    try {
-      server.setSecureContext(readCredentials(files));
-      log.info('certificate renewed');
-    } catch (error) {
-      log.error({ why: error instanceof ConfigError ? error.message : where(error) }, 'certificate not renewed');
-    }
-  };
-  watchCredentials(files, renew);
-  process.on('SIGHUP', renew);
 }

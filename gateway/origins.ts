@@ -3,7 +3,8 @@ import type { MiddlewareHandler } from 'hono';
 import type { Deps, Env } from './context.ts';
 import { Problem } from './problem.ts';
 
-const EXPOSED = 'x-request-id, x-attestation-id, retry-after';
+const EXPOSED =
+  'x-request-id, x-attestation-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests';
 const LOOPBACK_ORIGIN = /^https?:\/\/(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/;
 
 /** The origins from configuration, or a default: every one where a key is asked for, this machine's where none is. */

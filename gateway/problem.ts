@@ -6,6 +6,8 @@ export type ProblemCode =
   | 'invalid_json'
   | 'invalid_request'
   | 'invalid_api_key'
+  | 'permission_denied'
+  | 'model_not_found'
   | 'origin_not_allowed'
   | 'not_found'
   | 'method_not_allowed'
@@ -21,7 +23,10 @@ export type ProblemCode =
   | 'backend_bad_response'
   | 'backend_timeout'
   | 'attestation_unavailable'
-  | 'overloaded';
+  | 'store_unavailable'
+  | 'overloaded'
+  | 'collateral_unavailable'
+  | 'page_unavailable';
 
 export interface ProblemOptions extends ErrorOptions {
   readonly param?: string;
@@ -30,10 +35,13 @@ export interface ProblemOptions extends ErrorOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-const STATUS: Record<ProblemCode, number> = {
+/** What each goes out under. */
+export const STATUS: Record<ProblemCode, number> = {
   invalid_json: 400,
   invalid_request: 400,
   invalid_api_key: 401,
+  permission_denied: 403,
+  model_not_found: 404,
   origin_not_allowed: 403,
   not_found: 404,
   method_not_allowed: 405,
@@ -49,7 +57,10 @@ const STATUS: Record<ProblemCode, number> = {
   backend_bad_response: 502,
   backend_timeout: 504,
   attestation_unavailable: 503,
+  store_unavailable: 503,
   overloaded: 503,
+  collateral_unavailable: 502,
+  page_unavailable: 503,
 };
 
 /** Thrown anywhere in the gateway; `app.onError` and the running stream are where it becomes bytes. Its message is for the client. */

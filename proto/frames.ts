@@ -45,6 +45,16 @@ export const cancelSchema = z.strictObject({ type: z.literal('cancel'), id });
 /** Gateway → sidecar: how are you? */
 export const statusRequestSchema = z.strictObject({ type: z.literal('status') });
 
+/** How long each step took, in milliseconds. An attester that cannot tell its two apart counts both as collection. */
+export const phasesSchema = z.strictObject({
+  queue_ms: z.number().nonnegative(),
+  collection_ms: z.number().nonnegative(),
+  appraisal_ms: z.number().nonnegative(),
+  /** The sidecar's own look at what the attester brought. */
+  check_ms: z.number().nonnegative(),
+});
+export type Phases = z.infer<typeof phasesSchema>;
+
 /** Sidecar → gateway. */
 export const attestedSchema = z.strictObject({
   type: z.literal('attested'),
@@ -52,6 +62,7 @@ export const attestedSchema = z.strictObject({
   nonce: z.string().regex(/^[0-9a-f]{64}$/),
   token: z.string().min(2),
   evidence: z.array(evidenceSchema).min(1).max(64),
+  phases: phasesSchema.optional(),
 });
 
 /** The same in binary: the JSON text of {@link attestedMembersSchema} follows the head. */

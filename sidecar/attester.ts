@@ -13,6 +13,8 @@ export interface Device {
 export interface Collected {
   readonly token: string;
   readonly evidence: readonly Evidence[];
+  /** How much of the time was appraisal, where the attester can tell. */
+  readonly appraisal_ms?: number;
 }
 
 export interface Attester {

@@ -1,6 +1,7 @@
 // The sidecar's settings: the one place in this process that reads the environment.
 import { resolve } from 'node:path';
 import * as z from 'zod';
+import { inheritedSocket } from './inherited.ts';
 import { type NvattestEnvironment, nvattestEnvironment } from './nvattest/environment.ts';
 import { type WorkerEnvironment, workerEnvironment } from './nvtrust/environment.ts';
 
@@ -10,34 +11,79 @@ export type AttesterName = (typeof ATTESTERS)[number];
 const integer = (fallback: number, min: number, max: number) =>
   z.coerce.number().int().min(min).max(max).default(fallback);
 
-const schema = z.object({
+/** Every variable, with what it means: docs/configuration.md is made from this. */
+export const schema = z.object({
   SIDECAR_SOCKET: z
     .string()
     .min(1)
     .max(100, 'must be 100 characters or fewer: a Unix socket address has room for 107 bytes')
     .refine((path) => !path.includes(':'), 'must not contain a colon')
-    .default('run/sidecar.sock'),
-  ATTESTER: z.enum(ATTESTERS, `must be one of ${ATTESTERS.join(', ')}`).default('nvtrust'),
-  ATTEST_QUEUE_MAX: integer(1024, 1, 100_000),
-  ATTEST_DEADLINE_MS: integer(50_000, 100, 3_600_000),
-  SIMULATED_ROOT_DIR: z.string().min(1).default('run/simulated-root'),
-  SIMULATED_COLLECTION_MS: integer(0, 0, 600_000),
-  NVTRUST_VENV: z.string().min(1).default('run/nvtrust-venv'),
-  NVTRUST_WORKERS: integer(2, 1, 16),
-  NVML_LIBRARY: z.string().min(1).default('libnvidia-ml.so.1'),
-  COLLATERAL_DIR: z.string().min(1).default('run/collateral'),
-  NRAS_URL: z.url({ protocol: /^https?$/ }).optional(),
-  NRAS_SERVICE_KEY_FILE: z.string().min(1).optional(),
-  UV_THREADPOOL_SIZE: integer(4, 1, 1024),
-  NVATTEST: z.string().min(1).default('nvattest'),
-  RIM_URL: z.url({ protocol: /^https?$/ }).optional(),
-  OCSP_URL: z.url({ protocol: /^https?$/ }).optional(),
-  LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
+    .default('run/sidecar.sock')
+    .describe('The Unix socket to listen on; its folder is made 0750, the socket 0660'),
+  ATTESTER: z
+    .enum(ATTESTERS, `must be one of ${ATTESTERS.join(', ')}`)
+    .default('nvtrust')
+    .describe(
+      'Who collects and appraises. With drivers from branch 620 on, `nvattest` takes the place of `nvtrust` by itself',
+    ),
+  ATTEST_QUEUE_MAX: integer(1024, 1, 100_000).describe('How many requests may wait for the GPU'),
+  ATTEST_DEADLINE_MS: integer(50_000, 100, 3_600_000).describe('From a request’s arrival to its answer'),
+  SIMULATED_ROOT_DIR: z
+    .string()
+    .min(1)
+    .default('run/simulated-root')
+    .describe('`simulated`: where the test root is kept between starts, its certificate as `root.pem`'),
+  SIMULATED_COLLECTION_MS: integer(0, 0, 600_000).describe(
+    '`simulated`: how long a collection takes; a real H100 needs hundreds of milliseconds',
+  ),
+  NVTRUST_VENV: z
+    .string()
+    .min(1)
+    .default('run/nvtrust-venv')
+    .describe('`nvtrust`: the Python environment that `sidecar/nvtrust/install.sh` makes'),
+  NVTRUST_WORKERS: integer(2, 1, 16).describe('`nvtrust`: workers that wait, imported and ready'),
+  NVML_LIBRARY: z.string().min(1).default('libnvidia-ml.so.1').describe('`native`, `nras`: the driver’s NVML'),
+  COLLATERAL_DIR: z
+    .string()
+    .min(1)
+    .default('run/collateral')
+    .describe('`native`: where reference values and revocation answers are kept across restarts'),
+  NRAS_URL: z
+    .url({ protocol: /^https?$/ })
+    .optional()
+    .describe('`nras`: another service than NVIDIA’s'),
+  NRAS_SERVICE_KEY_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('`nras`: a file with the service key; read again for every request'),
+  UV_THREADPOOL_SIZE: integer(4, 1, 1024).describe(
+    'Node’s own variable: `native` and `nras` make one call into the driver at a time for each thread less one',
+  ),
+  NVATTEST: z
+    .string()
+    .min(1)
+    .default('nvattest')
+    .describe('`nvattest`: NVIDIA’s C++ CLI, a name on the PATH or an absolute path'),
+  RIM_URL: z
+    .url({ protocol: /^https?$/ })
+    .optional()
+    .describe('Another service for reference values than NVIDIA’s'),
+  OCSP_URL: z
+    .url({ protocol: /^https?$/ })
+    .optional()
+    .describe('Another service for revocation than NVIDIA’s'),
+  LOG_LEVEL: z
+    .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'])
+    .default('info')
+    .describe('JSON lines on stdout, for people on a terminal. From `info` on, one line an attestation; never content'),
 });
 
 export interface SidecarConfig {
   /** Absolute path. */
   readonly socket_path: string;
+  /** The socket that systemd already listens on, instead of `socket_path`; null without one. */
+  readonly inherited_fd: number | null;
   readonly attester: AttesterName;
   /** How many requests may wait for the GPU. */
   readonly attest_queue_max: number;
@@ -74,7 +120,7 @@ export class ConfigError extends Error {
 }
 
 /** @throws {ConfigError} */
-export function loadConfig(env: NodeJS.ProcessEnv): SidecarConfig {
+export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarConfig {
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
   const parsed = schema.safeParse(given);
   if (!parsed.success) {
@@ -84,6 +130,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): SidecarConfig {
   const e = parsed.data;
   return {
     socket_path: resolve(e.SIDECAR_SOCKET),
+    inherited_fd: inherited(env, pid),
     attester: e.ATTESTER,
     attest_queue_max: e.ATTEST_QUEUE_MAX,
     attest_deadline_ms: e.ATTEST_DEADLINE_MS,
@@ -103,4 +150,12 @@ export function loadConfig(env: NodeJS.ProcessEnv): SidecarConfig {
     ocsp_url: e.OCSP_URL ?? null,
     log_level: e.LOG_LEVEL,
   };
+}
+
+function inherited(env: NodeJS.ProcessEnv, pid: number): number | null {
+  try {
+    return inheritedSocket(env, pid);
+  } catch (cause) {
+    throw new ConfigError((cause as Error).message, { cause });
+  }
 }

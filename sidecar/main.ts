@@ -1,22 +1,23 @@
 // The sidecar process: owns the GPU, answers gateways on a Unix socket.
-import { type Logger, pino } from 'pino';
+import type { Logger } from 'pino';
 import { AttesterError } from './attester.ts';
 import { createAttester } from './attesters/index.ts';
 import { lateAttester } from './attesters/late.ts';
 import { ConfigError, loadConfig, type SidecarConfig } from './config.ts';
+import { createLog } from './log.ts';
 import { startServer } from './server.ts';
 import { SocketError } from './socket.ts';
 import { where } from './where.ts';
 
 try {
   const config = loadConfig(process.env);
-  const log = pino({ name: 'sidecar', level: config.log_level });
+  const log = createLog(config.log_level);
   endOnUncaught(log);
   const { attester, trouble } = await attesterOrTrouble(config, log);
   const server = await startServer(attester, { ...config, trouble }, log);
   log.info(
     {
-      socket: config.socket_path,
+      socket: config.inherited_fd === null ? config.socket_path : 'inherited',
       attester: attester.name,
       devices: attester.devices,
       simulated: attester.simulated !== null,

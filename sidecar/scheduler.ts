@@ -1,5 +1,6 @@
 // What stands between requests and the attester: one flight for the same raw, the queue, another try where that helps, the circuit.
 import { randomBytes } from 'node:crypto';
+import type { Phases } from '../proto/frames.ts';
 import type { Nonce } from '../proto/raw.ts';
 import { type Attester, AttesterError, type Collected } from './attester.ts';
 import { createCircuit, type Trouble } from './circuit.ts';
@@ -16,12 +17,17 @@ export interface SchedulerOptions {
   readonly trial_every_ms?: number;
 }
 
+/** What the attester brought, checked, and where the time went. */
+export interface Timed extends Collected {
+  readonly phases: Phases;
+}
+
 export interface Scheduler {
   readonly waiting: number;
   readonly running: number;
   readonly trouble: Trouble | null;
   /** @throws {AttesterError} {QueueFull} {DeadlineExceeded}; whatever `cancel` was aborted with. */
-  attest(nonce: Nonce, cancel: AbortSignal): Promise<Collected>;
+  attest(nonce: Nonce, cancel: AbortSignal): Promise<Timed>;
   /** The attester failed before anybody asked: the circuit opens, and trials begin. */
   failed(error: AttesterError): void;
   close(): void;
@@ -32,7 +38,7 @@ const RETRY_MS = 100;
 const TRIAL_EVERY_MS = 10_000;
 
 interface Flight {
-  readonly result: Promise<Collected>;
+  readonly result: Promise<Timed>;
   readonly abort: AbortController;
   passengers: number;
 }
@@ -48,16 +54,26 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
 
   async function trial(): Promise<void> {
     const nonce = randomBytes(32).toString('hex') as Nonce;
-    await queue.run((signal) => collect(nonce, signal), new AbortController().signal);
+    await enqueue(nonce, new AbortController().signal);
   }
 
-  async function collect(nonce: Nonce, signal: AbortSignal): Promise<Collected> {
+  function enqueue(nonce: Nonce, cancel: AbortSignal): Promise<Timed> {
+    const queued_ms = performance.now();
+    return queue.run((signal) => collect(nonce, signal, performance.now() - queued_ms), cancel);
+  }
+
+  async function collect(nonce: Nonce, signal: AbortSignal, queue_ms: number): Promise<Timed> {
     for (let attempt = 1; ; attempt++) {
       try {
+        const begun_ms = performance.now();
         const collected = await attester.attest(nonce, signal);
+        const brought_ms = performance.now();
         await options.check(collected, nonce);
         circuit.succeeded();
-        return collected;
+        const { appraisal_ms = 0 } = collected;
+        const collection_ms = Math.max(0, brought_ms - begun_ms - appraisal_ms);
+        const check_ms = performance.now() - brought_ms;
+        return { ...collected, phases: { queue_ms, collection_ms, appraisal_ms, check_ms } };
       } catch (error) {
         if (signal.aborted || !(error instanceof AttesterError)) throw error;
         if (!error.retryable || attempt === TRIES) {
@@ -73,7 +89,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     const under_way = flights.get(nonce);
     if (under_way !== undefined) return under_way;
     const abort = new AbortController();
-    const result = queue.run((signal) => collect(nonce, signal), abort.signal);
+    const result = enqueue(nonce, abort.signal);
     const flight: Flight = { result, abort, passengers: 0 };
     flights.set(nonce, flight);
     // Whoever waits gets the error; that nobody may be left to wait is no error of its own.
@@ -96,7 +112,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
       if (trouble !== null) return Promise.reject(new AttesterError(trouble.code, trouble.message, false));
       const flight = board(nonce);
       flight.passengers++;
-      return new Promise<Collected>((resolve, reject) => {
+      return new Promise<Timed>((resolve, reject) => {
         const leave = () => {
           reject(cancel.reason);
           if (--flight.passengers > 0) return;

@@ -5,9 +5,10 @@ import { WebSocketServer } from 'ws';
 import { MAX_FRAME_BYTES } from '../proto/frames.ts';
 import type { Attester, AttesterError } from './attester.ts';
 import { checkCollected } from './checked.ts';
+import { logResult } from './log.ts';
 import { createScheduler } from './scheduler.ts';
 import { runSession } from './session.ts';
-import { listenOnSocket } from './socket.ts';
+import { listenOnInherited, listenOnSocket } from './socket.ts';
 import { where } from './where.ts';
 
 export interface SidecarServer {
@@ -16,6 +17,8 @@ export interface SidecarServer {
 
 export interface ServerOptions {
   readonly socket_path: string;
+  /** A socket that somebody else made and listens on, instead of `socket_path`. */
+  readonly inherited_fd?: number | null;
   readonly attest_queue_max: number;
   readonly attest_deadline_ms: number;
   /** Why the attester cannot attest yet, where that is known from its start. */
@@ -55,10 +58,10 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
       scheduler,
       onUnexpected: (error) => log.error(where(error), 'the attester failed in an unexpected way'),
       totals: () => ({ attested_total, failed_total }),
-      onResult({ code, ms }) {
-        if (code === 'attested') attested_total++;
-        else failed_total++;
-        log[code === 'attested' ? 'debug' : 'warn']({ code, ms: Math.round(ms), queued: scheduler.waiting }, 'attest');
+      onResult(result) {
+        if (result.code === 'attested') attested_total++;
+        else if (result.code !== 'cancelled') failed_total++;
+        logResult(log, result, scheduler.waiting);
       },
     });
     statusSenders.add(sendStatus);
@@ -68,7 +71,8 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     });
   });
   if (options.trouble) scheduler.failed(options.trouble);
-  await listenOnSocket(server, options.socket_path);
+  const { inherited_fd = null, socket_path } = options;
+  await (inherited_fd === null ? listenOnSocket(server, socket_path) : listenOnInherited(server, inherited_fd));
   return {
     async close() {
       for (const ws of sockets.clients) ws.close(1001, 'the sidecar stops');

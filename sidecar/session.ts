@@ -6,6 +6,7 @@ import {
   type Failed,
   type FromSidecar,
   MAX_RAW_LENGTH,
+  type Phases,
   PROTOCOL,
   splitBinaryFrame,
   type ToSidecar,
@@ -13,15 +14,23 @@ import {
 } from '../proto/frames.ts';
 import { JsonTextError } from '../proto/json.ts';
 import type { Nonce } from '../proto/raw.ts';
-import { type Attester, AttesterError, type Collected } from './attester.ts';
+import { type Attester, AttesterError } from './attester.ts';
 import { nonceOfRaw } from './nonce.ts';
 import { DeadlineExceeded, QueueFull } from './queue.ts';
-import type { Scheduler } from './scheduler.ts';
+import type { Scheduler, Timed } from './scheduler.ts';
+
+/** How one request ended, for the log. */
+export interface Result {
+  readonly id: string;
+  readonly code: 'attested' | 'cancelled' | Failed['code'];
+  readonly ms: number;
+  readonly phases: Phases | null;
+}
 
 export interface SessionDeps {
   readonly attester: Attester;
   readonly scheduler: Scheduler;
-  readonly onResult: (result: { code: 'attested' | Failed['code']; ms: number }) => void;
+  readonly onResult: (result: Result) => void;
   /** What an attester should not throw: its place is for the log. */
   readonly onUnexpected: (error: unknown) => void;
   readonly totals: () => { attested_total: number; failed_total: number };
@@ -38,12 +47,12 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
   const send = (frame: FromSidecar) => {
     if (ws.readyState === ws.OPEN) ws.send(JSON.stringify(frame));
   };
-  const sendText = (id: string, nonce: Nonce, { token, evidence }: Collected) =>
-    send({ type: 'attested', id, nonce, token, evidence: [...evidence] });
-  const sendBinary = (id: string, nonce: Nonce, { token, evidence }: Collected) => {
+  const sendText = (id: string, nonce: Nonce, { token, evidence, phases }: Timed) =>
+    send({ type: 'attested', id, nonce, token, evidence: [...evidence], phases });
+  const sendBinary = (id: string, nonce: Nonce, { token, evidence, phases }: Timed) => {
     if (ws.readyState !== ws.OPEN) return;
     const members = `{"token":${JSON.stringify(token)},"evidence":[${evidence.map(evidenceJson).join()}]}`;
-    ws.send(Buffer.from(`${JSON.stringify({ type: 'attested', id, nonce })}\n${members}`));
+    ws.send(Buffer.from(`${JSON.stringify({ type: 'attested', id, nonce, phases })}\n${members}`));
   };
   const fail = (id: string | null, code: Failed['code'], message: string, retry_after_ms?: number) =>
     send({ type: 'failed', id, code, message, ...(retry_after_ms === undefined ? {} : { retry_after_ms }) });
@@ -89,11 +98,15 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
     const started = performance.now();
     const abort = new AbortController();
     asked.set(id, abort);
-    let code: 'attested' | Failed['code'] = 'attested';
+    let code: Result['code'] = 'attested';
+    let phases: Phases | null = null;
     try {
       const nonce = await nonceOfRaw(raw);
-      reply(id, nonce, await scheduler.attest(nonce, abort.signal));
+      const timed = await scheduler.attest(nonce, abort.signal);
+      phases = timed.phases;
+      reply(id, nonce, timed);
     } catch (error) {
+      code = 'cancelled';
       if (abort.signal.aborted) return;
       const failure = failureOf(error);
       code = failure.code;
@@ -101,7 +114,7 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
       fail(id, failure.code, failure.message, failure.retry_after_ms);
     } finally {
       asked.delete(id);
-      deps.onResult({ code, ms: performance.now() - started });
+      deps.onResult({ id, code, ms: performance.now() - started, phases });
     }
   }
 }

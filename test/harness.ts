@@ -1,6 +1,6 @@
 // Starts what a test needs: a gateway on a free port, a sidecar on a socket of its own, and any backend between them.
 import { mkdtempSync, rmSync } from 'node:fs';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Logger, pino } from 'pino';
@@ -33,7 +33,7 @@ export interface RunningGateway {
 
 /** A gateway in this process. `env` is read as the process's environment would be. */
 export async function startGateway(env: Record<string, string>, log = SILENT): Promise<RunningGateway> {
-  const config = loadConfig({ PORT: '0', ALLOW_SIMULATED: '1', ...env });
+  const config = loadConfig({ PORT: '0', ALLOW_SIMULATED: '1', MAX_VERIFY_PER_SECOND: '0', ...env });
   const built = buildApp(config, log);
   const server = createHttpServer(built.app.fetch, { ...config, tls: null }, log);
   const wire = takeConnections(server, built.app.fetch as Fetch, log);
@@ -86,6 +86,15 @@ export async function eventually(condition: () => boolean | Promise<boolean>, ti
     if (performance.now() > end) throw new Error(`not within ${timeout_ms} ms`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
+}
+
+/** A port of the loopback interface that nobody listens on. */
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
 }
 
 export interface Service {

@@ -19,7 +19,17 @@ export function startProcess(
   env: Record<string, string> = {},
   cwd = ROOT,
 ): RunningProcess {
-  const child = spawn(process.execPath, [fileURLToPath(new URL(`../${script}`, import.meta.url)), ...args], {
+  return startCommand(process.execPath, [fileURLToPath(new URL(`../${script}`, import.meta.url)), ...args], env, cwd);
+}
+
+/** Any program, as `startProcess` starts ours. */
+export function startCommand(
+  program: string,
+  args: readonly string[],
+  env: Record<string, string> = {},
+  cwd = ROOT,
+): RunningProcess {
+  const child = spawn(program, args, {
     cwd,
     env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],

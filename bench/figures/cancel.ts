@@ -14,7 +14,7 @@ export const cancel: Figure = {
     { key: 'p99', title: 'p99 ms', digits: 2 },
   ],
   round: (bench, turn) =>
-    overTargets(bench, turn, 'streams', async ({ aim }, kind) => {
+    overTargets('cancel', bench, turn, 'streams', async ({ aim }, kind) => {
       if (kind.max_rate !== undefined) return null;
       const { leave_streams: streams, leave_rate: rate } = bench.plan;
       const first_id = next_id;

@@ -5,7 +5,7 @@ import type { Remote } from '../calls.ts';
 import { sleep } from '../clock.ts';
 import type { Cost, Judged, LoadCalls } from '../jobs.ts';
 import type { Plan } from '../plan.ts';
-import { cpu_us } from '../proc.ts';
+import { cpu_us, tree } from '../proc.ts';
 import type { Target, TargetKind, Where } from '../targets/target.ts';
 
 export interface Column {
@@ -76,8 +76,9 @@ function ordered(targets: readonly Target[], turn: number): Target[] {
   return [...targets].sort((a, b) => (place(a) < place(b) ? -1 : 1));
 }
 
-/** A round over the targets that `measure` wants; null leaves one out. */
+/** A round of `figure` over the targets that `measure` wants; null leaves one out. */
 export async function overTargets(
+  figure: string,
   bench: Bench,
   turn: number,
   answers: 'whole' | 'streams',
@@ -86,20 +87,27 @@ export async function overTargets(
   const rows: Measured[] = [];
   for (const target of ordered(bench.targets, turn)) {
     const kind = bench.kinds.find(({ name }) => name === target.name);
-    if (kind === undefined) continue;
+    if (kind === undefined || !(kind.figures?.includes(figure) ?? true)) continue;
     if (answers === 'streams' && target.streams !== null) {
       rows.push({ name: target.name, values: {}, wrong: `its streams are wrong: ${target.streams}` });
       continue;
     }
     await quiet(bench);
     try {
-      const row = await measure(target, kind);
+      const row = await measure(grown(target), kind);
       if (row !== null) rows.push({ name: target.name, ...row });
     } catch (error) {
       rows.push({ name: target.name, values: {}, wrong: (error as Error).message });
     }
   }
   return rows;
+}
+
+/** With the processes that it has by now. */
+function grown(target: Target): Target {
+  const { proxy, sidecar, bench } = target.watch;
+  const all = (pids: readonly number[]) => [...new Set(pids.flatMap(tree))];
+  return { ...target, watch: { proxy: all(proxy), sidecar: all(sidecar), bench } };
 }
 
 export function wrongOf({ wrong, reason }: Judged): string | null {

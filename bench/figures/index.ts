@@ -4,6 +4,8 @@ import type { Figure } from './figure.ts';
 import { latency } from './latency.ts';
 import { memory } from './memory.ts';
 import { sidecar } from './sidecar.ts';
+import { signing } from './signing.ts';
+import { stall } from './stall.ts';
 import { paced, saturation } from './streams.ts';
 import { verifications } from './verifications.ts';
 import { whole1k, whole16k } from './whole.ts';
@@ -17,5 +19,7 @@ export const FIGURES: readonly Figure[] = [
   memory,
   cancel,
   sidecar,
+  stall,
+  signing,
   verifications,
 ];

@@ -7,6 +7,7 @@ export const paced: Figure = {
   title: (plan) => `${plan.paced_streams} paced streams of ${plan.paced_rate} chunks/s each`,
   columns: [
     { key: 'cpu', title: 'CPU µs/chunk', digits: 1, ratio: true },
+    { key: 'both', title: 'with sidecar', digits: 1 },
     { key: 'ttft50', title: 'added TTFT p50 µs', digits: 0, added: true, ratio: true },
     { key: 'ttft99', title: 'p99', digits: 0, added: true },
     { key: 'age50', title: 'added chunk p50 µs', digits: 0, added: true, ratio: true },
@@ -15,7 +16,7 @@ export const paced: Figure = {
     OTHERS,
   ],
   round: (bench, turn) =>
-    overTargets(bench, turn, 'streams', async ({ aim, watch }, kind) => {
+    overTargets('paced', bench, turn, 'streams', async ({ aim, watch }, kind) => {
       if (kind.max_rate !== undefined) return null;
       const { paced_streams: streams, paced_rate: rate, paced_ms } = bench.plan;
       const result = await bench.load.paced({ aim, watch, streams, rate, duration_ms: paced_ms });
@@ -23,6 +24,7 @@ export const paced: Figure = {
       return {
         values: {
           cpu: watch.proxy.length === 0 ? Number.NaN : cost.proxy_us / chunks,
+          both: watch.proxy.length === 0 ? Number.NaN : (cost.proxy_us + cost.sidecar_us) / chunks,
           others: othersOf(cost),
           ttft50: percentile(result.ttft_us, 0.5),
           ttft99: percentile(result.ttft_us, 0.99),
@@ -47,7 +49,7 @@ export const saturation: Figure = {
     OTHERS,
   ],
   round: (bench, turn) =>
-    overTargets(bench, turn, 'streams', async ({ aim, watch }, kind) => {
+    overTargets('saturation', bench, turn, 'streams', async ({ aim, watch }, kind) => {
       if (kind.max_rate !== undefined) return null;
       const { burst_streams: concurrency, burst_chunks, warm_ms, closed_ms } = bench.plan;
       const scene = { kind: 'burst', chunks: burst_chunks } as const;

@@ -10,10 +10,11 @@ function wholeFigure(name: string, label: string, bytes: number): Figure {
       { key: 'cpu', title: 'CPU µs/req', digits: 1, ratio: true },
       { key: 'busy', title: 'proxy busy %', digits: 0 },
       { key: 'sidecar', title: 'sidecar µs/req', digits: 1 },
+      { key: 'both', title: 'both', digits: 1 },
       OTHERS,
     ],
     round: (bench, turn) =>
-      overTargets(bench, turn, 'whole', async ({ aim, watch }, kind) => {
+      overTargets(name, bench, turn, 'whole', async ({ aim, watch }, kind) => {
         if (kind.max_rate !== undefined) return null;
         const { concurrency, warm_ms, closed_ms } = bench.plan;
         const job = {
@@ -26,12 +27,14 @@ function wholeFigure(name: string, label: string, bytes: number): Figure {
         } as const;
         const result = await bench.load.closed(job);
         const { cost, answers } = result;
+        const proxied = watch.proxy.length > 0;
         return {
           values: {
             rate: (answers / cost.elapsed_us) * 1e6,
-            cpu: watch.proxy.length === 0 ? Number.NaN : cost.proxy_us / answers,
-            busy: watch.proxy.length === 0 ? Number.NaN : (cost.proxy_us / cost.elapsed_us) * 100,
+            cpu: proxied ? cost.proxy_us / answers : Number.NaN,
+            busy: proxied ? (cost.proxy_us / cost.elapsed_us) * 100 : Number.NaN,
             sidecar: watch.sidecar.length === 0 ? Number.NaN : cost.sidecar_us / answers,
+            both: proxied ? (cost.proxy_us + cost.sidecar_us) / answers : Number.NaN,
             others: othersOf(cost),
           },
           wrong: answers === 0 ? 'no answers' : wrongOf(result),

@@ -1,8 +1,22 @@
 // From a job to bytes on the wire: the request, what is expected of its answer, and who keeps count of wrong ones.
 import { wholeAnswer } from '../answer.ts';
 import type { Aim, Judged } from '../jobs.ts';
-import { requestBody, type Scene } from '../scene.ts';
+import { requestBody, type Scene, USER, USER_DIGITS } from '../scene.ts';
 import type { Expected } from './check.ts';
+
+/** Gives the bytes of one request after the other. With tee no two are equal: nobody's signature serves another. */
+export function requestSource(aim: Aim, scene: Scene): () => Buffer {
+  const bytes = requestBytes(aim, scene);
+  if (!aim.tee) return () => bytes;
+  const at = bytes.indexOf(`"user":"${USER}`) + `"user":"${USER}`.length;
+  return () => {
+    const own = Buffer.from(bytes);
+    own.write(String(numbered++).padStart(USER_DIGITS, '0'), at, 'latin1');
+    return own;
+  };
+}
+
+let numbered = 1;
 
 export function requestBytes(aim: Aim, scene: Scene): Buffer {
   const body = requestBody(scene, aim.tee);

@@ -1,7 +1,7 @@
 // Closed loop: a fixed number of connections, each asking again as soon as it is answered. For throughput and CPU.
 import { sleep } from '../clock.ts';
 import type { ClosedJob, ClosedResult } from '../jobs.ts';
-import { expectation, Judge, requestBytes } from './ask.ts';
+import { expectation, Judge, requestSource } from './ask.ts';
 import { streamReader, wholeReader } from './check.ts';
 import { Connection } from './connection.ts';
 import { meter } from './meter.ts';
@@ -10,7 +10,7 @@ import { meter } from './meter.ts';
 const MAX_WRONG = 1_000;
 
 export async function closed(job: ClosedJob): Promise<ClosedResult> {
-  const request = requestBytes(job.aim, job.scene);
+  const nextRequest = requestSource(job.aim, job.scene);
   const expected = expectation(job.aim, job.scene);
   const judge = new Judge();
   const connections = new Set<Connection>();
@@ -32,7 +32,7 @@ export async function closed(job: ClosedJob): Promise<ClosedResult> {
       if (judge.verdict.wrong < MAX_WRONG) setImmediate(open);
     };
     connection.ask(
-      request,
+      nextRequest(),
       job.scene.kind === 'whole' ? wholeReader(expected, finish) : streamReader(expected, onChunk, finish),
     );
   }

@@ -2,7 +2,7 @@
 import { now_us, sleep } from '../clock.ts';
 import type { HoldJob, Judged, LeaveJob, LeaveResult } from '../jobs.ts';
 import type { Scene } from '../scene.ts';
-import { expectation, Judge, requestBytes } from './ask.ts';
+import { expectation, Judge, requestSource } from './ask.ts';
 import { streamReader } from './check.ts';
 import { Connection } from './connection.ts';
 
@@ -21,7 +21,7 @@ function openHeld(aim: HoldJob['aim'], id: number): Promise<Connection> {
       then(value);
     };
     connection.ask(
-      requestBytes(aim, scene),
+      requestSource(aim, scene)(),
       streamReader(
         expectation(aim, scene),
         () => settle(resolve, connection),

@@ -3,8 +3,9 @@ import { serveCalls } from '../calls.ts';
 import type { LoadCalls } from '../jobs.ts';
 import { closed } from './closed.ts';
 import { hold, leave, release } from './hold.ts';
+import { once } from './once.ts';
 import { open } from './open.ts';
 import { paced } from './paced.ts';
 
-const calls: LoadCalls = { closed, open, paced, hold, release, leave };
+const calls: LoadCalls = { closed, open, once, paced, hold, release, leave };
 serveCalls(calls);

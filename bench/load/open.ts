@@ -1,7 +1,7 @@
 // Open loop at low load: requests leave on a clock, whether or not the one before was answered. For latency.
 import { now_us, sleep } from '../clock.ts';
 import type { OpenJob, OpenResult } from '../jobs.ts';
-import { expectation, Judge, requestBytes } from './ask.ts';
+import { expectation, Judge, requestSource } from './ask.ts';
 import { wholeReader } from './check.ts';
 import { Connection } from './connection.ts';
 
@@ -9,7 +9,7 @@ const WARM_REQUESTS = 10;
 const LAST_ANSWERS_MS = 5_000;
 
 export async function open(job: OpenJob): Promise<OpenResult> {
-  const request = requestBytes(job.aim, job.scene);
+  const nextRequest = requestSource(job.aim, job.scene);
   const expected = expectation(job.aim, job.scene);
   const judge = new Judge();
   const idle: Connection[] = [];
@@ -22,7 +22,7 @@ export async function open(job: OpenJob): Promise<OpenResult> {
     const used = connection ?? new Connection(job.aim.port);
     running++;
     used.ask(
-      request,
+      nextRequest(),
       wholeReader(expected, ({ asked_us, ended_us, wrong }) => {
         running--;
         judge.take(wrong);

@@ -3,7 +3,7 @@ import { now_us, sleep } from '../clock.ts';
 import type { PacedJob, PacedResult } from '../jobs.ts';
 import type { Scene } from '../scene.ts';
 import { percentile } from '../stats.ts';
-import { expectation, Judge, requestBytes } from './ask.ts';
+import { expectation, Judge, requestSource } from './ask.ts';
 import { streamReader } from './check.ts';
 import { Connection } from './connection.ts';
 import { meter } from './meter.ts';
@@ -16,7 +16,7 @@ export async function paced(job: PacedJob): Promise<PacedResult> {
   // The counted time begins when the last stream has begun and ends before the first has ended.
   const chunks = Math.ceil(((job.duration_ms + STAGGER_MS + 200) / 1e3) * job.rate);
   const scene: Scene = { kind: 'paced', chunks, rate: job.rate };
-  const request = requestBytes(job.aim, scene);
+  const nextRequest = requestSource(job.aim, scene);
   const expected = expectation(job.aim, scene);
   const judge = new Judge();
   const ttft_us: number[] = [];
@@ -33,7 +33,7 @@ export async function paced(job: PacedJob): Promise<PacedResult> {
     const connection = new Connection(job.aim.port);
     running++;
     connection.ask(
-      request,
+      nextRequest(),
       streamReader(expected, onChunk, ({ asked_us, first_us, wrong }) => {
         running--;
         judge.take(wrong);

@@ -1,7 +1,6 @@
 // Everything that can be measured, in the order of the tables.
-
 import { litellm, portkey } from './others.ts';
-import { ours, oursTee, oursTee50, oursTeeBlank } from './ours.ts';
+import { ours, oursEveryCore, oursTee, oursTee50, oursTeeUnchecked, oursTeeUnsigned, oursTwoWorkers } from './ours.ts';
 import { direct, haproxy, nginx, pipe } from './plain.ts';
 import type { TargetKind } from './target.ts';
 
@@ -13,7 +12,10 @@ export const TARGETS: readonly TargetKind[] = [
   portkey,
   litellm,
   ours,
-  oursTeeBlank,
+  oursTwoWorkers,
+  oursEveryCore,
+  oursTeeUnchecked,
+  oursTeeUnsigned,
   oursTee,
   oursTee50,
 ];

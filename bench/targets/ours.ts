@@ -1,56 +1,100 @@
-// Our gateway, one process, as an operator runs it: without tee, and with it over a simulated GPU.
+// Our gateway, as an operator runs it: without tee, with it over a simulated GPU, in one process and in several.
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { freePort, startNode } from '../process.ts';
-import { ready, type TargetKind, type Where } from './target.ts';
+import { sleep } from '../clock.ts';
+import { tree } from '../proc.ts';
+import { freePort, pidOf, type StartOptions, startNode, stop } from '../process.ts';
+import { ready, type TargetKind, Unavailable, type Where } from './target.ts';
+
+/** `blank` is the real session, queue and check over an attester that signs nothing; `unchecked` does not check either. */
+type SidecarKind = 'simulated' | 'blank' | 'unchecked';
 
 interface Variant {
-  readonly sidecar: 'none' | 'simulated' | 'blank';
+  readonly sidecar: 'none' | SidecarKind;
   readonly collection_ms?: number;
+  readonly workers?: number;
 }
 
+const WORKERS_MS = 5_000;
+
 function gatewayKind(name: string, about: string, variant: Variant): TargetKind {
-  const collection_ms = variant.collection_ms ?? 0;
+  const { sidecar, collection_ms = 0, workers = 1 } = variant;
   return {
     name,
     about,
     ...(collection_ms > 0 ? { max_rate: 1e3 / collection_ms } : {}),
+    ...(sidecar === 'blank' || sidecar === 'unchecked' || workers > 1 ? { figures: ['whole-1k'] } : {}),
     async start({ backendPort, folder }: Where) {
       const port = await freePort();
       const socket = join(folder, `sidecar-${port}.sock`);
-      const tee = variant.sidecar !== 'none';
-      const gateway = startNode('gateway/main.ts', {
-        flags: profiling(name),
-        env: {
-          HOST: '127.0.0.1',
-          PORT: String(port),
-          BACKEND_URL: `http://127.0.0.1:${backendPort}/v1`,
-          SIDECAR_SOCKET: socket,
-          ALLOW_SIMULATED: '1',
-          LOG_LEVEL: 'info',
-        },
-      });
-      const aim = { port, headers: '', tee, exact: true };
-      if (variant.sidecar === 'none') return ready(name, aim, { proxy: gateway });
-      return ready(name, aim, {
+      const gateway = startGateway(name, { port, backendPort, socket, workers });
+      const aim = { port, headers: '', tee: sidecar !== 'none', exact: true };
+      const target = await ready(name, aim, {
         proxy: gateway,
-        sidecar: startSidecar(variant.sidecar, socket, folder, collection_ms),
+        ...(sidecar === 'none' ? {} : { sidecar: startSidecar(sidecar, socket, folder, collection_ms) }),
       });
+      if (workers === 1) return target;
+      const found = await countWorkers(pidOf(gateway), workers);
+      if (found >= workers) return target;
+      await stop(gateway);
+      throw new Unavailable(`WORKERS=${workers} is NOT BUILT in this gateway: it runs ${found} worker processes`);
     },
   };
 }
 
-/** `blank` is the real session and queue over an attester that signs nothing: what signing costs is the difference. */
-export function startSidecar(kind: 'simulated' | 'blank', socket: string, folder: string, collection_ms = 0) {
-  return startNode(kind === 'blank' ? 'bench/blank-sidecar.ts' : 'sidecar/main.ts', {
-    flags: profiling(`sidecar ${kind}`),
+export interface GatewayStart {
+  readonly port: number;
+  readonly backendPort: number;
+  readonly socket: string;
+  readonly workers?: number;
+}
+
+export function startGateway(
+  name: string,
+  { port, backendPort, socket, workers = 1 }: GatewayStart,
+  more: Pick<StartOptions, 'env'> & { readonly flags?: readonly string[] } = {},
+) {
+  return startNode('gateway/main.ts', {
+    flags: [...profiling(name), ...(more.flags ?? [])],
+    env: {
+      HOST: '127.0.0.1',
+      PORT: String(port),
+      BACKEND_URL: `http://127.0.0.1:${backendPort}/v1`,
+      SIDECAR_SOCKET: socket,
+      ALLOW_SIMULATED: '1',
+      LOG_LEVEL: 'info',
+      ...(workers === 1 ? {} : { WORKERS: String(workers) }),
+      ...more.env,
+    },
+  });
+}
+
+export function startSidecar(
+  kind: SidecarKind,
+  socket: string,
+  folder: string,
+  collection_ms = 0,
+  more: Pick<StartOptions, 'env'> & { readonly flags?: readonly string[] } = {},
+) {
+  return startNode(kind === 'simulated' ? 'sidecar/main.ts' : 'bench/blank-sidecar.ts', {
+    flags: [...profiling(`sidecar ${kind}`), ...(more.flags ?? [])],
     env: {
       SIDECAR_SOCKET: socket,
       ATTESTER: 'simulated',
       SIMULATED_COLLECTION_MS: String(collection_ms),
       SIMULATED_ROOT_DIR: join(folder, 'simulated-root'),
       LOG_LEVEL: 'info',
+      ...(kind === 'unchecked' ? { BENCH_CHECK: '0' } : {}),
+      ...more.env,
     },
   });
+}
+
+/** Processes under the gateway's first one, once there are as many as were asked for or the time is over. */
+async function countWorkers(pid: number, wanted: number): Promise<number> {
+  const count = () => tree(pid).length - 1;
+  for (const end = performance.now() + WORKERS_MS; count() < wanted && performance.now() < end; ) await sleep(50);
+  return count();
 }
 
 /** BENCH_PROFILE names a folder for CPU profiles of our processes. A run with it is slower: its figures are not to be kept. */
@@ -64,14 +108,33 @@ function profiling(name: string): string[] {
   ];
 }
 
-export const ours = gatewayKind('ours', 'the gateway, requests without tee', { sidecar: 'none' });
+export const ours = gatewayKind('ours', 'the gateway in one process, requests without tee, its log on', {
+  sidecar: 'none',
+});
+export const oursTwoWorkers = gatewayKind('ours 2 workers', 'the same with WORKERS=2', { sidecar: 'none', workers: 2 });
+const everyCore = gatewayKind('ours every core', 'the same with one worker for each core', {
+  sidecar: 'none',
+  workers: availableParallelism(),
+});
+export const oursEveryCore: TargetKind = {
+  ...everyCore,
+  async start(where) {
+    if (availableParallelism() > 2) return everyCore.start(where);
+    throw new Unavailable(`this machine has ${availableParallelism()} cores: "ours 2 workers" is one for each`);
+  },
+};
 export const oursTee = gatewayKind('ours tee', 'every answer attested by the software twin, collection 0 ms', {
   sidecar: 'simulated',
 });
-export const oursTeeBlank = gatewayKind(
+export const oursTeeUnsigned = gatewayKind(
   'ours tee unsigned',
-  'as tee, over a sidecar that signs nothing: what is ours of the cost, without the simulated GPU',
+  'as tee, but the sidecar checks and hands out evidence that was signed once: the cost of tee without a signature in software',
   { sidecar: 'blank' },
+);
+export const oursTeeUnchecked = gatewayKind(
+  'ours tee unchecked',
+  'as unsigned, and the sidecar does not check: what is left of tee without public-key cryptography. Not how it is run',
+  { sidecar: 'unchecked' },
 );
 export const oursTee50 = gatewayKind('ours tee 50 ms', 'as tee, with a collection of 50 ms, one at a time', {
   sidecar: 'simulated',

@@ -23,8 +23,12 @@ export interface TargetKind {
   readonly name: string;
   /** One line for the legend under the tables. */
   readonly about: string;
-  /** It is measured only when a flag asks for it. */
-  readonly flag?: 'portkey' | 'litellm';
+  /** Not part of a quick run, unless it is named. */
+  readonly slow?: boolean;
+  /** The figures that it is part of; absent: all. */
+  readonly figures?: readonly string[];
+  /** What it can take, where the plan's is too much: requests a second as a low load, silent streams. */
+  readonly limits?: { readonly low_rate: number; readonly idle_streams: number };
   /** How many answers a second it can give at most, where something other than the proxy bounds it. */
   readonly max_rate?: number;
   /** @throws {Unavailable} when it cannot run here. */
@@ -62,7 +66,7 @@ export async function ready(
   for (const end = performance.now() + start_ms; wrong !== null; await sleep(50)) {
     if (performance.now() > end || children.some((child) => child.exitCode !== null)) {
       await Promise.all(children.map(stop));
-      throw new Unavailable(`${name} does not answer rightly (${wrong}) ${said.trim()}`);
+      throw new Unavailable(`${name} does not answer rightly (${wrong}) ${said.trim().split('\n').at(-1)}`);
     }
     wrong = await tryOnce(aim, { kind: 'whole', bytes: 1024 });
   }

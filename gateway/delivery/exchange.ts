@@ -1,7 +1,8 @@
 // One exchange: the request as the client sent it, what it asked for, and the response that its answer goes into.
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Owner } from '../keys.ts';
+import type { Owner } from '../keys/caller.ts';
 import type { Problem } from '../problem.ts';
+import type { Watch } from '../telemetry/watch.ts';
 import type { Outgoing } from '../wire/answer.ts';
 
 export interface Exchange {
@@ -14,6 +15,7 @@ export interface Exchange {
   /** How many choices the request asked for. */
   readonly choices: number;
   readonly outgoing: Outgoing;
+  readonly watch: Watch;
 }
 
 /** The backend's head, once. */

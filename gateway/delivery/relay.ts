@@ -19,7 +19,7 @@ export type Deliver = (head: Head, port: Port) => Delivery;
 /** Resolves when the exchange is over, however it ended. @throws {Problem} while nothing has been written. */
 export function relay(engine: Engine, request: EngineRequest, exchange: Exchange, deliver: Deliver): Promise<Outcome> {
   return new Promise((resolve, reject) => {
-    const { outgoing } = exchange;
+    const { outgoing, watch } = exchange;
     // Whoever left while the sidecar was waited for costs the backend nothing.
     if (outgoing.destroyed) return resolve({ status: 499 });
     let delivery: Delivery | null = null;
@@ -57,15 +57,20 @@ export function relay(engine: Engine, request: EngineRequest, exchange: Exchange
       },
     };
 
+    watch.asks();
     const call = engine.call(request, {
       head(status, headers) {
+        watch.head(status, headers['content-type']);
         const head = { status, headers };
         if (status >= 400) delivery = errorDelivery(head, port, exchange);
         else if (status >= 300)
           port.refuse(new Problem('backend_bad_response', 'The backend answered with a redirect.'));
         else delivery = deliver(head, port);
       },
-      data: (chunk) => delivery?.data(chunk),
+      data(chunk) {
+        watch.piece();
+        delivery?.data(chunk);
+      },
       end: () => delivery?.end(),
       fail: (problem) => (delivery === null ? port.refuse(problem) : delivery.fail(problem)),
     });

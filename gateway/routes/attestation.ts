@@ -3,8 +3,8 @@ import type { Context, Deps } from '../context.ts';
 import { Problem } from '../problem.ts';
 
 export function attestationById({ store }: Deps) {
-  return (c: Context): Response => {
-    const kept = store.find(c.get('owner'), c.req.param('id') ?? '');
+  return async (c: Context): Promise<Response> => {
+    const kept = await store.find(c.get('owner'), c.req.param('id') ?? '');
     if (kept === null)
       throw new Problem('not_found', 'No attestation is kept under this id for this API key.', { param: 'id' });
     if (kept.state === 'pending')

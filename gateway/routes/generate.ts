@@ -2,30 +2,39 @@
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { bodyText, readBody } from '../body.ts';
 import type { Context, Deps } from '../context.ts';
-import { type Exchange, type Head, mediaType } from '../delivery/exchange.ts';
+import { type Delivery, type Exchange, type Head, mediaType } from '../delivery/exchange.ts';
 import { pipeDelivery } from '../delivery/pipe.ts';
 import { type Port, relay } from '../delivery/relay.ts';
 import { streamDelivery } from '../delivery/stream.ts';
 import { wholeDelivery } from '../delivery/whole.ts';
 import { toBackend } from '../engine/headers.ts';
-import { Problem } from '../problem.ts';
+import type { Seat } from '../limits/seats.ts';
+import { asProblem, Problem } from '../problem.ts';
+import type { Operation } from '../telemetry/watch.ts';
 import { type Endpoint, readAsked } from './request.ts';
 
 const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };
+const OPERATION: Record<Endpoint, Operation> = { chat: 'chat', completion: 'text_completion' };
 
 export function generate(endpoint: Endpoint, deps: Deps) {
   const { config, engine, sidecar, store, attestor } = deps;
   return async (c: Context): Promise<Response> => {
     const { incoming, outgoing } = c.env;
-    const request = bodyText(await readBody(incoming, config.max_body_bytes));
-    const { tee, forward, choices } = readAsked(endpoint, request, incoming.headers);
-    const exchange: Exchange = { id: c.get('id'), owner: c.get('owner'), request, tee, choices, outgoing };
+    const seat = c.get('seat');
+    const request = bodyText(await readBody(incoming, config.max_body_bytes, seat.hold));
+    const { tee, forward, choices, stream, model } = readAsked(endpoint, request, incoming.headers, c.get('caller'));
+    const watch = c.get('watch');
+    watch.generates(OPERATION[endpoint], model, tee);
+    if (stream) await seat.stream();
+    if (tee) await seat.tee();
+    const exchange: Exchange = { id: c.get('id'), owner: c.get('owner'), request, tee, choices, outgoing, watch };
     if (tee) {
       await sidecar.ready(config.sidecar_wait_ms);
       outgoing.setHeader('x-attestation-id', exchange.id);
       store.begin(exchange.owner, exchange.id);
     }
     const headers = { ...toBackend(incoming.headers, config.backend_api_key), 'content-type': 'application/json' };
+    watch.trace?.toBackend(headers);
     try {
       const outcome = await relay(
         engine,
@@ -37,7 +46,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
           repeatable: true,
         },
         exchange,
-        (head, port) => deliver(head, port, exchange),
+        (head, port) => deliver(head, port, exchange, seat),
       );
       c.set('outcome', outcome);
       if (tee && outcome.tee !== 'attested') store.drop(exchange.owner, exchange.id);
@@ -48,7 +57,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     return RESPONSE_ALREADY_SENT;
   };
 
-  function deliver(head: Head, port: Port, exchange: Exchange) {
+  function deliver(head: Head, port: Port, exchange: Exchange, seat: Seat) {
     const type = mediaType(head.headers);
     const encoded = head.headers['content-encoding'];
     if (type !== 'text/event-stream' && type !== 'application/json')
@@ -57,8 +66,25 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     if (encoded !== undefined && encoded !== 'identity')
       throw new Problem('backend_bad_response', 'The backend compressed an answer that is to be attested.');
     const make = type === 'text/event-stream' ? streamDelivery : wholeDelivery;
-    return make(head, port, exchange, attestor, config.max_answer_bytes);
+    return holding(make(head, port, exchange, attestor, config.max_answer_bytes), port, seat);
   }
+}
+
+/** What is to be attested is held until it is: each piece needs room. */
+function holding(delivery: Delivery, port: Port, seat: Seat): Delivery {
+  return {
+    data(chunk) {
+      try {
+        seat.hold(chunk.length);
+      } catch (error) {
+        port.cancel();
+        return delivery.fail(asProblem(error));
+      }
+      delivery.data(chunk);
+    },
+    end: () => delivery.end(),
+    fail: (problem) => delivery.fail(problem),
+  };
 }
 
 function query(url = ''): string {

@@ -1,10 +1,25 @@
 // GET /health: what an operator and a load balancer need to know. 200 while chat without tee works and new requests are welcome.
+import * as z from 'zod';
 import type { Context, Deps } from '../context.ts';
 import type { Engine } from '../engine/engine.ts';
 
 const PROBE_TIMEOUT_MS = 2_000;
 /** Probes within this time share one answer, so that health checks are no load on the backend. */
 const PROBE_CACHE_MS = 1_000;
+
+export const healthSchema = z.strictObject({
+  status: z.enum(['ok', 'degraded', 'down', 'draining']).describe('degraded: without tee alone'),
+  backend: z.strictObject({ status: z.enum(['ok', 'down']), code: z.string().optional() }),
+  sidecar: z.strictObject({
+    status: z.enum(['connecting', 'connected', 'refused', 'closed']),
+    attester: z.string().nullable(),
+    devices: z.array(z.strictObject({ arch: z.string(), model: z.string() })),
+    simulated: z.boolean().nullable(),
+    trouble: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
+  }),
+  version: z.string(),
+});
+export type Health = z.infer<typeof healthSchema>;
 
 export function health({ engine, sidecar, version, config, draining }: Deps) {
   const probe = cached(() => probeBackend(engine, config.backend_api_key));
@@ -13,25 +28,23 @@ export function health({ engine, sidecar, version, config, draining }: Deps) {
     const { state, hello, trouble } = sidecar;
     const serves = backend.status === 'ok' ? (state === 'connected' && trouble === null ? 'ok' : 'degraded') : 'down';
     const status = draining() ? 'draining' : serves;
-    return c.json(
-      {
-        status,
-        backend,
-        sidecar: {
-          status: state,
-          attester: hello?.attester ?? null,
-          devices: hello?.devices ?? [],
-          simulated: hello === null ? null : hello.simulated !== null,
-          trouble,
-        },
-        version,
+    const body: Health = {
+      status,
+      backend,
+      sidecar: {
+        status: state,
+        attester: hello?.attester ?? null,
+        devices: hello?.devices ?? [],
+        simulated: hello === null ? null : hello.simulated !== null,
+        trouble,
       },
-      status === 'down' || status === 'draining' ? 503 : 200,
-    );
+      version,
+    };
+    return c.json(body, status === 'down' || status === 'draining' ? 503 : 200);
   };
 }
 
-type BackendHealth = { status: 'ok' | 'down'; code?: string };
+type BackendHealth = Health['backend'];
 
 /** A backend is there when it answers for its models: a 401 or a 404 is an answer too. */
 function probeBackend(engine: Engine, apiKey: string | null): Promise<BackendHealth> {

@@ -5,7 +5,10 @@ import type { Context, Deps } from '../context.ts';
 import { pipeDelivery } from '../delivery/pipe.ts';
 import { relay } from '../delivery/relay.ts';
 import { toBackend } from '../engine/headers.ts';
+import type { Caller } from '../keys/caller.ts';
+import { checkModel, checkPath } from '../keys/models.ts';
 import { Problem } from '../problem.ts';
+import { modelsDelivery } from './models.ts';
 import { cutTee, parseJson, teeHeader } from './request.ts';
 
 const METHODS = new Set(['GET', 'POST', 'DELETE']);
@@ -20,18 +23,30 @@ export function passthrough({ config, engine }: Deps) {
         headers: { allow: [...METHODS].join(', ') },
       });
     const path = backendPath(incoming.url ?? '');
-    const body = await readBody(incoming, config.max_body_bytes);
+    const caller = c.get('caller');
+    const type = incoming.headers['content-type'];
+    checkPath(caller, method, path, isJson(type));
+    const body = await readBody(incoming, config.max_body_bytes, c.get('seat').hold);
     if (teeHeader(incoming.headers)) throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
-    const forward = withoutTee(body, incoming.headers['content-type']);
-    const exchange = { id: c.get('id'), owner: c.get('owner'), request: '', tee: false, choices: 1, outgoing };
+    if (method === 'POST' && caller.limits.models !== null) checkBody(body, caller);
+    const forward = withoutTee(body, type);
+    const watch = c.get('watch');
+    const exchange = { id: c.get('id'), owner: c.get('owner'), request: '', tee: false, choices: 1, outgoing, watch };
+    const headers = toBackend(incoming.headers, config.backend_api_key);
+    watch.trace?.toBackend(headers);
     const request = {
       method,
       path,
-      headers: toBackend(incoming.headers, config.backend_api_key),
+      headers,
       body: forward.length === 0 ? null : forward,
       repeatable: method === 'GET',
     };
-    c.set('outcome', await relay(engine, request, exchange, (head, port) => pipeDelivery(head, port, exchange)));
+    const { models } = caller.limits;
+    const listed = models !== null && method === 'GET' && /^\/models\/?(\?|$)/.test(path) ? models : null;
+    const outcome = await relay(engine, request, exchange, (head, port) =>
+      listed === null ? pipeDelivery(head, port, exchange) : modelsDelivery(head, port, exchange, listed),
+    );
+    c.set('outcome', outcome);
     return RESPONSE_ALREADY_SENT;
   };
 }
@@ -51,12 +66,19 @@ function backendPath(url: string): string {
   return rest;
 }
 
+const isJson = (contentType = '') => /^application\/json\b/i.test(contentType);
+
 function withoutTee(body: Buffer, contentType: string | undefined): Buffer | string {
-  if (!/^application\/json\b/i.test(contentType ?? '')) return body;
+  if (!isJson(contentType)) return body;
   // A member named tee is written out or escaped; bodies without either are not parsed.
   if (!body.includes('tee"') && !body.includes('\\u')) return body;
   const text = bodyText(body);
   const { forward, tee } = cutTee(text, parseJson(text));
   if (tee) throw new Problem('invalid_request', `tee: ${WHERE}`, { param: 'tee' });
   return forward;
+}
+
+function checkBody(body: Buffer, caller: Caller): void {
+  const text = bodyText(body);
+  checkModel(caller, text, parseJson(text));
 }

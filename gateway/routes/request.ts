@@ -2,6 +2,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { chatRequestSchema, completionRequestSchema, type GenerationRequest } from '../../proto/openai.ts';
+import type { Caller } from '../keys/caller.ts';
+import { checkModel } from '../keys/models.ts';
 import { Problem } from '../problem.ts';
 
 export type Endpoint = 'chat' | 'completion';
@@ -11,12 +13,14 @@ export interface Asked {
   /** The body for the backend: the client's text, less `tee`. */
   readonly forward: string;
   readonly choices: number;
+  readonly stream: boolean;
+  readonly model: string | undefined;
 }
 
 const SCHEMAS = { chat: chatRequestSchema, completion: completionRequestSchema };
 
-/** @throws {Problem} invalid_json, invalid_request naming the member. */
-export function readAsked(endpoint: Endpoint, text: string, headers: IncomingHttpHeaders): Asked {
+/** @throws {Problem} invalid_json, invalid_request naming the member, model_not_found. */
+export function readAsked(endpoint: Endpoint, text: string, headers: IncomingHttpHeaders, caller: Caller): Asked {
   const value = parseJson(text);
   const parsed = SCHEMAS[endpoint].safeParse(value);
   if (!parsed.success) {
@@ -26,8 +30,15 @@ export function readAsked(endpoint: Endpoint, text: string, headers: IncomingHtt
     throw new Problem('invalid_request', message, param === undefined ? {} : { param });
   }
   const request: GenerationRequest = parsed.data;
+  checkModel(caller, text, value);
   const { forward, tee } = cutTee(text, value);
-  return { tee: tee || teeHeader(headers), forward, choices: choicesOf(endpoint, request) };
+  return {
+    tee: tee || teeHeader(headers),
+    forward,
+    choices: choicesOf(endpoint, request),
+    stream: request.stream === true,
+    model: request.model,
+  };
 }
 
 export function parseJson(text: string): unknown {

@@ -1,22 +1,18 @@
 // GET or POST /~sev_gpu@1.0/verify: is this attestation right? `true`, or an error that names the check that failed.
+import { isUtf8 } from 'node:buffer';
 import { zValidator } from '@hono/zod-validator';
 import type { MiddlewareHandler } from 'hono';
 import * as z from 'zod';
-import {
-  appraiseAttestation,
-  createCollateral,
-  type FailureCode,
-  type Jwks,
-  type VerificationReport,
-} from '../../verify/index.ts';
-import { bodyText, readBody } from '../body.ts';
+import type { FailureCode, Jwks } from '../../verify/index.ts';
+import { readBody } from '../body.ts';
 import type { Context, Deps, Env } from '../context.ts';
 import { errorBody, Problem } from '../problem.ts';
-
-/** A limit of its own: verifying is open to everybody. */
-export const MAX_VERIFY_BYTES = 16 * 1024 * 1024;
+import type { Verdict } from '../verifier/job.ts';
 
 const query = z.object({ report: z.enum(['0', '1']).optional() });
+
+/** A longer body is looked at where it costs nobody else's time. */
+const BLANK_BYTES = 1024;
 
 const NOT_AN_ATTESTATION: ReadonlySet<FailureCode> = new Set(['not_json', 'not_an_attestation']);
 
@@ -25,28 +21,26 @@ export const verifyQuery: MiddlewareHandler<Env> = zValidator('query', query, (r
   if (!result.success) throw new Problem('invalid_request', 'report: must be 1 or 0.', { param: 'report' });
 }) as MiddlewareHandler<Env>;
 
-export function verify({ sidecar, config }: Deps) {
-  // One for all requests: it keeps what it fetched until that expires.
-  const collateral = createCollateral({ fetch: globalThis.fetch, rim_url: config.rim_url, ocsp_url: config.ocsp_url });
+export function verify({ sidecar, config, verifier, telemetry }: Deps) {
   return async (c: Context): Promise<Response> => {
-    const text = bodyText(await readBody(c.env.incoming, MAX_VERIFY_BYTES));
-    if (text.trim() === '')
+    const body = await readBody(c.env.incoming, config.max_verify_bytes);
+    if (!isUtf8(body)) throw new Problem('invalid_json', 'The request body is not valid UTF-8.');
+    if (body.length < BLANK_BYTES && body.toString('utf8').trim() === '')
       throw new Problem('invalid_request', 'Send an attestation, or a response that carries one, as the body.');
-    const simulatedRoot = config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null;
-    const report = await appraiseAttestation(text, {
-      collateral,
+    const verdict = await verifier.appraise({
+      body,
       countersignKeys: sidecar.hello?.token_keys as Jwks | undefined,
-      ...(simulatedRoot === null ? {} : { simulatedRoot }),
+      simulatedRoot: config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null,
     });
-    if (c.req.query('report') === '1') return c.json(report);
-    return report.valid ? c.json(true) : refusal(c, report);
+    telemetry.verified(verdict.valid ? 'valid' : (verdict.failed.code ?? 'not_an_attestation'));
+    if (c.req.query('report') === '1') return c.body(verdict.json, 200, { 'content-type': 'application/json' });
+    return verdict.valid ? c.json(true) : refusal(c, verdict);
   };
 }
 
-function refusal(c: Context, report: VerificationReport): Response {
-  const failed = report.checks.find((check) => check.status === 'fail');
-  const code = failed?.code ?? 'not_an_attestation';
-  const message = failed === undefined ? 'The attestation could not be checked.' : `${failed.name}: ${failed.detail}`;
+function refusal(c: Context, { failed }: Verdict): Response {
+  const code = failed.code ?? 'not_an_attestation';
+  const message = `${failed.name}: ${failed.detail}`;
   if (code === 'not_json') throw new Problem('invalid_json', 'The body is not valid JSON.');
   if (code === 'too_large') throw new Problem('body_too_large', message);
   if (NOT_AN_ATTESTATION.has(code)) return c.json(errorBody(400, message, null, code), 400);

@@ -4,6 +4,7 @@ import type { Nonce } from '../../proto/raw.ts';
 import { ClientGone } from '../body.ts';
 import { Problem } from '../problem.ts';
 import { type Answered, type Link, openLink } from './link.ts';
+import { createTurns } from './turns.ts';
 
 const BACKOFF_MIN_MS = 25;
 const BACKOFF_MAX_MS = 1_000;
@@ -13,9 +14,13 @@ const REFUSED_RETRY_MS = 5_000;
 export interface SidecarOptions {
   readonly socket_path: string;
   readonly attest_timeout_ms: number;
+  /** Asked for at once; the others wait for their owner's turn. */
+  readonly max_attestations_in_flight: number;
   readonly allow_simulated: boolean;
   /** For the log: state changes, never content. */
   readonly onState?: (state: SidecarState, reason: string) => void;
+  /** Something is asked for again. */
+  readonly onRetry?: () => void;
 }
 
 export type SidecarState = 'connecting' | 'connected' | 'refused' | 'closed';
@@ -26,14 +31,22 @@ export interface Sidecar {
   readonly hello: Hello | null;
   /** Why the connected sidecar cannot attest, in its words; null when it can. */
   readonly trouble: Hello['trouble'];
+  /** How many wait for their attestation. */
+  readonly pending: number;
   /** Resolves as soon as a sidecar is there. @throws {Problem} attestation_unavailable after `wait_ms`. */
   ready(wait_ms: number): Promise<void>;
   /**
-   * The sidecar's answer over raw, given in UTF-8 with its nonce. The same raw is asked for again after a reconnect: the
+   * The sidecar's answer over raw, given in UTF-8 with its nonce, when it is the owner's turn. The same raw is asked for again after a reconnect: the
    * same raw gives the same nonce. `onLeft` is called once, with what is to be called when nobody waits any more.
    * @throws {Problem} attestation_unavailable. @throws {ClientGone} when nobody waited any more.
    */
-  attest(id: string, raw: Uint8Array, nonce: Nonce, onLeft: (left: () => void) => void): Promise<Answered>;
+  attest(
+    owner: string,
+    id: string,
+    raw: Uint8Array,
+    nonce: Nonce,
+    onLeft: (left: () => void) => void,
+  ): Promise<Answered>;
   close(): void;
 }
 
@@ -42,6 +55,8 @@ interface Pending {
   readonly nonce: Nonce;
   readonly resolve: (answered: Answered) => void;
   readonly reject: (error: Error) => void;
+  /** It has had its turn. */
+  asked: boolean;
   retry: NodeJS.Timeout | null;
 }
 
@@ -58,6 +73,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   let reconnect: NodeJS.Timeout | null = null;
   const waiting = new Set<() => void>();
   const pending = new Map<string, Pending>();
+  const turns = createTurns(options.max_attestations_in_flight);
 
   function become(next: SidecarState, reason: string): void {
     if (state === next) return;
@@ -81,6 +97,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         for (const [id, one] of pending) {
           clearTimeout(one.retry ?? undefined);
           one.retry = null;
+          if (!one.asked) continue;
+          options.onRetry?.();
           link?.attest(id, one.raw);
         }
         for (const wake of waiting) wake();
@@ -124,7 +142,9 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     one.retry = setTimeout(() => {
       one.retry = null;
       // Away now: hello asks again for everything that is pending.
-      if (state === 'connected') link?.attest(id, one.raw);
+      if (state !== 'connected') return;
+      options.onRetry?.();
+      link?.attest(id, one.raw);
     }, frame.retry_after_ms);
   }
 
@@ -139,6 +159,10 @@ export function createSidecar(options: SidecarOptions): Sidecar {
 
     get trouble() {
       return trouble;
+    },
+
+    get pending() {
+      return pending.size;
     },
 
     ready(wait_ms) {
@@ -165,12 +189,13 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       });
     },
 
-    attest(id, raw, nonce, onLeft) {
+    attest(owner, id, raw, nonce, onLeft) {
       return new Promise<Answered>((resolve, reject) => {
         const settle = () => {
           clearTimeout(timer);
           clearTimeout(one.retry ?? undefined);
           pending.delete(id);
+          leaveTurn?.();
         };
         const one: Pending = {
           raw,
@@ -183,17 +208,22 @@ export function createSidecar(options: SidecarOptions): Sidecar {
             settle();
             reject(error);
           },
+          asked: false,
           retry: null,
         };
+        let leaveTurn: (() => void) | null = null;
         const timer = setTimeout(() => {
-          if (state === 'connected') link?.send({ type: 'cancel', id });
+          if (one.asked && state === 'connected') link?.send({ type: 'cancel', id });
           one.reject(unavailable('The attestation did not come in time.'));
         }, options.attest_timeout_ms);
         pending.set(id, one);
-        if (state === 'connected') link?.attest(id, raw);
+        leaveTurn = turns.enter(owner, () => {
+          one.asked = true;
+          if (state === 'connected') link?.attest(id, raw);
+        });
         onLeft(() => {
           if (pending.get(id) !== one) return;
-          if (state === 'connected') link?.send({ type: 'cancel', id });
+          if (one.asked && state === 'connected') link?.send({ type: 'cancel', id });
           one.reject(new ClientGone('nobody waits for this attestation any more'));
         });
       });

@@ -7,6 +7,7 @@ import {
   fromSidecarSchema,
   type Hello,
   MAX_FRAME_BYTES,
+  type Phases,
   splitBinaryFrame,
   type ToSidecar,
 } from '../../proto/frames.ts';
@@ -24,6 +25,7 @@ export interface Answered {
   readonly id: string;
   readonly nonce: string;
   readonly members: Buffer;
+  readonly phases: Phases | undefined;
 }
 
 type Frame = Exclude<FromSidecar, { type: 'attested' }> | Answered;
@@ -103,8 +105,8 @@ function parseFrame(text: string): Frame | null {
   try {
     const frame = fromSidecarSchema.parse(JSON.parse(text));
     if (frame.type !== 'attested') return frame;
-    const { type, id, nonce, token, evidence } = frame;
-    return { type, id, nonce, members: Buffer.from(JSON.stringify({ token, evidence })) };
+    const { type, id, nonce, token, evidence, phases } = frame;
+    return { type, id, nonce, members: Buffer.from(JSON.stringify({ token, evidence })), phases };
   } catch {
     return null;
   }
@@ -113,10 +115,10 @@ function parseFrame(text: string): Frame | null {
 function parseBinary(frame: Buffer): Answered | null {
   try {
     const { head, carried } = splitBinaryFrame(frame);
-    const { type, id, nonce } = attestedHeadSchema.parse(JSON.parse(head));
+    const { type, id, nonce, phases } = attestedHeadSchema.parse(JSON.parse(head));
     const members = Buffer.from(carried.buffer, carried.byteOffset, carried.byteLength);
     attestedMembersSchema.parse(JSON.parse(members.toString('utf8')));
-    return members[0] === BRACE ? { type, id, nonce, members } : null;
+    return members[0] === BRACE ? { type, id, nonce, members, phases } : null;
   } catch {
     return null;
   }

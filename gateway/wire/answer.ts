@@ -20,6 +20,8 @@ export interface Outgoing {
   write(bytes: Uint8Array): boolean;
   end(bytes?: Uint8Array | string): unknown;
   destroy(): unknown;
+  /** `listener` is called whenever nothing has moved on the connection for so long, until the answer is out. */
+  setTimeout(ms: number, listener: () => void): unknown;
   /** `close`: the answer is out, or its client has left. */
   on(event: 'close' | 'drain' | 'finish', listener: () => void): unknown;
   once(event: 'close' | 'drain' | 'finish', listener: () => void): unknown;
@@ -119,6 +121,16 @@ export class WireAnswer extends EventEmitter implements Outgoing {
   destroy(): this {
     if (!this.destroyed) this.socket.destroy();
     return this;
+  }
+
+  setTimeout(ms: number, listener: () => void): this {
+    this.socket.setTimeout(ms);
+    return this.on('timeout', listener);
+  }
+
+  /** The connection's word that nothing has moved on it. */
+  timedOut(): void {
+    this.emit('timeout');
   }
 
   /** The connection's word that the client can take more. */

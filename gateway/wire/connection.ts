@@ -75,7 +75,8 @@ export class WireConnection {
     const last = this.#answer?.last === true;
     this.#answer = null;
     if (last || this.#stopping) return void this.#socket.end();
-    this.#socket.setTimeout(this.#options.keep_alive_ms);
+    // What the client has not taken of the answer yet is still under the answer's own time.
+    if (!this.#socket.writableNeedDrain) this.#socket.setTimeout(this.#options.keep_alive_ms);
     if (this.#pending === null) return;
     // After this turn: the answer that ends here is still on somebody's stack.
     this.#turning = true;
@@ -108,8 +109,14 @@ export class WireConnection {
     this.#answer?.left();
   };
 
-  #onDrain = (): void => this.#answer?.drained();
-  #onTimeout = (): void => void this.#socket.destroy();
+  #onDrain = (): void => {
+    if (this.#answer === null) this.#socket.setTimeout(this.#options.keep_alive_ms);
+    else this.#answer.drained();
+  };
+  #onTimeout = (): void => {
+    if (this.#answer === null) this.#socket.destroy();
+    else this.#answer.timedOut();
+  };
   /** `close` follows. */
   #onError = (): void => {};
 

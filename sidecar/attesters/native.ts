@@ -63,8 +63,10 @@ export async function createNativeAttester(options: NativeOptions): Promise<Nati
   const appraise = createPatientAppraiser(appraiser, collateral, collector);
   async function attest(nonce: Nonce, signal: AbortSignal): Promise<Collected> {
     const collected = await collector.collect(nonce, signal);
+    const collected_ms = performance.now();
     const { evidence, devices } = await until(appraise(nonce, collected, signal), signal);
-    return { token: await makeToken(nonce, devices, clock(), key), evidence };
+    const token = await makeToken(nonce, devices, clock(), key);
+    return { token, evidence, appraisal_ms: performance.now() - collected_ms };
   }
 
   const closing = new AbortController();

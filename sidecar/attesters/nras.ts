@@ -61,7 +61,9 @@ export async function createNrasAttester(options: NrasOptions = {}): Promise<Att
           wait_ms,
         );
       const evidence = await collector.collect(nonce, signal);
-      return { token: await until(appraised(nonce, evidence, signal), signal), evidence };
+      const collected_ms = performance.now();
+      const token = await until(appraised(nonce, evidence, signal), signal);
+      return { token, evidence, appraisal_ms: performance.now() - collected_ms };
     },
     close: () => collector.close(),
   };

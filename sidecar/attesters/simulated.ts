@@ -41,7 +41,9 @@ export async function createSimulatedAttester(options: SimulatedOptions): Promis
       if (collectionMs > 0) await delay(collectionMs, undefined, { signal }).catch(() => signal.throwIfAborted());
       const evidence = await Promise.all(devices.map((device, i) => collect(nonce, device, chains[i] ?? '')));
       signal.throwIfAborted();
-      return { token: makeToken(nonce, devices, clock()), evidence };
+      const collected_ms = performance.now();
+      const token = makeToken(nonce, devices, clock());
+      return { token, evidence, appraisal_ms: performance.now() - collected_ms };
     },
     async close() {},
   };

@@ -16,7 +16,8 @@ export interface VerifierPage {
   close(): Promise<void>;
 }
 
-const ARGS = [
+/** For a Chromium that asks nothing of anybody. */
+export const CHROMIUM_ARGS = [
   '--headless',
   '--no-sandbox',
   '--disable-gpu',
@@ -49,7 +50,7 @@ export async function openVerifierPage(executablePath: string): Promise<Verifier
     response.end(script ?? HTML);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const browser = await chromium.launch({ executablePath, args: ARGS });
+  const browser = await chromium.launch({ executablePath, args: CHROMIUM_ARGS });
   const page = await browser.newPage();
   const complaints: string[] = [];
   page.on('pageerror', (error) => complaints.push(String(error)));

@@ -45,6 +45,8 @@ describe('npm start', () => {
     const output = launcher.output();
     expect(output).toContain('SIMULATED');
     expect(output).toContain('nonsense');
+    const page = await ask(/page +(\S+)/.exec(output)?.[1] ?? '', { method: 'GET' });
+    expect([page.status, page.text.includes('<title>Countersign</title>')]).toEqual([200, true]);
     const body = /-d '([^']+)'/.exec(output)?.[1] ?? '';
     const url = /curl -s (\S+)/.exec(output)?.[1] ?? '';
     const answer = await ask(url, { body });

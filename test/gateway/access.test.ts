@@ -1,10 +1,12 @@
+import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ConfigError, loadConfig } from '../../gateway/config.ts';
 import { chatAnswer } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
-import { type Service, startGateway, startService } from '../harness.ts';
+import { eventually, type Service, startGateway, startService } from '../harness.ts';
 import { expectError } from './expect-error.ts';
 
 let service: Service;
@@ -47,6 +49,25 @@ describe('who may ask', () => {
     expect((await ask(url, { method: 'GET', headers: { authorization: 'Bearer key-two' } })).status).toBe(404);
     expect((await ask(`${locked.url}/health`, { method: 'GET' })).status).toBe(200);
     await locked.close();
+  });
+
+  it('is in the log by the name of the key; the key, right or wrong, is nowhere', async () => {
+    const lines: string[] = [];
+    const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
+    const file = join(service.folder.path, 'hashed-keys');
+    writeFileSync(file, `alice:sha256:${createHash('sha256').update('the-secret').digest('hex')}\n`);
+    const env = { BACKEND_URL: backend.url, SIDECAR_SOCKET: service.sidecar.socket, API_KEYS_FILE: file };
+    const locked = await startGateway(env, log);
+    expect((await chat(locked.url, CHAT, { authorization: 'Bearer the-secret' })).status).toBe(200);
+    expectError(await chat(locked.url, CHAT, { authorization: 'Bearer the-guess' }), 401, 'invalid_api_key');
+    writeFileSync(file, 'bob:sha256:the-secret');
+    await eventually(() => lines.some((line) => line.includes('the keys from before stay')));
+    await locked.close();
+    const all = lines.join('');
+    expect(lines.filter((line) => line.includes('"key":"alice"'))).toHaveLength(1);
+    for (const secret of ['the-secret', 'the-guess', createHash('sha256').update('the-secret').digest('hex')])
+      expect(all).not.toContain(secret);
+    expect(backend.seen.at(-1)?.headers.authorization).toBeUndefined();
   });
 
   it('is everybody only on loopback', () => {

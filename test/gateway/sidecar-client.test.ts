@@ -72,9 +72,14 @@ describe('the sidecar client', () => {
         JSON.stringify({ type: 'failed', id: frame.id, code: 'queue_full', message: 'full', retry_after_ms: 150 }),
       ),
     );
-    client = createSidecar({ socket_path: path, attest_timeout_ms: 5_000, allow_simulated: true });
+    client = createSidecar({
+      socket_path: path,
+      attest_timeout_ms: 5_000,
+      max_attestations_in_flight: 16,
+      allow_simulated: true,
+    });
     await client.ready(2_000);
-    const asked = client.attest('one', RAW, NONCE, never);
+    const asked = client.attest('owner', 'one', RAW, NONCE, never);
     await new Promise((resolve) => setTimeout(resolve, 50));
     kill();
     // Its successor accepts and says nothing: the client hangs in its handshake when the time to retry comes.
@@ -93,9 +98,14 @@ describe('the sidecar client', () => {
         JSON.stringify({ type: 'failed', id: frame.id, code: 'queue_full', message: 'full', retry_after_ms: 300 }),
       ),
     );
-    client = createSidecar({ socket_path: path, attest_timeout_ms: 5_000, allow_simulated: true });
+    client = createSidecar({
+      socket_path: path,
+      attest_timeout_ms: 5_000,
+      max_attestations_in_flight: 16,
+      allow_simulated: true,
+    });
     await client.ready(2_000);
-    const asked = client.attest('one', RAW, NONCE, never);
+    const asked = client.attest('owner', 'one', RAW, NONCE, never);
     await new Promise((resolve) => setTimeout(resolve, 50));
     kill();
     const seen: string[] = [];
@@ -111,9 +121,16 @@ describe('the sidecar client', () => {
 
   it('refuses an answer over another nonce', async () => {
     await scripted((frame, ws) => ws.send(JSON.stringify({ ...attested(frame.id), nonce: 'cd'.repeat(32) })));
-    client = createSidecar({ socket_path: path, attest_timeout_ms: 5_000, allow_simulated: true });
+    client = createSidecar({
+      socket_path: path,
+      attest_timeout_ms: 5_000,
+      max_attestations_in_flight: 16,
+      allow_simulated: true,
+    });
     await client.ready(2_000);
-    await expect(client.attest('one', RAW, NONCE, never)).rejects.toMatchObject({ code: 'attestation_unavailable' });
+    await expect(client.attest('owner', 'one', RAW, NONCE, never)).rejects.toMatchObject({
+      code: 'attestation_unavailable',
+    });
   });
 
   it('does not take trouble for readiness', async () => {
@@ -123,7 +140,12 @@ describe('the sidecar client', () => {
       ws.send(JSON.stringify({ ...HELLO, trouble: { code: 'collection_failed', message: 'CC mode is off' } })),
     );
     servers.push(server);
-    client = createSidecar({ socket_path: path, attest_timeout_ms: 5_000, allow_simulated: true });
+    client = createSidecar({
+      socket_path: path,
+      attest_timeout_ms: 5_000,
+      max_attestations_in_flight: 16,
+      allow_simulated: true,
+    });
     const ready = client.ready(3_000);
     await new Promise<void>((resolve) => server.listen(path, resolve));
     await expect(ready).rejects.toThrow('CC mode is off');

@@ -1,15 +1,9 @@
-// Keeps attestations in memory for clients that drop unknown members: by our id and by the completion's, for whoever asked.
+// Keeps attestations in this process's memory, up to a number of bytes and for a time.
 import { LRUCache } from 'lru-cache';
-import type { Owner } from './keys.ts';
+import type { Owner } from '../keys/caller.ts';
+import type { Kept, Store } from './store.ts';
 
-/** The attestation's JSON in UTF-8, or that its stream still runs. Bytes lie outside of the heap that is collected. */
-export type Kept = { readonly state: 'ready'; readonly json: Buffer<ArrayBuffer> } | { readonly state: 'pending' };
-
-export interface Store {
-  begin(owner: Owner, id: string): void;
-  /** The attestation is there; from now on the completion's own id finds it too. */
-  keep(owner: Owner, id: string, completionId: string | null, json: Buffer<ArrayBuffer>): void;
-  drop(owner: Owner, id: string): void;
+export interface MemoryStore extends Store {
   find(owner: Owner, id: string): Kept | null;
 }
 
@@ -17,7 +11,10 @@ const PENDING: Kept = { state: 'pending' };
 /** What an entry costs beside its text. */
 const ENTRY_BYTES = 512;
 
-export function createStore(options: { attestation_ttl_ms: number; attestation_store_bytes: number }): Store {
+export function createMemoryStore(options: {
+  attestation_ttl_ms: number;
+  attestation_store_bytes: number;
+}): MemoryStore {
   const cache = new LRUCache<string, Kept>({
     maxSize: options.attestation_store_bytes,
     sizeCalculation: (kept, key) => ENTRY_BYTES + 2 * key.length + (kept.state === 'ready' ? kept.json.length : 0),
@@ -35,5 +32,9 @@ export function createStore(options: { attestation_ttl_ms: number; attestation_s
     },
     drop: (owner, id) => void cache.delete(keyOf(owner, id)),
     find: (owner, id) => cache.get(keyOf(owner, id)) ?? null,
+    get usage() {
+      return { entries: cache.size, bytes: cache.calculatedSize };
+    },
+    close: () => cache.clear(),
   };
 }

@@ -1,0 +1,116 @@
+// One run: starts the processes, warms them, measures every figure in interleaved rounds, prints and keeps what came out.
+import type { BackendCalls } from './backend/main.ts';
+import { BARS, judge } from './bars.ts';
+import { remote } from './calls.ts';
+import type { Choice } from './choice.ts';
+import type { Bench, Figure, Measured } from './figures/figure.ts';
+import type { LoadCalls } from './jobs.ts';
+import { describeMachine, machineLine } from './machine.ts';
+import type { Plan } from './plan.ts';
+import { pidOf, startNode } from './process.ts';
+import { barsGrid, footer } from './report.ts';
+import { type FigureResult, summarise } from './results.ts';
+import type { Saved, SavedFigure } from './saved.ts';
+import { median } from './stats.ts';
+import { aligned, grid } from './table.ts';
+import { type Target, type TargetKind, Unavailable } from './targets/target.ts';
+
+const CALL_MS = 60_000;
+
+export async function run(choice: Choice, plan: Plan, folder: string, say: Bench['say']): Promise<Saved> {
+  const { kinds, figures } = choice;
+  const began = performance.now();
+  const machine = describeMachine();
+  console.log(machineLine(machine));
+
+  const processes = {
+    backend: startNode('bench/backend/main.ts', { channel: true }),
+    load: startNode('bench/load/main.ts', { channel: true }),
+  };
+  const backend = remote<BackendCalls>(processes.backend, 'backend', CALL_MS);
+  const load = remote<LoadCalls>(processes.load, 'load generator', CALL_MS);
+  const own = [process.pid, pidOf(processes.backend), pidOf(processes.load)];
+  const where = { backendPort: await backend.port(), folder };
+  const started = await startTargets(kinds, where, own, say);
+  const skipped = [...choice.skipped, ...started.skipped];
+  for (const line of skipped) say(`SKIPPED ${line}`);
+
+  const bench: Bench = { plan, where, load, backend, targets: started.targets, kinds, say };
+  for (const target of started.targets) await warm(bench, target);
+  const order = kinds.map(({ name }) => name);
+  const results: FigureResult[] = [];
+  const kept: Record<string, SavedFigure> = {};
+  for (const figure of figures) {
+    say(`${figure.name}, ${((performance.now() - began) / 1e3).toFixed(0)} s into the run`);
+    const result = { figure, rounds: await measure(figure, bench, began) };
+    const wanted = figure.once ? 1 : plan.rounds;
+    if (result.rounds.length < wanted)
+      skipped.push(`${figure.name}: ${wanted - result.rounds.length} of ${wanted} rounds, the run would be too long`);
+    const rows = summarise(result, order);
+    const [title, { columns }] = [figure.title(plan), figure];
+    console.log(aligned(grid(title, columns, rows)));
+    results.push(result);
+    kept[figure.name] = { title, columns, rows, rounds: result.rounds };
+  }
+
+  const bars = judge(
+    BARS.filter(({ figure }) => kept[figure] !== undefined),
+    results,
+  );
+  const legend = started.targets.map(({ name }) => ({ name, about: aboutOf(kinds, name) }));
+  const took_s = (performance.now() - began) / 1e3;
+  const others_percent = othersOver(results);
+  const saved: Saved = { machine, plan, took_s, others_percent, legend, skipped, figures: kept, bars };
+  if (bars.length > 0) console.log(aligned(barsGrid(saved)));
+  console.log(footer(saved));
+  return saved;
+}
+
+function othersOver(results: readonly FigureResult[]): number | null {
+  const share = median(results.flatMap(({ rounds }) => rounds.flat().map(({ values }) => values.others ?? Number.NaN)));
+  return Number.isNaN(share) ? null : share;
+}
+
+const aboutOf = (kinds: readonly TargetKind[], name: string): string =>
+  kinds.find((kind) => kind.name === name)?.about ?? '';
+
+async function startTargets(
+  kinds: readonly TargetKind[],
+  where: Bench['where'],
+  own: readonly number[],
+  say: Bench['say'],
+) {
+  const targets: Target[] = [];
+  const skipped: string[] = [];
+  for (const kind of kinds) {
+    try {
+      const target = await kind.start(where);
+      targets.push({ ...target, watch: { ...target.watch, bench: own } });
+      say(`started ${kind.name}${target.streams === null ? '' : `; STREAMS NOT MEASURED: ${target.streams}`}`);
+    } catch (error) {
+      if (!(error instanceof Unavailable)) throw error;
+      skipped.push(`${kind.name}: ${error.message}`);
+    }
+  }
+  return { targets, skipped };
+}
+
+/** One pass that nobody counts; twice as long where each answer waits for a signature. */
+async function warm({ load, plan, say }: Bench, { name, aim, watch, streams }: Target): Promise<void> {
+  say(`warming ${name}`);
+  const duration_ms = plan.first_warm_ms * (aim.tee ? 2 : 1);
+  const job = { aim, watch, concurrency: 16, warm_ms: 0, duration_ms };
+  await load.closed({ ...job, scene: { kind: 'whole', bytes: 1024 } });
+  if (streams === null) await load.closed({ ...job, scene: { kind: 'burst', chunks: 50 } });
+}
+
+/** `began`: by performance.now(). The first round is always measured. */
+async function measure(figure: Figure, bench: Bench, began: number): Promise<Measured[][]> {
+  const rounds: Measured[][] = [];
+  const count = figure.once ? 1 : bench.plan.rounds;
+  const inTime = () => performance.now() - began < bench.plan.budget_ms;
+  for (let turn = 0; turn < count && (turn === 0 || inTime()); turn++) {
+    rounds.push(await figure.round(bench, turn));
+  }
+  return rounds;
+}

@@ -1,0 +1,88 @@
+// Who may come in: the key, the places there are, the rate. All of it before a byte of the body is read.
+import type { MiddlewareHandler } from 'hono';
+import type { Context, Deps, Env } from './context.ts';
+import { addressOf } from './limits/address.ts';
+import type { Verdict } from './limits/rates.ts';
+import { Problem } from './problem.ts';
+import type { Outgoing } from './wire/answer.ts';
+
+/** Names the caller, by the key. */
+export function authenticated({ keys }: Deps): MiddlewareHandler<Env> {
+  return (c, next) => {
+    const caller = keys.authenticate(c.env.incoming.headers.authorization);
+    c.set('caller', caller);
+    c.set('owner', caller.owner);
+    return next();
+  };
+}
+
+/** Past capacity a request is refused at once, so that those accepted are served. Without a rate nothing is waited for. */
+export function bounded({ config, seats, rates }: Deps): MiddlewareHandler<Env> {
+  return (c, next) => {
+    const { outgoing } = c.env;
+    const caller = c.get('caller');
+    const seat = seats.take(caller);
+    c.set('seat', seat);
+    whenTaken(outgoing, seat.leave);
+    endWhenStalled(outgoing, config.write_stall_ms);
+    const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
+    const rated = () =>
+      per_second === 0
+        ? next()
+        : rates.take(`key:${caller.name}`, per_second).then((verdict) => {
+            admit(c, verdict, 'this API key');
+            return next();
+          });
+    return seat.begin === undefined ? rated() : seat.begin().then(rated);
+  };
+}
+
+/** The verify endpoint is open to everybody: places of its own, and a rate for each address. */
+export function verifyBounded({ config, rates }: Deps): MiddlewareHandler<Env> {
+  let open = 0;
+  return async (c, next) => {
+    const { incoming, outgoing } = c.env;
+    if (config.max_verify_per_second > 0) {
+      const address = addressOf(incoming.headers, outgoing.socket, config.client_address_header);
+      admit(c, await rates.take(`verify:${address}`, config.max_verify_per_second), 'verifications from one address');
+    }
+    if (open >= config.max_verify_concurrent)
+      throw new Problem('overloaded', 'Too many verifications run at once.', { retryAfterSeconds: 1 });
+    open++;
+    whenTaken(outgoing, () => open--);
+    endWhenStalled(outgoing, config.write_stall_ms);
+    await next();
+  };
+}
+
+/** The headers by which OpenAI's clients know a rate. @throws {Problem} rate_limit_exceeded */
+function admit(c: Context, { allowed, limit, remaining, reset_ms }: Verdict, what: string): void {
+  const { outgoing } = c.env;
+  outgoing.setHeader('x-ratelimit-limit-requests', String(limit));
+  outgoing.setHeader('x-ratelimit-remaining-requests', String(remaining));
+  outgoing.setHeader('x-ratelimit-reset-requests', `${Math.ceil(reset_ms)}ms`);
+  if (!allowed)
+    throw new Problem('rate_limit_exceeded', `The rate limit is ${limit} requests a second for ${what}.`, {
+      retryAfterSeconds: reset_ms / 1000,
+    });
+}
+
+/** Not when the answer is made but when the client has it, or is gone: until then it costs memory. Called once. */
+function whenTaken(outgoing: Outgoing, release: () => void): void {
+  outgoing.once('close', () => {
+    const { socket } = outgoing;
+    if (socket === null || socket.destroyed || !socket.writableNeedDrain) return release();
+    const taken = () => {
+      socket.off('drain', taken).off('close', taken);
+      release();
+    };
+    socket.once('drain', taken).once('close', taken);
+  });
+}
+
+/** Called when nothing has moved on the connection for the time; what waits to be read has then waited for all of it. */
+function endWhenStalled(outgoing: Outgoing, stall_ms: number): void {
+  outgoing.setTimeout(stall_ms, () => {
+    if (outgoing.writableLength > 0 || (outgoing.socket?.writableLength ?? 0) > 0) outgoing.destroy();
+  });
+}

@@ -1,0 +1,155 @@
+// `countersign keys add|list|remove`: makes keys, of which the file keeps only the hash.
+import { randomBytes } from 'node:crypto';
+import {
+  chmodSync,
+  chownSync,
+  closeSync,
+  fsyncSync,
+  openSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  statSync,
+  unlinkSync,
+  writeSync,
+} from 'node:fs';
+import { parseArgs } from 'node:util';
+import { keysFileOf } from '../config.ts';
+import { KeysFileError, parseKeys } from './file.ts';
+import { checkName, digestOf, type KeyLine, KeyLineError, readSettings, writeLine } from './line.ts';
+
+const USAGE = `usage: countersign keys add NAME [--rps N] [--concurrent N] [--streams N] [--tee N] [--models A,B]
+       countersign keys list
+       countersign keys remove NAME
+  --file FILE   the keys file; without it the one that API_KEYS_FILE names
+add prints the new key once, on standard output. A running gateway takes the change up by itself.`;
+
+/** 256 random bits behind a prefix that people and secret scanners recognise. */
+const makeKey = () => `csk-${randomBytes(32).toString('base64url')}`;
+
+class UsageError extends Error {}
+
+const OPTIONS = {
+  file: { type: 'string' },
+  rps: { type: 'string' },
+  concurrent: { type: 'string' },
+  streams: { type: 'string' },
+  tee: { type: 'string' },
+  models: { type: 'string' },
+  help: { type: 'boolean', short: 'h' },
+} as const;
+
+function main(args: string[]): number {
+  const { values, positionals } = parseArgs({ args, options: OPTIONS, allowPositionals: true });
+  if (values.help === true) {
+    console.log(USAGE);
+    return 0;
+  }
+  const [command, name, ...more] = positionals;
+  const file = values.file ?? keysFileOf(process.env);
+  if (file === null) throw new UsageError('name the file: --file FILE, or API_KEYS_FILE in the environment');
+  if (more.length > 0) throw new UsageError('too many arguments');
+  const { file: _file, help: _help, ...settings } = values;
+  if (command !== 'add' && Object.keys(settings).length > 0) throw new UsageError('only add takes settings');
+  if (command === 'list' && name === undefined) return list(file);
+  if (name === undefined) throw new UsageError('which name?');
+  if (command === 'add')
+    return add(
+      file,
+      name,
+      Object.entries(settings).map(([key, value]) => `${key}=${value}`),
+    );
+  if (command === 'remove') return remove(file, name);
+  throw new UsageError(`no such command: ${command}`);
+}
+
+function add(file: string, name: string, settings: string[]): number {
+  const key = makeKey();
+  const line: KeyLine = { name: checkName(name), digest: digestOf(key), limits: readSettings(settings), plain: false };
+  const text = textOf(file);
+  if (parseKeys(text ?? '').some((one) => one.name === name)) throw new KeysFileError(`has a key named ${name}`);
+  replace(file, `${text ?? ''}${text === null || text === '' || text.endsWith('\n') ? '' : '\n'}${writeLine(line)}\n`);
+  console.log(key);
+  console.error(`${name} was added to ${file}. This is the only time that its key is shown.`);
+  return 0;
+}
+
+function list(file: string): number {
+  for (const line of parseKeys(textOf(file) ?? '')) {
+    const [, ...settings] = writeLine(line).split(' ');
+    console.log([line.name, ...settings, ...(line.plain ? ['(kept as a plain key)'] : [])].join(' '));
+  }
+  return 0;
+}
+
+function remove(file: string, name: string): number {
+  const text = textOf(file) ?? '';
+  if (!parseKeys(text).some((one) => one.name === name)) throw new KeysFileError(`has no key named ${name}`);
+  if (parseKeys(text).length === 1)
+    throw new KeysFileError(
+      `would hold no key, and a gateway keeps its keys then: add another first, or stop the gateway`,
+    );
+  // A plain key is named by its line's number; every other line stays as it is, comments included.
+  const kept = text.split('\n').filter((raw, i) => {
+    const line = raw.trim();
+    return line.startsWith('#') || !(line.startsWith(`${name}:sha256:`) || name === `line-${i + 1}`);
+  });
+  replace(file, kept.join('\n'));
+  console.error(`${name} was removed from ${file}.`);
+  return 0;
+}
+
+/** null: there is no file yet. */
+function textOf(file: string): string | null {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw new KeysFileError(`cannot be read: ${(error as NodeJS.ErrnoException).code}`);
+  }
+}
+
+/** Whole or not at all, for its owner alone. The new file, while it is written, keeps a second command out. */
+function replace(file: string, text: string): void {
+  const before = statSync(file, { throwIfNoEntry: false });
+  const target = before === undefined ? file : realpathSync(file);
+  const fresh = `${target}.new`;
+  let fd: number;
+  try {
+    fd = openSync(fresh, 'wx', 0o600);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new KeysFileError(code === 'EEXIST' ? `is being written: ${fresh} is there` : `cannot be written: ${code}`);
+  }
+  try {
+    writeSync(fd, text);
+    fsyncSync(fd);
+    if (before !== undefined) {
+      chmodSync(fresh, before.mode & 0o777);
+      if (before.uid !== process.getuid?.() || before.gid !== process.getgid?.())
+        chownSync(fresh, before.uid, before.gid);
+    }
+    renameSync(fresh, target);
+  } catch (error) {
+    unlinkSync(fresh);
+    throw new KeysFileError(`cannot be written: ${(error as NodeJS.ErrnoException).code}`);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+try {
+  process.exitCode = main(process.argv.slice(process.argv[2] === 'keys' ? 3 : 2));
+} catch (error) {
+  if (error instanceof KeysFileError) {
+    console.error(`countersign keys: the file ${error.message}`);
+    process.exitCode = 1;
+  } else if (
+    error instanceof UsageError ||
+    error instanceof KeyLineError ||
+    (error as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS')
+  ) {
+    console.error(`countersign keys: ${(error as Error).message}\n${USAGE}`);
+    process.exitCode = 2;
+  } else throw error;
+}

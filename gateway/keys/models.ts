@@ -1,0 +1,34 @@
+// Which models a key may ask for. A key without a list is not looked at.
+import { topLevelMembers } from '../../proto/json.ts';
+import { Problem } from '../problem.ts';
+import type { Caller } from './caller.ts';
+
+/**
+ * OpenAI's own words: a model that a key may not use is not told from one that there is not.
+ * @param text the body that `value` was parsed from
+ * @throws {Problem} model_not_found; invalid_request where it is not clear which model the backend would take.
+ */
+export function checkModel({ limits: { models } }: Caller, text: string, value: unknown): void {
+  if (models === null) return;
+  const model = (value as { model?: unknown } | null)?.model;
+  // Of two members of one name one parser takes the first and another the last.
+  const named = typeof model === 'string' ? topLevelMembers(text).filter(({ key }) => key === 'model').length : 0;
+  if (typeof model !== 'string' || named !== 1)
+    throw new Problem('invalid_request', 'model: this API key must name one model.', { param: 'model' });
+  if (!models.has(model)) throw noSuchModel(model);
+}
+
+/** What else a key with a list may ask for: the list itself, one of its models, and JSON bodies that name one. */
+export function checkPath({ limits: { models } }: Caller, method: string, path: string, json: boolean): void {
+  if (models === null || (method === 'POST' && json)) return;
+  const [, one] = /^\/models(?:\/(.*))?$/.exec(path.split('?', 1)[0] ?? '') ?? [null, null];
+  if (method !== 'GET' || one === null)
+    throw new Problem('permission_denied', 'This API key is for some models only, and this request names none.');
+  if (one !== undefined && one !== '' && !models.has(decodeURIComponent(one)))
+    throw noSuchModel(decodeURIComponent(one));
+}
+
+function noSuchModel(model: string): Problem {
+  const name = model.slice(0, 128);
+  return new Problem('model_not_found', `The model \`${name}\` does not exist or you do not have access to it.`);
+}

@@ -1,0 +1,99 @@
+// An engine whose answers end: a stream has a greatest length, and every answer a greatest time.
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Engine, EngineCall, EngineHandler } from '../engine/engine.ts';
+import { Problem } from '../problem.ts';
+
+export interface AnswerLimits {
+  readonly max_stream_bytes: number;
+  readonly max_stream_events: number;
+  /** From the request to the last byte. */
+  readonly max_answer_ms: number;
+}
+
+export function boundAnswers(engine: Engine, limits: AnswerLimits): Engine {
+  return {
+    call(request, handler) {
+      const bounded = new BoundedAnswer(handler, limits);
+      bounded.inner = engine.call(request, bounded);
+      return bounded;
+    },
+    close: () => engine.close(),
+  };
+}
+
+/** Stands between engine and delivery: what goes past a limit is cancelled there and has failed here. */
+class BoundedAnswer implements EngineHandler, EngineCall {
+  inner: EngineCall | null = null;
+  readonly #handler: EngineHandler;
+  readonly #limits: AnswerLimits;
+  readonly #timer: NodeJS.Timeout;
+  #stream = false;
+  #bytes = 0;
+  #events = 0;
+  /** The last byte before this chunk was a line feed. */
+  #lineEnded = false;
+
+  constructor(handler: EngineHandler, limits: AnswerLimits) {
+    this.#handler = handler;
+    this.#limits = limits;
+    this.#timer = setTimeout(() => this.#stop('backend_timeout', 'time'), limits.max_answer_ms);
+  }
+
+  head(status: number, headers: IncomingHttpHeaders): void {
+    this.#stream = /^text\/event-stream\b/i.test(headers['content-type'] ?? '');
+    this.#handler.head(status, headers);
+  }
+
+  data(chunk: Buffer): void {
+    this.#handler.data(chunk);
+    if (!this.#stream) return;
+    this.#bytes += chunk.length;
+    this.#events += this.#eventsIn(chunk);
+    if (this.#bytes > this.#limits.max_stream_bytes) this.#stop('backend_bad_response', 'bytes');
+    else if (this.#events > this.#limits.max_stream_events) this.#stop('backend_bad_response', 'events');
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#handler.end();
+  }
+
+  fail(problem: Problem): void {
+    clearTimeout(this.#timer);
+    this.#handler.fail(problem);
+  }
+
+  pause(): void {
+    this.inner?.pause();
+  }
+
+  resume(): void {
+    this.inner?.resume();
+  }
+
+  cancel(): void {
+    clearTimeout(this.#timer);
+    this.inner?.cancel();
+  }
+
+  /** Empty lines, as near as counting needs: `\n\n` and `\r\n\r\n`. Bare carriage returns are bounded by their bytes. */
+  #eventsIn(chunk: Buffer): number {
+    let events = this.#lineEnded && chunk[0] === 0x0a ? 1 : 0;
+    this.#lineEnded = chunk.at(-1) === 0x0a;
+    for (let at = chunk.indexOf('\n\n', 0, 'latin1'); at >= 0; at = chunk.indexOf('\n\n', at + 2, 'latin1')) events++;
+    for (let at = chunk.indexOf('\n\r\n', 0, 'latin1'); at >= 0; at = chunk.indexOf('\n\r\n', at + 3, 'latin1'))
+      events++;
+    return events;
+  }
+
+  #stop(code: 'backend_timeout' | 'backend_bad_response', what: 'time' | 'bytes' | 'events'): void {
+    this.cancel();
+    const limits = this.#limits;
+    const text = {
+      time: `The answer was not complete within ${limits.max_answer_ms} ms.`,
+      bytes: `The stream is longer than ${limits.max_stream_bytes} bytes.`,
+      events: `The stream has more than ${limits.max_stream_events} events.`,
+    }[what];
+    this.#handler.fail(new Problem(code, text));
+  }
+}

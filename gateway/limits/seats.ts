@@ -1,0 +1,102 @@
+// Who is being served: how many requests, streams and requests with tee, in total and of each key. Counted in this process.
+import type { Caller } from '../keys/caller.ts';
+import { Problem } from '../problem.ts';
+
+export interface SeatLimits {
+  readonly max_concurrent_requests: number;
+  readonly max_held_bytes: number;
+  readonly max_streams: number;
+  /** Per key, 0: no limit. */
+  readonly max_concurrent_per_key: number;
+  readonly max_streams_per_key: number;
+  readonly max_tee_per_key: number;
+}
+
+/** One request's place, from its arrival until the last byte of its answer is with the client. */
+export interface Seat {
+  /** What has to be asked of others before the place is taken, where places are shared. @throws {Problem} rate_limit_exceeded */
+  begin?(): Promise<void>;
+  /** It asks for a stream. @throws {Problem} overloaded, rate_limit_exceeded */
+  stream(): void | Promise<void>;
+  /** It asks for an attestation. @throws {Problem} rate_limit_exceeded */
+  tee(): void | Promise<void>;
+  /** It makes the gateway keep so many bytes more until it leaves, and `coming` ones soon. @throws {Problem} overloaded */
+  hold(bytes: number, coming?: number): void;
+  /** Gives the place back, once. */
+  leave(): void;
+}
+
+export interface Seats {
+  /** @throws {Problem} overloaded, rate_limit_exceeded */
+  take(caller: Caller): Seat;
+  readonly taken: number;
+}
+
+interface Counts {
+  requests: number;
+  streams: number;
+  tee: number;
+}
+
+const overloaded = (message: string) => new Problem('overloaded', message, { retryAfterSeconds: 1 });
+
+/** @param limit 0: none */
+function within(count: number, limit: number, what: string): void {
+  if (limit > 0 && count >= limit)
+    throw new Problem('rate_limit_exceeded', `This API key may have ${limit} ${what} at once.`, {
+      retryAfterSeconds: 1,
+    });
+}
+
+export function createSeats(limits: SeatLimits): Seats {
+  const total = { requests: 0, streams: 0, bytes: 0 };
+  const keys = new Map<string, Counts>();
+
+  return {
+    get taken() {
+      return total.requests;
+    },
+    take(caller) {
+      if (total.requests >= limits.max_concurrent_requests) throw overloaded('The gateway is at its capacity.');
+      const own = caller.limits;
+      const key = keys.get(caller.name) ?? { requests: 0, streams: 0, tee: 0 };
+      within(key.requests, own.concurrent ?? limits.max_concurrent_per_key, 'requests');
+      if (key.requests === 0) keys.set(caller.name, key);
+      total.requests++;
+      key.requests++;
+      const held = { stream: 0, tee: 0, bytes: 0, left: false };
+      return {
+        stream() {
+          if (total.streams >= limits.max_streams) throw overloaded('The gateway has as many streams as it can.');
+          within(key.streams, own.streams ?? limits.max_streams_per_key, 'streams');
+          held.stream = 1;
+          total.streams++;
+          key.streams++;
+        },
+        tee() {
+          within(key.tee, own.tee ?? limits.max_tee_per_key, 'requests with tee');
+          held.tee = 1;
+          key.tee++;
+        },
+        hold(bytes, coming = 0) {
+          if (held.left) return;
+          if (total.bytes + bytes + coming > limits.max_held_bytes)
+            throw overloaded('The gateway holds as much as it can.');
+          held.bytes += bytes;
+          total.bytes += bytes;
+        },
+        leave() {
+          if (held.left) return;
+          held.left = true;
+          total.bytes -= held.bytes;
+          total.requests--;
+          total.streams -= held.stream;
+          key.requests--;
+          key.streams -= held.stream;
+          key.tee -= held.tee;
+          if (key.requests === 0) keys.delete(caller.name);
+        },
+      };
+    },
+  };
+}

@@ -1,0 +1,75 @@
+// One process that serves: a listening server, and a clean end of it.
+import type { Server as TlsServer } from 'node:https';
+import type { Logger } from 'pino';
+import { AggregatorRegistry } from 'prom-client';
+import { buildApp } from './build.ts';
+import { ConfigError, type GatewayConfig } from './config.ts';
+import { createDrain } from './drain.ts';
+import { createHttpServer } from './http.ts';
+import { serveMetrics } from './telemetry/listener.ts';
+import { readCredentials, watchCredentials } from './tls.ts';
+import { where } from './where.ts';
+import { type Fetch, takeConnections } from './wire/server.ts';
+import { isMember } from './workers/member.ts';
+
+/** A terminal's Ctrl-C reaches a launcher and us: the launcher's own signal, right after it, is the same one. */
+const SAME_SIGNAL_MS = 500;
+/** After the drain's end: what was cut is told so, as far as it listens. */
+const CUT_MS = 1_000;
+
+/** @throws {ConfigError} */
+export async function serve(config: GatewayConfig, log: Logger): Promise<void> {
+  const credentials = config.tls === null ? null : readCredentials(config.tls);
+  // Off, nothing of OpenTelemetry is even loaded.
+  const { tracing, backend_url, tls } = config;
+  const tracer =
+    tracing === null ? null : (await import('./telemetry/tracing.ts')).startTracing({ ...tracing, backend_url }, log);
+  const { app, close, telemetry, drain: announceDrain } = buildApp(config, log, tracer);
+  const server = createHttpServer(app.fetch, { ...config, tls: credentials }, log);
+  const drain = createDrain(server, takeConnections(server, app.fetch as Fetch, log));
+  server.once('error', (error: NodeJS.ErrnoException) => {
+    console.error(`gateway: cannot listen on ${config.host}:${config.port}: ${error.code}`);
+    process.exit(1);
+  });
+  server.listen(config.port, config.host, () => {
+    log.info({ address: server.address(), tls: tls !== null, backend: new URL(backend_url).origin }, 'listening');
+  });
+  if (tls !== null) renewCredentials(server as TlsServer, tls, log);
+  // The primary asks each worker, and serves what they say together.
+  if (isMember) AggregatorRegistry.setRegistries(telemetry.registry);
+  else serveMetrics(config, { text: telemetry.text, contentType: telemetry.registry.contentType }, log);
+
+  let stopped_ms: number | null = null;
+  const stop = async (signal: string) => {
+    if (stopped_ms !== null) {
+      if (performance.now() - stopped_ms > SAME_SIGNAL_MS) process.exit(1);
+      return;
+    }
+    stopped_ms = performance.now();
+    log.info({ signal, running: drain.running }, 'draining');
+    announceDrain();
+    if (!(await drain.begin(config.drain_ms))) {
+      log.warn({ running: drain.running }, 'cut what did not end in time');
+      setTimeout(() => process.exit(0), CUT_MS);
+    }
+    await close();
+    if (drain.running === 0) process.exit(0);
+  };
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(signal));
+  // Started by the launcher, or by a primary: when that is gone, so is the reason to run.
+  process.once('disconnect', () => void stop('disconnect'));
+}
+
+/** New certificates on SIGHUP, or when the files change; a pair that is wrong leaves the old one in use. */
+function renewCredentials(server: TlsServer, files: NonNullable<GatewayConfig['tls']>, log: Logger): void {
+  const renew = () => {
+    try {
+      server.setSecureContext(readCredentials(files));
+      log.info('certificate renewed');
+    } catch (error) {
+      log.error({ why: error instanceof ConfigError ? error.message : where(error) }, 'certificate not renewed');
+    }
+  };
+  watchCredentials(files, renew);
+  process.on('SIGHUP', renew);
+}

@@ -1,0 +1,85 @@
+// Keeps attestations in Valkey or Redis beside this process's own memory: any gateway finds what any of them made.
+import { hash } from 'node:crypto';
+import { RESP_TYPES } from '@redis/client';
+import type { Owner } from '../keys/caller.ts';
+import { Problem } from '../problem.ts';
+import type { Connection } from './connection.ts';
+import type { MemoryStore } from './memory.ts';
+import type { Kept, Store } from './store.ts';
+
+export interface SharedOptions {
+  readonly attestation_ttl_ms: number;
+  /** The longest that an answer may run, and so stand as pending. */
+  readonly max_answer_ms: number;
+  readonly attest_timeout_ms: number;
+}
+
+const PENDING = 'pending';
+/** Before the name of the entry that holds the attestation, which itself begins with a brace. */
+const ALIAS = '=';
+const AS_BYTES = { [RESP_TYPES.BLOB_STRING]: Buffer };
+/** On their way to the server; past it an attestation is kept here alone. */
+const MAX_UNSENT_BYTES = 64 * 1024 * 1024;
+const BRACE = 0x7b;
+const RETRY_SECONDS = 2;
+
+export function createSharedStore(connection: Connection, memory: MemoryStore, options: SharedOptions): Store {
+  let unsent = 0;
+  // Neither owners nor ids are to be read from the names of the entries.
+  const keyOf = (owner: Owner, id: string) =>
+    `countersign:attestation:${hash('sha256', `${owner} ${id}`, 'base64url')}`;
+
+  function set(key: string, value: string | Buffer, ttl_ms: number): void {
+    if (unsent + value.length > MAX_UNSENT_BYTES) return;
+    unsent += value.length;
+    connection
+      .run((client) => client.set(key, value, { expiration: { type: 'PX', value: ttl_ms } }))
+      // The connection's own state is in the log; the answer carries its attestation whether this was kept or not.
+      .catch(() => {})
+      .finally(() => {
+        unsent -= value.length;
+      });
+  }
+
+  async function fromServer(key: string): Promise<Kept | null> {
+    const value = await connection.run((client) => client.withTypeMapping(AS_BYTES).get(key));
+    if (value === null) return null;
+    if (value[0] === BRACE) return { state: 'ready', json: Buffer.from(value) };
+    const text = value.toString('latin1');
+    return text.startsWith(ALIAS) ? fromServer(text.slice(ALIAS.length)) : { state: 'pending' };
+  }
+
+  return {
+    begin(owner, id) {
+      memory.begin(owner, id);
+      set(keyOf(owner, id), PENDING, options.max_answer_ms + options.attest_timeout_ms);
+    },
+    keep(owner, id, completionId, json) {
+      memory.keep(owner, id, completionId, json);
+      const key = keyOf(owner, id);
+      set(key, json, options.attestation_ttl_ms);
+      if (completionId !== null) set(keyOf(owner, completionId), ALIAS + key, options.attestation_ttl_ms);
+    },
+    drop(owner, id) {
+      memory.drop(owner, id);
+      connection.run((client) => client.del(keyOf(owner, id))).catch(() => {});
+    },
+    find(owner, id) {
+      const kept = memory.find(owner, id);
+      if (kept !== null) return kept;
+      return fromServer(keyOf(owner, id)).catch((cause) => {
+        throw new Problem('store_unavailable', 'The store of attestations cannot be reached.', {
+          cause,
+          retryAfterSeconds: RETRY_SECONDS,
+        });
+      });
+    },
+    get usage() {
+      return memory.usage;
+    },
+    close() {
+      memory.close();
+      connection.close();
+    },
+  };
+}

@@ -1,0 +1,81 @@
+// What the gateway tells about itself: at an exchange's end one log line, a few numbers, and its spans where tracing is on.
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Logger } from 'pino';
+import { Registry } from 'prom-client';
+import type { Context } from '../context.ts';
+import { ANYONE } from '../keys/caller.ts';
+import { createCount } from './count.ts';
+import { type Ended, endedOf } from './ended.ts';
+import { createMetrics, type Metrics, type VerifyOutcome } from './metrics.ts';
+import { createModelLabels } from './models.ts';
+import type { Tracer } from './trace.ts';
+import { Watch } from './watch.ts';
+
+export interface Telemetry {
+  readonly registry: Registry;
+  readonly metrics: Metrics;
+  /** Requests that are being served. */
+  readonly running: number;
+  begin(headers: IncomingHttpHeaders): Watch;
+  end(c: Context, watch: Watch): void;
+  verified(outcome: VerifyOutcome): void;
+  /** The Prometheus text. */
+  text(): Promise<string>;
+  close(): Promise<void>;
+}
+
+export function createTelemetry(log: Logger, tracer: Tracer | null): Telemetry {
+  const registry = new Registry();
+  const metrics = createMetrics(registry);
+  const count = createCount(metrics);
+  const models = createModelLabels();
+  const logs = log.isLevelEnabled('info');
+  let running = 0;
+  return {
+    registry,
+    metrics,
+    get running() {
+      return running;
+    },
+    begin(headers) {
+      running++;
+      return new Watch(tracer === null ? null : tracer.begin(headers));
+    },
+    end(c, watch) {
+      running--;
+      const ended = endedOf(c, watch, models);
+      count(watch, ended);
+      if (logs) log.info(line(watch, ended, keyOf(c)));
+      watch.trace?.end(watch, ended);
+    },
+    verified: (code) => metrics.verifications.inc({ code }),
+    text: () => registry.metrics(),
+    close: async () => tracer?.close(),
+  };
+}
+
+/** Milliseconds with one decimal. `first_ms`: until the backend's first byte. */
+function line(watch: Watch, ended: Ended, key: string | undefined): object {
+  const { id, method, route, status, tee, code } = ended;
+  return {
+    id,
+    method,
+    route,
+    status,
+    ms: round(ended.total_ms),
+    ...(watch.first_ms === 0 ? {} : { first_ms: round(watch.first_ms - watch.began_ms) }),
+    ...(watch.attested_ms === 0 ? {} : { attest_ms: round(watch.attested_ms - watch.attesting_ms) }),
+    ...(tee === 'none' ? {} : { tee }),
+    ...(code === null ? {} : { code }),
+    ...(key === undefined ? {} : { key }),
+    ...(watch.trace === null ? {} : { trace_id: watch.trace.id }),
+  };
+}
+
+const round = (ms: number) => Math.round(ms * 10) / 10;
+
+/** The name of the key that asked; never the key. */
+function keyOf(c: Context): string | undefined {
+  const caller = c.get('caller');
+  return caller === undefined || caller === ANYONE ? undefined : caller.name;
+}

@@ -1,0 +1,141 @@
+// A worker's side of what several workers share: attestations that another one keeps, and what a key may have at once.
+import cluster from 'node:cluster';
+import { RateLimiterCluster } from 'rate-limiter-flexible';
+import type { Caller } from '../keys/caller.ts';
+import type { MakeLimiter } from '../limits/rates.ts';
+import type { Seat, SeatLimits, Seats } from '../limits/seats.ts';
+import { Problem } from '../problem.ts';
+import type { MemoryStore } from '../store/memory.ts';
+import type { Kept, Store } from '../store/store.ts';
+import { Asker, type Counted, isMessage, type Peer } from './messages.ts';
+
+const ASK_MS = 3_000;
+const RATE_MS = 2_000;
+
+/** True in a process that is one of several workers. */
+export const isMember = cluster.isWorker;
+
+export interface Member {
+  /** What others keep is found too. */
+  store(memory: MemoryStore): Store;
+  /** Per key as for one process, whichever worker a request meets; in total a share of it for each worker. */
+  seats(make: (limits: SeatLimits) => Seats, limits: SeatLimits): Seats;
+  readonly limiter: MakeLimiter;
+}
+
+export function joinPrimary(workers: number): Member {
+  const asker = new Asker();
+  let kept: MemoryStore | null = null;
+  const primary: Peer = { send: (message) => void process.send?.(message) };
+  process.on('message', (message: unknown) => {
+    if (!isMessage(message)) return;
+    if (message.countersign === 'answer') asker.answered(message.n, message.answer);
+    if (message.countersign !== 'question' || message.question.ask !== 'find') return;
+    const { owner, id } = message.question;
+    primary.send({ countersign: 'answer', n: message.n, answer: kept?.find(owner, id) ?? null });
+  });
+
+  return {
+    store(memory) {
+      kept = memory;
+      return {
+        begin: (owner, id) => memory.begin(owner, id),
+        keep: (owner, id, completionId, json) => memory.keep(owner, id, completionId, json),
+        drop: (owner, id) => memory.drop(owner, id),
+        find: (owner, id) =>
+          memory.find(owner, id) ??
+          asker
+            .ask(primary, { ask: 'find', owner, id }, ASK_MS)
+            .then((found) => (found === null ? null : whole(found))),
+        get usage() {
+          return memory.usage;
+        },
+        close: () => memory.close(),
+      };
+    },
+    seats(make, limits) {
+      const share = (limit: number) => Math.max(1, Math.ceil(limit / workers));
+      const local = make({
+        ...limits,
+        max_concurrent_requests: share(limits.max_concurrent_requests),
+        max_streams: share(limits.max_streams),
+        max_held_bytes: share(limits.max_held_bytes),
+        max_concurrent_per_key: 0,
+        max_streams_per_key: 0,
+        max_tee_per_key: 0,
+      });
+      return sharedSeats(local, limits, asker, primary);
+    },
+    limiter: (options) => new RateLimiterCluster({ ...options, timeoutMs: RATE_MS }),
+  };
+}
+
+/** Between processes a Buffer becomes a Uint8Array. */
+function whole(found: Kept): Kept {
+  if (found.state !== 'ready') return found;
+  const { buffer, byteOffset, byteLength } = found.json;
+  return { state: 'ready', json: Buffer.from(buffer, byteOffset, byteLength) };
+}
+
+function sharedSeats(local: Seats, limits: SeatLimits, asker: Asker, primary: Peer): Seats {
+  const unlimited = new WeakMap<Caller, Caller>();
+  const withoutLimits = (caller: Caller): Caller => {
+    let same = unlimited.get(caller);
+    if (same === undefined) {
+      same = { ...caller, limits: { ...caller.limits, concurrent: 0, streams: 0, tee: 0 } };
+      unlimited.set(caller, same);
+    }
+    return same;
+  };
+
+  function counted(seat: Seat, key: string, own: Record<Counted, number>): Seat {
+    const sat: Counted[] = [];
+    let left = false;
+    const leave = (what: Counted) => primary.send({ countersign: 'leave', key, counted: what });
+    async function sit(what: Counted): Promise<void> {
+      if (own[what] === 0) return;
+      const allowed = await asker.ask(primary, { ask: 'sit', key, counted: what, limit: own[what] }, ASK_MS);
+      if (allowed !== true)
+        throw new Problem(
+          'rate_limit_exceeded',
+          `This API key may have ${own[what]} ${what === 'tee' ? 'requests with tee' : what} at once.`,
+          { retryAfterSeconds: 1 },
+        );
+      // Whoever left while the answer was on its way has left this too.
+      if (left) leave(what);
+      else sat.push(what);
+    }
+    return {
+      begin: () => sit('requests'),
+      async stream() {
+        await seat.stream();
+        await sit('streams');
+      },
+      async tee() {
+        await seat.tee();
+        await sit('tee');
+      },
+      hold: seat.hold,
+      leave() {
+        seat.leave();
+        left = true;
+        for (const what of sat.splice(0)) leave(what);
+      },
+    };
+  }
+
+  return {
+    get taken() {
+      return local.taken;
+    },
+    take(caller) {
+      const seat = local.take(withoutLimits(caller));
+      const own = {
+        requests: caller.limits.concurrent ?? limits.max_concurrent_per_key,
+        streams: caller.limits.streams ?? limits.max_streams_per_key,
+        tee: caller.limits.tee ?? limits.max_tee_per_key,
+      };
+      return own.requests + own.streams + own.tee === 0 ? seat : counted(seat, caller.name, own);
+    },
+  };
+}

@@ -1,0 +1,57 @@
+// What a worker and the primary process say to each other: one question, one answer.
+import type { Owner } from '../keys/caller.ts';
+import type { Kept } from '../store/store.ts';
+
+/** What of a key is counted for all workers together. */
+export type Counted = 'requests' | 'streams' | 'tee';
+
+export type Question =
+  /** Has any other worker kept this? Asked of the primary by a worker, and by it of the others. */
+  | { readonly ask: 'find'; readonly owner: Owner; readonly id: string }
+  /** May this key have one more? 0: no limit. */
+  | { readonly ask: 'sit'; readonly key: string; readonly counted: Counted; readonly limit: number };
+
+export interface Answers {
+  readonly find: Kept | null;
+  readonly sit: boolean;
+}
+
+export type Message =
+  | { readonly countersign: 'question'; readonly n: number; readonly question: Question }
+  | { readonly countersign: 'answer'; readonly n: number; readonly answer: unknown }
+  /** What was sat on is free again. */
+  | { readonly countersign: 'leave'; readonly key: string; readonly counted: Counted };
+
+export function isMessage(value: unknown): value is Message {
+  return typeof value === 'object' && value !== null && 'countersign' in value;
+}
+
+/** The other end of a channel between processes. */
+export interface Peer {
+  send(message: Message): void;
+}
+
+/** Asks over a channel, and gives up after a time: the other process may have ended. */
+export class Asker {
+  readonly #waiting = new Map<number, (answer: unknown) => void>();
+  #n = 0;
+
+  /** null when there was no answer in time. */
+  ask<Q extends Question>(peer: Peer, question: Q, timeout_ms: number): Promise<Answers[Q['ask']] | null> {
+    const n = ++this.#n;
+    return new Promise((resolve) => {
+      const settle = (answer: unknown) => {
+        clearTimeout(timer);
+        this.#waiting.delete(n);
+        resolve(answer as Answers[Q['ask']] | null);
+      };
+      const timer = setTimeout(() => settle(null), timeout_ms);
+      this.#waiting.set(n, settle);
+      peer.send({ countersign: 'question', n, question });
+    });
+  }
+
+  answered(n: number, answer: unknown): void {
+    this.#waiting.get(n)?.(answer);
+  }
+}

@@ -1,0 +1,110 @@
+// The primary process of several workers: starts them, starts again what ended, ends them, and knows what they must share.
+import cluster, { type Worker } from 'node:cluster';
+import type { Logger } from 'pino';
+import { AggregatorRegistry } from 'prom-client';
+import { RateLimiterClusterMaster } from 'rate-limiter-flexible';
+import type { GatewayConfig } from '../config.ts';
+import { serveMetrics } from '../telemetry/listener.ts';
+import { Asker, type Counted, isMessage, type Peer, type Question } from './messages.ts';
+
+const FIND_MS = 2_000;
+const RESTART_MIN_MS = 250;
+const RESTART_MAX_MS = 10_000;
+/** A worker that lived for so long did not fail at its start. */
+const STEADY_MS = 30_000;
+
+/** The process ends with its workers. */
+export function runPrimary(config: GatewayConfig, log: Logger): void {
+  const { workers } = config;
+  // Bytes travel as bytes.
+  cluster.setupPrimary({ serialization: 'advanced' });
+  new RateLimiterClusterMaster();
+  const asker = new Asker();
+  const seats = new Map<Worker, Map<string, number>>();
+  let stopping = false;
+  let listened = false;
+  let restart_ms = RESTART_MIN_MS;
+
+  function start(): void {
+    const worker = cluster.fork();
+    const started_ms = performance.now();
+    seats.set(worker, new Map());
+    worker.on('message', (message: unknown) => take(worker, message));
+    worker.once('listening', () => {
+      listened = true;
+    });
+    worker.once('exit', (code, signal) => {
+      seats.delete(worker);
+      if (stopping) return ended();
+      // What the first ones refuse, a configuration or a port, the next ones refuse too.
+      if (!listened) return end(code || 1);
+      log.error({ worker: worker.id, code, signal }, 'a worker ended');
+      if (performance.now() - started_ms > STEADY_MS) restart_ms = RESTART_MIN_MS;
+      setTimeout(() => void (stopping || start()), restart_ms);
+      restart_ms = Math.min(RESTART_MAX_MS, restart_ms * 2);
+    });
+  }
+
+  function take(worker: Worker, message: unknown): void {
+    if (!isMessage(message)) return;
+    if (message.countersign === 'answer') asker.answered(message.n, message.answer);
+    else if (message.countersign === 'leave') count(worker, message.key, message.counted, -1);
+    else
+      void answer(worker, message.question).then((given) =>
+        peerOf(worker).send({ countersign: 'answer', n: message.n, answer: given }),
+      );
+  }
+
+  async function answer(worker: Worker, question: Question): Promise<unknown> {
+    if (question.ask === 'find') return findElsewhere(worker, question);
+    const { key, counted, limit } = question;
+    let taken = 0;
+    for (const counts of seats.values()) taken += counts.get(`${counted} ${key}`) ?? 0;
+    if (limit > 0 && taken >= limit) return false;
+    count(worker, key, counted, 1);
+    return true;
+  }
+
+  async function findElsewhere(worker: Worker, question: Question & { ask: 'find' }): Promise<unknown> {
+    const others = [...seats.keys()].filter((other) => other !== worker);
+    const found = await Promise.all(others.map((other) => asker.ask(peerOf(other), question, FIND_MS)));
+    return found.find((kept) => kept?.state === 'ready') ?? found.find((kept) => kept !== null) ?? null;
+  }
+
+  function count(worker: Worker, key: string, counted: Counted, by: number): void {
+    const counts = seats.get(worker);
+    if (counts === undefined) return;
+    const name = `${counted} ${key}`;
+    const now = (counts.get(name) ?? 0) + by;
+    if (now > 0) counts.set(name, now);
+    else counts.delete(name);
+  }
+
+  function ended(): void {
+    if (seats.size === 0) process.exit(process.exitCode ?? 0);
+  }
+
+  function end(code: number): void {
+    stopping = true;
+    process.exitCode = code;
+    for (const worker of seats.keys()) worker.kill();
+    ended();
+  }
+
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const)
+    process.on(signal, () => {
+      if (signal !== 'SIGHUP') stopping = true;
+      for (const worker of seats.keys()) worker.process.kill(signal);
+      if (stopping) ended();
+    });
+  // Started by the launcher: when that is gone, so is the reason to run.
+  process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'));
+  const metrics = new AggregatorRegistry();
+  serveMetrics(config, { text: () => metrics.clusterMetrics(), contentType: metrics.contentType }, log);
+  log.info({ workers }, 'primary');
+  for (let i = 0; i < workers; i++) start();
+}
+
+function peerOf(worker: Worker): Peer {
+  return { send: (message) => void (worker.isConnected() && worker.send(message)) };
+}

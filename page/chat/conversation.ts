@@ -1,0 +1,82 @@
+// The conversation: what was asked, the answer as it comes, then its proof; or, in its place, what went wrong.
+import { announce, el, follow, hidden, writerInto } from '../dom.ts';
+import { chat, chatRequest, GatewayError, type Message } from '../gateway.ts';
+import { createProof, type Proof } from '../proof/proof.ts';
+import type { Subject } from '../proof/subject.ts';
+import type { Settings } from '../proof/verifier.ts';
+import { type Answer, readAnswer } from '../stream.ts';
+import { trouble } from './trouble.ts';
+
+export interface Conversation {
+  /** Asks, and shows the answer with its proof. Resolves when the answer has ended, proven or not. */
+  ask(text: string, model: string, signal: AbortSignal): Promise<void>;
+}
+
+export interface ConversationOptions {
+  readonly settings: () => Settings;
+  /** Asks the service what it is now: a sidecar that was restarted has other keys. */
+  readonly refresh: () => Promise<void>;
+  /** Told of every refusal, so that the rest of the page can show what is needed. */
+  readonly onRefused: (error: GatewayError) => void;
+  /** The visitor wants this asked again; `turn` is where it went wrong. */
+  readonly onAgain: (turn: HTMLElement, text: string) => void;
+}
+
+export function createConversation(
+  turns: HTMLElement,
+  { settings, refresh, onRefused, onAgain }: ConversationOptions,
+): Conversation {
+  const messages: Message[] = [];
+  let newest: Proof | null = null;
+
+  async function ask(text: string, model: string, signal: AbortSignal): Promise<void> {
+    const answer = el('p', { class: 'answer' });
+    const note = el('p', { class: 'note' }, 'Waiting for the first word …');
+    const turn = el(
+      'li',
+      { class: 'turn' },
+      el('p', { class: 'asked' }, hidden('You: '), text),
+      el('article', { 'aria-busy': 'true', 'aria-label': 'Answer' }, answer, note),
+    );
+    const article = turn.querySelector('article') as HTMLElement;
+    newest?.fold();
+    turns.append(turn);
+    turn.scrollIntoView({ block: 'start' });
+    const asked = [...messages, { role: 'user', content: text } as const];
+    const body = chatRequest(model, asked);
+    const writer = writerInto(answer, () => {
+      note.textContent = 'Not proven yet: the proof comes with the end.';
+      follow(note);
+    });
+    try {
+      const response = await chat(body, signal);
+      const received = await readAnswer(response, writer.write).finally(writer.flush);
+      announce(`The answer: ${(answer.textContent ?? '').slice(0, 2000)}`);
+      note.remove();
+      const proof = proofOf(received, body);
+      messages.push({ role: 'user', content: text }, { role: 'assistant', content: answer.textContent ?? '' });
+      newest = proof;
+      article.append(proof.element);
+      await refresh();
+      await proof.run();
+    } catch (error) {
+      if (!(error instanceof GatewayError || error instanceof DOMException)) throw error;
+      note.remove();
+      article.append(trouble(error, answer.textContent !== '', () => onAgain(turn, text)));
+      if (error instanceof GatewayError) onRefused(error);
+    } finally {
+      article.setAttribute('aria-busy', 'false');
+    }
+  }
+
+  /** @throws {GatewayError} where an error came in the place of the proof, or none came. */
+  function proofOf({ transcript, carrier, error }: Answer, request: string): Proof {
+    if (error !== null) throw new GatewayError(200, error.code, error.message);
+    if (carrier === null) throw new GatewayError(200, 'no_attestation', 'The answer ended without an attestation.');
+    const name = `countersign-${new Date().toISOString().slice(0, 19).replace(/\W/g, '')}`;
+    const subject: Subject = { kind: 'attestation', text: carrier, transcript, request, name };
+    return createProof(subject, settings);
+  }
+
+  return { ask };
+}

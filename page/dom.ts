@@ -1,0 +1,84 @@
+// Makes elements. Text becomes text nodes and nothing else: no string of this page is ever read as markup.
+
+type Handlers = { readonly [K in keyof HTMLElementEventMap]?: (event: HTMLElementEventMap[K]) => void };
+export interface Props {
+  /** Attributes by name; false, null and undefined leave one out, true sets it empty. */
+  readonly [attribute: string]: string | number | boolean | null | undefined | Handlers;
+  readonly on?: Handlers;
+}
+export type Child = Node | string | null | undefined | false;
+
+export function el<K extends keyof HTMLElementTagNameMap>(
+  tag: K,
+  props: Props = {},
+  ...children: readonly Child[]
+): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    if (name === 'on') for (const [type, run] of Object.entries(value as Handlers)) listen(element, type, run);
+    else if (value !== false && value !== null && value !== undefined)
+      element.setAttribute(name, value === true ? '' : String(value));
+  }
+  element.append(
+    ...children.filter((child): child is Node | string =>
+      typeof child === 'object' ? child !== null : typeof child === 'string',
+    ),
+  );
+  return element;
+}
+
+function listen(element: HTMLElement, type: string, run: unknown): void {
+  element.addEventListener(type, run as EventListener);
+}
+
+/** The element of the document that has this id. @throws {TypeError} where the document is not the one this was written for. */
+export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
+  const element = document.getElementById(id);
+  if (element === null) throw new TypeError(`the document has no #${id}`);
+  return element as T;
+}
+
+/** Said by screen readers, once. */
+export function announce(text: string): void {
+  byId('status').textContent = text;
+}
+
+export const hidden = (text: string): HTMLElement => el('span', { class: 'away' }, text);
+
+/** Brings it into sight, where the visitor is looking near it: who reads elsewhere is left there. */
+export function follow(element: HTMLElement): void {
+  const { top } = element.getBoundingClientRect();
+  if (top > 0 && top < innerHeight + 48) element.scrollIntoView({ block: 'nearest' });
+}
+
+export interface Writer {
+  write(text: string): void;
+  /** Shows what still waits. */
+  flush(): void;
+}
+
+/** Adds text to an element once a frame, however fast it comes. `onShown` runs after each. */
+export function writerInto(element: HTMLElement, onShown: () => void): Writer {
+  let waiting = '';
+  let frame = 0;
+  const flush = () => {
+    cancelAnimationFrame(frame);
+    frame = 0;
+    if (waiting === '') return;
+    element.append(waiting);
+    waiting = '';
+    onShown();
+  };
+  return {
+    write(text) {
+      waiting += text;
+      frame ||= requestAnimationFrame(flush);
+    },
+    flush,
+  };
+}
+
+/** True where the visitor asked for no motion. */
+export const still = (): boolean => matchMedia('(prefers-reduced-motion: reduce)').matches;
+
+export const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

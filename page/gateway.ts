@@ -1,0 +1,90 @@
+// Talks to the gateway that served this page, and to nothing else.
+import type { Jwks } from '../verify/index.ts';
+
+/** As GET /page/service answers. */
+export interface Service {
+  readonly version: string;
+  readonly key_required: boolean;
+  readonly sidecar: {
+    readonly status: string;
+    readonly attester: string | null;
+    readonly devices: readonly { readonly arch: string; readonly model: string }[];
+    readonly trouble: { readonly code: string; readonly message: string } | null;
+  };
+  /** PEM of the test root, where the GPU is simulated. */
+  readonly simulated_root: string | null;
+  readonly token_keys: Jwks | null;
+}
+
+export interface Model {
+  readonly id: string;
+  readonly description?: string;
+}
+
+export interface Message {
+  readonly role: 'user' | 'assistant';
+  readonly content: string;
+}
+
+/** The gateway refused, or is not there. `status` is 0 where nothing answered. */
+export class GatewayError extends Error {
+  override readonly name = 'GatewayError';
+  readonly status: number;
+  readonly code: string;
+  readonly retryAfterSeconds: number | null;
+  constructor(status: number, code: string, message: string, retryAfterSeconds: number | null = null) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.retryAfterSeconds = retryAfterSeconds;
+  }
+}
+
+/** In memory alone. */
+let key = '';
+export function useKey(value: string): void {
+  key = value.trim();
+}
+
+/** With the visitor's key. @throws {GatewayError} @throws {DOMException} when `signal` was aborted. */
+export async function ask(path: string, init: RequestInit = {}): Promise<Response> {
+  const headers = new Headers(init.headers);
+  if (key !== '') headers.set('authorization', `Bearer ${key}`);
+  let response: Response;
+  try {
+    response = await fetch(path, { ...init, headers });
+  } catch (error) {
+    if (init.signal?.aborted) throw error;
+    throw new GatewayError(0, 'gateway_unreachable', 'The gateway does not answer. Is it still running?');
+  }
+  if (!response.ok) throw await refusal(response);
+  return response;
+}
+
+async function refusal(response: Response): Promise<GatewayError> {
+  const after = Number(response.headers.get('retry-after'));
+  try {
+    const { error } = (await response.json()) as { error: { message: string; code: string | null } };
+    return new GatewayError(response.status, error.code ?? 'error', error.message, after > 0 ? after : null);
+  } catch {
+    return new GatewayError(response.status, 'error', `The gateway answered ${response.status}.`);
+  }
+}
+
+export async function getService(): Promise<Service> {
+  return (await ask('/page/service')).json() as Promise<Service>;
+}
+
+export async function getModels(): Promise<readonly Model[]> {
+  const { data } = (await (await ask('/v1/models')).json()) as { data?: unknown };
+  return Array.isArray(data) ? data.filter((one) => typeof one?.id === 'string') : [];
+}
+
+/** The exact text that goes out: it is what the GPU's signature must be about. */
+export function chatRequest(model: string, messages: readonly Message[]): string {
+  return JSON.stringify({ model, messages, stream: true, tee: true });
+}
+
+export function chat(body: string, signal: AbortSignal): Promise<Response> {
+  return ask('/v1/chat/completions', { method: 'POST', headers: { 'content-type': 'application/json' }, body, signal });
+}

@@ -1,0 +1,41 @@
+// What to take along: the files, and the command that checks them without this page.
+import type { Attestation } from '../../verify/index.ts';
+import { el } from '../dom.ts';
+import type { Subject } from './subject.ts';
+
+export function keepView(subject: Subject, attestation: Attestation | null, simulated: boolean): HTMLElement {
+  const { name, transcript, request, text } = subject;
+  const stream = `${name}.sse`;
+  const alone = `${name}.json`;
+  const file = transcript === null ? alone : stream;
+  const evidence = subject.kind === 'evidence' ? 'evidence ' : '';
+  const root = simulated ? ' --allow-simulated run/simulated-root/root.pem' : '';
+  const sent = request === null ? '' : ` --request ${name}-request.json`;
+  return el(
+    'section',
+    { class: 'keep' },
+    el(
+      'p',
+      { class: 'actions' },
+      download('Download the attestation', alone, attestation === null ? text : JSON.stringify(attestation)),
+      transcript === null ? null : download('the stream', stream, transcript),
+      request === null ? null : download('the request', `${name}-request.json`, request),
+    ),
+    el(
+      'p',
+      { class: 'meaning' },
+      'To check it without this page: ',
+      el('code', {}, `npm run verify -- ${evidence}${file}${sent}${root}`),
+    ),
+  );
+}
+
+function download(label: string, name: string, data: string | Uint8Array<ArrayBuffer>): HTMLElement {
+  const save = () => {
+    const url = URL.createObjectURL(new Blob([data], { type: 'application/octet-stream' }));
+    const link = el('a', { href: url, download: name });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(url), 10_000);
+  };
+  return el('button', { type: 'button', class: 'quiet', on: { click: save } }, label);
+}

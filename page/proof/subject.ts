@@ -1,0 +1,71 @@
+// What is checked: an attestation and whatever came with it. Read from an answer, or from a file or text that was kept.
+
+import { type Member, topLevelMembers } from '../../proto/json.ts';
+import { type RawParts, splitRaw } from '../../proto/raw.ts';
+import type { Attestation } from '../../verify/index.ts';
+import { carrierOf } from '../stream.ts';
+
+export interface Subject {
+  readonly kind: 'attestation' | 'evidence';
+  /** For the verifier, as it came: an attestation, a response or chunk that carries one, or a list of evidence. */
+  readonly text: string;
+  /** The bytes of the stream, where there was one. */
+  readonly transcript: Uint8Array<ArrayBuffer> | null;
+  /** What was sent, where this page sent it. */
+  readonly request: string | null;
+  /** For file names. */
+  readonly name: string;
+}
+
+export const MAX_INPUT_BYTES = 64 * 1024 * 1024;
+
+/** Looks at what it is by its form; the verifier decides whether it is right. */
+export function readStored(bytes: Uint8Array<ArrayBuffer>, name: string): Subject {
+  const text = new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes);
+  const rest = { request: null, name };
+  if (/^\uFEFF?\s*(data|event|id|retry)?:/.test(text.slice(0, 64)))
+    return { kind: 'attestation', text: carrierOf(bytes) ?? '{}', transcript: bytes, ...rest };
+  const kind = text.trimStart().startsWith('[') ? 'evidence' : 'attestation';
+  return { kind, text, transcript: null, ...rest };
+}
+
+/** The attestation in it, not yet checked; null where none can be read. */
+export function attestationIn({ kind, text }: Subject): Attestation | null {
+  if (kind === 'evidence') return null;
+  try {
+    const value: unknown = JSON.parse(text);
+    const outer: unknown = typeof value === 'string' ? JSON.parse(value) : value;
+    const found = (outer as { attestation?: unknown }).attestation ?? outer;
+    const inner: unknown = typeof found === 'string' ? JSON.parse(found) : found;
+    const { raw, nonce, token } = inner as Partial<Attestation>;
+    return [raw, nonce, token].every((part) => typeof part === 'string') ? (inner as Attestation) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** The same with another attestation in it, every other byte as it was. */
+export function withAttestation(subject: Subject, attestation: Attestation): Subject {
+  const json = JSON.stringify(attestation);
+  const member = attestationMember(subject.text);
+  const { text } = subject;
+  const changed = member === null ? json : text.slice(0, member.valueStart) + json + text.slice(member.valueEnd);
+  return { ...subject, text: changed };
+}
+
+function attestationMember(text: string): Member | null {
+  try {
+    return topLevelMembers(text).find(({ key }) => key === 'attestation') ?? null;
+  } catch {
+    return null; // a JSON string of an attestation
+  }
+}
+
+/** The texts that raw was spliced from; null where it is none. */
+export function partsOf(raw: string): RawParts | null {
+  try {
+    return splitRaw(raw);
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,100 @@
+// What each check means, in plain words, in the groups in which the page shows them.
+import type { CheckName } from '../../verify/index.ts';
+
+export interface Words {
+  readonly title: string;
+  readonly meaning: string;
+}
+
+export const WORDS: Readonly<Record<CheckName, Words>> = {
+  form: {
+    title: 'It is an attestation',
+    meaning: 'The proof has the members it should have, each once, and nothing is cut off.',
+  },
+  raw_hash: {
+    title: 'The text hashes to the nonce',
+    meaning:
+      'SHA-256 of the signed text, computed here, is the nonce. Change one byte of the text and it is another number.',
+  },
+  raw_members: {
+    title: 'Request, answer and time',
+    meaning: 'The signed text is exactly one request, one answer and a timestamp, and hides nothing else.',
+  },
+  expected_exchange: {
+    title: 'It is your exchange',
+    meaning: 'What was signed is what you sent and what you received, down to the bytes of the stream.',
+  },
+  token_shape: {
+    title: 'The token can be read',
+    meaning: "The verifier beside the GPU wrote its result in a form that NVIDIA's tools make.",
+  },
+  token_nonce: {
+    title: 'The token is about this nonce',
+    meaning: 'Every part of the token names the same nonce, so it was made for this text.',
+  },
+  token_result: { title: 'The token says yes', meaning: 'The verifier beside the GPU came to a good result.' },
+  token_digests: {
+    title: 'No part was swapped',
+    meaning: 'The parts of the token have the digests that its first part names.',
+  },
+  token_signature: {
+    title: 'Who signed the token',
+    meaning:
+      "A signature of NVIDIA's remote service counts by itself. A local verifier's token can be made by anyone, so it counts for nothing here.",
+  },
+  report_form: {
+    title: "The GPU's report can be read",
+    meaning: 'It is an SPDM measurement report, the form in which a GPU speaks about itself.',
+  },
+  report_nonce: {
+    title: 'The GPU signed this nonce',
+    meaning:
+      'The 32 bytes that the device was given, and signed, are this nonce. This ties text and hardware together.',
+  },
+  report_signature: {
+    title: "The GPU's signature is right",
+    meaning: "The report was signed by the key in the GPU's certificate, and not a bit of it has changed.",
+  },
+  report_chain: {
+    title: 'The key leads up to a known root',
+    meaning: "The GPU's certificate leads, signature by signature, up to a root that this page knows.",
+  },
+  report_fwid: {
+    title: 'The firmware is the certified one',
+    meaning: 'The firmware that made the report is the one its certificate was issued for.',
+  },
+  revocation: { title: 'Nothing was revoked', meaning: 'NVIDIA says now that the certificates are still good.' },
+  reference_values: {
+    title: 'The GPU runs what NVIDIA published',
+    meaning: 'What the GPU measured of its firmware and driver has the values that NVIDIA signed.',
+  },
+  token_report_match: {
+    title: 'Token and report agree',
+    meaning: 'Driver, VBIOS and device in the token are those in the report.',
+  },
+  device_mode: { title: 'Confidential mode', meaning: 'The GPU booted securely, with debugging off.' },
+  policy: {
+    title: "The caller's own rules",
+    meaning: 'How old a proof may be, and which checks must pass. This page asks for no more than the checks above.',
+  },
+};
+
+export const GROUPS: readonly (readonly [title: string, names: readonly CheckName[]])[] = [
+  ['The text', ['form', 'raw_hash', 'raw_members', 'expected_exchange']],
+  ['The token', ['token_shape', 'token_nonce', 'token_result', 'token_digests', 'token_signature']],
+  ["The GPU's report", ['report_form', 'report_nonce', 'report_signature', 'report_chain', 'report_fwid']],
+  ['What stands behind it', ['revocation', 'reference_values', 'token_report_match', 'device_mode', 'policy']],
+];
+
+export const VERDICTS = {
+  valid: { title: 'Valid', text: '' },
+  simulated: {
+    title: 'Valid, but simulated',
+    text: 'Everything fits together. No GPU was involved, so it proves nothing about hardware.',
+  },
+  incomplete: {
+    title: 'Not fully checked',
+    text: 'Nothing was found wrong, but something that a check needs could not be had here.',
+  },
+  invalid: { title: 'Not valid', text: 'Do not rely on it.' },
+} as const;

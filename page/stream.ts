@@ -1,0 +1,99 @@
+// Reads a streamed answer: its words as they come, its bytes as they were, and the chunk that carries the attestation.
+import { SseLimitError, SseSplitter } from '../proto/sse.ts';
+import { concat } from '../verify/bytes.ts';
+import { GatewayError } from './gateway.ts';
+
+/** Larger answers are cut off: they could not be checked. */
+const MAX_STREAM_BYTES = 64 * 1024 * 1024;
+
+export interface Answer {
+  /** Every byte that was received; null where the answer was no stream. */
+  readonly transcript: Uint8Array<ArrayBuffer> | null;
+  /** The JSON text of the chunk, or the whole answer, that carries the attestation; null where none came. */
+  readonly carrier: string | null;
+  /** The error that stood in place of the finish chunk. */
+  readonly error: { readonly code: string; readonly message: string } | null;
+}
+
+/** @param onText is given each piece of the answer, untrusted. @throws {GatewayError} when the connection breaks. @throws {DOMException} when it was aborted. */
+export async function readAnswer(response: Response, onText: (text: string) => void): Promise<Answer> {
+  if (!(response.headers.get('content-type') ?? '').startsWith('text/event-stream')) return readWhole(response, onText);
+  const splitter = new SseSplitter(MAX_STREAM_BYTES);
+  const kept: Uint8Array[] = [];
+  let carrier: string | null = null;
+  let error: Answer['error'] = null;
+  let bytes = 0;
+
+  function take(data: Uint8Array | null): void {
+    if (data === null) return;
+    const text = new TextDecoder().decode(data);
+    const chunk = parse(text);
+    if (chunk === null) return;
+    if (chunk.attestation !== undefined) carrier ??= text;
+    if (chunk.error) error = { code: String(chunk.error.code ?? 'error'), message: String(chunk.error.message ?? '') };
+    const content = chunk.choices?.[0]?.delta?.content;
+    if (typeof content === 'string' && content !== '') onText(content);
+  }
+
+  const reader = response.body?.getReader();
+  try {
+    for (let part = await reader?.read(); part !== undefined && !part.done; part = await reader?.read()) {
+      bytes += part.value.length;
+      if (bytes > MAX_STREAM_BYTES) throw new SseLimitError('the answer is too large');
+      kept.push(part.value);
+      for (const { data } of splitter.push(part.value)) take(data);
+    }
+  } catch (cause) {
+    throw broken(cause);
+  }
+  take(splitter.end()?.data ?? null);
+  return { transcript: concat(...kept), carrier, error };
+}
+
+/** What a reader throws is a TypeError where the connection broke, a DOMException where the visitor stopped it. */
+function broken(cause: unknown): unknown {
+  if (cause instanceof SseLimitError)
+    return new GatewayError(200, 'answer_too_large', 'The answer is larger than what this page keeps to check.');
+  if (!(cause instanceof TypeError)) return cause;
+  return new GatewayError(0, 'connection_lost', 'The connection broke before the answer was complete.');
+}
+
+/** Some backends answer whole although a stream was asked for. */
+async function readWhole(response: Response, onText: (text: string) => void): Promise<Answer> {
+  const text = await response.text().catch((cause) => Promise.reject(broken(cause)));
+  const whole = parse(text);
+  const content = whole?.choices?.[0]?.message?.content;
+  if (typeof content === 'string') onText(content);
+  return { transcript: null, carrier: whole?.attestation === undefined ? null : text, error: null };
+}
+
+/** The chunk of a stream that was saved which carries the attestation; null where none does. */
+export function carrierOf(transcript: Uint8Array): string | null {
+  const splitter = new SseSplitter(MAX_STREAM_BYTES);
+  const events = splitter.push(transcript);
+  const rest = splitter.end();
+  for (const { data } of rest === null ? events : [...events, rest]) {
+    const text = data === null ? '' : new TextDecoder().decode(data);
+    if (text.includes('"attestation"') && parse(text)?.attestation !== undefined) return text;
+  }
+  return null;
+}
+
+interface Said {
+  readonly content?: unknown;
+}
+
+interface Chunk {
+  readonly choices?: readonly ({ readonly delta?: Said; readonly message?: Said } | null)[];
+  readonly error?: { readonly code?: unknown; readonly message?: unknown } | null;
+  readonly attestation?: unknown;
+}
+
+function parse(text: string): Chunk | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? value : null;
+  } catch {
+    return null; // [DONE]
+  }
+}

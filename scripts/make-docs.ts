@@ -1,0 +1,22 @@
+// `npm run make-docs`: writes the pages of docs/ that are made from code. A test fails while one of them is out of date.
+import { writeFileSync } from 'node:fs';
+import { configuration } from './docs/configuration.ts';
+import { dashboard } from './docs/dashboard.ts';
+import { metricsPage } from './docs/metrics.ts';
+
+/** Page by page, under docs/. */
+export async function madePages(): Promise<Record<string, string>> {
+  return {
+    'configuration.md': configuration(),
+    'metrics.md': await metricsPage(),
+    'grafana/countersign.json': dashboard(),
+  };
+}
+
+if (import.meta.main) {
+  for (const [name, text] of Object.entries(await madePages())) {
+    writeFileSync(new URL(`../docs/${name}`, import.meta.url), text);
+    console.log(`docs/${name}`);
+  }
+  process.exit(0);
+}

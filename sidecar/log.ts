@@ -1,0 +1,20 @@
+// The sidecar's log: JSON lines on stdout, for people where that is a terminal.
+import { type Logger, pino } from 'pino';
+import { prettyLine } from '../proto/log-line.ts';
+import type { Result } from './session.ts';
+
+export function createLog(level: string, out: Pick<NodeJS.WriteStream, 'isTTY' | 'write'> = process.stdout): Logger {
+  return pino(
+    { name: 'sidecar', level },
+    { write: (line: string) => void out.write(out.isTTY ? prettyLine(line) : line) },
+  );
+}
+
+/** One line an attestation: the gateway's id, how it ended, where the time went, how many still wait. */
+export function logResult(log: Logger, { id, code, ms, phases }: Result, queued: number): void {
+  const times = Object.entries(phases ?? {}).map(([phase, phase_ms]) => [phase, round(phase_ms)]);
+  const level = code === 'attested' || code === 'cancelled' ? 'info' : 'warn';
+  log[level]({ id, code, ms: round(ms), ...Object.fromEntries(times), queued }, 'attest');
+}
+
+const round = (ms: number) => Math.round(ms * 10) / 10;

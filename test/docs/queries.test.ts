@@ -1,0 +1,108 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
+import { describedMetrics } from '../../scripts/docs/metrics.ts';
+import { reads } from './queries.ts';
+
+const read = (path: string) => readFileSync(new URL(`../../docs/${path}`, import.meta.url), 'utf8');
+
+/** What Prometheus adds by itself. */
+const ADDED = ['job', 'instance'];
+const series = new Map<string, readonly string[]>([['up', []]]);
+for (const { name, type, labels } of await describedMetrics()) {
+  if (type !== 'histogram') series.set(name, labels);
+  else {
+    series.set(`${name}_bucket`, [...labels, 'le']);
+    series.set(`${name}_sum`, labels);
+    series.set(`${name}_count`, labels);
+  }
+}
+
+function expectKnown(expr: string): void {
+  const { metrics, grouped } = reads(expr);
+  expect(metrics.length, expr).toBeGreaterThan(0);
+  const known = new Set(ADDED);
+  for (const { metric, labels } of metrics) {
+    expect([...series.keys()], expr).toContain(metric);
+    for (const label of series.get(metric) ?? []) known.add(label);
+    for (const label of labels) expect([...ADDED, ...(series.get(metric) ?? [])], expr).toContain(label);
+  }
+  for (const label of grouped) expect([...known], expr).toContain(label);
+}
+
+interface Rule {
+  alert: string;
+  expr: string;
+  labels: { severity: string };
+  annotations: { summary: string; description: string };
+}
+
+describe('the alert rules', () => {
+  const { groups } = parse(read('alerts.yaml')) as { groups: { rules: Rule[] }[] };
+  const rules = groups.flatMap((group) => group.rules);
+
+  it.each(rules.map((rule) => [rule.alert, rule] as const))('%s reads metrics and labels that exist', (_name, rule) => {
+    expectKnown(rule.expr);
+    expect(['critical', 'warning']).toContain(rule.labels.severity);
+    expect(rule.annotations.summary).toMatch(/\.$/);
+    expect(rule.annotations.description.length).toBeGreaterThan(10);
+  });
+
+  it('have names of their own', () => {
+    expect(new Set(rules.map((rule) => rule.alert)).size).toBe(rules.length);
+  });
+});
+
+describe('the dashboard', () => {
+  interface Panel {
+    id: number;
+    type: string;
+    title: string;
+    gridPos: { x: number; y: number; w: number; h: number };
+    targets?: { expr: string; legendFormat: string }[];
+  }
+  const board = JSON.parse(read('grafana/countersign.json')) as {
+    panels: Panel[];
+    templating: { list: { name: string; definition?: string }[] };
+  };
+  const drawn = board.panels.filter((panel) => panel.type !== 'row');
+
+  it.each(drawn.map((panel) => [panel.title, panel] as const))(
+    '%s reads metrics and labels that exist',
+    (_name, panel) => {
+      expect(panel.targets?.length).toBeGreaterThan(0);
+      for (const { expr, legendFormat } of panel.targets ?? []) {
+        expectKnown(expr);
+        // What a legend shows is what the query groups by.
+        for (const [, label] of legendFormat.matchAll(/\{\{(\w+)\}\}/g)) {
+          const { metrics, grouped } = reads(expr);
+          const own = metrics.flatMap(({ metric }) => [...ADDED, ...(series.get(metric) ?? [])]);
+          expect(grouped.length > 0 ? grouped : own, expr).toContain(label);
+        }
+        for (const [, variable] of expr.matchAll(/\$(\w+)/g))
+          expect(['__rate_interval', ...board.templating.list.map(({ name }) => name)]).toContain(variable);
+      }
+    },
+  );
+
+  it('lays its panels out side by side, none over another', () => {
+    expect(new Set(board.panels.map(({ id }) => id)).size).toBe(board.panels.length);
+    const cells = new Set<string>();
+    for (const { gridPos } of board.panels)
+      for (let x = gridPos.x; x < gridPos.x + gridPos.w; x++)
+        for (let y = gridPos.y; y < gridPos.y + gridPos.h; y++) {
+          expect(x).toBeLessThan(24);
+          expect(cells.has(`${x} ${y}`)).toBe(false);
+          cells.add(`${x} ${y}`);
+        }
+  });
+});
+
+describe('this test', () => {
+  it('sees a metric, a label or a grouping that is not there', () => {
+    expect(() => expectKnown('rate(countersign_nothing_total[5m])')).toThrow();
+    expect(() => expectKnown('rate(countersign_refusals_total{reason="x"}[5m])')).toThrow();
+    expect(() => expectKnown('sum by (reason) (rate(countersign_refusals_total[5m]))')).toThrow();
+    expect(() => expectKnown('sum by (code) (rate(countersign_refusals_total{code=~"a|b"}[5m])) > 0.5')).not.toThrow();
+  });
+});

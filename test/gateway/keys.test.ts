@@ -1,0 +1,195 @@
+import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { mkdirSync, readFileSync, renameSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { pino } from 'pino';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { ConfigError } from '../../gateway/config.ts';
+import type { Keys } from '../../gateway/keys/keys.ts';
+import { loadKeys } from '../../gateway/keys/load.ts';
+import { eventually, type Folder, SILENT, temporaryFolder } from '../harness.ts';
+
+let folder: Folder;
+let file: string;
+let keys: Keys | null = null;
+
+beforeEach(() => {
+  folder = temporaryFolder();
+  file = join(folder.path, 'keys');
+});
+afterEach(() => {
+  keys?.close();
+  keys = null;
+  folder.remove();
+});
+
+const hashed = (name: string, key: string, settings = '') =>
+  `${name}:sha256:${createHash('sha256').update(key).digest('hex')} ${settings}\n`;
+const load = (log = SILENT) => {
+  keys = loadKeys(file, log, 20);
+  return keys;
+};
+const asked = (key: string) => {
+  try {
+    return keys?.authenticate(`Bearer ${key}`).name;
+  } catch (error) {
+    return (error as { code: string }).code;
+  }
+};
+
+const logInto = (lines: string[]) => pino({ level: 'debug' }, { write: (line: string) => void lines.push(line) });
+
+interface Ran {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+const CLI = fileURLToPath(new URL('../../bin/countersign.js', import.meta.url));
+const command = (...args: string[]): Promise<Ran> =>
+  new Promise((resolve) =>
+    execFile(process.execPath, [CLI, 'keys', ...args], { env: { API_KEYS_FILE: file } }, (error, out, err) =>
+      resolve({ code: error === null ? 0 : Number(error.code), out, err }),
+    ),
+  );
+
+describe('the keys file', () => {
+  it('holds hashes with names, limits and models; plain keys still work, with one warning', () => {
+    const lines: string[] = [];
+    writeFileSync(
+      file,
+      `\uFEFF# team\r\n\r\n${hashed('alice', 'a', 'rps=5 tee=2 models=m/1,m:2')}plain-one\nplain-two\n`,
+    );
+    load(logInto(lines));
+    expect(['a', 'plain-one', 'plain-two', 'b'].map(asked)).toEqual(['alice', 'line-4', 'line-5', 'invalid_api_key']);
+    const { limits } = (keys as Keys).authenticate('bearer  a');
+    expect(limits).toEqual({ rps: 5, concurrent: null, streams: null, tee: 2, models: new Set(['m/1', 'm:2']) });
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toContain('countersign keys add');
+    expect(lines[0]).not.toContain('plain-one');
+  });
+
+  it('is refused at the start with one line that names the line and never quotes it', () => {
+    const hex = 'a'.repeat(64);
+    for (const [text, why] of [
+      ['', /holds no key$/],
+      ['# nothing\n', /holds no key$/],
+      ['secret-key with-note', /line 1: a plain key stands alone/],
+      ['ok\nalice:sha256:secret-key', /line 2: a hashed key is written/],
+      [`alice:sha512:${hex}`, /line 1: a hashed key is written/],
+      [`secret key:sha256:${hex}`, /line 1: /],
+      [`alice:sha256:${hex} secret-key=5`, /line 1: a setting is one of/],
+      [`alice:sha256:${hex} rps=secret-key`, /line 1: rps is a whole number/],
+      [`alice:sha256:${hex} rps=1 rps=2`, /line 1: rps is given twice/],
+      [`alice:sha256:${hex} models=,`, /line 1: models names/],
+      [`${hashed('alice', 'a')}${hashed('alice', 'b')}`, /line 2 repeats/],
+      [`${hashed('alice', 'a')}${hashed('bob', 'a')}`, /line 2 repeats/],
+    ] as const) {
+      writeFileSync(file, text);
+      expect(() => load(), text).toThrow(why);
+      expect(() => load(), text).toThrow(ConfigError);
+      expect(() => load(), text).not.toThrow(/secret/);
+    }
+    file = join(folder.path, 'absent');
+    expect(() => load()).toThrow(/cannot be read: ENOENT/);
+  });
+
+  it('counts again when it is written, renamed over or swapped by a symbolic link, without a restart', async () => {
+    writeFileSync(file, hashed('one', '1'));
+    load();
+    writeFileSync(file, hashed('two', '22') + hashed('three', '3'));
+    await eventually(() => asked('22') === 'two' && asked('1') === 'invalid_api_key');
+    writeFileSync(`${file}.new`, hashed('four', '4'));
+    renameSync(`${file}.new`, file);
+    await eventually(() => asked('4') === 'four' && asked('22') === 'invalid_api_key');
+    keys?.close();
+    // As Kubernetes mounts a secret: keys → ..data/keys, ..data → a folder that is exchanged.
+    for (const name of ['v1', 'v2']) {
+      mkdirSync(join(folder.path, name));
+      writeFileSync(join(folder.path, name, 'keys'), hashed(name, name));
+    }
+    symlinkSync('v1', join(folder.path, '..data'));
+    symlinkSync('..data/keys', join(folder.path, 'mounted'));
+    file = join(folder.path, 'mounted');
+    load();
+    expect(asked('v1')).toBe('v1');
+    symlinkSync('v2', join(folder.path, '..data_tmp'));
+    renameSync(join(folder.path, '..data_tmp'), join(folder.path, '..data'));
+    await eventually(() => asked('v2') === 'v2' && asked('v1') === 'invalid_api_key');
+  });
+
+  it('changes nothing while it is broken, and says so once', async () => {
+    const lines: string[] = [];
+    writeFileSync(file, hashed('one', '1'));
+    load(logInto(lines));
+    writeFileSync(file, 'two:sha256:secret\n');
+    await eventually(() => lines.length > 0);
+    await new Promise((resolve) => setTimeout(resolve, 150));
+    expect(lines).toHaveLength(1);
+    expect(lines[0]).toMatch(/"level":50.*API_KEYS_FILE line 1: .*the keys from before stay/);
+    expect(lines[0]).not.toContain('secret');
+    expect(asked('1')).toBe('one');
+    writeFileSync(file, hashed('two', '2'));
+    await eventually(() => asked('2') === 'two');
+    expect(asked('1')).toBe('invalid_api_key');
+  });
+
+  it('may hold many keys: a look-up among 20,000 takes what it takes among one', () => {
+    const many = Array.from({ length: 20_000 }, (_, i) => hashed(`k${i}`, `key-${i}`)).join('');
+    writeFileSync(file, many);
+    load();
+    const started = process.cpuUsage();
+    for (let i = 0; i < 1_000; i++) expect(asked(`key-${i * 20}`)).toBe(`k${i * 20}`);
+    const { user, system } = process.cpuUsage(started);
+    // Comparing with each of them is over 2 s of processor time.
+    expect((user + system) / 1_000).toBeLessThan(500);
+  });
+});
+
+describe('countersign keys', () => {
+  it('adds a key that works and is printed once, lists names, removes, and keeps the rest of the file', async () => {
+    writeFileSync(file, '# our team\nold-plain-key', { mode: 0o640 });
+    const added = await command('add', 'alice', '--rps', '5', '--models', 'a,b');
+    expect(added.code).toBe(0);
+    const key = added.out.trim();
+    expect(key).toMatch(/^csk-[A-Za-z0-9_-]{43}$/);
+    expect(readFileSync(file, 'utf8')).not.toContain(key);
+    expect(readFileSync(file, 'utf8')).toMatch(
+      /^# our team\nold-plain-key\nalice:sha256:[0-9a-f]{64} rps=5 models=a,b\n$/,
+    );
+    expect(statSync(file).mode & 0o777).toBe(0o640);
+    load();
+    expect([key, 'old-plain-key'].map(asked)).toEqual(['alice', 'line-2']);
+    expect((await command('list')).out).toBe('line-2 (kept as a plain key)\nalice rps=5 models=a,b\n');
+    expect((await command('remove', 'line-2')).code).toBe(0);
+    expect(readFileSync(file, 'utf8')).toMatch(/^# our team\nalice:sha256:\S+ rps=5 models=a,b\n$/);
+    await eventually(() => asked('old-plain-key') === 'invalid_api_key');
+  });
+
+  it('makes the file for its owner alone, and refuses what would go wrong later', async () => {
+    const first = await command('add', 'alice');
+    expect(first.code).toBe(0);
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    const before = readFileSync(file, 'utf8');
+    for (const [args, code, why] of [
+      [['add', 'alice'], 1, /has a key named alice/],
+      [['remove', 'bob'], 1, /has no key named bob/],
+      [['remove', 'alice'], 1, /would hold no key/],
+      [['add', 'a b'], 2, /a name is/],
+      [['add', 'bob', '--rps', '-1'], 2, /./],
+      [['add', 'bob', '--rps', 'many'], 2, /rps is a whole number/],
+      [['add', 'bob', '--models', ''], 2, /models names/],
+      [['add'], 2, /usage/],
+      [['list', '--rps', '1'], 2, /only add takes settings/],
+      [['steal', 'bob'], 2, /no such command/],
+      [['add', 'bob', '--unknown'], 2, /usage/],
+    ] as const) {
+      const got = await command(...args);
+      expect([got.code, got.out], args.join(' ')).toEqual([code, '']);
+      expect(got.err).toMatch(why);
+    }
+    writeFileSync(`${file}.new`, '');
+    expect((await command('add', 'bob')).err).toMatch(/is being written/);
+    expect(readFileSync(file, 'utf8')).toBe(before);
+  });
+});

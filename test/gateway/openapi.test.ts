@@ -1,0 +1,153 @@
+import { Validator } from '@seriousme/openapi-schema-validator';
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import formats from 'ajv-formats';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { STATUS } from '../../gateway/problem.ts';
+import { chatRequestSchema, completionRequestSchema } from '../../proto/openai.ts';
+import { chatAnswer } from '../backend.ts';
+import { ask, CHAT, chat } from '../client.ts';
+import { type Service, startService } from '../harness.ts';
+
+interface Operation {
+  operationId: string;
+  responses: Record<string, { description: string; content?: Record<string, { schema: object }> }>;
+}
+interface Document {
+  openapi: string;
+  paths: Record<string, Record<string, Operation>>;
+  components: { schemas: Record<string, object> };
+}
+
+let service: Service;
+let document: Document;
+let ajv: Ajv2020;
+
+beforeAll(async () => {
+  service = await startService();
+  service.backend.script = chatAnswer('Hello.');
+  const got = await ask(`${service.gateway.url}/openapi.json`, { method: 'GET' });
+  expect([got.status, got.headers['content-type']]).toEqual([200, 'application/json']);
+  document = got.json();
+  ajv = new Ajv2020({ strict: true, allowUnionTypes: true });
+  formats.default(ajv);
+  ajv.addSchema({ $id: 'doc', components: document.components } as object, 'doc');
+  ajv.addKeyword('components');
+});
+afterAll(() => service.close());
+
+/** The schema of that name, as a function that says whether a value is one. */
+const is = (name: string) => {
+  const validate = ajv.getSchema(`doc#/components/schemas/${name}`);
+  if (validate === undefined) throw new Error(`no schema ${name}`);
+  return (value: unknown): boolean => validate(value) as boolean;
+};
+
+describe('/openapi.json', () => {
+  it('is a valid OpenAPI 3.1 document with an id for every operation', async () => {
+    const result = await new Validator().validate(structuredClone(document) as never);
+    expect(result.errors).toBeUndefined();
+    expect(result.valid).toBe(true);
+    expect(document.openapi).toMatch(/^3\.1\./);
+    const ids = Object.values(document.paths).flatMap((path) => Object.values(path).map((one) => one.operationId));
+    expect(new Set(ids).size).toBe(ids.length);
+    // The validator does refuse.
+    const broken = { ...structuredClone(document), paths: { 'no-slash': 1 } };
+    expect((await new Validator().validate(broken as never)).valid).toBe(false);
+  });
+
+  it('names routes that are there: none answers 404 or 405 by itself', async () => {
+    for (const [path, operations] of Object.entries(document.paths))
+      for (const method of Object.keys(operations)) {
+        const url = service.gateway.url + path.replace('{id}', 'x');
+        const got = await ask(url, { method: method.toUpperCase(), ...(method === 'post' ? { body: '{}' } : {}) });
+        if (path.endsWith('/attestation')) expect(got.json().error.param, path).toBe('id');
+        else expect([404, 405], `${method} ${path}`).not.toContain(got.status);
+        expect(Object.keys(operations[method]?.responses ?? {}), `${method} ${path}`).toContain(String(got.status));
+      }
+  });
+
+  it('names every code of every error that the gateway makes', () => {
+    const text = JSON.stringify(document.paths);
+    for (const code of Object.keys(STATUS)) expect(text, code).toContain(`\`${code}\``);
+  });
+});
+
+describe('its schemas', () => {
+  const chats = [
+    CHAT,
+    { ...CHAT, tee: true, stream: true, stream_options: { include_usage: true }, n: 2, stop: ['a'], tools: [{ x: 1 }] },
+    { messages: [{ role: 'tool', tool_call_id: 'a', content: [{ type: 'text', text: 'x' }] }], stream: null, n: null },
+    {},
+    { messages: [] },
+    { messages: 'hi' },
+    { messages: ['hi'] },
+    { messages: [{ content: 'x' }] },
+    { ...CHAT, stream: 'yes' },
+    { ...CHAT, tee: 'yes' },
+    { ...CHAT, tee: null },
+    { ...CHAT, n: 0 },
+    { ...CHAT, model: 5 },
+    [],
+    null,
+  ];
+  const completions = [
+    { prompt: 'x' },
+    { prompt: ['x', 'y'], tee: true },
+    { prompt: [1, 2] },
+    { prompt: [[1], [2]] },
+    { prompt: null },
+    {},
+    { prompt: { x: 1 } },
+    { prompt: [1.5] },
+    { prompt: 'x', n: 129 },
+  ];
+
+  it('take and refuse the bodies that the gateway takes and refuses', async () => {
+    const agree = async (path: string, name: string, body: unknown) => {
+      const got = await ask(service.gateway.url + path, { body: JSON.stringify(body) });
+      expect(is(name)(body), JSON.stringify(body)).toBe(got.status === 200);
+    };
+    for (const body of chats) await agree('/v1/chat/completions', 'ChatCompletionRequest', body);
+    for (const body of completions) await agree('/v1/completions', 'CompletionRequest', body);
+  });
+
+  it('say the same as the schemas that validate, on bodies that nobody thought of', () => {
+    const member = fc.oneof(fc.jsonValue(), fc.boolean(), fc.integer({ min: -1, max: 130 }), fc.constant(null));
+    const messages = fc.oneof(
+      member,
+      fc.array(fc.oneof(member, fc.record({ role: member }), fc.record({ role: fc.string() }))),
+    );
+    const body = fc.record(
+      { model: member, stream: member, tee: member, n: member, messages, prompt: member, other: member },
+      { requiredKeys: [] },
+    );
+    const chatBody = is('ChatCompletionRequest');
+    const completionBody = is('CompletionRequest');
+    fc.assert(
+      fc.property(body, (value) => {
+        expect(chatBody(value)).toBe(chatRequestSchema.safeParse(value).success);
+        expect(completionBody(value)).toBe(completionRequestSchema.safeParse(value).success);
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it('describe the answers: completion, attestation, verification, health, error', async () => {
+    const got = await chat(service.gateway.url, { ...CHAT, tee: true });
+    expect(is('ChatCompletion')(got.json())).toBe(true);
+    const { attestation } = got.json();
+    expect(is('Attestation')(attestation)).toBe(true);
+    expect(is('Attestation')({ ...attestation, nonce: 'x' })).toBe(false);
+    const verify = (query: string, body: object) =>
+      ask(`${service.gateway.url}/~sev_gpu@1.0/verify${query}`, { body: JSON.stringify(body) });
+    const report = (await verify('?report=1', attestation)).json();
+    expect(report.valid).toBe(true);
+    expect(is('VerificationReport')(report)).toBe(true);
+    const failed = (await verify('?report=1', { ...attestation, nonce: '0'.repeat(64) })).json();
+    expect(is('VerificationReport')(failed)).toBe(true);
+    expect(is('Error')((await verify('', { ...attestation, nonce: '0'.repeat(64) })).json())).toBe(true);
+    expect(is('Error')((await chat(service.gateway.url, '{')).json())).toBe(true);
+    expect(is('Health')((await ask(`${service.gateway.url}/health`, { method: 'GET' })).json())).toBe(true);
+  });
+});

@@ -1,0 +1,80 @@
+// Past capacity: what was accepted is served as if nothing were wrong, and the rest costs next to nothing.
+import { Agent, request } from 'node:http';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { chatStream } from '../backend.ts';
+import { CHAT, chat } from '../client.ts';
+import { eventually } from '../harness.ts';
+import { bearer, type Stage, startStage } from './limits-stage.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
+
+let stage: Stage;
+
+beforeAll(async () => {
+  stage = await startStage();
+});
+afterAll(() => stage.close());
+
+const WORDS = Array.from({ length: 60 }, (_, i) => `word ${i} `);
+const REFUSALS = 2_000;
+
+describe('a storm past capacity', () => {
+  it('leaves accepted streams whole, tee and plain, is refused in words, and asks the backend nothing', async () => {
+    const { backend } = stage.service;
+    backend.script = chatStream(WORDS, 30);
+    const url = await stage.gateway({ MAX_CONCURRENT_REQUESTS: '10' });
+    const accepted = Array.from({ length: 10 }, (_, i) => chat(url, { ...CHAT, stream: true, tee: i % 2 === 0 }));
+    await eventually(() => backend.seen.length === 10);
+    const refused = await storm(url, {}, REFUSALS);
+    expect(refused).toEqual(new Map([['503 overloaded', REFUSALS]]));
+    for (const [i, one] of (await Promise.all(accepted)).entries()) {
+      expect(one.status).toBe(200);
+      expect(one.payloads().at(-1)).toBe('[DONE]');
+      expect(one.text).toContain(WORDS.at(-1));
+      expect(one.text.includes('"attestation":')).toBe(i % 2 === 0);
+    }
+    expect(backend.seen).toHaveLength(10);
+  });
+
+  it('of one key is that key’s own: another is served in the middle of it', async () => {
+    const { backend } = stage.service;
+    backend.seen.length = 0;
+    backend.script = chatStream(WORDS.slice(0, 5), 5);
+    const url = await stage.gateway({}, ['noisy concurrent=2 rps=5', 'quiet']);
+    const noise = storm(url, bearer('noisy'), REFUSALS);
+    for (let i = 0; i < 10; i++) {
+      const got = await chat(url, { ...CHAT, stream: true, tee: i % 2 === 0 }, bearer('quiet'));
+      expect([got.status, got.payloads().at(-1)]).toEqual([200, '[DONE]']);
+    }
+    const answers = await noise;
+    expect(answers.get('429 rate_limit_exceeded') ?? 0).toBeGreaterThan(REFUSALS * 0.9);
+    expect([...answers.keys()].filter((answer) => !/^(200|429)/.test(answer))).toEqual([]);
+  });
+});
+
+/** So many requests over 32 kept connections; how often each answer came. */
+async function storm(url: string, headers: Record<string, string>, total: number): Promise<Map<string, number>> {
+  const agent = new Agent({ keepAlive: true, maxSockets: 32 });
+  const answers = new Map<string, number>();
+  const body = JSON.stringify({ ...CHAT, stream: true });
+  let sent = 0;
+  const one = () =>
+    new Promise<void>((resolve, reject) => {
+      const outgoing = request(`${url}/v1/chat/completions`, { method: 'POST', agent, headers }, async (incoming) => {
+        let text = '';
+        for await (const chunk of incoming) text += chunk;
+        const code = incoming.statusCode === 200 ? '' : ` ${JSON.parse(text).error.code}`;
+        const answer = `${incoming.statusCode}${code}`;
+        answers.set(answer, (answers.get(answer) ?? 0) + 1);
+        resolve();
+      });
+      outgoing.on('error', reject).end(body);
+    });
+  await Promise.all(
+    Array.from({ length: 32 }, async () => {
+      while (sent++ < total) await one();
+    }),
+  );
+  agent.destroy();
+  return answers;
+}

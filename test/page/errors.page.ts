@@ -1,0 +1,148 @@
+// What a visitor sees when something is not there: the sidecar, the key, the backend, the gateway, the proof.
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { answer, chatStream, DONE, delta, finish, role, stream } from '../backend.ts';
+import { startSidecar, temporaryFolder } from '../harness.ts';
+import { missing, openStage, type Stage, say, verdict } from './stage.ts';
+
+describe.skipIf(missing !== '')(`errors${missing}`, () => {
+  let stage: Stage;
+  beforeAll(async () => {
+    stage = await openStage({ SIDECAR_WAIT_MS: '200', ATTEST_TIMEOUT_MS: '1500', BACKEND_TIMEOUT_MS: '1500' });
+  });
+  afterAll(() => stage?.close());
+
+  test('a backend that breaks off leaves words that are said to be unproven', async () => {
+    stage.service.backend.script = stream([role(), delta('Half an '), delta('answer'), null], 50);
+    const { page, close } = await stage.visit();
+    await say(page, 'Hello');
+    expect(await page.textContent('.trouble')).toMatch(/No proof.*What stands above is unproven: do not rely on it/s);
+    expect(await page.locator('.proof').count()).toBe(0);
+    await close();
+  });
+
+  test('an error of the backend is shown in its own words, and trying again asks again', async () => {
+    stage.service.backend.script = answer(
+      '{"error":{"message":"The model sleeps.","type":"x","param":null,"code":"asleep"}}',
+      500,
+    );
+    const { page, close } = await stage.visit();
+    await say(page, 'Hello');
+    expect(await page.textContent('.trouble')).toMatch(/500 asleep.*The model sleeps\./s);
+    stage.service.backend.script = chatStream(['Awake.']);
+    await page.click('button:has-text("Try again")');
+    await verdict(page, 'simulated');
+    expect(await page.locator('.trouble').count()).toBe(0);
+    expect(await page.textContent('.asked')).toContain('Hello');
+    await close();
+  });
+
+  test('a stream that ends without its proof is no answer', async () => {
+    const { page, close } = await stage.visit();
+    const body = role() + delta('Trust me') + finish() + DONE;
+    const headers = { 'content-type': 'text/event-stream' };
+    await page.route('**/v1/chat/completions', (route) => route.fulfill({ status: 200, headers, body }));
+    await say(page, 'Hello');
+    expect(await page.textContent('.trouble')).toMatch(/no_attestation.*do not rely on it/s);
+    await close();
+  });
+
+  test('another answer than the one that was signed is caught', async () => {
+    stage.service.backend.script = chatStream(['The truth.']);
+    const { page, close } = await stage.visit();
+    await page.route('**/v1/chat/completions', async (route) => {
+      const response = await route.fetch();
+      const body = (await response.text()).replace('"content":"The truth."', '"content":"A lie."');
+      await route.fulfill({ response, body });
+    });
+    await say(page, 'Hello');
+    expect(await page.textContent('.answer')).toBe('A lie.');
+    await verdict(page, 'invalid');
+    expect(await page.textContent('[data-status=fail]')).toContain('stream_mismatch');
+    await close();
+  });
+
+  test('over an open line, where browsers check nothing, it says so and hands over what can be checked elsewhere', async () => {
+    stage.service.backend.script = chatStream(['Open.']);
+    const { page, close } = await stage.visit({ insecure: true });
+    expect(await page.textContent('#state')).toContain('only on pages that come over HTTPS');
+    await say(page, 'Hello');
+    await verdict(page, 'incomplete');
+    expect(await page.textContent('.verdict')).toContain('The verifier could not run');
+    expect(await page.textContent('.keep')).toMatch(/npm run verify -- .+ --allow-simulated/);
+    await close();
+  });
+
+  // Last of those that need it: it ends the sidecar.
+  test('without a sidecar nothing is asked of the model, the page says so, and it recovers', async () => {
+    stage.service.backend.script = chatStream(['Back.']);
+    const { page, close } = await stage.visit();
+    await stage.service.sidecar.close();
+    const asked = stage.service.backend.seen.length;
+    await say(page, 'Hello');
+    expect(await page.textContent('.trouble')).toMatch(
+      /503 attestation_unavailable.*nothing was asked.*try again in \d+ second/s,
+    );
+    expect(stage.service.backend.seen.length).toBe(asked);
+    await page.locator('#state[data-kind=trouble]').waitFor();
+    const sidecar = await startSidecar(stage.service.folder);
+    await page.waitForTimeout(1500);
+    await page.click('button:has-text("Try again")');
+    await verdict(page, 'simulated');
+    await page.locator('#state[data-kind=ready]').waitFor();
+    await close();
+    await sidecar.close();
+  });
+
+  test('a backend, then a gateway, that is gone is said to be gone', async () => {
+    const other = await openStage();
+    const { page, close } = await other.visit();
+    await other.service.backend.close();
+    await say(page, 'Hello');
+    expect(await page.textContent('.trouble')).toMatch(/502 backend_unreachable.*the model behind it does not answer/s);
+    await other.service.gateway.close();
+    await page.click('button:has-text("Try again")');
+    await page.locator('.trouble[data-code=gateway_unreachable]').waitFor();
+    expect(await page.textContent('.trouble')).toMatch(/gateway_unreachable.*does not answer/s);
+    expect(await page.textContent('#state')).toContain('does not answer');
+    await close();
+    await other.close();
+  });
+});
+
+describe.skipIf(missing !== '')(`API keys${missing}`, () => {
+  const folder = temporaryFolder();
+  let stage: Stage;
+  beforeAll(async () => {
+    writeFileSync(join(folder.path, 'keys'), 'sesame\n');
+    stage = await openStage({ API_KEYS_FILE: join(folder.path, 'keys') });
+  });
+  afterAll(async () => {
+    await stage?.close();
+    folder.remove();
+  });
+
+  test('the page asks for a key, keeps it in memory alone, and works with it', async () => {
+    stage.service.backend.script = chatStream(['Open.']);
+    const { page, close } = await stage.visit();
+    await say(page, 'Hello');
+    expect(await page.textContent('.trouble')).toMatch(/401 invalid_api_key.*Enter an API key/s);
+    expect(await page.evaluate('document.activeElement.id')).toBe('key');
+    await page.keyboard.type('wrong');
+    await page.keyboard.press('Tab');
+    await page.locator('#state[data-kind=away]').waitFor();
+    await page.fill('#key', 'sesame');
+    await page.keyboard.press('Tab');
+    await page.locator('#state[data-kind=ready]').waitFor();
+    await page.locator('#model option').waitFor({ state: 'attached' });
+    await page.click('button:has-text("Try again")');
+    await verdict(page, 'simulated');
+    expect(await page.evaluate('JSON.stringify([localStorage.length, sessionStorage.length, document.cookie])')).toBe(
+      '[0,0,""]',
+    );
+    await page.reload();
+    expect(await page.inputValue('#key')).toBe('');
+    await close();
+  });
+});

@@ -1,0 +1,121 @@
+// Accessibility, small screens, weight and speed, in every state of the page.
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { answer, chatStream } from '../backend.ts';
+import { missing, openStage, type Stage, say, verdict } from './stage.ts';
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+/** gzipped, everything the page loads. */
+const MAX_WEIGHT_BYTES = 64 * 1024;
+
+interface Finding {
+  readonly id: string;
+  readonly impact: string;
+  readonly where: readonly string[];
+}
+
+async function findings(page: Page): Promise<Finding[]> {
+  const found = (await page.evaluate(`axe.run().then(({ violations }) => violations.map(({ id, impact, nodes }) =>
+    ({ id, impact, where: nodes.map(({ target, any }) => target + ' ' + any.map(({ message }) => message)) })))`)) as Finding[];
+  for (const { id, impact, where } of found) console.log(`axe: ${impact} ${id}: ${where.join('; ').slice(0, 400)}`);
+  return found;
+}
+
+describe.skipIf(missing !== '')(`the page${missing}`, () => {
+  let stage: Stage;
+  beforeAll(async () => {
+    stage = await openStage();
+    stage.service.backend.script = chatStream(['Lanterns ', 'drift ', 'home.']);
+  });
+  afterAll(() => stage?.close());
+
+  test.each([
+    ['on a desktop, light', {}],
+    ['on a desktop, dark', { dark: true }],
+    ['on a phone, light', { phone: true }],
+    ['on a phone, dark', { phone: true, dark: true }],
+  ])('has no finding of axe in any state, %s', async (_name, options) => {
+    const { page, complaints, close } = await stage.visit({ ...options, script: AXE });
+    const seen: Finding[] = await findings(page);
+    await say(page, 'Hello');
+    for (const summary of await page.locator('details:not([open]) > summary').all())
+      if (await summary.isVisible()) await summary.click();
+    seen.push(...(await findings(page)));
+    await page.click('button:has-text("Change this byte")');
+    await verdict(page, 'invalid');
+    seen.push(...(await findings(page)));
+    stage.service.backend.script = answer('{"error":{"message":"No.","type":"x","param":null,"code":"no"}}', 500);
+    await say(page, 'Again');
+    stage.service.backend.script = chatStream(['Lanterns ', 'drift ', 'home.']);
+    seen.push(...(await findings(page)));
+    await page.click('#to-check');
+    await page.click('button:has-text("Check it")');
+    seen.push(...(await findings(page)));
+    expect(seen.map(({ id }) => id)).toEqual([]);
+    expect(complaints).toEqual([]);
+    await close();
+  });
+
+  test.each([320, 390, 768])('fits a screen of %d pixels, everything open', async (width) => {
+    const { page, close } = await stage.visit({ phone: true });
+    await page.setViewportSize({ width, height: 700 });
+    await say(page, `A long word: ${'incomprehensibilities'.repeat(8)}`);
+    for (const summary of await page.locator('details:not([open]) > summary').all())
+      if (await summary.isVisible()) await summary.click();
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(width);
+    const small = await page
+      .locator('button:visible, .button:visible, nav a:visible')
+      .evaluateAll((all) => all.filter((one) => one.getBoundingClientRect().height < 24).map((one) => one.textContent));
+    expect(small).toEqual([]);
+    await close();
+  });
+
+  test('moves nothing where no motion is wanted', async () => {
+    const { page, close } = await stage.visit({ still: true });
+    await say(page, 'Hello');
+    expect(await page.evaluate('document.getAnimations().length')).toBe(0);
+    await close();
+  });
+
+  test('tells a screen reader what happens, once each', async () => {
+    const { page, close } = await stage.visit();
+    await page.evaluate(`globalThis.said = []; new MutationObserver(() => said.push(document.getElementById('status').textContent))
+      .observe(document.getElementById('status'), { childList: true })`);
+    await say(page, 'Hello');
+    const said = (await page.evaluate('said')) as string[];
+    expect(said.slice(0, 2)).toEqual(['Sent.', 'The answer: Lanterns drift home.']);
+    expect(said[2]).toMatch(/^Valid, but simulated\./);
+    expect(said.length).toBe(3);
+    await close();
+  });
+
+  test.each([
+    ['a desktop', {}, 5_000],
+    ['a phone with a slow line', { phone: true, slow: true }, 15_000],
+  ])('is light, quick, and loads from its gateway alone, on %s', async (name, options, max_ready_ms) => {
+    const { page, strangers, requests, close } = await stage.visit(options);
+    const { weight, files, painted, ready } = (await page.evaluate(MEASURE)) as Record<string, number>;
+    console.log(
+      `${name}: ${weight} bytes gzipped in ${files} files; first paint ${painted} ms, interactive ${ready} ms`,
+    );
+    expect(weight).toBeLessThan(MAX_WEIGHT_BYTES);
+    expect(ready).toBeLessThan(max_ready_ms);
+    expect(strangers).toEqual([]);
+    expect(requests.every((one) => /^GET \/(page\/|v1\/models$|$)/.test(one))).toBe(true);
+    await close();
+  });
+});
+
+/** Interactive: the script has run, and the service and its models are known. */
+const MEASURE = `(() => {
+  const [page] = performance.getEntriesByType('navigation');
+  const parts = performance.getEntriesByType('resource').filter(({ name }) => /\\/page\\/assets\\//.test(name));
+  return {
+    weight: [page, ...parts].reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0),
+    files: 1 + parts.length,
+    painted: Math.round(performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1),
+    ready: Math.round(performance.getEntriesByName('ready')[0].startTime),
+  };
+})()`;

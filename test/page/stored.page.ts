@@ -1,0 +1,172 @@
+// The drop zone: what was kept is checked in the page, and sent nowhere.
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { chatAnswer, chatStream } from '../backend.ts';
+import { CHAT, chat } from '../client.ts';
+import { evidenceCases } from '../nvidia/cases.ts';
+import { vectorsPresent } from '../vectors.ts';
+import { checks, missing, openStage, type Stage, type Visit, verdict } from './stage.ts';
+
+describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
+  let stage: Stage;
+  let whole: string;
+  let streamed: string;
+  beforeAll(async () => {
+    stage = await openStage();
+    const { url } = stage.service.gateway;
+    stage.service.backend.script = chatAnswer('Kept.');
+    whole = (await chat(url, { ...CHAT, tee: true })).text;
+    stage.service.backend.script = chatStream(['Kept ', 'too.']);
+    streamed = (await chat(url, { ...CHAT, tee: true, stream: true })).text;
+  });
+  afterAll(() => stage?.close());
+
+  const files = () =>
+    [
+      ['a response', 'answer.json', whole, 'the response that carries the attestation'],
+      [
+        'an attestation',
+        'attestation.json',
+        JSON.stringify(JSON.parse(whole).attestation),
+        'passed no request or response',
+      ],
+      [
+        'its JSON string',
+        'string.json',
+        JSON.stringify(JSON.stringify(JSON.parse(whole).attestation)),
+        'passed no request or response',
+      ],
+      ['a stream', 'answer.sse', streamed, 'the 5 events of the stream, byte for byte'],
+    ] as const;
+
+  test('an attestation, a response and a stream are checked from a file, and nothing is uploaded', async () => {
+    const { page, requests, complaints, close } = await stage.visit();
+    await page.click('#to-check');
+    for (const [, name, text, compared] of files()) {
+      const before = requests.length;
+      await page.setInputFiles('#file', { name, mimeType: 'application/octet-stream', buffer: Buffer.from(text) });
+      await page.locator(`#checked h2:has-text("${name}")`).waitFor();
+      await verdict(page, 'simulated');
+      expect(await page.textContent('[data-check=expected_exchange]'), name).toContain(compared);
+      expect(requests.slice(before)).toEqual([]);
+    }
+    await page.locator('.keep').waitFor();
+    expect(await page.evaluate('document.activeElement.className')).toBe('verdict-title');
+    expect(complaints).toEqual([]);
+    await close();
+  });
+
+  test('a file may be dropped anywhere, in the chat too', async () => {
+    const { page, close } = await stage.visit();
+    await drop(page, 'dropped.json', whole);
+    await page.locator('#checked h2:has-text("dropped.json")').waitFor();
+    await verdict(page, 'simulated');
+    expect(new URL(page.url()).hash).toBe('#check');
+    await close();
+  });
+
+  test('a pasted text is checked; one that was changed is not valid, and says why', async () => {
+    const { page, close } = await stage.visit();
+    await page.click('#to-check');
+    await page.click('text=Check it');
+    expect(await page.textContent('#drop-problem')).toContain('Paste an attestation first');
+    await page.fill('#paste', whole.replaceAll('Kept.', 'Bent.'));
+    await page.click('text=Check it');
+    await verdict(page, 'invalid');
+    expect(await checks(page, 'fail')).toContain('raw_hash');
+    await close();
+  });
+
+  test.each([
+    ['nothing of the kind', 'hello', 'not_json'],
+    ['JSON of another kind', '{"a":1}', 'not_an_attestation'],
+    ['a stream without one', 'data: {"choices":[]}\n\ndata: [DONE]\n\n', 'not_an_attestation'],
+  ])('%s is refused by the first check', async (_name, text, code) => {
+    const { page, complaints, close } = await stage.visit();
+    await page.click('#to-check');
+    await page.fill('#paste', text);
+    await page.click('text=Check it');
+    await verdict(page, 'invalid');
+    expect(await page.textContent('[data-check=form]')).toContain(code);
+    expect(complaints).toEqual([]);
+    await close();
+  });
+
+  test('the proof of another service, whose simulated root this one does not name, is not valid', async () => {
+    const other = await openStage();
+    const { page, close } = await other.visit();
+    await page.click('#to-check');
+    await page.fill('#paste', whole);
+    await page.click('text=Check it');
+    await verdict(page, 'invalid');
+    expect(await checks(page, 'fail')).toEqual(['report_chain']);
+    await close();
+    await other.close();
+  });
+});
+
+const genuine = vectorsPresent ? '' : ', SKIPPED without ../shared/vectors';
+describe.skipIf(missing + genuine !== '')(`genuine evidence of an H100${missing}${genuine}`, () => {
+  const services = createServer((request, response) => {
+    const id = /^\/v1\/rim\/(.+)$/.exec(request.url ?? '')?.[1];
+    const rim = id === undefined ? undefined : rims.get(id);
+    if (rim === undefined) return void response.writeHead(404).end();
+    response.end(JSON.stringify({ id, rim: Buffer.from(rim).toString('base64') }));
+  });
+  const rims = new Map<string, string>();
+  let stage: Stage;
+  let visit: Visit;
+  beforeAll(async () => {
+    await new Promise<void>((resolve) => services.listen(0, '127.0.0.1', resolve));
+    const url = `http://127.0.0.1:${(services.address() as AddressInfo).port}`;
+    stage = await openStage({ RIM_URL: url, OCSP_URL: `${url}/ocsp` });
+    const [h100] = evidenceCases();
+    if (h100 === undefined) throw new TypeError('no case');
+    for (const [id, document] of h100.rims) rims.set(id, document);
+    visit = await stage.visit({ at: h100.clocks.report.toISOString() });
+    const { arch, chain, report, nonce } = h100;
+    const certificate = Buffer.from(chain).toString('base64');
+    await visit.page.click('#to-check');
+    await visit.page.fill(
+      '#paste',
+      JSON.stringify([{ arch, certificate, evidence: report.toString('base64'), nonce }]),
+    );
+  });
+  afterAll(async () => {
+    await visit?.close();
+    await stage?.close();
+    services.close();
+  });
+
+  test('reference values come through the gateway; what is not to be had makes it incomplete, not false', async () => {
+    const { page, requests } = visit;
+    await page.click('text=Check it');
+    await verdict(page, 'incomplete');
+    expect(await page.textContent('[data-check=reference_values]')).toMatch(/all \d+ active measurements/);
+    expect(await page.getAttribute('[data-check=reference_values]', 'data-status')).toBe('pass');
+    expect(await page.textContent('[data-check=revocation]')).toContain('revocation_unavailable');
+    expect(requests).toContain('GET /page/collateral/v1/rim/NV_GPU_DRIVER_GH100_550.90.07');
+    expect(requests).toContain('POST /page/collateral/ocsp');
+  });
+
+  test('without them it is valid at level gpu, and the page says what that leaves open', async () => {
+    const { page } = visit;
+    await page.evaluate('document.querySelector("#drop-collateral").checked = false');
+    await page.click('text=Check it');
+    await verdict(page, 'valid');
+    expect(await page.textContent('.verdict')).toMatch(
+      /A genuine NVIDIA GPU.*Left out, as you asked: “Nothing was revoked”.*level gpu/s,
+    );
+    expect(await page.textContent('.not-proven')).toMatch(/measurements were not compared.*nobody was asked/s);
+    expect(await page.textContent('[data-check=revocation]')).toContain('the caller asked for no such check');
+  });
+});
+
+async function drop(page: Page, name: string, text: string): Promise<void> {
+  const data = await page.evaluateHandle(
+    `(() => { const data = new DataTransfer(); data.items.add(new File([${JSON.stringify(text)}], ${JSON.stringify(name)})); return data; })()`,
+  );
+  await page.dispatchEvent('body', 'drop', { dataTransfer: data });
+}

@@ -1,0 +1,101 @@
+// A Valkey or Redis server of the test's own: on a free port of this machine, with a password, keeping nothing on disk.
+import { type ChildProcess, spawn } from 'node:child_process';
+import type { AddressInfo } from 'node:net';
+import { connect, createServer } from 'node:net';
+import { eventually, temporaryFolder } from '../harness.ts';
+import { debianProgram, MissingPart, which } from '../nvidia/debian.ts';
+
+export const PASSWORD = 'of-the-test';
+
+/** What is on this machine, or Debian's package. null: it cannot be had here, which is said aloud. */
+export function serverProgram(): string | null {
+  try {
+    return which('valkey-server') ?? which('redis-server') ?? debianProgram('redis-server', 'redis-server');
+  } catch (error) {
+    if (!(error instanceof MissingPart)) throw error;
+    console.error(`SKIPPED, all of test:store: this machine does not have ${error.message}`);
+    return null;
+  }
+}
+
+export interface StoreServer {
+  /** For ATTESTATION_STORE_URL. */
+  readonly url: string;
+  /** What it answers to a command, as text. */
+  ask(...words: string[]): Promise<string>;
+  /** SIGSTOP, SIGCONT: it hangs, it goes on. */
+  signal(signal: NodeJS.Signals): void;
+  stop(): Promise<void>;
+  start(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export async function startStoreServer(program: string): Promise<StoreServer> {
+  const folder = temporaryFolder();
+  const port = await freePort();
+  let child: ChildProcess | null = null;
+
+  function ask(...words: string[]): Promise<string> {
+    const command = (parts: string[]) =>
+      `*${parts.length}\r\n${parts.map((part) => `$${Buffer.byteLength(part)}\r\n${part}\r\n`).join('')}`;
+    return new Promise((resolve, reject) => {
+      const socket = connect(port, '127.0.0.1');
+      let text = '';
+      socket.on('error', reject);
+      socket.on('data', (data) => {
+        text += data;
+      });
+      socket.on('close', () => resolve(text));
+      socket.write(command(['AUTH', PASSWORD]) + command(words) + command(['QUIT']));
+    });
+  }
+  const start = async () => {
+    child = spawn(
+      program,
+      [
+        '--port',
+        `${port}`,
+        '--bind',
+        '127.0.0.1',
+        '--requirepass',
+        PASSWORD,
+        '--save',
+        '',
+        '--appendonly',
+        'no',
+        '--dir',
+        folder.path,
+      ],
+      { stdio: 'ignore' },
+    );
+    await eventually(async () => /PONG/.test(await ask('PING').catch(() => '')), 10_000);
+  };
+  const stop = async () => {
+    const ended = child;
+    if (ended === null) return;
+    child = null;
+    const exited = new Promise((resolve) => ended.once('exit', resolve));
+    ended.kill('SIGKILL');
+    await exited;
+  };
+  await start();
+  return {
+    url: `redis://:${PASSWORD}@127.0.0.1:${port}`,
+    ask,
+    signal: (signal) => void child?.kill(signal),
+    start,
+    stop,
+    async close() {
+      await stop();
+      folder.remove();
+    },
+  };
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer();
+  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve));
+  const { port } = probe.address() as AddressInfo;
+  await new Promise((resolve) => probe.close(resolve));
+  return port;
+}

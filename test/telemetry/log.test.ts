@@ -1,0 +1,163 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { stripVTControlCharacters } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createLog } from '../../gateway/telemetry/log.ts';
+import { prettyLine } from '../../proto/log-line.ts';
+import { createLog as createSidecarLog } from '../../sidecar/log.ts';
+import { answer, type Backend, chatAnswer, chatStream, startBackend } from '../backend.ts';
+import { ask, CHAT, chat } from '../client.ts';
+import { eventually } from '../harness.ts';
+import { type RunningProcess, startProcess } from '../process.ts';
+
+const CANARY = 'xyzzy';
+const messages = [{ role: 'user', content: `${CANARY}-prompt` }];
+const folder = mkdtempSync(join(tmpdir(), 'countersign-log-'));
+let backend: Backend;
+let sidecar: RunningProcess;
+let gateway: RunningProcess;
+let url: string;
+
+type Line = Record<string, unknown>;
+/** @throws {SyntaxError} unless every line is JSON. */
+const lines = (process: RunningProcess): Line[] =>
+  process
+    .output()
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Line);
+
+async function lineOf(id: unknown, process = gateway): Promise<Line> {
+  let found: Line | undefined;
+  await eventually(() => {
+    found = lines(process).find((line) => line.id === id);
+    return found !== undefined;
+  });
+  return found ?? {};
+}
+
+beforeAll(async () => {
+  backend = await startBackend();
+  const socket = { SIDECAR_SOCKET: join(folder, 'sidecar.sock') };
+  sidecar = startProcess('sidecar/main.ts', [], {
+    ...socket,
+    ATTESTER: 'simulated',
+    SIMULATED_ROOT_DIR: join(folder, 'root'),
+  });
+  gateway = startProcess('gateway/main.ts', [], {
+    ...socket,
+    PORT: '0',
+    BACKEND_URL: backend.url,
+    BACKEND_API_KEY: `${CANARY}-backend-key`,
+    ALLOW_SIMULATED: '1',
+  });
+  const port = () => /"port":(\d+)/.exec(gateway.output())?.[1];
+  await eventually(() => port() !== undefined && gateway.output().includes('"connected"'), 15_000);
+  url = `http://127.0.0.1:${port()}`;
+});
+afterAll(async () => {
+  await gateway.kill('SIGTERM');
+  await sidecar.kill('SIGTERM');
+  await backend.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+describe('the log', () => {
+  it('has one line a request: id, route, status, times, and how its attestation went', async () => {
+    backend.script = chatStream([`${CANARY}-answer`, 'b'], 20);
+    const got = await chat(url, { ...CHAT, messages, stream: true, tee: true });
+    const id = got.headers['x-request-id'];
+    const line = await lineOf(id);
+    expect(line).toMatchObject({
+      level: 30,
+      name: 'gateway',
+      method: 'POST',
+      route: '/v1/chat/completions',
+      status: 200,
+      tee: 'attested',
+    });
+    expect(line.first_ms).toBeGreaterThan(0);
+    expect(line.attest_ms).toBeGreaterThan(0);
+    expect(line.ms).toBeGreaterThanOrEqual((line.first_ms as number) + (line.attest_ms as number));
+    expect(lines(gateway).filter((one) => one.id === id)).toHaveLength(1);
+    const beside = await lineOf(id, sidecar);
+    expect(beside).toMatchObject({ level: 30, name: 'sidecar', code: 'attested', msg: 'attest' });
+    for (const time of ['ms', 'queue_ms', 'collection_ms', 'appraisal_ms', 'check_ms'])
+      expect(beside[time], time).toBeTypeOf('number');
+  });
+
+  it('names the code of an error, and has no times of what did not happen', async () => {
+    const refused = await lineOf((await chat(url, '{')).headers['x-request-id']);
+    expect(refused).toMatchObject({ status: 400, code: 'invalid_json' });
+    for (const absent of ['first_ms', 'attest_ms', 'tee', 'key', 'trace_id'])
+      expect(refused).not.toHaveProperty(absent);
+    backend.script = answer('not JSON');
+    const failed = await lineOf((await chat(url, { ...CHAT, tee: true })).headers['x-request-id']);
+    expect(failed).toMatchObject({ status: 502, code: 'backend_bad_response', tee: 'failed' });
+  });
+
+  it('never holds a prompt, an answer, a key, a path or a query', async () => {
+    backend.script = chatAnswer(`${CANARY}-answer`);
+    const headers = { authorization: `Bearer ${CANARY}-key`, 'user-agent': CANARY, 'x-custom': CANARY };
+    for (const more of [{}, { tee: true }, { model: CANARY }, { n: CANARY }])
+      await chat(url, { ...CHAT, messages, ...more }, headers);
+    backend.script = answer(`{"error":{"message":"${CANARY} in the backend's words"}}`, 400);
+    await chat(url, { ...CHAT, messages }, headers);
+    backend.script = answer(CANARY);
+    await chat(url, { ...CHAT, messages, tee: true }, headers);
+    await ask(`${url}/~sev_gpu@1.0/verify`, { body: `{"raw":"${CANARY}"}` });
+    const last = await ask(`${url}/v1/${CANARY}?${CANARY}=1`, { method: 'GET', headers });
+    await lineOf(last.headers['x-request-id']);
+    expect(gateway.output() + sidecar.output()).not.toContain(CANARY);
+  });
+});
+
+describe('lines', () => {
+  const written: string[] = [];
+  const out = { isTTY: false, write: (text: string) => written.push(text) > 0 };
+
+  it('are written together, soon, and what is left when the process ends', async () => {
+    let exit = () => {};
+    const log = createLog('info', out as unknown as NodeJS.WriteStream, (flush) => {
+      exit = flush;
+    });
+    for (let i = 0; i < 3; i++) log.info({ i });
+    expect(written).toHaveLength(0);
+    await eventually(() => written.length === 1, 1_000);
+    expect(
+      written[0]
+        ?.trim()
+        .split('\n')
+        .map((line) => JSON.parse(line).i),
+    ).toEqual([0, 1, 2]);
+    log.info({ i: 3 });
+    exit();
+    expect(written).toHaveLength(2);
+    for (let i = 0; i < 400; i++) log.info({ i, some: 'text that makes the line longer' });
+    expect(written.length).toBeGreaterThan(2);
+  });
+});
+
+describe('on a terminal', () => {
+  const terminal = () => Object.assign(new PassThrough(), { isTTY: true }) as unknown as NodeJS.WriteStream;
+
+  it.each([
+    ['gateway', createLog],
+    ['sidecar', createSidecarLog],
+  ])('the %s writes for people', (name, create) => {
+    const out = terminal();
+    create('info', out).warn({ state: 'connecting', reason: 'two words' }, 'sidecar');
+    const text = String((out as unknown as PassThrough).read());
+    const plain = stripVTControlCharacters(text);
+    expect(plain).toMatch(/^\d\d:\d\d:\d\d\.\d{3} warn {2}/);
+    expect(plain).toContain(` ${name} sidecar state=connecting reason="two words"\n`);
+  });
+
+  it('what is no log line stays as it is, and nothing in a value can move the cursor', () => {
+    expect(prettyLine('Killed\n')).toBe('Killed\n');
+    expect(prettyLine('{"a":1}\n')).toBe('{"a":1}\n');
+    expect(prettyLine('{"level":30,"time":0,"x":"\\u001b[2J\\n"}')).not.toContain('\u001b[2J');
+  });
+});

@@ -1,0 +1,219 @@
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { ConfigError, loadConfig } from '../../gateway/config.ts';
+import { answer, chatAnswer, chatStream } from '../backend.ts';
+import { CHAT, chat } from '../client.ts';
+import { eventually, type Service, startService } from '../harness.ts';
+import { type RunningProcess, startProcess } from '../process.ts';
+
+interface Span {
+  traceId: string;
+  spanId: string;
+  parentSpanId?: string;
+  name: string;
+  kind: number;
+  startTimeUnixNano: string;
+  endTimeUnixNano: string;
+  attributes: { key: string; value: Record<string, unknown> }[];
+  status: { code?: number };
+}
+
+/** A small OTLP/HTTP receiver: keeps every span, every path and header that it was asked with. */
+const received: Span[] = [];
+const asked: { url: string; headers: Record<string, unknown>; resource: string }[] = [];
+let collector: Server;
+let service: Service;
+let gateway: RunningProcess;
+let url: string;
+
+const CANARY = 'xyzzy';
+const TRACE = '0af7651916cd43dd8448eb211c80319c';
+const PARENT = 'b7ad6b7169203331';
+
+beforeAll(async () => {
+  collector = createServer((request, response) => {
+    let body = '';
+    request.on('data', (chunk) => {
+      body += chunk;
+    });
+    request.on('end', () => {
+      const { resourceSpans } = JSON.parse(body);
+      for (const { resource, scopeSpans } of resourceSpans) {
+        asked.push({ url: request.url ?? '', headers: request.headers, resource: JSON.stringify(resource) });
+        for (const { spans } of scopeSpans) received.push(...spans);
+      }
+      response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
+    });
+  });
+  await new Promise<void>((resolve) => collector.listen(0, '127.0.0.1', resolve));
+  service = await startService({}, { collectionMs: 20 });
+  gateway = startProcess('gateway/main.ts', [], {
+    PORT: '0',
+    BACKEND_URL: service.backend.url,
+    SIDECAR_SOCKET: service.sidecar.socket,
+    ALLOW_SIMULATED: '1',
+    OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${(collector.address() as AddressInfo).port}/`,
+    OTEL_EXPORTER_OTLP_HEADERS: 'x-collector-key=open-sesame',
+    OTEL_RESOURCE_ATTRIBUTES: 'deployment.environment.name=test',
+    OTEL_BSP_SCHEDULE_DELAY: '20',
+  });
+  const port = () => /"port":(\d+)/.exec(gateway.output())?.[1];
+  await eventually(() => port() !== undefined && gateway.output().includes('"connected"'), 15_000);
+  url = `http://127.0.0.1:${port()}`;
+});
+beforeEach(() => {
+  service.backend.script = chatAnswer('Hello.');
+  service.backend.seen.length = 0;
+});
+afterAll(async () => {
+  await gateway.kill('SIGTERM');
+  await service.close();
+  await new Promise((resolve) => collector.close(resolve));
+});
+
+/** All spans of the request's trace, once its request span is there. */
+async function spansOf(id: unknown): Promise<Span[]> {
+  const root = () => received.find((span) => value(span, 'countersign.request.id') === id);
+  await eventually(() => root() !== undefined);
+  const { traceId, spanId } = root() as Span;
+  const mine = received.filter((span) => span.traceId === traceId);
+  const within = (span: Span): boolean =>
+    span.spanId === spanId || mine.some((one) => one.spanId === span.parentSpanId && within(one));
+  return mine.filter(within);
+}
+
+const value = (span: Span, key: string) => {
+  const found = span.attributes.find((attribute) => attribute.key === key)?.value;
+  return found === undefined ? undefined : Object.values(found)[0];
+};
+const named = (spans: Span[], name: string): Span => {
+  const span = spans.find((one) => one.name === name);
+  if (span === undefined) throw new Error(`no span ${name} among ${spans.map((one) => one.name).join(', ')}`);
+  return span;
+};
+const from = (span: Span) => BigInt(span.startTimeUnixNano);
+const until = (span: Span) => BigInt(span.endTimeUnixNano);
+
+describe('a traced request', () => {
+  it("continues the client's trace, and the backend continues it from there", async () => {
+    const traceparent = `00-${TRACE}-${PARENT}-01`;
+    const got = await chat(url, CHAT, { traceparent, tracestate: 'vendor=1', baggage: 'a=b' });
+    const spans = await spansOf(got.headers['x-request-id']);
+    const request = named(spans, 'POST /v1/chat/completions');
+    const backend = named(spans, 'chat scripted');
+    expect(request).toMatchObject({ traceId: TRACE, parentSpanId: PARENT, kind: 2 });
+    expect(backend).toMatchObject({ traceId: TRACE, parentSpanId: request.spanId, kind: 3 });
+    const headers = service.backend.seen[0]?.headers ?? {};
+    expect(headers.traceparent).toBe(`00-${TRACE}-${backend.spanId}-01`);
+    expect(headers).toMatchObject({ tracestate: 'vendor=1', baggage: 'a=b' });
+    expect(value(backend, 'gen_ai.operation.name')).toBe('chat');
+    expect(value(backend, 'gen_ai.request.model')).toBe('scripted');
+    expect(value(backend, 'http.response.status_code')).toBe(200);
+    expect(value(backend, 'server.address')).toBe('127.0.0.1');
+    expect(value(request, 'http.route')).toBe('/v1/chat/completions');
+  });
+
+  it('begins a trace of its own where the client sent none, or none that can be read', async () => {
+    for (const headers of [{}, { traceparent: `00-${TRACE}-0000000000000000-01`, tracestate: 'vendor=1' }]) {
+      service.backend.seen.length = 0;
+      const spans = await spansOf((await chat(url, CHAT, headers)).headers['x-request-id']);
+      const request = named(spans, 'POST /v1/chat/completions');
+      expect(request.traceId).not.toBe(TRACE);
+      expect(request.parentSpanId ?? '').toBe('');
+      expect(service.backend.seen[0]?.headers.traceparent).toContain(request.traceId);
+      expect(service.backend.seen[0]?.headers.tracestate).toBeUndefined();
+    }
+  });
+
+  it('has spans for the attestation and for what the sidecar spent its time on, each within the one around it', async () => {
+    service.backend.script = chatStream(['a', 'b'], 10);
+    const got = await chat(url, { ...CHAT, stream: true, tee: true });
+    const spans = await spansOf(got.headers['x-request-id']);
+    const request = named(spans, 'POST /v1/chat/completions');
+    const backend = named(spans, 'chat scripted');
+    const attest = named(spans, 'attest');
+    expect(value(request, 'countersign.tee')).toBe('attested');
+    expect(attest.parentSpanId).toBe(request.spanId);
+    for (const step of ['queue', 'collection', 'appraisal', 'check']) {
+      const span = named(spans, `sidecar ${step}`);
+      expect(span.parentSpanId).toBe(attest.spanId);
+      expect(from(span) >= from(attest) && until(span) <= until(attest), step).toBe(true);
+    }
+    const collection = named(spans, 'sidecar collection');
+    expect(until(collection) - from(collection)).toBeGreaterThan(19_000_000n);
+    expect(from(backend) >= from(request) && until(attest) <= until(request)).toBe(true);
+    const line = () =>
+      gateway
+        .output()
+        .split('\n')
+        .find((one) => one.includes(String(got.headers['x-request-id'])));
+    await eventually(() => line() !== undefined);
+    expect(JSON.parse(line() ?? '{}').trace_id).toBe(request.traceId);
+  });
+
+  it('says when something failed', async () => {
+    service.backend.script = answer('{"error":{"message":"slow down"}}', 429);
+    const spans = await spansOf((await chat(url, CHAT)).headers['x-request-id']);
+    const backend = named(spans, 'chat scripted');
+    expect(backend.status.code).toBe(2);
+    expect(value(backend, 'error.type')).toBe('http_429');
+  });
+
+  it('that its client does not sample leaves no span, and the backend hears so', async () => {
+    const trace = 'f'.repeat(32);
+    await chat(url, CHAT, { traceparent: `00-${trace}-${PARENT}-00` });
+    await spansOf((await chat(url, CHAT)).headers['x-request-id']); // whatever came before it is here too
+    expect(received.some((span) => span.traceId === trace)).toBe(false);
+    expect(service.backend.seen[0]?.headers.traceparent).toMatch(new RegExp(`^00-${trace}-[0-9a-f]{16}-00$`));
+  });
+
+  it('tells the collector who speaks, and never what was said', async () => {
+    service.backend.script = chatAnswer(`${CANARY}-answer`);
+    const headers = { authorization: `Bearer ${CANARY}-key`, 'user-agent': CANARY };
+    const messages = [{ role: 'user', content: `${CANARY}-prompt` }];
+    const got = await chat(url, { ...CHAT, messages, tee: true }, headers);
+    await spansOf(got.headers['x-request-id']);
+    expect(JSON.stringify(received)).not.toContain(CANARY);
+    expect(asked[0]?.url).toBe('/v1/traces');
+    expect(asked[0]?.headers).toMatchObject({ 'x-collector-key': 'open-sesame', 'content-type': 'application/json' });
+    for (const known of ['countersign-gateway', 'deployment.environment.name', 'service.version'])
+      expect(asked[0]?.resource).toContain(known);
+  });
+});
+
+describe('without its variables', () => {
+  it("tracing is off: the client's context goes through as it is, and nothing of OpenTelemetry's SDK is loaded", async () => {
+    const traceparent = `00-${TRACE}-${PARENT}-01`;
+    await chat(service.gateway.url, CHAT, { traceparent, tracestate: 'vendor=1' });
+    expect(service.backend.seen[0]?.headers).toMatchObject({ traceparent, tracestate: 'vendor=1' });
+    const lister = startProcess('test/telemetry/loaded.ts', [join(service.folder.path, 'none.sock')]);
+    await lister.exited;
+    expect(lister.output()).toContain('gateway/build.ts');
+    expect(lister.output()).not.toMatch(/@opentelemetry\/(sdk|exporter|resources|core)/);
+  });
+
+  const env = { BACKEND_URL: 'http://127.0.0.1:1/v1' };
+  const endpoint = { ...env, OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' };
+  it('is off, and on by an endpoint alone', () => {
+    expect(loadConfig(env).tracing).toBeNull();
+    expect(loadConfig({ ...env, OTEL_SERVICE_NAME: 'x', OTEL_TRACES_SAMPLER: 'always_on' }).tracing).toBeNull();
+    expect(loadConfig(endpoint).tracing?.endpoint).toBe('http://127.0.0.1:4318/v1/traces');
+    const traces = { ...endpoint, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://127.0.0.1:1/spans' };
+    expect(loadConfig(traces).tracing?.endpoint).toBe('http://127.0.0.1:1/spans');
+    expect(loadConfig({ ...endpoint, OTEL_SDK_DISABLED: 'true' }).tracing).toBeNull();
+    expect(loadConfig({ ...endpoint, OTEL_TRACES_EXPORTER: 'none' }).tracing).toBeNull();
+  });
+
+  it.each([
+    [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'collector:4317' }, /^OTEL_EXPORTER_OTLP_ENDPOINT must be an http/],
+    [{ OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' }, /^OTEL_EXPORTER_OTLP_PROTOCOL must be http/],
+    [{ OTEL_TRACES_SAMPLER: 'sometimes' }, /^OTEL_TRACES_SAMPLER must be one of/],
+    [{ OTEL_TRACES_SAMPLER_ARG: '2' }, /^OTEL_TRACES_SAMPLER_ARG /],
+    [{ OTEL_SDK_DISABLED: 'maybe' }, /^OTEL_SDK_DISABLED must be/],
+  ])('a wrong one stops the start: %j', (wrong, message) => {
+    expect(() => loadConfig({ ...env, ...wrong })).toThrow(ConfigError);
+    expect(() => loadConfig({ ...env, ...wrong })).toThrow(message);
+  });
+});
