@@ -2,7 +2,7 @@
 import { createServer } from 'node:http';
 import type { Logger } from 'pino';
 import { WebSocketServer } from 'ws';
-import { MAX_FRAME_BYTES } from '../proto/frames.ts';
+import { HEALTH_PATH, MAX_FRAME_BYTES } from '../proto/frames.ts';
 import type { Attester, AttesterError } from './attester.ts';
 import { checkCollected } from './checked.ts';
 import { createScheduler } from './scheduler.ts';
@@ -45,10 +45,11 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
   });
   const sockets = new WebSocketServer({ server, perMessageDeflate: false, maxPayload: MAX_FRAME_BYTES });
   sockets.on('error', () => {}); // the server's own errors are listenOnSocket's to report
-  sockets.on('connection', (ws) => {
+  sockets.on('connection', (ws, { url }) => {
+    const level = url === HEALTH_PATH ? 'debug' : 'info';
     ws.on('error', () => ws.terminate());
     if (sockets.clients.size > MAX_SESSIONS) return ws.close(1013, 'too many gateways');
-    log.info({ sessions: sockets.clients.size }, 'gateway connected');
+    log[level]({ sessions: sockets.clients.size }, 'gateway connected');
     const sendStatus = runSession(ws, {
       attester,
       scheduler,
@@ -62,7 +63,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     statusSenders.add(sendStatus);
     ws.on('close', () => {
       statusSenders.delete(sendStatus);
-      log.info({ sessions: sockets.clients.size }, 'gateway left');
+      log[level]({ sessions: sockets.clients.size }, 'gateway left');
     });
   });
   if (options.trouble) scheduler.failed(options.trouble);
