@@ -20,6 +20,7 @@ const schema = z.object({
   ATTESTER: z.enum(ATTESTERS, `must be one of ${ATTESTERS.join(', ')}`).default('nvtrust'),
   ATTEST_QUEUE_MAX: integer(1024, 1, 100_000),
   ATTEST_DEADLINE_MS: integer(50_000, 100, 3_600_000),
+  DRAIN_MS: integer(5_000, 0, 600_000),
   SIMULATED_ROOT_DIR: z.string().min(1).default('run/simulated-root'),
   SIMULATED_COLLECTION_MS: integer(0, 0, 600_000),
   NVTRUST_VENV: z.string().min(1).default('run/nvtrust-venv'),
@@ -43,6 +44,8 @@ export interface SidecarConfig {
   readonly attest_queue_max: number;
   /** From a request's arrival to its answer. */
   readonly attest_deadline_ms: number;
+  /** How long the end may wait for attestations under way. */
+  readonly drain_ms: number;
   readonly simulated_root_dir: string;
   /** How long the simulated collection takes; a real H100 needs hundreds of milliseconds. */
   readonly simulated_collection_ms: number;
@@ -87,6 +90,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): SidecarConfig {
     attester: e.ATTESTER,
     attest_queue_max: e.ATTEST_QUEUE_MAX,
     attest_deadline_ms: e.ATTEST_DEADLINE_MS,
+    drain_ms: e.DRAIN_MS,
     simulated_root_dir: resolve(e.SIMULATED_ROOT_DIR),
     simulated_collection_ms: e.SIMULATED_COLLECTION_MS,
     nvtrust_venv: resolve(e.NVTRUST_VENV),

@@ -1,15 +1,17 @@
 // The sidecar's server: WebSocket over a Unix socket, one session a gateway.
 import { createServer } from 'node:http';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { WebSocketServer } from 'ws';
 import { HEALTH_PATH, MAX_FRAME_BYTES } from '../proto/frames.ts';
 import type { Attester, AttesterError } from './attester.ts';
 import { checkCollected } from './checked.ts';
 import { createScheduler } from './scheduler.ts';
-import { runSession } from './session.ts';
+import { runSession, type Session } from './session.ts';
 import { listenOnSocket } from './socket.ts';
 
 export interface SidecarServer {
+  /** Takes nothing new, finishes what was asked for as far as `drain_ms` allow, and lets go of the GPU. */
   close(): Promise<void>;
 }
 
@@ -17,23 +19,26 @@ export interface ServerOptions {
   readonly socket_path: string;
   readonly attest_queue_max: number;
   readonly attest_deadline_ms: number;
+  /** How long the end may wait for attestations under way; 5 s by default. The gateway asks the next sidecar for the rest. */
+  readonly drain_ms?: number;
   /** Why the attester cannot attest yet, where that is known from its start. */
   readonly trouble?: AttesterError | null;
 }
 
 /** Gateways that may be connected at once. */
 const MAX_SESSIONS = 64;
+const DRAIN_MS = 5_000;
 
 /** Listens and serves until closed. @throws {SocketError} */
 export async function startServer(attester: Attester, options: ServerOptions, log: Logger): Promise<SidecarServer> {
-  const statusSenders = new Set<() => void>();
+  const sessions = new Set<Session>();
   const scheduler = createScheduler(attester, {
     ...options,
     check: (collected, nonce) => checkCollected(collected, nonce, attester),
     onTrouble(trouble) {
       if (trouble === null) log.info('attesting again');
       else log.error(trouble, 'cannot attest');
-      for (const sendStatus of statusSenders) sendStatus();
+      for (const session of sessions) session.sendStatus();
     },
   });
   let attested_total = 0;
@@ -50,7 +55,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     ws.on('error', () => ws.terminate());
     if (sockets.clients.size > MAX_SESSIONS) return ws.close(1013, 'too many gateways');
     log[level]({ sessions: sockets.clients.size }, 'gateway connected');
-    const sendStatus = runSession(ws, {
+    const session = runSession(ws, {
       attester,
       scheduler,
       totals: () => ({ attested_total, failed_total }),
@@ -60,9 +65,9 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
         log[code === 'attested' ? 'debug' : 'warn']({ code, ms: Math.round(ms), queued: scheduler.waiting }, 'attest');
       },
     });
-    statusSenders.add(sendStatus);
+    sessions.add(session);
     ws.on('close', () => {
-      statusSenders.delete(sendStatus);
+      sessions.delete(session);
       log[level]({ sessions: sockets.clients.size }, 'gateway left');
     });
   });
@@ -70,11 +75,14 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
   await listenOnSocket(server, options.socket_path);
   return {
     async close() {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      const deadline = delay(options.drain_ms ?? DRAIN_MS, undefined, { ref: false });
+      await Promise.race([Promise.all([...sessions].map((session) => session.drain())), deadline]);
       for (const ws of sockets.clients) ws.close(1001, 'the sidecar stops');
       setTimeout(() => {
         for (const ws of sockets.clients) ws.terminate();
       }, 500).unref();
-      await new Promise<void>((resolve) => server.close(() => resolve()));
+      await closed;
       scheduler.close();
       await attester.close();
     },

@@ -15,12 +15,21 @@ export interface SessionDeps {
   readonly totals: () => { attested_total: number; failed_total: number };
 }
 
-const COLLECTION_RETRY_MS = 250;
+export interface Session {
+  /** Sends the gateway the state: call it when that changes. */
+  sendStatus(): void;
+  /** Takes nothing new from now on. Resolves when what was asked for before is answered. */
+  drain(): Promise<void>;
+}
 
-/** @returns sends the gateway the state, when it changes. */
-export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
+const COLLECTION_RETRY_MS = 250;
+/** By then this sidecar has closed the connection, and its successor is asked. */
+const SHUTDOWN_RETRY_MS = 1_000;
+
+export function runSession(ws: WebSocket, deps: SessionDeps): Session {
   const { attester, scheduler } = deps;
   const asked = new Map<string, AbortController>();
+  let drained: (() => void) | null = null;
   const send = (frame: FromSidecar) => {
     if (ws.readyState === ws.OPEN) ws.send(JSON.stringify(frame));
   };
@@ -54,6 +63,7 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
     if (frame.type === 'status') return sendStatus();
     if (frame.type === 'cancel') return asked.get(frame.id)?.abort(new Error('cancelled'));
     if (asked.has(frame.id)) return fail(frame.id, 'duplicate_id', 'this id is being worked on');
+    if (drained !== null) return fail(frame.id, 'shutting_down', 'the sidecar stops', SHUTDOWN_RETRY_MS);
     void answer(frame.id, frame.raw);
   });
   // Whoever asked is gone; a gateway that comes back asks again.
@@ -61,7 +71,15 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
     for (const abort of asked.values()) abort.abort(new Error('the gateway left'));
   });
   ws.on('error', () => ws.terminate());
-  return sendStatus;
+  return {
+    sendStatus,
+    drain() {
+      return new Promise((resolve) => {
+        drained = resolve;
+        if (asked.size === 0) resolve();
+      });
+    },
+  };
 
   async function answer(id: string, raw: string): Promise<void> {
     const started = performance.now();
@@ -80,6 +98,7 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
       fail(id, failure.code, failure.message, failure.retry_after_ms);
     } finally {
       asked.delete(id);
+      if (asked.size === 0) drained?.();
       deps.onResult({ code, ms: performance.now() - started });
     }
   }
