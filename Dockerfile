@@ -36,7 +36,8 @@ RUN rm -rf /usr/local/lib/node_modules /usr/local/bin/npm /usr/local/bin/npx /us
     && useradd --uid 10003 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin engine \
     && install -d -m 2750 -o sidecar -g countersign /run/countersign
 WORKDIR /app
-ENV NODE_ENV=production
+# What Node makes of the sources, made once: a start takes half the time. Each image fills it as its own user, because Node looks by user.
+ENV NODE_ENV=production NODE_COMPILE_CACHE=/app/.compiled
 STOPSIGNAL SIGTERM
 ARG VERSION=0.1.0
 ARG REVISION=unknown
@@ -49,12 +50,20 @@ COPY LICENSE package.json ./
 COPY proto proto
 COPY verify verify
 
-FROM runtime AS gateway
+FROM runtime AS gateway-sources
 LABEL org.opencontainers.image.title="Countersign gateway" \
       org.opencontainers.image.description="An OpenAI-compatible gateway whose answers carry a GPU's signature"
 COPY --from=gateway-modules /app/node_modules node_modules
 COPY --from=page /app/build build
 COPY gateway gateway
+
+FROM gateway-sources AS gateway-compiled
+USER 10002
+RUN export NODE_COMPILE_CACHE=/tmp/compiled; node gateway/main.ts; node gateway/healthcheck.ts; \
+    chmod -R a+rX /tmp/compiled/*
+
+FROM gateway-sources AS gateway
+COPY --from=gateway-compiled /tmp/compiled .compiled
 ENV HOST=0.0.0.0 PORT=8080 SIDECAR_SOCKET=/run/countersign/sidecar.sock
 EXPOSE 8080
 USER 10002:10000
@@ -71,7 +80,7 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=ca \
     && /opt/nvtrust/bin/python -m pip uninstall --quiet --yes pip setuptools \
     && /opt/nvtrust/bin/python -m compileall -q /opt/nvtrust/lib
 
-FROM runtime AS sidecar
+FROM runtime AS sidecar-sources
 LABEL org.opencontainers.image.title="Countersign sidecar" \
       org.opencontainers.image.description="The process beside the GPU: has it sign what the gateway asks and answers"
 # With a package in deploy/nvattest, the image holds NVIDIA's nvattest too: see the README there.
@@ -85,6 +94,14 @@ RUN --mount=type=bind,source=deploy/nvattest,target=/nvattest \
 COPY --from=venv /opt/nvtrust /opt/nvtrust
 COPY --from=modules /app/node_modules node_modules
 COPY sidecar sidecar
+
+FROM sidecar-sources AS sidecar-compiled
+USER 10001
+RUN export NODE_COMPILE_CACHE=/tmp/compiled; ATTESTER=none node sidecar/main.ts; node sidecar/healthcheck.ts; \
+    chmod -R a+rX /tmp/compiled/*
+
+FROM sidecar-sources AS sidecar
+COPY --from=sidecar-compiled /tmp/compiled .compiled
 ENV SIDECAR_SOCKET=/run/countersign/sidecar.sock \
     NVTRUST_VENV=/opt/nvtrust \
     COLLATERAL_DIR=/var/lib/countersign/collateral \
@@ -93,11 +110,19 @@ USER 10001:10000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["node", "sidecar/healthcheck.ts"]
 CMD ["node", "sidecar/main.ts"]
 
-FROM runtime AS demo-engine
+FROM runtime AS demo-engine-sources
 LABEL org.opencontainers.image.title="Countersign demo engine" \
       org.opencontainers.image.description="A tiny real language model with seeded random weights, for the demo"
 COPY --from=gateway-modules /app/node_modules node_modules
 COPY demo demo
+
+FROM demo-engine-sources AS demo-engine-compiled
+USER 10003
+RUN export NODE_COMPILE_CACHE=/tmp/compiled; PORT=none node demo/engine/main.ts; node demo/engine/healthcheck.ts; \
+    chmod -R a+rX /tmp/compiled/*
+
+FROM demo-engine-sources AS demo-engine
+COPY --from=demo-engine-compiled /tmp/compiled .compiled
 ENV HOST=0.0.0.0 PORT=8000
 EXPOSE 8000
 USER 10003
