@@ -60,10 +60,10 @@ COPY gateway gateway
 FROM gateway-sources AS gateway-compiled
 USER 10002
 RUN export NODE_COMPILE_CACHE=/tmp/compiled; node gateway/main.ts; node gateway/healthcheck.ts; \
-    chmod -R a+rX /tmp/compiled/*
+    chmod -R a+rX,go-w /tmp/compiled/*
 
 FROM gateway-sources AS gateway
-COPY --from=gateway-compiled /tmp/compiled .compiled
+COPY --chown=0:0 --from=gateway-compiled /tmp/compiled .compiled
 ENV HOST=0.0.0.0 PORT=8080 SIDECAR_SOCKET=/run/countersign/sidecar.sock
 EXPOSE 8080
 USER 10002:10000
@@ -98,10 +98,10 @@ COPY sidecar sidecar
 FROM sidecar-sources AS sidecar-compiled
 USER 10001
 RUN export NODE_COMPILE_CACHE=/tmp/compiled; ATTESTER=none node sidecar/main.ts; node sidecar/healthcheck.ts; \
-    chmod -R a+rX /tmp/compiled/*
+    chmod -R a+rX,go-w /tmp/compiled/*
 
 FROM sidecar-sources AS sidecar
-COPY --from=sidecar-compiled /tmp/compiled .compiled
+COPY --chown=0:0 --from=sidecar-compiled /tmp/compiled .compiled
 ENV SIDECAR_SOCKET=/run/countersign/sidecar.sock \
     NVTRUST_VENV=/opt/nvtrust \
     COLLATERAL_DIR=/var/lib/countersign/collateral \
@@ -119,10 +119,10 @@ COPY demo demo
 FROM demo-engine-sources AS demo-engine-compiled
 USER 10003
 RUN export NODE_COMPILE_CACHE=/tmp/compiled; PORT=none node demo/engine/main.ts; node demo/engine/healthcheck.ts; \
-    chmod -R a+rX /tmp/compiled/*
+    chmod -R a+rX,go-w /tmp/compiled/*
 
 FROM demo-engine-sources AS demo-engine
-COPY --from=demo-engine-compiled /tmp/compiled .compiled
+COPY --chown=0:0 --from=demo-engine-compiled /tmp/compiled .compiled
 ENV HOST=0.0.0.0 PORT=8000
 EXPOSE 8000
 USER 10003

@@ -7,6 +7,8 @@ export default defineConfig({
     globalSetup: ['test/containers/setup.ts'],
     testTimeout: 180_000,
     hookTimeout: 180_000,
+    // Taking everything down takes a while too.
+    teardownTimeout: 120_000,
     fileParallelism: false,
   },
 });

@@ -1,8 +1,11 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { describe, expect, inject, it } from 'vitest';
-import { attempt, run } from './command.ts';
+import { run } from './command.ts';
 import { type Made, stageOf } from './stage.ts';
 
 const made = inject('containers');
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 interface Service {
   readonly image: string;
@@ -75,10 +78,13 @@ describe.skipIf('missing' in made)('compose.yaml', () => {
     expect(gateway?.volumes).toEqual(['socket:/run/countersign:ro']);
   });
 
-  it('takes every variable of .env.example', async () => {
-    const stage = stageOf(made as Made);
-    await stage.compose('--env-file', '.env.example', '--profile', 'node', 'config', '--quiet');
-    const unknown = await attempt('docker-compose', ['--file', 'nothing.yaml', 'config']);
-    expect(unknown.code).not.toBe(0);
+  it('is valid with .env.example as it is, and finds there whatever it reads', async () => {
+    await stageOf(made as Made).compose('--env-file', '.env.example', '--profile', 'node', 'config', '--quiet');
+    const example = readFileSync(`${ROOT}.env.example`, 'utf8');
+    const named = new Set([...example.matchAll(/^#?([A-Z_]+)=/gm)].map(([, name]) => name));
+    const read = new Set(
+      [...readFileSync(`${ROOT}compose.yaml`, 'utf8').matchAll(/\$\{(\w+)/g)].map(([, name]) => name),
+    );
+    expect([...read].filter((name) => !named.has(name))).toEqual([]);
   });
 });
