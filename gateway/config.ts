@@ -1,4 +1,5 @@
 // The gateway's settings: the one place in this process that reads the environment.
+import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import * as z from 'zod';
 import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../verify/index.ts';
@@ -11,6 +12,11 @@ const flag = z
   .default('0')
   .transform((value) => value === '1');
 
+const backendKey = z
+  .string()
+  .trim()
+  .regex(/^[!-~]+$/, 'must be printable ASCII without spaces');
+
 const schema = z.object({
   HOST: z.string().min(1).default('127.0.0.1'),
   PORT: integer(8080, 0, 65_535),
@@ -21,11 +27,8 @@ const schema = z.object({
       'must have no query and no user name: a key goes into BACKEND_API_KEY',
     )
     .transform((url) => url.replace(/\/+$/, '')),
-  BACKEND_API_KEY: z
-    .string()
-    .trim()
-    .regex(/^[!-~]+$/, 'must be printable ASCII without spaces')
-    .optional(),
+  BACKEND_API_KEY: backendKey.optional(),
+  BACKEND_API_KEY_FILE: z.string().min(1).optional(),
   SIDECAR_SOCKET: z
     .string()
     .min(1)
@@ -97,7 +100,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     host: e.HOST.replace(/^\[|\]$/g, ''),
     port: e.PORT,
     backend_url: e.BACKEND_URL,
-    backend_api_key: e.BACKEND_API_KEY ?? null,
+    backend_api_key: e.BACKEND_API_KEY ?? keyFrom(e.BACKEND_API_KEY_FILE),
     sidecar_socket: resolve(e.SIDECAR_SOCKET),
     api_keys_file: e.API_KEYS_FILE ?? null,
     max_body_bytes: e.MAX_BODY_BYTES,
@@ -113,4 +116,18 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     ocsp_url: e.OCSP_URL,
     log_level: e.LOG_LEVEL,
   };
+}
+
+/** The same as a file, as containers are given secrets. */
+function keyFrom(file: string | undefined): string | null {
+  if (file === undefined) return null;
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (cause) {
+    throw new ConfigError(`BACKEND_API_KEY_FILE cannot be read: ${(cause as NodeJS.ErrnoException).code}`, { cause });
+  }
+  const key = backendKey.safeParse(text);
+  if (!key.success) throw new ConfigError(`BACKEND_API_KEY_FILE ${key.error.issues[0]?.message}`);
+  return key.data;
 }
