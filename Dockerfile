@@ -67,7 +67,7 @@ COPY --chown=0:0 --from=gateway-compiled /tmp/compiled .compiled
 ENV HOST=0.0.0.0 PORT=8080 SIDECAR_SOCKET=/run/countersign/sidecar.sock
 EXPOSE 8080
 USER 10002:10000
-HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 CMD ["node", "gateway/healthcheck.ts"]
+HEALTHCHECK --interval=10s --timeout=10s --start-period=20s --retries=3 CMD ["node", "gateway/healthcheck.ts"]
 CMD ["node", "gateway/main.ts"]
 
 # NVIDIA's Python SDK, from hashed requirements, compiled once because nobody may write beside it later.
@@ -107,7 +107,7 @@ ENV SIDECAR_SOCKET=/run/countersign/sidecar.sock \
     COLLATERAL_DIR=/var/lib/countersign/collateral \
     SIMULATED_ROOT_DIR=/var/lib/countersign/simulated-root
 USER 10001:10000
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["node", "sidecar/healthcheck.ts"]
+HEALTHCHECK --interval=10s --timeout=10s --start-period=60s --retries=3 CMD ["node", "sidecar/healthcheck.ts"]
 CMD ["node", "sidecar/main.ts"]
 
 FROM runtime AS demo-engine-sources
@@ -126,5 +126,5 @@ COPY --chown=0:0 --from=demo-engine-compiled /tmp/compiled .compiled
 ENV HOST=0.0.0.0 PORT=8000
 EXPOSE 8000
 USER 10003
-HEALTHCHECK --interval=5s --timeout=5s --start-period=20s --retries=3 CMD ["node", "demo/engine/healthcheck.ts"]
+HEALTHCHECK --interval=5s --timeout=10s --start-period=20s --retries=3 CMD ["node", "demo/engine/healthcheck.ts"]
 CMD ["node", "demo/engine/main.ts"]

@@ -3,7 +3,7 @@ import { request as overHttp } from 'node:http';
 import { request as overTls } from 'node:https';
 import { loadConfig } from './config.ts';
 
-const TIMEOUT_MS = 4_000;
+const TIMEOUT_MS = 8_000;
 const ANY = new Map([
   ['0.0.0.0', '127.0.0.1'],
   ['::', '::1'],

@@ -3,7 +3,7 @@ import { WebSocket } from 'ws';
 import { HEALTH_PATH, helloSchema } from '../proto/frames.ts';
 import { loadConfig } from './config.ts';
 
-const TIMEOUT_MS = 4_000;
+const TIMEOUT_MS = 8_000;
 
 const { socket_path } = loadConfig(process.env);
 const ws = new WebSocket(`ws+unix://${socket_path}:${HEALTH_PATH}`, {
