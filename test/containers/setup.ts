@@ -44,6 +44,9 @@ async function make(undo: (() => unknown)[]): Promise<Made> {
   const folder = mkdtempSync('/tmp/csd-');
   undo.push(() => rmSync(folder, { recursive: true, force: true }));
 
+  // First of all: where this is forbidden, so is all that Docker does.
+  const node = await makeNode();
+  undo.push(() => node.remove());
   const builder = await startDaemon(folder, null);
   const sizes = await (async () => {
     try {
@@ -54,8 +57,6 @@ async function make(undo: (() => unknown)[]): Promise<Made> {
     }
   })();
 
-  const node = await makeNode();
-  undo.push(() => node.remove());
   const { host, stop } = await startDaemon(folder, node.path);
   undo.push(() => stop());
   const at = { host, address: node.address };
