@@ -4,6 +4,8 @@ import * as z from 'zod';
 import { evidenceSchema } from './attestation.ts';
 
 export const PROTOCOL = 'countersign/1';
+/** Where a health check connects: as a gateway does, but it comes every few seconds and is no news. */
+export const HEALTH_PATH = '/health';
 /** No frame is larger. raw holds a request and a response as one JSON string, which escaping can double. */
 export const MAX_FRAME_BYTES = 192 * 1024 * 1024;
 

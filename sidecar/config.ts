@@ -28,6 +28,9 @@ export const schema = z.object({
     ),
   ATTEST_QUEUE_MAX: integer(1024, 1, 100_000).describe('How many requests may wait for the GPU'),
   ATTEST_DEADLINE_MS: integer(50_000, 100, 3_600_000).describe('From a request’s arrival to its answer'),
+  DRAIN_MS: integer(5_000, 0, 600_000).describe(
+    'After SIGTERM, how long attestations under way may take; the gateway asks the next sidecar for the rest',
+  ),
   SIMULATED_ROOT_DIR: z
     .string()
     .min(1)
@@ -94,6 +97,8 @@ export interface SidecarConfig {
   readonly attest_queue_max: number;
   /** From a request's arrival to its answer. */
   readonly attest_deadline_ms: number;
+  /** How long the end may wait for attestations under way. */
+  readonly drain_ms: number;
   readonly simulated_root_dir: string;
   /** How long the simulated collection takes; a real H100 needs hundreds of milliseconds. */
   readonly simulated_collection_ms: number;
@@ -141,6 +146,7 @@ export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarCo
     attester: e.ATTESTER,
     attest_queue_max: e.ATTEST_QUEUE_MAX,
     attest_deadline_ms: e.ATTEST_DEADLINE_MS,
+    drain_ms: e.DRAIN_MS,
     simulated_root_dir: resolve(e.SIMULATED_ROOT_DIR),
     simulated_collection_ms: e.SIMULATED_COLLECTION_MS,
     nvtrust_venv: resolve(e.NVTRUST_VENV),

@@ -36,14 +36,23 @@ export interface SessionDeps {
   readonly totals: () => { attested_total: number; failed_total: number };
 }
 
+export interface Session {
+  /** Sends the gateway the state: call it when that changes. */
+  sendStatus(): void;
+  /** Takes nothing new from now on. Resolves when what was asked for before is answered. */
+  drain(): Promise<void>;
+}
+
 const COLLECTION_RETRY_MS = 250;
 /** A character of raw takes three bytes of UTF-8 at most. */
 const MAX_RAW_BYTES = 3 * MAX_RAW_LENGTH;
+/** By then this sidecar has closed the connection, and its successor is asked. */
+const SHUTDOWN_RETRY_MS = 1_000;
 
-/** @returns sends the gateway the state, and who attests, when they change. */
-export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
+export function runSession(ws: WebSocket, deps: SessionDeps): Session {
   const { attester, scheduler } = deps;
   const asked = new Map<string, AbortController>();
+  let drained: (() => void) | null = null;
   const send = (frame: FromSidecar) => {
     if (ws.readyState === ws.OPEN) ws.send(JSON.stringify(frame));
   };
@@ -91,6 +100,7 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
     if (frame.type === 'status') return sendStatus();
     if (frame.type === 'cancel') return asked.get(frame.id)?.abort(new Error('cancelled'));
     if (asked.has(frame.id)) return fail(frame.id, 'duplicate_id', 'this id is being worked on');
+    if (drained !== null) return fail(frame.id, 'shutting_down', 'the sidecar stops', SHUTDOWN_RETRY_MS);
     const reply = isBinary ? sendBinary : sendText;
     void answer(frame.id, frame.raw, reply);
   });
@@ -99,7 +109,15 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
     for (const abort of asked.values()) abort.abort(new Error('the gateway left'));
   });
   ws.on('error', () => ws.terminate());
-  return sendStatus;
+  return {
+    sendStatus,
+    drain() {
+      return new Promise((resolve) => {
+        drained = resolve;
+        if (asked.size === 0) resolve();
+      });
+    },
+  };
 
   async function answer(id: string, raw: string | Buffer, reply: typeof sendText): Promise<void> {
     const started = performance.now();
@@ -122,6 +140,7 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
     } finally {
       asked.delete(id);
       deps.onResult({ id, code, ms: performance.now() - started, phases });
+      if (asked.size === 0) drained?.();
     }
   }
 }
