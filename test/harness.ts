@@ -62,6 +62,7 @@ export async function startSidecar(
     collectionMs?: number;
     queueMax?: number;
     deadlineMs?: number;
+    drainMs?: number;
     attester?: Attester;
     trouble?: AttesterError;
     trial_every_ms?: number;
@@ -81,6 +82,7 @@ export async function startSidecar(
       socket_path: socket,
       attest_queue_max: options.queueMax ?? 1024,
       attest_deadline_ms: options.deadlineMs ?? 30_000,
+      drain_ms: options.drainMs ?? 5_000,
       trouble: options.trouble ?? null,
       ...(options.trial_every_ms === undefined ? {} : { trial_every_ms: options.trial_every_ms }),
     },

@@ -109,14 +109,14 @@ describe('attestations', () => {
   });
 
   it("go with the sidecar's state, its restarts and what had to be asked for again", async () => {
-    expect((await samples()).value('countersign_sidecar_state', { state: 'connected' })).toBe(1);
+    await eventually(async () => (await samples()).value('countersign_sidecar_state', { state: 'connected' }) === 1);
     expect((await samples()).value('countersign_sidecar_trouble')).toBe(0);
     const connections = (await samples()).value('countersign_sidecar_connections_total') ?? 0;
     await service.sidecar.close();
     await eventually(async () => (await samples()).value('countersign_sidecar_state', { state: 'connecting' }) === 1);
     expect((await samples()).value('countersign_sidecar_state', { state: 'connected' })).toBe(0);
     const waits = chat(service.gateway.url, { ...CHAT, tee: true });
-    const again = await startSidecar(service.folder, { collectionMs: 400 });
+    const again = await startSidecar(service.folder, { collectionMs: 400, drainMs: 0 });
     await eventually(async () => (await samples()).value('countersign_attestations_pending') === 1);
     await again.close();
     const third = await startSidecar(service.folder);
