@@ -211,6 +211,10 @@ def leaf_is_of_device(leaf, arch):
     require(re.search(CHIPS[arch], leaf.subject.rfc4514_string()), f"the certificates are not of {arch}")
 
 
+def common_name(certificate):
+    return certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value
+
+
 def extension(certificate, kind):
     return next((one.value for one in certificate.extensions if isinstance(one.value, kind)), None)
 
@@ -239,7 +243,7 @@ def main():
         print(f"FAIL  {error}\n\nINVALID")
         return 1
     for path in paths:
-        print(f"\nsigned by {path[1].subject.rfc4514_string()}, under {path[-1].subject.rfc4514_string()}")
+        print(f"\nsigned by a {common_name(path[1])}, under '{common_name(path[-1])}'")
     if any(path[-1] != NVIDIA_ROOT for path in paths):
         print("SIMULATED: this proves nothing about hardware.")
     print("VALID as far as it was checked: not the token, the firmware's reference values, revocation, the GPU's mode.")
