@@ -6,7 +6,8 @@
     python verify.py answer.json --request request.json             # and it answers what you sent, byte for byte
 
 It prints one line a check and exits 0 (valid), 1 (invalid) or 2 (usage). docs/attestation.md is the format. It does not
-check what `npm run verify` checks beyond that: the token, the firmware's reference values, revocation, the GPU's mode.
+check what `npm run verify` checks beyond that: the token, the firmware's id and reference values, revocation, the GPU's
+mode, and that the events of a stream, which it compares byte for byte, fold into the response in raw.
 """
 
 import argparse
@@ -128,7 +129,8 @@ def read(text):
     if text.startswith(("data:", ":")):
         payloads = [line.removeprefix("data:").removeprefix(" ") for line in text.split("\n") if line[:5] == "data:"]
         require(payloads.pop() == "[DONE]", "the stream breaks off")
-        carrying = next(i for i, payload in enumerate(payloads) if SPLICED in payload)
+        carrying = next((i for i, payload in enumerate(payloads) if SPLICED in payload), None)
+        require(carrying is not None, "no event of the stream carries an attestation")
         document, payloads[carrying] = read(payloads[carrying])
         return document, payloads
     document = json.loads(text, object_pairs_hook=once)
@@ -163,7 +165,9 @@ def refuse(constant):
 def parts(evidence):
     """Report, certificates (leaf first), architecture. The report ends with its signature: the lengths inside say where."""
     report = b64decode(evidence["report"], validate=True)
-    chain = x509.load_pem_x509_certificates(b64decode(evidence["certificate_chain"], validate=True))
+    pem = b64decode(evidence["certificate_chain"], validate=True)
+    chain = x509.load_pem_x509_certificates(pem)
+    require(pem.count(b"-----BEGIN ") == len(chain), "the chain holds something else than certificates")
     require(report[0:2] == b"\x11\xe0" and report[37:39] == b"\x11\x60", "not a signed SPDM 1.1 measurement report")
     opaque = 45 + int.from_bytes(report[42:45], "little") + 32 + 2
     end = opaque + int.from_bytes(report[opaque - 2 : opaque], "little") + 96
@@ -246,7 +250,7 @@ def main():
         print(f"\nsigned by a {common_name(path[1])}, under '{common_name(path[-1])}'")
     if any(path[-1] != NVIDIA_ROOT for path in paths):
         print("SIMULATED: this proves nothing about hardware.")
-    print("VALID as far as it was checked: not the token, the firmware's reference values, revocation, the GPU's mode.")
+    print("VALID as far as it was checked: not the token, the firmware, revocation, the GPU's mode.")
     return 0
 
 

@@ -1,10 +1,10 @@
 // The examples that need nothing but `npm ci`, each run as its first lines say, against the demo's parts.
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { vectorsPresent } from '../vectors.ts';
 import { h100, h100Rims } from '../verify/genuine.ts';
-import { nonces, run } from './run.ts';
+import { nonces, ROOT, run } from './run.ts';
 import { type Service, startService } from './service.ts';
 
 let service: Service;
@@ -15,7 +15,8 @@ afterAll(() => service.close());
 
 const node = (...args: string[]) => run([process.execPath, ...args], service.demo);
 
-describe.concurrent('examples', () => {
+// Each starts a Node of its own, which takes a busy machine seconds.
+describe.concurrent('examples', { timeout: 90_000 }, () => {
   it('openai-chat.ts: two answers, each with a nonce that verifies', async () => {
     const ran = await node('examples/openai-chat.ts');
     expect([ran.code, ran.errors]).toEqual([0, '']);
@@ -95,6 +96,17 @@ describe.concurrent('examples', () => {
     expect(ran.output).toContain('VALID (level: gpu)');
     expect((await run([...cli, ...given.slice(2)])).output).toContain('rim_unavailable');
   });
+});
+
+it('the table of examples names every file of the folder', () => {
+  const folder = join(ROOT, 'examples');
+  const table = readFileSync(join(folder, 'README.md'), 'utf8');
+  const files = readdirSync(folder, { recursive: true, encoding: 'utf8' })
+    .filter((name) => !/node_modules|__pycache__|(^|\/)(README\.md|package(-lock)?\.json)$/.test(name))
+    .filter((name) => /\.\w+$/.test(name))
+    .map((name) => name.replace('agents/', ''));
+  expect(files.length).toBeGreaterThan(15);
+  for (const file of files) expect(table).toContain(file);
 });
 
 /** A whole answer with its attestation, as `curl … > stored.json` keeps it. */
