@@ -4,7 +4,7 @@ import type { MiddlewareHandler } from 'hono';
 import { ClientGone } from './body.ts';
 import type { Context, Deps, Env } from './context.ts';
 import { asProblem } from './problem.ts';
-import { commonHeaders, newId } from './refusal.ts';
+import { newId, setCommonHeaders } from './refusal.ts';
 import { where } from './where.ts';
 
 const PREFLIGHT = {
@@ -20,7 +20,7 @@ export function edge({ telemetry }: Deps): MiddlewareHandler<Env> {
     c.set('watch', watch);
     const id = newId();
     c.set('id', id);
-    for (const [name, value] of Object.entries(commonHeaders(id))) outgoing.setHeader(name, value);
+    setCommonHeaders(outgoing, id);
     await next();
     telemetry.end(c, watch);
   };

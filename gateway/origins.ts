@@ -16,7 +16,7 @@ function allows(config: Deps['config'], origin: string): boolean {
 
 /** CORS (Fetch §3.3). A page that is not allowed is refused before anything is done for it: 403 `origin_not_allowed`. */
 export function origins({ config }: Deps): MiddlewareHandler<Env> {
-  return async (c, next) => {
+  return (c, next) => {
     const { incoming, outgoing } = c.env;
     const { origin } = incoming.headers;
     outgoing.setHeader('vary', 'origin');
@@ -26,6 +26,6 @@ export function origins({ config }: Deps): MiddlewareHandler<Env> {
       outgoing.setHeader('access-control-allow-origin', origin);
       outgoing.setHeader('access-control-expose-headers', EXPOSED);
     }
-    await next();
+    return next();
   };
 }

@@ -14,15 +14,21 @@ export function linger(socket: Duplex): void {
   setTimeout(() => socket.destroy(), LINGER_MS).unref();
 }
 
+const COMMON = {
+  'cache-control': 'no-store',
+  'x-content-type-options': 'nosniff',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'; sandbox",
+  'referrer-policy': 'no-referrer',
+};
+
 /** Headers of every answer, whoever makes it. */
 export function commonHeaders(id: string): Record<string, string> {
-  return {
-    'x-request-id': id,
-    'cache-control': 'no-store',
-    'x-content-type-options': 'nosniff',
-    'content-security-policy': "default-src 'none'; frame-ancestors 'none'; sandbox",
-    'referrer-policy': 'no-referrer',
-  };
+  return { 'x-request-id': id, ...COMMON };
+}
+
+export function setCommonHeaders(outgoing: { setHeader(name: string, value: string): unknown }, id: string): void {
+  outgoing.setHeader('x-request-id', id);
+  for (const name in COMMON) outgoing.setHeader(name, COMMON[name as keyof typeof COMMON]);
 }
 
 export const newId = (): string => `req-${randomUUID()}`;

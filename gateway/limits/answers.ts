@@ -10,14 +10,39 @@ export interface AnswerLimits {
   readonly max_answer_ms: number;
 }
 
+/** Times are looked at so often in the greatest of them: a timer for each answer would cost more than all else here. */
+const LOOKS = 10;
+const LOOK_MAX_MS = 1_000;
+
 export function boundAnswers(engine: Engine, limits: AnswerLimits): Engine {
+  const running = new Set<BoundedAnswer>();
+  const look = setInterval(
+    () => {
+      const now_ms = performance.now();
+      // In the order in which they began.
+      for (const answer of running) {
+        if (now_ms - answer.began_ms < limits.max_answer_ms) break;
+        answer.expire();
+      }
+    },
+    Math.min(LOOK_MAX_MS, Math.ceil(limits.max_answer_ms / LOOKS)),
+  );
+  look.unref();
   return {
     call(request, handler) {
-      const bounded = new BoundedAnswer(handler, limits);
-      bounded.inner = engine.call(request, bounded);
+      const bounded = new BoundedAnswer(handler, limits, running);
+      try {
+        bounded.inner = engine.call(request, bounded);
+      } catch (error) {
+        bounded.cancel();
+        throw error;
+      }
       return bounded;
     },
-    close: () => engine.close(),
+    close() {
+      clearInterval(look);
+      return engine.close();
+    },
   };
 }
 
@@ -26,17 +51,23 @@ class BoundedAnswer implements EngineHandler, EngineCall {
   inner: EngineCall | null = null;
   readonly #handler: EngineHandler;
   readonly #limits: AnswerLimits;
-  readonly #timer: NodeJS.Timeout;
+  readonly #running: Set<BoundedAnswer>;
+  readonly began_ms = performance.now();
   #stream = false;
   #bytes = 0;
   #events = 0;
   /** The last byte before this chunk was a line feed. */
   #lineEnded = false;
 
-  constructor(handler: EngineHandler, limits: AnswerLimits) {
+  constructor(handler: EngineHandler, limits: AnswerLimits, running: Set<BoundedAnswer>) {
     this.#handler = handler;
     this.#limits = limits;
-    this.#timer = setTimeout(() => this.#stop('backend_timeout', 'time'), limits.max_answer_ms);
+    this.#running = running;
+    running.add(this);
+  }
+
+  expire(): void {
+    this.#stop('backend_timeout', 'time');
   }
 
   head(status: number, headers: IncomingHttpHeaders): void {
@@ -54,12 +85,12 @@ class BoundedAnswer implements EngineHandler, EngineCall {
   }
 
   end(): void {
-    clearTimeout(this.#timer);
+    this.#running.delete(this);
     this.#handler.end();
   }
 
   fail(problem: Problem): void {
-    clearTimeout(this.#timer);
+    this.#running.delete(this);
     this.#handler.fail(problem);
   }
 
@@ -72,7 +103,7 @@ class BoundedAnswer implements EngineHandler, EngineCall {
   }
 
   cancel(): void {
-    clearTimeout(this.#timer);
+    this.#running.delete(this);
     this.inner?.cancel();
   }
 

@@ -124,7 +124,8 @@ export class WireAnswer extends EventEmitter implements Outgoing {
   }
 
   setTimeout(ms: number, listener: () => void): this {
-    this.socket.setTimeout(ms);
+    // It is nearly always the one that stands.
+    if (this.socket.timeout !== ms) this.socket.setTimeout(ms);
     return this.on('timeout', listener);
   }
 
@@ -175,9 +176,17 @@ function lines(name: string, value: OutgoingHttpHeaders[string]): string {
   if (value === undefined) return '';
   if (Array.isArray(value)) return value.map((one) => lines(name, one)).join('');
   const text = String(value);
+  const before = written.get(name);
+  if (before?.value === text) return before.line;
   if (NO_NAME.test(name) || NO_VALUE.test(text)) throw new TypeError(`the header ${name} cannot be sent`);
-  return `${name}: ${text}\r\n`;
+  const line = `${name}: ${text}\r\n`;
+  if (before !== undefined || written.size < MAX_WRITTEN) written.set(name, { value: text, line });
+  return line;
 }
+
+/** The last line of each name: most headers say the same in every answer. */
+const written = new Map<string, { readonly value: string; readonly line: string }>();
+const MAX_WRITTEN = 64;
 
 let date = '';
 let date_ms = 0;

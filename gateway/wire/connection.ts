@@ -22,6 +22,8 @@ export class WireConnection {
   /** An answer just ended, and what came meanwhile is about to be looked at. */
   #turning = false;
   #stopping = false;
+  /** Idle for so long that an answer's time is over, and the rest of the connection's own runs. */
+  #resting = false;
 
   constructor(socket: Socket, options: WireOptions) {
     this.#socket = socket;
@@ -65,7 +67,7 @@ export class WireConnection {
     if (reading === 'other') return this.#handOver();
     clearTimeout(this.#pieces ?? undefined);
     this.#pieces = null;
-    this.#socket.setTimeout(0);
+    this.#resting = false;
     this.#answer = new WireAnswer(this.#socket, this.#options.keep_alive_ms, () => this.#answered());
     this.#answer.last = this.#stopping;
     this.#options.serve(reading, this.#answer);
@@ -76,7 +78,9 @@ export class WireConnection {
     this.#answer = null;
     if (last || this.#stopping) return void this.#socket.end();
     // What the client has not taken of the answer yet is still under the answer's own time.
-    if (!this.#socket.writableNeedDrain) this.#socket.setTimeout(this.#options.keep_alive_ms);
+    const { timeout = 0, writableNeedDrain } = this.#socket;
+    if ((timeout === 0 || timeout > this.#options.keep_alive_ms) && !writableNeedDrain)
+      this.#socket.setTimeout(this.#options.keep_alive_ms);
     if (this.#pending === null) return;
     // After this turn: the answer that ends here is still on somebody's stack.
     this.#turning = true;
@@ -114,8 +118,12 @@ export class WireConnection {
     else this.#answer.drained();
   };
   #onTimeout = (): void => {
-    if (this.#answer === null) this.#socket.destroy();
-    else this.#answer.timedOut();
+    if (this.#answer !== null) return this.#answer.timedOut();
+    // The time that stands may be an answer's, and shorter: the rest of ours follows.
+    const rest_ms = this.#options.keep_alive_ms - (this.#socket.timeout ?? 0);
+    if (this.#resting || rest_ms <= 0 || this.#socket.writableNeedDrain) this.#socket.destroy();
+    else this.#socket.setTimeout(rest_ms);
+    this.#resting = true;
   };
   /** `close` follows. */
   #onError = (): void => {};
