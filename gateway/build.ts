@@ -29,7 +29,7 @@ export interface BuiltApp {
 /** `tracer`: null while tracing is off. @throws {ConfigError} */
 export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | null = null): BuiltApp {
   const keys = loadKeys(config.api_keys_file, log);
-  const engine = boundAnswers(createEngine(config), config);
+  const engine = boundAnswers(createEngine({ ...config, backend_timeout_ms: silence_ms(config) }), config);
   const member = isMember ? joinPrimary(config.workers) : null;
   const { store, rates } = createStoreAndRates(config, log, member);
   const telemetry = createTelemetry(log, tracer);
@@ -78,4 +78,9 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
       await telemetry.close();
     },
   };
+}
+
+/** No silence is longer than an answer may be. */
+function silence_ms({ backend_timeout_ms, max_answer_ms }: GatewayConfig): number {
+  return Math.min(backend_timeout_ms, max_answer_ms);
 }

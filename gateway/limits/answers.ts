@@ -10,39 +10,15 @@ export interface AnswerLimits {
   readonly max_answer_ms: number;
 }
 
-/** Times are looked at so often in the greatest of them: a timer for each answer would cost more than all else here. */
-const LOOKS = 10;
-const LOOK_MAX_MS = 1_000;
-
+/** The engine's own limit on silence should be no longer than `max_answer_ms`: here time is looked at when something comes. */
 export function boundAnswers(engine: Engine, limits: AnswerLimits): Engine {
-  const running = new Set<BoundedAnswer>();
-  const look = setInterval(
-    () => {
-      const now_ms = performance.now();
-      // In the order in which they began.
-      for (const answer of running) {
-        if (now_ms - answer.began_ms < limits.max_answer_ms) break;
-        answer.expire();
-      }
-    },
-    Math.min(LOOK_MAX_MS, Math.ceil(limits.max_answer_ms / LOOKS)),
-  );
-  look.unref();
   return {
     call(request, handler) {
-      const bounded = new BoundedAnswer(handler, limits, running);
-      try {
-        bounded.inner = engine.call(request, bounded);
-      } catch (error) {
-        bounded.cancel();
-        throw error;
-      }
+      const bounded = new BoundedAnswer(handler, limits);
+      bounded.inner = engine.call(request, bounded);
       return bounded;
     },
-    close() {
-      clearInterval(look);
-      return engine.close();
-    },
+    close: () => engine.close(),
   };
 }
 
@@ -51,23 +27,16 @@ class BoundedAnswer implements EngineHandler, EngineCall {
   inner: EngineCall | null = null;
   readonly #handler: EngineHandler;
   readonly #limits: AnswerLimits;
-  readonly #running: Set<BoundedAnswer>;
-  readonly began_ms = performance.now();
+  readonly #began_ms = performance.now();
   #stream = false;
   #bytes = 0;
   #events = 0;
   /** The last byte before this chunk was a line feed. */
   #lineEnded = false;
 
-  constructor(handler: EngineHandler, limits: AnswerLimits, running: Set<BoundedAnswer>) {
+  constructor(handler: EngineHandler, limits: AnswerLimits) {
     this.#handler = handler;
     this.#limits = limits;
-    this.#running = running;
-    running.add(this);
-  }
-
-  expire(): void {
-    this.#stop('backend_timeout', 'time');
   }
 
   head(status: number, headers: IncomingHttpHeaders): void {
@@ -77,6 +46,7 @@ class BoundedAnswer implements EngineHandler, EngineCall {
 
   data(chunk: Buffer): void {
     this.#handler.data(chunk);
+    if (performance.now() - this.#began_ms > this.#limits.max_answer_ms) return this.#stop('backend_timeout', 'time');
     if (!this.#stream) return;
     this.#bytes += chunk.length;
     this.#events += this.#eventsIn(chunk);
@@ -85,12 +55,10 @@ class BoundedAnswer implements EngineHandler, EngineCall {
   }
 
   end(): void {
-    this.#running.delete(this);
     this.#handler.end();
   }
 
   fail(problem: Problem): void {
-    this.#running.delete(this);
     this.#handler.fail(problem);
   }
 
@@ -103,7 +71,6 @@ class BoundedAnswer implements EngineHandler, EngineCall {
   }
 
   cancel(): void {
-    this.#running.delete(this);
     this.inner?.cancel();
   }
 
