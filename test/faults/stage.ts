@@ -1,0 +1,120 @@
+// What a fault happens to: a gateway and a sidecar as processes of their own, and a scripted backend between them.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Backend, startBackend } from '../backend.ts';
+import { ask } from '../client.ts';
+import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
+import { eventually, type Folder, temporaryFolder } from '../harness.ts';
+import { type RunningProcess, startProcess } from '../process.ts';
+import { type Cost, costOf } from './cost.ts';
+import { echo } from './words.ts';
+
+const START_MS = 30_000;
+
+export interface StageOptions {
+  readonly gateway?: Record<string, string>;
+  readonly sidecar?: Record<string, string>;
+  /** Where run/ is: the socket and the simulated root. By default a folder of the stage's own. */
+  readonly run?: string;
+}
+
+export class Stage {
+  readonly folder: Folder;
+  readonly backend: Backend;
+  readonly gateway: GatewayProcess;
+  /** The one that runs now. */
+  sidecar: RunningProcess;
+  readonly #startSidecar: () => RunningProcess;
+  readonly #root: string;
+
+  private constructor(
+    folder: Folder,
+    backend: Backend,
+    gateway: GatewayProcess,
+    startSidecar: () => RunningProcess,
+    root: string,
+  ) {
+    this.folder = folder;
+    this.backend = backend;
+    this.gateway = gateway;
+    this.#startSidecar = startSidecar;
+    this.#root = root;
+    this.sidecar = startSidecar();
+  }
+
+  /** Resolves when the service is whole. */
+  static async start(options: StageOptions = {}): Promise<Stage> {
+    const folder = temporaryFolder();
+    const backend = await startBackend(echo());
+    const run = options.run ?? join(folder.path, 'run');
+    const socket = join(run, 'sidecar.sock');
+    const root = join(run, 'root');
+    const gateway = await startGatewayProcess({
+      BACKEND_URL: backend.url,
+      SIDECAR_SOCKET: socket,
+      SIDECAR_WAIT_MS: '20000',
+      MAX_VERIFY_PER_SECOND: '0',
+      ...options.gateway,
+    });
+    const startSidecar = () =>
+      startProcess('sidecar/main.ts', [], {
+        ATTESTER: 'simulated',
+        SIDECAR_SOCKET: socket,
+        SIMULATED_ROOT_DIR: root,
+        ...options.sidecar,
+      });
+    const stage = new Stage(folder, backend, gateway, startSidecar, root);
+    await stage.whole();
+    return stage;
+  }
+
+  get url(): string {
+    return this.gateway.url;
+  }
+
+  /** PEM of the simulated root under which this stage's attestations verify. */
+  get root(): string {
+    return readFileSync(join(this.#root, 'root.pem'), 'utf8');
+  }
+
+  get cost(): Cost {
+    return costOf(this.gateway.child.pid as number);
+  }
+
+  /** Ends the sidecar and starts it again, as a supervisor does. */
+  async restartSidecar(signal: NodeJS.Signals): Promise<void> {
+    await this.sidecar.kill(signal);
+    this.sidecar = this.#startSidecar();
+  }
+
+  startSidecar(): void {
+    this.sidecar = this.#startSidecar();
+  }
+
+  /** Resolves when backend and sidecar are there for the gateway. */
+  async whole(): Promise<void> {
+    await eventually(async () => (await this.health()) === 'ok', START_MS);
+  }
+
+  async health(): Promise<string> {
+    try {
+      return (await ask(`${this.url}/health`, { method: 'GET' })).json().status;
+    } catch {
+      return 'unreachable';
+    }
+  }
+
+  /** A gauge of /metrics; its labels count as part of its name. */
+  async gauge(name: string): Promise<number> {
+    const { text } = await ask(`${this.url}/metrics`, { method: 'GET' });
+    const line = text.split('\n').find((one) => one.startsWith(`${name} `));
+    return line === undefined ? Number.NaN : Number(line.slice(name.length + 1));
+  }
+
+  async close(): Promise<void> {
+    for (const { child, kill } of [this.gateway, this.sidecar])
+      if (child.exitCode === null && child.signalCode === null) await kill('SIGKILL');
+    await this.backend.close();
+    this.folder.remove();
+  }
+}
