@@ -1,5 +1,6 @@
 // Starts a process of ours as an operator would, and ends it as an operator, or a fault, would.
 import { type ChildProcess, spawn } from 'node:child_process';
+import { closeSync, openSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -13,17 +14,21 @@ export interface RunningProcess {
   readonly exited: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
 }
 
+/** `log`: a file for its stdout. */
 export function startProcess(
   script: string,
   args: readonly string[] = [],
   env: Record<string, string> = {},
   cwd = ROOT,
+  log: string | null = null,
 ): RunningProcess {
+  const out = log === null ? 'pipe' : openSync(log, 'w');
   const child = spawn(process.execPath, [fileURLToPath(new URL(`../${script}`, import.meta.url)), ...args], {
     cwd,
     env: { ...process.env, ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: ['ignore', out, 'pipe'],
   });
+  if (typeof out === 'number') closeSync(out);
   let output = '';
   child.stdout?.on('data', (data) => {
     output += data;
@@ -37,7 +42,7 @@ export function startProcess(
   return {
     child,
     exited,
-    output: () => output,
+    output: () => (log === null ? output : readFileSync(log, 'utf8') + output),
     kill(signal) {
       child.kill(signal);
       return exited;

@@ -1,10 +1,13 @@
 // What one client saw, in a few words, after everything that could be checked about it was checked.
 import { type VerificationError, verifyAttestation } from '../../verify/index.ts';
 import { type Answer, ask } from '../client.ts';
-import { answerTo } from './words.ts';
+import { ANSWER, answerTo } from './words.ts';
 
 /** Words that begin so are what must never happen. */
 export const NEVER = 'NEVER: ';
+
+/** Words that begin so are a client's that asked for no proof. */
+export const PLAIN = 'no tee: ';
 
 const HANG_MS = 60_000;
 
@@ -20,6 +23,11 @@ export interface Question {
 
 /** Asks as a client would, and says what it saw. `root` is the simulated root. */
 export async function see(url: string, asked: Question, root: () => string): Promise<string> {
+  const saw = await seen(url, asked, root);
+  return asked.tee || saw.startsWith(NEVER) ? saw : `${PLAIN}${saw}`;
+}
+
+async function seen(url: string, asked: Question, root: () => string): Promise<string> {
   const { question, stream, tee, leaves, hang_ms = HANG_MS } = asked;
   const body = JSON.stringify({
     model: 'scripted',
@@ -33,7 +41,10 @@ export async function see(url: string, asked: Question, root: () => string): Pro
     const answer = await ask(`${url}/v1/chat/completions`, {
       body,
       signal,
-      onData: (chunk) => leaves === undefined || !leaves((text += chunk)),
+      onData(chunk) {
+        text += chunk;
+        return leaves?.(text) !== true;
+      },
     });
     if (signal.aborted) return `${NEVER}hung`;
     return await judge(answer, asked, body, root);
@@ -76,20 +87,24 @@ async function judgeStream(answer: Answer, asked: Question, body: string, root: 
     return `${NEVER}another's answer`;
   const finished = events.filter((one) => one.choices?.some((choice: Json) => Boolean(choice.finish_reason)));
   const error = events.find((one) => one.error !== undefined)?.error;
+  // A backend that never ends says more than its question.
+  if (content.startsWith(ANSWER) && !isPrefix(content, answerTo(asked.question))) return `${NEVER}another's answer`;
   if (finished.length > 1) return `${NEVER}stop twice`;
   if (finished.length === 0) {
     if (done) return `${NEVER}[DONE] without stop`;
     if (error !== undefined) return `deltas, then error ${error.code}`;
     return answer.complete ? `${NEVER}an end without stop or error` : 'deltas, then cut';
   }
-  if (content !== answerTo(asked.question)) return `${NEVER}stop after another's answer`;
-  if (!asked.tee) return done ? 'the stream to its [DONE]' : 'stop, then cut';
+  if (content !== answerTo(asked.question)) return `${NEVER}stop before the answer's end`;
+  if (!asked.tee) return done ? 'the stream whole' : 'stop, then cut';
   const { attestation } = finished[0] as Json;
   if (attestation === undefined) return `${NEVER}stop without proof`;
   const transcript = done ? { transcript: answer.body } : {};
   const wrong = await unproven(JSON.stringify(attestation), { request: body, ...transcript }, root);
   return wrong ?? (done ? 'stop with its proof' : 'stop with its proof, then cut');
 }
+
+const isPrefix = (a: string, b: string): boolean => a.startsWith(b) || b.startsWith(a);
 
 // biome-ignore lint/suspicious/noExplicitAny: events of every shape
 type Json = any;

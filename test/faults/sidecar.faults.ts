@@ -20,7 +20,7 @@ async function underStreams(context: Parameters<typeof Fault.begin>[0], options:
   return fault;
 }
 
-const NOTHING_LOST = { 'stop with its proof': STREAMS, 'the stream to its [DONE]': 20 };
+const NOTHING_LOST = { 'stop with its proof': STREAMS, 'no tee: the stream whole': 20 };
 
 describe('the sidecar, under a hundred open tee streams', () => {
   it('killed and started again: every stream ends with its proof', async (context) => {
@@ -58,7 +58,7 @@ describe('the sidecar, under a hundred open tee streams', () => {
     await stage.sidecar.kill('SIGKILL');
     expect(await fault.all()).toEqual({
       'deltas, then error attestation_unavailable': STREAMS,
-      'the stream to its [DONE]': 20,
+      'no tee: the stream whole': 20,
     });
     fault.ask(20, { stream: true, tee: true });
     fault.ask(20, { stream: false, tee: true });

@@ -6,7 +6,7 @@ import { ask } from '../client.ts';
 import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
 import { eventually, type Folder, temporaryFolder } from '../harness.ts';
 import { type RunningProcess, startProcess } from '../process.ts';
-import { type Cost, costOf } from './cost.ts';
+import { type Cost, childrenOf, costOf } from './cost.ts';
 import { echo } from './words.ts';
 
 const START_MS = 30_000;
@@ -16,6 +16,10 @@ export interface StageOptions {
   readonly sidecar?: Record<string, string>;
   /** Where run/ is: the socket and the simulated root. By default a folder of the stage's own. */
   readonly run?: string;
+  /** Where the simulated root is, if not in `run`. */
+  readonly root?: string;
+  /** A file for the gateway's log. */
+  readonly log?: string;
 }
 
 export class Stage {
@@ -48,14 +52,17 @@ export class Stage {
     const backend = await startBackend(echo());
     const run = options.run ?? join(folder.path, 'run');
     const socket = join(run, 'sidecar.sock');
-    const root = join(run, 'root');
-    const gateway = await startGatewayProcess({
+    const root = options.root ?? join(run, 'root');
+    const env = {
       BACKEND_URL: backend.url,
       SIDECAR_SOCKET: socket,
+      // On a busy machine a sidecar takes seconds to start.
       SIDECAR_WAIT_MS: '20000',
-      MAX_VERIFY_PER_SECOND: '0',
+      // Soon full, so that what is kept is no growth.
+      ATTESTATION_STORE_BYTES: String(4 * 1024 * 1024),
       ...options.gateway,
-    });
+    };
+    const gateway = await startGatewayProcess(env, undefined, options.log);
     const startSidecar = () =>
       startProcess('sidecar/main.ts', [], {
         ATTESTER: 'simulated',
@@ -102,6 +109,11 @@ export class Stage {
     } catch {
       return 'unreachable';
     }
+  }
+
+  /** Several workers answer /metrics each for itself. */
+  get hasGauges(): boolean {
+    return childrenOf(this.gateway.child.pid as number).length === 0;
   }
 
   /** A gauge of /metrics; its labels count as part of its name. */

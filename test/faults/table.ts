@@ -1,5 +1,6 @@
 // The fault table: one row a fault, with what its clients saw and what it left behind.
 import type { Cost } from './cost.ts';
+import { PLAIN } from './seen.ts';
 
 export interface Row {
   readonly fault: string;
@@ -26,7 +27,7 @@ export function table(rows: readonly Row[]): string {
 
 function line({ fault, saw, before, after }: Row): string {
   const seen = Object.entries(saw)
-    .sort(([, a], [, b]) => b - a)
+    .sort(([a, many], [b, more]) => Number(a.startsWith(PLAIN)) - Number(b.startsWith(PLAIN)) || more - many)
     .map(([words, count]) => `${count} × ${words}`)
     .join('; ');
   const memory = `${before.rss_mib.toFixed(0)} → ${after === null ? 'ended' : after.rss_mib.toFixed(0)}`;

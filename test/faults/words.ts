@@ -2,6 +2,9 @@
 import type { ServerResponse } from 'node:http';
 import { chatBody, DONE, delta, finish, role, type Script, type Seen, usage } from '../backend.ts';
 
+/** Every answer begins so. */
+export const ANSWER = 'answer to ';
+
 export const wordsFor = (question: string): string[] => ['answer ', 'to ', question, '.'];
 
 export const answerTo = (question: string): string => wordsFor(question).join('');
@@ -27,6 +30,17 @@ export function beginStream(response: ServerResponse): void {
 }
 
 export const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Resolves when more may be written, or nobody is there to take it. */
+export function writtenOut(response: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    const go = () => {
+      response.off('drain', go).off('close', go);
+      resolve();
+    };
+    response.once('drain', go).once('close', go);
+  });
+}
 
 /** A right answer, streamed ones with `pause_ms` between their events. */
 export function echo(pause_ms = 0): Script {
