@@ -116,8 +116,10 @@ export class WireConnection {
     else this.#answer.drained();
   };
   #onTimeout = (): void => {
-    if (this.#answer === null) this.#socket.destroy();
-    else this.#answer.timedOut();
+    if (this.#answer !== null) this.#answer.timedOut();
+    // A part of a request is a slow one.
+    else if (this.#pending !== null) this.#handOver();
+    else this.#socket.destroy();
   };
   /** `close` follows. */
   #onError = (): void => {};
