@@ -5,6 +5,9 @@ import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
+/** Of a process that goes on for hours only the latest lines are kept. */
+const MAX_OUTPUT = 16 * 1024 * 1024;
+
 export interface RunningProcess {
   readonly child: ChildProcess;
   /** What it has printed so far, both streams. */
@@ -30,12 +33,12 @@ export function startProcess(
   });
   if (typeof out === 'number') closeSync(out);
   let output = '';
-  child.stdout?.on('data', (data) => {
+  const keep = (data: Buffer) => {
     output += data;
-  });
-  child.stderr?.on('data', (data) => {
-    output += data;
-  });
+    if (output.length > MAX_OUTPUT) output = output.slice(-MAX_OUTPUT / 2);
+  };
+  child.stdout?.on('data', keep);
+  child.stderr?.on('data', keep);
   const exited = new Promise<{ code: number | null; signal: NodeJS.Signals | null }>((resolve) =>
     child.once('exit', (code, signal) => resolve({ code, signal })),
   );

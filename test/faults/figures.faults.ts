@@ -11,25 +11,19 @@ let stage: Stage;
 afterEach(() => stage?.close());
 
 describe(`${REQUESTS.number} tee requests while the sidecar is restarted every two seconds`, () => {
-  it('0 lost, 0 crossed, 0 without proof', { timeout: Math.max(90_000, REQUESTS.number * 60) }, async (context) => {
+  it('0 lost, 0 crossed, 0 without proof', { timeout: Math.max(110_000, REQUESTS.number * 60) }, async (context) => {
     stage = await Stage.start();
     const fault = await Fault.begin(context, stage);
     stage.backend.script = echo(2);
-    let restarts = 0;
     let over = false;
-    const restarting = (async () => {
-      while (!over) {
-        await stage.restartSidecar(restarts++ % 2 === 0 ? 'SIGKILL' : 'SIGTERM');
-        await sleep(2_000);
-      }
-    })();
+    const restarting = stage.restartSidecarWhile(() => !over && !context.signal.aborted);
     let left = REQUESTS.number;
     const client = async () => {
       while (left-- > 0) await fault.ask(1, { stream: left % 2 === 0, tee: true });
     };
     await Promise.all(Array.from({ length: AT_ONCE }, client));
     over = true;
-    await restarting;
+    const restarts = await restarting;
     const half = REQUESTS.number / 2;
     const saw = await fault.end(`${REQUESTS.number} tee requests, sidecar restarted every 2 s (${restarts} times)`);
     expect(saw).toEqual({ 'stop with its proof': half, 'the answer with its proof': half });

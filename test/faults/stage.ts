@@ -7,7 +7,7 @@ import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts'
 import { eventually, type Folder, temporaryFolder } from '../harness.ts';
 import { type RunningProcess, startProcess } from '../process.ts';
 import { type Cost, childrenOf, costOf } from './cost.ts';
-import { echo } from './words.ts';
+import { echo, sleep } from './words.ts';
 
 const START_MS = 30_000;
 
@@ -96,6 +96,18 @@ export class Stage {
 
   startSidecar(): void {
     this.sidecar = this.#startSidecar();
+  }
+
+  /** Every two seconds, but never before the one that was started listens: on a busy machine that can take as long. */
+  async restartSidecarWhile(goesOn: () => boolean): Promise<number> {
+    let restarts = 0;
+    while (goesOn()) {
+      await this.restartSidecar(restarts++ % 2 === 0 ? 'SIGKILL' : 'SIGTERM');
+      const { sidecar } = this;
+      await sleep(2_000);
+      await eventually(() => sidecar.output().includes('"listening"'), START_MS);
+    }
+    return restarts;
   }
 
   /** Resolves when backend and sidecar are there for the gateway. */
