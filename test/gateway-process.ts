@@ -23,7 +23,10 @@ export async function startGatewayProcess(
       .filter((line) => line.startsWith('{'))
       .map((line) => JSON.parse(line) as Record<string, unknown>);
   const listening = () => lines().find((line) => line.msg === 'listening');
-  await eventually(() => listening() !== undefined || started.child.exitCode !== null, 20_000);
+  await eventually(() => listening() !== undefined || started.child.exitCode !== null, 20_000).catch((error) => {
+    started.child.kill('SIGKILL');
+    throw error;
+  });
   const line = listening();
   if (line === undefined) throw new Error(`the gateway ended: ${started.output()}`);
   const { port } = line.address as { port: number };
