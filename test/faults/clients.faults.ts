@@ -1,10 +1,10 @@
 // Clients that leave, stall, half-close, or send a byte at a time; a thousand that say nothing at all.
-import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { delta, type Script } from '../backend.ts';
 import { eventually } from '../harness.ts';
 import { Fault } from './fault.ts';
-import { NEVER } from './seen.ts';
+import { NEVER } from './judge.ts';
+import { dial, letGo, lines, PLAIN, TEE } from './line.ts';
 import { Stage } from './stage.ts';
 import { beginStream, echo, sleep, writtenOut } from './words.ts';
 
@@ -16,55 +16,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => stage?.close());
 
-const STREAM = JSON.stringify({ messages: [{ role: 'user', content: 'by hand' }], stream: true, tee: true });
-const headFor = (body: string) =>
-  `POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`;
-const HEAD = headFor(STREAM);
 const FLOOD = delta('x'.repeat(16_000));
-
-interface Line {
-  readonly socket: Socket;
-  text: string;
-  closed: boolean;
-}
-
-function dial(): Promise<Line> {
-  const { hostname, port } = new URL(stage.url);
-  const line: Line = {
-    socket: connect({ port: Number(port), host: hostname, allowHalfOpen: true }),
-    text: '',
-    closed: false,
-  };
-  line.socket.on('data', (data) => {
-    line.text += data;
-  });
-  line.socket.on('error', () => {});
-  line.socket.on('close', () => {
-    line.closed = true;
-  });
-  line.socket.on('end', () => line.socket.end());
-  return new Promise((resolve) => {
-    line.socket.once('connect', () => resolve(line)).once('close', () => resolve(line));
-  });
-}
-
-const lines = (count: number) => Promise.all(Array.from({ length: count }, dial));
-
-/** In words; `NEVER` when the connection is still open after so long. */
-async function letGo(line: Line, within_ms: number): Promise<string> {
-  try {
-    await eventually(() => line.closed, within_ms);
-  } catch {
-    return `${NEVER}held on to`;
-  } finally {
-    line.socket.destroy();
-  }
-  const status = /^HTTP\/1\.1 (\d{3})/.exec(line.text)?.[1];
-  const code = /"code":"(\w+)"/.exec(line.text)?.[1];
-  if (line.text.includes('"finish_reason":"stop"')) return `${NEVER}stop`;
-  if (status === undefined) return 'let go without a word';
-  return status === '200' ? 'deltas, then let go' : `${status} ${code}, then let go`;
-}
 
 /** Words for as long as somebody takes them. */
 const endless: Script = async (_request, response) => {
@@ -97,8 +49,8 @@ describe('clients', () => {
     stage.sidecar.child.kill('SIGSTOP');
     for (let i = 0; i < 30; i++) {
       fault.note(
-        dial().then(async (line) => {
-          line.socket.write(HEAD + STREAM);
+        dial(stage.url).then(async (line) => {
+          line.socket.write(TEE.head + TEE.body);
           await eventually(() => line.text.includes('by hand'), 10_000).catch(() => {});
           line.socket.destroy();
           return line.text.includes('"finish_reason":"stop"') ? `${NEVER}stop` : 'deltas, then left';
@@ -113,11 +65,11 @@ describe('clients', () => {
   });
 
   it.for([
-    ['without tee', STREAM.replace('"tee":true', '"tee":false')],
-    ['with tee', STREAM],
+    ['without tee', PLAIN],
+    ['with tee', TEE],
   ] as const)(
     'that stop reading, %s: the backend waits, and in time they are let go',
-    async ([kind, body], context) => {
+    async ([kind, request], context) => {
       let written = 0;
       const flood: Script = async (_request, response) => {
         beginStream(response);
@@ -129,10 +81,10 @@ describe('clients', () => {
       async function stall(): Promise<string[]> {
         stage.backend.seen.length = 0;
         stage.backend.script = flood;
-        const stalled = await lines(20);
+        const stalled = await lines(stage.url, 20);
         for (const line of stalled) {
           line.socket.pause();
-          line.socket.write(headFor(body) + body);
+          line.socket.write(request.head + request.body);
         }
         await eventually(() => stage.backend.seen.length === 20, 10_000);
         await eventually(() => stage.backend.seen.every((one) => one.aborted_ms !== null), 30_000);
@@ -155,9 +107,9 @@ describe('clients', () => {
     const fault = await Fault.begin(context, stage);
     stage.backend.seen.length = 0;
     stage.backend.script = endless;
-    const halves = await lines(20);
+    const halves = await lines(stage.url, 20);
     for (const line of halves) {
-      line.socket.end(HEAD + STREAM);
+      line.socket.end(TEE.head + TEE.body);
       fault.note(letGo(line, 15_000));
     }
     const saw = await fault.all();
@@ -169,11 +121,11 @@ describe('clients', () => {
 
   it('that send a byte a second are told 408 and let go', async (context) => {
     const fault = await Fault.begin(context, stage);
-    const slow = await lines(50);
+    const slow = await lines(stage.url, 50);
     for (const [i, line] of slow.entries()) {
       // Half of them drip their headers, half their body.
-      const text = i % 2 === 0 ? HEAD + STREAM : STREAM;
-      if (i % 2 === 1) line.socket.write(HEAD);
+      const text = i % 2 === 0 ? TEE.head + TEE.body : TEE.body;
+      if (i % 2 === 1) line.socket.write(TEE.head);
       let at = 0;
       const drip = setInterval(() => void (line.socket.writable && line.socket.write(text[at++] ?? '')), 1_000);
       line.socket.once('close', () => clearInterval(drip));
@@ -189,7 +141,7 @@ describe('clients', () => {
 
   it('that say nothing, a thousand of them: others are served, and they are let go', async (context) => {
     const fault = await Fault.begin(context, stage);
-    const idle = await lines(1_000);
+    const idle = await lines(stage.url, 1_000);
     fault.ask(50, { stream: true, tee: true });
     fault.ask(50, { stream: false, tee: false });
     await fault.all();

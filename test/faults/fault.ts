@@ -1,9 +1,12 @@
 // One fault, judged as every fault is: nothing that must never happen, nobody left waiting, nothing left behind; a row of the table.
 import { expect, inject, type TestContext } from 'vitest';
+import type { Script } from '../backend.ts';
 import { eventually } from '../harness.ts';
 import type { Cost } from './cost.ts';
-import { NEVER, type Question, see } from './seen.ts';
+import { NEVER } from './judge.ts';
+import { type Question, see } from './seen.ts';
 import type { Stage } from './stage.ts';
+import { echo } from './words.ts';
 
 /** Connections to the backend that are kept for the next request, and what Node opens for itself. */
 const SPARE_DESCRIPTORS = 12;
@@ -34,6 +37,16 @@ export class Fault {
       await warm.all();
     }
     return new Fault(context, stage, stage.cost);
+  }
+
+  /** A backend that answers by `script` to so many clients of each kind; then it is well again. */
+  static async ofBackend(context: TestContext, stage: Stage, script: Script, clients = 10): Promise<Fault> {
+    const fault = await Fault.begin(context, stage);
+    stage.backend.script = script;
+    for (const stream of [true, false]) for (const tee of [true, false]) void fault.ask(clients, { stream, tee });
+    await fault.all();
+    stage.backend.script = echo();
+    return fault;
   }
 
   /** So many clients ask at once. Resolves when all have their answers, which need not be waited for. */
@@ -74,13 +87,17 @@ export class Fault {
   async #back(): Promise<Cost> {
     const stage = this.#stage;
     const { descriptors, rss_mib } = this.#before;
-    await eventually(() => stage.cost.descriptors <= descriptors + SPARE_DESCRIPTORS, BACK_MS).catch(() => {});
     if (stage.hasGauges) {
       await eventually(async () => (await stage.gauge('countersign_attestations_pending')) === 0, BACK_MS);
       // The one that asks.
       await eventually(async () => (await stage.gauge('http_server_active_requests')) <= 1, BACK_MS);
     }
-    const cost = stage.cost;
+    let cost = stage.cost;
+    const closed = () => {
+      cost = stage.cost;
+      return cost.descriptors <= descriptors + SPARE_DESCRIPTORS;
+    };
+    await eventually(closed, BACK_MS).catch(() => {});
     expect(cost.descriptors).toBeLessThanOrEqual(descriptors + SPARE_DESCRIPTORS);
     expect(cost.rss_mib).toBeLessThanOrEqual(rss_mib + SPARE_MIB + this.#number * SPARE_MIB_PER_CLIENT);
     // And it serves as ever.

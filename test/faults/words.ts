@@ -9,15 +9,16 @@ export const wordsFor = (question: string): string[] => ['answer ', 'to ', quest
 
 export const answerTo = (question: string): string => wordsFor(question).join('');
 
-export interface Asked {
-  readonly question: string;
-  readonly stream: boolean;
-}
-
-export function askedIn(request: Seen): Asked {
+export function askedIn(request: Seen): { question: string; stream: boolean } {
   const { messages, stream } = JSON.parse(request.body);
   return { question: messages[0].content, stream: stream === true };
 }
+
+/** The events that carry an answer's words. */
+export const deltasFor = (question: string): string =>
+  wordsFor(question)
+    .map((word) => delta(word))
+    .join('');
 
 /** The events of a streamed answer, in order. */
 export function eventsFor(question: string): string[] {

@@ -1,5 +1,6 @@
 // The soak's clients: whole answers and streams, with tee and without, some that leave, some that are slow to take.
-import { NEVER, see } from '../seen.ts';
+import { NEVER } from '../judge.ts';
+import { see } from '../seen.ts';
 import type { Stage } from '../stage.ts';
 
 const KINDS = [

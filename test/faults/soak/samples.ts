@@ -31,7 +31,7 @@ export function growth(
 ): string[] {
   const wrong: string[] = [];
   const allowed = memory.settled * MAX_GROWTH + (minutes < 2 * SETTLED_MIN ? SPARE_MIB_SHORT : 0);
-  if (memory.end > allowed)
+  if (!(memory.end <= allowed))
     wrong.push(
       `memory grew from ${memory.settled.toFixed(0)} to ${memory.end.toFixed(0)} MiB, over ${allowed.toFixed(0)}`,
     );
