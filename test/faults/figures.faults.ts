@@ -11,7 +11,7 @@ let stage: Stage;
 afterEach(() => stage?.close());
 
 describe(`${REQUESTS.number} tee requests while the sidecar is restarted every two seconds`, () => {
-  it('0 lost, 0 crossed, 0 without proof', { timeout: Math.max(110_000, REQUESTS.number * 60) }, async (context) => {
+  it('0 lost, 0 crossed, 0 without proof', { timeout: Math.max(170_000, REQUESTS.number * 80) }, async (context) => {
     stage = await Stage.start();
     const fault = await Fault.begin(context, stage);
     stage.backend.script = echo(2);

@@ -98,14 +98,16 @@ export class Stage {
     this.sidecar = this.#startSidecar();
   }
 
-  /** Every two seconds, but never before the one that was started listens: on a busy machine that can take as long. */
+  /** Every two seconds, but never within a second of its listening: on a busy machine a start alone can take as long. */
   async restartSidecarWhile(goesOn: () => boolean): Promise<number> {
     let restarts = 0;
     while (goesOn()) {
       await this.restartSidecar(restarts++ % 2 === 0 ? 'SIGKILL' : 'SIGTERM');
       const { sidecar } = this;
-      await sleep(2_000);
+      const interval = sleep(2_000);
       await eventually(() => sidecar.output().includes('"listening"'), START_MS);
+      await sleep(1_000);
+      await interval;
     }
     return restarts;
   }
