@@ -40,7 +40,7 @@ describe('clients', () => {
     expect(stage.backend.seen).toHaveLength(100);
     stage.backend.script = echo();
     await fault.end('clients leave mid-stream');
-    expect(saw).toEqual({ 'deltas, then cut': 50, 'no tee: deltas, then cut': 50 });
+    expect(saw).toEqual({ left: 50, 'no tee: left': 50 });
   });
 
   it('that leave while their answer is attested', async (context) => {

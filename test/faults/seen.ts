@@ -30,17 +30,20 @@ async function seen(url: string, asked: Question, root: () => string): Promise<s
   });
   const signal = AbortSignal.timeout(hang_ms);
   let text = '';
+  let left = false;
   try {
     const answer = await ask(`${url}/v1/chat/completions`, {
       body,
       signal,
       onData(chunk) {
         text += chunk;
-        return leaves?.(text) !== true;
+        left = leaves?.(text) === true;
+        return !left;
       },
     });
     if (signal.aborted) return `${NEVER}hung`;
-    return await judge(answer, asked, body, root);
+    const saw = await judge(answer, asked, body, root);
+    return left && !saw.startsWith(NEVER) ? 'left' : saw;
   } catch (error) {
     if (signal.aborted) return `${NEVER}hung`;
     return `no answer: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`;
