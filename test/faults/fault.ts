@@ -19,6 +19,7 @@ export class Fault {
   readonly #context: TestContext;
   readonly #stage: Stage;
   readonly #before: Cost;
+  readonly #sidecarDescriptors: number;
   readonly #saw: Promise<string>[] = [];
   #number = 0;
 
@@ -26,6 +27,7 @@ export class Fault {
     this.#context = context;
     this.#stage = stage;
     this.#before = before;
+    this.#sidecarDescriptors = stage.sidecarCost.descriptors;
   }
 
   /** Asks a few questions first, so that what is measured is not the process's youth. @throws when the suite's time is over */
@@ -102,6 +104,7 @@ export class Fault {
     expect(cost.rss_mib).toBeLessThanOrEqual(rss_mib + SPARE_MIB + this.#number * SPARE_MIB_PER_CLIENT);
     // And it serves as ever.
     await stage.whole();
+    expect(stage.sidecarCost.descriptors).toBeLessThanOrEqual(this.#sidecarDescriptors + SPARE_DESCRIPTORS);
     const again = new Fault(this.#context, stage, cost);
     again.ask(4, { stream: true, tee: true });
     again.ask(4, { stream: false, tee: true });

@@ -88,6 +88,11 @@ export class Stage {
     return costOf(this.gateway.child.pid as number);
   }
 
+  /** Of the one that runs now. */
+  get sidecarCost(): Cost {
+    return costOf(this.sidecar.child.pid as number);
+  }
+
   /** Ends the sidecar and starts it again, as a supervisor does. */
   async restartSidecar(signal: NodeJS.Signals): Promise<void> {
     await this.sidecar.kill(signal);
