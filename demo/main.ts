@@ -39,7 +39,7 @@ async function start(config: DemoConfig): Promise<void> {
   // The backend's key is the gateway's alone.
   const { BACKEND_API_KEY: _key, ...sidecarEnv } = env;
   run('sidecar', 'sidecar/main.ts', sidecarEnv);
-  run('gateway', 'gateway/main.ts', env);
+  run('gateway', 'gateway/main.ts', env, ['--max-semi-space-size=8']);
 
   const host = gateway.host.includes(':') ? `[${gateway.host}]` : gateway.host.replace('0.0.0.0', '127.0.0.1');
   const url = `http${gateway.tls === null ? '' : 's'}://${host}:${gateway.port}`;
@@ -66,8 +66,8 @@ async function start(config: DemoConfig): Promise<void> {
   say('Ctrl-C ends everything.');
 }
 
-function run(name: string, script: string, env: NodeJS.ProcessEnv): void {
-  const child = spawn(process.execPath, [script], {
+function run(name: string, script: string, env: NodeJS.ProcessEnv, flags: readonly string[] = []): void {
+  const child = spawn(process.execPath, [...flags, script], {
     env,
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   });

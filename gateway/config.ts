@@ -1,4 +1,5 @@
 // The gateway's settings: the one place in this process that reads the environment.
+import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import * as z from 'zod';
 import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../verify/index.ts';
@@ -13,6 +14,11 @@ const flag = z
   .enum(['0', '1'])
   .default('0')
   .transform((value) => value === '1');
+
+const backendKey = z
+  .string()
+  .trim()
+  .regex(/^[!-~]+$/, 'must be printable ASCII without spaces');
 
 /** Every variable, with what it means: docs/configuration.md is made from this. */
 export const schema = z.object({
@@ -32,12 +38,10 @@ export const schema = z.object({
     .describe(
       'The OpenAI-compatible backend, such as `http://127.0.0.1:8000/v1`; its path stands where a client writes `/v1`',
     ),
-  BACKEND_API_KEY: z
-    .string()
-    .trim()
-    .regex(/^[!-~]+$/, 'must be printable ASCII without spaces')
+  BACKEND_API_KEY: backendKey
     .optional()
     .describe('Sent to the backend as `Authorization: Bearer`. A client’s own key never leaves the gateway'),
+  BACKEND_API_KEY_FILE: z.string().min(1).optional().describe('The same from a file, where secrets are files'),
   SIDECAR_SOCKET: z
     .string()
     .min(1)
@@ -265,7 +269,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     host: e.HOST.replace(/^\[|\]$/g, ''),
     port: e.PORT,
     backend_url: e.BACKEND_URL,
-    backend_api_key: e.BACKEND_API_KEY ?? null,
+    backend_api_key: e.BACKEND_API_KEY ?? keyFrom(e.BACKEND_API_KEY_FILE),
     sidecar_socket: resolve(e.SIDECAR_SOCKET),
     api_keys_file: e.API_KEYS_FILE ?? null,
     max_body_bytes: e.MAX_BODY_BYTES,
@@ -311,4 +315,18 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     tracing: tracingOf(e),
     log_level: e.LOG_LEVEL,
   };
+}
+
+/** The same as a file, as containers are given secrets. */
+function keyFrom(file: string | undefined): string | null {
+  if (file === undefined) return null;
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (cause) {
+    throw new ConfigError(`BACKEND_API_KEY_FILE cannot be read: ${(cause as NodeJS.ErrnoException).code}`, { cause });
+  }
+  const key = backendKey.safeParse(text);
+  if (!key.success) throw new ConfigError(`BACKEND_API_KEY_FILE ${key.error.issues[0]?.message}`);
+  return key.data;
 }

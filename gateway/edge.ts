@@ -50,9 +50,14 @@ export function onError({ log }: Deps) {
       outgoing.destroy();
       return RESPONSE_ALREADY_SENT;
     }
-    return c.body(JSON.stringify(problem.body), problem.status as 400, {
-      ...problem.headers,
-      'content-type': 'application/json',
-    });
+    const headers = { ...problem.headers, 'content-type': 'application/json' };
+    const body = Buffer.from(JSON.stringify(problem.body));
+    // Hono makes an answer to HEAD out of the one to GET, and sends it itself.
+    if (c.env.incoming.method === 'HEAD') return c.body(body, problem.status as 400, headers);
+    // Written here and not by way of a Fetch response: to refuse must cost less than to serve.
+    outgoing.writeHead(problem.status, { ...headers, 'content-length': body.length });
+    outgoing.end(body);
+    c.set('outcome', { status: problem.status });
+    return RESPONSE_ALREADY_SENT;
   };
 }

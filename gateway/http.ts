@@ -47,8 +47,8 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     if (ending.has(incoming.socket)) return;
     const fault = faultOf(incoming);
     if (fault !== null) return refuseLast(incoming, outgoing, fault);
-    // Node does not take an upgrade up, and reads nothing after it.
-    if (incoming.headers.upgrade !== undefined) endWith(incoming.socket, outgoing);
+    // Node does not take an upgrade up, and reads nothing after it. Its body may still turn out to be none.
+    if (incoming.headers.upgrade !== undefined) outgoing.shouldKeepAlive = false;
     void route(incoming, outgoing);
   };
   const refuseLast = (incoming: IncomingMessage, outgoing: ServerResponse, fault: Problem) => {
@@ -65,7 +65,7 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
   const server =
     options.tls === null
       ? createServer(serverOptions, listener)
-      : createTlsServer({ ...serverOptions, ...options.tls }, listener);
+      : createTlsServer({ ...serverOptions, ...options.tls, handshakeTimeout: options.headers_timeout_ms }, listener);
   // Past twice this Node drops headers unseen; `faultOf` refuses before.
   server.maxHeadersCount = 2 * MAX_HEADERS;
   server.on('checkExpectation', (incoming: IncomingMessage, outgoing: ServerResponse) =>

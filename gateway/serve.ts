@@ -36,8 +36,10 @@ export async function serve(config: GatewayConfig, log: Logger): Promise<void> {
   });
   if (tls !== null) renewCredentials(server as TlsServer, tls, log);
   // The primary asks each worker, and serves what they say together.
-  if (isMember) AggregatorRegistry.setRegistries(telemetry.registry);
-  else serveMetrics(config, { text: telemetry.text, contentType: telemetry.registry.contentType }, log);
+  if (isMember) {
+    new AggregatorRegistry(); // a worker answers only once it has one
+    AggregatorRegistry.setRegistries(telemetry.registry);
+  } else serveMetrics(config, { text: telemetry.text, contentType: telemetry.registry.contentType }, log);
 
   let stopped_ms: number | null = null;
   const stop = async (signal: string) => {

@@ -4,6 +4,8 @@ import * as z from 'zod';
 import { evidenceSchema } from './attestation.ts';
 
 export const PROTOCOL = 'countersign/1';
+/** Where a health check connects: as a gateway does, but it comes every few seconds and is no news. */
+export const HEALTH_PATH = '/health';
 /** No frame is larger. raw holds a request and a response as one JSON string, which escaping can double. */
 export const MAX_FRAME_BYTES = 192 * 1024 * 1024;
 
@@ -19,7 +21,7 @@ const id = z.string().min(1).max(128);
 /** Why nothing can be attested until somebody does something: confidential computing off, driver gone. null: nothing is wrong. */
 const trouble = z.strictObject({ code: z.string().max(64), message: z.string().max(512) }).nullable();
 
-/** Sidecar → gateway, once, first. */
+/** Sidecar → gateway: first, and again when another attester or other devices have come. */
 export const helloSchema = z.strictObject({
   type: z.literal('hello'),
   protocol: z.literal(PROTOCOL),

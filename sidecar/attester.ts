@@ -17,13 +17,14 @@ export interface Collected {
   readonly appraisal_ms?: number;
 }
 
+/** `name`, `devices` and `token_keys` may become others, when an attester that was late can run or one gives way to another. */
 export interface Attester {
   readonly name: string;
   readonly devices: readonly Device[];
   /** null for real hardware; for the software twin, its test root as PEM. */
   readonly simulated: { readonly root: string } | null;
   /** Public keys (JWK set) under which this process's tokens verify, where it signs them itself. */
-  readonly token_keys?: { readonly keys: readonly object[] };
+  readonly token_keys?: { readonly keys: readonly object[] } | undefined;
   /**
    * Collects evidence over `nonce` from every device and has it appraised. Called one at a time.
    * @throws {AttesterError}

@@ -1,16 +1,18 @@
-// What the sidecar checks before it answers, whatever the attester says: one report for each device, over our nonce, signed by
-// the leaf of a chain under NVIDIA's root (or the twin's). NVIDIA's own verifier has said `true` for less.
+// What the sidecar checks before it answers, whatever the attester says: one report for each device, GPU or switch, over our
+// nonce, signed by the leaf of such a device's chain under NVIDIA's root (or the twin's). NVIDIA's verifier has said `true` for less.
 import type { Evidence } from '../proto/attestation.ts';
 import type { Nonce } from '../proto/raw.ts';
 import { EncodingError, fromBase64 } from '../verify/bytes.ts';
 import { CheckFailure } from '../verify/checks.ts';
+import { identify } from '../verify/nvidia/device.ts';
 import { DEVICE_ROOT_PEM } from '../verify/nvidia/roots.ts';
 import { parseReport, verifyReportSignature } from '../verify/spdm/report.ts';
 import { parseToken } from '../verify/token/index.ts';
-import { type Certificate, parsePem } from '../verify/x509/certificate.ts';
-import { ChainError, verifyChain } from '../verify/x509/chain.ts';
+import type { Certificate } from '../verify/x509/certificate.ts';
+import { ChainError } from '../verify/x509/chain.ts';
 import { DerError } from '../verify/x509/der.ts';
 import { type Attester, AttesterError, type Collected } from './attester.ts';
+import { verifiedPath } from './chains.ts';
 
 const refuse = (message: string, cause?: unknown) => new AttesterError('appraisal_failed', message, false, { cause });
 
@@ -20,8 +22,15 @@ export async function checkCollected(collected: Collected, nonce: Nonce, atteste
   checkToken(token, nonce);
   if (evidence.length !== attester.devices.length)
     throw refuse(`evidence of ${evidence.length} devices where there are ${attester.devices.length}`);
-  const roots = parsePem(attester.simulated?.root ?? DEVICE_ROOT_PEM);
-  const leaves = await Promise.all(evidence.map((one, i) => checkDevice(one, nonce, roots, i)));
+  for (const [i, { arch }] of attester.devices.entries())
+    if (evidence[i]?.arch !== arch)
+      throw refuse(`device ${i}: evidence of a ${evidence[i]?.arch} in place of a ${arch}`);
+  const root = attester.simulated?.root ?? DEVICE_ROOT_PEM;
+  const leaves = await Promise.all(evidence.map((one, i) => checkDevice(one, nonce, root, i)));
+  const reports = evidence.map(({ report }) => parseReport(fromBase64(report)));
+  const behind = reports.some(({ opaque }) => opaque.protectedPcie === true || opaque.passThrough === 'ppcie');
+  if (behind && !evidence.some(({ arch }) => arch === 'LS10'))
+    throw refuse('a GPU says that it is behind protected PCIe, and this attester collects nothing from its switches');
   if (new Set(leaves.map(({ serial }) => serial)).size !== leaves.length)
     throw refuse('two devices gave the same evidence');
 }
@@ -34,23 +43,19 @@ function checkToken(token: string, nonce: Nonce): void {
   if (parsed.overallResult === false) throw refuse('the verifier says that the device does not pass');
 }
 
-async function checkDevice(
-  evidence: Evidence,
-  nonce: Nonce,
-  roots: readonly Certificate[],
-  device: number,
-): Promise<Certificate> {
+async function checkDevice(evidence: Evidence, nonce: Nonce, root: string, device: number): Promise<Certificate> {
   const report = attempt(`device ${device}`, () => parseReport(fromBase64(evidence.report)));
   if (report.nonce !== nonce) throw refuse(`device ${device}: the report is over another nonce`);
-  const chain = attempt(`device ${device}`, () =>
-    parsePem(new TextDecoder().decode(fromBase64(evidence.certificate_chain))),
-  );
-  const [leaf] = chain;
-  if (leaf === undefined || !(await verifyReportSignature(report, leaf)))
-    throw refuse(`device ${device}: the report's signature does not verify under its leaf`);
-  await verifyChain(chain, roots, new Date()).catch((cause: unknown) => {
-    throw cause instanceof ChainError ? refuse(`device ${device}: ${cause.message}`, cause) : cause;
+  const path = await verifiedPath(evidence.certificate_chain, root, new Date()).catch((cause: unknown) => {
+    throw isMalformed(cause) || cause instanceof ChainError
+      ? refuse(`device ${device}: ${cause.message}`, cause)
+      : cause;
   });
+  const leaf = path[0] as Certificate;
+  if (!(await verifyReportSignature(report, leaf)))
+    throw refuse(`device ${device}: the report's signature does not verify under its leaf`);
+  if (identify(path)?.arch !== evidence.arch)
+    throw refuse(`device ${device}: the certificates are not of a ${evidence.arch}`);
   return leaf;
 }
 
@@ -58,8 +63,11 @@ function attempt<T>(what: string, read: () => T): T {
   try {
     return read();
   } catch (error) {
-    if (error instanceof CheckFailure || error instanceof DerError || error instanceof EncodingError)
-      throw refuse(`${what}: ${error.message}`, error);
+    if (isMalformed(error)) throw refuse(`${what}: ${error.message}`, error);
     throw error;
   }
+}
+
+function isMalformed(error: unknown): error is Error {
+  return error instanceof CheckFailure || error instanceof DerError || error instanceof EncodingError;
 }

@@ -1,6 +1,7 @@
 // The sidecar's settings: the one place in this process that reads the environment.
 import { resolve } from 'node:path';
 import * as z from 'zod';
+import { inheritedSocket } from './inherited.ts';
 import { type NvattestEnvironment, nvattestEnvironment } from './nvattest/environment.ts';
 import { type WorkerEnvironment, workerEnvironment } from './nvtrust/environment.ts';
 
@@ -27,6 +28,9 @@ export const schema = z.object({
     ),
   ATTEST_QUEUE_MAX: integer(1024, 1, 100_000).describe('How many requests may wait for the GPU'),
   ATTEST_DEADLINE_MS: integer(50_000, 100, 3_600_000).describe('From a request’s arrival to its answer'),
+  DRAIN_MS: integer(5_000, 0, 600_000).describe(
+    'After SIGTERM, how long attestations under way may take; the gateway asks the next sidecar for the rest',
+  ),
   SIMULATED_ROOT_DIR: z
     .string()
     .min(1)
@@ -42,6 +46,11 @@ export const schema = z.object({
     .describe('`nvtrust`: the Python environment that `sidecar/nvtrust/install.sh` makes'),
   NVTRUST_WORKERS: integer(2, 1, 16).describe('`nvtrust`: workers that wait, imported and ready'),
   NVML_LIBRARY: z.string().min(1).default('libnvidia-ml.so.1').describe('`native`, `nras`: the driver’s NVML'),
+  NSCQ_LIBRARY: z
+    .string()
+    .min(1)
+    .default('libnvidia-nscq.so.2')
+    .describe('`native`: the driver’s library for NVSwitches, behind protected PCIe'),
   COLLATERAL_DIR: z
     .string()
     .min(1)
@@ -81,11 +90,15 @@ export const schema = z.object({
 export interface SidecarConfig {
   /** Absolute path. */
   readonly socket_path: string;
+  /** The socket that systemd already listens on, instead of `socket_path`; null without one. */
+  readonly inherited_fd: number | null;
   readonly attester: AttesterName;
   /** How many requests may wait for the GPU. */
   readonly attest_queue_max: number;
   /** From a request's arrival to its answer. */
   readonly attest_deadline_ms: number;
+  /** How long the end may wait for attestations under way. */
+  readonly drain_ms: number;
   readonly simulated_root_dir: string;
   /** How long the simulated collection takes; a real H100 needs hundreds of milliseconds. */
   readonly simulated_collection_ms: number;
@@ -96,6 +109,8 @@ export interface SidecarConfig {
   /** What a worker sees of this process's environment: RIM_URL and OCSP_URL among it, under NVIDIA's names. */
   readonly worker_environment: WorkerEnvironment;
   readonly nvml_library: string;
+  /** The switches', behind protected PCIe. */
+  readonly nscq_library: string;
   /** Calls into the driver that may run at once: Node's threads less one. */
   readonly nvml_parallel_calls: number;
   /** Where `native` keeps reference values and revocation answers across restarts. */
@@ -117,7 +132,7 @@ export class ConfigError extends Error {
 }
 
 /** @throws {ConfigError} */
-export function loadConfig(env: NodeJS.ProcessEnv): SidecarConfig {
+export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarConfig {
   const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
   const parsed = schema.safeParse(given);
   if (!parsed.success) {
@@ -127,15 +142,18 @@ export function loadConfig(env: NodeJS.ProcessEnv): SidecarConfig {
   const e = parsed.data;
   return {
     socket_path: resolve(e.SIDECAR_SOCKET),
+    inherited_fd: inherited(env, pid),
     attester: e.ATTESTER,
     attest_queue_max: e.ATTEST_QUEUE_MAX,
     attest_deadline_ms: e.ATTEST_DEADLINE_MS,
+    drain_ms: e.DRAIN_MS,
     simulated_root_dir: resolve(e.SIMULATED_ROOT_DIR),
     simulated_collection_ms: e.SIMULATED_COLLECTION_MS,
     nvtrust_venv: resolve(e.NVTRUST_VENV),
     nvtrust_workers: e.NVTRUST_WORKERS,
     worker_environment: workerEnvironment(env),
     nvml_library: e.NVML_LIBRARY,
+    nscq_library: e.NSCQ_LIBRARY,
     nvml_parallel_calls: Math.max(1, e.UV_THREADPOOL_SIZE - 1),
     collateral_dir: resolve(e.COLLATERAL_DIR),
     nras_url: e.NRAS_URL ?? null,
@@ -146,4 +164,12 @@ export function loadConfig(env: NodeJS.ProcessEnv): SidecarConfig {
     ocsp_url: e.OCSP_URL ?? null,
     log_level: e.LOG_LEVEL,
   };
+}
+
+function inherited(env: NodeJS.ProcessEnv, pid: number): number | null {
+  try {
+    return inheritedSocket(env, pid);
+  } catch (cause) {
+    throw new ConfigError((cause as Error).message, { cause });
+  }
 }

@@ -17,7 +17,7 @@ try {
   const server = await startServer(attester, { ...config, trouble }, log);
   log.info(
     {
-      socket: config.socket_path,
+      socket: config.inherited_fd === null ? config.socket_path : 'inherited',
       attester: attester.name,
       devices: attester.devices,
       simulated: attester.simulated !== null,

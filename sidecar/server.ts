@@ -1,43 +1,56 @@
 // The sidecar's server: WebSocket over a Unix socket, one session a gateway.
 import { createServer } from 'node:http';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { WebSocketServer } from 'ws';
-import { MAX_FRAME_BYTES } from '../proto/frames.ts';
+import { HEALTH_PATH, MAX_FRAME_BYTES } from '../proto/frames.ts';
 import type { Attester, AttesterError } from './attester.ts';
 import { checkCollected } from './checked.ts';
 import { logResult } from './log.ts';
 import { createScheduler } from './scheduler.ts';
-import { runSession } from './session.ts';
-import { listenOnSocket } from './socket.ts';
+import { runSession, type Session } from './session.ts';
+import { listenOnInherited, listenOnSocket } from './socket.ts';
 import { where } from './where.ts';
 
 export interface SidecarServer {
+  /** Takes nothing new, finishes what was asked for as far as `drain_ms` allow, and lets go of the GPU. */
   close(): Promise<void>;
 }
 
 export interface ServerOptions {
   readonly socket_path: string;
+  /** A socket that somebody else made and listens on, instead of `socket_path`. */
+  readonly inherited_fd?: number | null;
   readonly attest_queue_max: number;
   readonly attest_deadline_ms: number;
+  /** How long the end may wait for attestations under way; 5 s by default. The gateway asks the next sidecar for the rest. */
+  readonly drain_ms?: number;
   /** Why the attester cannot attest yet, where that is known from its start. */
   readonly trouble?: AttesterError | null;
+  /** From one look to the next at whether trouble is over. */
+  readonly trial_every_ms?: number;
 }
 
 /** Gateways that may be connected at once. */
 const MAX_SESSIONS = 64;
+const DRAIN_MS = 5_000;
 
 /** Listens and serves until closed. @throws {SocketError} */
 export async function startServer(attester: Attester, options: ServerOptions, log: Logger): Promise<SidecarServer> {
-  const statusSenders = new Set<() => void>();
+  const sessions = new Set<Session>();
   const scheduler = createScheduler(attester, {
     ...options,
-    check: (collected, nonce) => checkCollected(collected, nonce, attester),
+    async check(collected, nonce) {
+      await checkCollected(collected, nonce, attester);
+      announce();
+    },
     onTrouble(trouble) {
       if (trouble === null) log.info('attesting again');
       else log.error(trouble, 'cannot attest');
-      for (const sendStatus of statusSenders) sendStatus();
+      for (const session of sessions) session.sendStatus();
     },
   });
+  let announced = attester.devices;
   let attested_total = 0;
   let failed_total = 0;
   const server = createServer((_request, response) => {
@@ -47,11 +60,12 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
   });
   const sockets = new WebSocketServer({ server, perMessageDeflate: false, maxPayload: MAX_FRAME_BYTES });
   sockets.on('error', () => {}); // the server's own errors are listenOnSocket's to report
-  sockets.on('connection', (ws) => {
+  sockets.on('connection', (ws, { url }) => {
+    const level = url === HEALTH_PATH ? 'debug' : 'info';
     ws.on('error', () => ws.terminate());
     if (sockets.clients.size > MAX_SESSIONS) return ws.close(1013, 'too many gateways');
-    log.info({ sessions: sockets.clients.size }, 'gateway connected');
-    const sendStatus = runSession(ws, {
+    log[level]({ sessions: sockets.clients.size }, 'gateway connected');
+    const session = runSession(ws, {
       attester,
       scheduler,
       onUnexpected: (error) => log.error(where(error), 'the attester failed in an unexpected way'),
@@ -62,21 +76,32 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
         logResult(log, result, scheduler.waiting);
       },
     });
-    statusSenders.add(sendStatus);
+    sessions.add(session);
     ws.on('close', () => {
-      statusSenders.delete(sendStatus);
-      log.info({ sessions: sockets.clients.size }, 'gateway left');
+      sessions.delete(session);
+      log[level]({ sessions: sockets.clients.size }, 'gateway left');
     });
   });
+  /** Before the first answer of an attester that was late, or that took over: gateways learn what it is. */
+  function announce(): void {
+    if (attester.devices === announced) return;
+    announced = attester.devices;
+    log.info({ attester: attester.name, devices: announced }, 'attests now');
+    for (const session of sessions) session.sendStatus();
+  }
   if (options.trouble) scheduler.failed(options.trouble);
-  await listenOnSocket(server, options.socket_path);
+  const { inherited_fd = null, socket_path } = options;
+  await (inherited_fd === null ? listenOnSocket(server, socket_path) : listenOnInherited(server, inherited_fd));
   return {
     async close() {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      const deadline = delay(options.drain_ms ?? DRAIN_MS, undefined, { ref: false });
+      await Promise.race([Promise.all([...sessions].map((session) => session.drain())), deadline]);
       for (const ws of sockets.clients) ws.close(1001, 'the sidecar stops');
       setTimeout(() => {
         for (const ws of sockets.clients) ws.terminate();
       }, 500).unref();
-      await new Promise<void>((resolve) => server.close(() => resolve()));
+      await closed;
       scheduler.close();
       await attester.close();
     },

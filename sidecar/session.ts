@@ -36,14 +36,23 @@ export interface SessionDeps {
   readonly totals: () => { attested_total: number; failed_total: number };
 }
 
+export interface Session {
+  /** Sends the gateway the state: call it when that changes. */
+  sendStatus(): void;
+  /** Takes nothing new from now on. Resolves when what was asked for before is answered. */
+  drain(): Promise<void>;
+}
+
 const COLLECTION_RETRY_MS = 250;
 /** A character of raw takes three bytes of UTF-8 at most. */
 const MAX_RAW_BYTES = 3 * MAX_RAW_LENGTH;
+/** By then this sidecar has closed the connection, and its successor is asked. */
+const SHUTDOWN_RETRY_MS = 1_000;
 
-/** @returns sends the gateway the state, when it changes. */
-export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
+export function runSession(ws: WebSocket, deps: SessionDeps): Session {
   const { attester, scheduler } = deps;
   const asked = new Map<string, AbortController>();
+  let drained: (() => void) | null = null;
   const send = (frame: FromSidecar) => {
     if (ws.readyState === ws.OPEN) ws.send(JSON.stringify(frame));
   };
@@ -57,26 +66,33 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
   const fail = (id: string | null, code: Failed['code'], message: string, retry_after_ms?: number) =>
     send({ type: 'failed', id, code, message, ...(retry_after_ms === undefined ? {} : { retry_after_ms }) });
 
-  const { name, devices, simulated, token_keys } = attester;
-  const { trouble } = scheduler;
-  send({
-    type: 'hello',
-    protocol: PROTOCOL,
-    attester: name,
-    devices: [...devices],
-    simulated,
-    ...(token_keys === undefined ? {} : { token_keys: { keys: token_keys.keys.map((key) => ({ ...key })) } }),
-    trouble,
-  });
-  const sendStatus = () =>
+  let announced: Attester['devices'] | null = null;
+  /** First, and again when the attester has become what it was not. */
+  const sendHello = () => {
+    const { name, devices, simulated, token_keys } = attester;
+    announced = devices;
+    send({
+      type: 'hello',
+      protocol: PROTOCOL,
+      attester: name,
+      devices: [...devices],
+      simulated,
+      ...(token_keys === undefined ? {} : { token_keys: { keys: token_keys.keys.map((key) => ({ ...key })) } }),
+      trouble: scheduler.trouble,
+    });
+  };
+  const sendStatus = () => {
+    if (attester.devices !== announced) sendHello();
     send({
       type: 'status',
-      attester: name,
+      attester: attester.name,
       queued: scheduler.waiting,
       collecting: scheduler.running,
       ...deps.totals(),
       trouble: scheduler.trouble,
     });
+  };
+  sendHello();
 
   ws.on('message', (data, isBinary) => {
     const frame = isBinary ? parseBinary(data as Buffer) : parseFrame((data as Buffer).toString('utf8'));
@@ -84,6 +100,7 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
     if (frame.type === 'status') return sendStatus();
     if (frame.type === 'cancel') return asked.get(frame.id)?.abort(new Error('cancelled'));
     if (asked.has(frame.id)) return fail(frame.id, 'duplicate_id', 'this id is being worked on');
+    if (drained !== null) return fail(frame.id, 'shutting_down', 'the sidecar stops', SHUTDOWN_RETRY_MS);
     const reply = isBinary ? sendBinary : sendText;
     void answer(frame.id, frame.raw, reply);
   });
@@ -92,7 +109,15 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
     for (const abort of asked.values()) abort.abort(new Error('the gateway left'));
   });
   ws.on('error', () => ws.terminate());
-  return sendStatus;
+  return {
+    sendStatus,
+    drain() {
+      return new Promise((resolve) => {
+        drained = resolve;
+        if (asked.size === 0) resolve();
+      });
+    },
+  };
 
   async function answer(id: string, raw: string | Buffer, reply: typeof sendText): Promise<void> {
     const started = performance.now();
@@ -115,6 +140,7 @@ export function runSession(ws: WebSocket, deps: SessionDeps): () => void {
     } finally {
       asked.delete(id);
       deps.onResult({ id, code, ms: performance.now() - started, phases });
+      if (asked.size === 0) drained?.();
     }
   }
 }

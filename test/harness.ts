@@ -1,14 +1,14 @@
 // Starts what a test needs: a gateway on a free port, a sidecar on a socket of its own, and any backend between them.
 import { mkdtempSync, rmSync } from 'node:fs';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { pino } from 'pino';
+import { type Logger, pino } from 'pino';
 import { buildApp } from '../gateway/build.ts';
 import { loadConfig } from '../gateway/config.ts';
 import { createHttpServer } from '../gateway/http.ts';
 import { type Fetch, takeConnections } from '../gateway/wire/server.ts';
-import type { Attester } from '../sidecar/attester.ts';
+import type { Attester, AttesterError } from '../sidecar/attester.ts';
 import { createSimulatedAttester } from '../sidecar/attesters/simulated.ts';
 import { startServer } from '../sidecar/server.ts';
 import { type Backend, startBackend } from './backend.ts';
@@ -58,7 +58,16 @@ export interface RunningSidecar {
 /** A sidecar in this process with the simulated attester, its socket and root in `folder`. */
 export async function startSidecar(
   folder: Folder,
-  options: { collectionMs?: number; queueMax?: number; deadlineMs?: number; attester?: Attester } = {},
+  options: {
+    collectionMs?: number;
+    queueMax?: number;
+    deadlineMs?: number;
+    drainMs?: number;
+    attester?: Attester;
+    trouble?: AttesterError;
+    trial_every_ms?: number;
+    log?: Logger;
+  } = {},
 ): Promise<RunningSidecar> {
   const socket = join(folder.path, 'sidecar.sock');
   const attester =
@@ -73,19 +82,31 @@ export async function startSidecar(
       socket_path: socket,
       attest_queue_max: options.queueMax ?? 1024,
       attest_deadline_ms: options.deadlineMs ?? 30_000,
+      drain_ms: options.drainMs ?? 5_000,
+      trouble: options.trouble ?? null,
+      ...(options.trial_every_ms === undefined ? {} : { trial_every_ms: options.trial_every_ms }),
     },
-    SILENT,
+    options.log ?? SILENT,
   );
   return { socket, attester, close: () => server.close() };
 }
 
 /** Polls until `condition` holds. @throws when it does not within `timeout_ms`. */
-export async function eventually(condition: () => boolean | Promise<boolean>, timeout_ms = 5_000): Promise<void> {
+export async function eventually(condition: () => boolean | Promise<boolean>, timeout_ms = 20_000): Promise<void> {
   const end = performance.now() + timeout_ms;
   while (!(await condition())) {
     if (performance.now() > end) throw new Error(`not within ${timeout_ms} ms`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
+}
+
+/** A port of the loopback interface that nobody listens on. */
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
 }
 
 export interface Service {

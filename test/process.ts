@@ -25,8 +25,25 @@ export function startProcess(
   cwd = ROOT,
   log: string | null = null,
 ): RunningProcess {
+  return startCommand(
+    process.execPath,
+    [fileURLToPath(new URL(`../${script}`, import.meta.url)), ...args],
+    env,
+    cwd,
+    log,
+  );
+}
+
+/** Any program, as `startProcess` starts ours. */
+export function startCommand(
+  program: string,
+  args: readonly string[],
+  env: Record<string, string> = {},
+  cwd = ROOT,
+  log: string | null = null,
+): RunningProcess {
   const out = log === null ? 'pipe' : openSync(log, 'w');
-  const child = spawn(process.execPath, [fileURLToPath(new URL(`../${script}`, import.meta.url)), ...args], {
+  const child = spawn(program, args, {
     cwd,
     env: { ...process.env, ...env },
     stdio: ['ignore', out, 'pipe'],

@@ -7,16 +7,26 @@ import type { DeviceClaims } from './types.ts';
 /** @throws {CheckFailure} token_report_mismatch */
 export function compareTokenWithReports({ devices }: ParsedToken, reports: readonly DeviceClaims[]) {
   if (devices.length === 0) return skipped('the token says nothing of its devices');
-  // The Python SDK may have asked two verifiers about the same devices.
-  for (const verifier of new Set(devices.map((device) => device.verifier)))
-    compareDevices(
-      devices.filter((device) => device.verifier === verifier),
-      reports,
-    );
+  const spoken_of = new Set<DeviceClaims>();
+  // NVIDIA's SDK asks one verifier about the GPUs and one about the switches; it may also ask two about the same devices.
+  for (const verifier of new Set(devices.map((device) => device.verifier))) {
+    const its = devices.filter((device) => device.verifier === verifier);
+    const kinds = new Set(its.map(kindOf));
+    const theirs = reports.filter(({ kind }) => kinds.has(kind));
+    // A bare JWT has no name for its device.
+    const about = theirs.length === 0 ? reports : theirs;
+    compareDevices(its, about);
+    for (const report of about) spoken_of.add(report);
+  }
+  if (spoken_of.size !== reports.length)
+    throw mismatch(`the token is about ${spoken_of.size} devices, the evidence of ${reports.length}`);
   return seen(
     `driver, VBIOS and ueid of ${reports.length === 1 ? 'the device' : `${reports.length} devices`} are the report's`,
   );
 }
+
+/** NVIDIA's verifiers name submodules by kind: `GPU-0`, `SWITCH-0`. */
+const kindOf = ({ name }: TokenDevice): DeviceClaims['kind'] => (/SWITCH/i.test(name) ? 'switch' : 'gpu');
 
 function compareDevices(devices: readonly TokenDevice[], reports: readonly DeviceClaims[]): void {
   if (devices.length !== reports.length)

@@ -55,7 +55,8 @@ export function startGateway(
   more: Pick<StartOptions, 'env'> & { readonly flags?: readonly string[] } = {},
 ) {
   return startNode('gateway/main.ts', {
-    flags: [...profiling(name), ...(more.flags ?? [])],
+    // As `npm run gateway` and the image start it.
+    flags: ['--max-semi-space-size=8', ...profiling(name), ...(more.flags ?? [])],
     env: {
       HOST: '127.0.0.1',
       PORT: String(port),

@@ -1,5 +1,7 @@
 // How often somebody may ask: requests in any one second, counted here or, for several gateways, in a shared place.
+
 import { type RateLimiterAbstract, RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible';
+import { Problem } from '../problem.ts';
 
 export interface Verdict {
   readonly allowed: boolean;
@@ -10,7 +12,10 @@ export interface Verdict {
 }
 
 export interface Rates {
-  /** Counts one request of `name`, of which there may be `per_second`. Names are the same wherever they are counted. */
+  /**
+   * Counts one request of `name`, of which there may be `per_second`. Names are the same wherever they are counted.
+   * @throws {Problem} overloaded where whoever counts does not answer.
+   */
   take(name: string, per_second: number): Promise<Verdict>;
 }
 
@@ -32,7 +37,7 @@ export function createRates(make: MakeLimiter = inMemory): Rates {
         return verdictOf(await limiter.consume(name), true, per_second);
       } catch (refusal) {
         if (refusal instanceof RateLimiterRes) return verdictOf(refusal, false, per_second);
-        throw refusal;
+        throw new Problem('overloaded', 'Requests cannot be counted now.', { cause: refusal, retryAfterSeconds: 1 });
       }
     },
   };

@@ -17,9 +17,11 @@ const X_ATTESTATION_ID = {
   description: 'With tee: the id under which the attestation can be had again, known before the first token',
   schema: { type: 'string' },
 };
+/** Of one event. */
 const STREAM = {
   schema: {
-    type: 'string',
+    type: 'object',
+    properties: { data: { type: 'string' } },
     description:
       'With `stream: true`: events of `chat.completion.chunk` or `text_completion` and `[DONE]`. With tee, the chunk that carries the last `finish_reason` has the `attestation`; an error takes its place as `data: {"error": …}`.',
   },
@@ -122,6 +124,7 @@ export const paths = {
   '/v1/embeddings': { post: { ...backend('createEmbedding', 'Embeddings, where the backend has them'), ...anyJson } },
   '/v1/responses': { post: { ...backend('createResponse', 'Responses, where the backend has them'), ...anyJson } },
   '/~sev_gpu@1.0/verify': {
+    get: { operationId: 'verifyByGet', ...verification },
     post: { operationId: 'verify', ...verification },
   },
   '/health': {

@@ -85,7 +85,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   function connect(): void {
     reconnect = null;
     link = openLink(options.socket_path, {
-      hello(greeting) {
+      hello(greeting, greeted) {
         if (greeting.simulated !== null && !options.allow_simulated) {
           become('refused', 'the sidecar is simulated and ALLOW_SIMULATED is not 1');
           link?.close();
@@ -95,6 +95,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         trouble = greeting.trouble;
         backoff_ms = BACKOFF_MIN_MS;
         become('connected', greeting.attester);
+        if (greeted) return; // whatever is pending was asked for on this connection
         for (const [id, one] of pending) {
           clearTimeout(one.retry ?? undefined);
           one.retry = null;

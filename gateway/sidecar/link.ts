@@ -31,7 +31,8 @@ export interface Answered {
 type Frame = Exclude<FromSidecar, { type: 'attested' }> | Answered;
 
 export interface LinkEvents {
-  hello(hello: Hello): void;
+  /** First; again, `greeted`, when the sidecar has become another on the same connection. */
+  hello(hello: Hello, greeted: boolean): void;
   frame(frame: Exclude<Frame, Hello>): void;
   /** Once, last. The reason is for the log. */
   gone(reason: string): void;
@@ -73,11 +74,12 @@ export function openLink(socketPath: string, events: LinkEvents): Link {
   ws.on('message', (data, isBinary) => {
     heard_ms = performance.now();
     const frame = isBinary ? parseBinary(data as Buffer) : parseFrame((data as Buffer).toString('utf8'));
-    if (frame === null || (frame.type === 'hello') === greeted) return end('a frame that the protocol does not allow');
+    if (frame === null || (frame.type !== 'hello' && !greeted)) return end('a frame that the protocol does not allow');
     if (frame.type !== 'hello') return events.frame(frame);
+    const again = greeted;
     greeted = true;
     clearTimeout(helloTimer);
-    events.hello(frame);
+    events.hello(frame, again);
   });
   ws.on('pong', () => {
     heard_ms = performance.now();

@@ -33,7 +33,7 @@ export function registerGauges(registry: Registry, { sidecar, store, version, ru
   gauge('countersign_store_bytes', 'Memory that kept attestations take, at most.', () => store.usage.bytes);
   new Gauge({
     name: 'countersign_sidecar_state',
-    help: 'The connection to the sidecar: 1 for the state it is in.',
+    help: 'The connection to the sidecar: 1 for the state it is in, or how many workers are.',
     labelNames: ['state'] as const,
     registers,
     collect() {
@@ -45,6 +45,8 @@ export function registerGauges(registry: Registry, { sidecar, store, version, ru
     help: 'Why the connected sidecar cannot attest: 1 for the code it gives.',
     labelNames: ['code'] as const,
     registers,
+    // Of several workers one is enough.
+    aggregator: 'max',
     collect() {
       const code = sidecar.trouble?.code ?? null;
       for (const known of TROUBLES) this.set({ code: known }, code === known ? 1 : 0);
@@ -56,6 +58,7 @@ export function registerGauges(registry: Registry, { sidecar, store, version, ru
     help: 'Always 1; the label is what runs.',
     labelNames: ['version'] as const,
     registers,
+    aggregator: 'max',
   }).set({ version }, 1);
   collectDefaultMetrics({ register: registry });
   // Gauges with a counter's name: promtool refuses them, and the resources by type say the same.

@@ -1,6 +1,6 @@
 // Everything that signs in the vectors: simulated devices, RIM signers and responders under test roots of their own.
 import type { Holder } from '../../sidecar/simulated/certificate.ts';
-import { chainPem, type Device, type Issuers, makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
+import { chainPem, type Device, GH100, type Issuers, makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
 import { makeResponder } from '../../sidecar/simulated/ocsp.ts';
 import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/simulated/pki.ts';
 import { makeRimSigner, type RimSigner } from '../../sidecar/simulated/rim-signer.ts';
@@ -48,7 +48,7 @@ function keptIssuers(keep: Keep, prefix: string): Issuers {
   };
   const identity = keep(`${prefix}identity`, () => once().identity);
   const provisioner = keep(`${prefix}provisioner`, () => once().provisioner);
-  return { root, identity, provisioner };
+  return { chip: GH100, root, identity, provisioner };
 }
 
 function keptDevice(keep: Keep, name: string, issuers: Issuers): Device {

@@ -4,12 +4,18 @@ import type { Attester } from '../attester.ts';
 
 /** @param make throws an AttesterError for as long as the attester cannot run. Called at each attestation until it returns. */
 export function lateAttester(name: string, make: () => Promise<Attester>): Attester {
+  const none: Attester['devices'] = [];
   let made: Attester | null = null;
   return {
-    name,
     simulated: null,
+    get name() {
+      return made?.name ?? name;
+    },
     get devices() {
-      return made?.devices ?? [];
+      return made?.devices ?? none;
+    },
+    get token_keys() {
+      return made?.token_keys;
     },
     async attest(nonce: Nonce, signal: AbortSignal) {
       made ??= await make();

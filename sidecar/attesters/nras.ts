@@ -29,7 +29,7 @@ export async function createNrasAttester(options: NrasOptions = {}): Promise<Att
   const { timeout_ms = 30_000, fetch = globalThis.fetch, clock = () => new Date(), roots } = options;
   const url = gpuAddress(options.url ?? NRAS_URL);
   await readAuthorization(options.service_key_file);
-  const collector = options.collector ?? (await createCollector(options));
+  const collector = options.collector ?? (await createCollector({ ...options, switches: false }));
   const keys = createNrasKeys({ url: keysUrl(url), timeout_ms, fetch, clock });
   const { service_key_file } = options;
   const request = { url, timeout_ms, fetch, clock, ...(service_key_file === undefined ? {} : { service_key_file }) };

@@ -33,7 +33,9 @@ export function askSidecar(socket_path: string, raw: string): Promise<Answered> 
       const frame = readFrame((data as Buffer).toString('utf8'));
       if (frame === null) return reject(new Error('what listens there does not speak our protocol'));
       if (frame.type === 'hello') {
+        const again = hello !== null;
         hello = frame;
+        if (again) return;
         ws.send(JSON.stringify({ type: 'attest', id: ID, raw }));
         return within(ANSWER_MS, 'attestation');
       }

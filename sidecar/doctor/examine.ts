@@ -21,7 +21,7 @@ export async function examine(host: Host, config: DoctorConfig): Promise<Finding
     ...(await checkContainer(host)),
     ...checkDriver(facts),
     ...(await checkDevices(host, facts)),
-    ...checkMode(facts),
+    ...checkMode(facts, config.attester),
     ...checkServices(probes, facts),
   ];
   return [

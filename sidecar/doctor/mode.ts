@@ -1,11 +1,15 @@
 // Is confidential computing on, devtools mode off, and do the GPUs accept work?
+import type { AttesterName } from '../config.ts';
 import type { Facts } from './facts.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 
 const TURN_ON =
   'from the host: nvidia_gpu_tools.py --set-cc-mode=on --reset-after-cc-mode-switch (NVIDIA/gpu-admin-tools), then restart the machine';
 
-export function checkMode({ driver, source, mode, ready }: Facts): Finding[] {
+/** Those that attest switches too. */
+const BEHIND_SWITCHES: readonly AttesterName[] = ['nvtrust', 'native'];
+
+export function checkMode({ driver, source, mode, ready }: Facts, attester: AttesterName): Finding[] {
   const names = ['cc_mode', 'devtools', 'ready_state'] as const;
   if (driver === null) return names.map((name) => skip(name, 'no driver'));
   if (mode === null) {
@@ -21,16 +25,7 @@ export function checkMode({ driver, source, mode, ready }: Facts): Finding[] {
       ...rest.map((name) => skip(name, 'no confidential computing')),
     ];
   }
-  if (mode.multi_gpu === 'protected_pcie')
-    return [
-      fail(
-        'cc_mode',
-        'protected PCIe is on: the NVSwitches are part of what must be attested',
-        'no attester here attests switches yet; use single-GPU passthrough with CC mode on',
-      ),
-      devtools(mode.devtools),
-      readiness(ready),
-    ];
+  if (mode.multi_gpu === 'protected_pcie') return [protectedPcie(attester), devtools(mode.devtools), readiness(ready)];
   if (!mode.confidential)
     return [
       fail('cc_mode', 'confidential computing is off', TURN_ON),
@@ -38,6 +33,13 @@ export function checkMode({ driver, source, mode, ready }: Facts): Finding[] {
       skip('ready_state', 'confidential computing is off'),
     ];
   return [environment(mode.environment, mode.multi_gpu), devtools(mode.devtools), readiness(ready)];
+}
+
+function protectedPcie(attester: AttesterName): Finding {
+  const seen = 'protected PCIe is on: the NVSwitches are attested with the GPUs';
+  if (BEHIND_SWITCHES.includes(attester))
+    return ok('cc_mode', `${seen}, through libnvidia-nscq of the driver's branch`);
+  return fail('cc_mode', `${seen}, and ATTESTER=${attester} cannot`, `set ATTESTER to ${BEHIND_SWITCHES.join(' or ')}`);
 }
 
 function environment(where: string, multi_gpu: string | null): Finding {

@@ -34,7 +34,7 @@ export async function checkTrial(host: Host, config: DoctorConfig): Promise<Find
   const { nonce, token, evidence } = result;
   const report = await appraise(JSON.stringify({ raw, nonce, token, evidence }), answered, host, config);
   if (!report.valid) return [invalid(report)];
-  const seen = `the sidecar (${hello.attester}) attested ${hello.devices.length} GPU(s), and it verifies${report.level === 'none' ? '' : ` (${report.level})`}`;
+  const seen = `the sidecar (${hello.attester}) attested ${hello.devices.length} device(s), and it verifies${report.level === 'none' ? '' : ` (${report.level})`}`;
   if (hello.simulated === null || config.attester === 'simulated') return [ok(NAME, seen)];
   return [
     warn(NAME, `${seen}; its GPU is simulated`, 'the sidecar that runs has ATTESTER=simulated: start it with another'),
@@ -47,6 +47,7 @@ function appraise(text: string, { hello }: Answered, host: Host, config: DoctorC
     at: host.now(),
     collateral: createCollateral({ fetch: host.fetch, rim_url, ocsp_url, timeout_ms: TIMEOUT_MS }),
     ...(hello.simulated === null ? {} : { simulatedRoot: hello.simulated.root }),
+    ...(hello.token_keys === undefined ? {} : { countersignKeys: hello.token_keys as Jwks }),
     fetchNrasKeys: async (url) =>
       (await (await host.fetch(url, { signal: AbortSignal.timeout(TIMEOUT_MS) })).json()) as Jwks,
   });

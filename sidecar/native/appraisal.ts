@@ -32,7 +32,7 @@ export interface AppraisalOptions {
 export interface DeviceAppraisal {
   readonly claims: DeviceClaims;
   /** When the first certificate of each chain ends. */
-  readonly expires: { readonly device: Date; readonly driver: Date; readonly vbios: Date };
+  readonly expires: { readonly device: Date; readonly driver: Date | null; readonly vbios: Date };
   /** The firmware in the report is the one that its leaf names; false: this driver's reports do not say. */
   readonly fwid_checked: boolean;
 }
@@ -87,9 +87,9 @@ export function createAppraiser({ collateral, clock, clocks, roots }: AppraisalO
   async function appraised(report: VerificationReport, evidence: Evidence, i: number): Promise<DeviceAppraisal> {
     const claims = report.claims.devices[i];
     const ids = claims === undefined ? null : rimIds(claims, parseReport(fromBase64(evidence.report)).opaque);
-    if (claims === undefined || ids === null || ids.driver === null)
+    if (claims === undefined || ids === null || (ids.driver === null && claims.kind === 'gpu'))
       throw new AppraisalError('rim_unavailable', 'the report does not say which reference values are its', false);
-    const [driver, vbios] = await Promise.all([rimEnd(ids.driver), rimEnd(ids.vbios)]);
+    const [driver, vbios] = await Promise.all([ids.driver === null ? null : rimEnd(ids.driver), rimEnd(ids.vbios)]);
     const device = chainEnd(evidence.certificate_chain);
     const fwid_checked = report.checks.some(
       (one) => one.name === 'report_fwid' && one.device === i && one.status === 'pass',
@@ -108,7 +108,7 @@ export function createAppraiser({ collateral, clock, clocks, roots }: AppraisalO
     });
     const failed = report.checks.find((check) => check.status === 'fail');
     if (failed?.code !== undefined) {
-      const where = failed.device === undefined ? '' : `GPU ${failed.device}: `;
+      const where = failed.device === undefined ? '' : `${nameOf(evidence, failed.device)}: `;
       throw new AppraisalError(failed.code, where + failed.detail, false);
     }
     return Promise.all(evidence.map((one, i) => appraised(report, one, i)));
@@ -117,3 +117,9 @@ export function createAppraiser({ collateral, clock, clocks, roots }: AppraisalO
 
 const firstEnd = (chain: readonly Certificate[]) =>
   new Date(Math.min(...chain.map(({ notAfter }) => notAfter.getTime())));
+
+/** `GPU 1`, `switch 0`: each kind counts for itself. */
+function nameOf(evidence: readonly Evidence[], i: number): string {
+  const kind = (one?: Evidence) => (one?.arch === 'LS10' ? 'switch' : 'GPU');
+  return `${kind(evidence[i])} ${evidence.slice(0, i).filter((one) => kind(one) === kind(evidence[i])).length}`;
+}

@@ -5,34 +5,55 @@ import type { DeviceAppraisal } from './appraisal.ts';
 const OEM_ID = '5703';
 
 /** Each `true` is a check of verify/ that passed: a device that fails one has no claims and no token. */
-export function deviceClaims({ claims, expires, fwid_checked }: DeviceAppraisal): Record<string, unknown> {
+export function deviceClaims(device: DeviceAppraisal): Record<string, unknown> {
+  const { claims } = device;
   return {
-    'x-nvidia-device-type': 'gpu',
-    'x-nvidia-gpu-claims-version': '3.0',
+    'x-nvidia-device-type': claims.kind === 'switch' ? 'nvswitch' : 'gpu',
     measres: 'success',
     secboot: true,
     dbgstat: 'disabled',
     hwmodel: claims.model,
     ueid: claims.ueid,
     oemid: OEM_ID,
-    'x-nvidia-gpu-arch-check': true,
+    ...(claims.kind === 'switch' ? switchClaims(device) : gpuClaims(device)),
+  };
+}
+
+function gpuClaims({ claims, expires, fwid_checked }: DeviceAppraisal): Record<string, unknown> {
+  return {
+    'x-nvidia-gpu-claims-version': '3.0',
+    ...reportClaims('x-nvidia-gpu', expires.device, fwid_checked),
     'x-nvidia-gpu-driver-version': claims.driver,
     'x-nvidia-gpu-vbios-version': claims.vbios,
-    'x-nvidia-gpu-attestation-report-parsed': true,
-    'x-nvidia-gpu-attestation-report-nonce-match': true,
-    'x-nvidia-gpu-attestation-report-signature-verified': true,
-    'x-nvidia-gpu-attestation-report-cert-chain': chain(expires.device),
-    // Left out for drivers whose reports do not name their firmware.
-    ...(fwid_checked ? { 'x-nvidia-gpu-attestation-report-cert-chain-fwid-match': true } : {}),
-    ...rim('driver', expires.driver),
-    ...rim('vbios', expires.vbios),
+    ...(expires.driver === null ? {} : rim('x-nvidia-gpu-driver-rim', expires.driver)),
+    ...rim('x-nvidia-gpu-vbios-rim', expires.vbios),
     'x-nvidia-gpu-vbios-index-no-conflict': true,
     'x-nvidia-mismatch-measurement-records': null,
   };
 }
 
-function rim(kind: 'driver' | 'vbios', expires: Date): Record<string, unknown> {
-  const prefix = `x-nvidia-gpu-${kind}-rim`;
+function switchClaims({ claims, expires, fwid_checked }: DeviceAppraisal): Record<string, unknown> {
+  return {
+    ...reportClaims('x-nvidia-switch', expires.device, fwid_checked),
+    'x-nvidia-switch-bios-version': claims.vbios,
+    ...rim('x-nvidia-switch-bios-rim', expires.vbios),
+  };
+}
+
+function reportClaims(prefix: string, expires: Date, fwid_checked: boolean): Record<string, unknown> {
+  const report = `${prefix}-attestation-report`;
+  return {
+    [`${prefix}-arch-check`]: true,
+    [`${report}-parsed`]: true,
+    [`${report}-nonce-match`]: true,
+    [`${report}-signature-verified`]: true,
+    [`${report}-cert-chain`]: chain(expires),
+    // Left out for drivers, and switches, whose reports do not name their firmware.
+    ...(fwid_checked ? { [`${report}-cert-chain-fwid-match`]: true } : {}),
+  };
+}
+
+function rim(prefix: string, expires: Date): Record<string, unknown> {
   return {
     [`${prefix}-fetched`]: true,
     [`${prefix}-schema-validated`]: true,

@@ -10,7 +10,7 @@ export const ISSUER = 'countersign-native';
 /** As NVIDIA's tokens. */
 const LIFETIME_SECONDS = 3600;
 
-/** `[["JWT", overall], {"GPU-0": device, …}]` as JSON text; the overall JWT names each device's by its SHA-256. */
+/** `[["JWT", overall], {"GPU-0": device, …, "SWITCH-0": …}]` as JSON text; the overall JWT names each device's by its SHA-256. */
 export async function makeToken(
   nonce: Nonce,
   devices: readonly DeviceAppraisal[],
@@ -29,7 +29,7 @@ export async function makeToken(
   const parts = await Promise.all(
     devices.map(async (device, i) => {
       const jwt = await key.sign({ ...deviceClaims(device), ...common() });
-      return { name: `GPU-${i}`, jwt, digest: createHash('sha256').update(jwt).digest('hex') };
+      return { name: nameOf(devices, i), jwt, digest: createHash('sha256').update(jwt).digest('hex') };
     }),
   );
   const overall = await key.sign({
@@ -40,4 +40,11 @@ export async function makeToken(
     ...common(),
   });
   return JSON.stringify([['JWT', overall], Object.fromEntries(parts.map(({ name, jwt }) => [name, jwt]))]);
+}
+
+/** Each kind counts for itself, as NVIDIA's verifiers do. */
+function nameOf(devices: readonly DeviceAppraisal[], i: number): string {
+  const kind = devices[i]?.claims.kind;
+  const before = devices.slice(0, i).filter(({ claims }) => claims.kind === kind).length;
+  return `${kind === 'switch' ? 'SWITCH' : 'GPU'}-${before}`;
 }

@@ -12,6 +12,8 @@ export interface Gpu extends Device {
 export interface Session {
   readonly driver: string;
   readonly gpus: readonly Gpu[];
+  /** The GPUs reach each other over switches, which must be attested with them. */
+  readonly protected_pcie: boolean;
 }
 
 /** nvmlDeviceArchitecture_t, as NVIDIA's evidence names those that attest. */
@@ -35,8 +37,8 @@ async function look(nvml: Nvml): Promise<Session> {
   if (count > MAX_GPUS) throw refusal('no_gpu', `${count} GPUs, and ${MAX_GPUS} is the most we know`);
   const gpus: Gpu[] = [];
   for (let index = 0; index < count; index++) gpus.push(await openGpu(nvml, index));
-  await checkMode(nvml);
-  return { driver: await nvml.driverVersion(), gpus };
+  const { protected_pcie } = await checkMode(nvml);
+  return { driver: await nvml.driverVersion(), gpus, protected_pcie };
 }
 
 async function openGpu(nvml: Nvml, index: number): Promise<Gpu> {
@@ -49,20 +51,17 @@ async function openGpu(nvml: Nvml, index: number): Promise<Gpu> {
   return { index, handle, arch, model, uuid: await nvml.uuid(handle) };
 }
 
-/** @throws {AttesterError} cc_off, devtools_on, protected_pcie. */
-export async function checkMode(nvml: Nvml): Promise<void> {
+/** @throws {AttesterError} cc_off, devtools_on. */
+export async function checkMode(nvml: Nvml): Promise<{ readonly protected_pcie: boolean }> {
   const mode = await nvml.mode().catch((cause: unknown) => {
     if (!(cause instanceof NvmlError) || cause.nvml_code !== 3) throw cause;
     throw refusal('cc_off', 'this machine knows no confidential computing; a Hopper or newer is needed', 'stop', {
       cause,
     });
   });
-  if (mode.multi_gpu === 'protected_pcie')
-    throw refusal(
-      'protected_pcie',
-      'protected PCIe is on: the switches must be attested too, and no attester here does that',
-    );
-  if (!mode.confidential)
+  // A mode of its own: NVIDIA's verifiers ask for either.
+  const protected_pcie = mode.multi_gpu === 'protected_pcie';
+  if (!mode.confidential && !protected_pcie)
     throw refusal(
       'cc_off',
       'confidential computing is off; turn it on from the host (nvidia_gpu_admin_tools --set-cc-mode=on) and restart the machine',
@@ -74,4 +73,5 @@ export async function checkMode(nvml: Nvml): Promise<void> {
     );
   if (mode.environment === 'simulation')
     throw refusal('cc_off', 'the driver runs in a simulated environment: no hardware keeps its secrets');
+  return { protected_pcie };
 }

@@ -1,4 +1,4 @@
-// What a worker's answer must be before the attester gives it on: about this nonce, saying true, about every GPU, and new.
+// What a worker's answer must be before the attester gives it on: about this nonce, saying true, about every device, and new.
 import { createHash } from 'node:crypto';
 import type { Nonce } from '../../proto/raw.ts';
 import { CheckFailure } from '../../verify/checks.ts';
@@ -10,7 +10,7 @@ import type { Answer } from './frames.ts';
 /** How many of the last tokens are remembered, by digest. */
 const REMEMBERED = 1024;
 
-/** `device_count`: what NVML said when the worker came up. Report signatures are the sidecar's to check: `checked.ts`. */
+/** `device_count`: GPUs and switches when the worker came up. Report signatures are the sidecar's to check: `checked.ts`. */
 export type AnswerCheck = (answer: Answer, nonce: Nonce, device_count: number) => Collected;
 
 export function createAnswerCheck(): AnswerCheck {
@@ -26,9 +26,9 @@ export function createAnswerCheck(): AnswerCheck {
     if (parsed.overallResult !== true)
       throw failure('token_refused', "the token does not say that NVIDIA's verifier agreed");
     if (evidence.length !== device_count)
-      throw failure('wrong_device_count', `evidence of ${evidence.length} GPUs where NVML lists ${device_count}`);
+      throw failure('wrong_device_count', `evidence of ${evidence.length} devices where there are ${device_count}`);
     if (parsed.devices.length !== device_count)
-      throw failure('wrong_device_count', `the token speaks of ${parsed.devices.length} GPUs of ${device_count}`);
+      throw failure('wrong_device_count', `the token speaks of ${parsed.devices.length} devices of ${device_count}`);
     given.add(digest);
     for (const oldest of given) {
       if (given.size <= REMEMBERED) break;

@@ -15,7 +15,12 @@ const MEANINGS = {
   nvml_error: ['collection_failed', 'stop'],
   cc_off: ['collection_failed', 'stop'],
   devtools_on: ['collection_failed', 'stop'],
-  protected_pcie: ['collection_failed', 'stop'],
+  new_format: ['collection_failed', 'stop'],
+  no_nscq: ['collection_failed', 'stop'],
+  no_switch: ['collection_failed', 'stop'],
+  unsupported_switch: ['collection_failed', 'stop'],
+  switch_unlocked: ['collection_failed', 'stop'],
+  nscq_error: ['collection_failed', 'stop'],
   // The GPU had no time, or the collection went wrong once.
   gpu_busy: ['collection_failed', 'retry'],
   nvml_timeout: ['collection_failed', 'retry'],

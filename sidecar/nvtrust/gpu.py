@@ -32,17 +32,27 @@ def describe(handle):
     return {"arch": ARCHITECTURES[architecture], "model": name}
 
 
-def refuse_unless_confidential():
-    """Raises Failure unless confidential computing is on, with developer tools off."""
+def behind_protected_pcie():
+    """Whether the GPUs reach each other over switches, which must be attested with them."""
+    settings = NvmlSystemConfComputeSettings()
+    try:
+        pynvml.nvmlSystemGetConfComputeSettings(ctypes.byref(settings))
+    except pynvml.NVMLError:  # a driver that does not know the question does not know the mode either
+        return False
+    return settings.multiGpuMode == PROTECTED_PCIE
+
+
+def refuse_unless_confidential(switch_count):
+    """Raises Failure unless confidential computing is on, in the mode of this worker's start, with developer tools off."""
     try:
         state = pynvml.nvmlSystemGetConfComputeState()
-        settings = NvmlSystemConfComputeSettings()
-        pynvml.nvmlSystemGetConfComputeSettings(ctypes.byref(settings))
     except pynvml.NVMLError as error:
         raise nvml_failure(error) from error
-    if settings.multiGpuMode == PROTECTED_PCIE:
-        raise Failure("protected_pcie", "protected PCIe mode is on: its switches must be attested with the GPUs")
-    if state.ccFeature == 0:
+    protected = behind_protected_pcie()
+    if protected != (switch_count > 0):
+        raise Failure("worker_died", "protected PCIe was switched since this worker started")
+    # Protected PCIe is a mode of its own: NVIDIA's verifiers ask for either.
+    if state.ccFeature == 0 and not protected:
         raise Failure("cc_off", "confidential computing is off on this GPU: nothing it signs would mean anything")
     if state.devToolsMode != 0:
         raise Failure("devtools_on", "the GPU runs in developer tools mode, in which its memory can be read")

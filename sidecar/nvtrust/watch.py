@@ -17,6 +17,9 @@ SDK_LOGGERS = (
     "sdk-file",
 )
 
+# At the level of information: those that name measurements which do not match, the GPUs' verifier and the switches'.
+TELL_MISMATCHES = ("gpu-verifier-info", "sdk-logger")
+
 
 class Watch(logging.Handler):
     """Stands in place of the files and prints to which NVIDIA's code would log."""
@@ -34,7 +37,7 @@ class Watch(logging.Handler):
             for handler in list(logger.handlers):
                 logger.removeHandler(handler)
                 handler.close()
-            logger.setLevel(logging.INFO if name == "gpu-verifier-info" else logging.ERROR)
+            logger.setLevel(logging.INFO if name in TELL_MISMATCHES else logging.ERROR)
             logger.propagate = False
             logger.addHandler(self)
 

@@ -44,18 +44,23 @@ def main():
         evaluation = load()
         # NVIDIA's thread wrapper swallows NVML's errors and then waits half a minute; this says so at once.
         import gpu
+        import switches
         from watch import Watch
 
         watch = Watch(on_nvml_error=fail)
 
-        answer({"type": "ready", "devices": gpu.devices()})
+        listed = gpu.devices()
+        found = switches.devices() if gpu.behind_protected_pcie() else []
+        answer({"type": "ready", "devices": listed + found})
         line = requests.readline()
         if not line:
             os._exit(0)
         nonce = json.loads(line)["nonce"]
         threading.Thread(target=end_with_parent, args=(requests,), daemon=True).start()
-        gpu.refuse_unless_confidential()
-        token, evidence = evaluation(nonce, watch)
+        gpu.refuse_unless_confidential(switch_count=len(found))
+        if found:
+            switches.refuse_unless_locked()
+        token, evidence = evaluation(nonce, watch, with_switches=bool(found))
         answer({"type": "attested", "nonce": nonce, "token": token, "evidence": evidence}, last=True)
     except Failure as failure:
         fail(failure)

@@ -1,4 +1,4 @@
-// One simulated device: the five-certificate chain of a genuine H100, leaf first, made at start under the kept root.
+// One simulated device: the five-certificate chain of a genuine one, leaf first, made at start under the kept root.
 import { type KeyObject, randomBytes } from 'node:crypto';
 import {
   type Certificate,
@@ -14,8 +14,29 @@ import * as ext from './extensions.ts';
 import { NOT_AFTER, NOT_BEFORE, positive, randomSerial } from './pki.ts';
 import { FWID, TWIN } from './twin.ts';
 
+/** How a chip's certificates are named, and how its leaf names the firmware. */
+export interface Chip {
+  /** `GH100`. */
+  readonly name: string;
+  readonly identity: string;
+  readonly provisioner: string;
+  readonly brom: string;
+  readonly leaf: string;
+  readonly firmwareId: (issuerSpki: Buffer, fwid: Uint8Array) => Buffer;
+}
+
+export const GH100: Chip = {
+  name: 'GH100',
+  identity: 'SIMULATED GH100 Identity',
+  provisioner: 'SIMULATED GH100 Provisioner ICA 1',
+  brom: 'SIMULATED GH100 A01 GSP BROM',
+  leaf: 'SIMULATED GH100 A01 GSP FMC LF',
+  firmwareId: ext.firmwareId,
+};
+
 /** The levels between root and devices, with their keys: they issue certificates, and OCSP answers about them. */
 export interface Issuers {
+  readonly chip: Chip;
   readonly root: Holder;
   readonly identity: Holder;
   readonly provisioner: Holder;
@@ -36,12 +57,11 @@ export interface Device {
 const validity = { notBefore: NOT_BEFORE, notAfter: NOT_AFTER };
 const O = ['O', TWIN.organization] as const;
 const C = ['C', TWIN.country] as const;
-const BROM_NAME = 'SIMULATED GH100 A01 GSP BROM';
 
-export function makeIssuers(root: Holder): Issuers {
-  const identity = authority(root, name(['CN', 'SIMULATED GH100 Identity'], O), 'l1-root');
-  const ica = name(['CN', 'SIMULATED GH100 Provisioner ICA 1'], O, C);
-  return { root, identity, provisioner: authority(identity, ica, 'l2-gh100') };
+export function makeIssuers(root: Holder, chip: Chip = GH100): Issuers {
+  const identity = authority(root, name(['CN', chip.identity], O), 'l1-root');
+  const ica = name(['CN', chip.provisioner], O, C);
+  return { chip, root, identity, provisioner: authority(identity, ica, `l2-${chip.name.toLowerCase()}`) };
 }
 
 function authority(issuer: Holder, subject: Buffer, crl: string): Holder {
@@ -58,39 +78,40 @@ function authority(issuer: Holder, subject: Buffer, crl: string): Holder {
 
 /** `fwid`: what the leaf's extension names, for vectors whose report names another. */
 export function makeDevice(issuers: Issuers, options: { readonly fwid?: Uint8Array } = {}): Device {
-  const brom = makeBrom(issuers.provisioner);
-  const leaf = makeLeaf(brom, options.fwid ?? FWID);
+  const { chip } = issuers;
+  const brom = makeBrom(issuers.provisioner, chip);
+  const leaf = makeLeaf(brom, options.fwid ?? FWID, chip);
   const { root, identity, provisioner } = issuers;
   return {
     chain: [leaf.certificate, brom.certificate, provisioner.certificate, identity.certificate, root.certificate],
     brom,
     key: leaf.key,
-    hwmodel: BROM_NAME,
+    hwmodel: chip.brom,
     ueid: BigInt(`0x${leaf.certificate.serial.toString('hex')}`).toString(),
   };
 }
 
-function makeBrom(provisioner: Holder): Holder {
+function makeBrom(provisioner: Holder, chip: Chip): Holder {
   const serial = Buffer.concat([Buffer.of(0x41), randomBytes(8)]);
   const extensions = [ext.basicConstraints(true), ext.keyUsage('keyCertSign')];
   const { key, publicKey } = newKey();
-  const spec: CertificateSpec = { subject: numbered(serial, BROM_NAME), serial, ...validity, extensions };
+  const spec: CertificateSpec = { subject: numbered(serial, chip.brom), serial, ...validity, extensions };
   return { key, certificate: issue(spec, publicKey, provisioner) };
 }
 
 /** The leaf's serial is its own key identifier, its first byte made positive. */
-function makeLeaf(brom: Holder, fwid: Uint8Array): Holder {
+function makeLeaf(brom: Holder, fwid: Uint8Array, chip: Chip): Holder {
   const { key, publicKey } = newKey();
   const serial = keyIdentifier(publicKey);
   serial[0] = positive(serial[0]);
   const spec: CertificateSpec = {
-    subject: numbered(serial, 'SIMULATED GH100 A01 GSP FMC LF'),
+    subject: numbered(serial, chip.leaf),
     serial,
     ...validity,
     extensions: [ext.keyUsage('digitalSignature')],
     lateExtensions: [
-      ext.deviceInfo(`SIMULATED:GH100:${randomBytes(8).toString('hex').toUpperCase()}`),
-      ext.firmwareId(spki(brom.certificate.publicKey), fwid),
+      ext.deviceInfo(`SIMULATED:${chip.name}:${randomBytes(8).toString('hex').toUpperCase()}`),
+      chip.firmwareId(spki(brom.certificate.publicKey), fwid),
     ],
   };
   return { key, certificate: issue(spec, publicKey, brom) };

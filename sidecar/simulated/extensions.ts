@@ -56,3 +56,23 @@ export const firmwareId = (issuerSpki: Buffer, fwid: Uint8Array): Buffer =>
     '2.23.133.5.4.1',
     der.sequence(der.integer(1), issuerSpki, der.sequence(der.oid('2.16.840.1.101.3.4.2.2'), der.octetString(fwid))),
   );
+
+/** DiceTcbInfo (TCG DICE Attestation Architecture §6.1.1) as Blackwell writes it: two firmware ids, the second left zero. */
+export function tcbInfo(model: string, fwid: Uint8Array): Buffer {
+  const one = (digest: Uint8Array) => der.sequence(der.oid('2.16.840.1.101.3.4.2.2'), der.octetString(digest));
+  return extension(
+    '2.23.133.5.4.1.1',
+    der.sequence(
+      der.contextPrimitive(0, Buffer.from('SIMULATED')),
+      der.contextPrimitive(1, Buffer.from(model)),
+      der.contextPrimitive(2, Buffer.from('01')),
+      der.contextPrimitive(3, Buffer.of(1)),
+      der.contextPrimitive(4, Buffer.of(0)),
+      der.contextPrimitive(5, Buffer.of(0)),
+      der.context(6, one(fwid), one(Buffer.alloc(fwid.length))),
+      der.contextPrimitive(7, Buffer.from('0080000000', 'hex')),
+      der.contextPrimitive(8, Buffer.of(0x1c)),
+      der.contextPrimitive(9, Buffer.of(0)),
+    ),
+  );
+}

@@ -34,14 +34,14 @@ export function opaqueData(options: OpaqueOptions = {}): Buffer {
 
 const OFF = Buffer.of(0x55);
 
-function field(type: number, value: Uint8Array): Buffer {
+export function field(type: number, value: Uint8Array): Buffer {
   const header = Buffer.alloc(4);
   header.writeUInt16LE(type, 0);
   header.writeUInt16LE(value.length, 2);
   return Buffer.concat([header, value]);
 }
 
-const padded = (text: string, length: number): Buffer => Buffer.concat([Buffer.from(text)], length);
+export const padded = (text: string, length: number): Buffer => Buffer.concat([Buffer.from(text)], length);
 
 /** Two little-endian words: the first four parts of the version, then the fifth. */
 function vbiosBytes(version: string): Buffer {
@@ -49,9 +49,9 @@ function vbiosBytes(version: string): Buffer {
   return Buffer.concat([Buffer.from(parts.subarray(0, 4)).reverse(), parts.subarray(4)], 8);
 }
 
-/** How often each measurement was extended: 64 little-endian words. */
-function measurementCounts(): Buffer {
-  const counts = Buffer.alloc(MEASUREMENT_COUNT * 4);
-  for (let index = 0; index < MEASUREMENT_COUNT; index++) counts.writeUInt32LE(extensionsAt(index), index * 4);
+/** How often each measurement was extended: little-endian words, 64 of them on a GPU. */
+export function measurementCounts(blocks = MEASUREMENT_COUNT): Buffer {
+  const counts = Buffer.alloc(blocks * 4);
+  for (let index = 0; index < blocks; index++) counts.writeUInt32LE(extensionsAt(index), index * 4);
   return counts;
 }

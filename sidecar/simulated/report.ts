@@ -11,6 +11,8 @@ export interface ReportOptions extends OpaqueOptions {
   /** How many blocks, from index 0. */
   readonly blocks?: number;
   readonly responseNonce?: Uint8Array;
+  /** In place of what an H100 says of itself. */
+  readonly opaque?: Uint8Array;
   /** One bit of the signature is turned. */
   readonly breakSignature?: boolean;
 }
@@ -28,7 +30,7 @@ const SLOT = 0x00;
 /** `nonce`: 32 bytes, at 4..35 of the report. `key`: the leaf's. */
 export async function makeReport(nonce: Uint8Array, key: KeyObject, options: ReportOptions = {}): Promise<Buffer> {
   const record = measurementRecord(options);
-  const opaque = opaqueData(options);
+  const opaque = options.opaque ?? opaqueData(options);
   const signed = Buffer.concat([
     Buffer.of(SPDM_1_1, GET_MEASUREMENTS, SIGNED, ALL),
     nonce,

@@ -12,6 +12,10 @@ export interface RimOptions {
   readonly measurements?: ReadonlyMap<number, readonly Uint8Array[]>;
   /** Which indices count, in place of the genuine choice. */
   readonly active?: ReadonlySet<number>;
+  /** Whose it is: `GH100` by default. */
+  readonly chip?: string;
+  /** `GPU` by default. */
+  readonly edition?: string;
 }
 
 export type RimKind = 'driver' | 'vbios';
@@ -38,7 +42,7 @@ function softwareIdentity(kind: RimKind, options: RimOptions): Element {
     namespaces: { '': SWID, ns0: SWID, ns2: SHA384 },
     attributes: {
       corpus: 'false',
-      name: `SIMULATED ${TWIN.chip}`,
+      name: `SIMULATED ${options.chip ?? TWIN.chip}`,
       patch: 'false',
       supplemental: 'false',
       tagId: labelled(`SIMULATED ${kind} RIM ${version}`).toString('hex'),
@@ -49,7 +53,7 @@ function softwareIdentity(kind: RimKind, options: RimOptions): Element {
       '\n    ',
       { name: 'ns0:Entity', attributes: { name: TWIN.organization, role: 'softwareCreator tagCreator' } },
       '\n    ',
-      meta(version),
+      meta(version, options),
       '\n    ',
       payload(kind, options),
       '\n',
@@ -57,21 +61,21 @@ function softwareIdentity(kind: RimKind, options: RimOptions): Element {
   };
 }
 
-function meta(version: string): Element {
+function meta(version: string, { chip = TWIN.chip, edition = 'GPU' }: RimOptions): Element {
   return {
     name: 'ns0:Meta',
     namespaces: { ns1: TCG_RIM },
     attributes: {
       colloquialVersion: version,
-      edition: 'GPU',
-      product: TWIN.chip,
+      edition,
+      product: chip,
       revision: 'r1',
       PayloadType: 'direct',
       'ns1:BindingSpec': 'RIMIM',
       'ns1:BindingSpecVersion': '1.01',
       'ns1:PlatformManufacturerId': TWIN.manufacturer_id,
       'ns1:PlatformManufacturerStr': TWIN.organization,
-      'ns1:PlatformModel': `SIMULATED ${TWIN.chip}`,
+      'ns1:PlatformModel': `SIMULATED ${chip}`,
       'ns1:FirmwareManufacturer': TWIN.organization,
       'ns1:FirmwareManufacturerId': TWIN.manufacturer_id,
     },

@@ -28,14 +28,22 @@ if (python === null) {
   process.exit(0);
 }
 const service = await startService({ MAX_BODY_BYTES: '1048576' });
-const METHODS: Record<string, string> = { '/v1/models': 'GET', '/v1/embeddings': 'POST' };
+/** What the backend has beside generation, and by which method. */
+const METHODS: readonly (readonly [string, string])[] = [
+  ['/v1/models', 'GET'],
+  ['/v1/embeddings', 'POST'],
+  ['/v1/responses', 'POST'],
+];
 service.backend.script = (request, response) => {
-  const allow = METHODS[request.url.split('?', 1)[0] ?? ''];
+  const allow = METHODS.find(([path]) => request.url.startsWith(path))?.[1];
   const other = allow !== undefined && allow !== request.method;
   return (other ? answer('{"detail":"Method Not Allowed"}', 405, { allow }) : blameless(false))(request, response);
 };
 const document = join(service.folder.path, 'openapi.json');
-writeFileSync(document, JSON.stringify(openapi));
+// The gateway's own document where it serves one.
+const served = await fetch(`${service.gateway.url}/openapi.json`);
+writeFileSync(document, served.ok ? await served.text() : JSON.stringify(openapi));
+console.log(`fuzz:schema: ${served.ok ? 'the document that the gateway serves' : 'test/fuzz/openapi.ts'}`);
 const run = spawn(
   python,
   [

@@ -4,11 +4,14 @@ import { mkdirSync, readFileSync, renameSync, statSync, symlinkSync, writeFileSy
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ConfigError } from '../../gateway/config.ts';
 import type { Keys } from '../../gateway/keys/keys.ts';
 import { loadKeys } from '../../gateway/keys/load.ts';
 import { eventually, type Folder, SILENT, temporaryFolder } from '../harness.ts';
+
+// Many short processes: a second each on a busy machine.
+vi.setConfig({ testTimeout: 90_000 });
 
 let folder: Folder;
 let file: string;

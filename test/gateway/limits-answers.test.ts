@@ -78,8 +78,8 @@ describe('an answer', () => {
           .end('stream' in body ? delta('x'.repeat(1000)).repeat(12_000) : big);
       };
       const { socket, left } = sendAndNeverRead(url, JSON.stringify(body), node);
-      await eventually(async () => (await ask(`${url}/v1/models`, { method: 'GET' })).status === 503);
-      await eventually(async () => (await ask(`${url}/v1/models`, { method: 'GET' })).status === 200);
+      await eventually(async () => (await ask(`${url}/v1/models`, { method: 'GET' })).status === 503, 30_000);
+      await eventually(async () => (await ask(`${url}/v1/models`, { method: 'GET' })).status === 200, 30_000);
       socket.resume();
       await left;
     }
@@ -96,7 +96,7 @@ describe('an answer', () => {
       setTimeout(() => slow.resume(), 10);
     });
     slow.write(requestOf(JSON.stringify(CHAT)));
-    await eventually(() => received > big.length, 15_000);
+    await eventually(() => received > big.length, 60_000);
     expect(performance.now() - started).toBeGreaterThan(1_000);
     slow.destroy();
   });
@@ -124,7 +124,7 @@ describe('an answer', () => {
       const still = sent > 0 && sent === before;
       before = sent;
       return still;
-    }, 15_000);
+    }, 60_000);
     // What lies in four kernel buffers and the gateway, of an endless answer.
     expect(sent / clients.length).toBeLessThan(12 * 1024 * 1024);
     for (const { socket } of clients) socket.destroy();

@@ -1,11 +1,13 @@
 import { Agent, request } from 'node:http';
 import { connect } from 'node:net';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { answer, chatAnswer, chatStream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { eventually } from '../harness.ts';
 import { expectError } from './expect-error.ts';
 import { bearer, holdAnswers, type Stage, startStage } from './limits-stage.ts';
+
+vi.setConfig({ testTimeout: 60_000 });
 
 let stage: Stage;
 
@@ -45,6 +47,9 @@ describe('requests at once', () => {
       });
     // Neither JSON nor within its limit: nobody looked.
     expect(await send('x'.repeat(5_000))).toEqual({ status: 503, retry: '1', code: 'overloaded', reused: false });
+    expect(await send('{')).toEqual({ status: 503, retry: '1', code: 'overloaded', reused: true });
+    // Too long for the plain path: Node's parser has it.
+    expect(await send('x'.repeat(300_000))).toEqual({ status: 503, retry: '1', code: 'overloaded', reused: true });
     expect(await send('{')).toEqual({ status: 503, retry: '1', code: 'overloaded', reused: true });
     held.release();
     for (const one of accepted) expect((await one).status).toBe(200);
@@ -132,19 +137,24 @@ describe('a place', () => {
       });
     for (let i = 0; i < 400; i += 20) await Promise.all(Array.from({ length: 20 }, (_, k) => one(i + k)));
     const held = holdAnswers(stage.service);
+    const hold = backend.script;
+    // One of the storm's may still be on its way.
+    backend.script = (request, response) =>
+      request.body.includes('"final"') ? hold(request, response) : void response.destroy();
     let accepted: Promise<unknown>[] = [];
     await eventually(async () => {
       const missing = 8 - held.count;
       accepted = accepted.concat(
-        Array.from({ length: missing }, () => chat(url, { ...CHAT, stream: true, tee: true })),
+        Array.from({ length: missing }, () => chat(url, { ...CHAT, stream: true, tee: true, user: 'final' })),
       );
       await new Promise((resolve) => setTimeout(resolve, 100));
       return held.count === 8;
-    });
+    }, 30_000);
     expectError(await chat(url, CHAT), 503, 'overloaded');
     held.release();
     await Promise.all(accepted);
     // Of the bytes that may be held, too, all are there.
+    backend.script = chatAnswer('Hello.');
     expect((await chat(url, { ...CHAT, user: 'x'.repeat(2_000_000) })).status).toBe(200);
   });
 });
@@ -187,7 +197,9 @@ describe('bytes that are held', () => {
 describe('requests a second', () => {
   it('are bounded for each key, with the headers that OpenAI clients know, before the body is read', async () => {
     const url = await stage.gateway({ MAX_REQUESTS_PER_SECOND_PER_KEY: '2' }, ['a', 'b rps=1', 'c rps=0']);
-    const got = await Promise.all([1, 2, 3].map(() => chat(url, 'no JSON', bearer('a'))));
+    const got = await Promise.all(
+      [1, 2, 3].map(() => chat(url, 'no JSON', { ...bearer('a'), origin: 'http://localhost' })),
+    );
     expect(got.map(({ status }) => status).sort()).toEqual([400, 400, 429]);
     expect(got.map(({ headers }) => headers['x-ratelimit-remaining-requests']).sort()).toEqual(['0', '0', '1']);
     for (const { headers } of got) {

@@ -1,7 +1,7 @@
 // Past capacity: what was accepted is served as if nothing were wrong, and the rest costs next to nothing.
 import { Agent, request } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { chatStream } from '../backend.ts';
+import { chatStream, DONE, delta, finish, role } from '../backend.ts';
 import { CHAT, chat } from '../client.ts';
 import { eventually } from '../harness.ts';
 import { bearer, type Stage, startStage } from './limits-stage.ts';
@@ -15,22 +15,32 @@ beforeAll(async () => {
 });
 afterAll(() => stage.close());
 
-const WORDS = Array.from({ length: 60 }, (_, i) => `word ${i} `);
 const REFUSALS = 2_000;
 
 describe('a storm past capacity', () => {
   it('leaves accepted streams whole, tee and plain, is refused in words, and asks the backend nothing', async () => {
     const { backend } = stage.service;
-    backend.script = chatStream(WORDS, 30);
+    let over = false;
+    // A word now and then for as long as the storm lasts.
+    backend.script = async (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write(role());
+      while (!over) {
+        response.write(delta('word '));
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+      response.end(delta('last') + finish() + DONE);
+    };
     const url = await stage.gateway({ MAX_CONCURRENT_REQUESTS: '10' });
     const accepted = Array.from({ length: 10 }, (_, i) => chat(url, { ...CHAT, stream: true, tee: i % 2 === 0 }));
-    await eventually(() => backend.seen.length === 10);
+    await eventually(() => backend.seen.length === 10, 30_000);
     const refused = await storm(url, {}, REFUSALS);
+    over = true;
     expect(refused).toEqual(new Map([['503 overloaded', REFUSALS]]));
     for (const [i, one] of (await Promise.all(accepted)).entries()) {
       expect(one.status).toBe(200);
       expect(one.payloads().at(-1)).toBe('[DONE]');
-      expect(one.text).toContain(WORDS.at(-1));
+      expect(one.text).toContain('"last"');
       expect(one.text.includes('"attestation":')).toBe(i % 2 === 0);
     }
     expect(backend.seen).toHaveLength(10);
@@ -39,7 +49,7 @@ describe('a storm past capacity', () => {
   it('of one key is that key’s own: another is served in the middle of it', async () => {
     const { backend } = stage.service;
     backend.seen.length = 0;
-    backend.script = chatStream(WORDS.slice(0, 5), 5);
+    backend.script = chatStream(['one', ' two', ' three'], 5);
     const url = await stage.gateway({}, ['noisy concurrent=2 rps=5', 'quiet']);
     const noise = storm(url, bearer('noisy'), REFUSALS);
     for (let i = 0; i < 10; i++) {

@@ -239,7 +239,8 @@ describe('a connection', () => {
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(byNode).toEqual([]);
     ends[1]?.();
-    await eventually(() => byNode.length === 1);
+    await eventually(() => received.includes('by node'));
+    expect(byNode).toHaveLength(1);
     expect(received.indexOf('answer 2')).toBeLessThan(received.indexOf('by node'));
   });
 

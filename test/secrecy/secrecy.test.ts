@@ -89,7 +89,13 @@ beforeAll(async () => {
     SIDECAR_WAIT_MS: '300',
   };
   gateway = await startGatewayProcess(
-    { ...common, BACKEND_URL: backend.url, BACKEND_API_KEY: BACKEND_KEY.text, ...crash('json', PROMPT.text) },
+    {
+      ...common,
+      BACKEND_URL: backend.url,
+      BACKEND_API_KEY: BACKEND_KEY.text,
+      METRICS_PORT: '0',
+      ...crash('json', PROMPT.text),
+    },
     room.path,
   );
   lonely = await startGatewayProcess(
@@ -244,13 +250,12 @@ describe('a prompt, a completion and an API key', () => {
     sidecar = startSidecar({ ...env, NODE_OPTIONS: `--import=${CRASH}`, CRASH_TEXT_FILE: join(outside.path, 'json') });
     await connected();
     expect((await during).text).toContain('"attestation"');
-    for (const name of ['health', 'metrics']) {
-      const got = await ask(`${gateway.url}/${name}`, {
-        method: 'GET',
-        headers: { authorization: `Bearer ${KEY.text}` },
-      });
-      if (got.status !== 404) printed.push({ name: `GET /${name}`, content: got.text });
-    }
+    const health = await ask(`${gateway.url}/health`, { method: 'GET' });
+    printed.push({ name: 'GET /health', content: health.text });
+    const listening = gateway.lines().find((line) => line.msg === 'metrics')?.address as { port: number } | undefined;
+    const metrics = await ask(`http://127.0.0.1:${listening?.port}/metrics`, { method: 'GET' });
+    expect(metrics.text).toContain('# TYPE');
+    printed.push({ name: 'GET /metrics', content: metrics.text });
     for (const [name, one] of [
       ['gateway', gateway],
       ['gateway without a backend', lonely],

@@ -47,7 +47,7 @@ describe('raw in a binary frame', () => {
     const { data, isBinary } = await next();
     expect(isBinary).toBe(true);
     const { head, carried } = splitBinaryFrame(data);
-    expect(attestedHeadSchema.parse(JSON.parse(head))).toEqual({
+    expect(attestedHeadSchema.parse(JSON.parse(head))).toMatchObject({
       type: 'attested',
       id: 'one',
       nonce: createHash('sha256').update(rawOf(bytes)).digest('hex'),

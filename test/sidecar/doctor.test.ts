@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterAll, describe, expect, test } from 'vitest';
-import { nonceOf } from '../../proto/raw.ts';
+import { type Nonce, nonceOf } from '../../proto/raw.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated.ts';
 import { loadConfig } from '../../sidecar/config.ts';
 import { type Answered, askSidecar } from '../../sidecar/doctor/ask.ts';
@@ -14,7 +14,10 @@ import { exitCode, type Finding } from '../../sidecar/doctor/finding.ts';
 import { type Host, type Ran, thisHost } from '../../sidecar/doctor/host.ts';
 import type { NvmlFacts } from '../../sidecar/doctor/nvml.ts';
 import { printFindings } from '../../sidecar/doctor/print.ts';
+import { makeTokenKey } from '../../sidecar/native/key.ts';
+import { makeToken } from '../../sidecar/native/token.ts';
 import { startServer } from '../../sidecar/server.ts';
+import { appraiseAttestation } from '../../verify/index.ts';
 
 const parent = mkdtempSync(join(tmpdir(), 'doctor-'));
 afterAll(() => rmSync(parent, { recursive: true, force: true }));
@@ -121,7 +124,6 @@ describe('one thing wrong', () => {
     ['confidential computing is off', withMode({ confidential: false }), ['cc_mode fail'], /set-cc-mode=on/],
     ['devtools mode is on', withMode({ devtools: true }), ['devtools fail'], /set-cc-mode=on/],
     ['a simulated environment', withMode({ environment: 'simulation' }), ['cc_mode fail'], /production/],
-    ['protected PCIe', withMode({ confidential: false, multi_gpu: 'protected_pcie' }), ['cc_mode fail'], /switches/],
     ['GPUs that accept no work', { nvml: async () => ({ ...facts, ready: false }) }, ['ready_state warn'], /-srs 1/],
     ['an old driver', { nvml: async () => ({ ...facts, driver: '470.141.03' }) }, ['driver fail'], /550/],
     [
@@ -281,6 +283,17 @@ describe('the chosen attester', () => {
   });
 });
 
+test('protected PCIe is well with an attester that asks the switches too, and not with another', async () => {
+  const behind = {
+    nvml: async () => ({ ...facts, mode: { ...mode, confidential: false, multi_gpu: 'protected_pcie' as const } }),
+  };
+  const well = await look(behind);
+  expect(well.bad).toEqual([]);
+  expect(well.of('cc_mode').seen).toMatch(/NVSwitches are attested with the GPUs/);
+  const other = await look(behind, { ...config, attester: 'nras' });
+  expect(other.of('cc_mode')).toMatchObject({ status: 'fail', todo: 'set ATTESTER to nvtrust or native' });
+});
+
 describe('one trial attestation', () => {
   const attested = async (raw: string): Promise<Answered> => {
     const attester = await createSimulatedAttester({ rootDir: join(parent, 'root') });
@@ -322,6 +335,26 @@ describe('one trial attestation', () => {
     });
     expect(of('trial')).toMatchObject({ status: 'fail', seen: expect.stringContaining('raw_hash_mismatch') });
     expect(exitCode(findings)).toBe(1);
+  });
+
+  test("a token that the sidecar signs itself is checked under hello's keys", async () => {
+    const [key, other] = [makeTokenKey(), makeTokenKey()];
+    const ours = async (raw: string, keys: { readonly keys: readonly object[] }): Promise<Answered> => {
+      const { hello, result } = await attested(raw);
+      if ('failure' in result || hello.simulated === null) throw new Error(raw);
+      const { claims } = await appraiseAttestation(JSON.stringify({ raw, ...result }), {
+        simulatedRoot: hello.simulated.root,
+      });
+      const end = { device: NOW, driver: NOW, vbios: NOW };
+      const devices = claims.devices.map((device) => ({ claims: device, expires: end, fwid_checked: true }));
+      const token = await makeToken(result.nonce as Nonce, devices, new Date(), key);
+      return { hello: { ...hello, token_keys: JSON.parse(JSON.stringify(keys)) }, result: { ...result, token } };
+    };
+    const under = (keys: { readonly keys: readonly object[] }) =>
+      look({ now, fetch, askSidecar: (_, raw) => ours(raw, keys) });
+    expect((await under({ keys: [key.public] })).of('trial').seen).toContain('it verifies');
+    const wrong = await under({ keys: [other.public] });
+    expect(wrong.of('trial')).toMatchObject({ status: 'fail', seen: expect.stringContaining('token_key_unavailable') });
   });
 
   test("a refusal is told in the sidecar's words", async () => {

@@ -21,7 +21,8 @@ const wrong = new Map([[9, labelled('another firmware')]]);
 const ROWS: readonly Row[] = [
   ['CC mode off', { cc: 'off' }, 'collection_failed', 'cc_off', false],
   ['developer tools on', { devtools: 'on' }, 'collection_failed', 'devtools_on', false],
-  ['protected PCIe', { protected_pcie: true }, 'collection_failed', 'protected_pcie', false],
+  ['protected PCIe', { protected_pcie: true }, 'collection_failed', 'worker_died', true],
+  ['a newer report format', { new_format: true }, 'collection_failed', 'new_format', false],
   ['NVML: driver not loaded', { nvml: new Map([['nvmlInit', 9]]) }, 'collection_failed', 'no_driver', false],
   ['NVML: no permission', { nvml: new Map([[REPORT, 4]]) }, 'collection_failed', 'no_permission', false],
   ['NVML: in use', { nvml: new Map([[REPORT, 19]]) }, 'collection_failed', 'gpu_busy', true],

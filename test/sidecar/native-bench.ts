@@ -8,9 +8,11 @@ import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/simulated/pki.ts'
 import { makeRimSigner, type RimSigner } from '../../sidecar/simulated/rim-signer.ts';
 import { type Folder, temporaryFolder } from '../harness.ts';
 import { type Faults, noFaults } from '../twin/faults.ts';
-import { buildLibrary } from '../twin/library.ts';
+import { buildLibrary, buildSwitchLibrary, NSCQ_FILE, NVML_FILE, SOCKET_FILE } from '../twin/library.ts';
+import { H100, type Model, NVSWITCH } from '../twin/models.ts';
 import { startNvmlServer } from '../twin/nvml-server.ts';
 import { startServices } from '../twin/services.ts';
+import type { TwinOptions } from '../twin/twin.ts';
 
 export interface Bench {
   readonly faults: Faults;
@@ -18,6 +20,7 @@ export interface Bench {
   /** For `createNativeAttester` and `createNrasAttester`. */
   readonly options: {
     readonly library: string;
+    readonly switch_library: string;
     readonly cache_dir: string;
     readonly rim_url: string;
     readonly ocsp_url: string;
@@ -48,7 +51,7 @@ export interface EndorsementBench {
   /** Two devices under one root. */
   readonly device: Device;
   readonly other: Device;
-  readonly options: Omit<Bench['options'], 'library' | 'cache_dir'>;
+  readonly options: Omit<Bench['options'], 'library' | 'switch_library' | 'cache_dir'>;
   served(): { rim: number; ocsp: number };
   close(): Promise<void>;
 }
@@ -58,24 +61,33 @@ export async function startEndorsements(): Promise<EndorsementBench> {
   const issuers = makeIssuers(makeRoot(DEVICE_ROOT));
   const [device, other] = [makeDevice(issuers), makeDevice(issuers)];
   const faults = noFaults();
-  const { options, services } = await endorse(issuers, [device, other], faults);
+  const { options, services } = await endorse([issuers], [device, other], faults, [H100]);
   return { faults, device, other, options, served: () => ({ ...services.served }), close: () => services.close() };
 }
 
-export async function startBench(device_count = 1): Promise<Bench> {
+/** With switches, protected PCIe is on; `switch_library: false` leaves their driver's library out. */
+export async function startBench(
+  device_count = 1,
+  { model = H100, switch_count = 0, switch_library = true }: TwinOptions & { readonly switch_library?: boolean } = {},
+): Promise<Bench> {
   const folder = temporaryFolder();
   buildLibrary(folder.path);
-  const faults = noFaults();
-  const issuers = makeIssuers(makeRoot(DEVICE_ROOT));
-  const devices = Array.from({ length: device_count }, () => makeDevice(issuers));
-  const nvml = await startNvmlServer(join(folder.path, 'nvml.sock'), devices, faults);
-  const { options, services } = await endorse(issuers, devices, faults);
+  if (switch_count > 0 && switch_library) buildSwitchLibrary(folder.path);
+  const faults = { ...noFaults(), protected_pcie: switch_count > 0 };
+  const root = makeRoot(DEVICE_ROOT);
+  const gpu = makeIssuers(root, model.chip);
+  const nvswitch = makeIssuers(root, NVSWITCH.chip);
+  const devices = Array.from({ length: device_count }, () => makeDevice(gpu));
+  const switches = Array.from({ length: switch_count }, () => makeDevice(nvswitch));
+  const nvml = await startNvmlServer(join(folder.path, SOCKET_FILE), { devices, model, switches }, faults);
+  const { options, services } = await endorse([gpu, nvswitch], [...devices, ...switches], faults, [model, NVSWITCH]);
   return {
     faults,
     folder,
     options: {
       ...options,
-      library: join(folder.path, 'libnvidia-ml.so.1'),
+      library: join(folder.path, NVML_FILE),
+      switch_library: join(folder.path, NSCQ_FILE),
       cache_dir: join(folder.path, 'collateral'),
     },
     counts: () => ({ collected: nvml.collected, ...services.served }),
@@ -87,13 +99,18 @@ export async function startBench(device_count = 1): Promise<Bench> {
   };
 }
 
-async function endorse(issuers: Issuers, devices: readonly Device[], faults: Faults) {
+async function endorse(
+  issuers: readonly [Issuers, ...Issuers[]],
+  devices: readonly Device[],
+  faults: Faults,
+  models: readonly Model[],
+) {
   const rim = makeRimSigner(makeRoot(RIM_ROOT));
-  const services = await startServices({ issuers, devices, rim }, faults);
+  const services = await startServices({ issuers, devices, rim, models }, faults);
   const options: EndorsementBench['options'] = {
     rim_url: services.rim_url,
     ocsp_url: services.ocsp_url,
-    roots: { device: issuers.root.certificate.pem, rim: rim.root.certificate.pem },
+    roots: { device: issuers[0].root.certificate.pem, rim: rim.root.certificate.pem },
     fetch: twinFetch(services.ocsp_url, rim, faults),
     warm: false,
   };

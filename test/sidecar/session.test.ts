@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import type { Attester } from '../../sidecar/attester.ts';
@@ -221,6 +222,23 @@ describe('a session with the sidecar', () => {
     expect((await client.next()).message).not.toContain('secret');
     // What passes is tried again before anybody hears of it.
     expect(await client.next()).toMatchObject({ type: 'attested', id: '3' });
+  });
+
+  it('logs where an attester failed in an unexpected way, and nothing of what it said', async () => {
+    const lines: string[] = [];
+    const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
+    const attester = await attesterWith(async () => {
+      throw new TypeError('secret detail\n    at secret (place.ts:1:1)');
+    });
+    running = await startSidecar(folder, { attester, log });
+    const client = await connect(running.socket);
+    await client.next();
+    client.send({ type: 'attest', id: '0', raw: rawOf(0) });
+    expect(await client.next()).toMatchObject({ id: '0', code: 'collection_failed' });
+    const line = JSON.parse(lines.find((one) => one.includes('unexpected way')) ?? '{}');
+    expect(line).toMatchObject({ level: 50, name: 'TypeError' });
+    expect(line.at[0]).toContain('session.test.ts');
+    expect(lines.join('')).not.toContain('secret');
   });
 
   it('does not answer with evidence over another nonce, or with a broken signature', async () => {

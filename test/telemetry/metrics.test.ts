@@ -109,14 +109,14 @@ describe('attestations', () => {
   });
 
   it("go with the sidecar's state, its restarts and what had to be asked for again", async () => {
-    expect((await samples()).value('countersign_sidecar_state', { state: 'connected' })).toBe(1);
+    await eventually(async () => (await samples()).value('countersign_sidecar_state', { state: 'connected' }) === 1);
     expect((await samples()).value('countersign_sidecar_trouble')).toBe(0);
     const connections = (await samples()).value('countersign_sidecar_connections_total') ?? 0;
     await service.sidecar.close();
     await eventually(async () => (await samples()).value('countersign_sidecar_state', { state: 'connecting' }) === 1);
     expect((await samples()).value('countersign_sidecar_state', { state: 'connected' })).toBe(0);
     const waits = chat(service.gateway.url, { ...CHAT, tee: true });
-    const again = await startSidecar(service.folder, { collectionMs: 400 });
+    const again = await startSidecar(service.folder, { collectionMs: 400, drainMs: 0 });
     await eventually(async () => (await samples()).value('countersign_attestations_pending') === 1);
     await again.close();
     const third = await startSidecar(service.folder);
@@ -189,6 +189,22 @@ describe('the endpoint', () => {
     const moved = await startGateway({ ...env, METRICS_PORT: '19999' });
     expect((await get('/metrics', moved.url)).json().error.message).toContain('port 19999');
     await moved.close();
+  });
+
+  it('adds up what several workers count', async () => {
+    const env = { BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket, ALLOW_SIMULATED: '1' };
+    const gateway = startProcess('gateway/main.ts', [], { ...env, PORT: '0', METRICS_PORT: '0', WORKERS: '2' });
+    const port = (what: string) => new RegExp(`"port":(\\d+)[^\\n]*"msg":"${what}"`).exec(gateway.output())?.[1];
+    const all = () => gateway.output().split('"msg":"listening"').length === 3;
+    await eventually(() => port('metrics') !== undefined && all(), 15_000);
+    const url = `http://127.0.0.1:${port('metrics')}`;
+    for (let i = 0; i < 6; i++) await chat(`http://127.0.0.1:${port('listening')}`, { ...CHAT, tee: true });
+    const count = async (name: string) => (await samples(url)).value(name);
+    await eventually(async () => (await count('countersign_attestation_duration_seconds_count')) === 6);
+    expect(await count('http_server_request_duration_seconds_count')).toBe(6);
+    expect((await samples(url)).value('countersign_sidecar_state', { state: 'connected' })).toBe(2);
+    expect(await count('countersign_build_info')).toBe(1);
+    await gateway.kill('SIGTERM');
   });
 
   it('has METRICS_PORT to itself', async () => {

@@ -8,7 +8,7 @@ export interface Faults {
   collection_ms: number;
   /** NVML calls that are never answered. */
   hang: Set<string>;
-  /** NVML function to the return code it gives. */
+  /** NVML function, or path of NSCQ, to the return code it gives. */
   nvml: Map<string, number>;
   cc: 'on' | 'off';
   devtools: 'on' | 'off';
@@ -17,6 +17,16 @@ export interface Faults {
   report: Map<number, ReportOptions>;
   /** By device: answered with the nonce of the report before. */
   stale_nonce: Set<number>;
+  /** Reports carry their opaque data in the format of newer drivers. */
+  new_format: boolean;
+  /** By switch. */
+  switch_report: Map<number, ReportOptions>;
+  stale_switch_nonce: Set<number>;
+  /** Whether the switches can no longer be reconfigured. */
+  switches_locked: boolean;
+  no_switches: boolean;
+  /** nscq_arch_t: 2 LS10. */
+  switch_architecture: number;
   /** Status that the RIM service gives in place of a manifest; null for none; 'cut' closes the connection. */
   rim: number | 'cut' | null;
   /** A character of each manifest is changed after it was signed. */
@@ -34,6 +44,12 @@ export const noFaults = (): Faults => ({
   protected_pcie: false,
   report: new Map(),
   stale_nonce: new Set(),
+  new_format: false,
+  switch_report: new Map(),
+  stale_switch_nonce: new Set(),
+  switches_locked: true,
+  no_switches: false,
+  switch_architecture: 2,
   rim: null,
   rim_broken_signature: false,
   ocsp: 'good',

@@ -1,15 +1,20 @@
-// Answers the stand-in for NVML (nvml.c) over a Unix socket: the twin's devices, and reports over whatever nonce is asked.
+// Answers the stand-ins for NVML and NSCQ (nvml.c, nscq.c) over a Unix socket: the twin's devices, and reports over any nonce.
 import { createServer, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { chainPem, type Device } from '../../sidecar/simulated/device.ts';
+import { opaqueData } from '../../sidecar/simulated/opaque.ts';
 import { makeReport } from '../../sidecar/simulated/report.ts';
 import { TWIN } from '../../sidecar/simulated/twin.ts';
 import type { Faults } from './faults.ts';
+import { H100, type Model, NVSWITCH } from './models.ts';
+import { inNewFormat } from './new-format.ts';
 
-const HOPPER = 9;
 const PRODUCTION = 2;
 const INVALID_ARGUMENT = 2;
 const FUNCTION_NOT_FOUND = 13;
+/** nscq_tnvl_status_t: trusted NVLink is enabled, and locked until the next reset. */
+const TNVL_ENABLED = 1;
+const TNVL_LOCKED = 3;
 
 export interface NvmlServer {
   /** How often a report was collected. */
@@ -27,7 +32,18 @@ class NvmlError extends Error {
   }
 }
 
-export async function startNvmlServer(path: string, devices: readonly Device[], faults: Faults): Promise<NvmlServer> {
+export interface Machine {
+  readonly devices: readonly Device[];
+  /** Of every GPU; H100 by default. */
+  readonly model?: Model;
+  readonly switches?: readonly Device[];
+}
+
+export async function startNvmlServer(
+  path: string,
+  { devices, model = H100, switches = [] }: Machine,
+  faults: Faults,
+): Promise<NvmlServer> {
   const sockets = new Set<Socket>();
   const last_nonces = new Map<number, Buffer>();
   let collected = 0;
@@ -38,7 +54,23 @@ export async function startNvmlServer(path: string, devices: readonly Device[], 
     if (faults.collection_ms > 0) await delay(faults.collection_ms);
     const nonce = faults.stale_nonce.has(index) ? (last_nonces.get(index) ?? Buffer.alloc(32, 7)) : asked;
     last_nonces.set(index, asked);
-    return makeReport(nonce, device(index).key, faults.report.get(index));
+    const mode = faults.protected_pcie ? { protectedPcie: 0xaa } : {};
+    const options = model.report({ ...mode, ...faults.report.get(index) });
+    const opaque = faults.new_format ? { opaque: inNewFormat(options.opaque ?? opaqueData(options)) } : {};
+    return makeReport(nonce, device(index).key, { ...options, ...opaque });
+  }
+
+  async function switchReport(index: number, asked: Buffer): Promise<Buffer> {
+    collected++;
+    if (faults.collection_ms > 0) await delay(faults.collection_ms);
+    const nonce = faults.stale_switch_nonce.has(index) ? Buffer.alloc(32, 7) : asked;
+    return makeReport(nonce, switchAt(index).key, NVSWITCH.report(faults.switch_report.get(index)));
+  }
+
+  function switchAt(index: number): Device {
+    const found = switches[index];
+    if (found === undefined) throw new NvmlError(INVALID_ARGUMENT);
+    return found;
   }
 
   function device(index: number): Device {
@@ -55,17 +87,23 @@ export async function startNvmlServer(path: string, devices: readonly Device[], 
     nvmlSystemGetNVMLVersion: () => Buffer.from(`00.${TWIN.driver_version}`),
     nvmlDeviceGetCount: () => numbers(devices.length),
     nvmlDeviceGetHandleByIndex: () => numbers(devices.length),
-    nvmlDeviceGetName: () => Buffer.from(TWIN.model),
+    nvmlDeviceGetName: () => Buffer.from(model.name),
     nvmlDeviceGetUUID: (index) => Buffer.from(`GPU-00000000-0000-0000-0000-${index.toString(16).padStart(12, '0')}`),
     nvmlDeviceGetVbiosVersion: () => Buffer.from(TWIN.vbios_version),
     nvmlDeviceGetBoardId: (index) => numbers(index),
-    nvmlDeviceGetArchitecture: () => numbers(HOPPER),
+    nvmlDeviceGetArchitecture: () => numbers(model.architecture),
     nvmlSystemGetConfComputeState: () => numbers(...mode()),
     nvmlSystemGetConfComputeSettings: () => numbers(...mode(), faults.protected_pcie ? 1 : 0),
     nvmlSystemGetConfComputeCapabilities: () => numbers(1, 1),
     nvmlSystemGetConfComputeGpusReadyState: () => numbers(1),
     nvmlDeviceGetConfComputeGpuCertificate: (index) => Buffer.from(chainPem(device(index))),
     nvmlDeviceGetConfComputeGpuAttestationReport: report,
+    nscq_session_create: () => Buffer.alloc(0),
+    switches: () => numbers(faults.no_switches ? 0 : switches.length),
+    'id/arch': () => numbers(faults.switch_architecture),
+    'config/pcie_mode': () => numbers(faults.switches_locked ? TNVL_LOCKED : TNVL_ENABLED),
+    'config/certificate': (index) => Buffer.from(chainPem(switchAt(index))),
+    'config/attestation_report': switchReport,
   };
 
   async function answer(line: string): Promise<Buffer | null> {
@@ -116,7 +154,7 @@ export async function startNvmlServer(path: string, devices: readonly Device[], 
 function numbers(...values: readonly number[]): Buffer {
   const bytes = Buffer.alloc(values.length * 4);
   values.forEach((value, i) => {
-    bytes.writeUInt32LE(value, i * 4);
+    bytes.writeInt32LE(value, i * 4);
   });
   return bytes;
 }

@@ -1,18 +1,8 @@
 // A stand-in for NVIDIA's libnvidia-ml.so.1, for tests: it asks the twin's server (nvml-server.ts) over a Unix socket.
 //
-// The socket lies beside this library as nvml.sock. Each call is a connection of its own: a text line
-// `function device nonce\n` goes out; a return code and a length (32 bits each, in the machine's order) and that many bytes
-// come back. The structures are NVML's, as its header and NVIDIA's pynvml declare them.
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
+// The structures are NVML's, as its header and NVIDIA's pynvml declare them.
+#include "ask.h"
 
-#define EXPORT __attribute__((visibility("default")))
 #define NVML_SUCCESS 0
 #define NVML_ERROR_INVALID_ARGUMENT 2
 #define NVML_ERROR_INSUFFICIENT_SIZE 7
@@ -25,51 +15,15 @@ typedef void *nvmlDevice_t;
 // A handle is the device's index plus one: never NULL.
 static unsigned index_of(nvmlDevice_t device) { return (unsigned)(uintptr_t)device - 1; }
 
-static int receive(int fd, void *into, size_t size) {
-  for (char *at = into; size > 0;) {
-    ssize_t got = read(fd, at, size);
-    if (got <= 0) return -1;
-    at += got;
-    size -= (size_t)got;
-  }
-  return 0;
-}
-
-static int connect_beside(void) {
-  Dl_info self;
-  struct sockaddr_un address = {.sun_family = AF_UNIX};
-  if (dladdr((void *)connect_beside, &self) == 0) return -1;
-  const char *slash = strrchr(self.dli_fname, '/');
-  int folder = slash == NULL ? 0 : (int)(slash - self.dli_fname + 1);
-  if (snprintf(address.sun_path, sizeof address.sun_path, "%.*snvml.sock", folder, self.dli_fname) >=
-      (int)sizeof address.sun_path)
-    return -1;
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
-  if (fd >= 0) close(fd);
-  return -1;
-}
-
-// Fills at most `capacity` bytes of `out`; `*size` becomes how many.
 static nvmlReturn_t ask(const char *function, int device, const unsigned char *nonce, void *out, unsigned capacity,
                         unsigned *size) {
-  char line[192];
-  int length = snprintf(line, sizeof line, "%s %d ", function, device);
-  for (int i = 0; nonce != NULL && i < 32; i++) length += snprintf(line + length, sizeof line - length, "%02x", nonce[i]);
-  line[length++] = '\n';
-
-  int fd = connect_beside();
-  if (fd < 0) return NVML_ERROR_DRIVER_NOT_LOADED;
-  int32_t head[2];
-  nvmlReturn_t result = NVML_ERROR_UNKNOWN;
-  if (write(fd, line, (size_t)length) == length && receive(fd, head, sizeof head) == 0) {
-    result = head[0];
-    if (result == NVML_SUCCESS && (uint32_t)head[1] > capacity) result = NVML_ERROR_INSUFFICIENT_SIZE;
-    if (result == NVML_SUCCESS && receive(fd, out, (size_t)head[1]) != 0) result = NVML_ERROR_UNKNOWN;
-    if (result == NVML_SUCCESS && size != NULL) *size = (unsigned)head[1];
+  int result = ask_twin(function, device, nonce, out, capacity, size);
+  switch (result) {
+    case TWIN_AWAY: return NVML_ERROR_DRIVER_NOT_LOADED;
+    case TWIN_BROKEN: return NVML_ERROR_UNKNOWN;
+    case TWIN_TOO_LONG: return NVML_ERROR_INSUFFICIENT_SIZE;
+    default: return result;
   }
-  close(fd);
-  return result;
 }
 
 static nvmlReturn_t ask_number(const char *function, int device, unsigned *out) {

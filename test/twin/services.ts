@@ -5,9 +5,9 @@ import type { AddressInfo } from 'node:net';
 import type { Certificate, Holder } from '../../sidecar/simulated/certificate.ts';
 import type { Device, Issuers } from '../../sidecar/simulated/device.ts';
 import { makeOcspResponse, makeResponder, type OcspAnswer } from '../../sidecar/simulated/ocsp.ts';
-import { makeRim, RIM_IDS } from '../../sidecar/simulated/rim.ts';
 import type { RimSigner } from '../../sidecar/simulated/rim-signer.ts';
 import type { Faults } from './faults.ts';
+import { H100, type Model } from './models.ts';
 import { readOcspRequest } from './ocsp-request.ts';
 
 export interface Services {
@@ -20,17 +20,19 @@ export interface Services {
 }
 
 export interface Authorities {
-  readonly issuers: Issuers;
+  /** One for each kind of device. */
+  readonly issuers: readonly Issuers[];
   readonly devices: readonly Device[];
   readonly rim: RimSigner;
+  /** Whose manifests there are; an H100's by default. */
+  readonly models?: readonly Model[];
 }
 
 const DAY_MS = 86_400_000;
 
 export async function startServices(authorities: Authorities, faults: Faults): Promise<Services> {
-  const manifests = new Map<string, string>(
-    (['driver', 'vbios'] as const).map((kind) => [RIM_IDS[kind], makeRim(kind, authorities.rim)] as const),
-  );
+  const { models = [H100] } = authorities;
+  const manifests = new Map<string, string>(models.flatMap((model) => model.manifests(authorities.rim)));
   const known = certificatesBySerial(authorities);
   const served = { rim: 0, ocsp: 0 };
 
@@ -87,12 +89,17 @@ interface Known {
 
 function certificatesBySerial({ issuers, devices, rim }: Authorities): Map<string, Known> {
   const pairs: (readonly [Certificate, Holder])[] = [
-    [issuers.provisioner.certificate, issuers.identity],
-    [issuers.identity.certificate, issuers.root],
+    ...issuers.flatMap(({ provisioner, identity, root }) => [
+      [provisioner.certificate, identity] as const,
+      [identity.certificate, root] as const,
+    ]),
     [rim.signer.certificate, rim.intermediate],
     [rim.intermediate.certificate, rim.ca],
     [rim.ca.certificate, rim.root],
-    ...devices.flatMap(({ chain, brom }) => [[chain[0], brom] as const, [chain[1], issuers.provisioner] as const]),
+    ...devices.flatMap(({ chain, brom }) => [
+      [chain[0], brom] as const,
+      [chain[1], provisionerOf(chain[2], issuers)] as const,
+    ]),
   ];
   const yesterday = new Date(Date.now() - DAY_MS);
   return new Map(
@@ -106,6 +113,12 @@ function certificatesBySerial({ issuers, devices, rim }: Authorities): Map<strin
       },
     ]),
   );
+}
+
+function provisionerOf(certificate: Certificate, issuers: readonly Issuers[]): Holder {
+  const found = issuers.find(({ provisioner }) => provisioner.certificate.der.equals(certificate.der));
+  if (found === undefined) throw new Error('a device of an issuer that is not among them');
+  return found.provisioner;
 }
 
 function answerTo(known: Known, nonce: Buffer | null, fault: Faults['ocsp']): OcspAnswer {

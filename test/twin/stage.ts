@@ -3,7 +3,7 @@ import type { Attester } from '../../sidecar/attester.ts';
 import { createNvtrustAttester, type NvtrustOptions } from '../../sidecar/attesters/nvtrust.ts';
 import { type Backend, startBackend } from '../backend.ts';
 import { type RunningGateway, type RunningSidecar, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
-import { startTwin, type Twin } from './twin.ts';
+import { startTwin, type Twin, type TwinOptions } from './twin.ts';
 
 export interface Stage {
   readonly twin: Twin;
@@ -19,11 +19,11 @@ export async function startNvtrust(twin: Twin, options: Partial<NvtrustOptions> 
   return { ...attester, simulated: { root: twin.roots.device } };
 }
 
-export async function startStage(device_count = 1, options: Partial<NvtrustOptions> = {}): Promise<Stage> {
-  const twin = await startTwin(device_count);
+export async function startStage(device_count = 1, machine: TwinOptions = {}): Promise<Stage> {
+  const twin = await startTwin(device_count, machine);
   const folder = temporaryFolder();
   const backend = await startBackend();
-  const sidecar = await startSidecar(folder, { attester: await startNvtrust(twin, options) });
+  const sidecar = await startSidecar(folder, { attester: await startNvtrust(twin) });
   const gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket });
   return {
     twin,

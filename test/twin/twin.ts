@@ -1,4 +1,4 @@
-// The test bench: a machine with simulated GPUs, as far as NVIDIA's own verifier can see, with its RIM and OCSP services.
+// The test bench: a machine with simulated GPUs and switches, as far as NVIDIA's own verifier can see, with its services.
 
 import { join } from 'node:path';
 import { type WorkerEnvironment, workerEnvironment } from '../../sidecar/nvtrust/environment.ts';
@@ -7,7 +7,8 @@ import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/simulated/pki.ts'
 import { makeRimSigner } from '../../sidecar/simulated/rim-signer.ts';
 import { temporaryFolder } from '../harness.ts';
 import { type Faults, noFaults } from './faults.ts';
-import { buildLibrary } from './library.ts';
+import { buildLibrary, buildSwitchLibrary, SOCKET_FILE } from './library.ts';
+import { H100, type Model, NVSWITCH } from './models.ts';
 import { type NvmlServer, startNvmlServer } from './nvml-server.ts';
 import { type Services, startServices } from './services.ts';
 import { sdkVenv, twinVenv } from './venv.ts';
@@ -24,18 +25,32 @@ export interface Twin {
   close(): Promise<void>;
 }
 
+export interface TwinOptions {
+  /** Of every GPU; H100 by default. */
+  readonly model?: Model;
+  /** NVSwitches: with any, protected PCIe is on. */
+  readonly switch_count?: number;
+}
+
 /** @throws {MissingPart} without gcc, Python or PyPI. */
-export async function startTwin(device_count = 1): Promise<Twin> {
+export async function startTwin(device_count = 1, { model = H100, switch_count = 0 }: TwinOptions = {}): Promise<Twin> {
   const base = sdkVenv();
   const folder = temporaryFolder();
   buildLibrary(folder.path);
-  const faults = noFaults();
-  const issuers = makeIssuers(makeRoot(DEVICE_ROOT));
-  const devices = Array.from({ length: device_count }, () => makeDevice(issuers));
+  if (switch_count > 0) buildSwitchLibrary(folder.path);
+  const faults = { ...noFaults(), protected_pcie: switch_count > 0 };
+  const root = makeRoot(DEVICE_ROOT);
+  const gpu = makeIssuers(root, model.chip);
+  const nvswitch = makeIssuers(root, NVSWITCH.chip);
+  const devices = Array.from({ length: device_count }, () => makeDevice(gpu));
+  const switches = Array.from({ length: switch_count }, () => makeDevice(nvswitch));
   const rim = makeRimSigner(makeRoot(RIM_ROOT));
-  const roots = { device: issuers.root.certificate.pem, rim: rim.root.certificate.pem };
-  const nvml = await startNvmlServer(join(folder.path, 'nvml.sock'), devices, faults);
-  const services = await startServices({ issuers, devices, rim }, faults);
+  const roots = { device: root.certificate.pem, rim: rim.root.certificate.pem };
+  const nvml = await startNvmlServer(join(folder.path, SOCKET_FILE), { devices, model, switches }, faults);
+  const services = await startServices(
+    { issuers: [gpu, nvswitch], devices: [...devices, ...switches], rim, models: [model, NVSWITCH] },
+    faults,
+  );
   return {
     faults,
     roots,

@@ -37,8 +37,8 @@ export function sdkVenv(): string {
 }
 
 /**
- * An environment in `folder` with everything of `base` but its own copy of the verifier's package: the code as NVIDIA
- * published it, its two root certificates replaced.
+ * An environment in `folder` with everything of `base` but its own copies of the GPU verifier's package and the SDK's, which
+ * holds the switch verifier: the code as NVIDIA published it, the two root certificates of each replaced.
  */
 export function twinVenv(folder: string, base: string, roots: { device: string; rim: string }): string {
   const venv = join(folder, 'venv');
@@ -50,9 +50,12 @@ export function twinVenv(folder: string, base: string, roots: { device: string; 
   symlinkSync(realpathSync(join(base, 'bin/python')), join(venv, 'bin/python'));
   writeFileSync(join(mine, 'base.pth'), `${packages}\n`);
   // With its times: Python's compiled files are good for the times of their sources.
-  cpSync(join(packages, 'verifier'), join(mine, 'verifier'), { recursive: true, preserveTimestamps: true });
-  writeFileSync(join(mine, 'verifier/certs/verifier_device_root.pem'), roots.device);
-  writeFileSync(join(mine, 'verifier/certs/verifier_RIM_root.pem'), roots.rim);
+  for (const name of ['verifier', 'nv_attestation_sdk'])
+    cpSync(join(packages, name), join(mine, name), { recursive: true, preserveTimestamps: true });
+  for (const certs of ['verifier/certs', 'nv_attestation_sdk/verifiers/nv_switch_verifier/certs']) {
+    writeFileSync(join(mine, certs, 'verifier_device_root.pem'), roots.device);
+    writeFileSync(join(mine, certs, 'verifier_RIM_root.pem'), roots.rim);
+  }
   return venv;
 }
 

@@ -22,6 +22,11 @@ const BODY = JSON.stringify(CHAT);
 describe('a client that is slow on purpose', () => {
   it.each([
     ['headers one byte at a time', get('/health', [`x-a: ${'a'.repeat(200)}`]), 30],
+    [
+      'a body one byte at a time, with an upgrade',
+      post('/v1/models', ' '.repeat(200), ['upgrade: x', 'connection: upgrade']),
+      12,
+    ],
     ['a body one byte at a time', post('/v1/chat/completions', `${BODY}${' '.repeat(200)}`), 12],
   ])('is told 408 and let go: %s', async (_name, text, drip_ms) => {
     const got = await raw(url, text, { drip_ms, linger_ms: 2_000, timeout_ms: 8_000 });

@@ -65,6 +65,14 @@ describe('what is refused before a route is reached', () => {
     expect(service.backend.seen[0]?.body).toBe(body);
     expect(service.backend.seen[0]?.headers).not.toHaveProperty('upgrade');
   });
+
+  it('an upgrade whose body is none is refused', async () => {
+    const got = await raw(
+      url,
+      'POST /v1/models HTTP/1.1\r\nhost: h\r\nupgrade: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n',
+    );
+    expectRefusal(got.answers[0], 400, 'invalid_request');
+  });
 });
 
 describe('the request target', () => {

@@ -1,0 +1,15 @@
+#!/bin/sh
+# Offline audit of a stored attestation, with the command line, in the project's folder: once online for what a check needs, from then on with no network.
+#
+#   sh examples/offline-audit.sh stored.json                                    # options of `npm run verify` may follow
+#   sh examples/offline-audit.sh stored.json --allow-simulated run/simulated-root/root.pem          # the demo's simulated GPU
+#
+# The first run keeps reference values and OCSP answers in stored.json.collateral; every run prints each check and the verdict, and
+# exits 0 (valid), 1 (invalid) or 2 (usage). OCSP answers last for about a day: later, --at TIME says as of when.
+set -eu
+file=$1
+shift
+if [ ! -d "$file.collateral" ]; then
+  npm run -s fetch-collateral -- "$file" --into "$file.collateral" "$@" > /dev/null || [ $? -eq 1 ] # 1: the verdict, which comes below
+fi
+npm run -s verify -- "$file" --offline --collateral "$file.collateral" "$@"

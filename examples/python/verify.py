@@ -1,0 +1,258 @@
+"""Checks an attestation with hashlib and `cryptography` alone: no package of Countersign, no server, no network.
+
+    pip install cryptography==50.0.2
+    python verify.py answer.json                                    # a saved answer, attestation, or stream (curl -N)
+    python verify.py answer.json --simulated-root run/simulated-root/root.pem      # from the demo's simulated GPU
+    python verify.py answer.json --request request.json             # and it answers what you sent, byte for byte
+
+It prints one line a check and exits 0 (valid), 1 (invalid) or 2 (usage). docs/attestation.md is the format. It does not
+check what `npm run verify` checks beyond that: the token, the firmware's id and reference values, revocation, the GPU's
+mode, and that the events of a stream, which it compares byte for byte, fold into the response in raw.
+"""
+
+import argparse
+import hashlib
+import json
+import re
+import sys
+from base64 import b64decode
+from contextlib import contextmanager
+from datetime import datetime, timezone
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA384
+
+# SHA-256 10:2B:F6:59:D5:41:96:14:…: above every NVIDIA GPU. A root that comes along with evidence is never trusted.
+NVIDIA_ROOT = x509.load_pem_x509_certificate(b"""-----BEGIN CERTIFICATE-----
+MIICCzCCAZCgAwIBAgIQLTZwscoQBBHB/sDoKgZbVDAKBggqhkjOPQQDAzA1MSIw
+IAYDVQQDDBlOVklESUEgRGV2aWNlIElkZW50aXR5IENBMQ8wDQYDVQQKDAZOVklE
+SUEwIBcNMjExMTA1MDAwMDAwWhgPOTk5OTEyMzEyMzU5NTlaMDUxIjAgBgNVBAMM
+GU5WSURJQSBEZXZpY2UgSWRlbnRpdHkgQ0ExDzANBgNVBAoMBk5WSURJQTB2MBAG
+ByqGSM49AgEGBSuBBAAiA2IABA5MFKM7+KViZljbQSlgfky/RRnEQScW9NDZF8SX
+gAW96r6u/Ve8ZggtcYpPi2BS4VFu6KfEIrhN6FcHG7WP05W+oM+hxj7nyA1r1jkB
+2Ry70YfThX3Ba1zOryOP+MJ9vaNjMGEwDwYDVR0TAQH/BAUwAwEB/zAOBgNVHQ8B
+Af8EBAMCAQYwHQYDVR0OBBYEFFeF/4PyY8xlfWi3Olv0jUrL+0lfMB8GA1UdIwQY
+MBaAFFeF/4PyY8xlfWi3Olv0jUrL+0lfMAoGCCqGSM49BAMDA2kAMGYCMQCPeFM3
+TASsKQVaT+8S0sO9u97PVGCpE9d/I42IT7k3UUOLSR/qvJynVOD1vQKVXf0CMQC+
+EY55WYoDBvs2wPAH1Gw4LbcwUN8QCff8bFmV4ZxjCRr4WXTLFHBKjbfneGSBWwA=
+-----END CERTIFICATE-----
+""")
+MAX_BYTES = 64 * 1024 * 1024
+SPLICED = ',"attestation":'  # as the gateway writes it, before the last } of the backend's bytes
+
+
+class Invalid(Exception):
+    """A check failed. `check` is its name, the same as in verify/checks.ts."""
+
+    def __init__(self, check, why):
+        super().__init__(f"{check}: {why}")
+        self.check = check
+
+
+@contextmanager
+def checking(name, what):
+    """Whatever goes wrong inside is a failed check, an error that nobody thought of too."""
+    try:
+        yield
+    except Exception as error:
+        raise Invalid(name, str(error) or type(error).__name__) from error
+    print(f"pass  {name:18} {what}")
+
+
+def require(condition, why):
+    if not condition:
+        raise ValueError(why)
+
+
+def verify(text, roots, at, request=None):
+    """Raises Invalid unless a device under one of `roots` signed exactly this. Returns the path of each device's certificates."""
+    with checking("form", "an attestation: raw, nonce, token, evidence"):
+        document, exchange = read(text)
+        raw, nonce = document["raw"], document["nonce"]
+        require(isinstance(raw, str) and isinstance(document["token"], str), "raw and token must be strings")
+        require(re.fullmatch("[0-9a-f]{64}", nonce), "nonce must be 64 lowercase hex digits")
+
+    with checking("raw_hash", "nonce is the SHA-256 of raw"):
+        require(hashlib.sha256(raw.encode()).hexdigest() == nonce, "nonce is not the SHA-256 of raw")
+
+    with checking("raw_members", "request, response and timestamp, each once"):
+        signed = members(raw)
+
+    if exchange is not None or request is not None:
+        with checking("expected_exchange", "what is in raw is what you hold"):
+            if request is not None:
+                require(raw.startswith('{"request":' + request + ',"response":'), "raw holds another request")
+            if isinstance(exchange, str):
+                require(raw.endswith(f',"response":{exchange},"timestamp":{signed["timestamp"]}}}'), "another response")
+            if isinstance(exchange, list):
+                digest = hashlib.sha256("".join(f"{payload}\n" for payload in exchange).encode()).hexdigest()
+                stream = '"stream":{"events":%d,"sha256":"%s"}' % (len(exchange), digest)
+                require(raw.endswith(f',{stream},"timestamp":{signed["timestamp"]}}}'), "another stream")
+
+    with checking("report_form", "SPDM 1.1 measurements and certificates, of each device"):
+        devices = [parts(one) for one in document["evidence"]]
+        require(0 < len(devices) <= 64, "no evidence, or of too many devices")
+        keys = {chain[0].public_key().public_numbers() for _, chain, _ in devices}
+        require(len(keys) == len(devices), "one device stands twice")
+
+    return [check_device(*device, nonce, roots, at) for device in devices]
+
+
+def check_device(report, chain, arch, nonce, roots, at):
+    """The report holds the nonce, the leaf's key signed the report, the leaf is a device's and under a root."""
+    with checking("report_nonce", "the device signed this nonce"):
+        require(report[4:36].hex() == nonce, "the device signed another nonce")
+
+    with checking("report_signature", "ECDSA P-384 over the whole report, by the leaf's key"):
+        r, s = (int.from_bytes(half, "big") for half in (report[-96:-48], report[-48:]))
+        chain[0].public_key().verify(encode_dss_signature(r, s), report[:-96], ECDSA(SHA384()))
+
+    with checking("report_chain", "certificates of a device, up to a root that is trusted"):
+        path = trusted_path(chain, roots, at)
+        leaf_is_of_device(path[0], arch)
+    return path
+
+
+# ---- reading -------------------------------------------------------------------------------------------------------
+
+
+def once(pairs):
+    require(len(dict(pairs)) == len(pairs), "a member stands twice")
+    return dict(pairs)
+
+
+def read(text):
+    """The attestation, and what it came in: None, the response's own text, or the payloads of the stream."""
+    require(len(text) <= MAX_BYTES, "too large")
+    if text.startswith(("data:", ":")):
+        payloads = [line.removeprefix("data:").removeprefix(" ") for line in text.split("\n") if line[:5] == "data:"]
+        require(payloads.pop() == "[DONE]", "the stream breaks off")
+        carrying = next((i for i, payload in enumerate(payloads) if SPLICED in payload), None)
+        require(carrying is not None, "no event of the stream carries an attestation")
+        document, payloads[carrying] = read(payloads[carrying])
+        return document, payloads
+    document = json.loads(text, object_pairs_hook=once)
+    if "raw" in document or "attestation" not in document:
+        return document, None
+    start = text.rindex(SPLICED)
+    end = json.JSONDecoder().raw_decode(text, start + len(SPLICED))[1]
+    return document["attestation"], text[:start] + text[end:]
+
+
+class Number(str):
+    """A number of raw, as it is written: raw may hold 1.0 and integers of any length."""
+
+
+def members(raw):
+    """Exactly request, response, timestamp and perhaps stream. Inside of request and response anything may stand."""
+    pairs = json.loads(raw, object_pairs_hook=tuple, parse_int=Number, parse_float=Number, parse_constant=refuse)
+    found = once(pairs)
+    stream = dict(found.pop("stream", ()) or ())
+    require(found.keys() == {"request", "response", "timestamp"}, "a member is missing, or not known")
+    require(all(type(found[one]) is tuple for one in ("request", "response")), "request and response must be objects")
+    require(type(found["timestamp"]) is Number, "timestamp must be a number")
+    require(re.fullmatch("0|[1-9][0-9]{0,14}", found["timestamp"]), "timestamp must be in whole seconds")
+    require(not stream or stream.keys() == {"events", "sha256"}, "stream must be events and sha256")
+    return found
+
+
+def refuse(constant):
+    raise ValueError(f"{constant} is not JSON")
+
+
+def parts(evidence):
+    """Report, certificates (leaf first), architecture. The report ends with its signature: the lengths inside say where."""
+    report = b64decode(evidence["report"], validate=True)
+    pem = b64decode(evidence["certificate_chain"], validate=True)
+    chain = x509.load_pem_x509_certificates(pem)
+    require(pem.count(b"-----BEGIN ") == len(chain), "the chain holds something else than certificates")
+    require(report[0:2] == b"\x11\xe0" and report[37:39] == b"\x11\x60", "not a signed SPDM 1.1 measurement report")
+    opaque = 45 + int.from_bytes(report[42:45], "little") + 32 + 2
+    end = opaque + int.from_bytes(report[opaque - 2 : opaque], "little") + 96
+    require(end == len(report), "the lengths in the report do not add up")
+    return report, chain, evidence["arch"]
+
+
+# ---- certificates ---------------------------------------------------------------------------------------------------
+
+FIRMWARE_IDS = ("2.23.133.5.4.1", "2.23.133.5.4.1.1")  # TCG DICE: may be critical, and are not checked here
+RESPONDER_AUTH = x509.ObjectIdentifier("1.3.6.1.4.1.412.274.3")  # DSP0274: the key of a device
+CHIPS = {"HOPPER": r"\bGH1\d+\b", "BLACKWELL": r"\bGB[12]\d+\b", "LS10": r"\bLS_?1\d+\b"}
+
+
+def trusted_path(chain, roots, at):
+    """Leaf first, the trusted root last: by names, signatures, times and what each certificate may do (RFC 5280 §6.1)."""
+    below = chain[:-1] if chain[-1].issuer == chain[-1].subject else chain
+    root = next((root for root in roots if below and root.subject == below[-1].issuer), None)
+    require(root is not None, "the chain ends under no root that is trusted")
+    path = [*below, root]
+    require(len(path) <= 8, "the chain is too long")
+    for certificate, issuer in zip(path, path[1:]):
+        certificate.verify_directly_issued_by(issuer)
+    for depth, certificate in enumerate(path):
+        name = certificate.subject.rfc4514_string()
+        require(certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc, f"{name}: not valid at {at}")
+        for one in certificate.extensions:
+            known = not isinstance(one.value, x509.UnrecognizedExtension) or one.oid.dotted_string in FIRMWARE_IDS
+            require(known or not one.critical, f"{name}: a critical extension is not understood")
+        constraints, usage = extension(certificate, x509.BasicConstraints), extension(certificate, x509.KeyUsage)
+        if depth > 0:
+            require(constraints is not None and constraints.ca, f"{name}: not a certificate authority")
+            require(usage is None or usage.key_cert_sign, f"{name}: may not sign certificates")
+            require(constraints.path_length is None or constraints.path_length >= depth - 1, f"{name}: the path is too long")
+    return path
+
+
+def leaf_is_of_device(leaf, arch):
+    """NVIDIA's authorities certify other things too: a name and a signature right up to the root make no device."""
+    constraints, usage = extension(leaf, x509.BasicConstraints), extension(leaf, x509.KeyUsage)
+    purposes = extension(leaf, x509.ExtendedKeyUsage)
+    require(constraints is None or not constraints.ca, "the leaf is an authority")
+    require(usage is None or usage.digital_signature, "the leaf does not sign")
+    require(purposes is None or RESPONDER_AUTH in purposes, "the leaf is not a device's")
+    require(re.search(CHIPS[arch], leaf.subject.rfc4514_string()), f"the certificates are not of {arch}")
+
+
+def common_name(certificate):
+    return certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value
+
+
+def extension(certificate, kind):
+    return next((one.value for one in certificate.extensions if isinstance(one.value, kind)), None)
+
+
+# ---- the command line -----------------------------------------------------------------------------------------------
+
+
+def main():
+    options = argparse.ArgumentParser(description="Checks an attestation of Countersign.")
+    options.add_argument("file")
+    options.add_argument("--request", help="the body that you sent: must be the one that was signed, byte for byte")
+    options.add_argument("--simulated-root", help="PEM: accept the demo's simulated GPU under this root")
+    options.add_argument("--at", type=datetime.fromisoformat, default=datetime.now(timezone.utc), help="check as of then")
+    given = options.parse_args()
+    roots = [NVIDIA_ROOT]
+    try:
+        text = open(given.file, encoding="utf-8", newline="").read()
+        request = open(given.request, encoding="utf-8", newline="").read() if given.request else None
+        if given.simulated_root:
+            roots += x509.load_pem_x509_certificates(open(given.simulated_root, "rb").read())
+    except (OSError, ValueError) as error:
+        options.error(str(error))
+    try:
+        paths = verify(text, roots, given.at, request)
+    except Invalid as error:
+        print(f"FAIL  {error}\n\nINVALID")
+        return 1
+    for path in paths:
+        print(f"\nsigned by a {common_name(path[1])}, under '{common_name(path[-1])}'")
+    if any(path[-1] != NVIDIA_ROOT for path in paths):
+        print("SIMULATED: this proves nothing about hardware.")
+    print("VALID as far as it was checked: not the token, the firmware, revocation, the GPU's mode.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

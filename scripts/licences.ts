@@ -1,0 +1,69 @@
+// `npm run licences`: writes docs/licences.md, the packages that the images carry and their licences.
+import { readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const read = (path: string) => readFileSync(`${ROOT}${path}`, 'utf8');
+export const FILE = 'docs/licences.md';
+
+export interface Package {
+  readonly name: string;
+  readonly version: string;
+  /** SPDX expression; null where nobody wrote it down. */
+  readonly licence: string | null;
+}
+
+interface Locked {
+  readonly version?: string;
+  readonly license?: string;
+  readonly dev?: boolean;
+  readonly devOptional?: boolean;
+}
+
+/** From the lockfile: what `npm ci --omit=dev` installs. A package's builds for single platforms count as the package. */
+export function npmPackages(lockfile = read('package-lock.json')): Package[] {
+  const { packages } = JSON.parse(lockfile) as { packages: Record<string, Locked> };
+  return Object.entries(packages)
+    .filter(([path, { dev, devOptional }]) => path !== '' && dev !== true && devOptional !== true)
+    .map(([path, { version = '', license }]) => ({
+      name: path.replace(/^.*node_modules\//, ''),
+      version,
+      licence: license ?? null,
+    }))
+    .filter(({ name }) => !/^@koromix\/koffi-/.test(name))
+    .sort((a, b) => a.name.localeCompare(b.name));
+}
+
+/** From the hashed requirements of NVIDIA's SDK; their licences are kept beside them, read from each package's metadata. */
+export function pythonPackages(
+  requirements = read('sidecar/nvtrust/requirements.txt'),
+  licences = JSON.parse(read('sidecar/nvtrust/licences.json')) as Record<string, string>,
+): Package[] {
+  return [...requirements.matchAll(/^([\w.-]+)==([\w.]+)/gm)]
+    .map(([, name = '', version = '']) => ({ name, version, licence: licences[name] ?? null }))
+    .sort((a, b) => a.name.localeCompare(b.name));
+}
+
+export function document(): string {
+  const table = (packages: readonly Package[]) =>
+    [
+      '| package | version | licence |',
+      '|---|---|---|',
+      ...packages.map((one) => `| ${one.name} | ${one.version} | ${one.licence ?? 'unknown'} |`),
+    ].join('\n');
+  return `# Licences
+
+Countersign is under Apache-2.0. Its images carry these packages too, beside what their base (Debian, Node) holds, whose
+licences lie in \`/usr/share/doc\` and \`/usr/local/LICENSE\` there. \`npm run licences\` writes this page.
+
+## Gateway and sidecar (npm)
+
+${table(npmPackages())}
+
+## Sidecar, for NVIDIA's SDK (PyPI)
+
+${table(pythonPackages())}
+`;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) writeFileSync(`${ROOT}${FILE}`, document());

@@ -1,0 +1,214 @@
+import { spawnSync } from 'node:child_process';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { loadConfig as loadGateway } from '../../gateway/config.ts';
+import { loadConfig as loadSidecar } from '../../sidecar/config.ts';
+import { type Built, build, containersOf, type Manifest, OVERLAYS } from './manifests.ts';
+import { inNamespace, type Peer, reaches } from './network.ts';
+import { KUBERNETES, schemas, tool } from './tools.ts';
+
+const DRAIN_SECONDS = 25;
+let conforms: (text: string) => { status: number | null; output: string };
+const built = new Map<string, Built>();
+const of = (path: string) => built.get(path) as Built;
+
+beforeAll(async () => {
+  const [kustomize, kubeconform, folder] = [await tool('kustomize'), await tool('kubeconform'), await schemas()];
+  const location = `${folder}/{{ .ResourceKind }}{{ .KindSuffix }}.json`;
+  const args = ['-strict', '-summary', '-schema-location', location, '-kubernetes-version', KUBERNETES];
+  conforms = (input) => {
+    const { status, stdout, stderr } = spawnSync(kubeconform, args, { input, encoding: 'utf8' });
+    return { status, output: stdout + stderr };
+  };
+  for (const path of ['base', ...OVERLAYS.map((name) => `overlays/${name}`)]) built.set(path, build(kustomize, path));
+}, 1_800_000);
+
+describe.each(['base', ...OVERLAYS.map((name) => `overlays/${name}`)])('%s', (path) => {
+  it(`is what Kubernetes ${KUBERNETES} describes, with nothing else in it`, () => {
+    const { status, output } = conforms(of(path).text);
+    console.log(`${path}: ${output.trim()}`);
+    expect([output, status]).toEqual([expect.stringContaining('Invalid: 0, Errors: 0, Skipped: 0'), 0]);
+  });
+
+  it('locks every container: no root, no capability, no new privilege, nothing to write on, a limit on memory', () => {
+    const workloads = of(path).all('Deployment');
+    expect(workloads.length).toBeGreaterThan(0);
+    for (const container of workloads.flatMap(containersOf)) {
+      const { securityContext, resources } = container;
+      expect([container.name, securityContext]).toEqual([
+        container.name,
+        expect.objectContaining({
+          runAsNonRoot: true,
+          runAsUser: expect.any(Number),
+          readOnlyRootFilesystem: true,
+          allowPrivilegeEscalation: false,
+          capabilities: { drop: ['ALL'] },
+          seccompProfile: { type: 'RuntimeDefault' },
+        }),
+      ]);
+      expect(securityContext.runAsUser).toBeGreaterThan(0);
+      expect([resources.limits.memory, resources.requests.memory, resources.requests.cpu]).not.toContain(undefined);
+    }
+    for (const { spec } of workloads) {
+      const pod = spec.template.spec;
+      expect([pod.automountServiceAccountToken, pod.enableServiceLinks]).toEqual([false, false]);
+      expect([pod.hostNetwork, pod.hostPID, pod.hostIPC]).toEqual([undefined, undefined, undefined]);
+      expect(pod.volumes.filter((one: Manifest) => 'hostPath' in one)).toEqual([]);
+    }
+  });
+
+  it('runs no image of others that is not pinned by its digest', () => {
+    const images: string[] = of(path)
+      .all('Deployment')
+      .flatMap(containersOf)
+      .map(({ image }) => image);
+    expect(images).toContain('countersign-gateway');
+    for (const image of images) expect(image).toMatch(/^countersign-[a-z-]+$|@sha256:[0-9a-f]{64}$/);
+  });
+
+  it('starts the sidecar first and waits for it never', () => {
+    const { initContainers, containers, volumes } = of(path).one('Deployment', 'countersign').spec.template.spec;
+    const [sidecar] = initContainers;
+    expect([initContainers.length, sidecar.name, sidecar.restartPolicy]).toEqual([1, 'sidecar', 'Always']);
+    expect([sidecar.startupProbe, sidecar.readinessProbe]).toEqual([undefined, undefined]);
+    expect(sidecar.livenessProbe.exec.command).toEqual(['node', 'sidecar/healthcheck.ts']);
+    const socket = volumes.find(({ name }: Manifest) => name === 'socket');
+    expect(socket.emptyDir.medium).toBe('Memory');
+    const mounts = [...initContainers, ...containers].map(({ name, volumeMounts }: Manifest) => [
+      name,
+      volumeMounts.find((one: Manifest) => one.name === 'socket')?.readOnly,
+    ]);
+    // Nobody but the gateway has it, and that one cannot replace the socket.
+    expect(mounts.filter(([name]) => name !== 'backend')).toEqual([
+      ['sidecar', undefined],
+      ['gateway', true],
+    ]);
+    expect(volumes.filter((one: Manifest) => one.name === 'socket')).toHaveLength(1);
+  });
+
+  it('has settings that both processes accept, about the same socket', () => {
+    const gateway = loadGateway(of(path).settings('countersign-gateway'));
+    const sidecar = loadSidecar(of(path).settings('countersign-sidecar'), 1);
+    expect(gateway.sidecar_socket).toBe(sidecar.socket_path);
+    expect(gateway.sidecar_socket).toMatch(/^\/run\/countersign\/./);
+    expect(gateway.api_keys_file).toMatch(/^\/run\/secrets\/countersign\//);
+    expect([gateway.allow_simulated, sidecar.attester === 'simulated']).toEqual(
+      path === 'overlays/demo' ? [true, true] : [false, false],
+    );
+  });
+
+  it('lets running answers end before it kills', () => {
+    const pod = of(path).one('Deployment', 'countersign').spec.template.spec;
+    const gateway = pod.containers.find(({ name }: Manifest) => name === 'gateway');
+    const pause: number = gateway.lifecycle.preStop.sleep.seconds;
+    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(pause + DRAIN_SECONDS + 5);
+  });
+
+  it('has selectors that select, and ports that are there', () => {
+    const pods = of(path)
+      .all('Deployment')
+      .map(({ spec }) => spec.template);
+    const selected = (labels: Record<string, string>) =>
+      pods.filter(({ metadata }) => Object.entries(labels).every(([key, value]) => metadata.labels[key] === value));
+    for (const { spec } of of(path).all('PodDisruptionBudget'))
+      expect(selected(spec.selector.matchLabels)).toHaveLength(1);
+    for (const { metadata, spec } of of(path).all('Service')) {
+      const [pod] = selected(spec.selector);
+      const ports = pod.spec.containers.flatMap((one: Manifest) => one.ports ?? []).map((one: Manifest) => one.name);
+      for (const { targetPort } of spec.ports)
+        expect([metadata.name, ports]).toEqual([metadata.name, expect.arrayContaining([targetPort])]);
+    }
+  });
+
+  it('opens in the network what is needed, and nothing else', () => {
+    const policies = of(path).all('NetworkPolicy');
+    const name = { 'app.kubernetes.io/name': 'countersign' };
+    const gateway = inNamespace({ ...name, 'app.kubernetes.io/component': 'gateway' }, { http: 8080, metrics: 9090 });
+    const backend = inNamespace({ ...name, 'app.kubernetes.io/component': 'backend' }, { http: 8000 });
+    const stranger = inNamespace({ app: 'stranger' });
+    const elsewhere: Peer = { labels: { app: 'client' }, namespace: { 'kubernetes.io/metadata.name': 'default' } };
+    const monitoring: Peer = { labels: {}, namespace: { 'countersign/metrics': 'true' } };
+    const internet: Peer = { address: '203.0.113.7' };
+    const rows: [from: Peer, to: Peer, port: number, allowed: boolean][] = [
+      [elsewhere, gateway, 8080, true],
+      [internet, gateway, 8080, true],
+      [elsewhere, gateway, 9090, false],
+      [monitoring, gateway, 9090, true],
+      [gateway, internet, 443, true],
+      [gateway, internet, 80, false],
+      [gateway, { address: '169.254.169.254' }, 443, false],
+      [gateway, { address: '10.0.0.1' }, 443, false],
+      [stranger, internet, 443, false],
+      [elsewhere, stranger, 80, false],
+      [elsewhere, backend, 8000, false],
+      [stranger, backend, 8000, false],
+    ];
+    if (
+      of(path)
+        .all('Deployment')
+        .some(({ metadata }) => metadata.name === 'backend')
+    )
+      rows.push(
+        [gateway, backend, 8000, true],
+        [gateway, backend, 22, false],
+        [backend, internet, 443, false],
+        [backend, gateway, 8080, false],
+      );
+    for (const [from, to, port, allowed] of rows)
+      expect([from, to, port, reaches(policies, from, to, port)]).toEqual([from, to, port, allowed]);
+  });
+});
+
+describe('the GPU', () => {
+  const pod = (overlay: string) => of(`overlays/${overlay}`).one('Deployment', 'countersign').spec.template.spec;
+  const plugin = ({ resources }: Manifest) => resources.limits['nvidia.com/gpu'];
+
+  it.each(['node', 'many'])(
+    'in %s is asked of the device plugin by vLLM alone, and shown to the sidecar by the runtime',
+    (overlay) => {
+      const [sidecar] = pod(overlay).initContainers;
+      const workloads = of(`overlays/${overlay}`).all('Deployment').flatMap(containersOf);
+      expect(workloads.filter((one) => plugin(one) !== undefined).map(({ name }) => name)).toEqual(['backend']);
+      expect(pod(overlay).runtimeClassName).toBe('nvidia');
+      expect(sidecar.env).toContainEqual({ name: 'NVIDIA_DRIVER_CAPABILITIES', value: 'utility' });
+    },
+  );
+
+  it('in node-claim is one claim that both use', () => {
+    const { initContainers, containers, resourceClaims } = pod('node-claim');
+    const users = [...initContainers, ...containers].filter(
+      ({ resources }: Manifest) => resources.claims !== undefined,
+    );
+    expect(users.map(({ name, resources }: Manifest) => [name, resources.claims])).toEqual([
+      ['sidecar', [{ name: 'gpu' }]],
+      ['backend', [{ name: 'gpu' }]],
+    ]);
+    expect([...initContainers, ...containers].map(plugin)).not.toContain(1);
+    of('overlays/node-claim').one('ResourceClaimTemplate', resourceClaims[0].resourceClaimTemplateName);
+  });
+});
+
+describe('many gateways', () => {
+  it('share a store whose address is a Secret, and reach it', () => {
+    const many = of('overlays/many');
+    const gateway = containersOf(many.one('Deployment', 'countersign')).find(({ name }) => name === 'gateway');
+    expect(gateway.env).toEqual([
+      { name: 'ATTESTATION_STORE_URL', valueFrom: { secretKeyRef: { name: 'countersign-store', key: 'url' } } },
+    ]);
+    const from = inNamespace(many.one('Deployment', 'countersign').spec.template.metadata.labels);
+    const store: Peer = { labels: { 'app.kubernetes.io/name': 'valkey' }, namespace: { any: 'where' } };
+    expect(reaches(many.all('NetworkPolicy'), from, store, 6379)).toBe(true);
+    expect(reaches(of('overlays/node').all('NetworkPolicy'), from, store, 6379)).toBe(false);
+  });
+});
+
+describe('the check against the schemas', () => {
+  it.each([
+    ['a member that Kubernetes does not know', 'readOnlyRootFilesystem: true', 'readOnlyRootFileSystem: true'],
+    ['a value of a wrong type', 'replicas: 1', 'replicas: one'],
+    ['a kind that is not described', 'kind: PodDisruptionBudget', 'kind: PodInterruptionBudget'],
+  ])('refuses %s', (_what, right, wrong) => {
+    const { text } = of('base');
+    expect(text).toContain(right);
+    expect(conforms(text.replace(right, wrong)).status).toBe(1);
+  });
+});

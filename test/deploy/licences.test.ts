@@ -1,0 +1,44 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { document, FILE, npmPackages, pythonPackages } from '../../scripts/licences.ts';
+
+/** All may be handed on in an image beside Apache-2.0. MPL-2.0 asks for the sources of its own files alone, which are there as they are. */
+const ALLOWED = new Set([
+  '0BSD',
+  'Apache-2.0',
+  'BSD-2-Clause',
+  'BSD-3-Clause',
+  'BlueOak-1.0.0',
+  'ISC',
+  'MIT',
+  'MIT-0',
+  'MPL-2.0',
+]);
+
+const allowed = (licence: string | null) =>
+  licence?.split(/ (?:AND|OR) /).every((one) => ALLOWED.has(one.replace(/[()]/g, ''))) ?? false;
+
+describe('the licences of what the images carry', () => {
+  it('are known, and let us hand the packages on', () => {
+    const packages = [...npmPackages(), ...pythonPackages()];
+    expect(packages.length).toBeGreaterThan(30);
+    expect(packages.filter(({ licence }) => !allowed(licence))).toEqual([]);
+  });
+
+  it('are listed in docs/licences.md as they are installed (npm run licences writes it)', () => {
+    expect(readFileSync(new URL(`../../${FILE}`, import.meta.url), 'utf8')).toBe(document());
+  });
+
+  it('leave out what only development uses', () => {
+    const names = npmPackages().map(({ name }) => name);
+    expect(names).toContain('hono');
+    expect(names).not.toContain('vitest');
+  });
+
+  it('are refused where they are unknown or not in the list', () => {
+    expect(allowed(null)).toBe(false);
+    expect(allowed('GPL-3.0-only')).toBe(false);
+    expect(allowed('MIT AND GPL-3.0-only')).toBe(false);
+    expect(allowed('(MIT OR Apache-2.0)')).toBe(true);
+  });
+});

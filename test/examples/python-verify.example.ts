@@ -1,0 +1,146 @@
+// examples/python/verify.py beside our own verifier: the same verdicts, by the same check, on our vectors and on genuine evidence.
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { inputOf, type Vector, verifyOptions } from '../../scripts/vectors/vector.ts';
+import { appraiseAttestation, appraiseEvidence, type Check, type CheckName } from '../../verify/index.ts';
+import { vectorsPresent } from '../vectors.ts';
+import { evidenceOf, h100, type NvidiaEvidence, text } from '../verify/genuine.ts';
+import { python, SKIPPED } from './python.ts';
+
+/** What verify.py checks, in its order. */
+const MADE: readonly CheckName[] = [
+  'form',
+  'raw_hash',
+  'raw_members',
+  'expected_exchange',
+  'report_form',
+  'report_nonce',
+  'report_signature',
+  'report_chain',
+];
+const VECTORS = fileURLToPath(new URL('../../vectors/', import.meta.url));
+const NEITHER = { without: { referenceValues: true, revocation: true } };
+
+let child: ChildProcessWithoutNullStreams;
+let lines: AsyncIterator<string>;
+async function ask(question: object): Promise<unknown> {
+  child.stdin.write(`${JSON.stringify({ root: null, request: null, ...question })}\n`);
+  return hear();
+}
+async function hear(): Promise<unknown> {
+  const line = await lines.next();
+  if (line.done) throw new Error('verify.py ended');
+  return line.value === 'ready' ? line.value : JSON.parse(line.value);
+}
+
+/** The first of our failed checks that verify.py makes too. */
+function failed(checks: readonly Check[]): CheckName | null {
+  const names = checks.filter(({ status }) => status === 'fail').map(({ name }) => name);
+  return MADE.find((name) => names.includes(name)) ?? null;
+}
+
+describe.skipIf(python === null)(`verify.py${SKIPPED}`, () => {
+  beforeAll(async () => {
+    child = spawn(python ?? '', [fileURLToPath(new URL('verify_driver.py', import.meta.url))], {
+      env: { PATH: process.env.PATH, PYTHONDONTWRITEBYTECODE: '1' },
+    });
+    lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+    child.stderr.pipe(process.stderr);
+    expect(await hear()).toBe('ready');
+  }, 60_000);
+  afterAll(() => void child?.kill());
+
+  describe('vectors of our own', () => {
+    const files = readdirSync(join(VECTORS, 'cases')).map((file) => file.replace('.json', ''));
+    it.each(files)('%s', async (file) => {
+      const vector = JSON.parse(readFileSync(join(VECTORS, 'cases', `${file}.json`), 'utf8')) as Vector;
+      const { options } = vector;
+      const root =
+        options.simulated_root_file === undefined
+          ? null
+          : readFileSync(join(VECTORS, options.simulated_root_file), 'utf8');
+      const given = { at: options.at, root };
+      if (vector.evidence !== undefined) {
+        const { checks } = await appraiseEvidence(vector.evidence, verifyOptions(VECTORS, options));
+        const got = await ask({ ...given, devices: vector.evidence });
+        // That two are not one is said of an attestation; verify.py takes bare evidence one by one.
+        expect(got).toBe(file === 'report_form.fail.one-device-twice' ? null : failed(checks));
+        return;
+      }
+      const input = inputOf(VECTORS, vector);
+      // What else a caller can say to our verifier, verify.py does not know.
+      const { expected: _expected, max_characters: _limit, ...rest } = options;
+      const { checks } = await appraiseAttestation(input, verifyOptions(VECTORS, rest));
+      const got = await ask({ ...given, text: typeof input === 'string' ? input : JSON.stringify(input) });
+      // A token that NVIDIA signed may stand alone; verify.py checks no token.
+      expect(got).toBe(file === 'token_signature.pass.nras-without-evidence' ? 'report_form' : failed(checks));
+    });
+  });
+
+  it('accepts nothing that ours refuses by the same checks, whichever character of an attestation is another one', async () => {
+    const text = readFileSync(join(VECTORS, 'parts/attestation.json'), 'utf8');
+    const given = { at: '2025-06-01T12:00:00Z', root: readFileSync(join(VECTORS, 'parts/device-root.pem'), 'utf8') };
+    const options = { ...NEITHER, at: new Date(given.at), simulatedRoot: given.root };
+    expect(await ask({ ...given, text })).toBeNull();
+    let refused = 0;
+    for (let at = 0; at < text.length; at += 23) {
+      const other = text[at] === 'A' ? 'B' : 'A';
+      const changed = text.slice(0, at) + other + text.slice(at + 1);
+      const ours = failed((await appraiseAttestation(changed, options)).checks);
+      if (ours === null) continue;
+      refused++;
+      expect([at, await ask({ ...given, text: changed })]).not.toEqual([at, null]);
+    }
+    expect(refused).toBeGreaterThan(400);
+  });
+
+  describe.skipIf(!vectorsPresent)("genuine evidence, under NVIDIA's root", () => {
+    const at = '2025-09-01T00:00:00Z';
+    const same = async (device: NvidiaEvidence) => {
+      const { checks } = await appraiseEvidence([device], { ...NEITHER, at: new Date(at) });
+      const ours = failed(checks);
+      expect(await ask({ at, devices: [device] })).toBe(ours);
+      return ours;
+    };
+
+    it('passes what is right: H100 (four drivers), Blackwell, switch', async () => {
+      const [driver590] = JSON.parse(text('h100-590.12/evidence.json')) as NvidiaEvidence[];
+      for (const device of [
+        h100(),
+        evidenceOf('HOPPER', 'h100-545.00', 'report.hex'),
+        driver590 as NvidiaEvidence,
+        evidenceOf('BLACKWELL', 'blackwell-575.32', 'report.hex'),
+        evidenceOf('LS10', 'switch-ls10', 'report.hex'),
+      ])
+        expect(await same(device)).toBeNull();
+    });
+
+    it('refuses broken signatures, another chain, another architecture, another nonce', async () => {
+      const b = evidenceOf('HOPPER', 'h100-545.00', 'report.hex');
+      expect(await same(evidenceOf('HOPPER', 'h100-535.86.09', 'report-invalid-signature.hex'))).toBe(
+        'report_signature',
+      );
+      expect(await same(evidenceOf('LS10', 'switch-ls10', 'report-invalid-signature.hex'))).toBe('report_signature');
+      expect(await same({ ...h100(), certificate: b.certificate })).toBe('report_signature');
+      expect(await same({ ...h100(), arch: 'BLACKWELL' })).toBe('report_chain');
+      expect(await same({ ...h100(), nonce: '00'.repeat(32) })).toBe('report_nonce');
+    });
+
+    it('refuses a report of which any one byte was changed', async () => {
+      const bytes = Buffer.from(h100().evidence, 'base64');
+      for (let at_byte = 0; at_byte < bytes.length; at_byte += 61) {
+        const changed = Uint8Array.from(bytes);
+        changed[at_byte] = (changed[at_byte] ?? 0) ^ 0x10;
+        const device = { ...h100(), evidence: Buffer.from(changed).toString('base64') };
+        expect([at_byte, await ask({ at, devices: [device] })]).toEqual([
+          at_byte,
+          expect.stringMatching(/^report_(form|nonce|signature)$/),
+        ]);
+      }
+    });
+  });
+});

@@ -1,0 +1,173 @@
+import { createHash } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { request } from 'node:http';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { chatAnswer, chatBody, chatStream } from '../backend.ts';
+import { ask, CHAT, chat } from '../client.ts';
+import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
+import { eventually, type Service, startService } from '../harness.ts';
+
+const key = (name: string) => ({ authorization: `Bearer key-${name}` });
+let service: Service;
+let gateway: GatewayProcess;
+
+beforeEach(async () => {
+  service = await startService();
+});
+afterEach(async () => {
+  if (gateway.child.exitCode === null && gateway.child.signalCode === null) await gateway.kill('SIGTERM');
+  await service.close();
+});
+
+/** Two workers, each of which has said that it listens and found the sidecar. */
+async function start(keys: readonly string[] = ['a'], env: Record<string, string> = {}): Promise<void> {
+  const file = join(service.folder.path, 'keys');
+  const lines = keys.map((line) => {
+    const [name = '', ...settings] = line.split(' ');
+    return [`${name}:sha256:${createHash('sha256').update(`key-${name}`).digest('hex')}`, ...settings].join(' ');
+  });
+  writeFileSync(file, lines.join('\n'));
+  gateway = await startGatewayProcess({
+    BACKEND_URL: service.backend.url,
+    SIDECAR_SOCKET: service.sidecar.socket,
+    API_KEYS_FILE: file,
+    WORKERS: '2',
+    ...env,
+  });
+  await bothListen(2);
+}
+const said = (msg: string) => gateway.lines().filter((line) => line.msg === msg);
+const bothListen = (times: number) =>
+  eventually(() => said('listening').length === times && said('sidecar').length === times);
+/** In the order in which they began. */
+const workers = () => said('listening').map(({ pid }) => pid as number);
+
+describe('two workers', () => {
+  it('find an attestation whichever of them made it, and only for the key that asked', async () => {
+    await start(['a', 'b']);
+    const { headers } = await chat(gateway.url, { ...CHAT, tee: true }, key('a'));
+    const id = String(headers['x-attestation-id']);
+    const get = (name: string) =>
+      ask(`${gateway.url}/v1/chat/completions/${id}/attestation`, { method: 'GET', headers: key(name) });
+    // Each on a connection of its own: they are dealt out in turn.
+    const found = await Promise.all(Array.from({ length: 8 }, () => get('a')));
+    expect(found.map(({ status }) => status)).toEqual(Array(8).fill(200));
+    expect(new Set(found.map(({ text }) => text)).size).toBe(1);
+    expect(found[0]?.json().nonce).toMatch(/^[0-9a-f]{64}$/);
+    expect((await Promise.all(Array.from({ length: 4 }, () => get('b')))).map(({ status }) => status)).toEqual(
+      Array(4).fill(404),
+    );
+  });
+
+  it('know of a stream that still runs in the other one', async () => {
+    await start();
+    service.backend.script = chatStream(Array(60).fill('word '), 25);
+    const statuses: number[] = [];
+    let asking: Promise<unknown> | null = null;
+    await new Promise<void>((resolve, reject) => {
+      const asked = request(
+        `${gateway.url}/v1/chat/completions`,
+        { method: 'POST', headers: { ...key('a'), 'content-type': 'application/json' } },
+        (stream) => {
+          const url = `${gateway.url}/v1/chat/completions/${stream.headers['x-attestation-id']}/attestation`;
+          asking = Promise.all(
+            Array.from({ length: 4 }, async () => {
+              statuses.push((await ask(url, { method: 'GET', headers: key('a') })).status);
+            }),
+          );
+          stream.resume().on('end', resolve).on('error', reject);
+        },
+      );
+      asked.on('error', reject).end(JSON.stringify({ ...CHAT, stream: true, tee: true }));
+    });
+    await asking;
+    expect(statuses).toEqual([425, 425, 425, 425]);
+  });
+
+  it("count a key's places together, and give them back, also those of a worker that dies", async () => {
+    await start(['a concurrent=2', 'b']);
+    let release: () => void = () => {};
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    service.backend.script = async (_request, response) => {
+      await released;
+      const body = chatBody('Hello.');
+      response.writeHead(200, { 'content-type': 'application/json', 'content-length': body.length }).end(body);
+    };
+    const asked = Array.from({ length: 6 }, () => chat(gateway.url, CHAT, key('a')));
+    await eventually(() => service.backend.seen.length === 2);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(service.backend.seen).toHaveLength(2);
+    // Another key is not touched by it.
+    const other = chat(gateway.url, CHAT, key('b'));
+    await eventually(() => service.backend.seen.length === 3);
+    release();
+    const statuses = (await Promise.all(asked)).map(({ status }) => status).sort();
+    expect(statuses).toEqual([200, 200, 429, 429, 429, 429]);
+    expect((await other).status).toBe(200);
+
+    service.backend.script = () => {}; // never answers
+    const lost = Array.from({ length: 2 }, () => chat(gateway.url, CHAT, key('a')).catch(() => null));
+    await eventually(() => service.backend.seen.length === 5);
+    // One after the other: a port of 0 is another port once nobody listens.
+    for (const [i, pid] of workers().entries()) {
+      process.kill(pid, 'SIGKILL');
+      await bothListen(3 + i);
+    }
+    await Promise.all(lost);
+    expect(said('a worker ended')).toHaveLength(2);
+    service.backend.script = chatAnswer('Back.');
+    const back = await Promise.all(Array.from({ length: 2 }, () => chat(gateway.url, CHAT, key('a'))));
+    expect(back.map(({ status }) => status)).toEqual([200, 200]);
+  });
+
+  it('count requests a second together', async () => {
+    await start(['a rps=4']);
+    const got = await Promise.all(Array.from({ length: 12 }, () => chat(gateway.url, CHAT, key('a'))));
+    const allowed = got.filter(({ status }) => status === 200).length;
+    // A second may turn while they come.
+    expect(allowed).toBeGreaterThanOrEqual(4);
+    expect(allowed).toBeLessThanOrEqual(8);
+    expect(got.filter(({ status }) => status === 429)).toHaveLength(12 - allowed);
+  });
+
+  it('end with their primary, after what they were asked', async () => {
+    await start();
+    service.backend.script = chatStream(Array(30).fill('word '), 20);
+    const streams = Array.from({ length: 4 }, () => chat(gateway.url, { ...CHAT, stream: true, tee: true }, key('a')));
+    await eventually(() => service.backend.seen.length === 4);
+    const pids = workers();
+    expect((await gateway.kill('SIGTERM')).code).toBe(0);
+    for (const answer of await Promise.all(streams)) {
+      expect(answer.complete).toBe(true);
+      expect(answer.payloads().at(-1)).toBe('[DONE]');
+      expect(answer.text).toContain('"attestation"');
+    }
+    for (const pid of pids) expect(() => process.kill(pid, 0)).toThrow('ESRCH');
+  });
+
+  it('do not leave a worker behind when their primary is killed', async () => {
+    await start();
+    const pids = workers();
+    await gateway.kill('SIGKILL');
+    const gone = (pid: number) => {
+      try {
+        process.kill(pid, 0);
+        return false;
+      } catch {
+        return true;
+      }
+    };
+    await eventually(() => pids.every(gone));
+  });
+
+  it('end at once, with one clear line, on a port that is taken', async () => {
+    await start();
+    const { port } = new URL(gateway.url);
+    await expect(startGatewayProcess({ BACKEND_URL: service.backend.url, WORKERS: '2', PORT: port })).rejects.toThrow(
+      'EADDRINUSE',
+    );
+  });
+});

@@ -1,0 +1,45 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { FAILURE_CODES } from '../proto/frames.ts';
+
+const at = (path: string) => fileURLToPath(new URL(`../${path}`, import.meta.url));
+const read = (path: string) => readFileSync(at(path), 'utf8');
+const found = (text: string, ...patterns: RegExp[]) =>
+  patterns.flatMap((pattern) => [...text.matchAll(pattern)].map(([, name]) => name as string));
+
+const part7 = read('docs/operations.md').split('## 7 ').at(-1) ?? '';
+const explained = new Set(found(part7, /`([a-z_]+)`/g));
+const unexplained = (names: readonly string[]) => [...new Set(names)].filter((name) => !explained.has(name));
+
+describe('the operations guide says what to do for', () => {
+  it('every code that the gateway gives', () => {
+    const codes = found(read('gateway/problem.ts'), /^ {2}\| '([a-z_]+)'/gm);
+    expect(codes).toContain('attestation_unavailable');
+    expect(unexplained(codes)).toEqual([]);
+  });
+
+  it('every code that the sidecar gives', () => {
+    expect(unexplained(FAILURE_CODES)).toEqual([]);
+  });
+
+  it('every reason that an attester gives', () => {
+    const files = readdirSync(at('sidecar'), { recursive: true, encoding: 'utf8' }).filter((one) =>
+      one.endsWith('.ts'),
+    );
+    const source = files.map((one) => read(`sidecar/${one}`)).join('\n');
+    const reasons = found(
+      source,
+      /^ {2}([a-z_]+): \['(?:collection|appraisal)_failed'/gm,
+      /reason: '([a-z_]+)'/g,
+      /\['([a-z_]+)', '(?:collection|appraisal)_failed'/g,
+      /\[\d+, '([a-z_]+)', '(?:collection|appraisal)_failed'/g,
+      /(?:failure|refusal|refused)\(\s*(?:'(?:collection|appraisal)_failed',\s*)?'([a-z_]+)'/g,
+      /['`](nras_[a-z]+): /g,
+    );
+    expect(reasons).toEqual(
+      expect.arrayContaining(['cc_off', 'gpu_busy', 'rim_forbidden', 'nras_error', 'no_ffi', 'nras_busy']),
+    );
+    expect(unexplained(reasons)).toEqual([]);
+  });
+});

@@ -1,0 +1,97 @@
+// A gateway that stays connected learns what the sidecar has become: an attester that was late, or one that gave way.
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { createSidecar, type Sidecar } from '../../gateway/sidecar/client.ts';
+import { nonceOf, type Raw } from '../../proto/raw.ts';
+import { type Attester, AttesterError } from '../../sidecar/attester.ts';
+import { lateAttester } from '../../sidecar/attesters/late.ts';
+import { createSimulatedAttester } from '../../sidecar/attesters/simulated.ts';
+import { withSuccessor } from '../../sidecar/attesters/successor.ts';
+import { type Folder, type RunningSidecar, startSidecar, temporaryFolder } from '../harness.ts';
+
+let folder: Folder;
+let running: RunningSidecar | null = null;
+let gateway: Sidecar | null = null;
+const RAW = '{"request":{},"response":{},"timestamp":1700000000}' as Raw;
+const bytes = Buffer.from(RAW);
+const never = new AbortController().signal;
+const stays = () => {};
+const ccOff = () => new AttesterError('collection_failed', 'cc_off: confidential computing is off', false);
+const newFormat = () => new AttesterError('collection_failed', 'new_format: not one that the SDK reads', false);
+
+beforeEach(() => {
+  folder = temporaryFolder();
+});
+afterEach(async () => {
+  gateway?.close();
+  await running?.close();
+  running = null;
+  folder.remove();
+});
+
+const simulated = () => createSimulatedAttester({ rootDir: join(folder.path, 'root') });
+const connect = (socket_path: string) =>
+  createSidecar({ socket_path, attest_timeout_ms: 5_000, max_attestations_in_flight: 16, allow_simulated: true });
+
+describe('a connected gateway', () => {
+  test('hears of the devices and keys of an attester that was late, on the same connection', async () => {
+    const real = await simulated();
+    const token_keys = { keys: [{ kty: 'EC', kid: 'k' }] };
+    let can = false;
+    const late = lateAttester('native', async () => {
+      if (!can) throw ccOff();
+      return { ...real, name: 'native', token_keys };
+    });
+    // Only a test's attester has a test's root.
+    const attester = Object.defineProperty(late, 'simulated', { value: real.simulated });
+    running = await startSidecar(folder, { attester, trouble: ccOff(), trial_every_ms: 50 });
+    gateway = connect(running.socket);
+    await expect.poll(() => gateway?.trouble?.message).toMatch(/^cc_off/);
+    expect(gateway.hello).toMatchObject({ attester: 'native', devices: [] });
+    can = true;
+    await expect.poll(() => gateway?.trouble, { timeout: 3_000 }).toBeNull();
+    expect(gateway.hello).toMatchObject({ attester: 'native', devices: real.devices, token_keys });
+    const attested = await gateway.attest('owner', 'one', bytes, await nonceOf(RAW), stays);
+    expect(JSON.parse(String(attested.members)).evidence).toHaveLength(1);
+  });
+
+  test('hears that one attester gave way to another, before its first answer', async () => {
+    const real = await simulated();
+    let [asked, closed, told] = [0, 0, 0];
+    const first: Attester = {
+      ...real,
+      name: 'nvtrust',
+      attest: async () => {
+        asked++;
+        throw newFormat();
+      },
+      close: async () => void closed++,
+    };
+    const next = async () => ({ ...real, name: 'nvattest', devices: [...real.devices] });
+    running = await startSidecar(folder, { attester: withSuccessor(first, next, () => told++) });
+    gateway = connect(running.socket);
+    await gateway.ready(2_000);
+    expect(gateway.hello?.attester).toBe('nvtrust');
+    for (const id of ['one', 'two']) await gateway.attest('owner', id, bytes, await nonceOf(RAW), stays);
+    expect(gateway.hello?.attester).toBe('nvattest');
+    expect({ asked, closed, told }).toEqual({ asked: 1, closed: 1, told: 1 });
+  });
+
+  test('hears both reasons where there is nobody to give way to', async () => {
+    const real = await simulated();
+    const first: Attester = { ...real, attest: () => Promise.reject(newFormat()) };
+    const none = async () => Promise.reject(new AttesterError('collection_failed', 'no_nvattest: not there', false));
+    const attester = withSuccessor(first, none, () => expect.unreachable());
+    await expect(attester.attest(await nonceOf(RAW), never)).rejects.toMatchObject({
+      message: 'new_format: not one that the SDK reads. no_nvattest: not there',
+      retryable: false,
+    });
+    const other: Attester = { ...real, attest: () => Promise.reject(ccOff()) };
+    const kept = withSuccessor(
+      other,
+      async () => expect.unreachable(),
+      () => expect.unreachable(),
+    );
+    await expect(kept.attest(await nonceOf(RAW), never)).rejects.toThrow(/^cc_off/);
+  });
+});
