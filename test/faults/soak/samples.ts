@@ -6,7 +6,8 @@ const SETTLED_MIN = 5;
 const MAX_GROWTH = 1.1;
 /** Shorter runs have not filled every cache when they are measured first: so much is no growth. */
 const SPARE_MIB_SHORT = 24;
-const SPARE_DESCRIPTORS = 12;
+/** Connections to the backend that are kept for the next request. */
+export const SPARE_DESCRIPTORS = 12;
 
 export interface Sample extends Cost {
   readonly at_s: number;
