@@ -3,7 +3,12 @@ import { type Logger, pino } from 'pino';
 import { prettyLine } from '../proto/log-line.ts';
 import type { Result } from './session.ts';
 
-export function createLog(level: string, out: Pick<NodeJS.WriteStream, 'isTTY' | 'write'> = process.stdout): Logger {
+export type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'> & Partial<Pick<NodeJS.WriteStream, 'on'>>;
+
+/** A line that cannot be written, to a full disk or a reader that is gone, is lost. */
+export function createLog(level: string, out: Out = process.stdout): Logger {
+  // Without it Node would end the process, and every attestation that is being made.
+  out.on?.('error', () => {});
   return pino(
     { name: 'sidecar', level },
     { write: (line: string) => void out.write(out.isTTY ? prettyLine(line) : line) },

@@ -20,6 +20,9 @@ export interface Backend {
   script: Script;
   /** The answer for /v1/models, neither scripted nor recorded; null leaves it to the script. */
   models: string | null;
+  /** As if it had ended; `start` brings it back on the same port. */
+  stop(): Promise<void>;
+  start(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -48,16 +51,21 @@ export async function startBackend(script: Script = chatAnswer('Hello.')): Promi
       void Promise.resolve(backend.script(request, response)).catch(() => response.destroy());
     });
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const listen = (port: number) => new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+  await listen(0);
+  const { port } = server.address() as AddressInfo;
+  const stop = async () => {
+    server.closeAllConnections();
+    await new Promise<void>((resolve) => server.close(() => resolve()));
+  };
   const backend: Backend = {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+    url: `http://127.0.0.1:${port}/v1`,
     seen,
     script,
     models: '{"object":"list","data":[{"id":"scripted","object":"model"}]}',
-    async close() {
-      server.closeAllConnections();
-      await new Promise<void>((resolve) => server.close(() => resolve()));
-    },
+    stop,
+    start: () => listen(port),
+    close: stop,
   };
   return backend;
 }

@@ -9,9 +9,13 @@ export interface GatewayProcess extends RunningProcess {
   lines(): Record<string, unknown>[];
 }
 
-/** @throws when it does not listen within 10 s. */
-export async function startGatewayProcess(env: Record<string, string>, cwd?: string): Promise<GatewayProcess> {
-  const started = startProcess('gateway/main.ts', [], { PORT: '0', ALLOW_SIMULATED: '1', ...env }, cwd);
+/** `log`: a file for its log. @throws when it does not listen within 20 s. */
+export async function startGatewayProcess(
+  env: Record<string, string>,
+  cwd?: string,
+  log: string | null = null,
+): Promise<GatewayProcess> {
+  const started = startProcess('gateway/main.ts', [], { PORT: '0', ALLOW_SIMULATED: '1', ...env }, cwd, log);
   const lines = () =>
     started
       .output()
@@ -19,7 +23,10 @@ export async function startGatewayProcess(env: Record<string, string>, cwd?: str
       .filter((line) => line.startsWith('{'))
       .map((line) => JSON.parse(line) as Record<string, unknown>);
   const listening = () => lines().find((line) => line.msg === 'listening');
-  await eventually(() => listening() !== undefined || started.child.exitCode !== null, 10_000);
+  await eventually(() => listening() !== undefined || started.child.exitCode !== null, 20_000).catch((error) => {
+    started.child.kill('SIGKILL');
+    throw error;
+  });
   const line = listening();
   if (line === undefined) throw new Error(`the gateway ended: ${started.output()}`);
   const { port } = line.address as { port: number };

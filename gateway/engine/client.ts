@@ -148,6 +148,8 @@ class Call implements Taker, EngineCall {
 /** The client reads what it can act on; the rest stays in `cause`. */
 function problemOf(cause: unknown, headed: boolean): Problem {
   const kind = cause instanceof BackendFault ? cause.kind : null;
+  if (kind === 'stopped')
+    return new Problem('overloaded', 'The gateway was told to stop before the answer ended.', { retryAfterSeconds: 1 });
   if (kind === 'silent') return new Problem('backend_timeout', 'The backend stayed silent for too long.', { cause });
   if (headed)
     return new Problem('backend_bad_response', 'The backend broke off in the middle of its answer.', { cause });

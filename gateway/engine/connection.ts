@@ -99,9 +99,9 @@ export class Connection {
     this.#break(null);
   }
 
-  /** Ends it, and its taker hears that the answer broke off. */
+  /** Ends it, and its taker hears that the gateway stops. */
   cut(): void {
-    this.#break(new BackendFault('hung_up', 'the gateway stops'));
+    this.#break(new BackendFault('stopped', 'the gateway stops'));
   }
 
   #landed(length: number, bytes: Uint8Array): boolean {

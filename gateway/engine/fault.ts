@@ -8,7 +8,9 @@ export type FaultKind =
   /** Bytes that are no HTTP/1.1 answer. */
   | 'not_http'
   /** The connection ended before the answer did. */
-  | 'hung_up';
+  | 'hung_up'
+  /** The gateway ended it: its own time was over. */
+  | 'stopped';
 
 /** Backend internals (addresses, parser texts) stay in here: they are for nobody outside. */
 export class BackendFault extends Error {

@@ -7,7 +7,8 @@ import { type Answered, type Link, openLink } from './link.ts';
 import { createTurns } from './turns.ts';
 
 const BACKOFF_MIN_MS = 25;
-const BACKOFF_MAX_MS = 1_000;
+/** A try costs a refused Unix connection; waiting longer costs every answer that waits for a restart. */
+const BACKOFF_MAX_MS = 250;
 /** A sidecar that may not be used is looked at again in case it was replaced. */
 const REFUSED_RETRY_MS = 5_000;
 

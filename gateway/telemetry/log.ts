@@ -6,15 +6,17 @@ import { prettyLine } from '../../proto/log-line.ts';
 const FLUSH_MS = 100;
 const FLUSH_LENGTH = 16 * 1024;
 
-export type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'>;
+export type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'> & Partial<Pick<NodeJS.WriteStream, 'on'>>;
 
-/** `onExit`: what is left is written when the process ends. */
+/** `onExit`: what is left is written when the process ends. A line that cannot be written, to a full disk or a reader that is gone, is lost. */
 export function createLog(
   level: string,
   out: Out = process.stdout,
   onExit: (flush: () => void) => void = (flush) => void process.once('exit', flush),
 ): Logger {
   const options = { name: 'gateway', level };
+  // Without it Node would end the process, and every answer that runs.
+  out.on?.('error', () => {});
   if (out.isTTY) return pino(options, { write: (line: string) => void out.write(prettyLine(line)) });
   let waiting = '';
   let timer: NodeJS.Timeout | null = null;

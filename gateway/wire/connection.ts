@@ -7,6 +7,8 @@ export interface WireOptions {
   serve(request: WireRequest, answer: WireAnswer): void;
   /** Takes the connection over, with the bytes that were read from it put back. */
   handOver(socket: Socket): void;
+  /** For the first byte: a connection that never speaks is let go. */
+  readonly first_byte_ms: number;
   readonly keep_alive_ms: number;
 }
 
@@ -30,7 +32,7 @@ export class WireConnection {
     this.#options = options;
     socket.on('data', this.#onData).on('end', this.#onEnd).on('close', this.#onClose);
     socket.on('drain', this.#onDrain).on('timeout', this.#onTimeout).on('error', this.#onError);
-    socket.setTimeout(options.keep_alive_ms);
+    socket.setTimeout(options.first_byte_ms);
   }
 
   get answering(): boolean {
@@ -119,6 +121,8 @@ export class WireConnection {
   };
   #onTimeout = (): void => {
     if (this.#answer !== null) return this.#answer.timedOut();
+    // A part of a request is a slow one.
+    if (this.#pending !== null) return this.#handOver();
     // The time that stands may be an answer's, and shorter: the rest of ours follows.
     const rest_ms = this.#options.keep_alive_ms - (this.#socket.timeout ?? 0);
     if (this.#resting || rest_ms <= 0 || this.#socket.writableNeedDrain) this.#socket.destroy();

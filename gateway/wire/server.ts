@@ -32,6 +32,7 @@ export function takeConnections(server: Server, fetch: Fetch, log: Logger): Wire
   server.on(event, (socket: Socket) => {
     const forget = () => void connections.delete(socket);
     const connection = new WireConnection(socket, {
+      first_byte_ms: server.headersTimeout,
       keep_alive_ms: server.keepAliveTimeout,
       serve: (request, answer) => void serve(fetch, request, answer, log),
       handOver() {

@@ -36,6 +36,12 @@ describe('a client that is slow on purpose', () => {
     expect(service.backend.seen).toHaveLength(0);
   });
 
+  it('that never says anything is let go', async () => {
+    const got = await raw(url, '', { timeout_ms: 8_000 });
+    expect([got.closed, got.text]).toEqual([true, '']);
+    expect(got.ms).toBeGreaterThan(300);
+  });
+
   it('by two hundred connections holds up nobody else', async () => {
     const slow = Array.from({ length: 200 }, () =>
       raw(url, 'POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-length: 10\r\n\r\n{', { timeout_ms: 15_000 }),

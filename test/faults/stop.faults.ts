@@ -1,0 +1,100 @@
+// The gateway told to stop, and killed: alone, and with workers.
+import { afterEach, describe, expect, it } from 'vitest';
+import { eventually } from '../harness.ts';
+import { childrenOf } from './cost.ts';
+import { Fault } from './fault.ts';
+import { Stage, type StageOptions } from './stage.ts';
+import { echo, sleep } from './words.ts';
+
+const STREAMS = 100;
+let stage: Stage;
+afterEach(() => stage?.close());
+
+async function underStreams(context: Parameters<typeof Fault.begin>[0], pause_ms: number, options: StageOptions = {}) {
+  stage = await Stage.start(options);
+  const fault = await Fault.begin(context, stage);
+  stage.backend.seen.length = 0;
+  stage.backend.script = echo(pause_ms);
+  fault.ask(STREAMS, { stream: true, tee: true });
+  fault.ask(20, { stream: true, tee: false });
+  await expect.poll(() => stage.backend.seen.length, { timeout: 30_000 }).toBe(STREAMS + 20);
+  return fault;
+}
+
+const NOTHING_LOST = { 'stop with its proof': STREAMS, 'no tee: the stream whole': 20 };
+
+describe('a gateway with a hundred open tee streams', () => {
+  it('told to stop: every stream ends with its proof, then it ends', async (context) => {
+    const fault = await underStreams(context, 300);
+    stage.gateway.child.kill('SIGTERM');
+    await eventually(async () => (await stage.health()) === 'unreachable', 10_000);
+    fault.ask(10, { stream: true, tee: true });
+    expect(await fault.end('gateway told to stop (SIGTERM) mid-stream', 'has ended')).toEqual({
+      ...NOTHING_LOST,
+      'no answer: ECONNREFUSED': 10,
+    });
+    expect(await stage.gateway.exited).toEqual({ code: 0, signal: null });
+  });
+
+  it('told to stop, the sidecar killed meanwhile: every stream ends with its proof', async (context) => {
+    const fault = await underStreams(context, 300);
+    stage.gateway.child.kill('SIGTERM');
+    await stage.restartSidecar('SIGKILL');
+    expect(await fault.end('gateway told to stop, sidecar killed and started again', 'has ended')).toEqual(
+      NOTHING_LOST,
+    );
+    expect(await stage.gateway.exited).toEqual({ code: 0, signal: null });
+  });
+
+  it('told to stop with no time for it: streams are cut in words, never with "stop"', async (context) => {
+    const fault = await underStreams(context, 2_000, { gateway: { DRAIN_MS: '500' } });
+    stage.gateway.child.kill('SIGTERM');
+    expect(await fault.end('gateway told to stop, past DRAIN_MS', 'has ended')).toEqual({
+      'deltas, then error overloaded': STREAMS,
+      'no tee: deltas, then error overloaded': 20,
+    });
+    expect((await stage.gateway.exited).code).toBe(0);
+  });
+
+  it('whose log reader is gone, told to stop: it ends, and nothing is lost', async (context) => {
+    const fault = await underStreams(context, 300);
+    stage.gateway.child.stdout?.destroy();
+    stage.gateway.child.kill('SIGTERM');
+    expect(await fault.end("gateway's log reader gone, then SIGTERM", 'has ended')).toEqual(NOTHING_LOST);
+    expect(await stage.gateway.exited).toEqual({ code: 0, signal: null });
+  });
+
+  it('killed: streams break off, none with "stop"', async (context) => {
+    const fault = await underStreams(context, 300);
+    await stage.gateway.kill('SIGKILL');
+    expect(await fault.end('gateway killed (SIGKILL)', 'has ended')).toEqual({
+      'deltas, then cut': STREAMS,
+      'no tee: deltas, then cut': 20,
+    });
+  });
+});
+
+describe('a gateway of two workers', () => {
+  it('one of them killed: the other one’s streams end with their proof, and a new one serves', async (context) => {
+    const fault = await underStreams(context, 500, { gateway: { WORKERS: '2' } });
+    const primary = stage.gateway.child.pid as number;
+    const [first, second] = childrenOf(primary);
+    expect(second).toBeDefined();
+    process.kill(first as number, 'SIGKILL');
+    const saw = await fault.all();
+    await eventually(() => childrenOf(primary).length === 2 && !childrenOf(primary).includes(first as number), 20_000);
+    await sleep(2_000);
+    await fault.end('WORKERS=2, one worker killed');
+    const cut = saw['deltas, then cut'] ?? 0;
+    expect(cut).toBeGreaterThan(0);
+    expect(saw['stop with its proof']).toBe(STREAMS - cut);
+    expect(saw['stop with its proof']).toBeGreaterThan(0);
+  });
+
+  it('told to stop: every stream ends with its proof, then all end', async (context) => {
+    const fault = await underStreams(context, 300, { gateway: { WORKERS: '2' } });
+    stage.gateway.child.kill('SIGTERM');
+    expect(await fault.end('WORKERS=2, told to stop', 'has ended')).toEqual(NOTHING_LOST);
+    expect(await stage.gateway.exited).toEqual({ code: 0, signal: null });
+  });
+});
