@@ -24,8 +24,8 @@ export class WireConnection {
   /** An answer just ended, and what came meanwhile is about to be looked at. */
   #turning = false;
   #stopping = false;
-  /** Idle for so long that an answer's time is over, and the rest of the connection's own runs. */
-  #resting = false;
+  /** Idle, and the time that stands is the last: the rest of the connection's own, or that to its first request. */
+  #resting = true;
 
   constructor(socket: Socket, options: WireOptions) {
     this.#socket = socket;
