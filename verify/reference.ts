@@ -23,13 +23,19 @@ export async function findReferenceValues(
   const { driverVersion, vbiosVersion } = report.opaque;
   if (ids === null || vbiosVersion === null)
     throw new CheckFailure('rim_unavailable', 'the report does not say which reference values are its');
-  const [driver, vbios] = await Promise.all([
+  const [driver, vbios] = await inOrder([
     ids.driver === null || driverVersion === null
       ? null
       : findRim(ids.driver, driverVersion, identity.chip, 'driver', context),
     findRim(ids.vbios, vbiosVersion, identity.chip, identity.kind === 'switch' ? 'switch-bios' : 'vbios', context),
   ]);
   return { driver, vbios };
+}
+
+/** Like `Promise.all`, but where several fail it is the first of the list that is told: the same one each time. */
+async function inOrder<A, B>(all: readonly [A | Promise<A>, B | Promise<B>]): Promise<[A, B]> {
+  await Promise.allSettled(all);
+  return [await all[0], await all[1]];
 }
 
 async function findRim(id: string, version: string, chip: string, kind: Rim['kind'], context: Context): Promise<Rim> {
