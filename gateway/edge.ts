@@ -1,11 +1,11 @@
 // The edge of every exchange: its id, the headers that go with every answer.
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { MiddlewareHandler } from 'hono';
+import { where } from '../proto/where.ts';
 import { ClientGone } from './body.ts';
 import type { Context, Deps, Env } from './context.ts';
 import { asProblem } from './problem.ts';
 import { newId, setCommonHeaders } from './refusal.ts';
-import { where } from './where.ts';
 
 const PREFLIGHT = {
   'access-control-allow-methods': 'GET, POST, DELETE, OPTIONS',

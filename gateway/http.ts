@@ -5,11 +5,11 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { getRequestListener, RequestError } from '@hono/node-server';
 import type { Logger } from 'pino';
+import { where } from '../proto/where.ts';
 import { asProblem, Problem } from './problem.ts';
 import { commonHeaders, linger, newId, refuse, refuseOnSocket } from './refusal.ts';
 import { isHost, originForm } from './target.ts';
 import type { Credentials } from './tls.ts';
-import { where } from './where.ts';
 
 export interface HttpOptions {
   /** From a connection's first byte to the end of its request's headers. */

@@ -1,9 +1,9 @@
 // The gateway process: configuration in, a server or the primary of several workers out.
 import type { Logger } from 'pino';
+import { where } from '../proto/where.ts';
 import { ConfigError, loadConfig } from './config.ts';
 import { serve } from './serve.ts';
 import { createLog } from './telemetry/log.ts';
-import { where } from './where.ts';
 import { isMember } from './workers/member.ts';
 import { runPrimary } from './workers/primary.ts';
 

@@ -2,13 +2,13 @@
 import type { Server as TlsServer } from 'node:https';
 import type { Logger } from 'pino';
 import { AggregatorRegistry } from 'prom-client';
+import { where } from '../proto/where.ts';
 import { buildApp } from './build.ts';
 import { ConfigError, type GatewayConfig } from './config.ts';
 import { createDrain } from './drain.ts';
 import { createHttpServer } from './http.ts';
 import { serveMetrics } from './telemetry/listener.ts';
 import { readCredentials, watchCredentials } from './tls.ts';
-import { where } from './where.ts';
 import { type Fetch, takeConnections } from './wire/server.ts';
 import { isMember } from './workers/member.ts';
 

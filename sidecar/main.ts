@@ -1,5 +1,6 @@
 // The sidecar process: owns the GPU, answers gateways on a Unix socket.
 import type { Logger } from 'pino';
+import { where } from '../proto/where.ts';
 import { AttesterError } from './attester.ts';
 import { createAttester } from './attesters/index.ts';
 import { lateAttester } from './attesters/late.ts';
@@ -7,7 +8,6 @@ import { ConfigError, loadConfig, type SidecarConfig } from './config.ts';
 import { createLog } from './log.ts';
 import { startServer } from './server.ts';
 import { SocketError } from './socket.ts';
-import { where } from './where.ts';
 
 try {
   const config = loadConfig(process.env);

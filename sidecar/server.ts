@@ -4,13 +4,13 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { WebSocketServer } from 'ws';
 import { HEALTH_PATH, MAX_FRAME_BYTES } from '../proto/frames.ts';
+import { where } from '../proto/where.ts';
 import type { Attester, AttesterError } from './attester.ts';
 import { checkCollected } from './checked.ts';
 import { logResult } from './log.ts';
 import { createScheduler } from './scheduler.ts';
 import { runSession, type Session } from './session.ts';
 import { listenOnInherited, listenOnSocket } from './socket.ts';
-import { where } from './where.ts';
 
 export interface SidecarServer {
   /** Takes nothing new, finishes what was asked for as far as `drain_ms` allow, and lets go of the GPU. */
