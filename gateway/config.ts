@@ -58,6 +58,9 @@ export const schema = z.object({
   MAX_ANSWER_BYTES: integer(32 * MiB, 1024, 256 * MiB).describe(
     'The largest answer, whole or streamed, that is kept to be attested',
   ),
+  MAX_CONNECTIONS: integer(16_384, 1, 1_000_000).describe(
+    'Connections open at once, idle ones included; another is closed at once',
+  ),
   MAX_CONCURRENT_REQUESTS: integer(4096, 1, 1_000_000).describe('Requests served at once; past it: 503 `overloaded`'),
   MAX_CONCURRENT_PER_KEY: limit(0).describe(
     'Requests at once of one API key; 0: no limit. A key’s own `concurrent=` comes first',
@@ -183,6 +186,7 @@ export interface GatewayConfig {
   readonly max_body_bytes: number;
   /** Largest answer, whole or streamed, that is kept to be attested. */
   readonly max_answer_bytes: number;
+  readonly max_connections: number;
   readonly max_concurrent_requests: number;
   /** Per key, 0: no limit; a key's own line in the keys file goes before. */
   readonly max_concurrent_per_key: number;
@@ -274,6 +278,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     api_keys_file: e.API_KEYS_FILE ?? null,
     max_body_bytes: e.MAX_BODY_BYTES,
     max_answer_bytes: e.MAX_ANSWER_BYTES,
+    max_connections: e.MAX_CONNECTIONS,
     max_concurrent_requests: e.MAX_CONCURRENT_REQUESTS,
     max_concurrent_per_key: e.MAX_CONCURRENT_PER_KEY,
     max_requests_per_second_per_key: e.MAX_REQUESTS_PER_SECOND_PER_KEY,

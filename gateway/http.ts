@@ -16,6 +16,8 @@ export interface HttpOptions {
   readonly headers_timeout_ms: number;
   /** The whole request, body included. */
   readonly request_timeout_ms: number;
+  /** In one process; past it a connection is closed as it comes. */
+  readonly max_connections: number;
   /** null: plain HTTP. */
   readonly tls: Credentials | null;
 }
@@ -68,6 +70,7 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
       : createTlsServer({ ...serverOptions, ...options.tls, handshakeTimeout: options.headers_timeout_ms }, listener);
   // Past twice this Node drops headers unseen; `faultOf` refuses before.
   server.maxHeadersCount = 2 * MAX_HEADERS;
+  server.maxConnections = options.max_connections;
   server.on('checkExpectation', (incoming: IncomingMessage, outgoing: ServerResponse) =>
     refuseLast(incoming, outgoing, new Problem('expectation_failed', 'Only "expect: 100-continue" can be met.')),
   );

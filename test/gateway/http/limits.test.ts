@@ -1,7 +1,8 @@
+import { connect } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { answer, chatAnswer, DONE, delta, event, finish, role, stream } from '../../backend.ts';
 import { ask, CHAT, chat } from '../../client.ts';
-import { type Service, startService } from '../../harness.ts';
+import { eventually, type Service, startGateway, startService } from '../../harness.ts';
 import { expectRefusal, get, post, raw } from '../../raw.ts';
 
 let service: Service;
@@ -141,5 +142,35 @@ describe('members named like those of every object', () => {
       expect([400, 422]).toContain(got.status);
       clean();
     }
+  });
+});
+
+describe('connections', () => {
+  it('are bounded, idle ones too: another is closed as it comes, and has room when one has gone', async () => {
+    const gateway = await startGateway({
+      BACKEND_URL: service.backend.url,
+      SIDECAR_SOCKET: service.sidecar.socket,
+      MAX_CONNECTIONS: '2',
+    });
+    const { port } = new URL(gateway.url);
+    const open = () => {
+      const socket = connect(Number(port), '127.0.0.1');
+      const state = { socket, closed: false };
+      socket
+        .on('error', () => {})
+        .on('close', () => {
+          state.closed = true;
+        });
+      return state;
+    };
+    const [one, two] = [open(), open()];
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const three = open();
+    await eventually(() => three.closed);
+    expect([one.closed, two.closed]).toEqual([false, false]);
+    one.socket.destroy();
+    await eventually(async () => (await chat(gateway.url, CHAT).catch(() => null))?.status === 200);
+    two.socket.destroy();
+    await gateway.close();
   });
 });
