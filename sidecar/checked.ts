@@ -6,7 +6,7 @@ import { EncodingError, fromBase64 } from '../verify/bytes.ts';
 import { CheckFailure } from '../verify/checks.ts';
 import { identify } from '../verify/nvidia/device.ts';
 import { DEVICE_ROOT_PEM } from '../verify/nvidia/roots.ts';
-import { parseReport, verifyReportSignature } from '../verify/spdm/report.ts';
+import { parseReport, type Report, verifyReportSignature } from '../verify/spdm/report.ts';
 import { parseToken } from '../verify/token/index.ts';
 import type { Certificate } from '../verify/x509/certificate.ts';
 import { ChainError } from '../verify/x509/chain.ts';
@@ -26,12 +26,11 @@ export async function checkCollected(collected: Collected, nonce: Nonce, atteste
     if (evidence[i]?.arch !== arch)
       throw refuse(`device ${i}: evidence of a ${evidence[i]?.arch} in place of a ${arch}`);
   const root = attester.simulated?.root ?? DEVICE_ROOT_PEM;
-  const leaves = await Promise.all(evidence.map((one, i) => checkDevice(one, nonce, root, i)));
-  const reports = evidence.map(({ report }) => parseReport(fromBase64(report)));
-  const behind = reports.some(({ opaque }) => opaque.protectedPcie === true || opaque.passThrough === 'ppcie');
+  const checked = await Promise.all(evidence.map((one, i) => checkDevice(one, nonce, root, i)));
+  const behind = checked.some(({ opaque }) => opaque.protectedPcie === true || opaque.passThrough === 'ppcie');
   if (behind && !evidence.some(({ arch }) => arch === 'LS10'))
     throw refuse('a GPU says that it is behind protected PCIe, and this attester collects nothing from its switches');
-  if (new Set(leaves.map(({ serial }) => serial)).size !== leaves.length)
+  if (new Set(checked.map(({ serial }) => serial)).size !== checked.length)
     throw refuse('two devices gave the same evidence');
 }
 
@@ -43,7 +42,12 @@ function checkToken(token: string, nonce: Nonce): void {
   if (parsed.overallResult === false) throw refuse('the verifier says that the device does not pass');
 }
 
-async function checkDevice(evidence: Evidence, nonce: Nonce, root: string, device: number): Promise<Certificate> {
+async function checkDevice(
+  evidence: Evidence,
+  nonce: Nonce,
+  root: string,
+  device: number,
+): Promise<{ readonly serial: Certificate['serial']; readonly opaque: Report['opaque'] }> {
   const report = attempt(`device ${device}`, () => parseReport(fromBase64(evidence.report)));
   if (report.nonce !== nonce) throw refuse(`device ${device}: the report is over another nonce`);
   const path = await verifiedPath(evidence.certificate_chain, root, new Date()).catch((cause: unknown) => {
@@ -56,7 +60,7 @@ async function checkDevice(evidence: Evidence, nonce: Nonce, root: string, devic
     throw refuse(`device ${device}: the report's signature does not verify under its leaf`);
   if (identify(path)?.arch !== evidence.arch)
     throw refuse(`device ${device}: the certificates are not of a ${evidence.arch}`);
-  return leaf;
+  return { serial: leaf.serial, opaque: report.opaque };
 }
 
 function attempt<T>(what: string, read: () => T): T {
