@@ -15,6 +15,8 @@ export interface Answer {
 }
 
 export interface Attestor {
+  /** The backend has said the completion's id: who asks for its attestation by that is told that it comes. */
+  name(exchange: Exchange, completionId: string): void;
   /**
    * The attestation as JSON, in UTF-8. `onLeft` takes what is to be called when the client leaves.
    * @throws {Problem} attestation_unavailable. @throws {ClientGone}
@@ -27,6 +29,7 @@ const SLICE = 256 * 1024;
 
 export function createAttestor(sidecar: Sidecar, store: Store, now_ms: () => number): Attestor {
   return {
+    name: ({ owner, id }, completionId) => store.name(owner, id, completionId),
     async attest(exchange, answer, onLeft) {
       const { response, stream } = answer;
       const timestamp = Math.floor(now_ms() / 1000);

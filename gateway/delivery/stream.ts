@@ -32,6 +32,7 @@ export function streamDelivery(
   /** The finish chunk and what came after it, in order. Empty until a finish chunk comes. */
   let held: Held[] = [];
   let over = false;
+  let named = false;
   let drained: NodeJS.Timeout | null = null;
   const write = flowingWriter(exchange, port);
 
@@ -80,7 +81,12 @@ export function streamDelivery(
   /** A bad event takes nothing with it that came before. */
   function observe(event: SseEvent, passing: readonly SseEvent[]): Verdict {
     try {
-      return recorder.observe(event);
+      const verdict = recorder.observe(event);
+      if (!named && recorder.completionId !== null) {
+        named = true;
+        attestor.name(exchange, recorder.completionId);
+      }
+      return verdict;
     } catch (error) {
       pass(passing);
       throw error;

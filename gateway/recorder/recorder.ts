@@ -47,6 +47,11 @@ export class Recorder {
     this.#max_answer_bytes = max_answer_bytes;
   }
 
+  /** The backend's id of the completion, once a chunk has said it. */
+  get completionId(): string | null {
+    return this.#completionId;
+  }
+
   /** How many choices have finished. */
   get finished(): number {
     return this.#finished.size;

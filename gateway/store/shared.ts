@@ -29,11 +29,11 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
   const keyOf = (owner: Owner, id: string) =>
     `countersign:attestation:${hash('sha256', `${owner} ${id}`, 'base64url')}`;
 
-  function set(key: string, value: string | Buffer, ttl_ms: number): void {
+  function set(key: string, value: string | Buffer, ttl_ms: number, more: { condition?: 'NX' } = {}): void {
     if (unsent + value.length > MAX_UNSENT_BYTES) return;
     unsent += value.length;
     connection
-      .run((client) => client.set(key, value, { expiration: { type: 'PX', value: ttl_ms } }))
+      .run((client) => client.set(key, value, { expiration: { type: 'PX', value: ttl_ms }, ...more }))
       // The connection's own state is in the log; the answer carries its attestation whether this was kept or not.
       .catch(() => {})
       .finally(() => {
@@ -53,6 +53,11 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
     begin(owner, id) {
       memory.begin(owner, id);
       set(keyOf(owner, id), PENDING, options.max_answer_ms + options.attest_timeout_ms);
+    },
+    name(owner, id, completionId) {
+      memory.name(owner, id, completionId);
+      const ttl_ms = options.max_answer_ms + options.attest_timeout_ms;
+      set(keyOf(owner, completionId), ALIAS + keyOf(owner, id), ttl_ms, { condition: 'NX' });
     },
     keep(owner, id, completionId, json) {
       memory.keep(owner, id, completionId, json);

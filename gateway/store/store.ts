@@ -7,6 +7,8 @@ export type Kept = { readonly state: 'ready'; readonly json: Buffer<ArrayBuffer>
 /** Keeping is a service beside the answer, which carries its attestation anyway: only `find` can fail, and it says so. */
 export interface Store {
   begin(owner: Owner, id: string): void;
+  /** The completion's own id is known while its stream runs. What is kept under it already, from another answer, stays. */
+  name(owner: Owner, id: string, completionId: string): void;
   /** The attestation is there; from now on the completion's own id finds it too. */
   keep(owner: Owner, id: string, completionId: string | null, json: Buffer<ArrayBuffer>): void;
   drop(owner: Owner, id: string): void;

@@ -40,6 +40,7 @@ export function joinPrimary(workers: number): Member {
       kept = memory;
       return {
         begin: (owner, id) => memory.begin(owner, id),
+        name: (owner, id, completionId) => memory.name(owner, id, completionId),
         keep: (owner, id, completionId, json) => memory.keep(owner, id, completionId, json),
         drop: (owner, id) => memory.drop(owner, id),
         find: (owner, id) =>

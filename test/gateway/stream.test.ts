@@ -146,6 +146,28 @@ describe('a stream with tee', () => {
     expect(done.status).toBe(200);
   });
 
+  it("answers 425 for the completion's own id too while it runs, 404 once it has failed, and 200 when it is proven", async () => {
+    const pieces = [role(), delta('a'), delta('b'), delta('c'), finish(), DONE].map((piece) =>
+      piece.replace('chatcmpl-1', 'chatcmpl-own'),
+    );
+    const find = async () =>
+      (await ask(`${gateway.url}/v1/chat/completions/chatcmpl-own/attestation`, { method: 'GET' })).status;
+    for (const [ending, after] of [
+      [null, 404],
+      [DONE, 200],
+    ] as const) {
+      backend.script = stream([...pieces.slice(0, 4), ...(ending === null ? [null] : pieces.slice(4))], 60);
+      const running: number[] = [];
+      const asked: Promise<unknown>[] = [];
+      await chat(gateway.url, TEE, {}, () => {
+        if (asked.length === 0) asked.push(find().then((status) => running.push(status)));
+      });
+      await Promise.all(asked);
+      expect(running).toEqual([425]);
+      expect(await find()).toBe(after);
+    }
+  });
+
   it('understands CRLF, comments, multi-line data and a missing [DONE]', async () => {
     const chunk = JSON.parse(delta('x').slice(6));
     const pretty = JSON.stringify(chunk, null, 1);
