@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 import { Agent, fetch } from 'undici';
+import { NODE_FLAGS } from '../gateway/node-flags.ts';
 import { ConfigError, type DemoConfig, loadDemoConfig } from './config.ts';
 import { StartError } from './errors.ts';
 
@@ -39,7 +40,7 @@ async function start(config: DemoConfig): Promise<void> {
   // The backend's key is the gateway's alone.
   const { BACKEND_API_KEY: _key, ...sidecarEnv } = env;
   run('sidecar', 'sidecar/main.ts', sidecarEnv);
-  run('gateway', 'gateway/main.ts', env, ['--max-semi-space-size=8']);
+  run('gateway', 'gateway/main.ts', env, NODE_FLAGS);
 
   const host = gateway.host.includes(':') ? `[${gateway.host}]` : gateway.host.replace('0.0.0.0', '127.0.0.1');
   const url = `http${gateway.tls === null ? '' : 's'}://${host}:${gateway.port}`;

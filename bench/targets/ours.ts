@@ -1,6 +1,7 @@
 // Our gateway, as an operator runs it: without tee, with it over a simulated GPU, in one process and in several.
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
+import { NODE_FLAGS } from '../../gateway/node-flags.ts';
 import { sleep } from '../clock.ts';
 import { tree } from '../proc.ts';
 import { freePort, pidOf, type StartOptions, startNode, stop } from '../process.ts';
@@ -55,8 +56,7 @@ export function startGateway(
   more: Pick<StartOptions, 'env'> & { readonly flags?: readonly string[] } = {},
 ) {
   return startNode('gateway/main.ts', {
-    // As `npm run gateway` and the image start it.
-    flags: ['--max-semi-space-size=8', ...profiling(name), ...(more.flags ?? [])],
+    flags: [...NODE_FLAGS, ...profiling(name), ...(more.flags ?? [])],
     env: {
       HOST: '127.0.0.1',
       PORT: String(port),

@@ -1,0 +1,9 @@
+// How Node is started for the gateway. `package.json`, the image and the systemd unit say the same; a test compares them.
+
+export const NODE_FLAGS = [
+  // A smaller young generation: less memory for each open stream.
+  '--max-semi-space-size=8',
+  // Node's own code on pages of 2 MiB: a quarter of a request's processor time was misses of small ones.
+  // `silent`: where the kernel gives none (transparent_hugepage=never), nothing changes.
+  '--use-largepages=silent',
+] as const;
