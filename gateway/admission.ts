@@ -1,24 +1,22 @@
 // Who may come in: the key, the places there are, the rate. All of it before a byte of the body is read.
-import type { MiddlewareHandler } from 'hono';
-import type { Context, Deps, Env } from './context.ts';
+import type { Context, Deps, Step } from './context.ts';
 import { addressOf } from './limits/address.ts';
 import type { Verdict } from './limits/rates.ts';
 import { Problem } from './problem.ts';
 import type { Outgoing } from './wire/answer.ts';
 
 /** Names the caller, by the key. */
-export function authenticated({ keys }: Deps): MiddlewareHandler<Env> {
-  return (c, next) => {
+export function authenticated({ keys }: Deps): Step {
+  return (c) => {
     const caller = keys.authenticate(c.env.incoming.headers.authorization);
     c.set('caller', caller);
     c.set('owner', caller.owner);
-    return next();
   };
 }
 
 /** Past capacity a request is refused at once, so that those accepted are served. Without a rate nothing is waited for. */
-export function bounded({ config, seats, rates }: Deps): MiddlewareHandler<Env> {
-  return (c, next) => {
+export function bounded({ config, seats, rates }: Deps): Step {
+  return (c) => {
     const { outgoing } = c.env;
     const caller = c.get('caller');
     const seat = seats.take(caller);
@@ -28,19 +26,16 @@ export function bounded({ config, seats, rates }: Deps): MiddlewareHandler<Env> 
     const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
     const rated = () =>
       per_second === 0
-        ? next()
-        : rates.take(`key:${caller.name}`, per_second).then((verdict) => {
-            admit(c, verdict, 'this API key');
-            return next();
-          });
+        ? undefined
+        : rates.take(`key:${caller.name}`, per_second).then((verdict) => admit(c, verdict, 'this API key'));
     return seat.begin === undefined ? rated() : seat.begin().then(rated);
   };
 }
 
 /** The verify endpoint is open to everybody: places of its own, and a rate for each address. */
-export function verifyBounded({ config, rates }: Deps): MiddlewareHandler<Env> {
+export function verifyBounded({ config, rates }: Deps): Step {
   let open = 0;
-  return async (c, next) => {
+  return async (c) => {
     const { incoming, outgoing } = c.env;
     if (config.max_verify_per_second > 0) {
       const address = addressOf(incoming.headers, outgoing.socket, config.client_address_header);
@@ -51,7 +46,6 @@ export function verifyBounded({ config, rates }: Deps): MiddlewareHandler<Env> {
     open++;
     whenTaken(outgoing, () => open--);
     endWhenStalled(outgoing, config.write_stall_ms);
-    await next();
   };
 }
 

@@ -1,8 +1,8 @@
 // The gateway's table of contents: every route and what serves it. It never listens, so tests can hold it.
 import { Hono } from 'hono';
 import { authenticated, bounded, verifyBounded } from './admission.ts';
-import type { Deps, Env } from './context.ts';
-import { edge, onError, preflight } from './edge.ts';
+import type { Deps, Env, Handle, Step } from './context.ts';
+import { createEdge, preflight } from './edge.ts';
 import { origins } from './origins.ts';
 import { createCollateralRoutes } from './page/collateral.ts';
 import { createPage } from './page/serve.ts';
@@ -19,43 +19,48 @@ import { decodedPath } from './target.ts';
 
 export function createApp(deps: Deps): Hono<Env> {
   const app = new Hono<Env>({ getPath: path });
-  app.use(edge(deps), origins(deps));
-  app.options('*', preflight);
+  const edge = createEdge(deps);
+  const on = (methods: string, path: string, steps: readonly Step[], handle: Handle) =>
+    app.on(methods.split(' '), path, edge(path, steps, handle));
+  const open = [origins(deps)];
+  const admitted = [...open, authenticated(deps), bounded(deps)];
+  on('OPTIONS', '/*', open, preflight);
 
-  app.get('/health', health(deps));
-  app.get('/metrics', metrics(deps));
-  app.get('/openapi.json', openapi(deps));
-  app.on(['GET', 'POST'], '/~sev_gpu@1.0/verify', verifyBounded(deps), verifyQuery, verify(deps));
+  on('GET', '/health', open, health(deps));
+  on('GET', '/metrics', open, metrics(deps));
+  on('GET', '/openapi.json', open, openapi(deps));
+  on('GET POST', '/~sev_gpu@1.0/verify', [...open, verifyBounded(deps), verifyQuery], verify(deps));
 
   const page = createPage();
   const collateral = createCollateralRoutes(deps);
-  app.get('/', page.document);
-  app.get('/page/service', service(deps));
-  app.use('/page/collateral/*', authenticated(deps), bounded(deps));
-  app.get('/page/collateral/v1/rim/:id', collateral.rim);
-  app.post('/page/collateral/ocsp', collateral.ocsp);
-  app.get('/page/assets/:asset', page.asset);
+  on('GET', '/', open, page.document);
+  on('GET', '/page/service', open, service(deps));
+  on('GET', '/page/collateral/v1/rim/:id', admitted, collateral.rim);
+  on('POST', '/page/collateral/ocsp', admitted, collateral.ocsp);
+  on('GET', '/page/assets/:asset', open, page.asset);
 
-  app.use('/v1/*', authenticated(deps), bounded(deps));
-  app.post('/v1/chat/completions', generate('chat', deps));
-  app.post('/v1/completions', generate('completion', deps));
-  app.get('/v1/chat/completions/:id/attestation', attestationById(deps));
-  app.get('/v1/completions/:id/attestation', attestationById(deps));
-  for (const path of ['/v1/chat/completions/:id/attestation', '/v1/completions/:id/attestation'])
-    app.all(path, only('GET'));
-  app.all('/v1/chat/completions', only('POST'));
-  app.all('/v1/completions', only('POST'));
-  app.all('/v1/*', passthrough(deps));
+  on('POST', '/v1/chat/completions', admitted, generate('chat', deps));
+  on('POST', '/v1/completions', admitted, generate('completion', deps));
+  for (const path of ['/v1/chat/completions/:id/attestation', '/v1/completions/:id/attestation']) {
+    on('GET', path, admitted, attestationById(deps));
+    on('ALL', path, admitted, only('GET'));
+  }
+  on('ALL', '/v1/chat/completions', admitted, only('POST'));
+  on('ALL', '/v1/completions', admitted, only('POST'));
+  on('ALL', '/v1/*', admitted, passthrough(deps));
 
-  app.all('/health', only('GET'));
-  app.all('/metrics', only('GET'));
-  app.all('/openapi.json', only('GET'));
-  app.all('/~sev_gpu@1.0/verify', only('GET, POST'));
+  on('ALL', '/health', open, only('GET'));
+  on('ALL', '/metrics', open, only('GET'));
+  on('ALL', '/openapi.json', open, only('GET'));
+  on('ALL', '/~sev_gpu@1.0/verify', open, only('GET, POST'));
   // A route like the others, so that the edge logs it.
-  app.all('*', () => {
+  on('ALL', '/*', open, () => {
     throw new Problem('not_found', 'There is nothing here. The API begins at /v1, the page is at /.');
   });
-  app.onError(onError(deps));
+  // The edge answers errors. One of its own is for whoever serves the app: Hono would print it, with what it quotes.
+  app.onError((error) => {
+    throw error;
+  });
   return app;
 }
 

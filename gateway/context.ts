@@ -56,3 +56,8 @@ export interface Env {
 }
 
 export type Context = HonoContext<Env>;
+
+/** What comes before a route is served. @throws {Problem} which becomes the answer. */
+export type Step = (c: Context) => void | Promise<void>;
+/** What serves a route. */
+export type Handle = (c: Context) => Response | Promise<Response>;

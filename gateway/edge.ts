@@ -1,9 +1,8 @@
-// The edge of every exchange: its id, the headers that go with every answer.
+// The edge of every exchange: its id, the headers that go with every answer, its errors, and what is told of it at its end.
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import type { MiddlewareHandler } from 'hono';
 import { where } from '../proto/where.ts';
 import { ClientGone } from './body.ts';
-import type { Context, Deps, Env } from './context.ts';
+import type { Context, Deps, Handle, Step } from './context.ts';
 import { asProblem } from './problem.ts';
 import { newId, setCommonHeaders } from './refusal.ts';
 
@@ -12,32 +11,36 @@ const PREFLIGHT = {
   'access-control-max-age': '86400',
 };
 
-/** Ids, and what is told of it at its end. Headers are set on Node's response, so that answers that bypass Hono carry them too. */
-export function edge({ telemetry }: Deps): MiddlewareHandler<Env> {
-  return async (c, next) => {
-    const { incoming, outgoing } = c.env;
-    const watch = telemetry.begin(incoming.headers);
-    c.set('watch', watch);
-    const id = newId();
-    c.set('id', id);
-    setCommonHeaders(outgoing, id);
-    await next();
-    telemetry.end(c, watch);
-  };
-}
+/**
+ * Puts the edge around what serves a route. Its steps go in order, each may refuse; one function in place of a chain of
+ * middleware, which would cost as much as the rest of the routing. Headers are set on Node's response, so that answers
+ * that bypass Hono carry them too.
+ */
+export function createEdge({ telemetry, log }: Deps) {
+  return (route: string, steps: readonly Step[], handle: Handle) =>
+    async (c: Context): Promise<Response> => {
+      const { incoming, outgoing } = c.env;
+      const watch = telemetry.begin(incoming.headers);
+      c.set('watch', watch);
+      const id = newId();
+      c.set('id', id);
+      setCommonHeaders(outgoing, id);
+      let response: Response;
+      try {
+        for (const step of steps) {
+          const waits = step(c);
+          if (waits !== undefined) await waits;
+        }
+        response = await handle(c);
+      } catch (error) {
+        response = refused(error, c);
+      }
+      telemetry.end(c, watch, route, response);
+      return response;
+    };
 
-/** Browsers ask first. Any header may be sent: clients add their own, and a list would break the next one. */
-export function preflight(c: Context): Response {
-  const headers = c.req.header('access-control-request-headers');
-  return c.body(null, 204, {
-    ...PREFLIGHT,
-    'access-control-allow-headers': headers ?? 'authorization, content-type, x-tee',
-  });
-}
-
-/** Where every error becomes an answer. */
-export function onError({ log }: Deps) {
-  return (error: Error, c: Context): Response => {
+  /** Where every error becomes an answer. */
+  function refused(error: unknown, c: Context): Response {
     const { outgoing } = c.env;
     if (error instanceof ClientGone || outgoing.destroyed) {
       c.set('outcome', { status: 499 });
@@ -47,9 +50,11 @@ export function onError({ log }: Deps) {
     // A message can quote what was parsed; where it happened cannot.
     if (problem.code === 'internal_error') log.error({ id: c.get('id'), ...where(error) }, 'internal error');
     if (outgoing.headersSent) {
+      c.set('outcome', { status: outgoing.statusCode, problem });
       outgoing.destroy();
       return RESPONSE_ALREADY_SENT;
     }
+    c.set('outcome', { status: problem.status, problem });
     const headers = { ...problem.headers, 'content-type': 'application/json' };
     const body = Buffer.from(JSON.stringify(problem.body));
     // Hono makes an answer to HEAD out of the one to GET, and sends it itself.
@@ -57,7 +62,15 @@ export function onError({ log }: Deps) {
     // Written here and not by way of a Fetch response: to refuse must cost less than to serve.
     outgoing.writeHead(problem.status, { ...headers, 'content-length': body.length });
     outgoing.end(body);
-    c.set('outcome', { status: problem.status });
     return RESPONSE_ALREADY_SENT;
-  };
+  }
+}
+
+/** Browsers ask first. Any header may be sent: clients add their own, and a list would break the next one. */
+export function preflight(c: Context): Response {
+  const headers = c.req.header('access-control-request-headers');
+  return c.body(null, 204, {
+    ...PREFLIGHT,
+    'access-control-allow-headers': headers ?? 'authorization, content-type, x-tee',
+  });
 }

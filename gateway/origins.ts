@@ -1,6 +1,5 @@
 // Which web pages may use the gateway. Without API keys only those of this machine: any other page that its user visits could.
-import type { MiddlewareHandler } from 'hono';
-import type { Deps, Env } from './context.ts';
+import type { Deps, Step } from './context.ts';
 import { Problem } from './problem.ts';
 
 const EXPOSED =
@@ -15,8 +14,8 @@ function allows(config: Deps['config'], origin: string): boolean {
 }
 
 /** CORS (Fetch §3.3). A page that is not allowed is refused before anything is done for it: 403 `origin_not_allowed`. */
-export function origins({ config }: Deps): MiddlewareHandler<Env> {
-  return (c, next) => {
+export function origins({ config }: Deps): Step {
+  return (c) => {
     const { incoming, outgoing } = c.env;
     const { origin } = incoming.headers;
     outgoing.setHeader('vary', 'origin');
@@ -26,6 +25,5 @@ export function origins({ config }: Deps): MiddlewareHandler<Env> {
       outgoing.setHeader('access-control-allow-origin', origin);
       outgoing.setHeader('access-control-expose-headers', EXPOSED);
     }
-    return next();
   };
 }

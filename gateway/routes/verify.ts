@@ -5,7 +5,7 @@ import type { MiddlewareHandler } from 'hono';
 import * as z from 'zod';
 import type { FailureCode, Jwks } from '../../verify/index.ts';
 import { readBody } from '../body.ts';
-import type { Context, Deps, Env } from '../context.ts';
+import type { Context, Deps, Step } from '../context.ts';
 import { errorBody, Problem } from '../problem.ts';
 import type { Verdict } from '../verifier/job.ts';
 
@@ -17,9 +17,11 @@ const BLANK_BYTES = 1024;
 const NOT_AN_ATTESTATION: ReadonlySet<FailureCode> = new Set(['not_json', 'not_an_attestation']);
 
 /** The query is checked before the body is read. */
-export const verifyQuery: MiddlewareHandler<Env> = zValidator('query', query, (result) => {
+export const verifyQuery: Step = async (c) => void (await validQuery(c, async () => {}));
+
+const validQuery: MiddlewareHandler = zValidator('query', query, (result) => {
   if (!result.success) throw new Problem('invalid_request', 'report: must be 1 or 0.', { param: 'report' });
-}) as MiddlewareHandler<Env>;
+}) as MiddlewareHandler;
 
 export function verify({ sidecar, config, verifier, telemetry }: Deps) {
   return async (c: Context): Promise<Response> => {

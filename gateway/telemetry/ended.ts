@@ -1,7 +1,5 @@
 // How an exchange ended, in the words that log, metrics and traces share. No content, no key, nothing a client can grow.
-import { routePath } from 'hono/route';
 import type { Context } from '../context.ts';
-import { Problem } from '../problem.ts';
 import type { ModelLabels } from './models.ts';
 import type { Watch } from './watch.ts';
 
@@ -33,17 +31,16 @@ const STATUSES = new Set([400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 502,
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 export const CLIENT_LEFT = 499;
 
-export function endedOf(c: Context, watch: Watch, models: ModelLabels): Ended {
+export function endedOf(c: Context, watch: Watch, route: string, response: Response, models: ModelLabels): Ended {
   const outcome = c.get('outcome');
-  const status = outcome?.status ?? c.res.status;
+  const status = outcome?.status ?? response.status;
   const method = c.env.incoming.method ?? '';
-  const code = status === CLIENT_LEFT ? null : (outcome?.problem?.code ?? codeOf(c.error));
+  const code = status === CLIENT_LEFT ? null : (outcome?.problem?.code ?? null);
   const served = watch.backend_status >= 200 && watch.backend_status < 300;
   return {
     id: c.get('id'),
     method: METHODS.has(method) ? method : '_OTHER',
-    // The handler that was reached last: what served it, or refused it.
-    route: routePath(c),
+    route,
     status,
     tee: !watch.tee ? 'none' : outcome?.tee === 'attested' ? 'attested' : status === CLIENT_LEFT ? 'left' : 'failed',
     code,
@@ -51,11 +48,6 @@ export function endedOf(c: Context, watch: Watch, models: ModelLabels): Ended {
     model: watch.operation === null ? '' : models.of(watch.model, served),
     total_ms: performance.now() - watch.began_ms,
   };
-}
-
-function codeOf(error: Error | undefined): string | null {
-  if (error === undefined) return null;
-  return error instanceof Problem ? error.code : 'internal_error';
 }
 
 function errorOf(watch: Watch, code: string | null, status: number): string {

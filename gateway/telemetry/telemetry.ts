@@ -17,7 +17,8 @@ export interface Telemetry {
   /** Requests that are being served. */
   readonly running: number;
   begin(headers: IncomingHttpHeaders): Watch;
-  end(c: Context, watch: Watch): void;
+  /** `route`: its pattern. */
+  end(c: Context, watch: Watch, route: string, response: Response): void;
   verified(outcome: VerifyOutcome): void;
   /** The Prometheus text. */
   text(): Promise<string>;
@@ -41,9 +42,9 @@ export function createTelemetry(log: Logger, tracer: Tracer | null): Telemetry {
       running++;
       return new Watch(tracer === null ? null : tracer.begin(headers));
     },
-    end(c, watch) {
+    end(c, watch, route, response) {
       running--;
-      const ended = endedOf(c, watch, models);
+      const ended = endedOf(c, watch, route, response, models);
       count(watch, ended);
       if (logs) log.info(line(watch, ended, keyOf(c)));
       watch.trace?.end(watch, ended);
