@@ -32,18 +32,35 @@ export function createEngine(options: { backend_url: string; backend_timeout_ms:
   };
 }
 
+/** Idle connections go before a backend closes them: uvicorn does after 5 s, and a request may be on its way then. */
+const KEEP_ALIVE_MS = 4_000;
+const LOOK_MS = 250;
+
 /** Idle connections, the last one used first: the others may rest until they are closed. */
 class Pool {
   readonly #origin: Origin;
   readonly #all = new Set<Connection>();
+  /** The one that has been idle for longest stands first. */
   readonly #idle: Connection[] = [];
+  /** One look at all of them: a timer of its own for each would be set with every request. */
+  readonly #looking: NodeJS.Timeout;
 
   constructor(origin: Origin) {
     this.#origin = origin;
+    this.#looking = setInterval(() => this.#endOld(), LOOK_MS).unref();
   }
 
   take(): Connection {
-    return this.#idle.pop() ?? this.fresh();
+    const last = this.#idle.pop();
+    if (last === undefined || !old(last)) return last ?? this.fresh();
+    // Nobody looked for a while: the process stood still.
+    last.destroy();
+    this.#endOld();
+    return this.fresh();
+  }
+
+  #endOld(): void {
+    for (let first = this.#idle[0]; first !== undefined && old(first); first = this.#idle[0]) first.destroy();
   }
 
   fresh(): Connection {
@@ -60,9 +77,12 @@ class Pool {
   }
 
   close(): void {
+    clearInterval(this.#looking);
     for (const connection of [...this.#all]) connection.cut();
   }
 }
+
+const old = (connection: Connection): boolean => performance.now() - connection.idle_since_ms > KEEP_ALIVE_MS;
 
 class Call implements Taker, EngineCall {
   readonly #pool: Pool;

@@ -27,9 +27,6 @@ export interface ConnectionEvents {
 }
 
 const CONNECT_TIMEOUT_MS = 5_000;
-/** Idle connections go before a backend closes them: uvicorn does after 5 s, and a request may be on its way then. */
-const KEEP_ALIVE_MS = 4_000;
-
 /** Every read lands here and is copied out before the next one: connections that wait hold no buffer of their own. */
 const LANDING = Buffer.allocUnsafeSlow(64 * 1024);
 
@@ -44,6 +41,7 @@ export class Connection {
   #early: Buffer | null = null;
   #gone = false;
   #carried = false;
+  #idle_since_ms = 0;
 
   constructor(origin: Origin, events: ConnectionEvents) {
     this.#events = events;
@@ -71,11 +69,17 @@ export class Connection {
     return this.#carried;
   }
 
+  /** By `performance.now()`, of one that is idle. */
+  get idle_since_ms(): number {
+    return this.#idle_since_ms;
+  }
+
   /** Sends a request, head and body, and gives its answer to `taker`. `silence_ms`: the longest wait for its next byte. */
   ask(parts: readonly Buffer[], silence_ms: number, taker: Taker): void {
     this.#taker = taker;
     this.#silence_ms = silence_ms;
-    this.#socket.setTimeout(silence_ms);
+    // It is nearly always the one that stands: between two requests it is left to run.
+    if (this.#socket.timeout !== silence_ms) this.#socket.setTimeout(silence_ms);
     if (parts.length === 1) return void this.#socket.write(parts[0] as Buffer);
     this.#socket.cork();
     for (const part of parts) this.#socket.write(part);
@@ -151,8 +155,8 @@ export class Connection {
     this.#carried = true;
     if (head?.reusable === true && !this.#gone && this.#socket.writableLength === 0) {
       // A reader that had paused it is gone, and the next one starts anew.
-      this.#socket.setTimeout(KEEP_ALIVE_MS);
-      this.#socket.resume();
+      if (this.#socket.isPaused()) this.#socket.resume();
+      this.#idle_since_ms = performance.now();
       this.#events.idle(this);
     } else this.#break(null);
     taker?.end();

@@ -17,35 +17,44 @@ export interface ResponseHead {
 export type Framing = number | 'chunked' | 'until_close';
 
 const MAX_HEAD_BYTES = 64 * 1024;
+const CRLF = '\r\n';
+const END = Buffer.from('\r\n\r\n');
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5]\d\d)(?: .*)?$/;
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const NO_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 
 /** null while the head is not complete. @throws {BackendFault} not_http */
 export function readResponseHead(bytes: Buffer): ResponseHead | null {
-  const end = bytes.indexOf('\r\n\r\n');
+  const end = bytes.indexOf(END);
   if (end < 0 ? bytes.length > MAX_HEAD_BYTES : end > MAX_HEAD_BYTES) throw notHttp('a head larger than the limit');
   if (end < 0) return null;
-  const lines = bytes.toString('latin1', 0, end).split('\r\n');
-  const [, minor, code] = STATUS_LINE.exec(lines[0] ?? '') ?? [];
+  const text = bytes.toString('latin1', 0, end + CRLF.length);
+  let from = text.indexOf(CRLF);
+  const [, minor, code] = STATUS_LINE.exec(text.slice(0, from)) ?? [];
   if (code === undefined) throw notHttp('no status line');
   const headers: Record<string, string> = Object.create(null);
-  for (let i = 1; i < lines.length; i++) {
-    const line = lines[i] as string;
-    const colon = line.indexOf(':');
-    const name = line.slice(0, colon).toLowerCase();
-    const value = line.slice(colon + 1).trim();
-    if (colon < 1 || !NAME.test(name) || NO_VALUE.test(value)) throw notHttp('a header that is none');
-    const before = headers[name];
-    if (before === undefined) headers[name] = value;
-    else if (name !== 'content-length') headers[name] = `${before}, ${value}`;
-    else if (before !== value) throw notHttp('two lengths');
+  while (from < end) {
+    const to = text.indexOf(CRLF, from + CRLF.length);
+    const colon = text.indexOf(':', from + CRLF.length);
+    const name = text.slice(from + CRLF.length, colon).toLowerCase();
+    const value = text.slice(colon + 1, to).trim();
+    if (colon < 0 || colon > to || !NAME.test(name) || NO_VALUE.test(value)) throw notHttp('a header that is none');
+    add(headers, name, value);
+    from = to;
   }
   const status = Number(code);
-  const connection = headers.connection?.toLowerCase() ?? '';
+  const connection = headers.connection?.toLowerCase();
   const framing = framingOf(status, headers);
-  const kept = minor === '1' ? !/\bclose\b/.test(connection) : /\bkeep-alive\b/.test(connection);
-  return { status, headers, framing, reusable: kept && framing !== 'until_close', length: end + 4 };
+  const kept =
+    minor === '1' ? connection === undefined || !/\bclose\b/.test(connection) : /\bkeep-alive\b/.test(connection ?? '');
+  return { status, headers, framing, reusable: kept && framing !== 'until_close', length: end + END.length };
+}
+
+function add(headers: Record<string, string>, name: string, value: string): void {
+  const before = headers[name];
+  if (before === undefined) headers[name] = value;
+  else if (name !== 'content-length') headers[name] = `${before}, ${value}`;
+  else if (before !== value) throw notHttp('two lengths');
 }
 
 function framingOf(status: number, headers: Record<string, string>): Framing {

@@ -19,13 +19,16 @@ export type Reading = WireRequest | 'incomplete' | 'other';
 export const MAX_WIRE_BYTES = 64 * 1024;
 const MAX_HEAD_BYTES = 16 * 1024;
 const MAX_HEADERS = 64;
+const CRLF = '\r\n';
+const END = '\r\n\r\n';
+const END_BYTES = Buffer.from(END);
 
 const TARGETS = new Map(
   ['/v1/chat/completions', '/v1/completions'].map((target) => [`POST ${target} HTTP/1.1`, target]),
 );
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 /** Tabs, and what is beyond ASCII, are allowed in a value; the plain form has neither. */
-const HEAD = /^[\x20-\x7e\r\n]+$/;
+const VALUE = /^[\x20-\x7e]*$/;
 /** They say how the message is framed or what becomes of its connection. */
 const NOT_PLAIN = new Set([
   'transfer-encoding',
@@ -44,35 +47,60 @@ const NOT_PLAIN = new Set([
  * and not a byte after the body.
  */
 export function readRequest(bytes: Buffer): Reading {
-  const end = bytes.indexOf('\r\n\r\n');
+  const end = bytes.indexOf(END_BYTES);
   if (end < 0) return bytes.length < MAX_HEAD_BYTES && beginsPlain(bytes) ? 'incomplete' : 'other';
   if (end > MAX_HEAD_BYTES) return 'other';
-  const head = bytes.toString('latin1', 0, end);
-  if (!HEAD.test(head)) return 'other';
-  const lines = head.split('\r\n');
-  const url = TARGETS.get(lines[0] as string);
-  if (url === undefined || lines.length > MAX_HEADERS) return 'other';
+  const text = bytes.toString('latin1', 0, end + CRLF.length);
+  let from = text.indexOf(CRLF);
+  const url = TARGETS.get(text.slice(0, from));
+  if (url === undefined) return 'other';
   const headers: Record<string, string> = {};
-  for (let i = 1; i < lines.length; i++) {
-    const line = lines[i] as string;
-    const colon = line.indexOf(':');
-    if (colon < 1) return 'other';
-    const name = line.slice(0, colon);
-    const value = line.slice(colon + 1);
-    if (!NAME.test(name) || value.includes('\r') || value.includes('\n')) return 'other';
-    const key = name.toLowerCase();
-    if (key in headers || NOT_PLAIN.has(key)) return 'other';
-    headers[key] = value.trim();
+  for (let count = 1; from < end; count++) {
+    const to = text.indexOf(CRLF, from + CRLF.length);
+    const header = headerOf(text.slice(from + CRLF.length, to));
+    if (header === null || header.name in headers || count >= MAX_HEADERS) return 'other';
+    headers[header.name] = header.value;
+    from = to;
   }
   const { host, connection } = headers;
   if (host === undefined || !isHost(host) || (connection !== undefined && connection.toLowerCase() !== 'keep-alive'))
     return 'other';
   const length = headers['content-length'];
   if (length === undefined || !/^\d{1,6}$/.test(length)) return 'other';
-  const total = end + 4 + Number(length);
+  const total = end + END.length + Number(length);
   if (total > MAX_WIRE_BYTES || bytes.length > total) return 'other';
-  return bytes.length < total ? 'incomplete' : { method: 'POST', url, headers, body: bytes.subarray(end + 4) };
+  return bytes.length < total ? 'incomplete' : { method: 'POST', url, headers, body: bytes.subarray(end + END.length) };
 }
+
+interface Header {
+  readonly name: string;
+  readonly value: string;
+}
+
+/** The lines that a client library writes the same each time. No secret is among them. */
+const REPEATED =
+  /^(host|accept|accept-[a-z]+|connection|content-type|user-agent|sec-fetch-[a-z]+|x-stainless-[a-z-]+)$/;
+const MAX_KNOWN = 256;
+const MAX_KNOWN_LENGTH = 256;
+const known = new Map<string, Header>();
+
+/** null where the line is not plain. */
+function headerOf(line: string): Header | null {
+  const before = known.get(line);
+  if (before !== undefined) return before;
+  const colon = line.indexOf(':');
+  const name = line.slice(0, colon).toLowerCase();
+  const value = line.slice(colon + 1);
+  if (colon < 1 || !NAME.test(name) || !VALUE.test(value) || NOT_PLAIN.has(name)) return null;
+  const header = { name, value: value.trim() };
+  if (line.length > MAX_KNOWN_LENGTH || !REPEATED.test(name)) return header;
+  // A string of its own: a part of the request's would keep all of it in memory.
+  if (known.size >= MAX_KNOWN) known.clear();
+  known.set(copied(line), { name, value: copied(header.value) });
+  return header;
+}
+
+const copied = (text: string): string => Buffer.from(text, 'latin1').toString('latin1');
 
 /** One of the two request lines, as much of it as is here. */
 function beginsPlain(bytes: Buffer): boolean {

@@ -2,7 +2,7 @@ import { createServer as createHttpServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createServer, type Server, type Socket } from 'node:net';
 import fc from 'fast-check';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, vi } from 'vitest';
 import { createEngine } from '../../gateway/engine/client.ts';
 import type { Engine } from '../../gateway/engine/engine.ts';
 import { ResponseBody } from '../../gateway/engine/response-body.ts';
@@ -29,7 +29,10 @@ afterEach(async () => {
 });
 
 /** A backend that is told what to do with each connection's bytes. Returns how many connections there were. */
-async function backend(onData: (socket: Socket, bytes: string, connection: number) => void): Promise<() => number> {
+async function backend(
+  onData: (socket: Socket, bytes: string, connection: number) => void,
+  backend_timeout_ms = 400,
+): Promise<() => number> {
   let connections = 0;
   server = createServer((socket) => {
     const connection = ++connections;
@@ -40,7 +43,7 @@ async function backend(onData: (socket: Socket, bytes: string, connection: numbe
   await new Promise<void>((resolve) => server?.listen(0, '127.0.0.1', resolve));
   engine = createEngine({
     backend_url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
-    backend_timeout_ms: 400,
+    backend_timeout_ms,
   });
   return () => connections;
 }
@@ -76,6 +79,40 @@ describe('the engine client', () => {
     expect(connections()).toBe(1);
     expect(asked[0]).toMatch(/^POST \/v1\/x HTTP\/1\.1\r\nhost: 127\.0\.0\.1:\d+\r\n/);
     expect(asked.map((text) => /content-length: (\d+)/.exec(text)?.[1])).toEqual(['8', '2', '0']);
+  });
+
+  it('ends a connection that was idle for 4 s, before the backend does', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
+    try {
+      const connections = await backend((socket) => void socket.write(OK), 60_000);
+      await ask();
+      vi.advanceTimersByTime(3_900);
+      await ask();
+      expect(connections()).toBe(1);
+      const closed = new Promise((resolve) => [...sockets].at(-1)?.once('close', resolve));
+      vi.advanceTimersByTime(4_300);
+      await closed;
+      await ask();
+      expect(connections()).toBe(2);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('does not ask on an old connection that nobody has ended yet', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
+    try {
+      const connections = await backend((socket) => void socket.write(OK), 60_000);
+      await Promise.all([ask(), ask()]);
+      const { now } = performance;
+      vi.spyOn(performance, 'now').mockImplementation(() => now.call(performance) + 4_100);
+      await ask();
+      expect(connections()).toBe(3);
+      await eventually(() => [...sockets].filter((socket) => !socket.destroyed).length === 1);
+    } finally {
+      vi.restoreAllMocks();
+      vi.useRealTimers();
+    }
   });
 
   it('sends a large body whole', async () => {
