@@ -14,10 +14,11 @@ export function pipeDelivery(head: Head, port: Port, exchange: Exchange): Delive
   outgoing.writeHead(head.status, headers);
   if (stream) outgoing.flushHeaders();
   const write = flowingWriter(exchange, port);
-  let tail: Buffer = Buffer.alloc(0);
+  /** The last four bytes; null before the first. */
+  let tail: number | null = null;
   return {
     data(chunk) {
-      if (stream) tail = chunk.length >= 4 ? chunk.subarray(-4) : Buffer.concat([tail, chunk]).subarray(-4);
+      if (stream) tail = tailOf(tail, chunk);
       write(chunk);
     },
     end() {
@@ -33,7 +34,16 @@ export function pipeDelivery(head: Head, port: Port, exchange: Exchange): Delive
   };
 }
 
-function betweenEvents(tail: Buffer): boolean {
-  const text = tail.toString('latin1');
-  return text === '' || /(\n\n|\r\r|\r\n\r\n)$/.test(text);
+/** As one number: it keeps nothing of the chunk in memory. */
+function tailOf(before: number | null, chunk: Buffer): number {
+  let tail = before ?? 0;
+  for (let i = Math.max(0, chunk.length - 4); i < chunk.length; i++) tail = (tail << 8) | (chunk[i] as number);
+  return tail;
+}
+
+/** Behind `\n\n`, `\r\r` or `\r\n\r\n`, or before everything. */
+function betweenEvents(tail: number | null): boolean {
+  if (tail === null) return true;
+  const two = tail & 0xffff;
+  return two === 0x0a0a || two === 0x0d0d || tail === 0x0d0a0d0a;
 }

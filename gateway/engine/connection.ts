@@ -48,9 +48,9 @@ export class Connection {
     const { host, port } = origin;
     this.#socket = origin.secure
       ? connectTls({ host, port, servername: host, ALPNProtocols: ['http/1.1'] }).on('data', (bytes: Buffer) =>
-          this.#read(bytes),
+          this.#read(bytes, bytes.length),
         )
-      : connectTcp({ host, port, onread: { buffer: LANDING, callback: (n, bytes) => this.#landed(n, bytes) } });
+      : connectTcp({ host, port, onread: { buffer: LANDING, callback: (length) => this.#read(LANDING, length) } });
     this.#socket.setNoDelay(true);
     this.#connecting = setTimeout(
       () => this.#break(new BackendFault('unreachable', 'no connection in time')),
@@ -108,25 +108,28 @@ export class Connection {
     this.#break(new BackendFault('stopped', 'the gateway stops'));
   }
 
-  #landed(length: number, bytes: Uint8Array): boolean {
-    this.#read(Buffer.from(bytes.buffer, bytes.byteOffset, length));
+  /** The first `length` of `bytes`, which are another's when this returns. True: it may read on. */
+  #read(bytes: Buffer, length: number): true {
+    try {
+      // Nobody asked: whatever it says cannot be an answer.
+      if (this.#taker === null) throw notHttp('bytes without a request');
+      if (this.#body !== null) this.#take(this.#body, bytes, 0, length);
+      else {
+        let rest: Buffer | null = bytes.subarray(0, length);
+        while (this.#body === null && rest !== null) rest = this.#readHead(rest);
+        if (this.#body !== null && rest !== null) this.#take(this.#body, rest, 0, rest.length);
+      }
+    } catch (error) {
+      this.#break(error);
+      return true;
+    }
+    if (this.#body?.ended === true) this.#answered();
     return true;
   }
 
-  #read(bytes: Buffer): void {
-    // Nobody asked: whatever it says cannot be an answer.
-    if (this.#taker === null) return this.#break(notHttp('bytes without a request'));
-    try {
-      let rest: Buffer | null = bytes;
-      while (this.#body === null && rest !== null) rest = this.#readHead(rest);
-      if (rest !== null && this.#body !== null && rest.length > 0) {
-        const data = this.#body.take(rest);
-        if (data.length > 0) this.#taker?.data(data);
-      }
-    } catch (error) {
-      return this.#break(error);
-    }
-    if (this.#body?.ended === true) this.#answered();
+  #take(body: ResponseBody, bytes: Buffer, from: number, to: number): void {
+    const data = body.take(bytes, from, to);
+    if (data.length > 0) this.#taker?.data(data);
   }
 
   /** What follows the head; null while that is not complete. Interim answers are passed over, those nobody asked for too. */

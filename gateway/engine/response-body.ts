@@ -6,6 +6,7 @@ const LF = 10;
 /** A chunk's size and its extensions, or one trailer. */
 const MAX_LINE_BYTES = 4 * 1024;
 const MAX_TRAILER_BYTES = 16 * 1024;
+const MAX_PLAIN_DIGITS = 5;
 const EMPTY = Buffer.alloc(0);
 
 type State = 'size' | 'data' | 'data_end' | 'trailer';
@@ -35,37 +36,54 @@ export class ResponseBody {
     return this.#left === Number.POSITIVE_INFINITY;
   }
 
-  /** The body's bytes in `bytes`, as a copy. @throws {BackendFault} not_http, also for bytes behind the end. */
-  take(bytes: Buffer): Buffer {
-    if (this.#chunked) return this.#takeChunks(bytes);
-    if (bytes.length > this.#left) throw notHttp('more bytes than were announced');
-    this.#left -= bytes.length;
+  /** The body's bytes from `from` to `to`, as a copy. @throws {BackendFault} not_http, also for bytes behind the end. */
+  take(bytes: Buffer, from: number, to: number): Buffer {
+    if (this.#chunked) return this.#takeChunks(bytes, from, to);
+    if (to - from > this.#left) throw notHttp('more bytes than were announced');
+    this.#left -= to - from;
     this.#ended = this.#left === 0;
-    return Buffer.from(bytes);
+    return copyOf(bytes, [from, to]);
   }
 
-  #takeChunks(bytes: Buffer): Buffer {
-    const out = Buffer.allocUnsafe(bytes.length);
-    let written = 0;
-    let at = 0;
-    while (at < bytes.length) {
+  #takeChunks(bytes: Buffer, from: number, to: number): Buffer {
+    const found: number[] = [];
+    let at = from;
+    while (at < to) {
       if (this.#ended) throw notHttp('bytes behind the last chunk');
       if (this.#state === 'data') {
-        const end = Math.min(bytes.length, at + this.#left);
-        written += bytes.copy(out, written, at, end);
+        const end = Math.min(to, at + this.#left);
+        found.push(at, end);
         this.#left -= end - at;
         at = end;
         if (this.#left === 0) this.#state = 'data_end';
-        continue;
-      }
-      const lf = bytes.indexOf(LF, at);
-      const end = lf < 0 ? bytes.length : lf + 1;
-      if (this.#line.length + end - at > MAX_LINE_BYTES) throw notHttp('a chunk line larger than the limit');
-      this.#line += bytes.toString('latin1', at, end);
-      at = end;
-      if (lf >= 0) this.#endLine();
+      } else at = this.#plainLine(bytes, at, to) ?? this.#takeLine(bytes, at, to);
     }
-    return written === 0 ? EMPTY : out.subarray(0, written);
+    return copyOf(bytes, found);
+  }
+
+  /** Where the line ends, if it is what nearly all are: a size of up to five digits or the end of a chunk, and all of it here. */
+  #plainLine(bytes: Buffer, from: number, to: number): number | null {
+    if (this.#line !== '' || this.#state === 'trailer') return null;
+    let size = 0;
+    let at = from;
+    if (this.#state === 'size') {
+      for (let digit = hex(bytes[at]); digit >= 0 && at < to; digit = hex(bytes[++at])) size = size * 16 + digit;
+      if (size === 0 || at - from > MAX_PLAIN_DIGITS) return null;
+    }
+    if (at + 2 > to || bytes[at] !== CR || bytes[at + 1] !== LF) return null;
+    this.#left = size;
+    this.#state = this.#state === 'size' ? 'data' : 'size';
+    return at + 2;
+  }
+
+  #takeLine(bytes: Buffer, from: number, to: number): number {
+    const lf = bytes.indexOf(LF, from);
+    const ended = lf >= 0 && lf < to;
+    const end = ended ? lf + 1 : to;
+    if (this.#line.length + end - from > MAX_LINE_BYTES) throw notHttp('a chunk line larger than the limit');
+    this.#line += bytes.toString('latin1', from, end);
+    if (ended) this.#endLine();
+    return end;
   }
 
   #endLine(): void {
@@ -91,4 +109,22 @@ function chunkSize(line: string): number {
   const size = /^([0-9a-fA-F]{1,10})[ \t]*(?:;|$)/.exec(line)?.[1];
   if (size === undefined) throw notHttp('a chunk size that is none');
   return Number.parseInt(size, 16);
+}
+
+/** The value of a hexadecimal digit; less than 0 of anything else. */
+function hex(byte = 0): number {
+  if (byte >= 0x30 && byte <= 0x39) return byte - 0x30;
+  const lower = byte | 0x20;
+  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
+}
+
+/** @param ranges from and to, again and again */
+function copyOf(bytes: Buffer, ranges: readonly number[]): Buffer {
+  let length = 0;
+  for (let i = 0; i < ranges.length; i += 2) length += (ranges[i + 1] as number) - (ranges[i] as number);
+  if (length === 0) return EMPTY;
+  const copy = Buffer.allocUnsafe(length);
+  let written = 0;
+  for (let i = 0; i < ranges.length; i += 2) written += bytes.copy(copy, written, ranges[i], ranges[i + 1]);
+  return copy;
 }

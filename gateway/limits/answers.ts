@@ -3,6 +3,9 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Engine, EngineCall, EngineHandler } from '../engine/engine.ts';
 import { Problem } from '../problem.ts';
 
+const LF = 0x0a;
+const CR = 0x0d;
+
 export interface AnswerLimits {
   readonly max_stream_bytes: number;
   readonly max_stream_events: number;
@@ -31,8 +34,10 @@ class BoundedAnswer implements EngineHandler, EngineCall {
   #stream = false;
   #bytes = 0;
   #events = 0;
-  /** The last byte before this chunk was a line feed. */
-  #lineEnded = false;
+  /** Where the last line ended that no empty one has followed, counted from the next chunk's first byte. */
+  #lineEnd = Number.NaN;
+  /** The last byte before the next chunk. */
+  #last = 0;
 
   constructor(handler: EngineHandler, limits: AnswerLimits) {
     this.#handler = handler;
@@ -74,13 +79,18 @@ class BoundedAnswer implements EngineHandler, EngineCall {
     this.inner?.cancel();
   }
 
-  /** Empty lines, as near as counting needs: `\n\n` and `\r\n\r\n`. Bare carriage returns are bounded by their bytes. */
+  /** Empty lines, as near as counting needs: `\n\n` and `\n\r\n`. Bare carriage returns are bounded by their bytes. */
   #eventsIn(chunk: Buffer): number {
-    let events = this.#lineEnded && chunk[0] === 0x0a ? 1 : 0;
-    this.#lineEnded = chunk.at(-1) === 0x0a;
-    for (let at = chunk.indexOf('\n\n', 0, 'latin1'); at >= 0; at = chunk.indexOf('\n\n', at + 2, 'latin1')) events++;
-    for (let at = chunk.indexOf('\n\r\n', 0, 'latin1'); at >= 0; at = chunk.indexOf('\n\r\n', at + 3, 'latin1'))
-      events++;
+    let events = 0;
+    let lineEnd = this.#lineEnd;
+    for (let at = chunk.indexOf(LF); at >= 0; at = chunk.indexOf(LF, at + 1)) {
+      const length = at - lineEnd - 1;
+      const empty = length === 0 || (length === 1 && (at === 0 ? this.#last : chunk[at - 1]) === CR);
+      if (empty) events++;
+      lineEnd = empty ? Number.NaN : at;
+    }
+    this.#lineEnd = lineEnd - chunk.length;
+    this.#last = chunk[chunk.length - 1] ?? this.#last;
     return events;
   }
 
