@@ -19,48 +19,52 @@ import { decodedPath } from './target.ts';
 
 export function createApp(deps: Deps): Hono<Env> {
   const app = new Hono<Env>({ getPath: path });
+  /** What is left when no route of `app` is meant: asked second, so that those are matched alone and cost no chain. */
+  const rest = new Hono<Env>({ getPath: path });
   const edge = createEdge(deps);
-  const on = (methods: string, path: string, steps: readonly Step[], handle: Handle) =>
-    app.on(methods.split(' '), path, edge(path, steps, handle));
+  const on = (routes: Hono<Env>, methods: string, path: string, steps: readonly Step[], handle: Handle) =>
+    routes.on(methods.split(' '), path, edge(path, steps, handle));
   const open = [origins(deps)];
   const admitted = [...open, authenticated(deps), bounded(deps)];
-  on('OPTIONS', '/*', open, preflight);
+  on(app, 'OPTIONS', '/*', open, preflight);
 
-  on('GET', '/health', open, health(deps));
-  on('GET', '/metrics', open, metrics(deps));
-  on('GET', '/openapi.json', open, openapi(deps));
-  on('GET POST', '/~sev_gpu@1.0/verify', [...open, verifyBounded(deps), verifyQuery], verify(deps));
+  on(app, 'GET', '/health', open, health(deps));
+  on(app, 'GET', '/metrics', open, metrics(deps));
+  on(app, 'GET', '/openapi.json', open, openapi(deps));
+  on(app, 'GET POST', '/~sev_gpu@1.0/verify', [...open, verifyBounded(deps), verifyQuery], verify(deps));
 
   const page = createPage();
   const collateral = createCollateralRoutes(deps);
-  on('GET', '/', open, page.document);
-  on('GET', '/page/service', open, service(deps));
-  on('GET', '/page/collateral/v1/rim/:id', admitted, collateral.rim);
-  on('POST', '/page/collateral/ocsp', admitted, collateral.ocsp);
-  on('GET', '/page/assets/:asset', open, page.asset);
+  on(app, 'GET', '/', open, page.document);
+  on(app, 'GET', '/page/service', open, service(deps));
+  on(app, 'GET', '/page/collateral/v1/rim/:id', admitted, collateral.rim);
+  on(app, 'POST', '/page/collateral/ocsp', admitted, collateral.ocsp);
+  on(app, 'GET', '/page/assets/:asset', open, page.asset);
 
-  on('POST', '/v1/chat/completions', admitted, generate('chat', deps));
-  on('POST', '/v1/completions', admitted, generate('completion', deps));
+  on(app, 'POST', '/v1/chat/completions', admitted, generate('chat', deps));
+  on(app, 'POST', '/v1/completions', admitted, generate('completion', deps));
   for (const path of ['/v1/chat/completions/:id/attestation', '/v1/completions/:id/attestation']) {
-    on('GET', path, admitted, attestationById(deps));
-    on('ALL', path, admitted, only('GET'));
+    on(app, 'GET', path, admitted, attestationById(deps));
+    on(rest, 'ALL', path, admitted, only('GET'));
   }
-  on('ALL', '/v1/chat/completions', admitted, only('POST'));
-  on('ALL', '/v1/completions', admitted, only('POST'));
-  on('ALL', '/v1/*', admitted, passthrough(deps));
+  on(rest, 'ALL', '/v1/chat/completions', admitted, only('POST'));
+  on(rest, 'ALL', '/v1/completions', admitted, only('POST'));
+  on(rest, 'ALL', '/v1/*', admitted, passthrough(deps));
 
-  on('ALL', '/health', open, only('GET'));
-  on('ALL', '/metrics', open, only('GET'));
-  on('ALL', '/openapi.json', open, only('GET'));
-  on('ALL', '/~sev_gpu@1.0/verify', open, only('GET, POST'));
+  on(rest, 'ALL', '/health', open, only('GET'));
+  on(rest, 'ALL', '/metrics', open, only('GET'));
+  on(rest, 'ALL', '/openapi.json', open, only('GET'));
+  on(rest, 'ALL', '/~sev_gpu@1.0/verify', open, only('GET, POST'));
   // A route like the others, so that the edge logs it.
-  on('ALL', '/*', open, () => {
+  on(rest, 'ALL', '/*', open, () => {
     throw new Problem('not_found', 'There is nothing here. The API begins at /v1, the page is at /.');
   });
+  app.notFound((c) => rest.fetch(c.req.raw, c.env));
   // The edge answers errors. One of its own is for whoever serves the app: Hono would print it, with what it quotes.
-  app.onError((error) => {
-    throw error;
-  });
+  for (const routes of [app, rest])
+    routes.onError((error) => {
+      throw error;
+    });
   return app;
 }
 

@@ -1,5 +1,6 @@
 // Carries one answer from the backend to the client: one of the deliveries writes it, the client's leaving cancels it.
-import type { Engine, EngineRequest } from '../engine/engine.ts';
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Engine, EngineCall, EngineHandler, EngineRequest } from '../engine/engine.ts';
 import { Problem } from '../problem.ts';
 import { errorDelivery } from './error.ts';
 import type { Delivery, Exchange, Flow, Head, Outcome } from './exchange.ts';
@@ -18,64 +19,108 @@ export type Deliver = (head: Head, port: Port) => Delivery;
 
 /** Resolves when the exchange is over, however it ended. @throws {Problem} while nothing has been written. */
 export function relay(engine: Engine, request: EngineRequest, exchange: Exchange, deliver: Deliver): Promise<Outcome> {
+  // Whoever left while the sidecar was waited for costs the backend nothing.
+  if (exchange.outgoing.destroyed) return Promise.resolve({ status: 499 });
   return new Promise((resolve, reject) => {
-    const { outgoing, watch } = exchange;
-    // Whoever left while the sidecar was waited for costs the backend nothing.
-    if (outgoing.destroyed) return resolve({ status: 499 });
-    let delivery: Delivery | null = null;
-    let whenLeft: (() => void) | null = null;
-    let left = false;
-    let over = false;
-
-    const onClose = () => {
-      if (over) return;
-      over = true;
-      left = true;
-      call.cancel();
-      whenLeft?.();
-      // 499 is nginx's word in a log for a client that closed its request; nobody receives it.
-      resolve({ status: 499 });
-    };
-    const settle = (): boolean => {
-      if (over) return false;
-      over = true;
-      outgoing.off('close', onClose);
-      return true;
-    };
-    const port: Port = {
-      pause: () => call.pause(),
-      resume: () => call.resume(),
-      cancel: () => call.cancel(),
-      onLeft: (then) => {
-        if (left) then();
-        else whenLeft = then;
-      },
-      done: (outcome) => void (settle() && resolve(outcome)),
-      refuse: (problem) => {
-        call.cancel();
-        if (settle()) reject(problem);
-      },
-    };
-
-    watch.asks();
-    const call = engine.call(request, {
-      head(status, headers) {
-        watch.head(status, headers['content-type']);
-        const head = { status, headers };
-        if (status >= 400) delivery = errorDelivery(head, port, exchange);
-        else if (status >= 300)
-          port.refuse(new Problem('backend_bad_response', 'The backend answered with a redirect.'));
-        else delivery = deliver(head, port);
-      },
-      data(chunk) {
-        watch.piece();
-        delivery?.data(chunk);
-      },
-      end: () => delivery?.end(),
-      fail: (problem) => (delivery === null ? port.refuse(problem) : delivery.fail(problem)),
-    });
-    outgoing.on('close', onClose);
+    const relayed = new Relay(exchange, deliver, resolve, reject);
+    relayed.begin(engine, request);
   });
+}
+
+class Relay implements EngineHandler, Port {
+  readonly #exchange: Exchange;
+  readonly #deliver: Deliver;
+  readonly #resolve: (outcome: Outcome) => void;
+  readonly #reject: (problem: Problem) => void;
+  #call: EngineCall | null = null;
+  #delivery: Delivery | null = null;
+  #whenLeft: (() => void) | null = null;
+  #left = false;
+  #over = false;
+
+  constructor(
+    exchange: Exchange,
+    deliver: Deliver,
+    resolve: (outcome: Outcome) => void,
+    reject: (problem: Problem) => void,
+  ) {
+    this.#exchange = exchange;
+    this.#deliver = deliver;
+    this.#resolve = resolve;
+    this.#reject = reject;
+  }
+
+  begin(engine: Engine, request: EngineRequest): void {
+    const { outgoing, watch } = this.#exchange;
+    watch.asks();
+    this.#call = engine.call(request, this);
+    outgoing.on('close', this.#onClose);
+  }
+
+  head(status: number, headers: IncomingHttpHeaders): void {
+    this.#exchange.watch.head(status, headers['content-type']);
+    const head = { status, headers };
+    if (status >= 400) this.#delivery = errorDelivery(head, this, this.#exchange);
+    else if (status >= 300) this.refuse(new Problem('backend_bad_response', 'The backend answered with a redirect.'));
+    else this.#delivery = this.#deliver(head, this);
+  }
+
+  data(chunk: Buffer): void {
+    this.#exchange.watch.piece();
+    this.#delivery?.data(chunk);
+  }
+
+  end(): void {
+    this.#delivery?.end();
+  }
+
+  fail(problem: Problem): void {
+    if (this.#delivery === null) this.refuse(problem);
+    else this.#delivery.fail(problem);
+  }
+
+  pause(): void {
+    this.#call?.pause();
+  }
+
+  resume(): void {
+    this.#call?.resume();
+  }
+
+  cancel(): void {
+    this.#call?.cancel();
+  }
+
+  onLeft = (then: () => void): void => {
+    if (this.#left) then();
+    else this.#whenLeft = then;
+  };
+
+  done(outcome: Outcome): void {
+    if (this.#settle()) this.#resolve(outcome);
+  }
+
+  refuse(problem: Problem): void {
+    this.cancel();
+    if (this.#settle()) this.#reject(problem);
+  }
+
+  #settle(): boolean {
+    if (this.#over) return false;
+    this.#over = true;
+    this.#exchange.outgoing.off('close', this.#onClose);
+    return true;
+  }
+
+  #onClose = (): void => {
+    if (this.#over) return;
+    this.#over = true;
+    this.#left = true;
+    this.cancel();
+    this.#whenLeft?.();
+    // 499 is nginx's word in a log for a client that closed its request; nobody receives it.
+    this.#resolve({ status: 499 });
+  };
 }
 
 /** A writer that stops the backend while the client cannot take more. */
