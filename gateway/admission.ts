@@ -21,7 +21,7 @@ export function bounded({ config, seats, rates }: Deps): Step {
     const caller = c.get('caller');
     const seat = seats.take(caller);
     c.set('seat', seat);
-    whenTaken(outgoing, seat.leave);
+    whenTaken(outgoing, () => seat.leave());
     endWhenStalled(outgoing, config.write_stall_ms);
     const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
     const rated = () =>

@@ -15,22 +15,26 @@ function tooLarge(max_bytes: number): Problem {
 }
 
 /** Is told of bytes that are kept, and of those that are announced. @throws {Problem} where they have no room. */
-export type Hold = (bytes: number, coming: number) => void;
+export interface Room {
+  hold(bytes: number, coming: number): void;
+}
 
-/** The whole body. @throws {Problem} body_too_large, unsupported_encoding, what `hold` throws. @throws {ClientGone} */
+const ENOUGH: Room = { hold: () => {} };
+
+/** The whole body. @throws {Problem} body_too_large, unsupported_encoding, what `room` throws. @throws {ClientGone} */
 export async function readBody(
   incoming: IncomingMessage | WireRequest,
   max_bytes: number,
-  hold: Hold = () => {},
+  room: Room = ENOUGH,
 ): Promise<Buffer> {
   const encoding = incoming.headers['content-encoding'];
   if (encoding !== undefined && encoding !== 'identity')
     throw new Problem('unsupported_encoding', 'A content-encoding is not supported here: send the body as it is.');
   const announced = Number(incoming.headers['content-length'] ?? 0);
   if (announced > max_bytes) throw tooLarge(max_bytes);
-  hold(0, announced);
+  room.hold(0, announced);
   if ('body' in incoming) {
-    hold(incoming.body.length, 0);
+    room.hold(incoming.body.length, 0);
     return incoming.body;
   }
   return new Promise((resolve, reject) => {
@@ -45,7 +49,7 @@ export async function readBody(
       bytes += chunk.length;
       if (bytes > max_bytes) return settle(tooLarge(max_bytes));
       try {
-        hold(chunk.length, 0);
+        room.hold(chunk.length, 0);
       } catch (error) {
         return settle(error as Error);
       }

@@ -51,52 +51,77 @@ function within(count: number, limit: number, what: string): void {
 export function createSeats(limits: SeatLimits): Seats {
   const total = { requests: 0, streams: 0, bytes: 0 };
   const keys = new Map<string, Counts>();
-
   return {
     get taken() {
       return total.requests;
     },
-    take(caller) {
-      if (total.requests >= limits.max_concurrent_requests) throw overloaded('The gateway is at its capacity.');
-      const own = caller.limits;
-      const key = keys.get(caller.name) ?? { requests: 0, streams: 0, tee: 0 };
-      within(key.requests, own.concurrent ?? limits.max_concurrent_per_key, 'requests');
-      if (key.requests === 0) keys.set(caller.name, key);
-      total.requests++;
-      key.requests++;
-      const held = { stream: 0, tee: 0, bytes: 0, left: false };
-      return {
-        stream() {
-          if (total.streams >= limits.max_streams) throw overloaded('The gateway has as many streams as it can.');
-          within(key.streams, own.streams ?? limits.max_streams_per_key, 'streams');
-          held.stream = 1;
-          total.streams++;
-          key.streams++;
-        },
-        tee() {
-          within(key.tee, own.tee ?? limits.max_tee_per_key, 'requests with tee');
-          held.tee = 1;
-          key.tee++;
-        },
-        hold(bytes, coming = 0) {
-          if (held.left) return;
-          if (total.bytes + bytes + coming > limits.max_held_bytes)
-            throw overloaded('The gateway holds as much as it can.');
-          held.bytes += bytes;
-          total.bytes += bytes;
-        },
-        leave() {
-          if (held.left) return;
-          held.left = true;
-          total.bytes -= held.bytes;
-          total.requests--;
-          total.streams -= held.stream;
-          key.requests--;
-          key.streams -= held.stream;
-          key.tee -= held.tee;
-          if (key.requests === 0) keys.delete(caller.name);
-        },
-      };
-    },
+    take: (caller) => new Taken(limits, total, keys, caller),
   };
+}
+
+interface Total {
+  requests: number;
+  streams: number;
+  bytes: number;
+}
+
+class Taken implements Seat {
+  readonly #limits: SeatLimits;
+  readonly #total: Total;
+  readonly #keys: Map<string, Counts>;
+  readonly #caller: Caller;
+  readonly #key: Counts;
+  #streams = 0;
+  #tee = 0;
+  #bytes = 0;
+  #left = false;
+
+  constructor(limits: SeatLimits, total: Total, keys: Map<string, Counts>, caller: Caller) {
+    if (total.requests >= limits.max_concurrent_requests) throw overloaded('The gateway is at its capacity.');
+    const key = keys.get(caller.name) ?? { requests: 0, streams: 0, tee: 0 };
+    within(key.requests, caller.limits.concurrent ?? limits.max_concurrent_per_key, 'requests');
+    if (key.requests === 0) keys.set(caller.name, key);
+    total.requests++;
+    key.requests++;
+    this.#limits = limits;
+    this.#total = total;
+    this.#keys = keys;
+    this.#caller = caller;
+    this.#key = key;
+  }
+
+  stream(): void {
+    const { max_streams, max_streams_per_key } = this.#limits;
+    if (this.#total.streams >= max_streams) throw overloaded('The gateway has as many streams as it can.');
+    within(this.#key.streams, this.#caller.limits.streams ?? max_streams_per_key, 'streams');
+    this.#streams = 1;
+    this.#total.streams++;
+    this.#key.streams++;
+  }
+
+  tee(): void {
+    within(this.#key.tee, this.#caller.limits.tee ?? this.#limits.max_tee_per_key, 'requests with tee');
+    this.#tee = 1;
+    this.#key.tee++;
+  }
+
+  hold(bytes: number, coming = 0): void {
+    if (this.#left) return;
+    if (this.#total.bytes + bytes + coming > this.#limits.max_held_bytes)
+      throw overloaded('The gateway holds as much as it can.');
+    this.#bytes += bytes;
+    this.#total.bytes += bytes;
+  }
+
+  leave(): void {
+    if (this.#left) return;
+    this.#left = true;
+    this.#total.bytes -= this.#bytes;
+    this.#total.requests--;
+    this.#total.streams -= this.#streams;
+    this.#key.requests--;
+    this.#key.streams -= this.#streams;
+    this.#key.tee -= this.#tee;
+    if (this.#key.requests === 0) this.#keys.delete(this.#caller.name);
+  }
 }

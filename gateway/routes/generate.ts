@@ -21,7 +21,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
   return async (c: Context): Promise<Response> => {
     const { incoming, outgoing } = c.env;
     const seat = c.get('seat');
-    const request = bodyText(await readBody(incoming, config.max_body_bytes, seat.hold));
+    const request = bodyText(await readBody(incoming, config.max_body_bytes, seat));
     const { tee, forward, choices, stream, model } = readAsked(endpoint, request, incoming.headers, c.get('caller'));
     const watch = c.get('watch');
     watch.generates(OPERATION[endpoint], model, tee);

@@ -26,7 +26,7 @@ export function passthrough({ config, engine }: Deps) {
     const caller = c.get('caller');
     const type = incoming.headers['content-type'];
     checkPath(caller, method, path, isJson(type));
-    const body = await readBody(incoming, config.max_body_bytes, c.get('seat').hold);
+    const body = await readBody(incoming, config.max_body_bytes, c.get('seat'));
     if (teeHeader(incoming.headers)) throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
     if (method === 'POST' && caller.limits.models !== null) checkBody(body, caller);
     const forward = withoutTee(body, type);

@@ -30,11 +30,21 @@ export class Series {
   }
 }
 
+type Level<T> = Map<string, T>;
+
+function entry<T>(level: Level<T>, value: string, make: () => T): T {
+  const kept = level.get(value) ?? make();
+  level.set(value, kept);
+  return kept;
+}
+
 export class Histogram<Label extends string = never> {
   readonly name: string;
   readonly labelNames: readonly Label[];
   readonly #options: HistogramOptions<Label>;
-  readonly #series = new Map<string, { readonly values: readonly string[]; readonly series: Series }>();
+  /** By the value of each label, in turn: a key made of them would have to be made for every observation. */
+  readonly #series: Level<Level<Level<Level<Series>>>> = new Map();
+  readonly #all: { readonly values: readonly string[]; readonly series: Series }[] = [];
 
   constructor(registry: Registry, options: HistogramOptions<Label>) {
     this.name = options.name;
@@ -45,20 +55,24 @@ export class Histogram<Label extends string = never> {
   }
 
   /** The series of these label values, in the order of the names. Values must come from a bounded set: a series is never dropped. */
-  of(...values: string[]): Series {
-    let key = '';
-    for (const value of values) key += `${value}\n`;
-    const kept = this.#series.get(key);
-    if (kept !== undefined) return kept.series;
+  of(first = '', second = '', third = '', fourth = ''): Series {
+    const kept = this.#series.get(first)?.get(second)?.get(third)?.get(fourth);
+    if (kept !== undefined) return kept;
     const series = new Series(this.#options.buckets);
-    this.#series.set(key, { values, series });
+    const thirds = entry(
+      entry(this.#series, first, () => new Map()),
+      second,
+      () => new Map(),
+    );
+    entry(thirds, third, () => new Map()).set(fourth, series);
+    this.#all.push({ values: [first, second, third, fourth], series });
     return series;
   }
 
   /** What prom-client's registry asks for when somebody reads the metrics. */
   async get() {
     const { name, help, labels, buckets } = this.#options;
-    const values = [...this.#series.values()].flatMap(({ values, series }) => {
+    const values = this.#all.flatMap(({ values, series }) => {
       const own = Object.fromEntries(labels.map((label, i) => [label, values[i] ?? '']));
       let count = 0;
       const bounds = [...buckets, '+Inf'].map((le, i) => {

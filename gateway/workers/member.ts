@@ -116,7 +116,7 @@ function sharedSeats(local: Seats, limits: SeatLimits, asker: Asker, primary: Pe
         await seat.tee();
         await sit('tee');
       },
-      hold: seat.hold,
+      hold: (bytes, coming) => seat.hold(bytes, coming),
       leave() {
         seat.leave();
         left = true;
