@@ -1,6 +1,10 @@
 // The gateway as a process of its own on a free port, as an operator starts it.
+import { fileURLToPath } from 'node:url';
+import { NODE_FLAGS } from '../gateway/node-flags.ts';
 import { eventually } from './harness.ts';
-import { type RunningProcess, startProcess } from './process.ts';
+import { ROOT, type RunningProcess, startCommand } from './process.ts';
+
+const MAIN = fileURLToPath(new URL('../gateway/main.ts', import.meta.url));
 
 export interface GatewayProcess extends RunningProcess {
   /** `http://127.0.0.1:PORT`, or https. */
@@ -12,10 +16,16 @@ export interface GatewayProcess extends RunningProcess {
 /** `log`: a file for its log. @throws when it does not listen within 20 s. */
 export async function startGatewayProcess(
   env: Record<string, string>,
-  cwd?: string,
+  cwd = ROOT,
   log: string | null = null,
 ): Promise<GatewayProcess> {
-  const started = startProcess('gateway/main.ts', [], { PORT: '0', ALLOW_SIMULATED: '1', ...env }, cwd, log);
+  const started = startCommand(
+    process.execPath,
+    [...NODE_FLAGS, MAIN],
+    { PORT: '0', ALLOW_SIMULATED: '1', ...env },
+    cwd,
+    log,
+  );
   const lines = () =>
     started
       .output()

@@ -17,7 +17,7 @@ export function createEngine(options: { backend_url: string; backend_timeout_ms:
     host: base.hostname.replace(/^\[|\]$/g, ''),
     port: Number(base.port) || (secure ? 443 : 80),
   };
-  const pool = new Pool(origin);
+  const pool = new Pool(origin, Math.min(MAX_LOOK_MS, Math.ceil(options.backend_timeout_ms / LOOKS_IN_SILENCE)));
   const prefix = base.pathname.replace(/\/+$/, '');
   return {
     call(request, handler) {
@@ -34,7 +34,8 @@ export function createEngine(options: { backend_url: string; backend_timeout_ms:
 
 /** Idle connections go before a backend closes them: uvicorn does after 5 s, and a request may be on its way then. */
 const KEEP_ALIVE_MS = 4_000;
-const LOOK_MS = 250;
+const MAX_LOOK_MS = 250;
+const LOOKS_IN_SILENCE = 8;
 
 /** Idle connections, the last one used first: the others may rest until they are closed. */
 class Pool {
@@ -45,9 +46,9 @@ class Pool {
   /** One look at all of them: a timer of its own for each would be set with every request. */
   readonly #looking: NodeJS.Timeout;
 
-  constructor(origin: Origin) {
+  constructor(origin: Origin, look_ms: number) {
     this.#origin = origin;
-    this.#looking = setInterval(() => this.#endOld(), LOOK_MS).unref();
+    this.#looking = setInterval(() => this.#look(), look_ms).unref();
   }
 
   take(): Connection {
@@ -57,6 +58,12 @@ class Pool {
     last.destroy();
     this.#endOld();
     return this.fresh();
+  }
+
+  #look(): void {
+    const now_ms = performance.now();
+    for (const connection of this.#all) connection.look(now_ms);
+    this.#endOld();
   }
 
   #endOld(): void {

@@ -7,6 +7,8 @@ import { BackendFault } from './fault.ts';
 import { ResponseBody } from './response-body.ts';
 import { notHttp, type ResponseHead, readResponseHead } from './response-head.ts';
 
+const silent = () => new BackendFault('silent', 'silent for too long');
+
 export interface Origin {
   readonly secure: boolean;
   readonly host: string;
@@ -36,6 +38,10 @@ export class Connection {
   readonly #connecting: NodeJS.Timeout;
   #taker: Taker | null = null;
   #silence_ms = 0;
+  /** Something moved since the last look; when it did, as the looks tell. */
+  #moved = false;
+  #moved_ms = 0;
+  #paused = false;
   #head: ResponseHead | null = null;
   #body: ResponseBody | null = null;
   #early: Buffer | null = null;
@@ -58,7 +64,7 @@ export class Connection {
     );
     this.#socket
       .once(origin.secure ? 'secureConnect' : 'connect', () => clearTimeout(this.#connecting))
-      .on('timeout', () => this.#break(new BackendFault('silent', 'silent for too long')))
+      .on('timeout', () => this.#break(silent()))
       .on('error', (error) => this.#break(error))
       .on('end', () => this.#ended())
       .on('close', () => this.#break(new BackendFault('hung_up', 'the connection closed')));
@@ -78,8 +84,7 @@ export class Connection {
   ask(parts: readonly Buffer[], silence_ms: number, taker: Taker): void {
     this.#taker = taker;
     this.#silence_ms = silence_ms;
-    // It is nearly always the one that stands: between two requests it is left to run.
-    if (this.#socket.timeout !== silence_ms) this.#socket.setTimeout(silence_ms);
+    this.#moved = true;
     if (parts.length === 1) return void this.#socket.write(parts[0] as Buffer);
     this.#socket.cork();
     for (const part of parts) this.#socket.write(part);
@@ -89,12 +94,32 @@ export class Connection {
   /** Stops reading. Silence does not count then: it is the client's. */
   pause(): void {
     this.#socket.pause();
-    this.#socket.setTimeout(0);
+    this.#paused = true;
+    this.#watchedByNode(0);
   }
 
   resume(): void {
-    this.#socket.setTimeout(this.#silence_ms);
+    this.#paused = false;
+    this.#moved = true;
     this.#socket.resume();
+  }
+
+  /** Ends it when it was silent for too long. The pool asks all of its connections: a timer for each would move with every read. */
+  look(now_ms: number): void {
+    if (this.#taker === null || this.#paused) return;
+    if (this.#moved) {
+      this.#moved = false;
+      this.#moved_ms = now_ms;
+    } else if (now_ms - this.#moved_ms > this.#silence_ms) {
+      // While a request is still going out, only Node knows whether bytes do.
+      if (this.#socket.writableLength > 0) this.#watchedByNode(this.#silence_ms);
+      else this.#break(silent());
+    }
+  }
+
+  /** `ms`: 0 for no longer. */
+  #watchedByNode(ms: number): void {
+    if ((this.#socket.timeout ?? 0) !== ms) this.#socket.setTimeout(ms);
   }
 
   /** Ends it and whatever it carries, without a word to the taker. */
@@ -110,6 +135,7 @@ export class Connection {
 
   /** The first `length` of `bytes`, which are another's when this returns. True: it may read on. */
   #read(bytes: Buffer, length: number): true {
+    this.#moved = true;
     try {
       // Nobody asked: whatever it says cannot be an answer.
       if (this.#taker === null) throw notHttp('bytes without a request');
@@ -158,7 +184,9 @@ export class Connection {
     this.#carried = true;
     if (head?.reusable === true && !this.#gone && this.#socket.writableLength === 0) {
       // A reader that had paused it is gone, and the next one starts anew.
-      if (this.#socket.isPaused()) this.#socket.resume();
+      if (this.#paused) this.#socket.resume();
+      this.#paused = false;
+      this.#watchedByNode(0);
       this.#idle_since_ms = performance.now();
       this.#events.idle(this);
     } else this.#break(null);

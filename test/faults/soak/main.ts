@@ -10,6 +10,8 @@ import { growth, memoryAround, percentile, type Sample, SPARE_DESCRIPTORS, settl
 
 const options = optionsOrEnd();
 const total_s = options.minutes * 60;
+/** In long runs, so that a curve can be seen. */
+const SAY_S = 300;
 const window_s = Math.min(30, total_s / 8);
 const stage = await Stage.start();
 const mood: Mood = { trouble: 0 };
@@ -32,12 +34,15 @@ function optionsOrEnd() {
 }
 
 /** Memory is the gateway's: the sidecar is never old. */
-function say(when: string, rss_mib: number, descriptors: number): void {
+async function say(when: string, rss_mib: number, descriptors: number): Promise<void> {
   const { plain, tee } = load.takeLatencies();
   const ms = (values: readonly number[]) =>
     `${percentile(values, 0.5).toFixed(0)} / ${percentile(values, 0.99).toFixed(0)}`;
+  const mib = async (gauge: string) => ((await stage.gauge(gauge)) / 1024 / 1024).toFixed(0);
+  // Resident memory follows the allocator; what grows without end would show in the heap, or in what it holds outside.
+  const held = `heap ${await mib('nodejs_heap_size_used_bytes')}, buffers ${await mib('nodejs_external_memory_bytes')}`;
   console.log(
-    `${when.padEnd(12)} memory ${rss_mib.toFixed(0)} MiB, descriptors ${descriptors}, ` +
+    `${when.padEnd(12)} memory ${rss_mib.toFixed(0)} MiB (${held}), descriptors ${descriptors}, ` +
       `whole answers p50 / p99 ms: ${ms(plain)}, with tee ${ms(tee)} (${plain.length + tee.length} of them)`,
   );
 }
@@ -60,11 +65,15 @@ async function measure(until_s: number): Promise<void> {
 const problems: string[] = [];
 try {
   await measure(Math.min(window_s, total_s / 4));
-  say('start', samples.at(-1)?.rss_mib ?? 0, samples.at(-1)?.descriptors ?? 0);
+  await say('start', samples.at(-1)?.rss_mib ?? 0, samples.at(-1)?.descriptors ?? 0);
   const settled_s = settledAt_s(options.minutes);
   await measure(settled_s);
   const settled = memoryAround(samples, settled_s, window_s);
-  say(`${(settled_s / 60).toFixed(1)} min`, settled, samples.at(-1)?.descriptors ?? 0);
+  await say(`${(settled_s / 60).toFixed(1)} min`, settled, samples.at(-1)?.descriptors ?? 0);
+  for (let next_s = settled_s + SAY_S; next_s < total_s - window_s; next_s += SAY_S) {
+    await measure(next_s);
+    await say(`${(next_s / 60).toFixed(1)} min`, memoryAround(samples, next_s, window_s), stage.cost.descriptors);
+  }
   await measure(total_s);
   const end = memoryAround(samples, seconds(), window_s);
   await faults.stop();
@@ -79,7 +88,7 @@ try {
     return left <= start.descriptors + SPARE_DESCRIPTORS;
   };
   await eventually(closed, 30_000).catch(() => {});
-  say('end', end, left);
+  await say('end', end, left);
   problems.push(
     ...wrongIn(load.saw),
     ...growth({ settled, end }, { start: start.descriptors, end: left }, options.minutes),
