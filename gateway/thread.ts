@@ -27,15 +27,17 @@ const IDLE_MS = 60_000;
 export class Thread<Question, Answer> {
   readonly #file: URL;
   readonly #options: WorkerOptions;
+  readonly #idle_ms: number;
   readonly #pending = new Map<number, Pending<Answer>>();
   #worker: Worker | null = null;
   #idle: NodeJS.Timeout | null = null;
   #last = 0;
 
   /** `file` calls {@link answerQuestions}. */
-  constructor(file: URL, options: WorkerOptions = {}) {
+  constructor(file: URL, options: WorkerOptions = {}, idle_ms = IDLE_MS) {
     this.#file = file;
     this.#options = options;
+    this.#idle_ms = idle_ms;
   }
 
   /** @throws {ThreadEnded} @throws {Error} that names what the thread threw. */
@@ -78,7 +80,7 @@ export class Thread<Question, Answer> {
     this.#pending.delete(answered.id);
     if ('answer' in answered) one.resolve(answered.answer);
     else one.reject(new Error(`the thread threw ${answered.error}`));
-    if (this.#pending.size === 0) this.#idle = setTimeout(() => void this.end(), IDLE_MS).unref();
+    if (this.#pending.size === 0) this.#idle = setTimeout(() => void this.end(), this.#idle_ms).unref();
   }
 }
 
