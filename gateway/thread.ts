@@ -1,4 +1,4 @@
-// A thread that answers questions: it starts with the first, ends when there is none for a while, and the process survives it.
+// A thread that answers questions: it starts with the first, and ends when there is none for a while.
 import { parentPort, type Transferable, Worker, type WorkerOptions } from 'node:worker_threads';
 
 /** Of every question that was not answered yet: the thread died, or was ended. */
