@@ -46,8 +46,8 @@ export class Thread<Question, Answer> {
       clearTimeout(this.#idle ?? undefined);
       this.#worker ??= this.#start();
       const id = ++this.#last;
-      this.#pending.set(id, { resolve, reject });
       this.#worker.postMessage({ id, question } satisfies Asked<Question>);
+      this.#pending.set(id, { resolve, reject });
     });
   }
 
