@@ -5,6 +5,7 @@ import { createApp } from './app.ts';
 import { createAttestor } from './attestor.ts';
 import type { GatewayConfig } from './config.ts';
 import type { Env } from './context.ts';
+import { createDrafter } from './draft/drafter.ts';
 import { createEngine } from './engine/client.ts';
 import { loadKeys } from './keys/load.ts';
 import { boundAnswers } from './limits/answers.ts';
@@ -44,7 +45,8 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     },
     onRetry: () => telemetry.metrics.sidecarRetries.inc(),
   });
-  const attestor = createAttestor(sidecar, store, Date.now);
+  const drafter = createDrafter();
+  const attestor = createAttestor(drafter, sidecar, store, Date.now);
   const verifier = createVerifier(config);
   let draining = false;
   const app = createApp({
@@ -73,7 +75,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
       keys.close();
       sidecar.close();
       store.close();
-      await verifier.close();
+      await Promise.all([drafter.close(), verifier.close()]);
       await engine.close();
       await telemetry.close();
     },

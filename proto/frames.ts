@@ -2,15 +2,13 @@
 // carries raw or an attestation, binary: a JSON head, a line feed, and what it carries as it is.
 import * as z from 'zod';
 import { evidenceSchema } from './attestation.ts';
+import { MAX_RAW_LENGTH } from './raw.ts';
 
 export const PROTOCOL = 'countersign/1';
 /** Where a health check connects: as a gateway does, but it comes every few seconds and is no news. */
 export const HEALTH_PATH = '/health';
 /** No frame is larger. raw holds a request and a response as one JSON string, which escaping can double. */
 export const MAX_FRAME_BYTES = 192 * 1024 * 1024;
-
-/** The longest raw that is attested, in UTF-16 code units: as a JSON string in a frame it stays below the limit above. */
-export const MAX_RAW_LENGTH = 60 * 1024 * 1024;
 
 const LF = 10;
 /** Of a binary frame. */

@@ -11,6 +11,9 @@ export type Nonce = string & { readonly [nonceBrand]: true };
 /** What the verifier beside the GPU returned, as it returned it. */
 export type Token = string & { readonly [tokenBrand]: true };
 
+/** The longest raw that is attested, in UTF-16 code units: as a JSON string it stays below what a frame may hold. */
+export const MAX_RAW_LENGTH = 60 * 1024 * 1024;
+
 /** What a client that kept the bytes of a stream can compare them with. */
 export interface StreamDigest {
   /** How many `data:` payloads the backend sent, `[DONE]` not counted. */

@@ -5,7 +5,6 @@ import {
   attestHeadSchema,
   type Failed,
   type FromSidecar,
-  MAX_RAW_LENGTH,
   type Phases,
   PROTOCOL,
   splitBinaryFrame,
@@ -13,7 +12,7 @@ import {
   toSidecarSchema,
 } from '../proto/frames.ts';
 import { JsonTextError } from '../proto/json.ts';
-import type { Nonce } from '../proto/raw.ts';
+import { MAX_RAW_LENGTH, type Nonce } from '../proto/raw.ts';
 import { type Attester, AttesterError } from './attester.ts';
 import { nonceOfRaw } from './nonce.ts';
 import { DeadlineExceeded, QueueFull } from './queue.ts';

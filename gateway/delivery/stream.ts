@@ -1,10 +1,11 @@
 // Delivers a stream with its attestation: deltas at once, the finish chunk only with the proof in it. No proof, no "stop".
 import { type SseEvent, SseLimitError, SseSplitter } from '../../proto/sse.ts';
 import type { Attestor } from '../attestor.ts';
+import type { Folded } from '../draft/draft.ts';
 import { errorOf } from '../engine/error.ts';
 import { toClient } from '../engine/headers.ts';
 import { asProblem, Problem } from '../problem.ts';
-import { Recorder, type Recording, type Verdict } from '../recorder/recorder.ts';
+import { Recorder, type Verdict } from '../recorder/recorder.ts';
 import { ATTESTING, DONE, errorEvent, terminated, withAttestation } from '../sse.ts';
 import type { Delivery, Exchange, Head } from './exchange.ts';
 import { flowingWriter, type Port } from './relay.ts';
@@ -108,7 +109,7 @@ export function streamDelivery(
     });
   }
 
-  async function prove(recording: Recording, done: SseEvent | null): Promise<void> {
+  async function prove(recording: Folded, done: SseEvent | null): Promise<void> {
     const warm = setInterval(() => outgoing.write(ATTESTING), KEEP_WARM_MS);
     try {
       const attestation = await attestor.attest(exchange, recording, port.onLeft);

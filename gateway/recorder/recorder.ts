@@ -2,8 +2,8 @@
 import { isUtf8 } from 'node:buffer';
 import { type Chunk, Fold, FoldError, parseChunk } from '../../proto/fold.ts';
 import { numberOf } from '../../proto/number.ts';
-import type { StreamDigest } from '../../proto/raw.ts';
 import type { SseEvent } from '../../proto/sse.ts';
+import type { Folded } from '../draft/draft.ts';
 import { Problem } from '../problem.ts';
 import { isDone } from '../sse.ts';
 import { PayloadHash } from './payload-hash.ts';
@@ -20,13 +20,6 @@ export type Verdict =
   | { readonly kind: 'done' }
   /** The backend gave up inside its stream. */
   | { readonly kind: 'error'; readonly body: unknown };
-
-export interface Recording {
-  readonly response: string;
-  readonly stream: StreamDigest;
-  /** The backend's id of the completion, if it named one. */
-  readonly completionId: string | null;
-}
 
 const LIVE_CHUNK: Verdict = { kind: 'chunk', live: true };
 const LATE_CHUNK: Verdict = { kind: 'chunk', live: false };
@@ -77,7 +70,7 @@ export class Recorder {
   }
 
   /** What raw needs. @throws {Problem} backend_bad_response unless every choice has finished. */
-  finish(): Recording {
+  finish(): Folded {
     if (this.#finished.size === 0 || this.#open.size > 0)
       throw bad('The backend ended its stream before its answer was finished.');
     return {

@@ -1,4 +1,5 @@
 // POST /v1/chat/completions and /v1/completions: validate, forward, deliver; with tee, attest.
+import { setImmediate } from 'node:timers/promises';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { bodyText, readBody } from '../body.ts';
 import type { Context, Deps } from '../context.ts';
@@ -16,15 +17,21 @@ import { type Endpoint, readAsked } from './request.ts';
 const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };
 const OPERATION: Record<Endpoint, Operation> = { chat: 'chat', completion: 'text_completion' };
 
+/** Decoding, parsing and sending a larger request have a turn each, so that others are not kept waiting for all three. */
+const LARGE_LENGTH = 256 * 1024;
+
 export function generate(endpoint: Endpoint, deps: Deps) {
   const { config, engine, sidecar, store, attestor } = deps;
   return async (c: Context): Promise<Response> => {
     const { incoming, outgoing } = c.env;
     const seat = c.get('seat');
     const request = bodyText(await readBody(incoming, config.max_body_bytes, seat));
+    const large = request.length > LARGE_LENGTH;
+    if (large) await setImmediate();
     const { tee, forward, choices, stream, model } = readAsked(endpoint, request, incoming.headers, c.get('caller'));
     const watch = c.get('watch');
     watch.generates(OPERATION[endpoint], model, tee);
+    if (large) await setImmediate();
     if (stream) await seat.stream();
     if (tee) await seat.tee();
     const exchange: Exchange = { id: c.get('id'), owner: c.get('owner'), request, tee, choices, outgoing, watch };

@@ -7,7 +7,6 @@ export interface WorkerOptions {
 }
 
 export interface Job {
-  readonly id: number;
   /** UTF-8. */
   readonly body: Uint8Array;
   /** Of the sidecar's own tokens. */
@@ -22,11 +21,4 @@ export interface Verdict {
   readonly failed: { readonly name: string; readonly code: FailureCode | null; readonly detail: string };
   /** The whole report, as JSON text. */
   readonly json: string;
-}
-
-export interface JobDone {
-  readonly id: number;
-  readonly verdict?: Verdict;
-  /** The name of what the verifier threw. */
-  readonly error?: string;
 }

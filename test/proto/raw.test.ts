@@ -77,6 +77,23 @@ describe('members of a JSON text', () => {
     );
   });
 
+  it('end where their text ends, whatever is escaped in it', () => {
+    const letters = fc.string({ unit: fc.constantFrom('"', '\\', 'a', '{', ',', '\n') });
+    fc.assert(
+      fc.property(fc.dictionary(letters, letters, { minKeys: 1 }), (object) => {
+        const text = JSON.stringify(object);
+        const found = topLevelMembers(text).map(({ key, valueStart, valueEnd }) => [
+          key,
+          JSON.parse(text.slice(valueStart, valueEnd)),
+        ]);
+        expect(found).toEqual(Object.entries(JSON.parse(text)));
+      }),
+      { numRuns: 1_000 },
+    );
+    for (const open of ['{"a":"b', '{"a":"b\\', '{"a":"b\\"', '{"a":"b\\\\\\"}', '{"a', '{"'])
+      expect(() => topLevelMembers(open)).toThrow(new JsonTextError('a string does not end'));
+  });
+
   it('never hang or throw anything uncoded on text that is not JSON', () => {
     fc.assert(
       fc.property(fc.array(fc.constantFrom(...'{}[]",:\\ \n0atrue'.split(''))), (chars) => {
