@@ -17,13 +17,22 @@ export class JsonTextError extends Error {
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
+/** A JSON text without the space around it, which belongs to no value. */
+export function withoutSpaceAround(text: string): string {
+  const from = skipSpace(text, 0);
+  let to = text.length;
+  while (to > from && isSpace(text.charCodeAt(to - 1))) to--;
+  return text.slice(from, to);
+}
+
 function skipSpace(text: string, at: number): number {
   let i = at;
-  for (;;) {
-    const c = text.charCodeAt(i);
-    if (c !== 0x20 && c !== 0x0a && c !== 0x0d && c !== 0x09) return i;
-    i++;
-  }
+  while (isSpace(text.charCodeAt(i))) i++;
+  return i;
+}
+
+function isSpace(code: number): boolean {
+  return code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09;
 }
 
 /** `at` is on the opening quote; returns the offset after the closing one. Searched for, not stepped to: a text may be megabytes. */

@@ -1,6 +1,6 @@
 // Compares raw with what the caller holds: the request sent, the response or the event stream received.
 import { foldPayloads } from '../proto/fold.ts';
-import { JsonTextError, parseObjectOnce, topLevelMembers, withoutMember } from '../proto/json.ts';
+import { JsonTextError, parseObjectOnce, topLevelMembers, withoutMember, withoutSpaceAround } from '../proto/json.ts';
 import type { RawParts } from '../proto/raw.ts';
 import { type SseEvent, SseLimitError, SseSplitter } from '../proto/sse.ts';
 import { concat, digest, toHex, utf8 } from './bytes.ts';
@@ -44,7 +44,8 @@ export async function compareExchange(
 
 /** DESIGN §6: taken out of its response, the attestation leaves the backend's bytes. A stream has none to leave. */
 function isResponse(raw: RawParts, { text, value }: Carrier): boolean {
-  if (text === raw.response) return true;
+  // Splitting raw leaves the space around a value behind.
+  if (text !== null && withoutSpaceAround(text) === raw.response) return true;
   return (text === null || raw.stream !== undefined) && sameValue(value, JSON.parse(raw.response));
 }
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { CHECKS } from '../../verify/checks.ts';
-import { type Backend, startBackend } from '../backend.ts';
+import { answer, type Backend, startBackend } from '../backend.ts';
 import { type Answer, ask, CHAT, chat } from '../client.ts';
 import {
   type Folder,
@@ -103,6 +103,16 @@ describe('the verify endpoint', () => {
     expect(got.status).toBe(400);
     expect(Object.keys(got.json().error)).toEqual(['message', 'type', 'param', 'code']);
   });
+
+  it.each(['\n', ' \r\n\t'])(
+    'says true of an answer whose backend ends it with %j, byte for byte as it came',
+    async (space) => {
+      backend.script = answer(`${space}{"id":"c","object":"chat.completion","choices":[]}${space}`);
+      const got = await chat(gateway.url, { ...CHAT, tee: true });
+      expect(got.text.endsWith(`}${space}`)).toBe(true);
+      expect(await verify(got.text)).toMatchObject({ status: 200, text: 'true' });
+    },
+  );
 
   it('answers 400 to no body at all', async () => {
     expect((await verify(undefined, undefined, 'GET')).status).toBe(400);

@@ -227,6 +227,7 @@ describe('what the caller holds', () => {
     ['the nonce', good, { nonce: good.nonce }, 'valid'],
     ['another nonce', good, { nonce: other.nonce }, 'raw_hash_mismatch'],
     ['a carrier with another answer', whole(RESPONSE.replace('Hello', 'Jello')), {}, 'response_mismatch'],
+    ['a carrier with space around it', ` \r\n${whole(RESPONSE)}\t\n`, {}, 'valid'],
     ['a carrier with one space more', whole(RESPONSE.replace(':0,', ': 0,')), {}, 'response_mismatch'],
     [
       'a parsed carrier with another answer',
