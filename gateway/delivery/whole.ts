@@ -20,13 +20,19 @@ export function wholeDelivery(
   async function send(): Promise<void> {
     const answered = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
     const attestation = await attestor.attest(exchange, readAnswer(answered), port.onLeft);
-    const body = withAttestation(answered, attestation);
-    exchange.outgoing.writeHead(head.status, {
+    const pieces = withAttestation(answered, attestation);
+    const { outgoing } = exchange;
+    outgoing.writeHead(head.status, {
       ...toClient(head.headers),
       'content-type': 'application/json',
-      'content-length': body.length,
+      'content-length': pieces.reduce((length, piece) => length + piece.length, 0),
     });
-    exchange.outgoing.end(body);
+    // One write of the pieces as they are: together they would be a copy of what is kept.
+    const { socket } = outgoing;
+    socket?.cork();
+    for (const piece of pieces) outgoing.write(piece);
+    outgoing.end();
+    socket?.uncork();
     port.done({ status: head.status, tee: 'attested' });
   }
   return {
@@ -44,13 +50,13 @@ const FIRST_MEMBER = Buffer.from('"attestation":');
 const NEXT_MEMBER = Buffer.from(',"attestation":');
 const BRACE = 0x7b;
 
-/** A JSON object's bytes with the attestation before the last `}`: taken out again, they are the backend's. */
-function withAttestation(body: Buffer, attestation: Buffer): Buffer {
+/** A JSON object's bytes, in pieces, with the attestation before the last `}`: taken out again, they are the backend's. */
+function withAttestation(body: Buffer, attestation: Buffer): readonly Buffer[] {
   const end = body.lastIndexOf('}');
   let last = end - 1;
   while (' \t\r\n'.includes(String.fromCharCode(body[last] as number))) last--;
   const name = body[last] === BRACE ? FIRST_MEMBER : NEXT_MEMBER;
-  return Buffer.concat([body.subarray(0, end), name, attestation, body.subarray(end)]);
+  return [Buffer.concat([body.subarray(0, end), name]), attestation, body.subarray(end)];
 }
 
 /** @throws {Problem} backend_bad_response unless the body is a JSON object that nobody has put an attestation into. */
