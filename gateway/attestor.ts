@@ -14,19 +14,25 @@ export interface Answer {
   readonly completionId: string | null;
 }
 
+/** The attestation as JSON, in UTF-8. Whoever has written it may let go of it, for what brings it can live for longer. */
+export interface Attested {
+  json: Buffer;
+}
+
 export interface Attestor {
   /** The backend has said the completion's id: who asks for its attestation by that is told that it comes. */
   name(exchange: Exchange, completionId: string): void;
   /**
-   * The attestation as JSON, in UTF-8. `onLeft` takes what is to be called when the client leaves.
+   * `onLeft` takes what is to be called when the client leaves.
    * @throws {Problem} attestation_unavailable. @throws {ClientGone}
    */
-  attest(exchange: Exchange, answer: Answer, onLeft: (left: () => void) => void): Promise<Buffer>;
+  attest(exchange: Exchange, answer: Answer, onLeft: (left: () => void) => void): Promise<Attested>;
 }
 
 /** Beyond this, work on raw is done in slices, so that other exchanges are not kept waiting. */
 const SLICE = 256 * 1024;
-const NOTHING = Buffer.alloc(0);
+/** In place of bytes that were let go of. */
+export const NOTHING = Buffer.alloc(0);
 
 export function createAttestor(sidecar: Sidecar, store: Store, now_ms: () => number): Attestor {
   return {
@@ -53,7 +59,7 @@ export function createAttestor(sidecar: Sidecar, store: Store, now_ms: () => num
       const rawJson = raw.length > SLICE ? await quotedInSlices(raw) : JSON.stringify(raw);
       const json = Buffer.concat([Buffer.from(`{"raw":${rawJson},"nonce":"${nonce}",`), members.subarray(1)]);
       store.keep(exchange.owner, exchange.id, answer.completionId, json);
-      return json;
+      return { json };
     },
   };
 }

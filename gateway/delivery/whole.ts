@@ -1,6 +1,6 @@
 // Delivers a whole answer with its attestation: the backend's body text with one member spliced in.
 import { isUtf8 } from 'node:buffer';
-import type { Answer, Attestor } from '../attestor.ts';
+import { type Answer, type Attestor, NOTHING } from '../attestor.ts';
 import { toClient } from '../engine/headers.ts';
 import { asProblem, Problem } from '../problem.ts';
 import type { Delivery, Exchange, Head } from './exchange.ts';
@@ -19,8 +19,9 @@ export function wholeDelivery(
   let bytes = 0;
   async function send(): Promise<void> {
     const answered = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
-    const attestation = await attestor.attest(exchange, readAnswer(answered), port.onLeft);
-    const pieces = withAttestation(answered, attestation);
+    const attested = await attestor.attest(exchange, readAnswer(answered), port.onLeft);
+    const pieces = withAttestation(answered, attested.json);
+    attested.json = NOTHING;
     const { outgoing } = exchange;
     outgoing.writeHead(head.status, {
       ...toClient(head.headers),
