@@ -29,13 +29,15 @@ const scheduler = createScheduler(attester, {
 });
 
 const server = createServer();
-new WebSocketServer({ server, perMessageDeflate: false, maxPayload: MAX_FRAME_BYTES }).on('connection', (ws) =>
-  runSession(ws, {
-    attester,
-    scheduler,
-    onUnexpected: () => {},
-    totals: () => ({ attested_total: 0, failed_total: 0 }),
-    onResult: ({ code, ms }) => log.debug({ code, ms: Math.round(ms), queued: scheduler.waiting }, 'attest'),
-  }),
+new WebSocketServer({ server, perMessageDeflate: false, maxPayload: MAX_FRAME_BYTES }).on(
+  'connection',
+  (ws, { socket }) =>
+    runSession(ws, socket, {
+      attester,
+      scheduler,
+      onUnexpected: () => {},
+      totals: () => ({ attested_total: 0, failed_total: 0 }),
+      onResult: ({ code, ms }) => log.debug({ code, ms: Math.round(ms), queued: scheduler.waiting }, 'attest'),
+    }),
 );
 await listenOnSocket(server, config.socket_path);

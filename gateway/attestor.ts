@@ -5,15 +5,23 @@ import type { Drafter } from './draft/drafter.ts';
 import type { Sidecar } from './sidecar/client.ts';
 import type { Store } from './store/store.ts';
 
+/** The attestation as JSON, in UTF-8. Whoever has written it may let go of it, for what brings it can live for longer. */
+export interface Attested {
+  json: Buffer;
+}
+
 export interface Attestor {
   /** The backend has said the completion's id: who asks for its attestation by that is told that it comes. */
   name(exchange: Exchange, completionId: string): void;
   /**
-   * The attestation as JSON, in UTF-8. `onLeft` takes what is to be called when the client leaves.
+   * `onLeft` takes what is to be called when the client leaves.
    * @throws {Problem} backend_bad_response, attestation_unavailable. @throws {ClientGone}
    */
-  attest(exchange: Exchange, answer: Body | Folded, onLeft: (left: () => void) => void): Promise<Buffer>;
+  attest(exchange: Exchange, answer: Body | Folded, onLeft: (left: () => void) => void): Promise<Attested>;
 }
+
+/** In place of bytes that were let go of. */
+export const NOTHING = Buffer.alloc(0);
 
 export function createAttestor(drafter: Drafter, sidecar: Sidecar, store: Store, now_ms: () => number): Attestor {
   return {
@@ -24,11 +32,14 @@ export function createAttestor(drafter: Drafter, sidecar: Sidecar, store: Store,
       const drafted = drafter.draft({ request, answer, timestamp });
       const { completionId, raw, nonce, start } = drafted instanceof Promise ? await drafted : drafted;
       watch.attests();
-      const { members, phases } = await sidecar.attest(owner, id, raw, nonce, onLeft);
+      const answered = await sidecar.attest(owner, id, raw, nonce, onLeft);
+      const { members, phases } = answered;
+      // Its promise has waited longer than the young live, and would hold the bytes until the old are looked through.
+      answered.members = NOTHING;
       watch.attested(phases);
       const json = Buffer.concat([start, members.subarray(1)]);
       store.keep(owner, id, completionId, json);
-      return json;
+      return { json };
     },
   };
 }

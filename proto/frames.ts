@@ -79,11 +79,13 @@ export const attestedMembersSchema = z.strictObject({
     .max(64),
 });
 
+const decoder = new TextDecoder();
+
 /** Head and what it carries. @throws {RangeError} when there is no line feed. */
 export function splitBinaryFrame(frame: Uint8Array): { head: string; carried: Uint8Array } {
   const at = frame.subarray(0, MAX_HEAD_BYTES).indexOf(LF);
   if (at < 0) throw new RangeError('a binary frame has no head');
-  return { head: new TextDecoder().decode(frame.subarray(0, at)), carried: frame.subarray(at + 1) };
+  return { head: decoder.decode(frame.subarray(0, at)), carried: frame.subarray(at + 1) };
 }
 
 /** Why a sidecar did not attest. `retry_after_ms` is present where trying again can help. */

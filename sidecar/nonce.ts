@@ -1,6 +1,6 @@
 // From raw to its nonce: is it {request, response, timestamp}, and what is its SHA-256. A large one is looked at on a thread of its own.
 import { isUtf8 } from 'node:buffer';
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import { JsonTextError } from '../proto/json.ts';
 import { type Nonce, splitRaw } from '../proto/raw.ts';
@@ -17,7 +17,7 @@ export function nonceOfRaw(raw: string | Buffer): Nonce | Promise<Nonce> {
 export function nonceHere(raw: string | Buffer): Nonce {
   if (typeof raw !== 'string' && !isUtf8(raw)) throw new JsonTextError('raw is not UTF-8');
   splitRaw(typeof raw === 'string' ? raw : raw.toString('utf8'));
-  return createHash('sha256').update(raw).digest('hex') as Nonce;
+  return hash('sha256', raw) as Nonce;
 }
 
 /** What the thread says of one raw. */

@@ -60,12 +60,12 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
   });
   const sockets = new WebSocketServer({ server, perMessageDeflate: false, maxPayload: MAX_FRAME_BYTES });
   sockets.on('error', () => {}); // the server's own errors are listenOnSocket's to report
-  sockets.on('connection', (ws, { url }) => {
+  sockets.on('connection', (ws, { url, socket }) => {
     const level = url === HEALTH_PATH ? 'debug' : 'info';
     ws.on('error', () => ws.terminate());
     if (sockets.clients.size > MAX_SESSIONS) return ws.close(1013, 'too many gateways');
     log[level]({ sessions: sockets.clients.size }, 'gateway connected');
-    const session = runSession(ws, {
+    const session = runSession(ws, socket, {
       attester,
       scheduler,
       onUnexpected: (error) => log.error(where(error), 'the attester failed in an unexpected way'),

@@ -1,4 +1,5 @@
 // One gateway's connection: reads its frames, queues what it asks for, answers each id once.
+import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { Evidence } from '../proto/attestation.ts';
 import {
@@ -48,7 +49,8 @@ const MAX_RAW_BYTES = 3 * MAX_RAW_LENGTH;
 /** By then this sidecar has closed the connection, and its successor is asked. */
 const SHUTDOWN_RETRY_MS = 1_000;
 
-export function runSession(ws: WebSocket, deps: SessionDeps): Session {
+/** `socket`: the one under `ws`. */
+export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Session {
   const { attester, scheduler } = deps;
   const asked = new Map<string, AbortController>();
   let drained: (() => void) | null = null;
@@ -59,8 +61,23 @@ export function runSession(ws: WebSocket, deps: SessionDeps): Session {
     send({ type: 'attested', id, nonce, token, evidence: [...evidence], phases });
   const sendBinary = (id: string, nonce: Nonce, { token, evidence, phases }: Timed) => {
     if (ws.readyState !== ws.OPEN) return;
-    const members = `{"token":${JSON.stringify(token)},"evidence":[${evidence.map(evidenceJson).join()}]}`;
-    ws.send(Buffer.from(`${JSON.stringify({ type: 'attested', id, nonce, phases })}\n${members}`));
+    together();
+    const head = JSON.stringify({ type: 'attested', id, nonce, phases });
+    const texts = [`${head}\n{"token":${JSON.stringify(token)},"evidence":[`];
+    for (const [i, one] of evidence.entries()) texts.push(i === 0 ? '' : ',', ...evidenceJson(one));
+    texts.push(']}');
+    ws.send(inOne(texts));
+  };
+  let corked = false;
+  /** What is answered in one turn of the event loop goes out in one write. */
+  const together = () => {
+    if (corked) return;
+    corked = true;
+    socket.cork();
+    setImmediate(() => {
+      corked = false;
+      socket.uncork();
+    });
   };
   const fail = (id: string | null, code: Failed['code'], message: string, retry_after_ms?: number) =>
     send({ type: 'failed', id, code, message, ...(retry_after_ms === undefined ? {} : { retry_after_ms }) });
@@ -152,11 +169,19 @@ function parseFrame(text: string): ToSidecar | null {
   }
 }
 
-/** `JSON.stringify`, less the search for characters to escape in what was decoded as base64 before it got here. */
-function evidenceJson(one: Evidence): string {
+/** `JSON.stringify` in pieces, less the search for characters to escape in what was decoded as base64 before it got here. */
+function evidenceJson(one: Evidence): readonly string[] {
   const { arch, report, certificate_chain, ...more } = one;
-  if (Object.keys(more).length > 0) return JSON.stringify(one);
-  return `{"arch":${JSON.stringify(arch)},"report":"${report}","certificate_chain":"${certificate_chain}"}`;
+  if (Object.keys(more).length > 0) return [JSON.stringify(one)];
+  return [`{"arch":${JSON.stringify(arch)},"report":"`, report, '","certificate_chain":"', certificate_chain, '"}'];
+}
+
+/** In UTF-8, without the one long text that would be made first. */
+function inOne(texts: readonly string[]): Buffer {
+  const bytes = Buffer.allocUnsafe(texts.reduce((length, text) => length + Buffer.byteLength(text), 0));
+  let at = 0;
+  for (const text of texts) at += bytes.write(text, at);
+  return bytes;
 }
 
 function parseBinary(frame: Buffer): { type: 'attest'; id: string; raw: Buffer } | null {

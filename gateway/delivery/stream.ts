@@ -112,11 +112,11 @@ export function streamDelivery(
   async function prove(recording: Folded, done: SseEvent | null): Promise<void> {
     const warm = setInterval(() => outgoing.write(ATTESTING), KEEP_WARM_MS);
     try {
-      const attestation = await attestor.attest(exchange, recording, port.onLeft);
+      const { json } = await attestor.attest(exchange, recording, port.onLeft);
       const last = held.findLastIndex((one) => one.finish);
       for (const [i, one] of held.entries()) {
         const event = { ...one.event, bytes: terminated(one.event) };
-        outgoing.write(i === last ? withAttestation(event, attestation) : event.bytes);
+        outgoing.write(i === last ? withAttestation(event, json) : event.bytes);
       }
       outgoing.end(done === null ? DONE : terminated(done));
       port.done({ status: head.status, tee: 'attested' });

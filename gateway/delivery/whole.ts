@@ -1,5 +1,5 @@
 // Delivers a whole answer with its attestation: the backend's body text with one member spliced in.
-import type { Attestor } from '../attestor.ts';
+import { type Attestor, NOTHING } from '../attestor.ts';
 import { badAnswer } from '../draft/draft.ts';
 import { toClient } from '../engine/headers.ts';
 import { asProblem } from '../problem.ts';
@@ -17,17 +17,21 @@ export function wholeDelivery(
   let bytes = 0;
   async function send(): Promise<void> {
     const answered = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
-    const attestation = await attestor.attest(exchange, { body: answered }, port.onLeft);
-    const pieces = withAttestation(answered, attestation);
-    const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
+    const attested = await attestor.attest(exchange, { body: answered }, port.onLeft);
+    const pieces = withAttestation(answered, attested.json);
+    attested.json = NOTHING;
     const { outgoing } = exchange;
     outgoing.writeHead(head.status, {
       ...toClient(head.headers),
       'content-type': 'application/json',
-      'content-length': length,
+      'content-length': pieces.reduce((length, piece) => length + piece.length, 0),
     });
-    if (length > ONE_PIECE_BYTES) for (const piece of pieces) outgoing.write(piece);
-    outgoing.end(length > ONE_PIECE_BYTES ? undefined : Buffer.concat(pieces, length));
+    // One write of the pieces as they are: together they would be a copy of what is kept.
+    const { socket } = outgoing;
+    socket?.cork();
+    for (const piece of pieces) outgoing.write(piece);
+    outgoing.end();
+    socket?.uncork();
     port.done({ status: head.status, tee: 'attested' });
   }
   return {
@@ -45,10 +49,8 @@ const FIRST_MEMBER = Buffer.from('"attestation":');
 const NEXT_MEMBER = Buffer.from(',"attestation":');
 const BRACE = 0x7b;
 
-/** A larger answer is not copied for the sake of one write. */
-const ONE_PIECE_BYTES = 256 * 1024;
-/** A JSON object's bytes with the attestation before the last `}`: taken out again, they are the backend's. */
-function withAttestation(body: Buffer, attestation: Buffer): Buffer[] {
+/** A JSON object's bytes, in pieces, with the attestation before the last `}`: taken out again, they are the backend's. */
+function withAttestation(body: Buffer, attestation: Buffer): readonly Buffer[] {
   const end = body.lastIndexOf('}');
   let last = end - 1;
   while (' \t\r\n'.includes(String.fromCharCode(body[last] as number))) last--;

@@ -1,6 +1,6 @@
 // A draft is an attestation before it is signed: the answer looked at, raw built from it and hashed, and its JSON begun.
 import { isUtf8 } from 'node:buffer';
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { buildRaw, MAX_RAW_LENGTH, type Nonce, type StreamDigest } from '../../proto/raw.ts';
 import { Problem } from '../problem.ts';
 
@@ -42,7 +42,7 @@ export function draft({ request, answer, timestamp }: Parts): Draft {
   const raw = buildRaw({ request, ...read, timestamp });
   if (raw.length > MAX_RAW_LENGTH) throw badAnswer('Request and answer together are larger than what is attested.');
   const bytes = Buffer.from(raw, 'utf8');
-  const nonce = createHash('sha256').update(bytes).digest('hex') as Nonce;
+  const nonce = hash('sha256', bytes) as Nonce;
   const start = Buffer.from(`{"raw":${JSON.stringify(raw)},"nonce":"${nonce}",`);
   return { completionId, raw: bytes, nonce, start };
 }

@@ -1,8 +1,8 @@
 // One WebSocket connection to the sidecar, from connecting to its end: frames in, frames out, hello first, heartbeat.
+import { connect, type Socket } from 'node:net';
 import { WebSocket } from 'ws';
 import {
   attestedHeadSchema,
-  attestedMembersSchema,
   type FromSidecar,
   fromSidecarSchema,
   type Hello,
@@ -11,20 +11,20 @@ import {
   splitBinaryFrame,
   type ToSidecar,
 } from '../../proto/frames.ts';
+import { areMembers } from './members.ts';
 
 const HELLO_TIMEOUT_MS = 5_000;
 const ONE_PIECE_BYTES = 64 * 1024;
-const BRACE = 0x7b;
 const HEARTBEAT_MS = 1_000;
 /** A sidecar that is stopped keeps its connection open: only its silence shows. */
 const SILENCE_MS = 5_000;
 
-/** What the sidecar says of one raw: `members` is JSON, an object with the attestation's token and evidence, in UTF-8. */
+/** What the sidecar says of one raw: `members` is JSON, an object with the attestation's token and evidence, in UTF-8. Whoever has taken them lets go of them. */
 export interface Answered {
   readonly type: 'attested';
   readonly id: string;
   readonly nonce: string;
-  readonly members: Buffer;
+  members: Buffer;
   readonly phases: Phases | undefined;
 }
 
@@ -46,7 +46,12 @@ export interface Link {
 }
 
 export function openLink(socketPath: string, events: LinkEvents): Link {
+  let socket: Socket | null = null;
   const ws = new WebSocket(`ws+unix://${socketPath}:/`, {
+    createConnection: () => {
+      socket = connect(socketPath);
+      return socket;
+    },
     perMessageDeflate: false,
     maxPayload: MAX_FRAME_BYTES,
     handshakeTimeout: HELLO_TIMEOUT_MS,
@@ -64,6 +69,18 @@ export function openLink(socketPath: string, events: LinkEvents): Link {
     clearInterval(heartbeat);
     ws.terminate();
     events.gone(reason);
+  };
+  let corked = false;
+  /** What is asked for in one turn of the event loop goes out in one write. */
+  const together = () => {
+    if (corked || socket === null) return;
+    corked = true;
+    const held = socket;
+    held.cork();
+    setImmediate(() => {
+      corked = false;
+      held.uncork();
+    });
   };
   const helloTimer = setTimeout(() => end('no hello in time'), HELLO_TIMEOUT_MS);
   const heartbeat = setInterval(() => {
@@ -93,6 +110,7 @@ export function openLink(socketPath: string, events: LinkEvents): Link {
     },
     attest(id, raw) {
       if (ws.readyState !== WebSocket.OPEN) return;
+      together();
       const head = Buffer.from(`${JSON.stringify({ type: 'attest', id })}\n`);
       if (raw.length <= ONE_PIECE_BYTES) return ws.send(Buffer.concat([head, raw]));
       // One message in two fragments: a large raw is not copied behind its head.
@@ -119,8 +137,7 @@ function parseBinary(frame: Buffer): Answered | null {
     const { head, carried } = splitBinaryFrame(frame);
     const { type, id, nonce, phases } = attestedHeadSchema.parse(JSON.parse(head));
     const members = Buffer.from(carried.buffer, carried.byteOffset, carried.byteLength);
-    attestedMembersSchema.parse(JSON.parse(members.toString('utf8')));
-    return members[0] === BRACE ? { type, id, nonce, members, phases } : null;
+    return areMembers(members) ? { type, id, nonce, members, phases } : null;
   } catch {
     return null;
   }

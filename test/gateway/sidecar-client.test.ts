@@ -1,8 +1,8 @@
 import { rmSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
-import { createServer as createNetServer } from 'node:net';
+import { createServer as createNetServer, Socket } from 'node:net';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { createSidecar, type Sidecar } from '../../gateway/sidecar/client.ts';
 import { splitBinaryFrame } from '../../proto/frames.ts';
@@ -66,6 +66,27 @@ async function scripted(onFrame: (frame: { type: string; id: string }, ws: WebSo
 }
 
 describe('the sidecar client', () => {
+  it('asks in one write for what is asked for in one turn, and again in the next', async () => {
+    await scripted((frame, ws) => ws.send(JSON.stringify(attested(frame.id))));
+    client = createSidecar({
+      socket_path: path,
+      attest_timeout_ms: 5_000,
+      max_attestations_in_flight: 16,
+      allow_simulated: true,
+    });
+    await client.ready(5_000);
+    for (const turn of ['a', 'b']) {
+      const written = vi.spyOn(Socket.prototype, '_writev' as 'write');
+      const ids = Array.from({ length: 10 }, (_, n) => `${turn}${n}`);
+      const asked = ids.map((id) => (client as Sidecar).attest('owner', id, RAW, NONCE, never));
+      expect((await Promise.all(asked)).map(({ id }) => id)).toEqual(ids);
+      // A WebSocket frame is a head and its payload.
+      const pieces = written.mock.calls.map(([chunks]) => (chunks as unknown as unknown[]).length);
+      written.mockRestore();
+      expect(Math.max(...pieces)).toBe(2 * ids.length);
+    }
+  });
+
   it('survives a time to retry that falls into a connection that is not there yet', async () => {
     const kill = await scripted((frame, ws) =>
       ws.send(

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { Socket } from 'node:net';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { WebSocket } from 'ws';
 import { attestedHeadSchema, attestedMembersSchema, splitBinaryFrame } from '../../proto/frames.ts';
 import { type Folder, type RunningSidecar, startSidecar, temporaryFolder } from '../harness.ts';
@@ -55,6 +56,19 @@ describe('raw in a binary frame', () => {
     const members = attestedMembersSchema.parse(JSON.parse(new TextDecoder().decode(carried)));
     expect(members.token).toContain('JWT');
     expect(members.evidence).toHaveLength(1);
+  });
+
+  it('is answered together with what is answered in the same turn, each under its own id', async () => {
+    const written = vi.spyOn(Socket.prototype, '_writev' as 'write');
+    const ids = Array.from({ length: 10 }, (_, n) => `id${n}`);
+    for (const id of ids) ask(id, rawOf(10));
+    const answered: unknown[] = [];
+    while (answered.length < ids.length) answered.push(JSON.parse(splitBinaryFrame((await next()).data).head).id);
+    // A WebSocket frame is a head and its payload.
+    const pieces = written.mock.calls.map(([chunks]) => (chunks as unknown as unknown[]).length);
+    written.mockRestore();
+    expect(answered).toEqual(ids);
+    expect(Math.max(...pieces)).toBe(2 * ids.length);
   });
 
   it('may come in fragments', async () => {
