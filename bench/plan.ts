@@ -5,7 +5,9 @@ export interface Plan {
   /** When a run is older than this, what is left is measured in one round. */
   readonly budget_ms: number;
   /** Before the first round, for each target and each kind of answer: compilers get warm, pools fill. */
-  readonly first_warm_ms: number;
+  readonly warm_step_ms: number;
+  /** Steps of each, at most: a target is warm when its cost for an answer has stopped falling. */
+  readonly warm_steps: number;
   readonly warm_ms: number;
   /** One measurement of throughput. */
   readonly closed_ms: number;
@@ -30,7 +32,8 @@ export interface Plan {
 export const FULL: Plan = {
   rounds: 3,
   budget_ms: 420_000,
-  first_warm_ms: 1_500,
+  warm_step_ms: 700,
+  warm_steps: 10,
   warm_ms: 500,
   closed_ms: 1_200,
   concurrency: 64,
@@ -54,7 +57,8 @@ export const FULL: Plan = {
 export const QUICK: Plan = {
   ...FULL,
   rounds: 1,
-  first_warm_ms: 800,
+  warm_step_ms: 500,
+  warm_steps: 6,
   warm_ms: 300,
   closed_ms: 500,
   low_ms: 1_000,

@@ -11,6 +11,7 @@ import { pidOf, startNode } from './process.ts';
 import { barsGrid, footer } from './report.ts';
 import { type FigureResult, summarise } from './results.ts';
 import type { Saved, SavedFigure } from './saved.ts';
+import type { Scene } from './scene.ts';
 import { median } from './stats.ts';
 import { aligned, grid } from './table.ts';
 import { type Target, type TargetKind, Unavailable } from './targets/target.ts';
@@ -36,7 +37,12 @@ export async function run(choice: Choice, plan: Plan, folder: string, say: Bench
   for (const line of skipped) say(`SKIPPED ${line}`);
 
   const bench: Bench = { plan, where, load, backend, targets: started.targets, kinds, say };
-  for (const target of started.targets) await warm(bench, target);
+  for (const target of started.targets)
+    await warm(
+      bench,
+      target,
+      kinds.find(({ name }) => name === target.name),
+    );
   const order = kinds.map(({ name }) => name);
   const results: FigureResult[] = [];
   const kept: Record<string, SavedFigure> = {};
@@ -95,13 +101,32 @@ async function startTargets(
   return { targets, skipped };
 }
 
-/** One pass that nobody counts; twice as long where each answer waits for a signature. */
-async function warm({ load, plan, say }: Bench, { name, aim, watch, streams }: Target): Promise<void> {
-  say(`warming ${name}`);
-  const duration_ms = plan.first_warm_ms * (aim.tee ? 2 : 1);
-  const job = { aim, watch, concurrency: 16, warm_ms: 0, duration_ms };
-  await load.closed({ ...job, scene: { kind: 'whole', bytes: 1024 } });
-  if (streams === null) await load.closed({ ...job, scene: { kind: 'burst', chunks: 50 } });
+const STILL_FALLING = 0.95;
+/** So many steps without a fall in a row, for one alone may be another's noise. */
+const LEVEL_STEPS = 2;
+
+/**
+ * Requests that nobody counts, until they get no cheaper: a compiler at run time needs tens of thousands of them, which a
+ * gateway has behind it within its first minute. The same rule for everybody.
+ */
+async function warm(bench: Bench, target: Target, kind: TargetKind | undefined): Promise<void> {
+  bench.say(`warming ${target.name}`);
+  await untilLevel(bench, target, { kind: 'whole', bytes: 1024 });
+  const streams = kind?.figures === undefined && target.streams === null;
+  if (streams) await untilLevel(bench, target, { kind: 'burst', chunks: 50 });
+}
+
+async function untilLevel({ load, plan }: Bench, { aim, watch }: Target, scene: Scene): Promise<void> {
+  let lowest = Number.POSITIVE_INFINITY;
+  let level = 0;
+  for (let step = 0; step < plan.warm_steps && level < LEVEL_STEPS; step++) {
+    const job = { aim, watch, scene, concurrency: plan.concurrency, warm_ms: 0, duration_ms: plan.warm_step_ms };
+    const { cost, answers } = await load.closed(job);
+    const each = (cost.proxy_us + cost.sidecar_us) / answers;
+    if (each < lowest * STILL_FALLING) level = 0;
+    else level++;
+    lowest = Math.min(lowest, each);
+  }
 }
 
 /** `began`: by performance.now(). The first round is always measured. */
