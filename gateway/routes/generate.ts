@@ -25,7 +25,8 @@ export function generate(endpoint: Endpoint, deps: Deps) {
   return async (c: Context): Promise<Response> => {
     const { incoming, outgoing } = c.env;
     const seat = c.get('seat');
-    const request = bodyText(await readBody(incoming, config.max_body_bytes, seat));
+    const body = await readBody(incoming, config.max_body_bytes, seat);
+    const request = bodyText(body);
     const large = request.length > LARGE_LENGTH;
     if (large) await setImmediate();
     const { tee, forward, choices, stream, model } = readAsked(endpoint, request, incoming.headers, c.get('caller'));
@@ -49,7 +50,8 @@ export function generate(endpoint: Endpoint, deps: Deps) {
           method: 'POST',
           path: BACKEND_PATH[endpoint] + query(incoming.url),
           headers,
-          body: forward,
+          // Where nothing was cut out, the bytes as they came.
+          body: forward === request ? body : forward,
           repeatable: true,
         },
         exchange,
