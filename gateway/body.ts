@@ -21,7 +21,9 @@ export interface Room {
 
 const ENOUGH: Room = { hold: () => {} };
 
-/** The whole body. @throws {Problem} body_too_large, unsupported_encoding, what `room` throws. @throws {ClientGone} */
+const EMPTY = Buffer.alloc(0);
+
+/** The whole body, once: nothing of it is kept here. @throws {Problem} body_too_large, unsupported_encoding, what `room` throws. @throws {ClientGone} */
 export async function readBody(
   incoming: IncomingMessage | WireRequest,
   max_bytes: number,
@@ -34,8 +36,10 @@ export async function readBody(
   if (announced > max_bytes) throw tooLarge(max_bytes);
   room.hold(0, announced);
   if ('body' in incoming) {
-    room.hold(incoming.body.length, 0);
-    return incoming.body;
+    const { body } = incoming;
+    room.hold(body.length, 0);
+    incoming.body = EMPTY;
+    return body;
   }
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];

@@ -13,15 +13,22 @@ export interface GatewayProcess extends RunningProcess {
   lines(): Record<string, unknown>[];
 }
 
-/** `log`: a file for its log. @throws when it does not listen within 20 s. */
+export interface GatewayProcessOptions {
+  readonly cwd?: string;
+  /** A file for its log. */
+  readonly log?: string | null;
+  /** Of Node, beside those that it always has. */
+  readonly flags?: readonly string[];
+}
+
+/** @throws when it does not listen within 20 s. */
 export async function startGatewayProcess(
   env: Record<string, string>,
-  cwd = ROOT,
-  log: string | null = null,
+  { cwd = ROOT, log = null, flags = [] }: GatewayProcessOptions = {},
 ): Promise<GatewayProcess> {
   const started = startCommand(
     process.execPath,
-    [...NODE_FLAGS, MAIN],
+    [...NODE_FLAGS, ...flags, MAIN],
     { PORT: '0', ALLOW_SIMULATED: '1', ...env },
     cwd,
     log,

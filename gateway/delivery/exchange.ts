@@ -9,7 +9,7 @@ export interface Exchange {
   /** Unguessable; x-request-id and, with tee, x-attestation-id. */
   readonly id: string;
   readonly owner: Owner;
-  /** The client's body, exactly as received. */
+  /** The client's body, exactly as received; without tee nobody asks for it, and it is not kept. */
   readonly request: string;
   readonly tee: boolean;
   /** How many choices the request asked for. */

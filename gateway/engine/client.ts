@@ -93,7 +93,8 @@ const old = (connection: Connection): boolean => performance.now() - connection.
 
 class Call implements Taker, EngineCall {
   readonly #pool: Pool;
-  readonly #parts: readonly Buffer[];
+  /** Until the answer begins: it may have to be sent again. */
+  #parts: readonly Buffer[];
   readonly #repeatable: boolean;
   readonly #silence_ms: number;
   readonly #handler: EngineHandler;
@@ -120,6 +121,7 @@ class Call implements Taker, EngineCall {
 
   head(status: number, headers: IncomingHttpHeaders): void {
     this.#headed = true;
+    this.#parts = [];
     this.#handler.head(status, headers);
   }
 

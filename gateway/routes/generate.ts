@@ -3,7 +3,7 @@ import { setImmediate } from 'node:timers/promises';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { bodyText, readBody } from '../body.ts';
 import type { Context, Deps } from '../context.ts';
-import { type Delivery, type Exchange, type Head, mediaType } from '../delivery/exchange.ts';
+import { type Delivery, type Exchange, type Head, mediaType, type Outcome } from '../delivery/exchange.ts';
 import { pipeDelivery } from '../delivery/pipe.ts';
 import { type Port, relay } from '../delivery/relay.ts';
 import { streamDelivery } from '../delivery/stream.ts';
@@ -23,6 +23,21 @@ const LARGE_LENGTH = 256 * 1024;
 export function generate(endpoint: Endpoint, deps: Deps) {
   const { config, engine, sidecar, store, attestor } = deps;
   return async (c: Context): Promise<Response> => {
+    const { exchange, answered } = await begin(c);
+    const { owner, id, tee } = exchange;
+    try {
+      const outcome = await answered;
+      c.set('outcome', outcome);
+      if (tee && outcome.tee !== 'attested') store.drop(owner, id);
+    } catch (error) {
+      if (tee) store.drop(owner, id);
+      throw error;
+    }
+    return RESPONSE_ALREADY_SENT;
+  };
+
+  /** Asks the backend. What it read ends with it: without tee a long prompt is not kept while its answer runs. */
+  async function begin(c: Context): Promise<{ exchange: Exchange; answered: Promise<Outcome> }> {
     const { incoming, outgoing } = c.env;
     const seat = c.get('seat');
     const body = await readBody(incoming, config.max_body_bytes, seat);
@@ -35,36 +50,30 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     if (large) await setImmediate();
     if (stream) await seat.stream();
     if (tee) await seat.tee();
-    const exchange: Exchange = { id: c.get('id'), owner: c.get('owner'), request, tee, choices, outgoing, watch };
+    const [id, owner] = [c.get('id'), c.get('owner')];
+    const exchange: Exchange = { id, owner, request: tee ? request : '', tee, choices, outgoing, watch };
     if (tee) {
       await sidecar.ready(config.sidecar_wait_ms);
-      outgoing.setHeader('x-attestation-id', exchange.id);
-      store.begin(exchange.owner, exchange.id);
+      outgoing.setHeader('x-attestation-id', id);
+      store.begin(owner, id);
     }
     const headers = { ...toBackend(incoming.headers, config.backend_api_key), 'content-type': 'application/json' };
     watch.trace?.toBackend(headers);
-    try {
-      const outcome = await relay(
-        engine,
-        {
-          method: 'POST',
-          path: BACKEND_PATH[endpoint] + query(incoming.url),
-          headers,
-          // Where nothing was cut out, the bytes as they came.
-          body: forward === request ? body : forward,
-          repeatable: true,
-        },
-        exchange,
-        (head, port) => deliver(head, port, exchange, seat),
-      );
-      c.set('outcome', outcome);
-      if (tee && outcome.tee !== 'attested') store.drop(exchange.owner, exchange.id);
-    } catch (error) {
-      if (tee) store.drop(exchange.owner, exchange.id);
-      throw error;
-    }
-    return RESPONSE_ALREADY_SENT;
-  };
+    const answered = relay(
+      engine,
+      {
+        method: 'POST',
+        path: BACKEND_PATH[endpoint] + query(incoming.url),
+        headers,
+        // Where nothing was cut out, the bytes as they came.
+        body: forward === request ? body : forward,
+        repeatable: true,
+      },
+      exchange,
+      (head, port) => deliver(head, port, exchange, seat),
+    );
+    return { exchange, answered };
+  }
 
   function deliver(head: Head, port: Port, exchange: Exchange, seat: Seat) {
     const type = mediaType(head.headers);

@@ -9,7 +9,8 @@ export interface WireRequest {
   readonly url: string;
   /** As Node's IncomingMessage has them: names in lower case. None is there twice. */
   readonly headers: IncomingHttpHeaders;
-  readonly body: Buffer;
+  /** Whoever reads it takes it away. */
+  body: Buffer;
 }
 
 /** `incomplete`: the plain form may still come about. `other`: it cannot. */

@@ -62,7 +62,7 @@ export class Stage {
       ATTESTATION_STORE_BYTES: String(4 * 1024 * 1024),
       ...options.gateway,
     };
-    const gateway = await startGatewayProcess(env, undefined, options.log);
+    const gateway = await startGatewayProcess(env, { log: options.log ?? null });
     const startSidecar = () =>
       startProcess('sidecar/main.ts', [], {
         ATTESTER: 'simulated',

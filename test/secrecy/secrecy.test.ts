@@ -96,7 +96,7 @@ beforeAll(async () => {
       METRICS_PORT: '0',
       ...crash('json', PROMPT.text),
     },
-    room.path,
+    { cwd: room.path },
   );
   lonely = await startGatewayProcess(
     {
@@ -104,7 +104,7 @@ beforeAll(async () => {
       BACKEND_URL: 'http://127.0.0.1:1/v1',
       ...crash('quoted', `{"x":"${PROMPT.text} ${COMPLETION.text}"}`),
     },
-    room.path,
+    { cwd: room.path },
   );
   await connected();
 }, 30_000);
