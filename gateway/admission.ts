@@ -1,4 +1,5 @@
 // Who may come in: the key, the places there are, the rate. All of it before a byte of the body is read.
+import { ClientGone } from './body.ts';
 import type { Context, Deps, Step } from './context.ts';
 import { addressOf } from './limits/address.ts';
 import type { Verdict } from './limits/rates.ts';
@@ -41,6 +42,8 @@ export function verifyBounded({ config, rates }: Deps): Step {
       const address = addressOf(incoming.headers, outgoing.socket, config.client_address_header);
       admit(c, await rates.take(`verify:${address}`, config.max_verify_per_second), 'verifications from one address');
     }
+    // Its end has been told already, and would not give the place back.
+    if (outgoing.destroyed) throw new ClientGone('the client left before its turn');
     if (open >= config.max_verify_concurrent)
       throw new Problem('overloaded', 'Too many verifications run at once.', { retryAfterSeconds: 1 });
     open++;

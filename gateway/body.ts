@@ -9,6 +9,8 @@ export class ClientGone extends Error {
   override readonly name = 'ClientGone';
 }
 
+const gone = () => new ClientGone('the client left before its body was complete');
+
 function tooLarge(max_bytes: number): Problem {
   // The rest of it is let by for a while, by the adaptor and by Node: cut at once, a client that still sends would lose its answer.
   return new Problem('body_too_large', `The request body is larger than ${max_bytes} bytes.`);
@@ -41,6 +43,8 @@ export async function readBody(
     incoming.body = EMPTY;
     return body;
   }
+  // What was waited for before can have outlasted the client, whose going is told once.
+  if (incoming.destroyed) throw gone();
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let bytes = 0;
@@ -60,7 +64,7 @@ export async function readBody(
       chunks.push(chunk);
     };
     const onEnd = () => settle(null);
-    const onGone = () => settle(new ClientGone('the client left before its body was complete'));
+    const onGone = () => settle(gone());
     incoming.on('data', onData).on('end', onEnd).on('error', onGone).on('close', onGone);
   });
 }

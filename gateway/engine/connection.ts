@@ -107,14 +107,14 @@ export class Connection {
   /** Ends it when it was silent for too long. The pool asks all of its connections: a timer for each would move with every read. */
   look(now_ms: number): void {
     if (this.#taker === null || this.#paused) return;
-    if (this.#moved) {
+    if (this.#socket.writableLength > 0) {
+      // While a request is still going out, only Node knows whether bytes do.
+      this.#moved = true;
+      this.#watchedByNode(this.#silence_ms);
+    } else if (this.#moved) {
       this.#moved = false;
       this.#moved_ms = now_ms;
-    } else if (now_ms - this.#moved_ms > this.#silence_ms) {
-      // While a request is still going out, only Node knows whether bytes do.
-      if (this.#socket.writableLength > 0) this.#watchedByNode(this.#silence_ms);
-      else this.#break(silent());
-    }
+    } else if (now_ms - this.#moved_ms > this.#silence_ms) this.#break(silent());
   }
 
   /** `ms`: 0 for no longer. */

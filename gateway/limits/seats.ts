@@ -91,6 +91,8 @@ class Taken implements Seat {
   }
 
   stream(): void {
+    // The client left while something was waited for: nobody would give it back.
+    if (this.#left) return;
     const { max_streams, max_streams_per_key } = this.#limits;
     if (this.#total.streams >= max_streams) throw overloaded('The gateway has as many streams as it can.');
     within(this.#key.streams, this.#caller.limits.streams ?? max_streams_per_key, 'streams');
@@ -100,6 +102,7 @@ class Taken implements Seat {
   }
 
   tee(): void {
+    if (this.#left) return;
     within(this.#key.tee, this.#caller.limits.tee ?? this.#limits.max_tee_per_key, 'requests with tee');
     this.#tee = 1;
     this.#key.tee++;

@@ -81,6 +81,11 @@ describe('the engine client', () => {
     expect(asked.map((text) => /content-length: (\d+)/.exec(text)?.[1])).toEqual(['8', '2', '0']);
   });
 
+  it('ends a request that its backend does not read', async () => {
+    await backend((socket) => void socket.pause());
+    expect(await ask('x'.repeat(20_000_000))).toMatchObject({ problem: { code: 'backend_timeout' } });
+  });
+
   it('ends a connection that was idle for 4 s, before the backend does', async () => {
     vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
     try {

@@ -1,0 +1,66 @@
+// A client that leaves while something is waited for: what comes after must not count it, nor wait for it.
+import { EventEmitter } from 'node:events';
+import { IncomingMessage } from 'node:http';
+import { Socket } from 'node:net';
+import { describe, expect, it } from 'vitest';
+import { verifyBounded } from '../../gateway/admission.ts';
+import { ClientGone, readBody } from '../../gateway/body.ts';
+import type { Context, Deps } from '../../gateway/context.ts';
+import { ANYONE } from '../../gateway/keys/caller.ts';
+import { createSeats } from '../../gateway/limits/seats.ts';
+
+const LIMITS = {
+  max_concurrent_requests: 10,
+  max_held_bytes: 10,
+  max_streams: 1,
+  max_concurrent_per_key: 0,
+  max_streams_per_key: 1,
+  max_tee_per_key: 1,
+};
+
+describe('a seat that was left', () => {
+  it('is counted neither as a stream nor as tee, nor holds anything', () => {
+    const seats = createSeats(LIMITS);
+    // Another request of the key is open, so that its counts are kept.
+    seats.take(ANYONE);
+    const gone = seats.take(ANYONE);
+    gone.leave();
+    gone.stream();
+    gone.tee();
+    gone.hold(10);
+    gone.leave();
+    const next = seats.take(ANYONE);
+    next.stream();
+    next.tee();
+    next.hold(10);
+    expect(seats.taken).toBe(2);
+  });
+});
+
+describe('a body whose client has gone', () => {
+  it('is not waited for', async () => {
+    const incoming = new IncomingMessage(new Socket());
+    incoming.on('error', () => {});
+    incoming.destroy();
+    await new Promise((resolve) => incoming.once('close', resolve));
+    await expect(readBody(incoming, 1024)).rejects.toBeInstanceOf(ClientGone);
+  });
+});
+
+describe('a verification whose client has gone', () => {
+  it('takes no place', async () => {
+    const config = { max_verify_per_second: 1, max_verify_concurrent: 1, write_stall_ms: 1_000 };
+    const rates = { take: async () => ({ allowed: true, limit: 1, remaining: 0, reset_ms: 1 }) };
+    const step = verifyBounded({ config, rates } as unknown as Deps);
+    const context = (destroyed: boolean) =>
+      ({
+        env: {
+          incoming: { headers: {} },
+          outgoing: Object.assign(new EventEmitter(), { destroyed, socket: null, setHeader() {}, setTimeout() {} }),
+        },
+      }) as unknown as Context;
+    await expect(step(context(true))).rejects.toBeInstanceOf(ClientGone);
+    await step(context(false));
+    await expect(step(context(false))).rejects.toMatchObject({ code: 'overloaded' });
+  });
+});
