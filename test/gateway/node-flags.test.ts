@@ -12,6 +12,8 @@ describe('the flags of Node', () => {
     expect(read('Dockerfile')).toContain(
       `CMD ${JSON.stringify(['node', ...NODE_FLAGS, 'gateway/main.ts']).replaceAll(',', ', ')}`,
     );
+    // What is compiled into the image serves only a process with the same flags.
+    expect(read('Dockerfile')).toContain(`    node ${line} gateway/main.ts;`);
     expect(read('deploy/systemd/countersign-gateway.service')).toMatch(
       new RegExp(`^ExecStart=/usr/bin/node ${line} /opt/countersign/gateway/main.ts$`, 'm'),
     );
