@@ -3,6 +3,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
+import { batch } from '../batch.ts';
 import { BackendFault } from './fault.ts';
 import { ResponseBody } from './response-body.ts';
 import { notHttp, type ResponseHead, readResponseHead } from './response-head.ts';
@@ -85,6 +86,7 @@ export class Connection {
     this.#taker = taker;
     this.#silence_ms = silence_ms;
     this.#moved = true;
+    batch(this.#socket);
     if (parts.length === 1) return void this.#socket.write(parts[0] as Buffer);
     this.#socket.cork();
     for (const part of parts) this.#socket.write(part);

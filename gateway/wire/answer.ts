@@ -1,6 +1,7 @@
 // An answer written straight to its connection: what the deliveries use of Node's ServerResponse, and nothing else of it.
 import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
+import { batch } from '../batch.ts';
 
 /** What a delivery may do with the response that goes to the client: Node's ServerResponse has it all, and so has WireAnswer. */
 export interface Outgoing {
@@ -127,7 +128,10 @@ export class WireAnswer implements Outgoing {
   }
 
   destroy(): this {
-    if (!this.destroyed) this.socket.destroy();
+    if (this.destroyed) return this;
+    // What was written before goes out, whatever it waits for.
+    while (this.socket.writableCorked > 0) this.socket.uncork();
+    this.socket.destroy();
     return this;
   }
 
@@ -200,6 +204,7 @@ export class WireAnswer implements Outgoing {
     piece.write(start, 0, 'latin1');
     piece.set(bytes, start.length);
     if (after !== null) piece.set(after, start.length + bytes.length);
+    batch(this.socket);
     return this.socket.write(piece);
   }
 }

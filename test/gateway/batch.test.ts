@@ -1,0 +1,52 @@
+// Writes of one turn go out together once turns carry several, each socket's in its order; a lone one never waits.
+import type { Socket } from 'node:net';
+import { PassThrough } from 'node:stream';
+import { setImmediate as turn } from 'node:timers/promises';
+import { describe, expect, it } from 'vitest';
+import { batch } from '../../gateway/batch.ts';
+
+/** As much of a socket as is asked of one. */
+const socket = () => new PassThrough() as unknown as Socket & PassThrough;
+
+function send(to: Socket & PassThrough, text: string): string {
+  batch(to);
+  to.write(text);
+  return String(to.read() ?? '');
+}
+
+/** Turns of so many writes each, as a busy gateway has them. */
+async function turns(count: number, writes: number): Promise<void> {
+  for (let i = 0; i < count; i++) {
+    for (let j = 0; j < writes; j++) send(socket(), '.');
+    await turn();
+  }
+}
+
+describe('writes of one turn', () => {
+  it('wait for each other while turns carry several, and no longer when they carry one', async () => {
+    expect(send(socket(), 'alone')).toBe('alone');
+    await turns(200, 10);
+    const [one, other] = [socket(), socket()];
+    expect([send(one, 'a'), send(other, 'b'), send(one, 'c')]).toEqual(['', '', '']);
+    await turn();
+    expect([String(one.read()), String(other.read())]).toEqual(['ac', 'b']);
+    await turns(200, 1);
+    expect(send(socket(), 'alone')).toBe('alone');
+  });
+
+  it('go out at once where a socket ends, and none is lost where more wait than may', async () => {
+    await turns(200, 10);
+    const ended = socket();
+    batch(ended);
+    ended.end('last');
+    expect(String(ended.read())).toBe('last');
+    await turn();
+    // Those that had to wait no longer have been sent by the 256th.
+    const sent = Array.from({ length: 300 }, socket).map((one) => [one, send(one, 'x')] as const);
+    expect(sent.filter(([, text]) => text === 'x')).toHaveLength(2);
+    expect(sent.slice(0, 256).map(([one, text]) => text || String(one.read()))).toEqual(Array(256).fill('x'));
+    expect(sent[299]?.[0].read()).toBeNull();
+    await turn();
+    expect(String(sent[299]?.[0].read())).toBe('x');
+  });
+});
