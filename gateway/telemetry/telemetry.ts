@@ -5,9 +5,10 @@ import { Registry } from 'prom-client';
 import type { Context } from '../context.ts';
 import { ANYONE } from '../keys/caller.ts';
 import { createCount } from './count.ts';
-import { type Ended, endedOf } from './ended.ts';
+import { endedOf } from './ended.ts';
 import { createMetrics, type Metrics, type VerifyOutcome } from './metrics.ts';
 import { createModelLabels } from './models.ts';
+import { createRequestLine } from './request-line.ts';
 import type { Tracer } from './trace.ts';
 import { Watch } from './watch.ts';
 
@@ -30,7 +31,7 @@ export function createTelemetry(log: Logger, tracer: Tracer | null): Telemetry {
   const metrics = createMetrics(registry);
   const count = createCount(metrics);
   const models = createModelLabels();
-  const logs = log.isLevelEnabled('info');
+  const line = createRequestLine(log);
   let running = 0;
   return {
     registry,
@@ -46,7 +47,7 @@ export function createTelemetry(log: Logger, tracer: Tracer | null): Telemetry {
       running--;
       const ended = endedOf(c, watch, route, response, models);
       count(watch, ended);
-      if (logs) log.info(line(watch, ended, keyOf(c)));
+      line(watch, ended, keyOf(c));
       watch.trace?.end(watch, ended);
     },
     verified: (code) => metrics.verifications.inc({ code }),
@@ -54,26 +55,6 @@ export function createTelemetry(log: Logger, tracer: Tracer | null): Telemetry {
     close: async () => tracer?.close(),
   };
 }
-
-/** Milliseconds with one decimal. `first_ms`: until the backend's first byte. */
-function line(watch: Watch, ended: Ended, key: string | undefined): object {
-  const { id, method, route, status, tee, code } = ended;
-  return {
-    id,
-    method,
-    route,
-    status,
-    ms: round(ended.total_ms),
-    ...(watch.first_ms === 0 ? {} : { first_ms: round(watch.first_ms - watch.began_ms) }),
-    ...(watch.attested_ms === 0 ? {} : { attest_ms: round(watch.attested_ms - watch.attesting_ms) }),
-    ...(tee === 'none' ? {} : { tee }),
-    ...(code === null ? {} : { code }),
-    ...(key === undefined ? {} : { key }),
-    ...(watch.trace === null ? {} : { trace_id: watch.trace.id }),
-  };
-}
-
-const round = (ms: number) => Math.round(ms * 10) / 10;
 
 /** The name of the key that asked; never the key. */
 function keyOf(c: Context): string | undefined {

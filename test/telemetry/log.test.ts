@@ -78,6 +78,10 @@ describe('the log', () => {
       status: 200,
       tee: 'attested',
     });
+    // The members that pino gives every line of its own.
+    const listening = lines(gateway).find((one) => one.msg === 'listening');
+    expect(line).toMatchObject({ pid: listening?.pid, hostname: listening?.hostname });
+    expect(Math.abs((line.time as number) - Date.now())).toBeLessThan(60_000);
     expect(line.first_ms).toBeGreaterThan(0);
     expect(line.attest_ms).toBeGreaterThan(0);
     expect(line.ms).toBeGreaterThanOrEqual((line.first_ms as number) + (line.attest_ms as number));
