@@ -37,6 +37,11 @@ export class SseSplitter {
     this.#maxEventBytes = maxEventBytes;
   }
 
+  /** An event has begun and not ended: the next chunk goes on with it. */
+  get midEvent(): boolean {
+    return this.#pending.length > 0;
+  }
+
   /** The events that `chunk` completes. @throws {SseLimitError} */
   push(chunk: Uint8Array): SseEvent[] {
     const bytes = this.#pending.length === 0 ? chunk : this.#grown(chunk);

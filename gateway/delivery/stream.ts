@@ -50,6 +50,14 @@ export function streamDelivery(
     write(Buffer.from(first.bytes.buffer, from, last.bytes.byteOffset + last.bytes.byteLength - from));
   }
 
+  /** Nearly all of a stream: events that say a little more, and go out as they are. */
+  function takeChunk(chunk: Buffer): void {
+    const repeated = held.length > 0 || splitter.midEvent ? 0 : recorder.repeats(chunk);
+    if (repeated === chunk.length) return write(chunk);
+    if (repeated > 0) write(chunk.subarray(0, repeated));
+    take(splitter.push(chunk.subarray(repeated)));
+  }
+
   function take(events: readonly SseEvent[]): void {
     let passing: SseEvent[] = [];
     for (const event of events) {
@@ -147,7 +155,7 @@ export function streamDelivery(
   }
 
   return {
-    data: (chunk) => guarded(() => take(splitter.push(chunk))),
+    data: (chunk) => guarded(() => takeChunk(chunk)),
     end: () => {
       clearTimeout(drained ?? undefined);
       guarded(() => {

@@ -7,7 +7,7 @@ import type { Folded } from '../draft/draft.ts';
 import { Problem } from '../problem.ts';
 import { isDone } from '../sse.ts';
 import { PayloadHash } from './payload-hash.ts';
-import { Repeat } from './repeat.ts';
+import { Repeat, type Repeated } from './repeat.ts';
 
 /** What an event is to the delivery. */
 export type Verdict =
@@ -50,14 +50,27 @@ export class Recorder {
     return this.#finished.size;
   }
 
+  /**
+   * Takes the events at the start of `bytes` that repeat the one before but for their text; says where they end. `bytes`
+   * must begin with an event. What is wrong is left for {@link observe}.
+   */
+  repeats(bytes: Buffer): number {
+    let at = 0;
+    for (;;) {
+      const repeated = this.#repeat.read(bytes, at);
+      if (repeated === null || !this.#hasRoomFor(repeated.data)) return at;
+      this.#add(repeated);
+      at = repeated.end;
+    }
+  }
+
   /** @throws {Problem} backend_bad_response */
   observe(event: SseEvent): Verdict {
-    const { data } = event;
+    const { data, bytes } = event;
     if (data === null) return { kind: 'note' };
-    const repeated = this.#repeat.read(data);
+    const repeated = this.#repeat.read(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), 0);
     if (repeated !== null) {
-      this.#count(data);
-      this.#fold.addContent(repeated.index, repeated.content);
+      this.#add(repeated);
       return this.#finished.has(repeated.index) ? LATE_CHUNK : LIVE_CHUNK;
     }
     if (isDone(data)) return { kind: 'done' };
@@ -65,7 +78,7 @@ export class Recorder {
     if (chunk.error !== undefined && chunk.error !== null) return { kind: 'error', body: chunk };
     if ('attestation' in chunk) throw bad('The backend sent an attestation of its own.');
     this.#record(data, chunk);
-    this.#repeat.learn(data, chunk);
+    this.#repeat.learn(event, chunk);
     return this.#choices(chunk.choices);
   }
 
@@ -94,9 +107,18 @@ export class Recorder {
     }
   }
 
+  #add({ index, content, data }: Repeated): void {
+    this.#count(data);
+    this.#fold.addContent(index, content);
+  }
+
+  #hasRoomFor(data: Uint8Array): boolean {
+    return this.#bytes + data.length + 1 <= this.#max_answer_bytes;
+  }
+
   #count(data: Uint8Array): void {
+    if (!this.#hasRoomFor(data)) throw bad('The answer grew larger than what is attested.');
     this.#bytes += data.length + 1;
-    if (this.#bytes > this.#max_answer_bytes) throw bad('The answer grew larger than what is attested.');
     this.#events++;
     this.#hash.add(data);
   }

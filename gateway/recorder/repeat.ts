@@ -1,13 +1,18 @@
-// Knows a chunk that repeats the one before but for its text, as nearly all of a stream do, and reads it without parsing.
+// Knows an event that repeats the one before but for its text, as nearly all of a stream do, and reads it without taking it apart.
 import { isUtf8 } from 'node:buffer';
 import type { Chunk } from '../../proto/fold.ts';
 import { numberOf } from '../../proto/number.ts';
+import type { SseEvent } from '../../proto/sse.ts';
 
-/** What a repeated chunk says that is new. */
+/** What a repeated event says that is new. */
 export interface Repeated {
   /** Of the choice. */
   readonly index: number;
   readonly content: string;
+  /** Its payload, a view. */
+  readonly data: Uint8Array;
+  /** Where it ends. */
+  readonly end: number;
 }
 
 const CONTENT = /"delta"\s*:\s*\{\s*"content"\s*:\s*"/g;
@@ -15,62 +20,79 @@ const CONTENT = /"delta"\s*:\s*\{\s*"content"\s*:\s*"/g;
 const CLOSED = /^"\s*\}/;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
-/** A chunk with more around its text is parsed each time. */
+const LF = 0x0a;
+/** An event with more around its text is parsed each time. */
 const MAX_FRAME_BYTES = 2_048;
 /** The fold merges choices by their index up to 10,000; so many are never asked for. */
 const MAX_INDEX = 1_000;
 
+/** What stands around the text, and how much of it is not payload. */
+interface Frame {
+  readonly index: number;
+  readonly before: Uint8Array;
+  readonly after: Uint8Array;
+  readonly head_bytes: number;
+  readonly tail_bytes: number;
+}
+
 /**
- * A payload is a repetition when it has the bytes of an earlier one before and after the text of its only delta, and that
- * text is plain: no escape, no quote, no control character. Then it is JSON because the earlier one was, and parses to the
- * same but for that text.
+ * An event is a repetition when it has the bytes of an earlier one before and after the text of its only delta, and that
+ * text is plain: no escape, no quote, no control character. Then its lines are the earlier one's, and its payload is JSON
+ * because the earlier one was, and parses to the same but for that text.
  */
 export class Repeat {
-  #before: Buffer | null = null;
-  #after: Buffer | null = null;
-  #index = 0;
+  #frame: Frame | null = null;
 
-  /** Looks at a payload that was parsed: the next one may repeat it. */
-  learn(payload: Uint8Array, chunk: Chunk): void {
-    this.#before = null;
-    const content = onlyContent(chunk);
-    if (content === null || payload.length > MAX_FRAME_BYTES) return;
-    const text = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength).toString('latin1');
+  /** Looks at an event that was parsed: the next one may repeat it. */
+  learn({ bytes, start, data }: SseEvent, chunk: Chunk): void {
+    this.#frame = null;
+    // One data line, behind no byte order mark; what ends in a bare CR may go on with the next byte.
+    if (data === null || data.buffer !== bytes.buffer || start !== 0 || bytes.at(-1) !== LF) return;
+    const index = onlyContent(chunk);
+    if (index === null || bytes.length > MAX_FRAME_BYTES) return;
+    const head_bytes = data.byteOffset - bytes.byteOffset;
+    const text = Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString('latin1');
     // Names that are escaped could hide a second delta, so nothing may be escaped.
     if (text.includes('\\')) return;
     const [found, another] = text.matchAll(CONTENT);
     if (found === undefined || another !== undefined) return;
-    const start = found.index + found[0].length;
-    const end = text.indexOf('"', start);
-    if (!CLOSED.test(text.slice(end, end + 64))) return;
-    this.#before = Buffer.from(text.slice(0, start), 'latin1');
-    this.#after = Buffer.from(text.slice(end), 'latin1');
-    this.#index = content.index;
+    const from = found.index + found[0].length;
+    const to = text.indexOf('"', from);
+    if (!CLOSED.test(text.slice(to, to + 64))) return;
+    const before = bytes.slice(0, head_bytes + from);
+    const after = bytes.slice(head_bytes + to);
+    this.#frame = { index, before, after, head_bytes, tail_bytes: bytes.length - head_bytes - data.length };
   }
 
-  /** null for a payload that has to be parsed. */
-  read(payload: Uint8Array): Repeated | null {
-    const before = this.#before;
-    const after = this.#after;
-    if (before === null || after === null) return null;
-    const bytes = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength);
-    const end = bytes.length - after.length;
-    if (end < before.length) return null;
-    if (bytes.compare(before, 0, before.length, 0, before.length) !== 0) return null;
-    if (bytes.compare(after, 0, after.length, end) !== 0) return null;
+  /** The event that begins at `at`; null where it does not repeat, or is not all here. */
+  read(bytes: Buffer, at: number): Repeated | null {
+    const frame = this.#frame;
+    if (frame === null) return null;
+    const { index, before, after, head_bytes, tail_bytes } = frame;
+    const from = at + before.length;
+    if (from + after.length > bytes.length || !holds(bytes, at, before)) return null;
+    let to = from;
     let ascii = true;
-    for (let i = before.length; i < end; i++) {
-      const byte = bytes[i] as number;
-      if (byte < 0x20 || byte === QUOTE || byte === BACKSLASH) return null;
+    for (let byte = bytes[to]; byte !== QUOTE; byte = bytes[++to]) {
+      if (byte === undefined || byte < 0x20 || byte === BACKSLASH) return null;
       if (byte > 0x7f) ascii = false;
     }
-    if (!ascii && !isUtf8(bytes.subarray(before.length, end))) return null;
-    return { index: this.#index, content: bytes.toString(ascii ? 'latin1' : 'utf8', before.length, end) };
+    const end = to + after.length;
+    if (end > bytes.length || !holds(bytes, to, after)) return null;
+    if (!ascii && !isUtf8(bytes.subarray(from, to))) return null;
+    const data = new Uint8Array(bytes.buffer, bytes.byteOffset + at + head_bytes, end - tail_bytes - at - head_bytes);
+    return { index, content: bytes.toString(ascii ? 'latin1' : 'utf8', from, to), data, end };
   }
 }
 
+/** By hand: a call out of JavaScript costs as much as the few hundred bytes. */
+function holds(bytes: Uint8Array, at: number, part: Uint8Array): boolean {
+  for (let i = 0; i < part.length; i++) if (bytes[at + i] !== part[i]) return false;
+  return true;
+}
+
 /** The index of the only choice, if all that the chunk has beside the content of its delta may be said twice. */
-function onlyContent(chunk: Chunk): { index: number } | null {
+function onlyContent(chunk: Chunk): number | null {
   let choice: Record<string, unknown> | null = null;
   for (const name in chunk) {
     const value = chunk[name];
@@ -88,6 +110,6 @@ function onlyContent(chunk: Chunk): { index: number } | null {
   }
   const index = numberOf(choice.index);
   return index !== null && Number.isInteger(index) && index >= 0 && index <= MAX_INDEX && 'delta' in choice
-    ? { index }
+    ? index
     : null;
 }

@@ -4,22 +4,31 @@ import { describe, expect, it } from 'vitest';
 import { Recorder } from '../../gateway/recorder/recorder.ts';
 import { Repeat } from '../../gateway/recorder/repeat.ts';
 import { foldPayloads, parseChunk } from '../../proto/fold.ts';
-import { SseSplitter } from '../../proto/sse.ts';
+import { type SseEvent, SseSplitter } from '../../proto/sse.ts';
 
 const chunk = (content: string, more = '') =>
   `{"id":"c","object":"chat.completion.chunk","created":1,"model":"m"${more},"choices":[{"index":0,"delta":{"content":"${content}"},"logprobs":null,"finish_reason":null}]}`;
 const FINISH = '{"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}';
 
-function record(payloads: readonly string[]) {
+const events = (payload: string, framing = (data: string) => `data: ${data}\n\n`) =>
+  new SseSplitter(1 << 20).push(Buffer.from(framing(payload)));
+
+/** Cuts the stream into pieces of so many bytes, in turn; as the delivery does, first what repeats and then what is left. */
+function record(payloads: readonly string[], sizes: readonly number[]) {
   const recorder = new Recorder(1 << 24);
   const splitter = new SseSplitter(1 << 20);
-  for (const payload of payloads)
-    for (const event of splitter.push(Buffer.from(`data: ${payload}\n\n`))) recorder.observe(event);
+  const bytes = Buffer.from(payloads.map((payload) => `data: ${payload}\n\n`).join(''));
+  for (let from = 0, i = 0; from < bytes.length; i++) {
+    const piece = bytes.subarray(from, from + (sizes[i % sizes.length] as number));
+    const repeated = splitter.midEvent ? 0 : recorder.repeats(piece);
+    for (const event of splitter.push(piece.subarray(repeated))) recorder.observe(event);
+    from += piece.length;
+  }
   return recorder.finish();
 }
 
-function expectAsPublished(payloads: readonly string[]) {
-  const { response, stream } = record(payloads);
+function expectAsPublished(payloads: readonly string[], sizes: readonly number[] = [1 << 20]) {
+  const { response, stream } = record(payloads, sizes);
   expect(response).toBe(foldPayloads(payloads));
   const hash = createHash('sha256');
   for (const payload of payloads) hash.update(payload).update('\n');
@@ -62,28 +71,75 @@ describe('the recorder', () => {
         return false;
       }
     };
+    const sizes = fc.array(fc.oneof(fc.integer({ min: 1, max: 300 }), fc.integer({ min: 200, max: 4_000 })), {
+      minLength: 1,
+      maxLength: 8,
+    });
     fc.assert(
-      fc.property(fc.array(payload.filter(parses), { maxLength: 30 }), (payloads) => {
+      fc.property(fc.array(payload.filter(parses), { maxLength: 30 }), sizes, (payloads, sizes) => {
         const indexes = [1, 2, 20000].map((index) => FINISH.replace('"index":0', `"index":${index}`));
-        expectAsPublished([...payloads, FINISH, ...indexes]);
+        expectAsPublished([...payloads, FINISH, ...indexes], sizes);
       }),
       { numRuns: 1_500 },
     );
   });
 
-  it('reads a repeated chunk without parsing it, and nothing that only looks like one', () => {
+  it('reads a repeated event without taking it apart, and nothing that only looks like one', () => {
     const repeat = new Repeat();
-    const learned = chunk('one');
-    repeat.learn(Buffer.from(learned), parseChunk(learned));
-    const read = (payload: string) => repeat.read(Buffer.from(payload));
-    expect(read(chunk(' two'))).toEqual({ index: 0, content: ' two' });
-    expect(read(chunk('é😀'))).toEqual({ index: 0, content: 'é😀' });
-    expect(read(chunk(''))).toEqual({ index: 0, content: '' });
-    for (const other of ['\\n', 'a"b', 'a\tb', '"},"x":{"content":"']) expect(read(chunk(other))).toBeNull();
+    const learn = (payload: string, framing?: (data: string) => string) => {
+      const [event] = events(payload, framing);
+      if (event !== undefined) repeat.learn(event, parseChunk(payload));
+    };
+    const read = (payload: string, before = '') => {
+      const got = repeat.read(Buffer.from(`${before}data: ${payload}\n\n`), Buffer.byteLength(before));
+      return got === null ? null : { ...got, data: Buffer.from(got.data).toString() };
+    };
+    learn(chunk('one'));
+    for (const content of [' two', 'é😀', ''])
+      expect(read(chunk(content), 'what came before')).toEqual({
+        index: 0,
+        content,
+        data: chunk(content),
+        end: Buffer.byteLength(`what came beforedata: ${chunk(content)}\n\n`),
+      });
+    for (const other of ['\\n', 'a"b', 'a\tb', 'a\nb', '"},"x":{"content":"']) expect(read(chunk(other))).toBeNull();
     expect(read(FINISH)).toBeNull();
     expect(read(chunk('two').slice(0, -1))).toBeNull();
-    expect(repeat.read(Buffer.from(chunk('\xff'), 'latin1'))).toBeNull();
-    repeat.learn(Buffer.from(FINISH), parseChunk(FINISH));
+    const whole = Buffer.from(`data: ${chunk('two')}\n\n`);
+    for (let cut = 0; cut < whole.length; cut++) expect(repeat.read(whole.subarray(0, cut), 0)).toBeNull();
+    expect(repeat.read(Buffer.from(`data: ${chunk('\xff')}\n\n`, 'latin1'), 0)).toBeNull();
+    learn(FINISH);
     expect(read(chunk(' two'))).toBeNull();
+  });
+
+  it('learns no event whose bytes could be read otherwise the second time', () => {
+    const half = chunk('one').indexOf('"choices"');
+    const framings: ((data: string) => string)[] = [
+      (data) => `\ufeffdata: ${data}\n\n`,
+      (data) => `data: ${data.slice(0, half)}\ndata: ${data.slice(half)}\n\n`,
+      (data) => `data: ${data}\r\r:`,
+    ];
+    for (const framing of framings) {
+      const repeat = new Repeat();
+      const [event] = events(chunk('one'), framing);
+      expect(event?.data).not.toBeNull();
+      if (event !== undefined) repeat.learn(event, parseChunk(chunk('one')));
+      expect(repeat.read(Buffer.from(framing(chunk('two'))), 0)).toBeNull();
+    }
+    const repeat = new Repeat();
+    const [event] = events(chunk('one'), (data) => `id: 7\r\nevent: e\r\ndata:${data}\r\n: end\r\n\r\n`);
+    if (event !== undefined) repeat.learn(event, parseChunk(chunk('one')));
+    const again = repeat.read(Buffer.from(`id: 7\r\nevent: e\r\ndata:${chunk('two')}\r\n: end\r\n\r\n`), 0);
+    expect(Buffer.from(again?.data ?? []).toString()).toBe(chunk('two'));
+  });
+
+  it('leaves an event that would not fit for the reading that says so', () => {
+    const recorder = new Recorder(3 * chunk('one').length);
+    const stream = Buffer.from(['one', 'two', 'six', 'ten'].map((one) => `data: ${chunk(one)}\n\n`).join(''));
+    const [first, ...rest] = new SseSplitter(1 << 20).push(stream);
+    if (first !== undefined) recorder.observe(first);
+    const length = first?.bytes.length ?? 0;
+    expect(recorder.repeats(stream.subarray(length))).toBe(length);
+    expect(() => recorder.observe(rest[1] as SseEvent)).toThrow('larger than what is attested');
   });
 });
