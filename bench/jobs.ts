@@ -74,7 +74,10 @@ export interface PacedResult extends Judged {
   readonly cost: Cost;
   /** Chunks that arrived while CPU was counted. */
   readonly chunks: number;
+  /** Of streams on connections that had served one before. */
   readonly ttft_us: readonly number[];
+  /** Of the first on each. */
+  readonly ttft_new_us: readonly number[];
   readonly age_p50_us: number;
   readonly age_p99_us: number;
 }
