@@ -1,5 +1,5 @@
 // The OpenAI bodies that cross the gateway, as loosely as their users may write them: a known member of a wrong type is
-// named, an unknown member is never refused.
+// named, an unknown member is never refused. What is parsed has the known ones alone: bodies travel as their bytes.
 import * as z from 'zod';
 
 /** Most messages a conversation may have, most prompts a completion may. */
@@ -12,16 +12,16 @@ const common = {
   n: z.int().min(1).max(128).nullish(),
 };
 
-const messageSchema = z.looseObject({ role: z.string().min(1).max(64) });
+const messageSchema = z.object({ role: z.string().min(1).max(64) });
 
 /** POST /v1/chat/completions. */
-export const chatRequestSchema = z.looseObject({
+export const chatRequestSchema = z.object({
   ...common,
   messages: z.array(messageSchema).min(1).max(MAX_MESSAGES),
 });
 
 /** POST /v1/completions. `prompt` as a text, texts, a token list or token lists. */
-export const completionRequestSchema = z.looseObject({
+export const completionRequestSchema = z.object({
   ...common,
   prompt: z
     .union([

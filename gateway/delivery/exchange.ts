@@ -45,6 +45,12 @@ export interface Outcome {
   readonly problem?: Problem;
 }
 
+/** The last one looked at: a backend says the same in nearly all of its answers. */
+let known = { contentType: '', type: '' };
+
 export function mediaType(headers: IncomingHttpHeaders): string {
-  return (headers['content-type'] ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? '';
+  const contentType = headers['content-type'] ?? '';
+  if (contentType !== known.contentType)
+    known = { contentType, type: contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '' };
+  return known.type;
 }

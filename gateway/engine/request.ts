@@ -10,16 +10,16 @@ const ONE_PIECE_BYTES = 64 * 1024;
 /** @throws {Problem} invalid_request for a path or header that HTTP cannot carry. */
 export function writeRequest({ method, path, headers, body }: EngineRequest, prefix: string, host: string): Buffer[] {
   if (NO_PATH.test(path)) throw new Problem('invalid_request', 'The path holds a character that HTTP cannot carry.');
-  let head = `${method} ${prefix}${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: keep-alive\r\n`;
+  const lines = [`${method} ${prefix}${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: keep-alive\r\n`];
   for (const name in headers) {
     const value = headers[name] as string | string[];
-    if (typeof value === 'string') head += line(name, value);
-    else for (const one of value) head += line(name, one);
+    if (typeof value === 'string') lines.push(line(name, value));
+    else for (const one of value) lines.push(line(name, one));
   }
-  if (body === null)
-    return [Buffer.from(method === 'GET' ? `${head}\r\n` : `${head}content-length: 0\r\n\r\n`, 'latin1')];
-  const length = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
-  head += `content-length: ${length}\r\n\r\n`;
+  const length = body === null ? 0 : typeof body === 'string' ? Buffer.byteLength(body) : body.length;
+  lines.push(body === null && method === 'GET' ? '\r\n' : `content-length: ${length}\r\n\r\n`);
+  const head = lines.join('');
+  if (body === null) return [Buffer.from(head, 'latin1')];
   if (length > ONE_PIECE_BYTES)
     return [Buffer.from(head, 'latin1'), typeof body === 'string' ? Buffer.from(body) : body];
   const bytes = Buffer.allocUnsafe(head.length + length);

@@ -88,15 +88,14 @@ export class WireAnswer implements Outgoing {
     this.statusCode = status;
     for (const name in headers) this.#set[name.toLowerCase()] = headers[name];
     this.last ||= String(this.#set.connection ?? '').toLowerCase() === 'close';
-    let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
-    for (const name in this.#set) if (name !== 'connection') head += lines(name, this.#set[name]);
+    const head = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`];
+    for (const name in this.#set) if (name !== 'connection') head.push(lines(name, this.#set[name]));
     this.#framing = this.#set['content-length'] === undefined ? 'chunked' : 'length';
-    if (this.#framing === 'chunked') head += 'transfer-encoding: chunked\r\n';
-    head += `date: ${httpDate()}\r\n`;
-    head += this.last
-      ? 'connection: close\r\n\r\n'
-      : `connection: keep-alive\r\nkeep-alive: timeout=${Math.floor(this.#keep_alive_ms / 1000)}\r\n\r\n`;
-    this.#head = head;
+    if (this.#framing === 'chunked') head.push('transfer-encoding: chunked\r\n');
+    head.push(dateLine());
+    head.push(this.last ? 'connection: close\r\n\r\n' : keepAlive(this.#keep_alive_ms));
+    // Joined and not added up: a text of many parts is put together a second time when it is written.
+    this.#head = head.join('');
     return this;
   }
 
@@ -229,11 +228,19 @@ let date = '';
 let date_ms = 0;
 
 /** It changes once a second, and so is it made. */
-function httpDate(): string {
+function dateLine(): string {
   const now_ms = Date.now();
   if (now_ms - date_ms >= 1000 || now_ms < date_ms) {
     date_ms = now_ms - (now_ms % 1000);
-    date = new Date(now_ms).toUTCString();
+    date = `date: ${new Date(now_ms).toUTCString()}\r\n`;
   }
   return date;
+}
+
+let kept = { ms: Number.NaN, lines: '' };
+
+function keepAlive(ms: number): string {
+  if (kept.ms !== ms)
+    kept = { ms, lines: `connection: keep-alive\r\nkeep-alive: timeout=${Math.floor(ms / 1000)}\r\n\r\n` };
+  return kept.lines;
 }
