@@ -1,6 +1,7 @@
 // A draft is an attestation before it is signed: the answer looked at, raw built from it and hashed, and its JSON begun.
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
+import { parseJson } from '../../proto/json.ts';
 import { buildRaw, MAX_RAW_LENGTH, type Nonce, type StreamDigest } from '../../proto/raw.ts';
 import { Problem } from '../problem.ts';
 
@@ -53,7 +54,7 @@ function readAnswer(body: Buffer): Pick<Folded, 'response' | 'completionId'> {
   const response = body.toString('utf8');
   let value: unknown;
   try {
-    value = JSON.parse(response);
+    value = parseJson(response);
   } catch {
     throw badAnswer('The backend sent an answer that is not JSON.');
   }

@@ -9,7 +9,7 @@ import type { Caller } from '../keys/caller.ts';
 import { checkModel, checkPath } from '../keys/models.ts';
 import { Problem } from '../problem.ts';
 import { modelsDelivery } from './models.ts';
-import { cutTee, parseJson, teeHeader } from './request.ts';
+import { cutTee, readJson, teeHeader } from './request.ts';
 
 const METHODS = new Set(['GET', 'POST', 'DELETE']);
 const WHERE = 'tee works on /v1/chat/completions and /v1/completions.';
@@ -73,12 +73,12 @@ function withoutTee(body: Buffer, contentType: string | undefined): Buffer | str
   // A member named tee is written out or escaped; bodies without either are not parsed.
   if (!body.includes('tee"') && !body.includes('\\u')) return body;
   const text = bodyText(body);
-  const { forward, tee } = cutTee(text, parseJson(text));
+  const { forward, tee } = cutTee(text, readJson(text));
   if (tee) throw new Problem('invalid_request', `tee: ${WHERE}`, { param: 'tee' });
   return forward;
 }
 
 function checkBody(body: Buffer, caller: Caller): void {
   const text = bodyText(body);
-  checkModel(caller, text, parseJson(text));
+  checkModel(caller, text, readJson(text));
 }

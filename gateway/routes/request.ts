@@ -1,6 +1,6 @@
 // Reads what a generation request asks for, and cuts `tee` out of its text before the backend sees it.
 import type { IncomingHttpHeaders } from 'node:http';
-import { topLevelMembers, withoutMember } from '../../proto/json.ts';
+import { parseJson, topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { chatRequestSchema, completionRequestSchema, type GenerationRequest } from '../../proto/openai.ts';
 import type { Caller } from '../keys/caller.ts';
 import { checkModel } from '../keys/models.ts';
@@ -21,7 +21,7 @@ const SCHEMAS = { chat: chatRequestSchema, completion: completionRequestSchema }
 
 /** @throws {Problem} invalid_json, invalid_request naming the member, model_not_found. */
 export function readAsked(endpoint: Endpoint, text: string, headers: IncomingHttpHeaders, caller: Caller): Asked {
-  const value = parseJson(text);
+  const value = readJson(text);
   const parsed = SCHEMAS[endpoint].safeParse(value);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
@@ -41,9 +41,9 @@ export function readAsked(endpoint: Endpoint, text: string, headers: IncomingHtt
   };
 }
 
-export function parseJson(text: string): unknown {
+export function readJson(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch {
     throw new Problem('invalid_json', 'The request body is not valid JSON.');
   }
