@@ -31,7 +31,7 @@ export interface Plan {
 
 export const FULL: Plan = {
   rounds: 3,
-  budget_ms: 420_000,
+  budget_ms: 450_000,
   warm_step_ms: 700,
   warm_steps: 10,
   warm_ms: 800,
