@@ -45,8 +45,12 @@ export function parseChunk(payload: string): Chunk {
 /** Takes chunks as they come; `text()` is the completion so far as JSON text. */
 export class Fold {
   readonly #completion: Bag = bag();
+  /** Of the choice at `#repeating`, what the completion has yet to get: to look it up there costs more than the text. */
+  #repeated = '';
+  #repeating = -1;
 
   add(chunk: Chunk): void {
+    this.#settle();
     for (const key of Object.keys(chunk)) {
       const value = chunk[key] as Json;
       if (key === 'usage') {
@@ -60,15 +64,27 @@ export class Fold {
    * else it has must be of a kind that changes nothing when it is said twice: scalars outside of deltas.
    */
   addContent(index: number, content: string): void {
+    if (index !== this.#repeating) {
+      this.#settle();
+      this.#repeating = index;
+    }
+    this.#repeated += content;
+  }
+
+  #settle(): void {
+    if (this.#repeating < 0) return;
     const choices = this.#completion.choices as Bag[];
     let at = choices.length - 1;
-    while (at > 0 && numberOf((choices[at] as Bag).index) !== index) at--;
+    while (at > 0 && numberOf((choices[at] as Bag).index) !== this.#repeating) at--;
     const delta = (choices[at] as Bag).delta as Bag;
-    delta.content = (delta.content as string) + content;
+    delta.content = (delta.content as string) + this.#repeated;
+    this.#repeated = '';
+    this.#repeating = -1;
   }
 
   /** The JSON text of the folded completion. */
   text(): string {
+    this.#settle();
     return JSON.stringify(finished(this.#completion));
   }
 }

@@ -59,8 +59,9 @@ export class Repeat {
     const from = found.index + found[0].length;
     const to = text.indexOf('"', from);
     if (!CLOSED.test(text.slice(to, to + 64))) return;
-    const before = bytes.slice(0, head_bytes + from);
-    const after = bytes.slice(head_bytes + to);
+    // Copies: a Buffer's `slice` would keep what it is a part of.
+    const before = new Uint8Array(bytes.subarray(0, head_bytes + from));
+    const after = new Uint8Array(bytes.subarray(head_bytes + to));
     this.#frame = { index, before, after, head_bytes, tail_bytes: bytes.length - head_bytes - data.length };
   }
 
