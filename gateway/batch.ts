@@ -5,8 +5,8 @@ import type { Socket } from 'node:net';
 
 /** So many wait for each other at most: the first of them is not to wait for a whole crowd. */
 const MAX_WAITING = 128;
-/** A turn is worth it from so many writes on. */
-const WORTH_WRITES = 2;
+/** A turn is worth it from so many writes on. Below, streams at an engine's pace would wait for little: 3 % of a chunk. */
+const WORTH_WRITES = 8;
 /** While turns are not gathered, the turn of one write in so many is, to see what they carry. */
 const PROBE_WRITES = 128;
 /** How fast the mean follows. */
