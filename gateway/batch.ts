@@ -7,7 +7,7 @@ import type { Socket } from 'node:net';
 const MAX_WAITING = 128;
 /** A turn is worth it from so many writes on. Below, streams at an engine's pace would wait for little: 3 % of a chunk. */
 const WORTH_WRITES = 8;
-/** While turns are not gathered, the turn of one write in so many is, to see what they carry. */
+/** While turns are not gathered, the turn of one write in so many is, from that write on: about half of what it carries is seen. */
 const PROBE_WRITES = 128;
 /** How fast the mean follows. */
 const TURNS = 8;

@@ -25,7 +25,7 @@ async function turns(count: number, writes: number): Promise<void> {
 describe('writes of one turn', () => {
   it('wait for each other while turns carry several, and no longer when they carry one', async () => {
     expect(send(socket(), 'alone')).toBe('alone');
-    await turns(200, 10);
+    await turns(200, 40);
     const [one, other] = [socket(), socket()];
     expect([send(one, 'a'), send(other, 'b'), send(one, 'c')]).toEqual(['', '', '']);
     await turn();
@@ -35,7 +35,7 @@ describe('writes of one turn', () => {
   });
 
   it('go out at once where a socket ends, and none is lost where more wait than may', async () => {
-    await turns(200, 10);
+    await turns(200, 40);
     const ended = socket();
     batch(ended);
     ended.end('last');
