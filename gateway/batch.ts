@@ -1,12 +1,13 @@
 // Writes of one turn of the event loop, handed to the kernel one after the other at its end, while turns carry several.
 // A write wakes whoever reads from it, and pushes our own code out of the processor's caches: many in a row cost a seventh
-// of a request less than one here and one there. A turn that carries a single write has nothing to gain, and would wait.
+// of a request less than one here and one there. A turn that carries a single write has nothing to gain, and
+// would wait; chunks of a stream gain little, and somebody waits for each of them.
 import type { Socket } from 'node:net';
 
 /** So many wait for each other at most: the first of them is not to wait for a whole crowd. */
 const MAX_WAITING = 128;
-/** A turn is worth it from so many writes on. Below, streams at an engine's pace would wait for little: 3 % of a chunk. */
-const WORTH_WRITES = 8;
+/** A turn is worth it from so many writes on. */
+const WORTH_WRITES = 2;
 /** While turns are not gathered, the turn of one write in so many is, from that write on: about half of what it carries is seen. */
 const PROBE_WRITES = 128;
 /** How fast the mean follows. */

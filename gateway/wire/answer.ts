@@ -203,7 +203,7 @@ export class WireAnswer implements Outgoing {
     piece.write(start, 0, 'latin1');
     piece.set(bytes, start.length);
     if (after !== null) piece.set(after, start.length + bytes.length);
-    batch(this.socket);
+    if (this.#framing === 'length') batch(this.socket);
     return this.socket.write(piece);
   }
 }
