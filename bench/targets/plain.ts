@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Aim } from '../jobs.ts';
 import { freePort, start, startNode } from '../process.ts';
-import { ready, type TargetKind, Unavailable } from './target.ts';
+import { ready, type Target, type TargetKind, Unavailable, type Where } from './target.ts';
 
 export const plainAim = (port: number): Aim => ({ port, headers: '', tee: false, exact: true });
 
@@ -27,16 +27,27 @@ export const pipe: TargetKind = {
 export const nginx: TargetKind = {
   name: 'nginx',
   about: 'one worker, upstream connections kept, no log, no buffering (as event streams need it)',
-  async start({ backendPort, folder }) {
-    const program = find('nginx');
-    const port = await freePort();
-    const file = join(folder, `nginx-${port}.conf`);
-    const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
-      (name) => `${name}_temp_path ${join(folder, `nginx-${name}`)};`,
-    );
-    writeFileSync(
-      file,
-      `daemon off; master_process off; worker_processes 1; worker_rlimit_nofile 20000;
+  start: (where) => startNginx(where, 1),
+};
+
+/** What a second process costs a proxy here that shares nothing between its workers: beside our two. */
+export const nginxTwoWorkers: TargetKind = {
+  name: 'nginx 2 workers',
+  about: 'the same with two workers',
+  figures: ['whole-1k'],
+  start: (where) => startNginx(where, 2),
+};
+
+async function startNginx({ backendPort, folder }: Where, workers: number): Promise<Target> {
+  const program = find('nginx');
+  const port = await freePort();
+  const file = join(folder, `nginx-${port}.conf`);
+  const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+    (name) => `${name}_temp_path ${join(folder, `nginx-${name}`)};`,
+  );
+  writeFileSync(
+    file,
+    `daemon off; master_process ${workers > 1 ? 'on' : 'off'}; worker_processes ${workers}; worker_rlimit_nofile 20000;
 pid ${file}.pid; error_log stderr crit;
 events { worker_connections 9000; }
 http {
@@ -44,7 +55,7 @@ http {
   ${temporary.join(' ')}
   upstream backend { server 127.0.0.1:${backendPort}; keepalive 512; keepalive_requests 100000000; }
   server {
-    listen 127.0.0.1:${port} backlog=4096;
+    listen 127.0.0.1:${port} backlog=4096${workers > 1 ? ' reuseport' : ''};
     location / {
       proxy_pass http://backend; proxy_http_version 1.1; proxy_set_header Connection "";
       proxy_buffering off; proxy_read_timeout 600s;
@@ -52,10 +63,11 @@ http {
   }
 }
 `,
-    );
-    return ready('nginx', plainAim(port), { proxy: start([program, '-c', file, '-e', 'stderr']) });
-  },
-};
+  );
+  return ready(workers > 1 ? nginxTwoWorkers.name : nginx.name, plainAim(port), {
+    proxy: start([program, '-c', file, '-e', 'stderr']),
+  });
+}
 
 export const haproxy: TargetKind = {
   name: 'haproxy',
