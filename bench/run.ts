@@ -107,23 +107,24 @@ const LEVEL_STEPS = 2;
 
 /**
  * Requests that nobody counts, until they get no cheaper: a compiler at run time needs tens of thousands of them, which a
- * gateway has behind it within its first minute. The same rule for everybody.
+ * gateway has behind it within its first minute. The same rule for everybody, and each process of several is asked for as
+ * long as one alone.
  */
 async function warm(bench: Bench, target: Target, kind: TargetKind | undefined): Promise<void> {
   bench.say(`warming ${target.name}`);
   const whole = { kind: 'whole', bytes: 1024 } as const;
-  await untilLevel(bench, target, whole);
-  if (kind?.figures !== undefined || target.streams !== null) return;
-  await untilLevel(bench, target, { kind: 'burst', chunks: 50 });
+  const streams = kind?.figures === undefined && target.streams === null;
   // What a compiler made for the one kind it makes anew when it has seen the other.
-  await untilLevel(bench, target, whole);
+  const scenes: readonly Scene[] = streams ? [whole, { kind: 'burst', chunks: 50 }, whole] : [whole, whole];
+  for (const scene of scenes) await untilLevel(bench, target, scene, kind?.processes ?? 1);
 }
 
-async function untilLevel({ load, plan }: Bench, { aim, watch }: Target, scene: Scene): Promise<void> {
+async function untilLevel({ load, plan }: Bench, { aim, watch }: Target, scene: Scene, processes: number) {
   let lowest = Number.POSITIVE_INFINITY;
   let level = 0;
+  const duration_ms = plan.warm_step_ms * processes;
   for (let step = 0; step < plan.warm_steps && level < LEVEL_STEPS; step++) {
-    const job = { aim, watch, scene, concurrency: plan.concurrency, warm_ms: 0, duration_ms: plan.warm_step_ms };
+    const job = { aim, watch, scene, concurrency: plan.concurrency, warm_ms: 0, duration_ms };
     const { cost, answers } = await load.closed(job);
     const each = (cost.proxy_us + cost.sidecar_us) / answers;
     if (each < lowest * STILL_FALLING) level = 0;

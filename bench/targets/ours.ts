@@ -23,6 +23,7 @@ function gatewayKind(name: string, about: string, variant: Variant): TargetKind 
   return {
     name,
     about,
+    processes: workers,
     ...(collection_ms > 0 ? { max_rate: 1e3 / collection_ms } : {}),
     ...(sidecar === 'blank' || sidecar === 'unchecked' || workers > 1 ? { figures: ['whole-1k'] } : {}),
     async start({ backendPort, folder }: Where) {

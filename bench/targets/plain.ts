@@ -34,6 +34,7 @@ export const nginx: TargetKind = {
 export const nginxTwoWorkers: TargetKind = {
   name: 'nginx 2 workers',
   about: 'the same with two workers',
+  processes: 2,
   figures: ['whole-1k'],
   start: (where) => startNginx(where, 2),
 };
