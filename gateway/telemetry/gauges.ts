@@ -7,6 +7,9 @@ const STATES: readonly SidecarState[] = ['connecting', 'connected', 'refused', '
 /** The codes that a sidecar gives its trouble; another one is counted as `other`. */
 const TROUBLES = ['collection_failed', 'appraisal_failed'];
 
+/** The event loop is looked at by a timer. Every 10 ms, as the library would, it took 0.8 % of a core of a gateway that had nothing to do; so 0.2. */
+const LOOP_LOOK_MS = 100;
+
 export interface GaugeSources {
   readonly sidecar: Sidecar;
   readonly store: Store;
@@ -60,7 +63,7 @@ export function registerGauges(registry: Registry, { sidecar, store, version, ru
     registers,
     aggregator: 'max',
   }).set({ version }, 1);
-  collectDefaultMetrics({ register: registry });
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_LOOK_MS });
   // Gauges with a counter's name: promtool refuses them, and the resources by type say the same.
   for (const kind of ['handles', 'requests', 'resources']) registry.removeSingleMetric(`nodejs_active_${kind}_total`);
 }

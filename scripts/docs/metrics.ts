@@ -58,6 +58,8 @@ To look at: [grafana/countersign.json](grafana/countersign.json), a dashboard. T
 
 ## The process
 
+The event loop is looked at every 100 ms: of its delays, 0.1 s is that pause itself, and what is above it is lateness.
+
 | name | type | labels | meaning |
 |---|---|---|---|
 ${rows(ofProcess)}
