@@ -7,7 +7,8 @@ export interface EngineRequest {
   readonly method: string;
   /** Begins with a slash and stands after BACKEND_URL: `/chat/completions`. Query included. */
   readonly path: string;
-  readonly headers: Headers;
+  /** Or their lines, as `headerLines` writes them. */
+  readonly headers: Headers | string;
   readonly body: Buffer | string | null;
   /** Asking twice does no harm: it may be sent again when the backend hung up. */
   readonly repeatable: boolean;

@@ -2,16 +2,17 @@
 import { setImmediate } from 'node:timers/promises';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { bodyText, readBody } from '../body.ts';
-import type { Context, Deps } from '../context.ts';
+import type { Bindings, Context, Deps } from '../context.ts';
 import { type Delivery, type Exchange, type Head, mediaType, type Outcome } from '../delivery/exchange.ts';
 import { pipeDelivery } from '../delivery/pipe.ts';
 import { type Port, relay } from '../delivery/relay.ts';
 import { streamDelivery } from '../delivery/stream.ts';
 import { wholeDelivery } from '../delivery/whole.ts';
-import { toBackend } from '../engine/headers.ts';
+import { type Headers, toBackend } from '../engine/headers.ts';
+import { headerLines } from '../engine/request.ts';
 import type { Seat } from '../limits/seats.ts';
 import { asProblem, Problem } from '../problem.ts';
-import type { Operation } from '../telemetry/watch.ts';
+import type { Operation, Watch } from '../telemetry/watch.ts';
 import { type Endpoint, readAsked } from './request.ts';
 
 const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };
@@ -57,14 +58,12 @@ export function generate(endpoint: Endpoint, deps: Deps) {
       outgoing.setHeader('x-attestation-id', id);
       store.begin(owner, id);
     }
-    const headers = { ...toBackend(incoming.headers, config.backend_api_key), 'content-type': 'application/json' };
-    watch.trace?.toBackend(headers);
     const answered = relay(
       engine,
       {
         method: 'POST',
         path: BACKEND_PATH[endpoint] + query(incoming.url),
-        headers,
+        headers: headersOf(incoming, watch),
         // Where nothing was cut out, the bytes as they came.
         body: forward === request ? body : forward,
         repeatable: true,
@@ -73,6 +72,17 @@ export function generate(endpoint: Endpoint, deps: Deps) {
       (head, port) => deliver(head, port, exchange, seat),
     );
     return { exchange, answered };
+  }
+
+  /** A client that says the same head each time has its lines written once; those of a trace are never the same. */
+  function headersOf(incoming: Bindings['incoming'], { trace }: Watch): Headers | string {
+    const made = trace === null && 'made' in incoming ? incoming.made : null;
+    if (made !== null && made.toBackend !== null) return made.toBackend;
+    const headers = { ...toBackend(incoming.headers, config.backend_api_key), 'content-type': 'application/json' };
+    trace?.toBackend(headers);
+    if (made === null) return headers;
+    made.toBackend = headerLines(headers);
+    return made.toBackend;
   }
 
   function deliver(head: Head, port: Port, exchange: Exchange, seat: Seat) {

@@ -1,7 +1,7 @@
 // One client's connection while its requests are of the plain form; at the first that is not, Node's parser has it for good.
 import type { Socket } from 'node:net';
 import { WireAnswer } from './answer.ts';
-import { MAX_WIRE_BYTES, readRequest, type WireRequest } from './request.ts';
+import { MAX_WIRE_BYTES, readRequest, type Said, type WireRequest } from './request.ts';
 
 export interface WireOptions {
   serve(request: WireRequest, answer: WireAnswer): void;
@@ -18,6 +18,7 @@ const PIECES_MS = 1_000;
 export class WireConnection {
   readonly #socket: Socket;
   readonly #options: WireOptions;
+  readonly #said: Said = { head: null };
   #pending: Buffer | null = null;
   #pieces: NodeJS.Timeout | null = null;
   #answer: WireAnswer | null = null;
@@ -59,7 +60,7 @@ export class WireConnection {
   };
 
   #take(bytes: Buffer): void {
-    const reading = readRequest(bytes);
+    const reading = readRequest(bytes, this.#said);
     if (reading === 'incomplete') {
       this.#pending = bytes;
       this.#pieces ??= setTimeout(() => this.#handOver(), PIECES_MS);

@@ -9,8 +9,15 @@ export interface WireRequest {
   readonly url: string;
   /** As Node's IncomingMessage has them: names in lower case. None is there twice. */
   readonly headers: IncomingHttpHeaders;
+  /** What was made of the head, its length aside: shared with the next request that has the same. */
+  readonly made: Made;
   /** Whoever reads it takes it away. */
   body: Buffer;
+}
+
+export interface Made {
+  /** The header lines for the backend. */
+  toBackend: string | null;
 }
 
 /** `incomplete`: the plain form may still come about. `other`: it cannot. */
@@ -20,6 +27,9 @@ export type Reading = WireRequest | 'incomplete' | 'other';
 export const MAX_WIRE_BYTES = 64 * 1024;
 const MAX_HEAD_BYTES = 16 * 1024;
 const MAX_HEADERS = 64;
+/** A larger head is not remembered. */
+const MAX_SAID_BYTES = 2 * 1024;
+const LENGTH = 'content-length';
 const CRLF = '\r\n';
 const END = '\r\n\r\n';
 const END_BYTES = Buffer.from(END);
@@ -45,9 +55,54 @@ const NOT_PLAIN = new Set([
 /**
  * The plain form: one of two request lines; every line ends in CR LF and none is folded; names are tokens and none comes
  * twice; values are printable ASCII; one Host, one Content-Length of digits; nothing about coding, trailers or upgrades;
- * and not a byte after the body.
+ * and not a byte after the body. `before` is what the same connection has said: it is remembered there, and read by it.
  */
-export function readRequest(bytes: Buffer): Reading {
+export function readRequest(bytes: Buffer, before: Said = { head: null }): Reading {
+  return (before.head === null ? null : readAgain(bytes, before.head)) ?? readAnew(bytes, before);
+}
+
+/** The last head of a connection. */
+export interface Said {
+  head: Head | null;
+}
+
+/** A head that was read, and where its Content-Length is written. */
+interface Head {
+  /** A copy, up to the body. */
+  readonly bytes: Buffer;
+  readonly digits: number;
+  readonly afterDigits: number;
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly made: Made;
+}
+
+/** A client says the same head each time, but for the length: byte for byte the same is not read again. null: it is another. */
+function readAgain(bytes: Buffer, head: Head): WireRequest | 'incomplete' | 'other' | null {
+  const { digits, afterDigits } = head;
+  let at = digits;
+  let length = 0;
+  for (let digit = digitAt(bytes, at); digit >= 0 && at < digits + MAX_DIGITS; digit = digitAt(bytes, ++at))
+    length = length * 10 + digit;
+  // As `String` writes a number. A digit too many is no part of the rest, either.
+  if (at === digits || (bytes[digits] === ZERO && at > digits + 1)) return null;
+  const end = at + head.bytes.length - afterDigits;
+  if (bytes.length < end || head.bytes.compare(bytes, at, end, afterDigits) !== 0) return null;
+  if (head.bytes.compare(bytes, 0, digits, 0, digits) !== 0) return null;
+  const headers = { ...head.headers, [LENGTH]: String(length) };
+  return whole(bytes, end, length, { url: head.url, headers, made: head.made });
+}
+
+const ZERO = 0x30;
+const MAX_DIGITS = 6;
+
+/** -1 where there is none. */
+function digitAt(bytes: Buffer, at: number): number {
+  const digit = (bytes[at] ?? 0) - ZERO;
+  return digit <= 9 ? digit : -1;
+}
+
+function readAnew(bytes: Buffer, before: Said): Reading {
   const end = bytes.indexOf(END_BYTES);
   if (end < 0) return bytes.length < MAX_HEAD_BYTES && beginsPlain(bytes) ? 'incomplete' : 'other';
   if (end > MAX_HEAD_BYTES) return 'other';
@@ -56,21 +111,40 @@ export function readRequest(bytes: Buffer): Reading {
   const url = TARGETS.get(text.slice(0, from));
   if (url === undefined) return 'other';
   const headers: Record<string, string> = {};
+  let lengthLine = 0;
   for (let count = 1; from < end; count++) {
     const to = text.indexOf(CRLF, from + CRLF.length);
     const header = headerOf(text.slice(from + CRLF.length, to));
     if (header === null || header.name in headers || count >= MAX_HEADERS) return 'other';
     headers[header.name] = header.value;
+    if (header.name === LENGTH) lengthLine = from + CRLF.length;
     from = to;
   }
   const { host, connection } = headers;
   if (host === undefined || !isHost(host) || (connection !== undefined && connection.toLowerCase() !== 'keep-alive'))
     return 'other';
-  const length = headers['content-length'];
+  const length = headers[LENGTH];
   if (length === undefined || !/^\d{1,6}$/.test(length)) return 'other';
-  const total = end + END.length + Number(length);
+  const digits = text.indexOf(length, lengthLine + LENGTH.length);
+  const made: Made = { toBackend: null };
+  if (end <= MAX_SAID_BYTES) {
+    const copy = Buffer.from(bytes.subarray(0, end + END.length));
+    before.head = { bytes: copy, digits, afterDigits: digits + length.length, url, headers, made };
+  }
+  return whole(bytes, end + END.length, Number(length), { url, headers, made });
+}
+
+function whole(
+  bytes: Buffer,
+  at: number,
+  length: number,
+  { url, headers, made }: Pick<Head, 'url' | 'headers' | 'made'>,
+) {
+  const total = at + length;
   if (total > MAX_WIRE_BYTES || bytes.length > total) return 'other';
-  return bytes.length < total ? 'incomplete' : { method: 'POST', url, headers, body: bytes.subarray(end + END.length) };
+  return bytes.length < total
+    ? 'incomplete'
+    : ({ method: 'POST', url, headers, made, body: bytes.subarray(at) } as const);
 }
 
 interface Header {
