@@ -1,7 +1,7 @@
 // One client's connection while its requests are of the plain form; at the first that is not, Node's parser has it for good.
 import type { Socket } from 'node:net';
 import { WireAnswer } from './answer.ts';
-import { MAX_WIRE_BYTES, readRequest, type Said, type WireRequest } from './request.ts';
+import { MAX_WIRE_BYTES, readRequest, Said, type WireRequest } from './request.ts';
 
 export interface WireOptions {
   serve(request: WireRequest, answer: WireAnswer): void;
@@ -18,7 +18,7 @@ const PIECES_MS = 1_000;
 export class WireConnection {
   readonly #socket: Socket;
   readonly #options: WireOptions;
-  readonly #said: Said = { head: null };
+  readonly #said = new Said();
   #pending: Buffer | null = null;
   #pieces: NodeJS.Timeout | null = null;
   #answer: WireAnswer | null = null;

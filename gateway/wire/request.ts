@@ -27,6 +27,7 @@ export type Reading = WireRequest | 'incomplete' | 'other';
 export const MAX_WIRE_BYTES = 64 * 1024;
 const MAX_HEAD_BYTES = 16 * 1024;
 const MAX_HEADERS = 64;
+const MAX_SAID = 8;
 /** A larger head is not remembered. */
 const MAX_SAID_BYTES = 2 * 1024;
 const LENGTH = 'content-length';
@@ -57,13 +58,18 @@ const NOT_PLAIN = new Set([
  * twice; values are printable ASCII; one Host, one Content-Length of digits; nothing about coding, trailers or upgrades;
  * and not a byte after the body. `before` is what the same connection has said: it is remembered there, and read by it.
  */
-export function readRequest(bytes: Buffer, before: Said = { head: null }): Reading {
+export function readRequest(bytes: Buffer, before: Said = new Said()): Reading {
   return (before.head === null ? null : readAgain(bytes, before.head)) ?? readAnew(bytes, before);
 }
 
-/** The last head of a connection. */
-export interface Said {
-  head: Head | null;
+/** The last head of a connection; null once it has said too many different ones, as a proxy's for many clients does. */
+export class Said {
+  head: Head | null = null;
+  #heads = 0;
+
+  remember(head: () => Head): void {
+    this.head = ++this.#heads > MAX_SAID ? null : head();
+  }
 }
 
 /** A head that was read, and where its Content-Length is written. */
@@ -127,10 +133,13 @@ function readAnew(bytes: Buffer, before: Said): Reading {
   if (length === undefined || !/^\d{1,6}$/.test(length)) return 'other';
   const digits = text.indexOf(length, lengthLine + LENGTH.length);
   const made: Made = { toBackend: null };
-  if (end <= MAX_SAID_BYTES) {
-    const copy = Buffer.from(bytes.subarray(0, end + END.length));
-    before.head = { bytes: copy, digits, afterDigits: digits + length.length, url, headers, made };
-  }
+  if (end <= MAX_SAID_BYTES)
+    before.remember(() => {
+      // Memory of its own: as long as the connection is open, it would hold a pool that others' bytes are in.
+      const copy = Buffer.allocUnsafeSlow(end + END.length);
+      bytes.copy(copy);
+      return { bytes: copy, digits, afterDigits: digits + length.length, url, headers, made };
+    });
   return whole(bytes, end + END.length, Number(length), { url, headers, made });
 }
 

@@ -1,7 +1,7 @@
 import { Agent, request as httpRequest } from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Reading, readRequest, type Said } from '../../gateway/wire/request.ts';
+import { type Reading, readRequest, Said } from '../../gateway/wire/request.ts';
 import { startBackend } from '../backend.ts';
 import { startGateway } from '../harness.ts';
 
@@ -13,7 +13,7 @@ describe('a head that a connection says again', () => {
   const madeOf = (reading: Reading) => (typeof reading === 'object' ? reading.made : null);
 
   it('shares what was made of it, and nothing else', () => {
-    const said: Said = { head: null };
+    const said = new Said();
     const first = readRequest(request(lines, '2', '{}'), said);
     const second = readRequest(request(lines, '11', '{"a":"bcd"}'), said);
     const other = readRequest(request([...lines, 'Y: 1'], '2', '{}'), said);
@@ -22,6 +22,14 @@ describe('a head that a connection says again', () => {
     expect(madeOf(second)).toBe(madeOf(first));
     expect(madeOf(other)).not.toBe(madeOf(first));
     expect(madeOf(readRequest(request(lines, '2', '{}')))).not.toBe(madeOf(first));
+  });
+
+  it('is remembered until a connection has said too many different ones', () => {
+    const said = new Said();
+    const again = (i: number) => madeOf(readRequest(request([...lines, `Y: ${i}`], '2', '{}'), said));
+    for (let i = 0; i < 8; i++) expect(again(i)).toBe(again(i));
+    expect(again(8)).not.toBe(again(8));
+    expect(said.head).toBeNull();
   });
 
   it('is read as if it were the first, whatever changed in it', () => {
@@ -43,7 +51,7 @@ describe('a head that a connection says again', () => {
     };
     fc.assert(
       fc.property(fc.array(change, { minLength: 1, maxLength: 5 }), (changes) => {
-        const said: Said = { head: null };
+        const said = new Said();
         let before = readRequest(request(lines, '7', body), said);
         for (const by of changes) {
           const bytes = changed(by);
