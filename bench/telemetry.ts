@@ -22,12 +22,12 @@ function appOf(telemetry: Telemetry | null, act: (watch: Watch) => void) {
   const app = new Hono<Env>();
   app.post(ROUTE, (c) => {
     const watch = telemetry?.begin({});
-    c.set('id', ID);
+    c.env.id = ID;
     if (watch !== undefined) {
-      c.set('watch', watch);
+      c.env.watch = watch;
       act(watch);
     }
-    c.set('outcome', { status: 200 });
+    c.env.outcome = { status: 200 };
     if (watch !== undefined) telemetry?.end(c, watch, ROUTE, RESPONSE_ALREADY_SENT);
     return RESPONSE_ALREADY_SENT;
   });

@@ -10,8 +10,8 @@ import type { Outgoing } from './wire/answer.ts';
 export function authenticated({ keys }: Deps): Step {
   return (c) => {
     const caller = keys.authenticate(c.env.incoming.headers.authorization);
-    c.set('caller', caller);
-    c.set('owner', caller.owner);
+    c.env.caller = caller;
+    c.env.owner = caller.owner;
   };
 }
 
@@ -19,9 +19,9 @@ export function authenticated({ keys }: Deps): Step {
 export function bounded({ config, seats, rates }: Deps): Step {
   return (c) => {
     const { outgoing } = c.env;
-    const caller = c.get('caller');
+    const caller = c.env.caller;
     const seat = seats.take(caller);
-    c.set('seat', seat);
+    c.env.seat = seat;
     whenTaken(outgoing, () => seat.leave());
     endWhenStalled(outgoing, config.write_stall_ms);
     const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;

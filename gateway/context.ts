@@ -36,23 +36,25 @@ export interface Deps {
 }
 
 /** The two ends of an exchange: Node's own, or those of the plain path. */
-export interface Bindings {
+export interface Ends {
   readonly incoming: IncomingMessage | WireRequest;
   readonly outgoing: Outgoing;
 }
 
+/** An exchange's ends, and what is learned of it on the way. Members of one object: Hono's variables are a Map, and cost like one. */
+export interface Bindings extends Ends {
+  /** Unguessable, ours. */
+  id: string;
+  /** Set by the admission, as are its place and the owner: under /v1 alone. */
+  caller: Caller;
+  owner: Owner;
+  seat: Seat;
+  outcome: Outcome;
+  watch: Watch;
+}
+
 export interface Env {
   Bindings: Bindings;
-  Variables: {
-    /** Unguessable, ours. */
-    id: string;
-    /** Set by the admission, as are its place and the owner: under /v1 alone. */
-    caller: Caller;
-    owner: Owner;
-    seat: Seat;
-    outcome: Outcome;
-    watch: Watch;
-  };
 }
 
 export type Context = HonoContext<Env>;

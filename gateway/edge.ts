@@ -21,9 +21,9 @@ export function createEdge({ telemetry, log }: Deps) {
     async (c: Context): Promise<Response> => {
       const { incoming, outgoing } = c.env;
       const watch = telemetry.begin(incoming.headers);
-      c.set('watch', watch);
+      c.env.watch = watch;
       const id = newId();
-      c.set('id', id);
+      c.env.id = id;
       setCommonHeaders(outgoing, id);
       let response: Response;
       try {
@@ -43,18 +43,18 @@ export function createEdge({ telemetry, log }: Deps) {
   function refused(error: unknown, c: Context): Response {
     const { outgoing } = c.env;
     if (error instanceof ClientGone || outgoing.destroyed) {
-      c.set('outcome', { status: 499 });
+      c.env.outcome = { status: 499 };
       return RESPONSE_ALREADY_SENT;
     }
     const problem = asProblem(error);
     // A message can quote what was parsed; where it happened cannot.
-    if (problem.code === 'internal_error') log.error({ id: c.get('id'), ...where(error) }, 'internal error');
+    if (problem.code === 'internal_error') log.error({ id: c.env.id, ...where(error) }, 'internal error');
     if (outgoing.headersSent) {
-      c.set('outcome', { status: outgoing.statusCode, problem });
+      c.env.outcome = { status: outgoing.statusCode, problem };
       outgoing.destroy();
       return RESPONSE_ALREADY_SENT;
     }
-    c.set('outcome', { status: problem.status, problem });
+    c.env.outcome = { status: problem.status, problem };
     const headers = { ...problem.headers, 'content-type': 'application/json' };
     const body = Buffer.from(JSON.stringify(problem.body));
     // Hono makes an answer to HEAD out of the one to GET, and sends it itself.

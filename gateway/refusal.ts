@@ -1,9 +1,11 @@
 // Refuses what never reaches a route: the same shape, headers and log line as every other answer.
-import { randomUUID } from 'node:crypto';
+import { randomFillSync } from 'node:crypto';
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Logger } from 'pino';
 import type { Problem } from './problem.ts';
+import { share } from './shared-headers.ts';
+import type { Outgoing } from './wire/answer.ts';
 
 /** How long a client has to take its answer before the connection is cut. */
 const LINGER_MS = 1_000;
@@ -14,24 +16,37 @@ export function linger(socket: Duplex): void {
   setTimeout(() => socket.destroy(), LINGER_MS).unref();
 }
 
-const COMMON = {
+const COMMON = share({
   'cache-control': 'no-store',
   'x-content-type-options': 'nosniff',
   'content-security-policy': "default-src 'none'; frame-ancestors 'none'; sandbox",
   'referrer-policy': 'no-referrer',
-};
+});
 
 /** Headers of every answer, whoever makes it. */
 export function commonHeaders(id: string): Record<string, string> {
   return { 'x-request-id': id, ...COMMON };
 }
 
-export function setCommonHeaders(outgoing: { setHeader(name: string, value: string): unknown }, id: string): void {
+export function setCommonHeaders(outgoing: Pick<Outgoing, 'setHeader' | 'setShared'>, id: string): void {
   outgoing.setHeader('x-request-id', id);
-  for (const name in COMMON) outgoing.setHeader(name, COMMON[name as keyof typeof COMMON]);
+  if (outgoing.setShared !== undefined) outgoing.setShared(COMMON);
+  else for (const name in COMMON) outgoing.setHeader(name, COMMON[name] as string);
 }
 
-export const newId = (): string => `req-${randomUUID()}`;
+const ID_BYTES = 16;
+const random = Buffer.alloc(256 * ID_BYTES);
+let used = random.length;
+
+/** `req-` and 128 random bits in hexadecimal, asked of the system for many ids at once. */
+export function newId(): string {
+  if (used === random.length) {
+    randomFillSync(random);
+    used = 0;
+  }
+  used += ID_BYTES;
+  return `req-${random.toString('hex', used - ID_BYTES, used)}`;
+}
 
 /** Answers a request that Node has read. */
 export function refuse(incoming: IncomingMessage, outgoing: ServerResponse, problem: Problem, log: Logger): void {

@@ -1,14 +1,15 @@
 // Delivers a backend's error: its status, its retry-after, its words in OpenAI's shape.
 
+import type { AnswerHead } from '../engine/engine.ts';
 import { rewriteError } from '../engine/error.ts';
 import { toClient } from '../engine/headers.ts';
 import { Problem } from '../problem.ts';
-import type { Delivery, Exchange, Head } from './exchange.ts';
+import type { Delivery, Exchange } from './exchange.ts';
 import type { Port } from './relay.ts';
 
 const MAX_ERROR_BYTES = 256 * 1024;
 
-export function errorDelivery(head: Head, port: Port, exchange: Exchange): Delivery {
+export function errorDelivery(head: AnswerHead, port: Port, exchange: Exchange): Delivery {
   const chunks: Buffer[] = [];
   let bytes = 0;
   const send = () => {
@@ -47,7 +48,7 @@ export function errorDelivery(head: Head, port: Port, exchange: Exchange): Deliv
 }
 
 /** Clients expect whole seconds: a date or a fraction becomes them, and 429 and 503 always have one. */
-function retryAfter(head: Head): string | null {
+function retryAfter(head: AnswerHead): string | null {
   const given = head.headers['retry-after'];
   if (given === undefined) return head.status === 429 || head.status === 503 ? '1' : null;
   const seconds = Number.isNaN(Number(given)) ? (Date.parse(given) - Date.now()) / 1000 : Number(given);

@@ -18,12 +18,6 @@ export interface Exchange {
   readonly watch: Watch;
 }
 
-/** The backend's head, once. */
-export interface Head {
-  readonly status: number;
-  readonly headers: IncomingHttpHeaders;
-}
-
 /** What a delivery does with the answer, after its head. */
 export interface Delivery {
   data(chunk: Buffer): void;

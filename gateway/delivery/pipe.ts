@@ -1,17 +1,15 @@
 // Delivers an answer as it comes, without tee: nothing is parsed, held or added.
-import { toClient } from '../engine/headers.ts';
+import type { AnswerHead } from '../engine/engine.ts';
 import { errorEvent } from '../sse.ts';
-import { type Delivery, type Exchange, type Head, mediaType } from './exchange.ts';
+import { type Delivery, type Exchange, mediaType } from './exchange.ts';
+import { headersOf } from './headers.ts';
 import { flowingWriter, type Port } from './relay.ts';
 
-export function pipeDelivery(head: Head, port: Port, exchange: Exchange): Delivery {
+export function pipeDelivery(head: AnswerHead, port: Port, exchange: Exchange): Delivery {
   const { outgoing } = exchange;
   const stream = mediaType(head.headers) === 'text/event-stream';
-  const headers = toClient(head.headers);
-  const length = head.headers['content-length'];
-  if (length !== undefined) headers['content-length'] = length;
-  if (stream) headers['x-accel-buffering'] = 'no';
-  outgoing.writeHead(head.status, headers);
+  if (head.length !== null) outgoing.setHeader('content-length', String(head.length));
+  outgoing.writeHead(head.status, headersOf(head, stream));
   if (stream) outgoing.flushHeaders();
   const write = flowingWriter(exchange, port);
   /** The last four bytes; null before the first. */

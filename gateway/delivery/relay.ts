@@ -1,9 +1,8 @@
 // Carries one answer from the backend to the client: one of the deliveries writes it, the client's leaving cancels it.
-import type { IncomingHttpHeaders } from 'node:http';
-import type { Engine, EngineCall, EngineHandler, EngineRequest } from '../engine/engine.ts';
+import type { AnswerHead, Engine, EngineCall, EngineHandler, EngineRequest } from '../engine/engine.ts';
 import { Problem } from '../problem.ts';
 import { errorDelivery } from './error.ts';
-import type { Delivery, Exchange, Flow, Head, Outcome } from './exchange.ts';
+import type { Delivery, Exchange, Flow, Outcome } from './exchange.ts';
 
 /** What a delivery is given beside the head. */
 export interface Port extends Flow {
@@ -15,7 +14,7 @@ export interface Port extends Flow {
   refuse(problem: Problem): void;
 }
 
-export type Deliver = (head: Head, port: Port) => Delivery;
+export type Deliver = (head: AnswerHead, port: Port) => Delivery;
 
 /** Resolves when the exchange is over, however it ended. @throws {Problem} while nothing has been written. */
 export function relay(engine: Engine, request: EngineRequest, exchange: Exchange, deliver: Deliver): Promise<Outcome> {
@@ -57,9 +56,9 @@ class Relay implements EngineHandler, Port {
     outgoing.on('close', this.#onClose);
   }
 
-  head(status: number, headers: IncomingHttpHeaders): void {
+  head(head: AnswerHead): void {
+    const { status, headers } = head;
     this.#exchange.watch.head(status, headers['content-type']);
-    const head = { status, headers };
     if (status >= 400) this.#delivery = errorDelivery(head, this, this.#exchange);
     else if (status >= 300) this.refuse(new Problem('backend_bad_response', 'The backend answered with a redirect.'));
     else this.#delivery = this.#deliver(head, this);

@@ -2,12 +2,13 @@
 import { type SseEvent, SseLimitError, SseSplitter } from '../../proto/sse.ts';
 import type { Attestor } from '../attestor.ts';
 import type { Folded } from '../draft/draft.ts';
+import type { AnswerHead } from '../engine/engine.ts';
 import { errorOf } from '../engine/error.ts';
-import { toClient } from '../engine/headers.ts';
 import { asProblem, Problem } from '../problem.ts';
 import { Recorder, type Verdict } from '../recorder/recorder.ts';
 import { ATTESTING, DONE, errorEvent, terminated, withAttestation } from '../sse.ts';
-import type { Delivery, Exchange, Head } from './exchange.ts';
+import type { Delivery, Exchange } from './exchange.ts';
+import { headersOf } from './headers.ts';
 import { flowingWriter, type Port } from './relay.ts';
 
 /** The largest single event a backend may send: a finish chunk with every logprob of a long answer is far below. */
@@ -21,7 +22,7 @@ interface Held {
 }
 
 export function streamDelivery(
-  head: Head,
+  head: AnswerHead,
   port: Port,
   exchange: Exchange,
   attestor: Attestor,
@@ -37,7 +38,7 @@ export function streamDelivery(
   let drained: NodeJS.Timeout | null = null;
   const write = flowingWriter(exchange, port);
 
-  outgoing.writeHead(head.status, { ...toClient(head.headers), 'x-accel-buffering': 'no' });
+  outgoing.writeHead(head.status, headersOf(head, true));
   outgoing.flushHeaders();
 
   /** Events that may go out leave in one write, as the bytes in which they came. */

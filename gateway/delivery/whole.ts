@@ -1,13 +1,14 @@
 // Delivers a whole answer with its attestation: the backend's body text with one member spliced in.
 import { type Attestor, NOTHING } from '../attestor.ts';
 import { badAnswer } from '../draft/draft.ts';
-import { toClient } from '../engine/headers.ts';
+import type { AnswerHead } from '../engine/engine.ts';
 import { asProblem } from '../problem.ts';
-import type { Delivery, Exchange, Head } from './exchange.ts';
+import type { Delivery, Exchange } from './exchange.ts';
+import { headersOf } from './headers.ts';
 import type { Port } from './relay.ts';
 
 export function wholeDelivery(
-  head: Head,
+  head: AnswerHead,
   port: Port,
   exchange: Exchange,
   attestor: Attestor,
@@ -21,11 +22,12 @@ export function wholeDelivery(
     const pieces = withAttestation(answered, attested.json);
     attested.json = NOTHING;
     const { outgoing } = exchange;
-    outgoing.writeHead(head.status, {
-      ...toClient(head.headers),
-      'content-type': 'application/json',
-      'content-length': pieces.reduce((length, piece) => length + piece.length, 0),
-    });
+    outgoing.setHeader('content-length', String(pieces.reduce((length, piece) => length + piece.length, 0)));
+    const headers = headersOf(head, false);
+    outgoing.writeHead(
+      head.status,
+      headers['content-type'] === JSON_TYPE ? headers : { ...headers, 'content-type': JSON_TYPE },
+    );
     // One write of the pieces as they are: together they would be a copy of what is kept.
     const { socket } = outgoing;
     socket?.cork();
@@ -45,6 +47,7 @@ export function wholeDelivery(
   };
 }
 
+const JSON_TYPE = 'application/json';
 const FIRST_MEMBER = Buffer.from('"attestation":');
 const NEXT_MEMBER = Buffer.from(',"attestation":');
 const BRACE = 0x7b;

@@ -1,9 +1,9 @@
 // The engine client: sends a request to the backend over a kept connection and hands its answer on as it arrives.
-import type { IncomingHttpHeaders } from 'node:http';
 import { Problem } from '../problem.ts';
 import { Connection, type Origin, type Taker } from './connection.ts';
-import type { Engine, EngineCall, EngineHandler } from './engine.ts';
+import type { AnswerHead, Engine, EngineCall, EngineHandler } from './engine.ts';
 import { BackendFault } from './fault.ts';
+import { Heads } from './heads.ts';
 import { writeRequest } from './request.ts';
 
 const HUNG_UP = new Set(['ECONNRESET', 'EPIPE']);
@@ -40,6 +40,7 @@ const LOOKS_IN_SILENCE = 8;
 /** Idle connections, the last one used first: the others may rest until they are closed. */
 class Pool {
   readonly #origin: Origin;
+  readonly #heads = new Heads();
   readonly #all = new Set<Connection>();
   /** The one that has been idle for longest stands first. */
   readonly #idle: Connection[] = [];
@@ -71,7 +72,7 @@ class Pool {
   }
 
   fresh(): Connection {
-    const connection = new Connection(this.#origin, {
+    const connection = new Connection(this.#origin, this.#heads, {
       idle: (one) => this.#idle.push(one),
       gone: (one) => {
         this.#all.delete(one);
@@ -90,6 +91,8 @@ class Pool {
 }
 
 const old = (connection: Connection): boolean => performance.now() - connection.idle_since_ms > KEEP_ALIVE_MS;
+
+const NO_PARTS: readonly Buffer[] = [];
 
 class Call implements Taker, EngineCall {
   readonly #pool: Pool;
@@ -119,10 +122,10 @@ class Call implements Taker, EngineCall {
     connection.ask(this.#parts, this.#silence_ms, this);
   }
 
-  head(status: number, headers: IncomingHttpHeaders): void {
+  head(head: AnswerHead): void {
     this.#headed = true;
-    this.#parts = [];
-    this.#handler.head(status, headers);
+    this.#parts = NO_PARTS;
+    this.#handler.head(head);
   }
 
   data(chunk: Buffer): void {

@@ -1,12 +1,12 @@
 // One connection to the backend: one request at a time, its answer read as it arrives.
-
-import type { IncomingHttpHeaders } from 'node:http';
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { batch } from '../batch.ts';
+import type { AnswerHead } from './engine.ts';
 import { BackendFault } from './fault.ts';
+import type { Heads } from './heads.ts';
 import { ResponseBody } from './response-body.ts';
-import { notHttp, type ResponseHead, readResponseHead } from './response-head.ts';
+import { notHttp, type ResponseHead } from './response-head.ts';
 
 const silent = () => new BackendFault('silent', 'silent for too long');
 
@@ -18,7 +18,7 @@ export interface Origin {
 
 /** Takes one answer: head once, data any number of times, then end or broken, once. */
 export interface Taker {
-  head(status: number, headers: IncomingHttpHeaders): void;
+  head(head: AnswerHead): void;
   data(chunk: Buffer): void;
   end(): void;
   broken(cause: unknown): void;
@@ -35,6 +35,7 @@ const LANDING = Buffer.allocUnsafeSlow(64 * 1024);
 
 export class Connection {
   readonly #socket: Socket;
+  readonly #heads: Heads;
   readonly #events: ConnectionEvents;
   readonly #connecting: NodeJS.Timeout;
   #taker: Taker | null = null;
@@ -50,7 +51,8 @@ export class Connection {
   #carried = false;
   #idle_since_ms = 0;
 
-  constructor(origin: Origin, events: ConnectionEvents) {
+  constructor(origin: Origin, heads: Heads, events: ConnectionEvents) {
+    this.#heads = heads;
     this.#events = events;
     const { host, port } = origin;
     this.#socket = origin.secure
@@ -142,10 +144,11 @@ export class Connection {
       // Nobody asked: whatever it says cannot be an answer.
       if (this.#taker === null) throw notHttp('bytes without a request');
       if (this.#body !== null) this.#take(this.#body, bytes, 0, length);
+      else if (this.#early === null) this.#begin(bytes, length);
       else {
-        let rest: Buffer | null = bytes.subarray(0, length);
-        while (this.#body === null && rest !== null) rest = this.#readHead(rest);
-        if (this.#body !== null && rest !== null) this.#take(this.#body, rest, 0, rest.length);
+        const all = Buffer.concat([this.#early, bytes.subarray(0, length)]);
+        this.#early = null;
+        this.#begin(all, all.length);
       }
     } catch (error) {
       this.#break(error);
@@ -160,21 +163,22 @@ export class Connection {
     if (data.length > 0) this.#taker?.data(data);
   }
 
-  /** What follows the head; null while that is not complete. Interim answers are passed over, those nobody asked for too. */
-  #readHead(bytes: Buffer): Buffer | null {
-    const all = this.#early === null ? bytes : Buffer.concat([this.#early, bytes]);
-    const head = readResponseHead(all);
-    this.#early = head === null ? Buffer.from(all) : null;
-    if (head === null) return null;
-    const rest = all.subarray(head.length);
-    if (head.status < 200) {
+  /** The head and what follows it; kept while that is not complete. Interim answers are passed over, those nobody asked for too. */
+  #begin(bytes: Buffer, to: number): void {
+    for (let from = 0; from < to; ) {
+      const head = this.#heads.read(bytes, from, to);
+      if (head === null) {
+        this.#early = Buffer.from(bytes.subarray(from, to));
+        return;
+      }
+      from += head.size;
       if (head.status === 101) throw notHttp('an upgrade that nobody asked for');
-      return rest.length === 0 ? null : rest;
+      if (head.status < 200) continue;
+      this.#head = head;
+      this.#body = new ResponseBody(head.framing);
+      this.#taker?.head(head);
+      return this.#take(this.#body, bytes, from, to);
     }
-    this.#head = head;
-    this.#body = new ResponseBody(head.framing);
-    this.#taker?.head(head.status, head.headers);
-    return rest;
   }
 
   #answered(): void {

@@ -1,22 +1,34 @@
 // What the gateway asks of its engine, the backend that generates: a request, and who takes the answer as it arrives.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Problem } from '../problem.ts';
+import type { SharedHeaders } from '../shared-headers.ts';
 import type { Headers } from './headers.ts';
+import type { SharedLines } from './request.ts';
 
 export interface EngineRequest {
   readonly method: string;
   /** Begins with a slash and stands after BACKEND_URL: `/chat/completions`. Query included. */
   readonly path: string;
-  /** Or their lines, as `headerLines` writes them. */
-  readonly headers: Headers | string;
+  readonly headers: Headers | SharedLines;
   readonly body: Buffer | string | null;
   /** Asking twice does no harm: it may be sent again when the backend hung up. */
   readonly repeatable: boolean;
 }
 
+/** The head of the backend's answer. */
+export interface AnswerHead {
+  readonly status: number;
+  /** Names in lower case; several of one name are joined by a comma. Neither Content-Length nor Date is among them. */
+  readonly headers: IncomingHttpHeaders;
+  /** Content-Length in bytes; null where there is none. */
+  readonly length: number | null;
+  /** What was made of it, length and date aside: shared with the next answer that has the same. */
+  readonly made: { toClient: SharedHeaders | null };
+}
+
 /** Called in this order: head once, data any number of times, then end or fail, once. What `head` or `data` throws becomes `fail`. */
 export interface EngineHandler {
-  head(status: number, headers: IncomingHttpHeaders): void;
+  head(head: AnswerHead): void;
   /** The bytes are the handler's to keep. */
   data(chunk: Buffer): void;
   end(): void;

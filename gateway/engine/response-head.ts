@@ -1,16 +1,13 @@
 // Reads the head of a backend's answer from its bytes (RFC 9112 §4–6), strictly: what is ambiguous is refused.
-import type { IncomingHttpHeaders } from 'node:http';
+import type { AnswerHead } from './engine.ts';
 import { BackendFault } from './fault.ts';
 
-export interface ResponseHead {
-  readonly status: number;
-  /** Names in lower case; several of one name are joined by a comma. */
-  readonly headers: IncomingHttpHeaders;
+export interface ResponseHead extends AnswerHead {
   readonly framing: Framing;
   /** The connection may carry another request after this answer. */
   readonly reusable: boolean;
   /** Bytes that the head took, its empty line included. */
-  readonly length: number;
+  readonly size: number;
 }
 
 /** How the end of the body is known: so many bytes, chunks, or the connection's end. */
@@ -22,9 +19,22 @@ const END = Buffer.from('\r\n\r\n');
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5]\d\d)(?: .*)?$/;
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 const NO_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
+const DIGITS = /^\d{1,15}$/;
+const LENGTH = 'content-length';
+const DATE = 'date';
 
-/** null while the head is not complete. @throws {BackendFault} not_http */
-export function readResponseHead(bytes: Buffer): ResponseHead | null {
+/** Where the values of two headers stand that differ from answer to answer; null where there is not one of a plain form. */
+export interface Places {
+  length: Place | null;
+  date: Place | null;
+}
+interface Place {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** null while the head is not complete. `places` is told where they are. @throws {BackendFault} not_http */
+export function readResponseHead(bytes: Buffer, places?: Places): ResponseHead | null {
   const end = bytes.indexOf(END);
   if (end < 0 ? bytes.length > MAX_HEAD_BYTES : end > MAX_HEAD_BYTES) throw notHttp('a head larger than the limit');
   if (end < 0) return null;
@@ -39,6 +49,8 @@ export function readResponseHead(bytes: Buffer): ResponseHead | null {
     const name = text.slice(from + CRLF.length, colon).toLowerCase();
     const value = text.slice(colon + 1, to).trim();
     if (colon < 0 || colon > to || !NAME.test(name) || NO_VALUE.test(value)) throw notHttp('a header that is none');
+    if (places !== undefined && (name === LENGTH || name === DATE))
+      places[name === LENGTH ? 'length' : 'date'] = name in headers ? null : placeOf(text, value, colon + 1);
     add(headers, name, value);
     from = to;
   }
@@ -47,26 +59,35 @@ export function readResponseHead(bytes: Buffer): ResponseHead | null {
   const framing = framingOf(status, headers);
   const kept =
     minor === '1' ? connection === undefined || !/\bclose\b/.test(connection) : /\bkeep-alive\b/.test(connection ?? '');
-  return { status, headers, framing, reusable: kept && framing !== 'until_close', length: end + END.length };
+  const reusable = kept && framing !== 'until_close';
+  const length = DIGITS.test(headers[LENGTH] ?? '') ? Number(headers[LENGTH]) : null;
+  delete headers[LENGTH];
+  delete headers[DATE];
+  return { status, headers, length, made: { toClient: null }, framing, reusable, size: end + END.length };
+}
+
+function placeOf(text: string, value: string, after: number): Place | null {
+  const from = text.indexOf(value, after);
+  return value === '' ? null : { from, to: from + value.length };
 }
 
 function add(headers: Record<string, string>, name: string, value: string): void {
   const before = headers[name];
   if (before === undefined) headers[name] = value;
-  else if (name !== 'content-length') headers[name] = `${before}, ${value}`;
+  else if (name !== LENGTH) headers[name] = `${before}, ${value}`;
   else if (before !== value) throw notHttp('two lengths');
 }
 
 function framingOf(status: number, headers: Record<string, string>): Framing {
   const coding = headers['transfer-encoding'];
-  const length = headers['content-length'];
+  const length = headers[LENGTH];
   if (status < 200 || status === 204 || status === 304) return 0;
   if (coding !== undefined) {
     if (coding.toLowerCase() !== 'chunked' || length !== undefined) throw notHttp('a framing that is ambiguous');
     return 'chunked';
   }
   if (length === undefined) return 'until_close';
-  if (!/^\d{1,15}$/.test(length)) throw notHttp('a length that is none');
+  if (!DIGITS.test(length)) throw notHttp('a length that is none');
   return Number(length);
 }
 

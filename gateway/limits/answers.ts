@@ -1,6 +1,5 @@
 // An engine whose answers end: a stream has a greatest length, and every answer a greatest time.
-import type { IncomingHttpHeaders } from 'node:http';
-import type { Engine, EngineCall, EngineHandler } from '../engine/engine.ts';
+import type { AnswerHead, Engine, EngineCall, EngineHandler } from '../engine/engine.ts';
 import { Problem } from '../problem.ts';
 
 const LF = 0x0a;
@@ -44,9 +43,9 @@ class BoundedAnswer implements EngineHandler, EngineCall {
     this.#limits = limits;
   }
 
-  head(status: number, headers: IncomingHttpHeaders): void {
-    this.#stream = /^text\/event-stream\b/i.test(headers['content-type'] ?? '');
-    this.#handler.head(status, headers);
+  head(head: AnswerHead): void {
+    this.#stream = /^text\/event-stream\b/i.test(head.headers['content-type'] ?? '');
+    this.#handler.head(head);
   }
 
   data(chunk: Buffer): void {

@@ -38,6 +38,9 @@ interface Counts {
   tee: number;
 }
 
+/** Keys that nobody asks with are not forgotten up to so many: a table whose entries come and go is built anew all the time. */
+const MAX_RESTING = 256;
+
 const overloaded = (message: string) => new Problem('overloaded', message, { retryAfterSeconds: 1 });
 
 /** @param limit 0: none */
@@ -78,9 +81,10 @@ class Taken implements Seat {
 
   constructor(limits: SeatLimits, total: Total, keys: Map<string, Counts>, caller: Caller) {
     if (total.requests >= limits.max_concurrent_requests) throw overloaded('The gateway is at its capacity.');
-    const key = keys.get(caller.name) ?? { requests: 0, streams: 0, tee: 0 };
+    const known = keys.get(caller.name);
+    const key = known ?? { requests: 0, streams: 0, tee: 0 };
     within(key.requests, caller.limits.concurrent ?? limits.max_concurrent_per_key, 'requests');
-    if (key.requests === 0) keys.set(caller.name, key);
+    if (known === undefined) keys.set(caller.name, key);
     total.requests++;
     key.requests++;
     this.#limits = limits;
@@ -125,6 +129,6 @@ class Taken implements Seat {
     this.#key.requests--;
     this.#key.streams -= this.#streams;
     this.#key.tee -= this.#tee;
-    if (this.#key.requests === 0) this.#keys.delete(this.#caller.name);
+    if (this.#key.requests === 0 && this.#keys.size > MAX_RESTING) this.#keys.delete(this.#caller.name);
   }
 }

@@ -4,7 +4,7 @@ import { Problem } from '../problem.ts';
 
 export function attestationById({ store }: Deps) {
   return async (c: Context): Promise<Response> => {
-    const kept = await store.find(c.get('owner'), c.req.param('id') ?? '');
+    const kept = await store.find(c.env.owner, c.req.param('id') ?? '');
     if (kept === null)
       throw new Problem('not_found', 'No attestation is kept under this id for this API key.', { param: 'id' });
     if (kept.state === 'pending')

@@ -3,13 +3,14 @@ import { setImmediate } from 'node:timers/promises';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { bodyText, readBody } from '../body.ts';
 import type { Bindings, Context, Deps } from '../context.ts';
-import { type Delivery, type Exchange, type Head, mediaType, type Outcome } from '../delivery/exchange.ts';
+import { type Delivery, type Exchange, mediaType, type Outcome } from '../delivery/exchange.ts';
 import { pipeDelivery } from '../delivery/pipe.ts';
 import { type Port, relay } from '../delivery/relay.ts';
 import { streamDelivery } from '../delivery/stream.ts';
 import { wholeDelivery } from '../delivery/whole.ts';
+import type { AnswerHead } from '../engine/engine.ts';
 import { type Headers, toBackend } from '../engine/headers.ts';
-import { headerLines } from '../engine/request.ts';
+import { headerLines, SharedLines } from '../engine/request.ts';
 import type { Seat } from '../limits/seats.ts';
 import { asProblem, Problem } from '../problem.ts';
 import type { Operation, Watch } from '../telemetry/watch.ts';
@@ -28,7 +29,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     const { owner, id, tee } = exchange;
     try {
       const outcome = await answered;
-      c.set('outcome', outcome);
+      c.env.outcome = outcome;
       if (tee && outcome.tee !== 'attested') store.drop(owner, id);
     } catch (error) {
       if (tee) store.drop(owner, id);
@@ -40,18 +41,18 @@ export function generate(endpoint: Endpoint, deps: Deps) {
   /** Asks the backend. What it read ends with it: without tee a long prompt is not kept while its answer runs. */
   async function begin(c: Context): Promise<{ exchange: Exchange; answered: Promise<Outcome> }> {
     const { incoming, outgoing } = c.env;
-    const seat = c.get('seat');
+    const seat = c.env.seat;
     const body = await readBody(incoming, config.max_body_bytes, seat);
     const request = bodyText(body);
     const large = request.length > LARGE_LENGTH;
     if (large) await setImmediate();
-    const { tee, forward, choices, stream, model } = readAsked(endpoint, request, incoming.headers, c.get('caller'));
-    const watch = c.get('watch');
+    const { tee, forward, choices, stream, model } = readAsked(endpoint, request, incoming.headers, c.env.caller);
+    const watch = c.env.watch;
     watch.generates(OPERATION[endpoint], model, tee);
     if (large) await setImmediate();
     if (stream) await seat.stream();
     if (tee) await seat.tee();
-    const [id, owner] = [c.get('id'), c.get('owner')];
+    const [id, owner] = [c.env.id, c.env.owner];
     const exchange: Exchange = { id, owner, request: tee ? request : '', tee, choices, outgoing, watch };
     if (tee) {
       await sidecar.ready(config.sidecar_wait_ms);
@@ -75,17 +76,17 @@ export function generate(endpoint: Endpoint, deps: Deps) {
   }
 
   /** A client that says the same head each time has its lines written once; those of a trace are never the same. */
-  function headersOf(incoming: Bindings['incoming'], { trace }: Watch): Headers | string {
+  function headersOf(incoming: Bindings['incoming'], { trace }: Watch): Headers | SharedLines {
     const made = trace === null && 'made' in incoming ? incoming.made : null;
     if (made !== null && made.toBackend !== null) return made.toBackend;
     const headers = { ...toBackend(incoming.headers, config.backend_api_key), 'content-type': 'application/json' };
     trace?.toBackend(headers);
     if (made === null) return headers;
-    made.toBackend = headerLines(headers);
+    made.toBackend = new SharedLines(headerLines(headers));
     return made.toBackend;
   }
 
-  function deliver(head: Head, port: Port, exchange: Exchange, seat: Seat) {
+  function deliver(head: AnswerHead, port: Port, exchange: Exchange, seat: Seat) {
     const type = mediaType(head.headers);
     const encoded = head.headers['content-encoding'];
     if (type !== 'text/event-stream' && type !== 'application/json')

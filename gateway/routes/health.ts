@@ -59,7 +59,8 @@ function probeBackend(engine: Engine, apiKey: string | null): Promise<BackendHea
     const call = engine.call(
       { method: 'GET', path: '/models', headers, body: null, repeatable: true },
       {
-        head: (status) => finish(status < 500 ? { status: 'ok' } : { status: 'down', code: 'backend_bad_response' }),
+        head: ({ status }) =>
+          finish(status < 500 ? { status: 'ok' } : { status: 'down', code: 'backend_bad_response' }),
         data: () => {},
         end: () => {},
         fail: (problem) => finish({ status: 'down', code: problem.code }),

@@ -1,13 +1,19 @@
 // GET /v1/models for a key that is for some models only: the backend's list, less the others.
 import * as z from 'zod';
-import type { Delivery, Exchange, Head } from '../delivery/exchange.ts';
+import type { Delivery, Exchange } from '../delivery/exchange.ts';
 import type { Port } from '../delivery/relay.ts';
+import type { AnswerHead } from '../engine/engine.ts';
 import { Problem } from '../problem.ts';
 
 const MAX_LIST_BYTES = 4 * 1024 * 1024;
 const listSchema = z.looseObject({ data: z.array(z.looseObject({ id: z.string() })) });
 
-export function modelsDelivery(head: Head, port: Port, exchange: Exchange, models: ReadonlySet<string>): Delivery {
+export function modelsDelivery(
+  head: AnswerHead,
+  port: Port,
+  exchange: Exchange,
+  models: ReadonlySet<string>,
+): Delivery {
   const { outgoing } = exchange;
   const chunks: Buffer[] = [];
   let bytes = 0;

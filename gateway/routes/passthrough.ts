@@ -23,15 +23,15 @@ export function passthrough({ config, engine }: Deps) {
         headers: { allow: [...METHODS].join(', ') },
       });
     const path = backendPath(incoming.url ?? '');
-    const caller = c.get('caller');
+    const caller = c.env.caller;
     const type = incoming.headers['content-type'];
     checkPath(caller, method, path, isJson(type));
-    const body = await readBody(incoming, config.max_body_bytes, c.get('seat'));
+    const body = await readBody(incoming, config.max_body_bytes, c.env.seat);
     if (teeHeader(incoming.headers)) throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
     if (method === 'POST' && caller.limits.models !== null) checkBody(body, caller);
     const forward = withoutTee(body, type);
-    const watch = c.get('watch');
-    const exchange = { id: c.get('id'), owner: c.get('owner'), request: '', tee: false, choices: 1, outgoing, watch };
+    const watch = c.env.watch;
+    const exchange = { id: c.env.id, owner: c.env.owner, request: '', tee: false, choices: 1, outgoing, watch };
     const headers = toBackend(incoming.headers, config.backend_api_key);
     watch.trace?.toBackend(headers);
     const request = {
@@ -46,7 +46,7 @@ export function passthrough({ config, engine }: Deps) {
     const outcome = await relay(engine, request, exchange, (head, port) =>
       listed === null ? pipeDelivery(head, port, exchange) : modelsDelivery(head, port, exchange, listed),
     );
-    c.set('outcome', outcome);
+    c.env.outcome = outcome;
     return RESPONSE_ALREADY_SENT;
   };
 }

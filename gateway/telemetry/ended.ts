@@ -32,13 +32,13 @@ const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIO
 export const CLIENT_LEFT = 499;
 
 export function endedOf(c: Context, watch: Watch, route: string, response: Response, models: ModelLabels): Ended {
-  const outcome = c.get('outcome');
+  const outcome = c.env.outcome;
   const status = outcome?.status ?? response.status;
   const method = c.env.incoming.method ?? '';
   const code = status === CLIENT_LEFT ? null : (outcome?.problem?.code ?? null);
   const served = watch.backend_status >= 200 && watch.backend_status < 300;
   return {
-    id: c.get('id'),
+    id: c.env.id,
     method: METHODS.has(method) ? method : '_OTHER',
     route,
     status,

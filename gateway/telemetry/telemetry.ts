@@ -58,6 +58,6 @@ export function createTelemetry(log: Logger, tracer: Tracer | null): Telemetry {
 
 /** The name of the key that asked; never the key. */
 function keyOf(c: Context): string | undefined {
-  const caller = c.get('caller');
+  const caller = c.env.caller;
   return caller === undefined || caller === ANYONE ? undefined : caller.name;
 }

@@ -2,6 +2,7 @@
 import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { batch } from '../batch.ts';
+import { isShared, linesOfBoth, type SharedHeaders, share } from '../shared-headers.ts';
 
 /** What a delivery may do with the response that goes to the client: Node's ServerResponse has it all, and so has WireAnswer. */
 export interface Outgoing {
@@ -12,6 +13,8 @@ export interface Outgoing {
   readonly socket: Socket | null;
   statusCode: number;
   setHeader(name: string, value: string): unknown;
+  /** As `setHeader` for each of them, before all others; Node's own response has no such thing. */
+  setShared?(headers: SharedHeaders): unknown;
   getHeader(name: string): unknown;
   writeHead(status: number, headers?: OutgoingHttpHeaders): unknown;
   /** The head goes out now, and does not wait for the first bytes of the body. */
@@ -30,9 +33,9 @@ export interface Outgoing {
 
 export type OutgoingEvent = 'close' | 'drain' | 'finish';
 
+const NONE = share({});
 const CRLF = Buffer.from('\r\n');
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
-const NO_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 const NO_NAME = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
 /** Copying so much costs less than a write in several pieces. */
 const ONE_PIECE_BYTES = 8 * 1024;
@@ -50,6 +53,7 @@ export class WireAnswer implements Outgoing {
   readonly #keep_alive_ms: number;
   readonly #onEnd: () => void;
   readonly #set: OutgoingHttpHeaders = {};
+  #shared: SharedHeaders = NONE;
   /** Two or three in every answer: an emitter of Node's costs ten times as much. */
   #listeners: Listener[] = [];
   /** The head, until it is written with the first bytes of the body. */
@@ -78,18 +82,29 @@ export class WireAnswer implements Outgoing {
     return this;
   }
 
+  setShared(headers: SharedHeaders): this {
+    this.#shared = headers;
+    return this;
+  }
+
   getHeader(name: string): unknown {
-    return this.#set[name];
+    return this.#set[name] ?? this.#shared[name];
   }
 
   writeHead(status: number, headers: OutgoingHttpHeaders = {}): this {
     if (this.headersSent) throw new Error('the head was written before');
     this.headersSent = true;
     this.statusCode = status;
-    for (const name in headers) this.#set[name.toLowerCase()] = headers[name];
-    this.last ||= String(this.#set.connection ?? '').toLowerCase() === 'close';
-    const head = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`];
+    const shared = this.#sharedLines(headers);
+    if (shared === null) {
+      for (const name in this.#shared) this.#set[name] ??= this.#shared[name] as string | string[];
+      for (const name in headers) this.#set[name.toLowerCase()] = headers[name];
+    }
+    const { connection } = this.#set;
+    if (connection !== undefined) this.last ||= String(connection).toLowerCase() === 'close';
+    const head = [statusLine(status)];
     for (const name in this.#set) if (name !== 'connection') head.push(lines(name, this.#set[name]));
+    if (shared !== null) head.push(shared);
     this.#framing = this.#set['content-length'] === undefined ? 'chunked' : 'length';
     if (this.#framing === 'chunked') head.push('transfer-encoding: chunked\r\n');
     head.push(dateLine());
@@ -97,6 +112,13 @@ export class WireAnswer implements Outgoing {
     // Joined and not added up: a text of many parts is put together a second time when it is written.
     this.#head = head.join('');
     return this;
+  }
+
+  /** null where they cannot stand by themselves: something is said of them a second time. */
+  #sharedLines(headers: OutgoingHttpHeaders): string | null {
+    if (!isShared(headers)) return null;
+    for (const name in this.#set) if (name in headers || name in this.#shared) return null;
+    return linesOfBoth(this.#shared, headers, allLines);
   }
 
   /** At the end of this turn, so that what comes in it shares the write. */
@@ -208,19 +230,42 @@ export class WireAnswer implements Outgoing {
   }
 }
 
+/** Those that say how the message is framed or what becomes of its connection are never shared. */
+const allLines = (headers: SharedHeaders): string =>
+  Object.entries(headers)
+    .map(([name, value]) => lines(name, value))
+    .join('');
+
+function statusLine(status: number): string {
+  if (status === 200) return OK;
+  return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
+}
+const OK = 'HTTP/1.1 200 OK\r\n';
+
 function lines(name: string, value: OutgoingHttpHeaders[string]): string {
   if (value === undefined) return '';
   if (Array.isArray(value)) return value.map((one) => lines(name, one)).join('');
   const text = String(value);
   const before = written.get(name);
   if (before?.value === text) return before.line;
-  if (NO_NAME.test(name) || NO_VALUE.test(text)) throw new TypeError(`the header ${name} cannot be sent`);
+  if ((before === undefined && NO_NAME.test(name)) || !isValue(text))
+    throw new TypeError(`the header ${name} cannot be sent`);
   const line = `${name}: ${text}\r\n`;
-  if (before !== undefined || written.size < MAX_WRITTEN) written.set(name, { value: text, line });
+  if (before === undefined && written.size < MAX_WRITTEN) written.set(name, { value: text, line });
   return line;
 }
 
-/** The last line of each name: most headers say the same in every answer. */
+/** A tab, or printable Latin-1. */
+function isValue(text: string): boolean {
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if ((code < 0x20 && code !== TAB) || (code > 0x7e && code < 0x80) || code > 0xff) return false;
+  }
+  return true;
+}
+const TAB = 0x09;
+
+/** The first line of each name: most headers say the same in every answer. */
 const written = new Map<string, { readonly value: string; readonly line: string }>();
 const MAX_WRITTEN = 64;
 

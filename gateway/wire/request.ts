@@ -1,6 +1,8 @@
 // Reads a whole request in its plainest form from bytes. Whatever is not that plain is for Node's own parser to judge.
 
 import type { IncomingHttpHeaders } from 'node:http';
+import { isSame } from '../bytes.ts';
+import type { SharedLines } from '../engine/request.ts';
 import { isHost } from '../target.ts';
 
 /** A request that is here with all of its body. */
@@ -17,7 +19,7 @@ export interface WireRequest {
 
 export interface Made {
   /** The header lines for the backend. */
-  toBackend: string | null;
+  toBackend: SharedLines | null;
 }
 
 /** `incomplete`: the plain form may still come about. `other`: it cannot. */
@@ -75,7 +77,7 @@ export class Said {
 /** A head that was read, and where its Content-Length is written. */
 interface Head {
   /** A copy, up to the body. */
-  readonly bytes: Buffer;
+  readonly bytes: Uint8Array;
   readonly digits: number;
   readonly afterDigits: number;
   readonly url: string;
@@ -93,9 +95,10 @@ function readAgain(bytes: Buffer, head: Head): WireRequest | 'incomplete' | 'oth
   // As `String` writes a number. A digit too many is no part of the rest, either.
   if (at === digits || (bytes[digits] === ZERO && at > digits + 1)) return null;
   const end = at + head.bytes.length - afterDigits;
-  if (bytes.length < end || head.bytes.compare(bytes, at, end, afterDigits) !== 0) return null;
-  if (head.bytes.compare(bytes, 0, digits, 0, digits) !== 0) return null;
-  const headers = { ...head.headers, [LENGTH]: String(length) };
+  if (!isSame(bytes, 0, head.bytes, 0, digits)) return null;
+  if (!isSame(bytes, at, head.bytes, afterDigits, head.bytes.length)) return null;
+  const headers = { ...head.headers };
+  headers[LENGTH] = String(length);
   return whole(bytes, end, length, { url: head.url, headers, made: head.made });
 }
 
@@ -136,8 +139,7 @@ function readAnew(bytes: Buffer, before: Said): Reading {
   if (end <= MAX_SAID_BYTES)
     before.remember(() => {
       // Memory of its own: as long as the connection is open, it would hold a pool that others' bytes are in.
-      const copy = Buffer.allocUnsafeSlow(end + END.length);
-      bytes.copy(copy);
+      const copy = new Uint8Array(bytes.subarray(0, end + END.length));
       return { bytes: copy, digits, afterDigits: digits + length.length, url, headers, made };
     });
   return whole(bytes, end + END.length, Number(length), { url, headers, made });

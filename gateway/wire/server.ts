@@ -5,7 +5,7 @@ import { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Logger } from 'pino';
 import { where } from '../../proto/where.ts';
-import type { Bindings } from '../context.ts';
+import type { Bindings, Ends } from '../context.ts';
 import type { WireAnswer } from './answer.ts';
 import { WireConnection } from './connection.ts';
 import type { WireRequest } from './request.ts';
@@ -59,10 +59,9 @@ export function takeConnections(server: Server, fetch: Fetch, log: Logger): Wire
 
 async function serve(fetch: Fetch, request: WireRequest, answer: WireAnswer, log: Logger): Promise<void> {
   try {
-    const response = await fetch(new PlainRequest(request) as unknown as Request, {
-      incoming: request,
-      outgoing: answer,
-    });
+    // The edge and the admission set the rest.
+    const ends: Ends = { incoming: request, outgoing: answer };
+    const response = await fetch(new PlainRequest(request) as unknown as Request, ends as Bindings);
     if (answer.headersSent || answer.destroyed) return;
     const body = Buffer.from(await response.arrayBuffer());
     answer.writeHead(response.status, { ...Object.fromEntries(response.headers), 'content-length': body.length });

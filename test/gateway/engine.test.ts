@@ -54,7 +54,7 @@ function ask(body: Buffer | string | null = '{}', repeatable = true, onData = ()
     engine?.call(
       { method: 'POST', path: '/x', headers: { 'content-type': 'application/json' }, body, repeatable },
       {
-        head: (status, headers) => Object.assign(answer, { status, headers: { ...headers } }),
+        head: ({ status, headers }) => void Object.assign(answer, { status, headers: { ...headers } }),
         data: (chunk) => {
           answer.body += chunk.toString();
           onData();
@@ -260,7 +260,7 @@ describe("a backend's answer, read by us and written by Node", () => {
           expect(head?.status).toBe(203);
           expect(head?.headers['x-mark']).toBe('é');
           const body = new ResponseBody(head?.framing ?? 'until_close');
-          const rest = wire.subarray(head?.length);
+          const rest = wire.subarray(head?.size);
           const at = [...new Set(cuts)].filter((cut) => cut < rest.length).sort((a, b) => a - b);
           const read = [0, ...at].map((from, i) => Buffer.from(body.take(rest, from, at[i] ?? rest.length)));
           expect(Buffer.concat(read)).toEqual(all);

@@ -25,12 +25,19 @@ afterAll(async () => {
   await backend.close();
 });
 
+/** The least of three: what is about to be given back is not held. */
 async function held_bytes(): Promise<number> {
   const told = () => gateway.lines().filter(({ msg }) => msg === 'memory');
   const before = told().length;
-  gateway.child.kill('SIGUSR2');
-  await eventually(() => told().length > before);
-  return told().at(-1)?.bytes as number;
+  for (let i = 1; i <= 3; i++) {
+    gateway.child.kill('SIGUSR2');
+    await eventually(() => told().length >= before + i);
+  }
+  return Math.min(
+    ...told()
+      .slice(before)
+      .map(({ bytes }) => bytes as number),
+  );
 }
 
 function begin(prompt: string): Promise<Socket> {
