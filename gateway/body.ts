@@ -25,12 +25,15 @@ const ENOUGH: Room = { hold: () => {} };
 
 const EMPTY = Buffer.alloc(0);
 
-/** The whole body, once: nothing of it is kept here. @throws {Problem} body_too_large, unsupported_encoding, what `room` throws. @throws {ClientGone} */
-export async function readBody(
+/**
+ * The whole body, once: nothing of it is kept here. At once, where it is here.
+ * @throws {Problem} body_too_large, unsupported_encoding, what `room` throws. @throws {ClientGone}
+ */
+export function readBody(
   incoming: IncomingMessage | WireRequest,
   max_bytes: number,
   room: Room = ENOUGH,
-): Promise<Buffer> {
+): Buffer | Promise<Buffer> {
   const encoding = incoming.headers['content-encoding'];
   if (encoding !== undefined && encoding !== 'identity')
     throw new Problem('unsupported_encoding', 'A content-encoding is not supported here: send the body as it is.');

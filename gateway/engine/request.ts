@@ -1,17 +1,20 @@
 // Writes a request for the backend: its head, and its body in the same write where that is small.
+import { digitsOf, putNumber } from '../bytes.ts';
 import { Problem } from '../problem.ts';
 import type { EngineRequest } from './engine.ts';
 import type { Headers } from './headers.ts';
 
 const NO_PATH = /[^\x21-\x7e\x80-\xff]/;
 const NO_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
+const LENGTH = 'content-length: ';
+const END = '\r\n\r\n';
 /** Copying so much costs less than a second piece in the write. */
 const ONE_PIECE_BYTES = 64 * 1024;
 
 /** Header lines that go to the backend again and again, with one method and one path, of requests that have a body. */
 export class SharedLines {
   readonly text: string;
-  /** All that comes before the length, once it was written. */
+  /** All that comes before the number of the length, once it was written. */
   head: Uint8Array | null = null;
 
   constructor(text: string) {
@@ -21,36 +24,42 @@ export class SharedLines {
 
 /** @throws {Problem} invalid_request for a path or header that HTTP cannot carry. */
 export function writeRequest(request: EngineRequest, prefix: string, host: string): Buffer[] {
-  const { method, body, headers } = request;
-  const length = body === null ? 0 : typeof body === 'string' ? Buffer.byteLength(body) : body.length;
-  const lengthLine = body === null && method === 'GET' ? '\r\n' : `content-length: ${length}\r\n\r\n`;
+  const { method, headers, body } = request;
+  if (body === null) {
+    const end = method === 'GET' ? '\r\n' : `${LENGTH}0${END}`;
+    return [Buffer.from(headOf(request, linesOf(headers), prefix, host) + end, 'latin1')];
+  }
   const head =
     headers instanceof SharedLines
       ? sharedHead(request, headers, prefix, host)
-      : headOf(request, headerLines(headers), prefix, host);
-  const pieces = body !== null && length <= ONE_PIECE_BYTES;
-  const bytes = Buffer.allocUnsafe(head.length + lengthLine.length + (pieces ? length : 0));
+      : Buffer.from(headOf(request, linesOf(headers), prefix, host) + LENGTH, 'latin1');
+  const length = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
+  const onePiece = length <= ONE_PIECE_BYTES;
+  const start = head.length + digitsOf(length) + END.length;
+  const bytes = Buffer.allocUnsafe(onePiece ? start + length : start);
   bytes.set(head);
-  bytes.write(lengthLine, head.length, 'latin1');
-  if (body === null) return [bytes];
-  if (!pieces) return [bytes, typeof body === 'string' ? Buffer.from(body) : body];
-  if (typeof body === 'string') bytes.write(body, head.length + lengthLine.length, 'utf8');
-  else bytes.set(body, head.length + lengthLine.length);
+  putNumber(bytes, start - END.length, length);
+  bytes.write(END, start - END.length, 'latin1');
+  if (!onePiece) return [bytes, typeof body === 'string' ? Buffer.from(body) : body];
+  if (typeof body === 'string') bytes.write(body, start, 'utf8');
+  else bytes.set(body, start);
   return [bytes];
 }
 
 function sharedHead(request: EngineRequest, shared: SharedLines, prefix: string, host: string): Uint8Array {
   // Memory of its own: as long as it is kept, it would hold a pool that others' bytes are in.
-  shared.head ??= new Uint8Array(headOf(request, shared.text, prefix, host));
+  shared.head ??= new Uint8Array(Buffer.from(headOf(request, shared.text, prefix, host) + LENGTH, 'latin1'));
   return shared.head;
 }
 
 /** Up to the length. */
-function headOf({ method, path }: EngineRequest, lines: string, prefix: string, host: string): Buffer {
+function headOf({ method, path }: EngineRequest, lines: string, prefix: string, host: string): string {
   if (NO_PATH.test(path)) throw new Problem('invalid_request', 'The path holds a character that HTTP cannot carry.');
-  const first = `${method} ${prefix}${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: keep-alive\r\n`;
-  return Buffer.from(first + lines, 'latin1');
+  return `${method} ${prefix}${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: keep-alive\r\n${lines}`;
 }
+
+const linesOf = (headers: Headers | SharedLines): string =>
+  headers instanceof SharedLines ? headers.text : headerLines(headers);
 
 /** A line for each value. @throws {Problem} invalid_request for one that HTTP cannot carry. */
 export function headerLines(headers: Headers): string {

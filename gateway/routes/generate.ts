@@ -42,7 +42,8 @@ export function generate(endpoint: Endpoint, deps: Deps) {
   async function begin(c: Context): Promise<{ exchange: Exchange; answered: Promise<Outcome> }> {
     const { incoming, outgoing } = c.env;
     const seat = c.env.seat;
-    const body = await readBody(incoming, config.max_body_bytes, seat);
+    const reading = readBody(incoming, config.max_body_bytes, seat);
+    const body = reading instanceof Promise ? await reading : reading;
     const request = bodyText(body);
     const large = request.length > LARGE_LENGTH;
     if (large) await setImmediate();

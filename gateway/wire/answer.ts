@@ -102,15 +102,12 @@ export class WireAnswer implements Outgoing {
     }
     const { connection } = this.#set;
     if (connection !== undefined) this.last ||= String(connection).toLowerCase() === 'close';
-    const head = [statusLine(status)];
-    for (const name in this.#set) if (name !== 'connection') head.push(lines(name, this.#set[name]));
-    if (shared !== null) head.push(shared);
+    let head = statusLine(status);
+    for (const name in this.#set) if (name !== 'connection') head += lines(name, this.#set[name]);
+    if (shared !== null) head += shared;
     this.#framing = this.#set['content-length'] === undefined ? 'chunked' : 'length';
-    if (this.#framing === 'chunked') head.push('transfer-encoding: chunked\r\n');
-    head.push(dateLine());
-    head.push(this.last ? 'connection: close\r\n\r\n' : keepAlive(this.#keep_alive_ms));
-    // Joined and not added up: a text of many parts is put together a second time when it is written.
-    this.#head = head.join('');
+    if (this.#framing === 'chunked') head += 'transfer-encoding: chunked\r\n';
+    this.#head = head + dateLine() + (this.last ? 'connection: close\r\n\r\n' : keepAlive(this.#keep_alive_ms));
     return this;
   }
 
