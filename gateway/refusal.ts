@@ -34,19 +34,17 @@ export function setCommonHeaders(outgoing: Pick<Outgoing, 'setHeader' | 'setShar
   else for (const name in COMMON) outgoing.setHeader(name, COMMON[name] as string);
 }
 
-const IDS = 256;
+const IDS = 64;
 const ID_LENGTH = 'req-'.length + 32;
-const ids = Buffer.alloc(IDS * ID_LENGTH);
-let used = ids.length;
+let ids: string[] = [];
 
-/** `req-` and 128 random bits in hexadecimal. Many are made at once, and each is one piece of text: it is written several times. */
+/** `req-` and 128 random bits in hexadecimal. Many are made at once, each of them one piece of text: it is written several times. */
 export function newId(): string {
-  if (used === ids.length) {
-    for (let i = 0; i < IDS; i++) ids.write(`req-${randomBytes(16).toString('hex')}`, i * ID_LENGTH, 'latin1');
-    used = 0;
+  if (ids.length === 0) {
+    const text = Buffer.from(Array.from({ length: IDS }, () => `req-${randomBytes(16).toString('hex')}`).join(''));
+    ids = Array.from({ length: IDS }, (_, i) => text.toString('latin1', i * ID_LENGTH, (i + 1) * ID_LENGTH));
   }
-  used += ID_LENGTH;
-  return ids.toString('latin1', used - ID_LENGTH, used);
+  return ids.pop() as string;
 }
 
 /** Answers a request that Node has read. */

@@ -1,7 +1,13 @@
 // Reads what a generation request asks for, and cuts `tee` out of its text before the backend sees it.
 import type { IncomingHttpHeaders } from 'node:http';
 import { parseJson, topLevelMembers, withoutMember } from '../../proto/json.ts';
-import { chatRequestSchema, completionRequestSchema, type GenerationRequest } from '../../proto/openai.ts';
+import {
+  chatRequestSchema,
+  completionRequestSchema,
+  type GenerationRequest,
+  isPlainChat,
+  type PlainChat,
+} from '../../proto/openai.ts';
 import type { Caller } from '../keys/caller.ts';
 import { checkModel } from '../keys/models.ts';
 import { Problem } from '../problem.ts';
@@ -22,14 +28,7 @@ const SCHEMAS = { chat: chatRequestSchema, completion: completionRequestSchema }
 /** @throws {Problem} invalid_json, invalid_request naming the member, model_not_found. */
 export function readAsked(endpoint: Endpoint, text: string, headers: IncomingHttpHeaders, caller: Caller): Asked {
   const value = readJson(text);
-  const parsed = SCHEMAS[endpoint].safeParse(value);
-  if (!parsed.success) {
-    const issue = parsed.error.issues[0];
-    const param = issue === undefined || issue.path.length === 0 ? undefined : issue.path.join('.');
-    const message = param === undefined ? 'The request body must be a JSON object.' : `${param}: ${issue?.message}`;
-    throw new Problem('invalid_request', message, param === undefined ? {} : { param });
-  }
-  const request: GenerationRequest = parsed.data;
+  const request = endpoint === 'chat' && isPlainChat(value) ? value : judged(endpoint, value);
   checkModel(caller, text, value);
   const { forward, tee } = cutTee(text, value);
   return {
@@ -39,6 +38,16 @@ export function readAsked(endpoint: Endpoint, text: string, headers: IncomingHtt
     stream: request.stream === true,
     model: request.model,
   };
+}
+
+/** @throws {Problem} invalid_request naming the member. */
+function judged(endpoint: Endpoint, value: unknown): GenerationRequest {
+  const parsed = SCHEMAS[endpoint].safeParse(value);
+  if (parsed.success) return parsed.data;
+  const issue = parsed.error.issues[0];
+  const param = issue === undefined || issue.path.length === 0 ? undefined : issue.path.join('.');
+  const message = param === undefined ? 'The request body must be a JSON object.' : `${param}: ${issue?.message}`;
+  throw new Problem('invalid_request', message, param === undefined ? {} : { param });
 }
 
 export function readJson(text: string): unknown {
@@ -69,7 +78,7 @@ export function teeHeader(headers: IncomingHttpHeaders): boolean {
   throw new Problem('invalid_request', 'The header x-tee must be 1 or 0.', { param: 'x-tee' });
 }
 
-function choicesOf(endpoint: Endpoint, request: GenerationRequest): number {
+function choicesOf(endpoint: Endpoint, request: GenerationRequest | PlainChat): number {
   const prompt = endpoint === 'completion' && 'prompt' in request ? request.prompt : null;
   const many = Array.isArray(prompt) && typeof prompt[0] !== 'number';
   return (request.n ?? 1) * (many ? Math.max(1, prompt.length) : 1);

@@ -1,8 +1,9 @@
 // An answer written straight to its connection: what the deliveries use of Node's ServerResponse, and nothing else of it.
-import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http';
+import type { OutgoingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
 import { batch } from '../batch.ts';
-import { isShared, linesOfBoth, type SharedHeaders, share } from '../shared-headers.ts';
+import { isShared, type SharedHeaders, share } from '../shared-headers.ts';
+import { endLines, type Framing, headerLines, sharedEnd, statusLine } from './lines.ts';
 
 /** What a delivery may do with the response that goes to the client: Node's ServerResponse has it all, and so has WireAnswer. */
 export interface Outgoing {
@@ -34,13 +35,11 @@ export interface Outgoing {
 export type OutgoingEvent = 'close' | 'drain' | 'finish';
 
 const NONE = share({});
+const NOTHING = new Uint8Array();
 const CRLF = Buffer.from('\r\n');
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
-const NO_NAME = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
 /** Copying so much costs less than a write in several pieces. */
 const ONE_PIECE_BYTES = 8 * 1024;
-
-type Framing = 'none' | 'length' | 'chunked';
 
 interface Listener {
   readonly event: OutgoingEvent | 'timeout';
@@ -56,9 +55,10 @@ export class WireAnswer implements Outgoing {
   #shared: SharedHeaders = NONE;
   /** Two or three in every answer: an emitter of Node's costs ten times as much. */
   #listeners: Listener[] = [];
-  /** The head, until it is written with the first bytes of the body. */
+  /** The head, until it is written with the first bytes of the body: what is its own, and what it shares with others. */
   #head: string | null = null;
-  #framing: Framing = 'none';
+  #headEnd: Uint8Array = NOTHING;
+  #framing: Framing = 'length';
   statusCode = 200;
   headersSent = false;
   destroyed = false;
@@ -95,35 +95,41 @@ export class WireAnswer implements Outgoing {
     if (this.headersSent) throw new Error('the head was written before');
     this.headersSent = true;
     this.statusCode = status;
-    const shared = this.#sharedLines(headers);
-    if (shared === null) {
-      for (const name in this.#shared) this.#set[name] ??= this.#shared[name] as string | string[];
-      for (const name in headers) this.#set[name.toLowerCase()] = headers[name];
-    }
-    const { connection } = this.#set;
-    if (connection !== undefined) this.last ||= String(connection).toLowerCase() === 'close';
-    let head = statusLine(status);
-    for (const name in this.#set) if (name !== 'connection') head += lines(name, this.#set[name]);
-    if (shared !== null) head += shared;
-    this.#framing = this.#set['content-length'] === undefined ? 'chunked' : 'length';
-    if (this.#framing === 'chunked') head += 'transfer-encoding: chunked\r\n';
-    this.#head = head + dateLine() + (this.last ? 'connection: close\r\n\r\n' : keepAlive(this.#keep_alive_ms));
+    if (!isShared(headers) || !this.#sharedHead(status, headers)) this.#ownHead(status, headers);
     return this;
   }
 
-  /** null where they cannot stand by themselves: something is said of them a second time. */
-  #sharedLines(headers: OutgoingHttpHeaders): string | null {
-    if (!isShared(headers)) return null;
-    for (const name in this.#set) if (name in headers || name in this.#shared) return null;
-    return linesOfBoth(this.#shared, headers, allLines);
+  #ownHead(status: number, headers: OutgoingHttpHeaders): void {
+    const set = this.#set;
+    for (const name in this.#shared) set[name] ??= this.#shared[name] as string | string[];
+    for (const name in headers) set[name.toLowerCase()] = headers[name];
+    this.last ||= String(set.connection ?? '').toLowerCase() === 'close';
+    this.#framing = set['content-length'] === undefined ? 'chunked' : 'length';
+    this.#head = this.#start(status) + endLines(this.#framing, this.last ? null : this.#keep_alive_ms);
+  }
+
+  /** False where something is said twice. */
+  #sharedHead(status: number, headers: SharedHeaders): boolean {
+    for (const name in this.#set) if (name === 'connection' || name in headers || name in this.#shared) return false;
+    this.#framing = this.#set['content-length'] === undefined ? 'chunked' : 'length';
+    const end = sharedEnd(this.#shared, headers, this.#framing, this.last ? null : this.#keep_alive_ms);
+    if (end === null) return false;
+    this.#head = this.#start(status);
+    this.#headEnd = end;
+    return true;
+  }
+
+  #start(status: number): string {
+    let start = statusLine(status);
+    for (const name in this.#set) if (name !== 'connection') start += headerLines(name, this.#set[name]);
+    return start;
   }
 
   /** At the end of this turn, so that what comes in it shares the write. */
   flushHeaders(): void {
     process.nextTick(() => {
       if (this.#head === null || this.destroyed) return;
-      this.socket.write(this.#head, 'latin1');
-      this.#head = null;
+      this.#put('', NOTHING, null);
     });
   }
 
@@ -138,7 +144,7 @@ export class WireAnswer implements Outgoing {
     const bytes = typeof body === 'string' ? Buffer.from(body) : body;
     if (bytes !== undefined && bytes.length > 0) this.write(bytes);
     if (this.#framing === 'chunked') this.#put('', LAST_CHUNK, null);
-    else if (this.#head !== null) this.#put('', LAST_CHUNK.subarray(0, 0), null);
+    else if (this.#head !== null) this.#put('', NOTHING, null);
     this.writableFinished = true;
     process.nextTick(() => this.#closed('finish'));
     this.#onEnd();
@@ -207,82 +213,28 @@ export class WireAnswer implements Outgoing {
 
   /** The head, if it is still here, what goes before the bytes, they, and what goes after, in one write. */
   #put(before: string, bytes: Uint8Array, after: Buffer | null): boolean {
-    const start = this.#head === null ? before : this.#head + before;
+    const head = this.#head ?? '';
+    const headEnd = this.#headEnd;
     this.#head = null;
-    const length = start.length + bytes.length + (after?.length ?? 0);
-    if (length > ONE_PIECE_BYTES) {
-      this.socket.cork();
-      if (start !== '') this.socket.write(start, 'latin1');
-      const more = this.socket.write(bytes);
-      if (after !== null) this.socket.write(after);
-      this.socket.uncork();
-      return more;
+    this.#headEnd = NOTHING;
+    const start = head.length + headEnd.length + before.length;
+    const length = start + bytes.length + (after?.length ?? 0);
+    const onePiece = length <= ONE_PIECE_BYTES;
+    const piece = Buffer.allocUnsafe(onePiece ? length : start);
+    if (head !== '') piece.write(head, 0, 'latin1');
+    if (headEnd !== NOTHING) piece.set(headEnd, head.length);
+    if (before !== '') piece.write(before, start - before.length, 'latin1');
+    if (onePiece) {
+      piece.set(bytes, start);
+      if (after !== null) piece.set(after, start + bytes.length);
+      if (this.#framing === 'length') batch(this.socket);
+      return this.socket.write(piece);
     }
-    const piece = Buffer.allocUnsafe(length);
-    piece.write(start, 0, 'latin1');
-    piece.set(bytes, start.length);
-    if (after !== null) piece.set(after, start.length + bytes.length);
-    if (this.#framing === 'length') batch(this.socket);
-    return this.socket.write(piece);
+    this.socket.cork();
+    if (start > 0) this.socket.write(piece);
+    const more = this.socket.write(bytes);
+    if (after !== null) this.socket.write(after);
+    this.socket.uncork();
+    return more;
   }
-}
-
-/** Those that say how the message is framed or what becomes of its connection are never shared. */
-const allLines = (headers: SharedHeaders): string =>
-  Object.entries(headers)
-    .map(([name, value]) => lines(name, value))
-    .join('');
-
-function statusLine(status: number): string {
-  if (status === 200) return OK;
-  return `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
-}
-const OK = 'HTTP/1.1 200 OK\r\n';
-
-function lines(name: string, value: OutgoingHttpHeaders[string]): string {
-  if (value === undefined) return '';
-  if (Array.isArray(value)) return value.map((one) => lines(name, one)).join('');
-  const text = String(value);
-  const before = written.get(name);
-  if (before?.value === text) return before.line;
-  if ((before === undefined && NO_NAME.test(name)) || !isValue(text))
-    throw new TypeError(`the header ${name} cannot be sent`);
-  const line = `${name}: ${text}\r\n`;
-  if (before === undefined && written.size < MAX_WRITTEN) written.set(name, { value: text, line });
-  return line;
-}
-
-/** A tab, or printable Latin-1. */
-function isValue(text: string): boolean {
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i);
-    if ((code < 0x20 && code !== TAB) || (code > 0x7e && code < 0x80) || code > 0xff) return false;
-  }
-  return true;
-}
-const TAB = 0x09;
-
-/** The first line of each name: most headers say the same in every answer. */
-const written = new Map<string, { readonly value: string; readonly line: string }>();
-const MAX_WRITTEN = 64;
-
-let date = '';
-let date_ms = 0;
-
-/** It changes once a second, and so is it made. */
-function dateLine(): string {
-  const now_ms = Date.now();
-  if (now_ms - date_ms >= 1000 || now_ms < date_ms) {
-    date_ms = now_ms - (now_ms % 1000);
-    date = `date: ${new Date(now_ms).toUTCString()}\r\n`;
-  }
-  return date;
-}
-
-let kept = { ms: Number.NaN, lines: '' };
-
-function keepAlive(ms: number): string {
-  if (kept.ms !== ms)
-    kept = { ms, lines: `connection: keep-alive\r\nkeep-alive: timeout=${Math.floor(ms / 1000)}\r\n\r\n` };
-  return kept.lines;
 }

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { Heads } from '../../gateway/engine/heads.ts';
 import { type ResponseHead, readResponseHead } from '../../gateway/engine/response-head.ts';
 import { share } from '../../gateway/shared-headers.ts';
@@ -121,25 +121,20 @@ describe('a head that a backend says again', () => {
 
 describe('an answer with headers that are shared', () => {
   const common = share({ 'x-common': 'a', vary: 'origin' });
-  const written = (set: Record<string, string>, headers: Record<string, string | string[]>, first = common) => {
+  const linesWith = (act: (answer: WireAnswer) => void, set: Record<string, string>, first = common) => {
     const pieces: string[] = [];
-    const socket = {
-      writableLength: 0,
-      writableCorked: 1,
-      timeout: 0,
-      setTimeout() {},
-      write: (bytes: Buffer) => pieces.push(bytes.toString('latin1')),
-    };
+    const write = (bytes: Buffer) => pieces.push(bytes.toString('latin1'));
+    const socket = { writableLength: 0, writableCorked: 1, timeout: 0, setTimeout() {}, write };
     const answer = new WireAnswer(socket as never, 5_000, () => {});
     answer.setShared(first);
     for (const [name, value] of Object.entries(set)) answer.setHeader(name, value);
-    answer.writeHead(200, headers).end('{}');
-    return pieces
-      .join('')
-      .split('\r\n')
-      .slice(1, -2)
-      .filter((line) => !line.startsWith('date: '));
+    act(answer);
+    return pieces.join('').split('\r\n\r\n')[0]?.split('\r\n').slice(1) ?? [];
   };
+  const dated = (headers: Record<string, string | string[]>, set: Record<string, string>, first = common) =>
+    linesWith((answer) => answer.writeHead(200, headers).end('{}'), set, first);
+  const written = (set: Record<string, string>, headers: Record<string, string | string[]>, first = common) =>
+    dated(headers, set, first).filter((line) => !line.startsWith('date: '));
   const KEPT = ['connection: keep-alive', 'keep-alive: timeout=5'];
 
   it('has each of them once', () => {
@@ -158,8 +153,45 @@ describe('an answer with headers that are shared', () => {
     expect(written({ 'content-length': '2' }, theirs, share({ 'x-common': 'b' }))).toContain('x-common: b');
   });
 
+  it('says how long it is, and what becomes of its connection, each time anew', () => {
+    const theirs = share({ a: 'b' });
+    const lines = ['x-common: a', 'vary: origin', 'a: b'];
+    for (let i = 0; i < 2; i++) {
+      expect(written({ 'content-length': '2' }, theirs)).toEqual(['content-length: 2', ...lines, ...KEPT]);
+      expect(written({}, theirs)).toEqual([...lines, 'transfer-encoding: chunked', ...KEPT]);
+      const last = linesWith(
+        (answer) => {
+          answer.last = true;
+          answer.writeHead(200, theirs).end('{}');
+        },
+        { 'content-length': '2' },
+      );
+      expect(last.at(-1)).toBe('connection: close');
+    }
+  });
+
+  it('has the time of its second', async () => {
+    // What was written before stands until its second is over.
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    vi.useFakeTimers({ now: Date.parse(DATE) });
+    try {
+      const theirs = share({ a: 'b' });
+      const date = () => dated(theirs, { 'content-length': '2' }).find((line) => line.startsWith('date: '));
+      for (const second of ['51', '52', '53']) {
+        expect([date(), date()]).toEqual(Array(2).fill(`date: Sun, 22 Nov 2026 04:22:${second} GMT`));
+        vi.advanceTimersByTime(1_000);
+      }
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
   it('has the last word where one name is said twice', () => {
     const theirs = share({ 'x-common': 'b', 'x-id': '2' });
+    expect(written({ 'content-length': '2' }, share({ 'x-common': 'b' }))).toEqual(
+      expect.arrayContaining(['x-common: b', 'vary: origin']),
+    );
+    expect(written({ 'content-length': '2' }, share({ 'x-common': 'b' }))).not.toContain('x-common: a');
     const lines = [...written({ 'x-id': '1', 'content-length': '2' }, theirs)].sort();
     expect(lines).toEqual(['content-length: 2', 'vary: origin', 'x-common: b', 'x-id: 2', ...KEPT].sort());
     expect(written({ vary: 'accept', 'content-length': '2' }, share({ a: 'b' })).sort()).toEqual(
