@@ -14,6 +14,7 @@ export interface Plan {
   readonly concurrency: number;
   readonly low_ms: number;
   readonly low_rate: number;
+  readonly warm_rate: number;
   readonly paced_ms: number;
   readonly paced_streams: number;
   readonly paced_rate: number;
@@ -39,6 +40,7 @@ export const FULL: Plan = {
   concurrency: 64,
   low_ms: 2_500,
   low_rate: 100,
+  warm_rate: 1_000,
   paced_ms: 2_000,
   paced_streams: 200,
   paced_rate: 100,

@@ -1,7 +1,7 @@
 // Every figure, in the order of the report.
 import { cancel } from './cancel.ts';
 import type { Figure } from './figure.ts';
-import { latency } from './latency.ts';
+import { latency, latencyWarm } from './latency.ts';
 import { memory } from './memory.ts';
 import { sidecar } from './sidecar.ts';
 import { signing } from './signing.ts';
@@ -14,6 +14,7 @@ export const FIGURES: readonly Figure[] = [
   whole1k,
   whole16k,
   latency,
+  latencyWarm,
   paced,
   saturation,
   memory,
