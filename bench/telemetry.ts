@@ -13,7 +13,7 @@ const REQUESTS = 40_000;
 const TURN = 8;
 const TOKENS = 64;
 
-const ID = 'req-00000000-0000-4000-8000-000000000000';
+const ID = 'req-00000000000000000000000000000000';
 const ROUTE = '/v1/chat/completions';
 const incoming = { method: 'POST', url: ROUTE, headers: {} };
 
