@@ -1,4 +1,4 @@
-// Bytes that are compared and written here and not by Node: for a few hundred a call into it costs more.
+// Bytes that are compared, read and written here and not by Node: for a few hundred a call into it costs more.
 
 /** Whether the bytes of `one` from `at` on are those of `other` from `from` to `to`; false where `one` has fewer. */
 export function isSame(one: Uint8Array, at: number, other: Uint8Array, from: number, to: number): boolean {
@@ -8,6 +8,12 @@ export function isSame(one: Uint8Array, at: number, other: Uint8Array, from: num
 }
 
 const ZERO = 0x30;
+
+/** Below zero where there is none. */
+export function digitAt(bytes: Uint8Array, at: number): number {
+  const digit = (bytes[at] ?? 0) - ZERO;
+  return digit <= 9 ? digit : -1;
+}
 
 /** How many digits a whole number has that is not below zero. */
 export function digitsOf(number: number): number {

@@ -1,5 +1,5 @@
 // The heads that a backend says: one that it said before, byte for byte but for its length and its date, is not read again.
-import { isSame } from '../bytes.ts';
+import { digitAt, isSame } from '../bytes.ts';
 import { type Places, type ResponseHead, readResponseHead } from './response-head.ts';
 
 /** A backend has one for whole answers, one for streams, and few others. */
@@ -9,7 +9,6 @@ const MAX_BYTES = 2 * 1024;
 const MAX_STRANGERS = 8;
 const ONE_IN = 64;
 const MAX_DIGITS = 15;
-const ZERO = 0x30;
 
 interface Known {
   /** What stays the same, in order. */
@@ -80,15 +79,13 @@ function readAgain(bytes: Buffer, from: number, to: number, { pieces, gaps, head
 /** -1 where there is none, or too many. */
 function endOfDigits(bytes: Buffer, from: number): number {
   let at = from;
-  while (isDigit(bytes[at])) at++;
+  while (digitAt(bytes, at) >= 0) at++;
   return at === from || at > from + MAX_DIGITS ? -1 : at;
 }
 
-const isDigit = (byte: number | undefined): boolean => byte !== undefined && byte >= ZERO && byte <= ZERO + 9;
-
 function numberIn(bytes: Buffer, from: number, to: number): number {
   let number = 0;
-  for (let at = from; at < to; at++) number = number * 10 + (bytes[at] as number) - ZERO;
+  for (let at = from; at < to; at++) number = number * 10 + digitAt(bytes, at);
   return number;
 }
 

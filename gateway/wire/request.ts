@@ -1,7 +1,7 @@
 // Reads a whole request in its plainest form from bytes. Whatever is not that plain is for Node's own parser to judge.
 
 import type { IncomingHttpHeaders } from 'node:http';
-import { isSame } from '../bytes.ts';
+import { digitAt, isSame } from '../bytes.ts';
 import type { SharedLines } from '../engine/request.ts';
 import { isHost } from '../target.ts';
 
@@ -93,7 +93,7 @@ function readAgain(bytes: Buffer, head: Head): WireRequest | 'incomplete' | 'oth
   for (let digit = digitAt(bytes, at); digit >= 0 && at < digits + MAX_DIGITS; digit = digitAt(bytes, ++at))
     length = length * 10 + digit;
   // As `String` writes a number. A digit too many is no part of the rest, either.
-  if (at === digits || (bytes[digits] === ZERO && at > digits + 1)) return null;
+  if (at === digits || (digitAt(bytes, digits) === 0 && at > digits + 1)) return null;
   const end = at + head.bytes.length - afterDigits;
   if (!isSame(bytes, 0, head.bytes, 0, digits)) return null;
   if (!isSame(bytes, at, head.bytes, afterDigits, head.bytes.length)) return null;
@@ -102,14 +102,7 @@ function readAgain(bytes: Buffer, head: Head): WireRequest | 'incomplete' | 'oth
   return whole(bytes, end, length, { url: head.url, headers, made: head.made });
 }
 
-const ZERO = 0x30;
 const MAX_DIGITS = 6;
-
-/** -1 where there is none. */
-function digitAt(bytes: Buffer, at: number): number {
-  const digit = (bytes[at] ?? 0) - ZERO;
-  return digit <= 9 ? digit : -1;
-}
 
 function readAnew(bytes: Buffer, before: Said): Reading {
   const end = bytes.indexOf(END_BYTES);
