@@ -34,7 +34,7 @@ export function setCommonHeaders(outgoing: Pick<Outgoing, 'setHeader' | 'setShar
   else for (const name in COMMON) outgoing.setHeader(name, COMMON[name] as string);
 }
 
-const IDS = 64;
+const IDS = 256;
 const ID_BYTES = 16;
 const ID_LENGTH = 'req-'.length + 2 * ID_BYTES;
 let ids: string[] = [];
