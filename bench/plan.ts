@@ -2,7 +2,7 @@
 
 export interface Plan {
   readonly rounds: number;
-  /** When a run is older than this, what is left is measured in one round. */
+  /** A second or third round of a figure is measured only if it ends within this, from the run's beginning. */
   readonly budget_ms: number;
   /** Before the first round, for each target and each kind of answer: compilers get warm, pools fill. */
   readonly warm_step_ms: number;
@@ -32,7 +32,7 @@ export interface Plan {
 
 export const FULL: Plan = {
   rounds: 3,
-  budget_ms: 450_000,
+  budget_ms: 585_000,
   warm_step_ms: 700,
   warm_steps: 10,
   warm_ms: 800,

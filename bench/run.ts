@@ -46,17 +46,16 @@ export async function run(choice: Choice, plan: Plan, folder: string, say: Bench
   const order = kinds.map(({ name }) => name);
   const results: FigureResult[] = [];
   const kept: Record<string, SavedFigure> = {};
-  for (const figure of figures) {
-    say(`${figure.name}, ${((performance.now() - began) / 1e3).toFixed(0)} s into the run`);
-    const result = { figure, rounds: await measure(figure, bench, began) };
-    const wanted = figure.once ? 1 : plan.rounds;
-    if (result.rounds.length < wanted)
-      skipped.push(`${figure.name}: ${wanted - result.rounds.length} of ${wanted} rounds, the run would be too long`);
+  for (const result of await measure(figures, bench, began)) {
+    const { figure, rounds } = result;
+    const wanted = roundsOf(figure, plan);
+    if (rounds.length < wanted)
+      skipped.push(`${figure.name}: ${wanted - rounds.length} of ${wanted} rounds, the run would be too long`);
     const rows = summarise(result, order);
     const [title, { columns }] = [figure.title(plan), figure];
     console.log(aligned(grid(title, columns, rows)));
     results.push(result);
-    kept[figure.name] = { title, columns, rows, rounds: result.rounds };
+    kept[figure.name] = { title, columns, rows, rounds };
   }
 
   const bars = judge(
@@ -133,13 +132,24 @@ async function untilLevel({ load, plan }: Bench, { aim, watch }: Target, scene: 
   }
 }
 
-/** `began`: by performance.now(). The first round is always measured. */
-async function measure(figure: Figure, bench: Bench, began: number): Promise<Measured[][]> {
-  const rounds: Measured[][] = [];
-  const count = figure.once ? 1 : bench.plan.rounds;
-  const inTime = () => performance.now() - began < bench.plan.budget_ms;
-  for (let turn = 0; turn < count && (turn === 0 || inTime()); turn++) {
-    rounds.push(await figure.round(bench, turn));
+const roundsOf = (figure: Figure, plan: Plan): number => (figure.once ? 1 : plan.rounds);
+
+/**
+ * Round after round over all figures: a machine that is slow for a minute is so for one round of several figures, not for all
+ * rounds of one. `began`: by performance.now(). The first round is always measured; of the others, what the budget has room for.
+ */
+async function measure(figures: readonly Figure[], bench: Bench, began: number): Promise<FigureResult[]> {
+  const { plan, say } = bench;
+  const measured = figures.map((figure) => ({ figure, rounds: [] as Measured[][], took_ms: 0 }));
+  for (let turn = 0; turn < plan.rounds; turn++) {
+    for (const one of measured) {
+      const { figure, rounds } = one;
+      const now = performance.now();
+      if (turn >= roundsOf(figure, plan) || (turn > 0 && now - began + one.took_ms > plan.budget_ms)) continue;
+      say(`${figure.name}, round ${turn + 1}, ${((now - began) / 1e3).toFixed(0)} s into the run`);
+      rounds.push(await figure.round(bench, turn));
+      one.took_ms = performance.now() - now;
+    }
   }
-  return rounds;
+  return measured;
 }
