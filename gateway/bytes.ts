@@ -8,6 +8,8 @@ export function isSame(one: Uint8Array, at: number, other: Uint8Array, from: num
 }
 
 const ZERO = 0x30;
+const LOWER_A = 0x61;
+const NEAR_BYTES = 512;
 
 /** Below zero where there is none. */
 export function digitAt(bytes: Uint8Array, at: number): number {
@@ -30,4 +32,27 @@ export function putNumber(bytes: Uint8Array, end: number, number: number): void 
     bytes[--at] = ZERO + (rest % 10);
     rest = Math.floor(rest / 10);
   } while (rest > 0);
+}
+
+/** How many hexadecimal digits a whole number below 2^32 has. */
+export function hexDigitsOf(number: number): number {
+  return number === 0 ? 1 : 8 - (Math.clz32(number) >> 2);
+}
+
+/** Writes a whole number below 2^32 in lower-case hexadecimal digits, the last of them before `end`. */
+export function putHex(bytes: Uint8Array, end: number, number: number): void {
+  let at = end;
+  let rest = number;
+  do {
+    const digit = rest & 15;
+    bytes[--at] = digit < 10 ? ZERO + digit : LOWER_A + digit - 10;
+    rest >>>= 4;
+  } while (rest > 0);
+}
+
+/** As `indexOf`. */
+export function indexOfByte(bytes: Uint8Array, byte: number, from: number): number {
+  const near = Math.min(bytes.length, from + NEAR_BYTES);
+  for (let at = from; at < near; at++) if (bytes[at] === byte) return at;
+  return near === bytes.length ? -1 : bytes.indexOf(byte, near);
 }

@@ -2,18 +2,24 @@
 
 const WRITTEN = Symbol('written');
 
+interface Written {
+  readonly names: ReadonlySet<string>;
+  /** What their one writer made of them. */
+  kept: unknown;
+}
+
 /** For whoever takes an object it is one as any other. */
-export type SharedHeaders = Readonly<Record<string, string | string[]>> & { readonly [WRITTEN]: { kept: unknown } };
+export type SharedHeaders = Readonly<Record<string, string | string[]>> & { readonly [WRITTEN]: Written };
 
 /** `headers`: names in lower case. They are frozen. */
 export function share(headers: Record<string, string | string[]>): SharedHeaders {
   // Not enumerable: a copy with another header in it is not shared.
-  return Object.freeze(Object.defineProperty(headers, WRITTEN, { value: { kept: null } })) as SharedHeaders;
+  const written: Written = { names: new Set(Object.keys(headers)), kept: null };
+  return Object.freeze(Object.defineProperty(headers, WRITTEN, { value: written })) as SharedHeaders;
 }
 
 export function isShared(headers: object): headers is SharedHeaders {
   return WRITTEN in headers;
 }
 
-/** A place for what its one writer made of them. */
-export const writtenOf = (headers: SharedHeaders): { kept: unknown } => headers[WRITTEN];
+export const writtenOf = (headers: SharedHeaders): Written => headers[WRITTEN];

@@ -42,23 +42,32 @@ export class ResponseBody {
     if (to - from > this.#left) throw notHttp('more bytes than were announced');
     this.#left -= to - from;
     this.#ended = this.#left === 0;
-    return copyOf(bytes, [from, to]);
+    return copyOf(bytes, from, to);
   }
 
   #takeChunks(bytes: Buffer, from: number, to: number): Buffer {
-    const found: number[] = [];
+    // Nearly always one piece: an array is for more.
+    let pieceFrom = 0;
+    let pieceTo = 0;
+    let pieces: number[] | null = null;
     let at = from;
     while (at < to) {
       if (this.#ended) throw notHttp('bytes behind the last chunk');
       if (this.#state === 'data') {
         const end = Math.min(to, at + this.#left);
-        found.push(at, end);
+        if (pieceTo === 0) {
+          pieceFrom = at;
+          pieceTo = end;
+        } else {
+          pieces ??= [pieceFrom, pieceTo];
+          pieces.push(at, end);
+        }
         this.#left -= end - at;
         at = end;
         if (this.#left === 0) this.#state = 'data_end';
       } else at = this.#plainLine(bytes, at, to) ?? this.#takeLine(bytes, at, to);
     }
-    return copyOf(bytes, found);
+    return pieces === null ? copyOf(bytes, pieceFrom, pieceTo) : joined(bytes, pieces);
   }
 
   /** Where the line ends, if it is what nearly all are: a size of up to five digits or the end of a chunk, and all of it here. */
@@ -118,11 +127,17 @@ function hex(byte = 0): number {
   return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
 }
 
+function copyOf(bytes: Buffer, from: number, to: number): Buffer {
+  if (from === to) return EMPTY;
+  const copy = Buffer.allocUnsafe(to - from);
+  bytes.copy(copy, 0, from, to);
+  return copy;
+}
+
 /** @param ranges from and to, again and again */
-function copyOf(bytes: Buffer, ranges: readonly number[]): Buffer {
+function joined(bytes: Buffer, ranges: readonly number[]): Buffer {
   let length = 0;
   for (let i = 0; i < ranges.length; i += 2) length += (ranges[i + 1] as number) - (ranges[i] as number);
-  if (length === 0) return EMPTY;
   const copy = Buffer.allocUnsafe(length);
   let written = 0;
   for (let i = 0; i < ranges.length; i += 2) written += bytes.copy(copy, written, ranges[i], ranges[i + 1]);

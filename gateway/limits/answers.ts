@@ -1,4 +1,5 @@
 // An engine whose answers end: a stream has a greatest length, and every answer a greatest time.
+import { indexOfByte } from '../bytes.ts';
 import type { AnswerHead, Engine, EngineCall, EngineHandler } from '../engine/engine.ts';
 import { Problem } from '../problem.ts';
 
@@ -82,7 +83,7 @@ class BoundedAnswer implements EngineHandler, EngineCall {
   #eventsIn(chunk: Buffer): number {
     let events = 0;
     let lineEnd = this.#lineEnd;
-    for (let at = chunk.indexOf(LF); at >= 0; at = chunk.indexOf(LF, at + 1)) {
+    for (let at = indexOfByte(chunk, LF, 0); at >= 0; at = indexOfByte(chunk, LF, at + 1)) {
       const length = at - lineEnd - 1;
       const empty = length === 0 || (length === 1 && (at === 0 ? this.#last : chunk[at - 1]) === CR);
       if (empty) events++;

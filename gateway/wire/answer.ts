@@ -2,7 +2,8 @@
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
 import { batch } from '../batch.ts';
-import { isShared, type SharedHeaders, share } from '../shared-headers.ts';
+import { hexDigitsOf, putHex } from '../bytes.ts';
+import { isShared, type SharedHeaders, share, writtenOf } from '../shared-headers.ts';
 import { endLines, type Framing, headerLines, sharedEnd, statusLine } from './lines.ts';
 
 /** What a delivery may do with the response that goes to the client: Node's ServerResponse has it all, and so has WireAnswer. */
@@ -36,7 +37,8 @@ export type OutgoingEvent = 'close' | 'drain' | 'finish';
 
 const NONE = share({});
 const NOTHING = new Uint8Array();
-const CRLF = Buffer.from('\r\n');
+const CRLF = 2;
+const CHUNK_END = Buffer.from('\r\n');
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 /** Copying so much costs less than a write in several pieces. */
 const ONE_PIECE_BYTES = 8 * 1024;
@@ -110,7 +112,9 @@ export class WireAnswer implements Outgoing {
 
   /** False where something is said twice. */
   #sharedHead(status: number, headers: SharedHeaders): boolean {
-    for (const name in this.#set) if (name === 'connection' || name in headers || name in this.#shared) return false;
+    const { names } = writtenOf(headers);
+    const { names: before } = writtenOf(this.#shared);
+    for (const name in this.#set) if (name === 'connection' || names.has(name) || before.has(name)) return false;
     this.#framing = this.#set['content-length'] === undefined ? 'chunked' : 'length';
     const end = sharedEnd(this.#shared, headers, this.#framing, this.last ? null : this.#keep_alive_ms);
     if (end === null) return false;
@@ -129,22 +133,21 @@ export class WireAnswer implements Outgoing {
   flushHeaders(): void {
     process.nextTick(() => {
       if (this.#head === null || this.destroyed) return;
-      this.#put('', NOTHING, null);
+      this.#put(NOTHING, false);
     });
   }
 
   write(bytes: Uint8Array): boolean {
     if (this.destroyed || bytes.length === 0) return !this.destroyed;
-    const size = this.#framing === 'chunked' ? `${bytes.length.toString(16)}\r\n` : '';
-    return this.#put(size, bytes, size === '' ? null : CRLF);
+    return this.#put(bytes, this.#framing === 'chunked');
   }
 
   end(body?: Uint8Array | string): this {
     if (this.destroyed || this.writableFinished) return this;
     const bytes = typeof body === 'string' ? Buffer.from(body) : body;
     if (bytes !== undefined && bytes.length > 0) this.write(bytes);
-    if (this.#framing === 'chunked') this.#put('', LAST_CHUNK, null);
-    else if (this.#head !== null) this.#put('', NOTHING, null);
+    if (this.#framing === 'chunked') this.#put(LAST_CHUNK, false);
+    else if (this.#head !== null) this.#put(NOTHING, false);
     this.writableFinished = true;
     process.nextTick(() => this.#closed('finish'));
     this.#onEnd();
@@ -211,30 +214,40 @@ export class WireAnswer implements Outgoing {
     }
   }
 
-  /** The head, if it is still here, what goes before the bytes, they, and what goes after, in one write. */
-  #put(before: string, bytes: Uint8Array, after: Buffer | null): boolean {
+  /** The head, if it is still here, and the bytes, as they are or as a chunk, in one write. */
+  #put(bytes: Uint8Array, chunk: boolean): boolean {
     const head = this.#head ?? '';
     const headEnd = this.#headEnd;
     this.#head = null;
     this.#headEnd = NOTHING;
-    const start = head.length + headEnd.length + before.length;
-    const length = start + bytes.length + (after?.length ?? 0);
+    const before = head.length + headEnd.length;
+    const start = chunk ? before + hexDigitsOf(bytes.length) + CRLF : before;
+    const length = start + bytes.length + (chunk ? CRLF : 0);
     const onePiece = length <= ONE_PIECE_BYTES;
     const piece = Buffer.allocUnsafe(onePiece ? length : start);
     if (head !== '') piece.write(head, 0, 'latin1');
     if (headEnd !== NOTHING) piece.set(headEnd, head.length);
-    if (before !== '') piece.write(before, start - before.length, 'latin1');
+    if (chunk) {
+      putHex(piece, start - CRLF, bytes.length);
+      putCrlf(piece, start);
+    }
     if (onePiece) {
       piece.set(bytes, start);
-      if (after !== null) piece.set(after, start + bytes.length);
+      if (chunk) putCrlf(piece, length);
       if (this.#framing === 'length') batch(this.socket);
       return this.socket.write(piece);
     }
     this.socket.cork();
     if (start > 0) this.socket.write(piece);
     const more = this.socket.write(bytes);
-    if (after !== null) this.socket.write(after);
+    if (chunk) this.socket.write(CHUNK_END);
     this.socket.uncork();
     return more;
   }
+}
+
+/** Before `end`. */
+function putCrlf(bytes: Uint8Array, end: number): void {
+  bytes[end - 2] = 0x0d;
+  bytes[end - 1] = 0x0a;
 }
