@@ -9,4 +9,7 @@ export const NODE_FLAGS = [
   // V8 guesses from long streams what lives long, and then has the same code put its objects among the old ones at once.
   // There, dead ones keep alive what they refer to until the next full collection, and with it nearly every request since.
   '--no-allocation-site-pretenuring',
+  // In a quiet minute V8 cleans up, and drops shapes of objects that nobody has just then, and with them the compiled code that
+  // knows them: the first seconds after a pause cost up to three times as much. Dead objects are still collected as ever.
+  '--no-memory-reducer',
 ] as const;
