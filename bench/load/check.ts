@@ -38,7 +38,7 @@ export function wholeReader(expected: Expected, finish: (finished: Finished) => 
       status = got;
       first_us = now_us();
     },
-    body: (bytes) => void parts.push(bytes),
+    body: (bytes) => void parts.push(Buffer.from(bytes)),
     end() {
       const body = parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts);
       parts = [];
@@ -71,7 +71,7 @@ export function streamReader(
   let status = 0;
   let first_us = 0;
   let chunks = 0;
-  /** What came after the last whole stamp. After the last chunk everything is kept, and no stamp is looked for: raw repeats them. */
+  /** A stamp that is not all here. After the last chunk everything is kept, and no stamp is looked for: raw repeats them. */
   let tail: Buffer = EMPTY;
   const settle = (wrong: string | null) => finish({ asked_us, ended_us: now_us(), first_us, chunks, wrong });
   return {
@@ -84,12 +84,15 @@ export function streamReader(
       let from = 0;
       while (chunks < expected.chunks) {
         const at = text.indexOf(STAMP, from);
-        if (at < 0 || at + STAMP_DIGITS + 1 >= text.length) break;
+        if (at < 0 || at + STAMP_DIGITS + 1 >= text.length) {
+          tail = at < 0 ? EMPTY : Buffer.from(text.subarray(at));
+          return;
+        }
         if (chunks++ === 0) first_us = now;
         onChunk(now - Number(text.toString('latin1', at + 1, at + 1 + STAMP_DIGITS)), now);
         from = at + STAMP_DIGITS + 2;
       }
-      tail = from === 0 ? text : text.subarray(from);
+      tail = Buffer.from(text.subarray(from));
     },
     end: () => settle(status === 200 ? wrongStream(chunks, tail, expected) : `status ${status}`),
     broken: settle,

@@ -12,7 +12,11 @@ export interface Reader {
   broken(reason: string): void;
 }
 
+/** Every read lands here: a buffer for each would cost more than the rest of a chunk. */
+const LANDING = Buffer.allocUnsafeSlow(64 * 1024);
 const EMPTY = Buffer.alloc(0);
+const CR = 13;
+const LF = 10;
 const UNTIL_CLOSE = Number.POSITIVE_INFINITY;
 
 type State = 'idle' | 'head' | 'length' | 'size' | 'chunk' | 'trailer';
@@ -27,8 +31,11 @@ export class Connection {
   #usable = true;
 
   constructor(port: number) {
-    this.#socket = connect({ port, host: '127.0.0.1', noDelay: true });
-    this.#socket.on('data', (bytes: Buffer) => this.#take(bytes));
+    const callback = (length: number): true => {
+      this.#take(LANDING, length);
+      return true;
+    };
+    this.#socket = connect({ port, host: '127.0.0.1', noDelay: true, onread: { buffer: LANDING, callback } });
     this.#socket.on('error', (error) => this.#broken(error.message));
     this.#socket.on('end', () => this.#ended());
     this.#socket.on('close', () => this.#broken('closed'));
@@ -69,40 +76,46 @@ export class Connection {
     reader?.end();
   }
 
-  #take(arrived: Buffer): void {
-    let bytes = this.#rest.length === 0 ? arrived : Buffer.concat([this.#rest, arrived]);
-    this.#rest = EMPTY;
-    while (bytes.length > 0) {
-      const used = this.#step(bytes);
-      if (used === 0) {
-        this.#rest = bytes;
+  /** The first `length` bytes of `landed`, which are others when this returns. */
+  #take(landed: Buffer, length: number): void {
+    let bytes = landed;
+    let to = length;
+    if (this.#rest.length > 0) {
+      bytes = Buffer.concat([this.#rest, landed.subarray(0, length)]);
+      to = bytes.length;
+      this.#rest = EMPTY;
+    }
+    for (let at = 0; at < to; ) {
+      const next = this.#step(bytes, at, to);
+      if (next === at) {
+        this.#rest = Buffer.from(bytes.subarray(at, to));
         return;
       }
-      bytes = used === bytes.length ? EMPTY : bytes.subarray(used);
+      at = next;
     }
   }
 
-  /** Reads what it can; 0 when more must arrive first. */
-  #step(bytes: Buffer): number {
+  /** Reads what it can of the bytes from `at` to `to`; says where it stopped: at `at` when more must arrive first. */
+  #step(bytes: Buffer, at: number, to: number): number {
     switch (this.#state) {
       case 'head':
-        return this.#head(bytes);
+        return at + this.#head(bytes.subarray(at, to));
       case 'length':
-        return this.#bodyPart(bytes, 0);
+        return this.#bodyPart(bytes, at, to, 0);
       case 'size':
-        return this.#size(bytes);
+        return this.#size(bytes, at, to);
       case 'chunk':
-        return this.#bodyPart(bytes, 2);
+        return this.#bodyPart(bytes, at, to, 2);
       case 'trailer': {
-        const end = bytes.indexOf('\r\n');
-        if (end < 0) return 0;
-        if (end === 0) this.#done();
+        const end = bytes.indexOf('\r\n', at);
+        if (end < 0 || end + 2 > to) return at;
+        if (end === at) this.#done();
         return end + 2;
       }
       case 'idle':
         this.#broken('bytes that nobody asked for');
         this.#socket.destroy();
-        return bytes.length;
+        return to;
     }
   }
 
@@ -127,25 +140,38 @@ export class Connection {
     return end + 4;
   }
 
-  #size(bytes: Buffer): number {
-    const end = bytes.indexOf('\r\n');
-    if (end < 0) return 0;
-    const size = Number.parseInt(bytes.toString('latin1', 0, end), 16);
+  #size(bytes: Buffer, from: number, to: number): number {
+    let size = 0;
+    let at = from;
+    for (let digit = hex(bytes[at]); digit >= 0 && at < to; digit = hex(bytes[++at])) size = size * 16 + digit;
+    if (at + 2 > to) return from;
+    if (at === from || bytes[at] !== CR || bytes[at + 1] !== LF) {
+      this.#broken('a chunk without its size');
+      this.#socket.destroy();
+      return to;
+    }
     this.#state = size === 0 ? 'trailer' : 'chunk';
     this.#left = size + 2;
-    return end + 2;
+    return at + 2;
   }
 
   /** `after` bytes at the end of what is left are framing. */
-  #bodyPart(bytes: Buffer, after: number): number {
-    const used = Math.min(bytes.length, this.#left);
+  #bodyPart(bytes: Buffer, at: number, to: number, after: number): number {
+    const used = Math.min(to - at, this.#left);
     const payload = Math.min(used, this.#left - after);
     this.#left -= used;
-    if (payload > 0) this.#reader?.body(payload === bytes.length ? bytes : bytes.subarray(0, payload));
+    if (payload > 0) this.#reader?.body(bytes.subarray(at, at + payload));
     if (this.#left === 0) {
       if (this.#state === 'chunk') this.#state = 'size';
       else this.#done();
     }
-    return used;
+    return at + used;
   }
+}
+
+/** The value of a hexadecimal digit; less than 0 of anything else. */
+function hex(byte = 0): number {
+  if (byte >= 0x30 && byte <= 0x39) return byte - 0x30;
+  const lower = byte | 0x20;
+  return lower >= 0x61 && lower <= 0x66 ? lower - 0x57 : -1;
 }
