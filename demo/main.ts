@@ -2,7 +2,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 import { Agent, fetch } from 'undici';
-import { NODE_FLAGS } from '../gateway/node-flags.ts';
+import { NODE_FLAGS as GATEWAY_FLAGS } from '../gateway/node-flags.ts';
+import { NODE_FLAGS as SIDECAR_FLAGS } from '../sidecar/node-flags.ts';
 import { ConfigError, type DemoConfig, loadDemoConfig } from './config.ts';
 import { StartError } from './errors.ts';
 
@@ -39,8 +40,8 @@ async function start(config: DemoConfig): Promise<void> {
   }
   // The backend's key is the gateway's alone.
   const { BACKEND_API_KEY: _key, ...sidecarEnv } = env;
-  run('sidecar', 'sidecar/main.ts', sidecarEnv);
-  run('gateway', 'gateway/main.ts', env, NODE_FLAGS);
+  run('sidecar', 'sidecar/main.ts', sidecarEnv, SIDECAR_FLAGS);
+  run('gateway', 'gateway/main.ts', env, GATEWAY_FLAGS);
 
   const host = gateway.host.includes(':') ? `[${gateway.host}]` : gateway.host.replace('0.0.0.0', '127.0.0.1');
   const url = `http${gateway.tls === null ? '' : 's'}://${host}:${gateway.port}`;

@@ -1,7 +1,8 @@
 // Our gateway, as an operator runs it: without tee, with it over a simulated GPU, in one process and in several.
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { NODE_FLAGS } from '../../gateway/node-flags.ts';
+import { NODE_FLAGS as GATEWAY_FLAGS } from '../../gateway/node-flags.ts';
+import { NODE_FLAGS as SIDECAR_FLAGS } from '../../sidecar/node-flags.ts';
 import { sleep } from '../clock.ts';
 import { tree } from '../proc.ts';
 import { freePort, pidOf, type StartOptions, startNode, stop } from '../process.ts';
@@ -57,7 +58,7 @@ export function startGateway(
   more: Pick<StartOptions, 'env'> & { readonly flags?: readonly string[] } = {},
 ) {
   return startNode('gateway/main.ts', {
-    flags: [...NODE_FLAGS, ...profiling(name), ...(more.flags ?? [])],
+    flags: [...GATEWAY_FLAGS, ...profiling(name), ...(more.flags ?? [])],
     env: {
       HOST: '127.0.0.1',
       PORT: String(port),
@@ -79,7 +80,7 @@ export function startSidecar(
   more: Pick<StartOptions, 'env'> & { readonly flags?: readonly string[] } = {},
 ) {
   return startNode(kind === 'simulated' ? 'sidecar/main.ts' : 'bench/blank-sidecar.ts', {
-    flags: [...profiling(`sidecar ${kind}`), ...(more.flags ?? [])],
+    flags: [...SIDECAR_FLAGS, ...profiling(`sidecar ${kind}`), ...(more.flags ?? [])],
     env: {
       SIDECAR_SOCKET: socket,
       ATTESTER: 'simulated',
