@@ -51,15 +51,18 @@ export interface Sidecar {
   close(): void;
 }
 
+/** When it is settled it lets go of all: a table that the Map has outgrown keeps what was in it until V8 looks through the old objects. */
 interface Pending {
-  readonly raw: Uint8Array;
+  raw: Uint8Array;
   readonly nonce: Nonce;
-  readonly resolve: (answered: Answered) => void;
-  readonly reject: (error: Error) => void;
+  resolve: (answered: Answered) => void;
+  reject: (error: Error) => void;
   /** It has had its turn. */
   asked: boolean;
   retry: NodeJS.Timeout | null;
 }
+
+const SETTLED = { raw: new Uint8Array(0), resolve: () => {}, reject: () => {} };
 
 const unavailable = (message: string) => new Problem('attestation_unavailable', message, { retryAfterSeconds: 2 });
 
@@ -197,6 +200,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           clearTimeout(timer);
           clearTimeout(one.retry ?? undefined);
           pending.delete(id);
+          Object.assign(one, SETTLED);
           leaveTurn?.();
         };
         const one: Pending = {
