@@ -41,7 +41,7 @@ export function streamDelivery(
   outgoing.writeHead(head.status, headersOf(head, true));
   outgoing.flushHeaders();
 
-  /** Events that may go out leave in one write, as the bytes in which they came. */
+  /** Events that may go out leave in one write, as the bytes in which they came: each begins where the one before it ends. */
   function pass(events: readonly SseEvent[]): void {
     const first = events[0];
     const last = events.at(-1);
@@ -82,8 +82,13 @@ export function streamDelivery(
       }
       // What has no data says nothing: it need not wait, and is not kept.
       const hold = verdict.kind !== 'note' && (held.length > 0 || verdict.kind === 'finish');
-      if (hold) held.push({ event, finish: verdict.kind === 'finish' });
-      else passing.push(event);
+      if (!hold) {
+        passing.push(event);
+        continue;
+      }
+      pass(passing);
+      passing = [];
+      held.push({ event, finish: verdict.kind === 'finish' });
     }
     pass(passing);
   }
