@@ -15,7 +15,8 @@ export interface Repeated {
   readonly end: number;
 }
 
-const CONTENT = /"delta"\s*:\s*\{\s*"content"\s*:\s*"/g;
+const DELTA = '"delta"';
+const CONTENT = /"delta"\s*:\s*\{\s*"content"\s*:\s*"/;
 /** The content is the last member of its delta: one of the same name after it would count instead. */
 const CLOSED = /^"\s*\}/;
 const QUOTE = 0x22;
@@ -54,8 +55,9 @@ export class Repeat {
     const text = Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString('latin1');
     // Names that are escaped could hide a second delta, so nothing may be escaped.
     if (text.includes('\\')) return;
-    const [found, another] = text.matchAll(CONTENT);
-    if (found === undefined || another !== undefined) return;
+    const found = CONTENT.exec(text);
+    // A member of that name twice: which of them counts is the parser's to say.
+    if (found === null || text.indexOf(DELTA) !== text.lastIndexOf(DELTA)) return;
     const from = found.index + found[0].length;
     const to = text.indexOf('"', from);
     if (!CLOSED.test(text.slice(to, to + 64))) return;

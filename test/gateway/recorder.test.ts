@@ -112,6 +112,18 @@ describe('the recorder', () => {
     expect(read(chunk(' two'))).toBeNull();
   });
 
+  it('folds as the published rule says where a member stands twice', () => {
+    const twice = [
+      (text: string) =>
+        `{"choices":[{"index":0,"delta":{"content":"${text}"},"delta":{"content":null,"content":"real"}}]}`,
+      (text: string) =>
+        `{"choices":[{"delta":{"content":"${text}"}}],"choices":[{"index":0,"delta":{"content":null,"content":"real"}}]}`,
+      (text: string) => `{"choices":[{"index":0,"delta":{"content":"other","content":"${text}"}}]}`,
+      (text: string) => `{"choices":[{"index":1,"index":0,"delta":{"content":"${text}"}}]}`,
+    ];
+    for (const payload of twice) expectAsPublished([...['a', 'b', 'c'].map(payload), FINISH]);
+  });
+
   it('learns no event whose bytes could be read otherwise the second time', () => {
     const half = chunk('one').indexOf('"choices"');
     const framings: ((data: string) => string)[] = [
