@@ -8,6 +8,8 @@ import type { Delivery, Exchange } from './exchange.ts';
 import type { Port } from './relay.ts';
 
 const MAX_ERROR_BYTES = 256 * 1024;
+/** A day. */
+const MAX_RETRY_S = 86_400;
 
 export function errorDelivery(head: AnswerHead, port: Port, exchange: Exchange): Delivery {
   const chunks: Buffer[] = [];
@@ -52,5 +54,5 @@ function retryAfter(head: AnswerHead): string | null {
   const given = head.headers['retry-after'];
   if (given === undefined) return head.status === 429 || head.status === 503 ? '1' : null;
   const seconds = Number.isNaN(Number(given)) ? (Date.parse(given) - Date.now()) / 1000 : Number(given);
-  return String(Number.isFinite(seconds) ? Math.max(1, Math.ceil(seconds)) : 1);
+  return String(Number.isFinite(seconds) ? Math.min(MAX_RETRY_S, Math.max(1, Math.ceil(seconds))) : 1);
 }

@@ -25,7 +25,7 @@ export function pipeDelivery(head: AnswerHead, port: Port, exchange: Exchange): 
     },
     fail(problem) {
       // Between two events an error can be said. Inside one, or inside a body of known length, only a broken connection is honest.
-      if (stream && betweenEvents(tail)) outgoing.end(errorEvent(problem));
+      if (stream && head.length === null && betweenEvents(tail)) outgoing.end(errorEvent(problem));
       else outgoing.destroy();
       port.done({ status: head.status, problem });
     },

@@ -90,6 +90,11 @@ export function generate(endpoint: Endpoint, deps: Deps) {
   function deliver(head: AnswerHead, port: Port, exchange: Exchange, seat: Seat) {
     const type = mediaType(head.headers);
     const encoded = head.headers['content-encoding'];
+    if (head.status === 204 || head.status === 205)
+      throw new Problem(
+        'backend_bad_response',
+        `The backend answered with status ${head.status}, which has no content.`,
+      );
     if (type !== 'text/event-stream' && type !== 'application/json')
       throw new Problem('backend_bad_response', 'The backend answered with neither JSON nor an event stream.');
     if (!exchange.tee) return pipeDelivery(head, port, exchange);

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { answer, chatAnswer, startBackend } from '../backend.ts';
+import { answer, chatAnswer, delta, startBackend } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { type Service, startGateway, startService } from '../harness.ts';
 import { expectError } from './expect-error.ts';
@@ -68,6 +68,7 @@ describe('a bad backend', () => {
     for (const [given, expected] of [
       ['7', '7'],
       ['1.2', '2'],
+      ['1e300', '86400'],
       [new Date(Date.now() + 5_000).toUTCString(), /^[3-6]$/],
       [undefined, '1'],
     ] as const) {
@@ -99,6 +100,34 @@ describe('a bad backend', () => {
     };
     expect((await chat(gateway.url, CHAT)).complete).toBe(false);
     expectError(await chat(gateway.url, { ...CHAT, tee: true }), 502, 'backend_bad_response');
+  });
+
+  it('that breaks off in an event stream of known length breaks the connection: no word of ours fits into the length', async () => {
+    const event = delta('x');
+    for (const length of [10_000, event.length + 10]) {
+      backend.script = (_request, response) => {
+        response.writeHead(200, { 'content-type': 'text/event-stream', 'content-length': length }).write(event);
+        setTimeout(() => response.destroy(), 20);
+      };
+      for (const query of ['', '?node']) {
+        const got = await ask(`${gateway.url}/v1/chat/completions${query}`, {
+          body: JSON.stringify({ ...CHAT, stream: true }),
+        });
+        expect([got.text, got.complete]).toEqual([event, false]);
+      }
+    }
+  });
+
+  it.each([204, 205])('that has no content to answer with, by its status %i, is a 502', async (status) => {
+    backend.script = (_request, response) =>
+      void response.writeHead(status, { 'content-type': 'text/event-stream' }).end();
+    for (const tee of [false, true])
+      for (const query of ['', '?node'])
+        expectError(
+          await ask(`${gateway.url}/v1/chat/completions${query}`, { body: JSON.stringify({ ...CHAT, tee }) }),
+          502,
+          'backend_bad_response',
+        );
   });
 
   it('that is slow is a 504', async () => {
