@@ -4,6 +4,7 @@ import type { Context, Deps, Step } from './context.ts';
 import { addressOf } from './limits/address.ts';
 import type { Verdict } from './limits/rates.ts';
 import { Problem } from './problem.ts';
+import { endWhenStalled, readNothingMeanwhile } from './stall.ts';
 import type { Outgoing } from './wire/answer.ts';
 
 /** Names the caller, by the key. */
@@ -74,12 +75,6 @@ function whenTaken(outgoing: Outgoing, release: () => void): void {
       release();
     };
     socket.once('drain', taken).once('close', taken);
-  });
-}
-
-/** Called when nothing has moved on the connection for the time; what waits to be read has then waited for all of it. */
-function endWhenStalled(outgoing: Outgoing, stall_ms: number): void {
-  outgoing.setTimeout(stall_ms, () => {
-    if (outgoing.writableLength > 0 || (outgoing.socket?.writableLength ?? 0) > 0) outgoing.destroy();
+    readNothingMeanwhile(outgoing);
   });
 }

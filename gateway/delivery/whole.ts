@@ -3,6 +3,7 @@ import { type Attestor, NOTHING } from '../attestor.ts';
 import { badAnswer } from '../draft/draft.ts';
 import type { AnswerHead } from '../engine/engine.ts';
 import { asProblem } from '../problem.ts';
+import { readNothingMeanwhile } from '../stall.ts';
 import type { Delivery, Exchange } from './exchange.ts';
 import { headersOf } from './headers.ts';
 import type { Port } from './relay.ts';
@@ -34,6 +35,7 @@ export function wholeDelivery(
     for (const piece of pieces) outgoing.write(piece);
     outgoing.end();
     socket?.uncork();
+    readNothingMeanwhile(outgoing);
     port.done({ status: head.status, tee: 'attested' });
   }
   return {

@@ -1,5 +1,6 @@
 // One client's connection while its requests are of the plain form; at the first that is not, Node's parser has it for good.
 import type { Socket } from 'node:net';
+import { linger } from '../refusal.ts';
 import { WireAnswer } from './answer.ts';
 import { MAX_WIRE_BYTES, readRequest, Said, type WireRequest } from './request.ts';
 
@@ -21,10 +22,13 @@ export class WireConnection {
   readonly #said = new Said();
   #pending: Buffer | null = null;
   #pieces: NodeJS.Timeout | null = null;
+  #stall: NodeJS.Timeout | null = null;
   #answer: WireAnswer | null = null;
   /** An answer just ended, and what came meanwhile is about to be looked at. */
   #turning = false;
   #stopping = false;
+  /** The answer that runs, or ran, is the last: what still comes is nobody's request. */
+  #ended = false;
   /** Idle, and the time that stands is the last: the rest of the connection's own, or that to its first request. */
   #resting = true;
 
@@ -43,21 +47,50 @@ export class WireConnection {
   /** No request is taken after this; the one that runs is answered, and Node answers one that is on its way. */
   stop(): void {
     this.#stopping = true;
-    if (this.#answer === null && this.#pending !== null) this.#handOver();
-    else if (this.#answer === null) this.#socket.end();
-    else this.#answer.last = true;
+    if (this.#answer !== null) this.#answer.last = true;
+    else if (this.#pending !== null) this.#handOver();
+    else if (!this.#ended) {
+      this.#ended = true;
+      this.#socket.destroySoon();
+    }
   }
 
   #onData = (bytes: Buffer): void => {
+    if (this.#socket.writableNeedDrain) this.#distrust();
+    if (this.#ended) return;
     const all = this.#pending === null ? bytes : Buffer.concat([this.#pending, bytes]);
-    // Whatever comes before the answer is out waits; too much of it waits in the client.
-    if (this.#answer !== null || this.#turning) {
-      this.#pending = all;
-      if (all.length > MAX_WIRE_BYTES) this.#socket.pause();
-      return;
-    }
-    this.#take(all);
+    // Whatever comes before the client has its answer waits.
+    if (this.#answer === null && !this.#turning && !this.#socket.writableNeedDrain) return this.#take(all);
+    this.#pending = all;
+    if (all.length > MAX_WIRE_BYTES) this.#endAfterAnswer();
   };
+
+  /** What a client sends counts as movement, though it takes nothing: from here on a time of our own runs beside the socket's. */
+  #distrust(): void {
+    const socket = this.#socket;
+    const waiting = socket.writableLength;
+    this.#stall ??= setTimeout(() => {
+      this.#stall = null;
+      if (!socket.writableNeedDrain || socket.writableLength < waiting) return;
+      if (this.#answer !== null) this.#answer.timedOut();
+      else socket.destroy();
+    }, socket.timeout || this.#options.keep_alive_ms);
+  }
+
+  /** More came ahead than is kept. Reading goes on, for only who reads sees that a client has left. */
+  #endAfterAnswer(): void {
+    this.#pending = null;
+    if (this.#answer === null) return this.#end();
+    this.#ended = true;
+    this.#answer.last = true;
+  }
+
+  /** What still comes is read for a while: cut at once, a client that sends could lose its answer (RFC 9112 §9.6). */
+  #end(): void {
+    this.#ended = true;
+    this.#pending = null;
+    this.#socket.end(() => linger(this.#socket));
+  }
 
   #take(bytes: Buffer): void {
     const reading = readRequest(bytes, this.#said);
@@ -79,21 +112,23 @@ export class WireConnection {
   #answered(): void {
     const last = this.#answer?.last === true;
     this.#answer = null;
-    if (last || this.#stopping) return void this.#socket.end();
+    if (last || this.#stopping) return this.#end();
     // What the client has not taken of the answer yet is still under the answer's own time.
     const { timeout = 0, writableNeedDrain } = this.#socket;
     if ((timeout === 0 || timeout > this.#options.keep_alive_ms) && !writableNeedDrain)
       this.#socket.setTimeout(this.#options.keep_alive_ms);
-    if (this.#pending === null) return;
-    // After this turn: the answer that ends here is still on somebody's stack.
+    this.#next();
+  }
+
+  /** Takes what came ahead, once the client has taken its answer; after this turn, for the answer that ends is on somebody's stack. */
+  #next(): void {
+    if (this.#pending === null || this.#turning || this.#socket.writableNeedDrain) return;
     this.#turning = true;
     setImmediate(() => {
       this.#turning = false;
       const pending = this.#pending;
       this.#pending = null;
-      if (this.#socket.destroyed || pending === null) return;
-      this.#socket.resume();
-      this.#take(pending);
+      if (!this.#socket.destroyed && pending !== null) this.#take(pending);
     });
   }
 
@@ -117,16 +152,20 @@ export class WireConnection {
   };
 
   #onDrain = (): void => {
-    if (this.#answer === null) this.#socket.setTimeout(this.#options.keep_alive_ms);
-    else this.#answer.drained();
+    clearTimeout(this.#stall ?? undefined);
+    this.#stall = null;
+    if (this.#answer !== null) return this.#answer.drained();
+    this.#socket.setTimeout(this.#options.keep_alive_ms);
+    this.#next();
   };
   #onTimeout = (): void => {
     if (this.#answer !== null) return this.#answer.timedOut();
+    if (this.#socket.writableNeedDrain) return void this.#socket.destroy();
     // A part of a request is a slow one.
     if (this.#pending !== null) return this.#handOver();
     // The time that stands may be an answer's, and shorter: the rest of ours follows.
     const rest_ms = this.#options.keep_alive_ms - (this.#socket.timeout ?? 0);
-    if (this.#resting || rest_ms <= 0 || this.#socket.writableNeedDrain) this.#socket.destroy();
+    if (this.#resting || rest_ms <= 0) this.#socket.destroy();
     else this.#socket.setTimeout(rest_ms);
     this.#resting = true;
   };
@@ -136,6 +175,7 @@ export class WireConnection {
   #quit(): void {
     const socket = this.#socket;
     clearTimeout(this.#pieces ?? undefined);
+    clearTimeout(this.#stall ?? undefined);
     socket.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
     socket.off('drain', this.#onDrain).off('timeout', this.#onTimeout).off('error', this.#onError);
   }

@@ -76,7 +76,7 @@ describe('a finish chunk whose attestation does not come', () => {
   afterAll(() => service.close());
 
   it.each([
-    ['a chunk before it and a comment behind it', [role(), delta('b\n') + finish() + ': ping\n\n', DONE]],
+    ['a chunk before it and a comment behind it', [role(), `${delta('b\n') + finish()}: ping\n\n`, DONE]],
     ['a comment on either side', [role(), delta('a'), `: one\n\n${finish()}: two\n\n`, DONE]],
     ['its comment and the end', [role(), `${delta('a')}${finish()}: ping\n\n${DONE}`]],
   ])('is never seen, in one read with %s', async (_, pieces) => {

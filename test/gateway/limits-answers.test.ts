@@ -78,8 +78,11 @@ describe('an answer', () => {
           .end('stream' in body ? delta('x'.repeat(1000)).repeat(12_000) : big);
       };
       const { socket, left } = sendAndNeverRead(url, JSON.stringify(body), node);
+      // A byte now and then is no reading.
+      const dripping = setInterval(() => socket.write('P'), 100);
       await eventually(async () => (await ask(`${url}/v1/models`, { method: 'GET' })).status === 503, 30_000);
       await eventually(async () => (await ask(`${url}/v1/models`, { method: 'GET' })).status === 200, 30_000);
+      clearInterval(dripping);
       socket.resume();
       await left;
     }

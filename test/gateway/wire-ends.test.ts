@@ -1,0 +1,143 @@
+// A plain connection at its ends: clients that take nothing, that leave, and a server that stops.
+import { createServer, type Server } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Outgoing } from '../../gateway/wire/answer.ts';
+import { takeConnections, type Wire } from '../../gateway/wire/server.ts';
+import { eventually, SILENT } from '../harness.ts';
+
+const BODY = '{"model":"m","messages":[]}';
+const PLAIN = `POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY}`;
+const AHEAD = 'x'.repeat(200_000);
+
+let server: Server;
+let wire: Wire;
+let sockets: Socket[];
+let byNode: number;
+let answers: Outgoing[];
+/** Called with each answer as it begins. */
+let answering: (outgoing: Outgoing) => void;
+
+beforeEach(async () => {
+  [sockets, byNode, answers] = [[], 0, []];
+  answering = () => {};
+  server = createServer((_message, response) => {
+    byNode++;
+    response.end('by node');
+  });
+  wire = takeConnections(
+    server,
+    async (_request, { outgoing }) => {
+      answers.push(outgoing);
+      outgoing.writeHead(200, { 'content-length': 2 });
+      answering(outgoing);
+      return new Response(null);
+    },
+    SILENT,
+  );
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+});
+afterEach(async () => {
+  for (const socket of sockets) socket.destroy();
+  wire.destroy();
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+});
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** A client that keeps its side open whatever the server does, as those do that look at their connection only when they use it. */
+function client() {
+  const socket = connect({
+    port: (server.address() as AddressInfo).port,
+    host: '127.0.0.1',
+    allowHalfOpen: true,
+    noDelay: true,
+  });
+  const seen = { text: '', ended: false };
+  socket.on('data', (bytes) => {
+    seen.text += bytes.toString('latin1');
+  });
+  socket.on('end', () => {
+    seen.ended = true;
+  });
+  socket.on('error', () => {});
+  sockets.push(socket);
+  return { socket, seen };
+}
+
+describe('a plain connection', () => {
+  it('takes no further request while its client has not taken its answers', async () => {
+    answering = (outgoing) => {
+      (outgoing as unknown as { end(body: Buffer): void }).end(Buffer.alloc(1024 * 1024));
+    };
+    const { socket } = client();
+    socket.pause();
+    const sent = 40;
+    for (let i = 0; i < sent; i++) {
+      socket.write(PLAIN);
+      await pause(5);
+    }
+    await pause(200);
+    // What lies in the kernel's buffers is taken.
+    expect(answers.length).toBeLessThan(sent / 2);
+    const waiting = answers.at(-1)?.socket?.writableLength ?? 0;
+    expect(waiting).toBeLessThan(2 * 1024 * 1024);
+    socket.resume();
+    await eventually(() => answers.length + byNode === sent);
+  });
+
+  it.each(['leaves', 'breaks off'] as const)('sees that its client %s, however much came ahead', async (how) => {
+    let left = 0;
+    answering = (outgoing) => void outgoing.on('close', () => left++);
+    const { socket } = client();
+    socket.write(PLAIN);
+    await eventually(() => answers.length === 1);
+    socket.write(AHEAD);
+    await pause(100);
+    if (how === 'leaves') socket.destroy();
+    else socket.resetAndDestroy();
+    await eventually(() => left === 1, 2_000);
+  });
+
+  it('ends after the answer that runs when more came ahead than is kept', async () => {
+    const { socket, seen } = client();
+    socket.write(PLAIN);
+    await eventually(() => answers.length === 1);
+    socket.write(PLAIN + AHEAD);
+    await pause(100);
+    answers[0]?.end(Buffer.from('ok'));
+    await eventually(() => seen.ended);
+    expect(seen.text.endsWith('\r\n\r\nok')).toBe(true);
+    expect([answers.length, byNode]).toEqual([1, 0]);
+    // And is gone soon, though the client keeps its side.
+    await eventually(async () => (await connections()) === 0, 3_000);
+  });
+
+  it('takes no request after the last answer of a server that stops', async () => {
+    const { socket, seen } = client();
+    socket.write(PLAIN);
+    await eventually(() => answers.length === 1);
+    wire.stop();
+    answers[0]?.end(Buffer.from('ok'));
+    await eventually(() => seen.ended);
+    socket.write(PLAIN);
+    await pause(100);
+    expect([answers.length, byNode]).toEqual([1, 0]);
+  });
+
+  it('that is idle holds no server up that stops, though its client keeps its side', async () => {
+    const [silent, used] = [client(), client()];
+    used.socket.write(PLAIN);
+    await eventually(() => answers.length === 1);
+    answers[0]?.end(Buffer.from('ok'));
+    await eventually(async () => used.seen.text.endsWith('ok') && (await connections()) === 2);
+    wire.stop();
+    const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+    expect(await Promise.race([closed.then(() => 'closed'), pause(1_000)])).toBe('closed');
+    expect(silent.seen.text).toBe('');
+  });
+});
+
+/** Of the server, open. */
+const connections = () => new Promise<number>((resolve) => server.getConnections((_error, count) => resolve(count)));
