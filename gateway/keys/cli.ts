@@ -16,7 +16,7 @@ import {
 import { parseArgs } from 'node:util';
 import { keysFileOf } from '../config.ts';
 import { KeysFileError, parseKeys } from './file.ts';
-import { checkName, digestOf, type KeyLine, KeyLineError, readSettings, writeLine } from './line.ts';
+import { checkName, digestOf, type KeyLine, KeyLineError, readLine, readSettings, writeLine } from './line.ts';
 
 const USAGE = `usage: countersign keys add NAME [--rps N] [--concurrent N] [--streams N] [--tee N] [--models A,B]
        countersign keys list
@@ -92,7 +92,7 @@ function remove(file: string, name: string): number {
   // A plain key is named by its line's number; every other line stays as it is, comments included.
   const kept = text.split('\n').filter((raw, i) => {
     const line = raw.trim();
-    return line.startsWith('#') || !(line.startsWith(`${name}:sha256:`) || name === `line-${i + 1}`);
+    return line === '' || line.startsWith('#') || readLine(line, i + 1).name !== name;
   });
   replace(file, kept.join('\n'));
   console.error(`${name} was removed from ${file}.`);

@@ -169,6 +169,15 @@ describe('countersign keys', () => {
     await eventually(() => asked('old-plain-key') === 'invalid_api_key');
   });
 
+  it('removes the key of that name and no other, whatever the name is', async () => {
+    const hashed = (name: string, digit: string) => `${name}:sha256:${digit.repeat(64)}`;
+    writeFileSync(file, `${hashed('line-2', 'a')}\n${hashed('bob', 'b')}\n\n# line-3\nplain-key\n`);
+    expect((await command('remove', 'line-2')).code).toBe(0);
+    expect(readFileSync(file, 'utf8')).toBe(`${hashed('bob', 'b')}\n\n# line-3\nplain-key\n`);
+    expect((await command('remove', 'line-4')).code).toBe(0);
+    expect(readFileSync(file, 'utf8')).toBe(`${hashed('bob', 'b')}\n\n# line-3\n`);
+  });
+
   it('makes the file for its owner alone, and refuses what would go wrong later', async () => {
     const first = await command('add', 'alice');
     expect(first.code).toBe(0);
