@@ -30,6 +30,7 @@ export function passthrough({ config, engine }: Deps) {
     if (teeHeader(incoming.headers)) throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
     if (method === 'POST' && caller.limits.models !== null) checkBody(body, caller);
     const forward = withoutTee(body, type);
+    if (asksForStream(body)) await c.env.seat.stream();
     const watch = c.env.watch;
     const exchange = { id: c.env.id, owner: c.env.owner, request: '', tee: false, choices: 1, outgoing, watch };
     const headers = toBackend(incoming.headers, config.backend_api_key);
@@ -70,13 +71,25 @@ const isJson = (contentType = '') => /^application\/json\b/i.test(contentType);
 
 function withoutTee(body: Buffer, contentType: string | undefined): Buffer | string {
   if (!isJson(contentType)) return body;
-  // A member named tee is written out or escaped; bodies without either are not parsed.
-  if (!body.includes('tee"') && !body.includes('\\u')) return body;
+  if (!mayName(body, 'tee')) return body;
   const text = bodyText(body);
   const { forward, tee } = cutTee(text, readJson(text));
   if (tee) throw new Problem('invalid_request', `tee: ${WHERE}`, { param: 'tee' });
   return forward;
 }
+
+/** Whatever the path is called, and the body's type: a backend may take both otherwise. */
+function asksForStream(body: Buffer): boolean {
+  if (!mayName(body, 'stream')) return false;
+  try {
+    return (readJson(bodyText(body)) as { stream?: unknown } | null)?.stream === true;
+  } catch {
+    return false;
+  }
+}
+
+/** Whether a member of that name may be in it, written out or escaped: a body without one is not parsed. */
+const mayName = (body: Buffer, name: string) => body.includes(`${name}"`) || body.includes('\\u');
 
 function checkBody(body: Buffer, caller: Caller): void {
   const text = bodyText(body);

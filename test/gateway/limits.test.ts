@@ -90,6 +90,30 @@ describe('requests at once', () => {
     expect((await chat(url, STREAM, bearer('a'))).status).toBe(200);
   });
 
+  it('count streams by whatever path they are asked for', async () => {
+    const url = await stage.gateway({ MAX_STREAMS: '1' }, ['a']);
+    const held = holdAnswers(stage.service);
+    const first = chat(url, STREAM, bearer('a'));
+    await eventually(() => held.count === 1);
+    const escaped = JSON.stringify(STREAM).replace('"stream"', '"str\\u0065am"');
+    for (const path of ['/v1/responses', '/v1/chat%2fcompletions', '/v1//chat/completions', '/v1/chat/completions/'])
+      for (const [type, body] of [
+        ['application/json', JSON.stringify(STREAM)],
+        ['application/json', escaped],
+        ['text/plain', JSON.stringify(STREAM)],
+      ] as const)
+        expectError(
+          await ask(url + path, { body, headers: { ...bearer('a'), 'content-type': type } }),
+          503,
+          'overloaded',
+        );
+    expect(held.count).toBe(1);
+    held.release();
+    expect((await first).status).toBe(200);
+    const whole = { body: JSON.stringify({ ...CHAT, stop: 'stream' }), headers: bearer('a') };
+    expect((await ask(`${url}/v1/responses`, whole)).status).toBe(200);
+  });
+
   it('count tee apart: past it nothing is asked of the backend, and requests without tee are served', async () => {
     const url = await stage.gateway({ MAX_TEE_PER_KEY: '1' }, ['a', 'b']);
     const held = holdAnswers(stage.service);
