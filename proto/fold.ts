@@ -2,14 +2,16 @@
 //
 //  1. Members are merged in the order in which they first appear (integer-like names first, as ECMAScript orders them).
 //  2. null sets a member that is absent and replaces nothing.
-//  3. A string inside `delta`, or `text` of a choice, is appended to what is there. Set instead, the last one that is not
-//     empty winning: `role`, `id`, `type`, `name`, and every string outside (`finish_reason`, `model`, `created`, …).
+//  3. A string inside `delta` or `text` of an item that merges by its index (6), as choices do, is appended to what is there.
+//     Set instead, the last one that is not empty winning: `role`, `id`, `type`, `name`, and every string outside
+//     (`finish_reason`, `model`, `created`, …).
 //  4. Numbers and booleans are set, the last one winning. A number keeps its source text.
 //  5. Objects merge member by member.
 //  6. Arrays whose items carry an integer `index` merge by it, and stand in its order; other arrays are appended.
 //  7. `usage` is the last one that is not null, whole.
-//  8. At the end `object` "chat.completion.chunk" becomes "chat.completion"; a choice's `delta` becomes `message`, with
-//     role "assistant" and content null where no chunk gave one, and `index` leaves its tool calls.
+//  8. At the end a choice's `delta` becomes `message`, with role "assistant" and content null where no chunk gave one, and
+//     `index` leaves its tool calls; `object` "chat.completion.chunk" becomes "chat.completion", and each choice of such a
+//     stream has a `message`.
 import { isKeptNumber, numberOf, parseKeepingNumbers } from './number.ts';
 
 type Json = null | boolean | number | string | object;
