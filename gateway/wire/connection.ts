@@ -56,11 +56,12 @@ export class WireConnection {
   }
 
   #onData = (bytes: Buffer): void => {
-    if (this.#socket.writableNeedDrain) this.#distrust();
+    const stalls = this.#socket.writableNeedDrain;
+    if (stalls) this.#distrust();
     if (this.#ended) return;
     const all = this.#pending === null ? bytes : Buffer.concat([this.#pending, bytes]);
     // Whatever comes before the client has its answer waits.
-    if (this.#answer === null && !this.#turning && !this.#socket.writableNeedDrain) return this.#take(all);
+    if (this.#answer === null && !this.#turning && !stalls) return this.#take(all);
     this.#pending = all;
     if (all.length > MAX_WIRE_BYTES) this.#endAfterAnswer();
   };
