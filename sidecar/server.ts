@@ -13,7 +13,7 @@ import { runSession, type Session } from './session.ts';
 import { listenOnInherited, listenOnSocket } from './socket.ts';
 
 export interface SidecarServer {
-  /** Takes nothing new, finishes what was asked for as far as `drain_ms` allow, and lets go of the GPU. */
+  /** Takes nothing new, lets go of whoever is no gateway, finishes what was asked for as far as `drain_ms` allow, and lets go of the GPU. */
   close(): Promise<void>;
 }
 
@@ -95,6 +95,8 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
   return {
     async close() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      // Those that never became a session: nobody would time them out any more. A session's connection is not among them.
+      server.closeAllConnections();
       const deadline = delay(options.drain_ms ?? DRAIN_MS, undefined, { ref: false });
       await Promise.race([Promise.all([...sessions].map((session) => session.drain())), deadline]);
       for (const ws of sockets.clients) ws.close(1001, 'the sidecar stops');

@@ -1,10 +1,11 @@
+import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
 import type { Attester } from '../../sidecar/attester.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated.ts';
 import { startServer } from '../../sidecar/server.ts';
-import { type Folder, SILENT, temporaryFolder } from '../harness.ts';
+import { eventually, type Folder, SILENT, temporaryFolder } from '../harness.ts';
 
 const COLLECTION_MS = 300;
 
@@ -13,6 +14,7 @@ let attester: Attester;
 let gateway: WebSocket;
 // biome-ignore lint/suspicious/noExplicitAny: frames of every shape
 let frames: any[];
+let let_go: number;
 
 const socket = () => join(folder.path, 'sidecar.sock');
 const ask = (id: string) =>
@@ -28,10 +30,27 @@ async function start(drain_ms: number) {
   return server;
 }
 
+/** A connection that is no session. */
+async function say(text: string): Promise<Socket> {
+  const silent = connect(socket());
+  silent.on('error', () => {}).resume();
+  await new Promise<void>((resolve) => silent.once('connect', resolve));
+  silent.write(text);
+  return silent;
+}
+
 beforeEach(async () => {
   folder = temporaryFolder();
   frames = [];
-  attester = await createSimulatedAttester({ rootDir: join(folder.path, 'root'), collectionMs: COLLECTION_MS });
+  let_go = 0;
+  const real = await createSimulatedAttester({ rootDir: join(folder.path, 'root'), collectionMs: COLLECTION_MS });
+  attester = {
+    ...real,
+    close() {
+      let_go++;
+      return real.close();
+    },
+  };
 });
 afterEach(() => {
   gateway.terminate();
@@ -73,6 +92,29 @@ describe('a sidecar that is told to stop', () => {
     await server.close();
     expect(performance.now() - started).toBeLessThan(COLLECTION_MS);
     expect(answers()).toEqual([]);
+  });
+
+  it.each([
+    ['nothing', ''],
+    ['half an HTTP head', 'GET / HTTP/1.1\r\nHost: x\r\n'],
+    ['a request that is no upgrade', 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'],
+  ])('waits for no connection that said %s, and still answers what a gateway asked', async (_name, text) => {
+    const server = await start(5_000);
+    const silent = await say(text);
+    ask('before');
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const gone = new Promise((resolve) => silent.once('close', resolve));
+    const closed = new Promise<number>((resolve) => gateway.once('close', resolve));
+    let stopped = false;
+    void server.close().then(() => {
+      stopped = true;
+    });
+    await gone;
+    expect(answers()).toEqual([]);
+    expect(await closed).toBe(1001);
+    expect(answers()).toEqual([['before', 'attested']]);
+    await eventually(() => stopped, 2_000);
+    expect(let_go).toBe(1);
   });
 
   it('is gone at once when nobody asks for anything', async () => {
