@@ -108,6 +108,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
       return circuit.trouble;
     },
     attest(nonce, cancel) {
+      if (cancel.aborted) return Promise.reject(cancel.reason);
       const { trouble } = circuit;
       if (trouble !== null) return Promise.reject(new AttesterError(trouble.code, trouble.message, false));
       const flight = board(nonce);
@@ -119,7 +120,6 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
           flights.delete(nonce);
           flight.abort.abort(cancel.reason);
         };
-        if (cancel.aborted) return leave();
         cancel.addEventListener('abort', leave);
         const landed = () => cancel.removeEventListener('abort', leave);
         flight.result.then(resolve, reject).finally(landed);

@@ -82,6 +82,17 @@ describe('the scheduler', () => {
     expect(stopped).toEqual([nonce(2)]);
   });
 
+  it('asks the GPU for nobody who has left before', async () => {
+    let calls = 0;
+    const s = schedule(async () => {
+      calls++;
+      return ANSWER;
+    });
+    await expect(s.attest(nonce(1), AbortSignal.abort(new Error('left before')))).rejects.toThrow('left before');
+    await s.attest(nonce(2), never);
+    expect(calls).toBe(1);
+  });
+
   it('tries again what passes, three times in all', async () => {
     let calls = 0;
     const s = schedule(async () => {
