@@ -1,4 +1,4 @@
-// The way to the GPU: one job at a time, in order of arrival, a bounded line, a deadline for each, and a way out of it.
+// The way to the GPU: one job at a time, in order of arrival, a bounded line, and a way out of it.
 
 /** The line is full. */
 export class QueueFull extends Error {
@@ -8,11 +8,6 @@ export class QueueFull extends Error {
     super('too many requests wait for the GPU');
     this.retry_after_ms = retry_after_ms;
   }
-}
-
-/** The job was not done in time. */
-export class DeadlineExceeded extends Error {
-  override readonly name = 'DeadlineExceeded';
 }
 
 interface Job {
@@ -25,7 +20,7 @@ export interface Queue {
   readonly running: number;
   /**
    * Runs `work` when its turn comes.
-   * @throws {QueueFull} at once. @throws {DeadlineExceeded} @throws whatever `cancel` was aborted with, or `work` threw.
+   * @throws {QueueFull} at once. @throws whatever `cancel` was aborted with, or `work` threw.
    */
   run<T>(work: (signal: AbortSignal) => Promise<T>, cancel: AbortSignal): Promise<T>;
 }
@@ -36,7 +31,6 @@ const GRACE_MS = 2_000;
 
 export interface QueueOptions {
   readonly attest_queue_max: number;
-  readonly attest_deadline_ms: number;
   /** A job went on after it was told to stop; the next one runs beside it. */
   readonly onStuck?: () => void;
 }
@@ -74,15 +68,12 @@ export function createQueue(options: QueueOptions): Queue {
       if (line.size >= options.attest_queue_max) return Promise.reject(new QueueFull(TYPICAL_JOB_MS));
       return new Promise<T>((resolve, reject) => {
         const stop = new AbortController();
-        const give = (error: unknown) => {
+        const onCancel = () => {
           settle();
-          stop.abort(error);
-          reject(error);
+          stop.abort(cancel.reason);
+          reject(cancel.reason);
         };
-        const timer = setTimeout(() => give(new DeadlineExceeded('not done in time')), options.attest_deadline_ms);
-        const onCancel = () => give(cancel.reason);
         const settle = () => {
-          clearTimeout(timer);
           cancel.removeEventListener('abort', onCancel);
           line.delete(job);
         };

@@ -8,6 +8,7 @@ import { createQueue } from './queue.ts';
 
 export interface SchedulerOptions {
   readonly attest_queue_max: number;
+  /** From each request's arrival to its answer, also where it joins what another asked for. */
   readonly attest_deadline_ms: number;
   /** Refuses what the attester brought unless it holds. */
   readonly check: (collected: Collected, nonce: Nonce) => Promise<void>;
@@ -15,6 +16,11 @@ export interface SchedulerOptions {
   /** First wait before another try; each next one is twice as long. */
   readonly retry_ms?: number;
   readonly trial_every_ms?: number;
+}
+
+/** The request was not answered in time. */
+export class DeadlineExceeded extends Error {
+  override readonly name = 'DeadlineExceeded';
 }
 
 /** What the attester brought, checked, and where the time went. */
@@ -38,13 +44,14 @@ const RETRY_MS = 100;
 const TRIAL_EVERY_MS = 10_000;
 
 interface Flight {
+  readonly begun_ms: number;
   readonly result: Promise<Timed>;
   readonly abort: AbortController;
   passengers: number;
 }
 
 export function createScheduler(attester: Attester, options: SchedulerOptions): Scheduler {
-  const { retry_ms = RETRY_MS, trial_every_ms = TRIAL_EVERY_MS } = options;
+  const { attest_deadline_ms, retry_ms = RETRY_MS, trial_every_ms = TRIAL_EVERY_MS } = options;
   const queue = createQueue({
     ...options,
     onStuck: () => circuit.open(new AttesterError('collection_failed', 'the attester does not answer', false)),
@@ -54,7 +61,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
 
   async function trial(): Promise<void> {
     const nonce = randomBytes(32).toString('hex') as Nonce;
-    await enqueue(nonce, new AbortController().signal);
+    await ride(nonce, new AbortController().signal);
   }
 
   function enqueue(nonce: Nonce, cancel: AbortSignal): Promise<Timed> {
@@ -87,14 +94,39 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
 
   function board(nonce: Nonce): Flight {
     const under_way = flights.get(nonce);
-    if (under_way !== undefined) return under_way;
+    const begun_ms = performance.now();
+    // One that took passengers for ever could hold the GPU for ever.
+    if (under_way !== undefined && begun_ms - under_way.begun_ms < attest_deadline_ms) return under_way;
     const abort = new AbortController();
     const result = enqueue(nonce, abort.signal);
-    const flight: Flight = { result, abort, passengers: 0 };
+    const flight: Flight = { begun_ms, result, abort, passengers: 0 };
     flights.set(nonce, flight);
     // Whoever waits gets the error; that nobody may be left to wait is no error of its own.
     result.catch(() => {}).finally(() => flights.get(nonce) === flight && flights.delete(nonce));
     return flight;
+  }
+
+  /** Each passenger has a deadline of their own. The flight ends when the last has left it. */
+  function ride(nonce: Nonce, cancel: AbortSignal): Promise<Timed> {
+    const flight = board(nonce);
+    flight.passengers++;
+    return new Promise<Timed>((resolve, reject) => {
+      const leave = (reason: unknown) => {
+        landed();
+        reject(reason);
+        if (--flight.passengers > 0) return;
+        if (flights.get(nonce) === flight) flights.delete(nonce);
+        flight.abort.abort(reason);
+      };
+      const late = setTimeout(() => leave(new DeadlineExceeded('not done in time')), attest_deadline_ms);
+      const onCancel = () => leave(cancel.reason);
+      const landed = () => {
+        clearTimeout(late);
+        cancel.removeEventListener('abort', onCancel);
+      };
+      cancel.addEventListener('abort', onCancel);
+      flight.result.then(resolve, reject).finally(landed);
+    });
   }
 
   return {
@@ -111,19 +143,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
       if (cancel.aborted) return Promise.reject(cancel.reason);
       const { trouble } = circuit;
       if (trouble !== null) return Promise.reject(new AttesterError(trouble.code, trouble.message, false));
-      const flight = board(nonce);
-      flight.passengers++;
-      return new Promise<Timed>((resolve, reject) => {
-        const leave = () => {
-          reject(cancel.reason);
-          if (--flight.passengers > 0) return;
-          flights.delete(nonce);
-          flight.abort.abort(cancel.reason);
-        };
-        cancel.addEventListener('abort', leave);
-        const landed = () => cancel.removeEventListener('abort', leave);
-        flight.result.then(resolve, reject).finally(landed);
-      });
+      return ride(nonce, cancel);
     },
     failed: (error) => circuit.open(error),
     close: () => circuit.close(),

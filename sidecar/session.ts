@@ -16,8 +16,8 @@ import { JsonTextError } from '../proto/json.ts';
 import { MAX_RAW_LENGTH, type Nonce } from '../proto/raw.ts';
 import { type Attester, AttesterError } from './attester.ts';
 import { nonceOfRaw } from './nonce.ts';
-import { DeadlineExceeded, QueueFull } from './queue.ts';
-import type { Scheduler, Timed } from './scheduler.ts';
+import { QueueFull } from './queue.ts';
+import { DeadlineExceeded, type Scheduler, type Timed } from './scheduler.ts';
 
 /** How one request ended, for the log. */
 export interface Result {

@@ -17,11 +17,16 @@ let scheduler: Scheduler | null = null;
 
 afterEach(() => scheduler?.close());
 
-function schedule(attest: Attester['attest'], more: { onTrouble?: (trouble: Trouble | null) => void } = {}) {
+interface More {
+  readonly onTrouble?: (trouble: Trouble | null) => void;
+  readonly attest_deadline_ms?: number;
+}
+
+function schedule(attest: Attester['attest'], more: More = {}) {
   const attester: Attester = { name: 'scripted', devices: [], simulated: null, attest, close: async () => {} };
   scheduler = createScheduler(attester, {
     attest_queue_max: 8,
-    attest_deadline_ms: 2_000,
+    attest_deadline_ms: more.attest_deadline_ms ?? 2_000,
     check: async () => {},
     onTrouble: more.onTrouble ?? (() => {}),
     retry_ms: 5,
@@ -80,6 +85,46 @@ describe('the scheduler', () => {
     await expect(last).rejects.toThrow('left too');
     await eventually(() => stopped.length === 1);
     expect(stopped).toEqual([nonce(2)]);
+  });
+
+  it('gives whoever asks for the same raw later a whole deadline, and the first no longer one', async () => {
+    let calls = 0;
+    const attest = async () => {
+      calls++;
+      await sleep(450);
+      return ANSWER;
+    };
+    const s = schedule(attest, { attest_deadline_ms: 300 });
+    const started = performance.now();
+    const first = s.attest(nonce(1), never).catch((error: Error) => [error.name, performance.now() - started]);
+    await sleep(200);
+    const second = s.attest(nonce(1), never);
+    const [name, ms] = (await first) as [string, number];
+    expect(name).toBe('DeadlineExceeded');
+    expect(ms).toBeLessThan(400);
+    await expect(second).resolves.toMatchObject(ANSWER);
+    expect(calls).toBe(1);
+  });
+
+  it('lets nobody join what has had its deadline, and begins anew only when that has ended', async () => {
+    const seen: string[] = [];
+    const attest: Attester['attest'] = async (_nonce, signal) => {
+      seen.push('begun');
+      if (seen.length > 1) return ANSWER;
+      await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      seen.push('ended');
+      throw signal.reason;
+    };
+    const s = schedule(attest, { attest_deadline_ms: 300 });
+    const failed = (work: Promise<unknown>) => work.catch((error: Error) => error.name);
+    const first = failed(s.attest(nonce(1), never));
+    await sleep(150);
+    const second = failed(s.attest(nonce(1), never));
+    await sleep(220);
+    const third = s.attest(nonce(1), never);
+    expect(await Promise.all([first, second])).toEqual(['DeadlineExceeded', 'DeadlineExceeded']);
+    await expect(third).resolves.toMatchObject(ANSWER);
+    expect(seen).toEqual(['begun', 'ended', 'begun']);
   });
 
   it('asks the GPU for nobody who has left before', async () => {
