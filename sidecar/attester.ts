@@ -1,6 +1,7 @@
 // What an attester is: it collects evidence over a nonce and has it appraised. One file per attester in attesters/.
 import type { Evidence } from '../proto/attestation.ts';
 import type { Nonce } from '../proto/raw.ts';
+import type { FailureCode } from '../verify/checks.ts';
 
 export interface Device {
   /** 'HOPPER', 'BLACKWELL', 'LS10'. */
@@ -44,5 +45,14 @@ export class AttesterError extends Error {
     super(message, options);
     this.code = code;
     this.retryable = retryable;
+  }
+}
+
+/** A check of verify/ failed; `failed` is the first. */
+export class AppraisalError extends AttesterError {
+  readonly failed: FailureCode;
+  constructor(failed: FailureCode, message: string, retryable: boolean) {
+    super('appraisal_failed', `${failed}: ${message}`, retryable);
+    this.failed = failed;
   }
 }

@@ -13,6 +13,7 @@ import { createStore } from '../native/store.ts';
 import { makeToken } from '../native/token.ts';
 import { type Collector, type CollectorOptions, createCollector } from '../nvml/collector.ts';
 import { until } from '../nvml/lock.ts';
+import { withRenewedChains } from '../nvml/renewal.ts';
 
 export interface NativeOptions extends CollectorOptions, Pick<AppraisalOptions, 'clocks' | 'roots'> {
   /** Where reference values and revocation answers are kept across restarts. */
@@ -60,7 +61,7 @@ export async function createNativeAttester(options: NativeOptions): Promise<Nati
     ...(clocks === undefined ? {} : { clocks }),
     ...(roots === undefined ? {} : { roots }),
   });
-  const appraise = createPatientAppraiser(appraiser, collateral, collector);
+  const appraise = withRenewedChains(collector, createPatientAppraiser(appraiser, collateral));
   async function attest(nonce: Nonce, signal: AbortSignal): Promise<Collected> {
     const collected = await collector.collect(nonce, signal);
     const collected_ms = performance.now();

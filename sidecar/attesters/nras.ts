@@ -1,13 +1,14 @@
 // ATTESTER=nras: NVML directly, appraised by NVIDIA's remote service. The token is NVIDIA's own, for anyone to check.
 import type { Nonce } from '../../proto/raw.ts';
 import type { Attester, Collected } from '../attester.ts';
-import { checkNrasToken } from '../nras/check.ts';
+import { checkEvidence, checkNrasToken } from '../nras/check.ts';
 import { ServiceUnavailable } from '../nras/failure.ts';
 import { createNrasKeys, keysUrl } from '../nras/keys.ts';
 import { NRAS_URL, requestToken } from '../nras/request.ts';
 import { readAuthorization } from '../nras/service-key.ts';
 import { type Collector, type CollectorOptions, createCollector } from '../nvml/collector.ts';
 import { until } from '../nvml/lock.ts';
+import { withRenewedChains } from '../nvml/renewal.ts';
 
 export interface NrasOptions extends CollectorOptions {
   /** The service, or its address for GPUs; NVIDIA's `/v4/attest/gpu` by default. Its keys are asked for at the same host. */
@@ -33,15 +34,18 @@ export async function createNrasAttester(options: NrasOptions = {}): Promise<Att
   const keys = createNrasKeys({ url: keysUrl(url), timeout_ms, fetch, clock });
   const { service_key_file } = options;
   const request = { url, timeout_ms, fetch, clock, ...(service_key_file === undefined ? {} : { service_key_file }) };
-  const check = { keys, clock, ...(roots === undefined ? {} : { roots }) };
+  const trust = { clock, ...(roots === undefined ? {} : { roots }) };
+  const check = withRenewedChains(collector, (nonce, evidence) => checkEvidence(nonce, evidence, trust));
   /** Until when the service asked to be left alone. */
   let closed_until_ms = 0;
 
-  async function appraised(nonce: Nonce, evidence: Collected['evidence'], signal: AbortSignal): Promise<string> {
+  async function appraised(nonce: Nonce, collected: Collected['evidence'], signal: AbortSignal): Promise<Collected> {
+    // Before the service is asked: about an old chain it would say no, and not why.
+    const { evidence, devices } = await check(nonce, collected, signal);
     try {
       const token = await requestToken(nonce, evidence, request, signal);
-      await checkNrasToken(token, nonce, evidence, check);
-      return token;
+      await checkNrasToken(token, nonce, devices, { keys, clock });
+      return { token, evidence };
     } catch (error) {
       if (error instanceof ServiceUnavailable && error.retry_after_ms !== null)
         closed_until_ms = clock().getTime() + error.retry_after_ms;
@@ -60,9 +64,9 @@ export async function createNrasAttester(options: NrasOptions = {}): Promise<Att
           `nras_busy: NVIDIA's service asks for ${Math.ceil(wait_ms / 1000)} s more`,
           wait_ms,
         );
-      const evidence = await collector.collect(nonce, signal);
+      const collected = await collector.collect(nonce, signal);
       const collected_ms = performance.now();
-      const token = await until(appraised(nonce, evidence, signal), signal);
+      const { token, evidence } = await until(appraised(nonce, collected, signal), signal);
       return { token, evidence, appraisal_ms: performance.now() - collected_ms };
     },
     close: () => collector.close(),

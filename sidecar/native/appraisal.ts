@@ -2,7 +2,6 @@
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { fromBase64, utf8 } from '../../verify/bytes.ts';
-import type { FailureCode } from '../../verify/checks.ts';
 import {
   appraiseEvidence,
   type CheckName,
@@ -17,7 +16,7 @@ import { rimRoots } from '../../verify/nvidia/roots.ts';
 import { verifyRim } from '../../verify/rim/index.ts';
 import { parseReport } from '../../verify/spdm/report.ts';
 import { type Certificate, parsePem } from '../../verify/x509/certificate.ts';
-import { AttesterError } from '../attester.ts';
+import { AppraisalError } from '../attester.ts';
 
 export interface AppraisalOptions {
   readonly collateral: Collateral;
@@ -38,15 +37,6 @@ export interface DeviceAppraisal {
 }
 
 export type Appraiser = (nonce: Nonce, evidence: readonly Evidence[]) => Promise<DeviceAppraisal[]>;
-
-/** A check failed; `failed` is the first. */
-export class AppraisalError extends AttesterError {
-  readonly failed: FailureCode;
-  constructor(failed: FailureCode, message: string, retryable: boolean) {
-    super('appraisal_failed', `${failed}: ${message}`, retryable);
-    this.failed = failed;
-  }
-}
 
 /** A skip of one of these is a refusal. The firmware id alone may be missing: older drivers do not report it. */
 const REQUIRED: readonly CheckName[] = [

@@ -1,18 +1,12 @@
-// An appraisal that failed may have rested on something old: a GPU's chain from before a reset, a RIM or an answer that was
-// kept too long. Then it is fetched and appraised once more; and a service that could not be asked is worth asking again.
+// An appraisal that failed may have rested on something old: a RIM or an answer that was kept too long. Then it is fetched and
+// appraised once more; and a service that could not be asked is worth asking again.
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import type { Collector } from '../nvml/collector.ts';
-import { AppraisalError, type Appraiser, type DeviceAppraisal } from './appraisal.ts';
+import { AppraisalError } from '../attester.ts';
+import type { Appraise } from '../nvml/renewal.ts';
+import type { Appraiser, DeviceAppraisal } from './appraisal.ts';
 import type { KeptCollateral } from './collateral.ts';
 
-export interface Appraised {
-  readonly evidence: readonly Evidence[];
-  readonly devices: readonly DeviceAppraisal[];
-}
-
-/** What another chain can mend. */
-const OF_THE_CHAIN: ReadonlySet<string> = new Set(['report_signature_invalid', 'fwid_mismatch', 'chain_invalid']);
 /** What other collateral can mend. */
 const OF_THE_COLLATERAL: ReadonlySet<string> = new Set([
   'measurement_mismatch',
@@ -26,17 +20,14 @@ const OF_THE_COLLATERAL: ReadonlySet<string> = new Set([
 /** What was fetched less long ago is not fetched again: a GPU that fails would have us ask NVIDIA at each request. */
 const FRESH_MS = 60_000;
 
-type PatientAppraiser = (nonce: Nonce, evidence: readonly Evidence[], signal: AbortSignal) => Promise<Appraised>;
-
 export function createPatientAppraiser(
   appraise: Appraiser,
   collateral: KeptCollateral,
-  collector: Collector,
-): PatientAppraiser {
-  async function first(nonce: Nonce, evidence: readonly Evidence[]): Promise<Appraised> {
+): Appraise<readonly DeviceAppraisal[]> {
+  async function first(nonce: Nonce, evidence: readonly Evidence[]): Promise<readonly DeviceAppraisal[]> {
     collateral.outages();
     try {
-      return { evidence, devices: await appraise(nonce, evidence) };
+      return await appraise(nonce, evidence);
     } catch (error) {
       throw error instanceof AppraisalError ? withRetry(error, collateral) : error;
     }
@@ -47,13 +38,8 @@ export function createPatientAppraiser(
       return await first(nonce, evidence);
     } catch (error) {
       signal.throwIfAborted();
-      if (!(error instanceof AppraisalError)) throw error;
-      if (OF_THE_CHAIN.has(error.failed)) {
-        if (!(await collector.renewChains(signal))) throw error;
-        // The report is over our nonce already; a chain that is now another comes with a new one.
-        return first(nonce, await collector.collect(nonce, signal));
-      }
-      if (!OF_THE_COLLATERAL.has(error.failed) || !(await collateral.forget(FRESH_MS))) throw error;
+      if (!(error instanceof AppraisalError) || !OF_THE_COLLATERAL.has(error.failed)) throw error;
+      if (!(await collateral.forget(FRESH_MS))) throw error;
       return first(nonce, evidence);
     }
   };

@@ -1,26 +1,52 @@
-// Verifies what NVIDIA's service answered before anybody sees it: signed by NVIDIA, over our nonce, about our devices, a yes.
+// What is verified here: evidence before NVIDIA's service is asked about it, and what the service answered before anybody sees
+// it: signed by NVIDIA, over our nonce, about our devices, a yes.
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { CheckFailure } from '../../verify/checks.ts';
 import { appraiseEvidence, type DeviceClaims } from '../../verify/index.ts';
 import { checkTokenDigests, parseToken, verifyTokenSignature } from '../../verify/token/index.ts';
 import { compareTokenWithReports } from '../../verify/token-report.ts';
+import { AppraisalError } from '../attester.ts';
 import { refused, ServiceUnavailable } from './failure.ts';
 import type { NrasKeys } from './keys.ts';
 
-export interface CheckOptions {
-  readonly keys: NrasKeys;
+export interface EvidenceOptions {
   readonly clock: () => Date;
   /** PEM, in place of NVIDIA's pinned root. */
   readonly roots?: { readonly device: string };
 }
 
-/** @throws {AttesterError} */
+export interface TokenOptions {
+  readonly keys: NrasKeys;
+  readonly clock: () => Date;
+}
+
+/**
+ * What the reports say, their signatures and chains checked here; the rest is what the service is asked for.
+ * @throws {AppraisalError}
+ */
+export async function checkEvidence(
+  nonce: Nonce,
+  evidence: readonly Evidence[],
+  { clock, roots }: EvidenceOptions,
+): Promise<readonly DeviceClaims[]> {
+  const report = await appraiseEvidence(evidence, {
+    at: clock(),
+    roots,
+    expected: { nonce },
+    without: { referenceValues: true, revocation: true },
+  });
+  const failed = report.checks.find((check) => check.status === 'fail');
+  if (failed?.code !== undefined) throw new AppraisalError(failed.code, failed.detail, false);
+  return report.claims.devices;
+}
+
+/** @param devices what their reports say, as `checkEvidence` returned it. @throws {AttesterError} */
 export async function checkNrasToken(
   token: string,
   nonce: Nonce,
-  evidence: readonly Evidence[],
-  { keys, clock, roots }: CheckOptions,
+  devices: readonly DeviceClaims[],
+  { keys, clock }: TokenOptions,
 ): Promise<void> {
   try {
     const parsed = parseToken(token);
@@ -29,7 +55,7 @@ export async function checkNrasToken(
     await checkTokenDigests(parsed);
     await verifyTokenSignature(parsed, { keys: keys.kept(), fetchKeys: () => keys.renewed(), at: clock() });
     if (parsed.overallResult !== true) throw refused('refused', "NVIDIA's service says that the device does not pass");
-    compareTokenWithReports(parsed, await devicesOf(evidence, nonce, clock(), roots));
+    compareTokenWithReports(parsed, devices);
   } catch (error) {
     if (!(error instanceof CheckFailure)) throw error;
     if (error.cause instanceof ServiceUnavailable) throw error.cause;
@@ -37,22 +63,4 @@ export async function checkNrasToken(
       throw new ServiceUnavailable(`${error.code}: ${error.message}`, null, { cause: error });
     throw refused(error.code, error.message, { cause: error });
   }
-}
-
-/** What the reports say, their signatures and chains checked here; the rest is what the service was asked for. */
-async function devicesOf(
-  evidence: readonly Evidence[],
-  nonce: Nonce,
-  at: Date,
-  roots: CheckOptions['roots'],
-): Promise<readonly DeviceClaims[]> {
-  const report = await appraiseEvidence(evidence, {
-    at,
-    roots,
-    expected: { nonce },
-    without: { referenceValues: true, revocation: true },
-  });
-  const failed = report.checks.find((check) => check.status === 'fail');
-  if (failed?.code !== undefined) throw new CheckFailure(failed.code, failed.detail);
-  return report.claims.devices;
 }

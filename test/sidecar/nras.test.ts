@@ -9,6 +9,9 @@ import { createNrasAttester } from '../../sidecar/attesters/nras.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated.ts';
 import { checkCollected } from '../../sidecar/checked.ts';
 import type { Collector } from '../../sidecar/nvml/collector.ts';
+import { chainPem, makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
+import { DEVICE_ROOT, makeRoot } from '../../sidecar/simulated/pki.ts';
+import { makeReport } from '../../sidecar/simulated/report.ts';
 import { type Folder, temporaryFolder } from '../harness.ts';
 import { type NrasService, noNrasFaults, startNras } from './nras-service.ts';
 
@@ -80,6 +83,44 @@ describe('nras', () => {
     });
     expect(service.asked.authorization).toBeUndefined();
     await (await create({ url: new URL(service.url).origin })).attest(freshNonce(), never);
+  });
+
+  test('a GPU that was reset has another leaf: its chain is asked for again, and the service hears of the new one alone', async () => {
+    const issuers = makeIssuers(makeRoot(DEVICE_ROOT));
+    let device = makeDevice(issuers);
+    let chain = chainPem(device);
+    let renewed = 0;
+    const collector: Collector = {
+      devices: [{ arch: 'HOPPER', model: 'SIMULATED H100' }],
+      driver: '000.00.00',
+      async collect(nonce) {
+        const report = (await makeReport(Buffer.from(nonce, 'hex'), device.key)).toString('base64');
+        return [{ arch: 'HOPPER', report, certificate_chain: Buffer.from(chain).toString('base64') }];
+      },
+      async renewChains() {
+        renewed++;
+        const before = chain;
+        chain = chainPem(device);
+        return chain !== before;
+      },
+      close: async () => {},
+    };
+    const attester = await create({ collector, roots: { device: issuers.root.certificate.pem } });
+    await attester.attest(freshNonce(), never);
+    const before = service.asked.attest;
+
+    device = makeDevice(issuers);
+    const nonce = freshNonce();
+    const answer = await attester.attest(nonce, never);
+    await checkCollected(answer, nonce, { ...attester, simulated: { root: issuers.root.certificate.pem } });
+    await attester.attest(freshNonce(), never);
+    expect([renewed, service.asked.attest - before]).toEqual([1, 2]);
+
+    device = { ...device, key: makeDevice(issuers).key };
+    const error = await failureOf(attester.attest(freshNonce(), never));
+    expect(error).toMatchObject({ code: 'appraisal_failed', retryable: false });
+    expect(error.message).toMatch(/^report_signature_invalid: /);
+    expect([renewed, service.asked.attest - before]).toEqual([2, 2]);
   });
 
   test('the service key comes from its file, at each request, and stands in no error', async () => {
