@@ -33,6 +33,8 @@ export interface OcspAnswer {
 export interface Collateral {
   rim(query: RimQuery): Promise<string | Uint8Array | null>;
   ocsp(query: OcspQuery): Promise<OcspAnswer | null>;
+  /** Told that what came for this query was refused: what was kept of it is not to be given again. */
+  refused?(query: RimQuery | OcspQuery): Promise<void>;
 }
 
 export interface CollateralOptions extends ServiceOptions {
@@ -42,14 +44,19 @@ export interface CollateralOptions extends ServiceOptions {
   readonly ocsp?: Iterable<Uint8Array>;
   /** Without it nothing is fetched. */
   readonly fetch?: typeof globalThis.fetch;
+  /** How old a RIM is that was kept. The platform's by default. */
+  readonly clock?: () => Date;
 }
 
 const MAX_KEPT_RIMS = 128;
+/** NVIDIA may sign one anew. */
+const RIM_KEPT_MS = 24 * 60 * 60 * 1000;
 const MAX_KEPT_ANSWERS = 1024;
 const MAX_HANDED_IN = 4096;
 
 /**
- * Keep one for as long as you verify: it remembers what it fetched, RIMs by id and answers until their next update.
+ * Keep one for as long as you verify: it remembers what it fetched and nobody refused, RIMs by id for a day and answers until
+ * their next update.
  *
  * ```ts
  * const collateral = createCollateral({ fetch: globalThis.fetch });
@@ -59,17 +66,18 @@ const MAX_HANDED_IN = 4096;
 export function createCollateral(options: CollateralOptions = {}): Collateral {
   const handedIn = indexRims(options.rims);
   const answers = indexOcsp(options.ocsp);
-  const rims = new LruMap<string, string | Uint8Array>(MAX_KEPT_RIMS);
+  const rims = new LruMap<string, { readonly document: Uint8Array; readonly until: number }>(MAX_KEPT_RIMS);
   const kept = new LruMap<string, { readonly response: Uint8Array; readonly until: Date }>(MAX_KEPT_ANSWERS);
-  const { fetch } = options;
+  const { fetch, clock = () => new Date() } = options;
   return {
     async rim(query) {
       const known = handedIn(query);
       if (known !== undefined || fetch === undefined) return known ?? null;
       const before = rims.get(query.id);
-      if (before !== undefined) return before;
+      const now = clock().getTime();
+      if (before !== undefined && now <= before.until) return before.document;
       const fetched = await fetchRim(query.id, fetch, options);
-      if (fetched !== null) rims.set(query.id, fetched);
+      if (fetched !== null) rims.set(query.id, { document: fetched, until: now + RIM_KEPT_MS });
       return fetched;
     },
     async ocsp(query) {
@@ -82,6 +90,10 @@ export function createCollateral(options: CollateralOptions = {}): Collateral {
       const until = fetched === null ? null : await holdsUntil(fetched.response, query);
       if (fetched !== null && until !== null) kept.set(id, { response: fetched.response, until });
       return fetched;
+    },
+    async refused(query) {
+      if ('id' in query) rims.delete(query.id);
+      else kept.delete(toHex(await makeCertId(query.certificate, query.issuer)));
     },
   };
 }

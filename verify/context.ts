@@ -1,4 +1,5 @@
 // The options, read once: certificates parsed, clocks chosen. What is wrong here is the caller's fault and no failed check.
+import { askedOnce } from './asked-once.ts';
 import { equal } from './bytes.ts';
 import { type Collateral, createCollateral } from './collateral.ts';
 import { LruMap } from './lru.ts';
@@ -49,7 +50,7 @@ export function readOptions(options: VerifyOptions): Context {
     rimRoots: rim,
     nvidia: { device: within(device, deviceRoots()), rim: within(rim, rimRoots()) },
     simulatedRoots: simulatedRoot === undefined ? [] : pem(simulatedRoot, 'simulatedRoot'),
-    collateral: collateral ?? OFFLINE,
+    collateral: askedOnce(collateral ?? OFFLINE),
     checksSimulated: collateral !== undefined && roots.rim !== undefined,
   };
 }

@@ -67,9 +67,9 @@ export async function verifyDevice(
   const matched = await list.run(
     'reference_values',
     grounds,
-    () => {
+    async () => {
       if (noReference !== null || trusted === null || found === null) return skipped(noReference ?? '');
-      const result = compare(found.get(), trusted.identity, report);
+      const result = await compare(found.get(), trusted.identity, report, context);
       const sources = found.value?.driver ? ` (${result.driver} driver, ${result.vbios} VBIOS)` : '';
       const left = result.skipped.length > 0 ? `; index ${result.skipped.join(', ')} left out, NVDEC0 is disabled` : '';
       return passed(
