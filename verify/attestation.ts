@@ -106,6 +106,12 @@ function checkForm(input: unknown, limits: VerifyOptions['limits']) {
 }
 
 async function checkHash({ raw, nonce }: Attestation, expected: string | undefined) {
+  // UTF-8 has no lone surrogates: an encoder puts U+FFFD in their place, and the hash would be that of another text.
+  if (!raw.isWellFormed())
+    throw new CheckFailure(
+      'raw_hash_mismatch',
+      'raw has a lone surrogate, so it is no text that could have been hashed',
+    );
   if ((await nonceOf(raw)) !== nonce) throw new CheckFailure('raw_hash_mismatch', 'nonce is not the SHA-256 of raw');
   if (expected !== undefined && expected.toLowerCase() !== nonce)
     throw new CheckFailure('raw_hash_mismatch', 'nonce is not the one that is expected');

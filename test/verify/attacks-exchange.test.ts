@@ -48,6 +48,18 @@ describe('raw', () => {
     for (const text of [`${raw} {}`, `${raw}\u0000`, `\uFEFF${raw}`])
       await refused('raw_malformed', await withRaw(text));
   });
+  // An encoder writes U+FFFD for it, so that two texts would have one hash.
+  test('with a lone surrogate in the place of U+FFFD is refused, as text and as an object', async () => {
+    const attestation = await withRaw(rawOf({ ...WHOLE, response: OTHER.response.replace('"id":"', '$&\ufffd') }));
+    expect(await codeOf(attestation)).toBe('valid');
+    for (const [written, surrogate] of [
+      ['\\ud800', '\ud800'],
+      ['\\udc00', '\udc00'],
+    ] as const) {
+      await refused('raw_hash_mismatch', JSON.stringify(attestation).replace('\ufffd', written));
+      await refused('raw_hash_mismatch', { ...attestation, raw: attestation.raw.replace('\ufffd', surrogate) });
+    }
+  });
 });
 
 describe('the request', () => {

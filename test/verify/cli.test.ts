@@ -113,6 +113,31 @@ describe('countersign verify', () => {
     expect(stderr).toMatch(message);
   });
 
+  it('exits 2 for a file that is not UTF-8, whatever it is', async () => {
+    backend.script = chatAnswer('Hello \ufffd.');
+    const request = JSON.stringify({ ...CHAT, tee: true });
+    const { text } = await chat(gateway.url, request);
+    const saved = file('fffd.json', text);
+    const broken = (name: string, good: string) =>
+      file(name, Buffer.from(Buffer.from(good).toString('latin1').replace('\u00ef\u00bf\u00bd', '\u00ff'), 'latin1'));
+    const response = text.replace(/,"attestation":.*\}$/s, '}');
+    const rooted = ['--allow-simulated', root, '--offline'];
+    expect(run('verify', saved, '--response', file('received.json', response), ...rooted).status).toBe(0);
+    for (const [args, name] of [
+      [[broken('whole.bad', text)], 'whole.bad'],
+      [[broken('stream.bad', `data: ${text}\n\n`)], 'stream.bad'],
+      [[saved, '--response', broken('response.bad', response)], 'response.bad'],
+      [[saved, '--request', broken('request.bad', '{"a":"\ufffd"}')], 'request.bad'],
+    ] as const) {
+      const { status, stdout, stderr } = run('verify', ...args, ...rooted);
+      expect([status, stdout, stderr]).toEqual([
+        2,
+        '',
+        `countersign: ${join(folder.path, name)}: not a text in UTF-8\nsee --help\n`,
+      ]);
+    }
+  });
+
   it('tells how it is used', () => {
     expect(run('--help')).toMatchObject({ status: 0, stdout: expect.stringContaining('countersign verify FILE') });
   });

@@ -27,26 +27,28 @@ export function readBytes(file: string): Uint8Array<ArrayBuffer> {
   return new Uint8Array(bytes);
 }
 
+/** @throws {UsageError} when it cannot be read, or is not UTF-8. */
 export function readText(file: string): string {
-  return decode(readBytes(file));
+  return decode(readBytes(file), file);
 }
 
+/** @throws {UsageError} when it cannot be read, or is not UTF-8. */
 export function readInput(file: string): Input {
   const bytes = readBytes(file);
-  const start = new TextDecoder().decode(bytes.subarray(0, 64)).trimStart();
-  if (!/^(data|event|id|retry)?:/.test(start)) return { text: decode(bytes), transcript: null };
-  return { text: attestationOf(bytes), transcript: bytes };
+  const text = decode(bytes, file);
+  if (!/^(data|event|id|retry)?:/.test(text.slice(0, 64).trimStart())) return { text, transcript: null };
+  return { text: attestationOf(bytes, file), transcript: bytes };
 }
 
 /** The JSON text of the chunk that carries the attestation; where none does, nothing that a check could pass. */
-function attestationOf(transcript: Uint8Array): string {
+function attestationOf(transcript: Uint8Array, file: string): string {
   const splitter = new SseSplitter(MAX_INPUT_BYTES);
   const events = splitter.push(transcript);
   const rest = splitter.end();
   if (rest !== null) events.push(rest);
   for (const { data } of events) {
     if (data === null || data.length < 16) continue;
-    const text = decode(data);
+    const text = decode(data, file);
     if (text.includes('"attestation"')) {
       try {
         const { attestation } = JSON.parse(text) as { attestation?: unknown };
@@ -59,6 +61,11 @@ function attestationOf(transcript: Uint8Array): string {
   return '{}';
 }
 
-function decode(bytes: Uint8Array): string {
-  return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes);
+/** What is not UTF-8 has no text: one that is nearly right would be the text of other files too. */
+function decode(bytes: Uint8Array, file: string): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw new UsageError(`${file}: not a text in UTF-8`);
+  }
 }
