@@ -60,7 +60,7 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
   await list.run('raw_hash', ['form'], () => checkHash(attestation, expected.nonce));
   const raw = await list.run('raw_members', ['form'], () => checkMembers(attestation));
   await list.run('expected_exchange', ['raw_members'], () =>
-    raw === null ? skipped('') : compareExchange(raw, expected, given?.carrier ?? null),
+    raw === null ? skipped('') : compareExchange(attestation, raw, expected, given?.carrier ?? null),
   );
 
   const token = await list.run('token_shape', ['form'], () => checkShape(attestation));

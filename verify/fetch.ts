@@ -4,6 +4,7 @@ import { withLastMember } from '../proto/json.ts';
 import { type SseEvent, SseSplitter } from '../proto/sse.ts';
 import { verifyAttestation } from './attestation.ts';
 import { concat } from './bytes.ts';
+import { attestationIn } from './spliced.ts';
 import type { Verified, VerifyOptions } from './types.ts';
 
 export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
@@ -131,7 +132,7 @@ function heldUntilProven(prove: Prove, max_stream_bytes: number) {
 interface Look {
   readonly finishes: boolean;
   readonly error: boolean;
-  /** The attestation's JSON text. */
+  /** The attestation's text, as it came. */
   readonly attestation: string | null;
 }
 
@@ -139,13 +140,13 @@ function look(event: SseEvent): Look {
   if (event.data === null) return { finishes: false, error: false, attestation: null };
   const text = new TextDecoder().decode(event.data);
   if (text === '[DONE]') return { finishes: true, error: false, attestation: null };
-  const { choices, error, attestation } = parseChunk(text);
+  const { choices, error } = parseChunk(text);
   const finishes =
     Array.isArray(choices) &&
     choices.some((choice) => Boolean((choice as { finish_reason?: unknown } | null)?.finish_reason));
   return {
     finishes,
     error: error !== undefined && error !== null,
-    attestation: attestation === undefined ? null : JSON.stringify(attestation),
+    attestation: attestationIn(text),
   };
 }

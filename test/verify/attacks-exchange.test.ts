@@ -114,6 +114,15 @@ describe('the response that carries the attestation', () => {
     await refused('response_mismatch', carried(WHOLE.response.replace('"index"', '"\\u0069ndex"')));
     await refused('not_an_attestation', carried(WHOLE.response.replace('"id":', '"id":"x","id":')));
   });
+  test('handed in with its attestation is the same, and with another or one that has a member twice it is not', async () => {
+    const received = (attestation: string) =>
+      codeOf(good, { expected: { response: withLastMember(WHOLE.response, 'attestation', attestation) } });
+    const text = JSON.stringify(good);
+    expect(await received(text)).toBe('valid');
+    const other = JSON.stringify(await withRaw(rawOf(OTHER)));
+    for (const evil of ['{}', 'null', other, text.replace('{', '{"raw":"evil",')])
+      expect(await received(evil)).toBe('response_mismatch');
+  });
   test('with a second attestation is refused', () =>
     refused('not_an_attestation', withLastMember(carried(WHOLE.response), 'attestation', '{}')));
   // Whatever it calls itself, it is the answer that the caller holds.
@@ -212,6 +221,32 @@ describe('a stream', async () => {
     expect(await code(`${of(PAYLOADS).replace('data: [DONE]', `data: {"attestation":{}}\n\ndata: [DONE]`)}`)).toBe(
       'stream_mismatch',
     );
+  });
+  test('with a second attestation in it, in whatever event and of whatever kind, is refused', async () => {
+    for (const payload of [first, second, third, last])
+      for (const value of [JSON.stringify(attestation), JSON.stringify({ ...attestation, note: 'evil' }), '{}', 'null'])
+        for (const name of ['attestation', '\\u0061ttestation']) {
+          const more = payload.replace(/\}$/, `,"${name}":${value}}`);
+          expect(await code(of(PAYLOADS.map((one) => (one === payload ? more : one))))).toBe('stream_mismatch');
+        }
+  });
+  test('is the same without its attestation, and not with another or with one that has a member twice', async () => {
+    const spliced = JSON.stringify(attestation);
+    const text = of(PAYLOADS);
+    expect(await code(text.replace(`,"attestation":${spliced}`, ''))).toBe('valid');
+    for (const evil of [
+      JSON.stringify(good),
+      spliced.replace('{', '{"raw":"evil",'),
+      spliced.replace('"arch":', '"arch":"evil","arch":'),
+      '{}',
+      'null',
+      '[]',
+      '{"raw":',
+    ])
+      expect([evil.slice(0, 20), await code(text.replace(spliced, () => evil))]).toEqual([
+        evil.slice(0, 20),
+        'stream_mismatch',
+      ]);
   });
   test("with another stream's attestation is refused", async () => {
     const other = await forge(world, { parts: { ...STREAMED, stream: { events: 4, sha256: '00'.repeat(32) } } });

@@ -84,6 +84,10 @@ describe('countersign verify', () => {
       status: 1,
       stdout: expect.stringContaining('INVALID: stream_mismatch'),
     });
+    const twice = file('twice.txt', stream.text.replace('"attestation":{', '$&"raw":"evil",'));
+    expect(run('verify', twice, '--allow-simulated', root).stdout).toContain('INVALID: not_an_attestation');
+    const second = file('second.txt', stream.text.replace(/\}(\n\ndata: \[DONE\])/, ',"attestation":{}}$1'));
+    expect(run('verify', second, '--allow-simulated', root).stdout).toContain('INVALID: stream_mismatch');
     const good = file('good.txt', stream.text);
     expect(run('verify', good).stdout).toContain('INVALID: simulated_root_refused');
     const other = file('other.json', JSON.stringify({ ...CHAT, tee: true, stream: true, seed: 1 }));

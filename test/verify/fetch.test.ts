@@ -110,6 +110,11 @@ describe('a verifying fetch', () => {
       (text: string) => text.replace(/(data: [^\n]*"lo"[^\n]*\n\n)/, '$1$1'),
       'stream_mismatch',
     ],
+    [
+      'a proof that has a member twice',
+      (text: string) => text.replace('"attestation":{', '$&"raw":"evil",'),
+      'not_an_attestation',
+    ],
     ['a missing proof', (text: string) => text.replace(/,"attestation":.*?\}(?=\n\n)/s, '}'), null],
     [
       'a missing end',

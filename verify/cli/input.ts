@@ -1,6 +1,7 @@
 // Reads what the CLI is given: an attestation, a response, or a transcript of server-sent events.
 import { readFileSync } from 'node:fs';
 import { SseSplitter } from '../../proto/sse.ts';
+import { attestationIn } from '../spliced.ts';
 import { UsageError } from './args.ts';
 
 /** Larger files are refused before they are read into memory as text. */
@@ -40,23 +41,15 @@ export function readInput(file: string): Input {
   return { text: attestationOf(bytes, file), transcript: bytes };
 }
 
-/** The JSON text of the chunk that carries the attestation; where none does, nothing that a check could pass. */
+/** The attestation as an event has it, character for character; where none does, nothing that a check could pass. */
 function attestationOf(transcript: Uint8Array, file: string): string {
   const splitter = new SseSplitter(MAX_INPUT_BYTES);
   const events = splitter.push(transcript);
   const rest = splitter.end();
   if (rest !== null) events.push(rest);
   for (const { data } of events) {
-    if (data === null || data.length < 16) continue;
-    const text = decode(data, file);
-    if (text.includes('"attestation"')) {
-      try {
-        const { attestation } = JSON.parse(text) as { attestation?: unknown };
-        if (attestation !== undefined) return JSON.stringify(attestation);
-      } catch {
-        // Not JSON: not the chunk that is looked for.
-      }
-    }
+    const attestation = data === null ? null : attestationIn(decode(data, file));
+    if (attestation !== null) return attestation;
   }
   return '{}';
 }
