@@ -11,7 +11,10 @@ import { withoutAttestation } from './spliced.ts';
 import { compareTranscript } from './transcript.ts';
 import type { Expected } from './types.ts';
 
-/** @param attestation the one that is checked, whose parts `raw` are. @throws {CheckFailure} request_mismatch, response_mismatch, stream_mismatch */
+/**
+ * @param attestation the one that is checked, whose parts `raw` are.
+ * @throws {CheckFailure} request_mismatch, response_mismatch, stream_mismatch
+ */
 export async function compareExchange(
   attestation: Attestation,
   raw: RawParts,

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -115,6 +115,28 @@ describe('countersign verify', () => {
     const { status, stderr, stdout } = run(...args);
     expect([status, stdout]).toEqual([2, '']);
     expect(stderr).toMatch(message);
+  });
+
+  it('exits 2 with one clear line for a file or folder that cannot be used', () => {
+    const answer = file('answer.json', '{}');
+    const rims = join(folder.path, 'rims');
+    mkdirSync(rims, { recursive: true });
+    symlinkSync(join(folder.path, 'gone.xml'), join(rims, 'dangling.xml'));
+    for (const [args, message] of [
+      [['verify', answer, '--allow-simulated', answer], 'not a PEM certificate'],
+      [['verify', answer, '--allow-simulated', folder.path], 'cannot be used (EISDIR)'],
+      [['verify', answer, '--request', join(folder.path, 'gone.json')], 'no such file or folder'],
+      [['verify', answer, '--rim-dir', rims], 'no such file or folder'],
+      [['verify', answer, '--rim-dir', answer], 'cannot be used (ENOTDIR)'],
+      [['verify', answer, '--collateral', rims], 'no such file or folder'],
+      [['verify', answer, '--rim-url', 'rim.test'], 'not an http(s) URL'],
+      [['fetch-collateral', answer, '--into', answer], 'cannot be used (ENOTDIR)'],
+    ] as const) {
+      const { status, stdout, stderr } = run(...args, ...(args[0] === 'verify' ? ['--offline'] : []));
+      expect([status, stdout]).toEqual([2, '']);
+      expect(stderr).toMatch(/^countersign: [^\n]+\nsee --help\n$/);
+      expect(stderr).toContain(message);
+    }
   });
 
   it('exits 2 for a file that is not UTF-8, whatever it is', async () => {

@@ -75,8 +75,8 @@ export function readArguments(argv: readonly string[]): Arguments | null {
     collateral: values.collateral ?? null,
     rimDir: values['rim-dir'] ?? null,
     ocsp: values.ocsp ?? [],
-    rimUrl: values['rim-url'] ?? null,
-    ocspUrl: values['ocsp-url'] ?? null,
+    rimUrl: url('--rim-url', values['rim-url']),
+    ocspUrl: url('--ocsp-url', values['ocsp-url']),
     at: values.at === undefined ? null : time(values.at),
     maxAgeSeconds: values['max-age'] === undefined ? null : seconds(values['max-age']),
     withoutReferenceValues: values['without-reference-values'],
@@ -113,6 +113,11 @@ function parse(argv: readonly string[]) {
   } catch (error) {
     throw new UsageError((error as Error).message.split('. ')[0] ?? 'bad arguments');
   }
+}
+
+function url(name: string, value: string | undefined): string | null {
+  if (value !== undefined && !/^https?:\/\/./.test(value)) throw new UsageError(`${name} ${value}: not an http(s) URL`);
+  return value ?? null;
 }
 
 function time(value: string): Date {

@@ -1,10 +1,10 @@
 // Reference values and OCSP responses for the CLI: from folders and files, from the network, or both.
-import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { accessSync, constants, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fromBase64 } from '../bytes.ts';
 import { type Collateral, type CollateralOptions, createCollateral } from '../collateral.ts';
 import { type Arguments, UsageError } from './args.ts';
-import { readBytes } from './input.ts';
+import { readBytes, unusable } from './input.ts';
 
 const RIM_FOLDER = 'rim';
 const OCSP_FOLDER = 'ocsp';
@@ -22,9 +22,16 @@ export function collateralFor(args: Arguments): Collateral {
   return createCollateral({ rims, ocsp, ...network(args) });
 }
 
-/** Fetches and keeps: what the check of FILE needs is then in `dir`, for `--offline --collateral DIR`. */
+/**
+ * Fetches and keeps: what the check of FILE needs is then in `dir`, for `--offline --collateral DIR`.
+ * @throws {UsageError} when `dir` cannot be made or written to.
+ */
 export function fetchingInto(dir: string, args: Arguments, onKept: (path: string) => void): Collateral {
-  for (const folder of [RIM_FOLDER, OCSP_FOLDER]) mkdirSync(join(dir, folder), { recursive: true });
+  for (const folder of [RIM_FOLDER, OCSP_FOLDER].map((name) => join(dir, name)))
+    attempt(folder, () => {
+      mkdirSync(folder, { recursive: true });
+      accessSync(folder, constants.W_OK);
+    });
   return createCollateral({
     ...network(args),
     onFetched(kind, id, bytes) {
@@ -47,17 +54,20 @@ function network(args: Arguments): CollateralOptions {
 }
 
 function filesIn(dir: string): Uint8Array[] {
-  let names: string[];
-  try {
-    names = readdirSync(dir);
-  } catch {
-    throw new UsageError(`${dir}: no such folder`);
-  }
+  const names = attempt(dir, () => readdirSync(dir));
   if (names.length > MAX_FILES) throw new UsageError(`${dir}: more than ${MAX_FILES} files`);
   return names
     .map((name) => join(dir, name))
-    .filter((path) => statSync(path).isFile())
-    .map((path) => new Uint8Array(readFileSync(path)));
+    .filter((path) => attempt(path, () => statSync(path).isFile()))
+    .map(readBytes);
+}
+
+function attempt<T>(path: string, use: () => T): T {
+  try {
+    return use();
+  } catch (error) {
+    throw unusable(path, error);
+  }
 }
 
 /** OCSP responses are kept as DER, or as base64 of it. */

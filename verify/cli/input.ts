@@ -14,15 +14,21 @@ export interface Input {
   readonly transcript: Uint8Array<ArrayBuffer> | null;
 }
 
+/** Where the file system says no. */
+export function unusable(path: string, error: unknown): UsageError {
+  const { code } = error as NodeJS.ErrnoException;
+  return new UsageError(
+    `${path}: ${code === 'ENOENT' ? 'no such file or folder' : `cannot be used (${code ?? 'unknown'})`}`,
+  );
+}
+
 /** @throws {UsageError} when it cannot be read. */
 export function readBytes(file: string): Uint8Array<ArrayBuffer> {
   let bytes: Buffer;
   try {
     bytes = readFileSync(file === '-' ? 0 : file);
   } catch (error) {
-    throw new UsageError(
-      `${file}: ${(error as NodeJS.ErrnoException).code === 'ENOENT' ? 'no such file' : 'cannot be read'}`,
-    );
+    throw unusable(file, error);
   }
   if (bytes.length > MAX_INPUT_BYTES) throw new UsageError(`${file}: larger than ${MAX_INPUT_BYTES} bytes`);
   return new Uint8Array(bytes);

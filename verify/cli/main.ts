@@ -1,6 +1,7 @@
 // `countersign verify`: checks an attestation or bare evidence, prints the report, exits 0 (valid), 1 (invalid) or 2 (usage).
 import { appraiseAttestation, appraiseEvidence, type VerificationReport, type VerifyOptions } from '../index.ts';
 import type { Jwks } from '../token/index.ts';
+import { parsePem } from '../x509/certificate.ts';
 import { type Arguments, readArguments, USAGE, UsageError } from './args.ts';
 import { collateralFor, fetchingInto } from './collateral.ts';
 import { readInput, readText } from './input.ts';
@@ -56,12 +57,23 @@ async function appraise(args: Arguments, options: VerifyOptions): Promise<Verifi
 function optionsOf(args: Arguments): VerifyOptions {
   return {
     ...(args.at === null ? {} : { at: args.at }),
-    ...(args.allowSimulated === null ? {} : { simulatedRoot: readText(args.allowSimulated) }),
+    ...(args.allowSimulated === null ? {} : { simulatedRoot: readRoot(args.allowSimulated) }),
     ...(args.maxAgeSeconds === null ? {} : { policy: { maxAgeSeconds: args.maxAgeSeconds } }),
     without: { referenceValues: args.withoutReferenceValues, revocation: args.withoutRevocation },
     // NVIDIA's keys for its remote service's tokens come over the network too.
     ...(args.offline ? {} : { fetchNrasKeys }),
   };
+}
+
+/** @throws {UsageError} */
+function readRoot(file: string): string {
+  const text = readText(file);
+  try {
+    parsePem(text);
+  } catch {
+    throw new UsageError(`--allow-simulated ${file}: not a PEM certificate`);
+  }
+  return text;
 }
 
 async function fetchNrasKeys(url: string): Promise<Jwks> {
