@@ -47,8 +47,9 @@ export async function verifyDevice(
   const simulated = trusted?.simulated === true && !context.checksSimulated ? 'simulated: no such device exists' : null;
   const unasked = 'the caller asked for no such check';
   const noReference = simulated ?? (without.referenceValues ? unasked : null);
+  // What nobody signed must not choose what services are asked for.
   const found =
-    noReference !== null || trusted === null
+    noReference !== null || trusted === null || list.unmet('report_signature', index)
       ? null
       : await settle(() => findReferenceValues(trusted.identity, report, context));
   await list.run(

@@ -5,10 +5,10 @@ import { evidenceOf, forge } from '../../scripts/vectors/forge.ts';
 import { DAY_MS } from '../../scripts/vectors/world.ts';
 import { RIM_IDS } from '../../sidecar/simulated/rim.ts';
 import { toHex } from '../../verify/bytes.ts';
-import { type Collateral, createCollateral } from '../../verify/index.ts';
+import { appraiseAttestation, type Collateral, createCollateral } from '../../verify/index.ts';
 import { makeCertId } from '../../verify/ocsp/request.ts';
 import { parseCertificate } from '../../verify/x509/certificate.ts';
-import { codeOf, good, world } from './attacks.ts';
+import { codeOf, good, options, world } from './attacks.ts';
 
 const NONCE = new Uint8Array(32).fill(7);
 const right = rims(world.rimSigner);
@@ -111,4 +111,25 @@ test('a reference value is kept for a day, then asked for again', async () => {
   expect(await verdict(collateral)).toEqual(['valid', []]);
   clock = new Date(clock.getTime() + 1);
   expect(await verdict(collateral, await forge(world))).toEqual(['valid', RIMS]);
+});
+
+describe('no service is asked', () => {
+  const [evidence] = good.evidence;
+  test('about a report whose signature is wrong: what it names, anybody may have written', async () => {
+    const report = Buffer.from(evidence?.report ?? '', 'base64');
+    report.writeUInt8(report.readUInt8(report.length - 1) ^ 1, report.length - 1);
+    const forged = { ...good, evidence: [{ ...evidence, report: report.toString('base64') }] };
+    expect(await verdict(ofServices(), forged)).toEqual(['report_signature_invalid', []]);
+    const { checks } = await appraiseAttestation(forged, { ...options, collateral: ofServices() });
+    for (const name of ['revocation', 'reference_values'])
+      expect(checks.find((check) => check.name === name)).toMatchObject({
+        status: 'skip',
+        detail: 'not run: report_signature failed',
+      });
+  });
+  test('about a device whose certificates lead to no root that is trusted', async () => {
+    const stranger = await evidenceOf(world.strangers.device, good.nonce);
+    const [code, all] = await verdict(ofServices(), { ...good, evidence: [stranger] });
+    expect([code, all]).toEqual(['untrusted_root', []]);
+  });
 });
