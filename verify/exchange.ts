@@ -2,10 +2,11 @@
 import type { Attestation } from '../proto/attestation.ts';
 import { foldPayloads } from '../proto/fold.ts';
 import { withoutSpaceAround } from '../proto/json.ts';
+import { parseKeepingNumbers } from '../proto/number.ts';
 import type { RawParts } from '../proto/raw.ts';
 import { type Outcome, seen, skipped } from './checklist.ts';
 import { CheckFailure } from './checks.ts';
-import type { Carrier } from './form.ts';
+import { type Carrier, noDuplicates } from './form.ts';
 import { isPartOf, sameTokens, sameValue } from './same-json.ts';
 import { withoutAttestation } from './spliced.ts';
 import { compareTranscript } from './transcript.ts';
@@ -46,21 +47,35 @@ export async function compareExchange(
 }
 
 /** DESIGN §6: taken out of its response, the attestation leaves the backend's bytes. A stream has none to leave. */
-function isResponse(raw: RawParts, { text, value }: Carrier): boolean {
+function isResponse({ response, stream }: RawParts, { text, value }: Carrier): boolean {
+  // Of numbers in a parsed object the texts are lost.
+  if (text === null) return sameValue(value, JSON.parse(response));
   // Splitting raw leaves the space around a value behind.
-  if (text !== null && withoutSpaceAround(text) === raw.response) return true;
-  return (text === null || raw.stream !== undefined) && sameValue(value, JSON.parse(raw.response));
+  if (withoutSpaceAround(text) === response) return true;
+  try {
+    return stream !== undefined && sameValue(exactly(text), exactly(response));
+  } catch {
+    return false;
+  }
 }
 
 /** The finish chunk of a stream carries the attestation too: folded by itself it must be a part of what all of them fold into. */
-function isChunkOf(raw: RawParts, { text, value }: Carrier): boolean {
-  if (raw.stream === undefined || !looksLikeFinishChunk(value)) return false;
+function isChunkOf({ response, stream }: RawParts, { text, value }: Carrier): boolean {
+  if (stream === undefined || !looksLikeFinishChunk(value)) return false;
   try {
-    return isPartOf(JSON.parse(foldPayloads([text ?? JSON.stringify(value)])), JSON.parse(raw.response));
+    if (text === null) return isPartOf(JSON.parse(foldPayloads([JSON.stringify(value)])), JSON.parse(response));
+    noDuplicates(text);
+    return isPartOf(exactly(foldPayloads([text])), exactly(response));
   } catch {
     // What does not fold is no chunk.
     return false;
   }
+}
+
+/** Numbers keep their texts. @throws {CheckFailure} where a name stands twice in an object, at any depth. */
+function exactly(text: string): unknown {
+  noDuplicates(text);
+  return parseKeepingNumbers(text);
 }
 
 /** A chat completion says in two ways that it is whole. Of a text completion only the stream can tell a chunk from a whole. */

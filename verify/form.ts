@@ -165,8 +165,11 @@ function once(text: string): Member[] {
 
 const COLON = /\s*:/y;
 
-/** Refuses an object, at any depth, in which a name stands twice: parsers differ in which of the two they mean. */
-function noDuplicates(text: string): void {
+/**
+ * Refuses an object, at any depth, in which a name stands twice: parsers differ in which of the two they mean.
+ * @param text JSON. @throws {CheckFailure} not_an_attestation
+ */
+export function noDuplicates(text: string): void {
   const names: (Set<string> | null)[] = [];
   for (let i = 0; i < text.length; i++) {
     const c = text[i];

@@ -1,4 +1,5 @@
 // When two JSON texts or values are the same, and when one is a part of the other.
+import { isKeptNumber } from '../proto/number.ts';
 
 /** Equal but for white space between JSON tokens. `signed` is JSON: raw was parsed. */
 export function sameTokens(held: string, signed: string): boolean {
@@ -33,12 +34,12 @@ function skipSpace(text: string, from: number): number {
   return at;
 }
 
-/** The same JSON values, whatever the order of members. Without recursion: how deep the values are is for others to say. */
+/** The same JSON values, whatever the order of members; numbers that keep their texts, by these. Without recursion: how deep the values are is for others to say. */
 export function sameValue(a: unknown, b: unknown): boolean {
   const pairs: [unknown, unknown][] = [[a, b]];
   for (let pair = pairs.pop(); pair !== undefined; pair = pairs.pop()) {
     const [x, y] = pair;
-    if (x === y) continue;
+    if (sameScalar(x, y)) continue;
     if (!isObject(x) || !isObject(y) || Array.isArray(x) !== Array.isArray(y)) return false;
     const names = Object.keys(x);
     if (names.length !== Object.keys(y).length || !names.every((name) => Object.hasOwn(y, name))) return false;
@@ -47,7 +48,11 @@ export function sameValue(a: unknown, b: unknown): boolean {
   return true;
 }
 
-const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;
+const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !isKeptNumber(value);
+
+const sameScalar = (a: unknown, b: unknown) =>
+  a === b || (isKeptNumber(a) && isKeptNumber(b) && JSON.stringify(a) === JSON.stringify(b));
 
 /** Deeper than any chunk of a completion. */
 const MAX_DEPTH = 32;
@@ -60,7 +65,7 @@ const SET = new Set(['role', 'id', 'type', 'name']);
  */
 export function isPartOf(part: unknown, whole: unknown, appended = false, depth = 0): boolean {
   if (depth > MAX_DEPTH) return false;
-  if (part === null || part === whole) return true;
+  if (part === null || sameScalar(part, whole)) return true;
   if (typeof part === 'string') return appended && typeof whole === 'string' && whole.endsWith(part);
   if (!isObject(part) || !isObject(whole) || Array.isArray(part) !== Array.isArray(whole)) return false;
   if (Array.isArray(part) && Array.isArray(whole))
@@ -74,4 +79,4 @@ export function isPartOf(part: unknown, whole: unknown, appended = false, depth 
 }
 
 const sameIndex = (a: unknown, b: unknown) =>
-  (isObject(a) ? a.index : undefined) === (isObject(b) ? b.index : undefined);
+  sameScalar(isObject(a) ? a.index : undefined, isObject(b) ? b.index : undefined);

@@ -164,6 +164,24 @@ describe('a finish chunk that carries the attestation of its stream', async () =
     ])
       expect([JSON.stringify(choice), await codeOf(of(choice))]).toEqual([JSON.stringify(choice), 'response_mismatch']);
   });
+  test('that writes a number otherwise, or gives a member twice, is refused', async () => {
+    const choice = '{"index":0,"finish_reason":"stop","delta":{}}';
+    const response = STREAMED.response.replace('{', '{"seed":12345678901234567890,"cost":1.0,');
+    const proof = await forge(world, { parts: { ...STREAMED, response } });
+    const code = (text: string) => codeOf(withLastMember(text, 'attestation', JSON.stringify(proof)));
+    const chunk = (seed: string, cost: string, one: string) => `{"seed":${seed},"cost":${cost},"choices":[${one}]}`;
+    expect(await code(chunk('12345678901234567890', '1.0', choice))).toBe('valid');
+    expect(await codeOf({ ...JSON.parse(chunk('12345678901234567890', '1.0', choice)), attestation: proof })).toBe(
+      'valid',
+    );
+    for (const text of [
+      chunk('12345678901234567000', '1.0', choice),
+      chunk('12345678901234567890', '1', choice),
+      chunk('12345678901234567890', '1.0', choice.replace('"delta":', '"delta":{"content":"Goodbye."},$&')),
+      chunk('12345678901234567890', '1.0', choice.replace('"index":', '"index":1,$&')),
+    ])
+      expect([text, await code(text)]).toEqual([text, 'response_mismatch']);
+  });
 });
 
 describe("a whole response that carries a stream's attestation", async () => {
@@ -174,6 +192,38 @@ describe("a whole response that carries a stream's attestation", async () => {
 
   test('passes where it is what the chunks fold into', async () => {
     expect(await of({})).toBe('valid');
+  });
+  describe('and numbers', async () => {
+    const numbers = '"seed":12345678901234567890,"cost":1.0,"tiny":1e-05';
+    const response = STREAMED.response.replace('{', `{${numbers},`);
+    const proof = JSON.stringify(await forge(world, { parts: { ...STREAMED, response } }));
+    const code = (text: string) => codeOf(withLastMember(text, 'attestation', proof));
+
+    test('passes in another order, and is refused where a number is written otherwise', async () => {
+      expect(await code(response)).toBe('valid');
+      expect(await code(`{"cost": 1.0, "tiny":1e-05,"seed":12345678901234567890,${STREAMED.response.slice(1)}`)).toBe(
+        'valid',
+      );
+      for (const [from, to] of [
+        ['12345678901234567890', '12345678901234567000'],
+        ['12345678901234567890', '{"rawJSON":"12345678901234567890"}'],
+        ['1.0', '1'],
+        ['1e-05', '0.00001'],
+      ] as const)
+        expect([to, await code(response.replace(from, to))]).toEqual([to, 'response_mismatch']);
+    });
+    test('is refused where a member is given twice, at any depth', async () => {
+      for (const [before, member] of [
+        ['"content":', '"content":"Goodbye."'],
+        ['"content":', '"c\\u006fntent":"Goodbye."'],
+        ['"index":', '"finish_reason":"length"'],
+      ] as const)
+        expect(await code(response.replace(before, `${member},${before}`))).toBe('response_mismatch');
+    });
+    test('of great depth is refused with a code', async () => {
+      const deep = `{"a":${'['.repeat(50_000)}1.0${']'.repeat(50_000)}}`;
+      expect(await code(deep)).toBe('response_mismatch');
+    });
   });
   test('is refused where a part of the answer is left out', async () => {
     for (const choices of [
