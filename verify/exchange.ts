@@ -37,12 +37,16 @@ export async function compareExchange(
     await compareTranscript(attestation, raw, expected.transcript);
     compared.push(`the ${raw.stream?.events} events of the stream, byte for byte`);
   }
-  if (carrier !== null && !isChunkOf(raw, carrier)) {
+  const chunk = carrier !== null && isChunkOf(raw, carrier);
+  if (carrier !== null && !chunk) {
     if (!isResponse(raw, carrier))
       throw new CheckFailure('response_mismatch', 'the response that carries the attestation is not the one in raw');
     compared.push('the response that carries the attestation');
   }
-  if (compared.length === 0) return skipped('the caller passed no request or response to compare with');
+  if (compared.length === 0)
+    return skipped(
+      `the caller passed no request or response to compare with${chunk ? '; the chunk that carries it fits, its time and usage left out' : ''}`,
+    );
   return seen(`raw holds ${compared.join(', ')}`);
 }
 
@@ -63,13 +67,30 @@ function isResponse({ response, stream }: RawParts, { text, value }: Carrier): b
 function isChunkOf({ response, stream }: RawParts, { text, value }: Carrier): boolean {
   if (stream === undefined || !looksLikeFinishChunk(value)) return false;
   try {
-    if (text === null) return isPartOf(JSON.parse(foldPayloads([JSON.stringify(value)])), JSON.parse(response));
+    if (text === null)
+      return isPartOf(lasting(JSON.parse(foldPayloads([JSON.stringify(value)])), value), JSON.parse(response));
     noDuplicates(text);
-    return isPartOf(exactly(foldPayloads([text])), exactly(response));
+    return isPartOf(lasting(exactly(foldPayloads([text])), value), exactly(response));
   } catch {
     // What does not fold is no chunk.
     return false;
   }
+}
+
+/**
+ * Of a chunk folded by itself, what the fold of all chunks has as it is here: not the time and the usage, which a later chunk
+ * sets anew (docs/attestation.md §3), and not the role that the fold gives to a message of which no chunk names one.
+ */
+function lasting(folded: unknown, { object, choices }: Readonly<Record<string, unknown>>): unknown {
+  const part = { ...(folded as Record<string, unknown>) };
+  // A text completion that says this may be the whole one.
+  if (object === 'chat.completion.chunk') for (const name of ['created', 'usage']) delete part[name];
+  const named = (choices as readonly { delta?: { role?: unknown } | null }[]).some(({ delta }) => delta?.role != null);
+  if (!named)
+    part.choices = (part.choices as readonly { message?: object }[]).map((choice) =>
+      choice.message === undefined ? choice : { ...choice, message: { ...choice.message, role: null } },
+    );
+  return part;
 }
 
 /** Numbers keep their texts. @throws {CheckFailure} where a name stands twice in an object, at any depth. */

@@ -1,6 +1,7 @@
 // Attacks on what the answer is: raw, the response that carries the attestation, the events of a stream.
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
+import { foldPayloads } from '../../proto/fold.ts';
 import { withLastMember } from '../../proto/json.ts';
 import { OTHER, PAYLOADS, rawOf, STREAMED, transcript, WHOLE } from '../../scripts/vectors/exchange.ts';
 import { forge } from '../../scripts/vectors/forge.ts';
@@ -163,6 +164,49 @@ describe('a finish chunk that carries the attestation of its stream', async () =
       { delta: {}, finish_reason: 'tool_calls' },
     ])
       expect([JSON.stringify(choice), await codeOf(of(choice))]).toEqual([JSON.stringify(choice), 'response_mismatch']);
+  });
+  test('passes where chunks after it set anew its time and its usage, and where others gave the role', async () => {
+    const [start, ...rest] = PAYLOADS.slice(0, -1) as [string, ...string[]];
+    const payloads = [
+      start.replace('"assistant"', '"model"'),
+      ...rest,
+      JSON.stringify({ ...finish, created: 1, usage: { total_tokens: 3 } }),
+      JSON.stringify({ ...finish, created: 2, choices: [], usage: { total_tokens: 4 } }),
+    ];
+    const proof = await forge(world, { parts: { ...STREAMED, response: foldPayloads(payloads) } });
+    const code = (change: object) =>
+      codeOf(JSON.stringify({ ...JSON.parse(payloads.at(-2) as string), ...change, attestation: proof }));
+    expect(await code({})).toBe('valid');
+    const [choice] = finish.choices as [object];
+    for (const change of [
+      { model: 'another' },
+      { id: 'another' },
+      { cost: 1 },
+      { choices: [{ ...choice, delta: { role: 'assistant' } }] },
+      { choices: [{ ...choice, delta: { content: 'Goodbye.' } }] },
+      { choices: [{ ...choice, finish_reason: 'length' }] },
+      { choices: [{ ...choice, index: 1 }] },
+      { choices: [choice, null] },
+    ])
+      expect([change, await code(change)]).toEqual([change, 'response_mismatch']);
+  });
+  // Of a text completion nothing tells a chunk from the whole.
+  test('of a text completion is refused where its time or its usage is another', async () => {
+    const whole = {
+      object: 'text_completion',
+      created: 1,
+      choices: [{ index: 0, text: 'Hello.', finish_reason: 'stop' }],
+      usage: { total_tokens: 3 },
+    };
+    const proof = await forge(world, { parts: { ...STREAMED, response: JSON.stringify(whole) } });
+    const code = (change: object) => codeOf(JSON.stringify({ ...whole, ...change, attestation: proof }));
+    expect(await code({})).toBe('valid');
+    for (const change of [
+      { created: 2 },
+      { usage: { total_tokens: 4 } },
+      { created: 2, object: 'chat.completion.chunk' },
+    ])
+      expect([change, await code(change)]).toEqual([change, 'response_mismatch']);
   });
   test('that writes a number otherwise, or gives a member twice, is refused', async () => {
     const choice = '{"index":0,"finish_reason":"stop","delta":{}}';
