@@ -1,5 +1,5 @@
 // When two JSON texts or values are the same, and when one is a part of the other.
-import { isKeptNumber } from '../proto/number.ts';
+import { isKeptNumber, numberOf } from '../proto/number.ts';
 
 /** Equal but for white space between JSON tokens. `signed` is JSON: raw was parsed. */
 export function sameTokens(held: string, signed: string): boolean {
@@ -34,9 +34,12 @@ function skipSpace(text: string, from: number): number {
   return at;
 }
 
-/** The same JSON values, whatever the order of members; numbers that keep their texts, by these. Without recursion: how deep the values are is for others to say. */
-export function sameValue(a: unknown, b: unknown): boolean {
-  const pairs: [unknown, unknown][] = [[a, b]];
+/**
+ * The same JSON values, whatever the order of members. A number that kept its text is the same by that, or as JavaScript writes
+ * it again: clients save what they parsed. Without recursion: how deep the values are is for others to say.
+ */
+export function sameValue(held: unknown, signed: unknown): boolean {
+  const pairs: [unknown, unknown][] = [[held, signed]];
   for (let pair = pairs.pop(); pair !== undefined; pair = pairs.pop()) {
     const [x, y] = pair;
     if (sameScalar(x, y)) continue;
@@ -51,8 +54,11 @@ export function sameValue(a: unknown, b: unknown): boolean {
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !isKeptNumber(value);
 
-const sameScalar = (a: unknown, b: unknown) =>
-  a === b || (isKeptNumber(a) && isKeptNumber(b) && JSON.stringify(a) === JSON.stringify(b));
+function sameScalar(held: unknown, signed: unknown): boolean {
+  if (held === signed) return true;
+  if (!isKeptNumber(signed)) return false;
+  return isKeptNumber(held) ? JSON.stringify(held) === JSON.stringify(signed) : held === numberOf(signed);
+}
 
 /** Deeper than any chunk of a completion. */
 const MAX_DEPTH = 32;

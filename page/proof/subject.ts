@@ -21,12 +21,21 @@ export const MAX_INPUT_BYTES = 64 * 1024 * 1024;
 
 /** Looks at what it is by its form; the verifier decides whether it is right. */
 export function readStored(bytes: Uint8Array<ArrayBuffer>, name: string): Subject {
-  const text = new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes);
+  const text = textOf(bytes);
   const rest = { request: null, name };
   if (/^\uFEFF?\s*(data|event|id|retry)?:/.test(text.slice(0, 64)))
     return { kind: 'attestation', text: carrierOf(bytes) ?? '{}', transcript: bytes, ...rest };
   const kind = text.trimStart().startsWith('[') ? 'evidence' : 'attestation';
   return { kind, text, transcript: null, ...rest };
+}
+
+/** What is not UTF-8 has no text, and nothing that a check could pass: one that is nearly right would be the text of other files too. */
+function textOf(bytes: Uint8Array<ArrayBuffer>): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return '';
+  }
 }
 
 /** The attestation in it, not yet checked; null where none can be read. */

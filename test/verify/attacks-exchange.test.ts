@@ -218,9 +218,11 @@ describe('a finish chunk that carries the attestation of its stream', async () =
     expect(await codeOf({ ...JSON.parse(chunk('12345678901234567890', '1.0', choice)), attestation: proof })).toBe(
       'valid',
     );
+    const saved = JSON.stringify(JSON.parse(chunk('12345678901234567890', '1.0', choice)));
+    expect([saved, await code(saved)]).toEqual([chunk('12345678901234567000', '1', choice), 'valid']);
     for (const text of [
-      chunk('12345678901234567000', '1.0', choice),
-      chunk('12345678901234567890', '1', choice),
+      chunk('12345678901234567001', '1.0', choice),
+      chunk('12345678901234567890', '1.00', choice),
       chunk('12345678901234567890', '1.0', choice.replace('"delta":', '"delta":{"content":"Goodbye."},$&')),
       chunk('12345678901234567890', '1.0', choice.replace('"index":', '"index":1,$&')),
     ])
@@ -249,12 +251,18 @@ describe("a whole response that carries a stream's attestation", async () => {
         'valid',
       );
       for (const [from, to] of [
-        ['12345678901234567890', '12345678901234567000'],
+        ['12345678901234567890', '12345678901234567891'],
         ['12345678901234567890', '{"rawJSON":"12345678901234567890"}'],
-        ['1.0', '1'],
-        ['1e-05', '0.00001'],
+        ['1.0', '1.00'],
+        ['1e-05', '1e-5'],
+        ['1e-05', '0.00002'],
       ] as const)
         expect([to, await code(response.replace(from, to))]).toEqual([to, 'response_mismatch']);
+    });
+    test('passes as a client in JavaScript saves what it parsed', async () => {
+      const saved = JSON.stringify(JSON.parse(response));
+      expect(saved).toContain('"seed":12345678901234567000,"cost":1,"tiny":0.00001');
+      expect(await code(saved)).toBe('valid');
     });
     test('is refused where a member is given twice, at any depth', async () => {
       for (const [before, member] of [

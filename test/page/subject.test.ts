@@ -1,0 +1,18 @@
+import { expect, it } from 'vitest';
+import { readStored } from '../../page/proof/subject.ts';
+import { appraiseAttestation } from '../../verify/index.ts';
+
+it('reads a kept file as the text that it is, and one that is not UTF-8 as none', async () => {
+  const text = '{"raw":"a\ufffdb","nonce":"x","token":"y","evidence":[]}';
+  const bytes = Buffer.from(text);
+  expect(readStored(new Uint8Array(bytes), 'kept')).toMatchObject({ kind: 'attestation', text, transcript: null });
+  const broken = Buffer.concat([
+    bytes.subarray(0, bytes.indexOf('\ufffd')),
+    Buffer.from([0xff]),
+    bytes.subarray(bytes.indexOf('\ufffd') + 3),
+  ]);
+  const read = readStored(new Uint8Array(broken), 'broken');
+  expect(read.text).not.toContain('\ufffd');
+  const { valid, checks } = await appraiseAttestation(read.text);
+  expect([valid, checks[0]]).toMatchObject([false, { name: 'form', status: 'fail' }]);
+});
