@@ -4,23 +4,50 @@ import { Problem } from './problem.ts';
 
 const EXPOSED =
   'x-request-id, x-attestation-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests';
+/**
+ * Addresses, and names that nobody on the web can have: any other could be made to mean this machine by whoever owns it (DNS
+ * rebinding), and a page of that name asks with no `Origin` at all.
+ */
+const OWN_HOST = /^(\[[0-9a-f:.]+\]|[\d.]+|[^.:]+|.*\.(localhost|internal))(:\d{1,5})?$/i;
 const LOOPBACK_ORIGIN = /^https?:\/\/(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/;
 
 /** The origins from configuration, or a default: every one where a key is asked for, this machine's where none is. */
-function allows(config: Deps['config'], origin: string): boolean {
-  const { cors_origins } = config;
-  if (cors_origins !== null) return cors_origins.includes('*') || cors_origins.includes(origin);
-  return config.api_keys_file !== null || LOOPBACK_ORIGIN.test(origin);
+function allows({ cors_origins, api_keys_file }: Deps['config'], origin: string, host: string | undefined): boolean {
+  const keys = api_keys_file !== null;
+  if (cors_origins === null) return keys || LOOPBACK_ORIGIN.test(origin);
+  // The gateway's own page too. Without keys the name by which it was asked proves nothing.
+  return cors_origins.includes('*') || cors_origins.includes(origin) || (keys && hostOf(origin) === host);
+}
+
+const hostOf = (origin: string) => origin.replace(/^https?:\/\//, '');
+
+/** Whether this is a name by which a gateway without keys may be called. */
+function createOwnHosts({ cors_origins, api_keys_file }: Deps['config']): (host: string | undefined) => boolean {
+  if (api_keys_file !== null || cors_origins?.includes('*')) return () => true;
+  const named = new Set(cors_origins?.map(hostOf));
+  let known: string | undefined;
+  return (host) => {
+    if (host === known) return true;
+    if (host !== undefined && !OWN_HOST.test(host) && !named.has(host)) return false;
+    known = host;
+    return true;
+  };
 }
 
 /** CORS (Fetch §3.3). A page that is not allowed is refused before anything is done for it: 403 `origin_not_allowed`. */
 export function origins({ config }: Deps): Step {
+  const ownHost = createOwnHosts(config);
   return (c) => {
     const { incoming, outgoing } = c.env;
-    const { origin } = incoming.headers;
+    const { origin, host } = incoming.headers;
     outgoing.setHeader('vary', 'origin');
+    if (!ownHost(host))
+      throw new Problem(
+        'origin_not_allowed',
+        'Without API keys this gateway has no such name (CORS_ORIGINS names more).',
+      );
     if (origin !== undefined) {
-      if (!allows(config, origin))
+      if (!allows(config, origin, host))
         throw new Problem('origin_not_allowed', 'Web pages of this origin may not use this gateway (CORS_ORIGINS).');
       outgoing.setHeader('access-control-allow-origin', origin);
       outgoing.setHeader('access-control-expose-headers', EXPOSED);

@@ -238,6 +238,43 @@ describe('what every answer says to browsers and caches', () => {
       expect((await chat(url, CHAT, { origin })).headers['access-control-allow-origin']).toBe(origin);
   });
 
+  it('without keys, a name that its owner could make to mean this machine is refused, with whatever method', async () => {
+    const named = await startGateway({
+      BACKEND_URL: service.backend.url,
+      SIDECAR_SOCKET: service.sidecar.socket,
+      CORS_ORIGINS: 'https://gateway.example:8443',
+    });
+    service.backend.seen.length = 0;
+    for (const [path, method] of [
+      ['/v1/models', 'GET'],
+      ['/v1/chat/completions', 'POST'],
+      ['/v1/chat/completions/some/attestation', 'GET'],
+      ['/', 'GET'],
+    ] as const)
+      for (const host of [
+        'evil.example:8080',
+        '127.0.0.1.evil.example',
+        'localhost.evil.example',
+        'host.internal.example',
+      ]) {
+        const got = await ask(url + path, {
+          method,
+          headers: { host },
+          ...(method === 'POST' ? { body: JSON.stringify(CHAT) } : {}),
+        });
+        expect([host, got.status, got.json().error.code]).toEqual([host, 403, 'origin_not_allowed']);
+      }
+    expect(service.backend.seen).toHaveLength(0);
+    for (const host of ['localhost', '127.0.0.1:1', '[::1]:80', 'gpu-node', 'host.docker.internal:8080', 'a.localhost'])
+      expect((await ask(`${url}/v1/models`, { method: 'GET', headers: { host } })).status).toBe(200);
+    for (const [host, status] of [
+      ['gateway.example:8443', 200],
+      ['gateway.example', 403],
+    ] as const)
+      expect((await ask(`${named.url}/v1/models`, { method: 'GET', headers: { host } })).status).toBe(status);
+    await named.close();
+  });
+
   it('with keys every page may, which must know one; CORS_ORIGINS names those that may', async () => {
     const file = join(service.folder.path, 'cors-keys');
     writeFileSync(file, 'key-one\n');
@@ -252,6 +289,14 @@ describe('what every answer says to browsers and caches', () => {
     expect((await chat(named.url, CHAT, { origin })).status).toBe(200);
     expect((await chat(named.url, CHAT, { origin: 'https://c.example' })).status).toBe(403);
     expect((await chat(named.url, CHAT, { origin: 'http://localhost' })).status).toBe(403);
+    // Its own page is one more, where keys say who asks.
+    const both = await startGateway({ ...base, API_KEYS_FILE: file, CORS_ORIGINS: 'https://a.example' });
+    const own = { host: 'gateway.example', origin: 'https://gateway.example', authorization: 'Bearer key-one' };
+    expect((await chat(both.url, CHAT, own)).status).toBe(200);
+    expect((await chat(both.url, CHAT, { ...own, origin: 'https://c.example' })).status).toBe(403);
+    const rebound = { host: 'evil.example', origin: 'http://evil.example' };
+    expect((await chat(named.url, CHAT, rebound)).status).toBe(403);
+    await both.close();
     await keyed.close();
     await named.close();
   });
