@@ -97,7 +97,17 @@ const verification = {
     ...ok('`true`; with `report=1` the list of checks, whether they passed or not', {
       anyOf: [{ const: true }, schemaRef('VerificationReport')],
     }),
-    ...errorResponses(['invalid_json', 'invalid_request', 'body_too_large', 'unsupported_encoding', 'internal_error']),
+    ...errorResponses([
+      'invalid_json',
+      'invalid_request',
+      'origin_not_allowed',
+      'request_timeout',
+      'body_too_large',
+      'unsupported_encoding',
+      'rate_limit_exceeded',
+      'internal_error',
+      'overloaded',
+    ]),
     422: { description: 'It is not: `code` is that of the first check that failed', ...json(schemaRef('Error')) },
   },
 };
@@ -135,6 +145,7 @@ export const paths = {
       ...OPEN,
       responses: {
         ...ok('Chat without tee works', schemaRef('Health')),
+        ...errorResponses(['origin_not_allowed']),
         503: { description: 'The backend is out', ...json(schemaRef('Health')) },
       },
     },
@@ -147,7 +158,7 @@ export const paths = {
       ...OPEN,
       responses: {
         200: { description: 'docs/metrics.md lists them', ...text('text/plain') },
-        ...errorResponses(['not_found']),
+        ...errorResponses(['origin_not_allowed', 'not_found']),
       },
     },
   },
@@ -157,7 +168,7 @@ export const paths = {
       summary: 'This document',
       tags: ['Operation'],
       ...OPEN,
-      responses: ok('OpenAPI 3.1', { type: 'object' }),
+      responses: { ...ok('OpenAPI 3.1', { type: 'object' }), ...errorResponses(['origin_not_allowed']) },
     },
   },
 };

@@ -27,7 +27,9 @@ export function passthrough({ config, engine }: Deps) {
     const type = incoming.headers['content-type'];
     checkPath(caller, method, path, isJson(type));
     const body = await readBody(incoming, config.max_body_bytes, c.env.seat);
-    if (teeHeader(incoming.headers)) throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
+    // Clients that send it with all of their requests may ask for lists too: there is nothing to attest.
+    if (method === 'POST' && teeHeader(incoming.headers))
+      throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
     if (method === 'POST' && caller.limits.models !== null) checkBody(body, caller);
     const forward = withoutTee(body, type);
     if (asksForStream(body)) await c.env.seat.stream();

@@ -174,6 +174,13 @@ describe('the rest of /v1', () => {
     }
     expect(backend.seen).toHaveLength(0);
   });
+
+  it('lists models to clients that send x-tee with everything', async () => {
+    const got = await ask(`${gateway.url}/v1/models`, { method: 'GET', headers: { 'x-tee': '1' } });
+    expect(got.status).toBe(200);
+    expect(backend.seen.at(-1)).toMatchObject({ method: 'GET', url: '/v1/models' });
+    expect(backend.seen.at(-1)?.headers).not.toHaveProperty('x-tee');
+  });
 });
 
 describe('browsers', () => {

@@ -54,6 +54,10 @@ describe('the verify endpoint, open to everybody,', () => {
     expect(address('2001:db8:1:2:3:4:5:6')).toBe('2001:db8:1:2::/64');
     expect(address('2001:DB8::1')).toBe('2001:db8:0:0::/64');
     expect(address('::1')).toBe('0:0:0:0::/64');
+    // With a port, as some proxies write it, it is the same.
+    expect(address('10.0.0.1:40001')).toBe('10.0.0.1');
+    for (const given of ['[2001:db8:1:2::7]', '[2001:db8:1:2::8]:40001'])
+      expect(address(given)).toBe('2001:db8:1:2::/64');
   });
 
   it('has so many places, and refuses past them before the body is read', async () => {
