@@ -4,11 +4,15 @@ import { prettyLine } from '../../proto/log-line.ts';
 
 /** Lines wait for each other this long, or until there are so many: a write for each would cost more than the line. */
 const FLUSH_MS = 100;
-const FLUSH_LENGTH = 16 * 1024;
+/** What a pipe takes in one piece (PIPE_BUF): of more, several workers' lines could end up inside of each other. */
+const FLUSH_LENGTH = 4096;
+/** What may wait for a reader that takes nothing. */
+const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
 
-export type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'> & Partial<Pick<NodeJS.WriteStream, 'on'>>;
+export type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'> &
+  Partial<Pick<NodeJS.WriteStream, 'on' | 'writableLength'>>;
 
-/** `onExit`: what is left is written when the process ends. A line that cannot be written, to a full disk or a reader that is gone, is lost. */
+/** `onExit`: what is left is written when the process ends. A line that cannot be written, to a full disk or a reader that is gone or takes nothing, is lost. */
 export function createLog(
   level: string,
   out: Out = process.stdout,
@@ -23,15 +27,15 @@ export function createLog(
   const flush = () => {
     clearTimeout(timer ?? undefined);
     timer = null;
-    if (waiting !== '') out.write(waiting);
+    if (waiting !== '' && (out.writableLength ?? 0) < MAX_UNREAD_BYTES) out.write(waiting);
     waiting = '';
   };
   onExit(flush);
   return pino(options, {
     write(line: string) {
+      if (waiting.length + line.length > FLUSH_LENGTH) flush();
       waiting += line;
-      if (waiting.length > FLUSH_LENGTH) flush();
-      else timer ??= setTimeout(flush, FLUSH_MS).unref();
+      timer ??= setTimeout(flush, FLUSH_MS).unref();
     },
   });
 }

@@ -165,3 +165,37 @@ describe('on a terminal', () => {
     expect(prettyLine('{"level":30,"time":0,"x":"\\u001b[2J\\n"}')).not.toContain('\u001b[2J');
   });
 });
+
+describe('lines on their way out', () => {
+  /** What a log writes, to a reader that has so many bytes still to take. */
+  function written(unread_bytes: number): string[] {
+    const writes: string[] = [];
+    const out = {
+      isTTY: false,
+      writableLength: unread_bytes,
+      write: (text: string) => {
+        writes.push(text);
+        return true;
+      },
+    };
+    let end = () => {};
+    const log = createLog('info', out as never, (flush) => {
+      end = flush;
+    });
+    for (let i = 0; i < 200; i++) log.info({ i }, 'x'.repeat(i));
+    end();
+    return writes;
+  }
+
+  it('leave in pieces that a pipe takes whole, so that those of several workers stay apart', () => {
+    const writes = written(0);
+    for (const text of writes) expect([text.length <= 4096, text.at(-1)]).toEqual([true, '\n']);
+    const lines = writes.join('').trimEnd().split('\n');
+    expect(lines.map((line) => JSON.parse(line).i)).toEqual(Array.from({ length: 200 }, (_, i) => i));
+    expect(writes.length).toBeLessThan(lines.length / 5);
+  });
+
+  it('are lost when nobody takes them, and memory does not grow', () => {
+    expect(written(8 * 1024 * 1024)).toEqual([]);
+  });
+});
