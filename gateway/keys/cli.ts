@@ -84,15 +84,18 @@ function list(file: string): number {
 
 function remove(file: string, name: string): number {
   const text = textOf(file) ?? '';
-  if (!parseKeys(text).some((one) => one.name === name)) throw new KeysFileError(`has no key named ${name}`);
-  if (parseKeys(text).length === 1)
+  const lines = parseKeys(text);
+  if (!lines.some((one) => one.name === name)) throw new KeysFileError(`has no key named ${name}`);
+  if (lines.length === 1)
     throw new KeysFileError(
       `would hold no key, and a gateway keeps its keys then: add another first, or stop the gateway`,
     );
-  // A plain key is named by its line's number; every other line stays as it is, comments included.
-  const kept = text.split('\n').filter((raw, i) => {
+  // A plain key is named by its line's number: where there is one, the line that goes leaves an empty one, and no name changes.
+  const left = lines.some((one) => one.plain) ? [''] : [];
+  const kept = text.split('\n').flatMap((raw, i) => {
     const line = raw.trim();
-    return line === '' || line.startsWith('#') || readLine(line, i + 1).name !== name;
+    const other = line === '' || line.startsWith('#') || readLine(line, i + 1).name !== name;
+    return other ? [raw] : left;
   });
   replace(file, kept.join('\n'));
   console.error(`${name} was removed from ${file}.`);
@@ -109,8 +112,12 @@ function textOf(file: string): string | null {
   }
 }
 
-/** Whole or not at all, for its owner alone. The new file, while it is written, keeps a second command out. */
+/**
+ * Whole or not at all, for its owner alone. The new file, while it is written, keeps a second command out.
+ * @throws {KeysFileError} also when a gateway could not use the text.
+ */
 function replace(file: string, text: string): void {
+  parseKeys(text);
   const before = statSync(file, { throwIfNoEntry: false });
   const target = before === undefined ? file : realpathSync(file);
   const fresh = `${target}.new`;

@@ -165,7 +165,7 @@ describe('countersign keys', () => {
     expect([key, 'old-plain-key'].map(asked)).toEqual(['alice', 'line-2']);
     expect((await command('list')).out).toBe('line-2 (kept as a plain key)\nalice rps=5 models=a,b\n');
     expect((await command('remove', 'line-2')).code).toBe(0);
-    expect(readFileSync(file, 'utf8')).toMatch(/^# our team\nalice:sha256:\S+ rps=5 models=a,b\n$/);
+    expect(readFileSync(file, 'utf8')).toMatch(/^# our team\n\nalice:sha256:\S+ rps=5 models=a,b\n$/);
     await eventually(() => asked('old-plain-key') === 'invalid_api_key');
   });
 
@@ -173,9 +173,35 @@ describe('countersign keys', () => {
     const hashed = (name: string, digit: string) => `${name}:sha256:${digit.repeat(64)}`;
     writeFileSync(file, `${hashed('line-2', 'a')}\n${hashed('bob', 'b')}\n\n# line-3\nplain-key\n`);
     expect((await command('remove', 'line-2')).code).toBe(0);
-    expect(readFileSync(file, 'utf8')).toBe(`${hashed('bob', 'b')}\n\n# line-3\nplain-key\n`);
-    expect((await command('remove', 'line-4')).code).toBe(0);
-    expect(readFileSync(file, 'utf8')).toBe(`${hashed('bob', 'b')}\n\n# line-3\n`);
+    expect(readFileSync(file, 'utf8')).toBe(`\n${hashed('bob', 'b')}\n\n# line-3\nplain-key\n`);
+    expect((await command('remove', 'line-5')).code).toBe(0);
+    expect(readFileSync(file, 'utf8')).toBe(`\n${hashed('bob', 'b')}\n\n# line-3\n\n`);
+    writeFileSync(file, `${hashed('alice', 'a')}\n${hashed('bob', 'b')}\n`);
+    expect((await command('remove', 'alice')).code).toBe(0);
+    expect(readFileSync(file, 'utf8')).toBe(`${hashed('bob', 'b')}\n`);
+  });
+
+  it('leaves every other plain key the name that list showed: its line keeps its number', async () => {
+    writeFileSync(file, 'one\ntwo\nthree\nfour\n');
+    load();
+    for (const name of ['line-2', 'line-3']) expect((await command('remove', name)).code).toBe(0);
+    expect((await command('list')).out).toBe('line-1 (kept as a plain key)\nline-4 (kept as a plain key)\n');
+    await eventually(() => asked('three') === 'invalid_api_key');
+    expect(['one', 'two', 'three', 'four'].map(asked)).toEqual([
+      'line-1',
+      'invalid_api_key',
+      'invalid_api_key',
+      'line-4',
+    ]);
+  });
+
+  it('never writes a file that a gateway would refuse', async () => {
+    const most = Array.from({ length: 100_000 }, (_, i) => hashed(`k${i}`, `${i}`)).join('');
+    writeFileSync(file, most);
+    const got = await command('add', 'alice');
+    expect([got.code, got.out]).toEqual([1, '']);
+    expect(got.err).toMatch(/holds more than 100000 keys/);
+    expect(readFileSync(file, 'utf8')).toBe(most);
   });
 
   it('makes the file for its owner alone, and refuses what would go wrong later', async () => {
