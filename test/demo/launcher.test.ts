@@ -3,7 +3,8 @@ import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { ask } from '../client.ts';
+import { chatStream, startBackend } from '../backend.ts';
+import { ask, CHAT, chat } from '../client.ts';
 import { eventually, type Folder, temporaryFolder } from '../harness.ts';
 import { type RunningProcess, startProcess } from '../process.ts';
 
@@ -67,6 +68,41 @@ describe('npm start', () => {
     },
     40_000,
   );
+
+  it('lets running answers end, with their proof, for as long as the gateway may take', async () => {
+    const backend = await startBackend();
+    launcher = start({ BACKEND_URL: backend.url, WORKERS: '2' });
+    await eventually(() => launcher.output().includes('Ctrl-C ends everything.'), 20_000);
+    backend.script = chatStream(Array(75).fill('word '), 100);
+    const asked = [false, true].map((tee) => chat(`http://127.0.0.1:${port}`, { ...CHAT, stream: true, tee }));
+    await eventually(() => backend.seen.filter(({ url }) => url.endsWith('/completions')).length === 2);
+    // As a terminal and npm send it: twice, to us.
+    launcher.child.kill('SIGINT');
+    launcher.child.kill('SIGINT');
+    const [plain, tee] = await Promise.all(asked);
+    expect([plain?.complete, plain?.payloads().at(-1)]).toEqual([true, '[DONE]']);
+    expect(tee?.text).toContain('"attestation":{');
+    expect(await launcher.exited).toEqual({ code: 0, signal: null });
+    expect(launcher.output()).toContain('stopping: running answers have 25 s to end; Ctrl-C again ends them at once');
+    await backend.close();
+  }, 40_000);
+
+  it('ends at once on a second signal', async () => {
+    const backend = await startBackend();
+    launcher = start({ BACKEND_URL: backend.url, WORKERS: '2' });
+    await eventually(() => launcher.output().includes('Ctrl-C ends everything.'), 20_000);
+    backend.script = chatStream(Array(200).fill('word '), 100);
+    const asked = chat(`http://127.0.0.1:${port}`, { ...CHAT, stream: true }).catch(() => null);
+    await eventually(() => backend.seen.some(({ url }) => url.endsWith('/completions')));
+    launcher.child.kill('SIGTERM');
+    await eventually(() => launcher.output().includes('stopping: '));
+    const began = performance.now();
+    await launcher.kill('SIGTERM');
+    await asked;
+    expect(performance.now() - began).toBeLessThan(2_000);
+    await eventually(async () => !(await answers()), 2_000);
+    await backend.close();
+  }, 40_000);
 
   it('says in one line that its port is taken, and greets nobody', async () => {
     const squatter = createServer();
