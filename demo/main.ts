@@ -1,4 +1,4 @@
-// What `npm start` runs: demo engine, sidecar with a simulated GPU, gateway, each a process of its own; one Ctrl-C ends them all.
+// What `npm start` runs: demo engine, sidecar with a simulated GPU, gateway, each a process of its own; one Ctrl-C ends them all, a second one at once.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 import { Agent, fetch } from 'undici';
@@ -9,14 +9,23 @@ import { StartError } from './errors.ts';
 
 const START_TIMEOUT_MS = 60_000;
 const STOP_TIMEOUT_MS = 5_000;
+/** After its DRAIN_MS the gateway still tells those whom it cuts. */
+const CUT_MS = 2_000;
+/** Shorter stops are not worth a word. */
+const QUIET_STOP_MS = 500;
+/** Ctrl-C reaches us from the terminal and from npm. */
+const SAME_SIGNAL_MS = 500;
 const POLL_MS = 50;
 
 /** Our own gateway on our own machine: its certificate, which may be anyone's, need not convince us. */
 const ownGateway = new Agent({ connect: { rejectUnauthorized: false } });
 const ask = (url: string) => fetch(url, { dispatcher: ownGateway });
 
-const children: ChildProcess[] = [];
-let stopping = false;
+type Name = 'demo engine' | 'sidecar' | 'gateway';
+const children = new Map<Name, ChildProcess>();
+/** How long the gateway's running answers may take to end. */
+let drain_ms = 0;
+let stopping_ms: number | null = null;
 
 try {
   await start(loadDemoConfig(process.env));
@@ -28,8 +37,13 @@ try {
 
 async function start(config: DemoConfig): Promise<void> {
   const began = performance.now();
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => void stop(0));
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+    process.on(signal, () => {
+      if (stopping_ms !== null && performance.now() - stopping_ms > SAME_SIGNAL_MS) end(1);
+      void stop(0);
+    });
   const { gateway } = config;
+  drain_ms = gateway.drain_ms;
   const env = { ...config.env };
   if (gateway.port === 0) throw new StartError('PORT=0 is not for npm start: the address must be known');
   await mustBeFree(gateway.host, gateway.port);
@@ -68,27 +82,48 @@ async function start(config: DemoConfig): Promise<void> {
   say('Ctrl-C ends everything.');
 }
 
-function run(name: string, script: string, env: NodeJS.ProcessEnv, flags: readonly string[] = []): void {
+function run(name: Name, script: string, env: NodeJS.ProcessEnv, flags: readonly string[] = []): void {
   const child = spawn(process.execPath, [...flags, script], {
     env,
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    // A terminal's Ctrl-C is for us alone: who ends when, we say.
+    detached: true,
   });
   child.once('exit', (code, signal) => {
-    if (stopping) return;
+    if (stopping_ms !== null) return;
     console.error(`countersign: the ${name} ended (${signal ?? code}); stopping`);
     void stop(1);
   });
-  children.push(child);
+  children.set(name, child);
 }
 
+/** The gateway first: what it still answers leans on the others. */
 async function stop(code: number): Promise<void> {
-  if (stopping) return;
-  stopping = true;
-  // Last started, first stopped: the gateway lets go before what it leans on does.
-  for (const child of [...children].reverse()) child.kill('SIGTERM');
-  const running = () => children.some((child) => child.exitCode === null && child.signalCode === null);
-  for (const end = performance.now() + STOP_TIMEOUT_MS; running() && performance.now() < end; ) await sleep(POLL_MS);
-  for (const child of children) child.kill('SIGKILL');
+  if (stopping_ms !== null) return;
+  stopping_ms = performance.now();
+  const notice = setTimeout(
+    () => say(`stopping: running answers have ${drain_ms / 1000} s to end; Ctrl-C again ends them at once`),
+    QUIET_STOP_MS,
+  );
+  await ended(['gateway'], drain_ms + CUT_MS);
+  clearTimeout(notice);
+  await ended(['sidecar', 'demo engine'], STOP_TIMEOUT_MS);
+  end(code);
+}
+
+const runs = (child: ChildProcess) => child.pid !== undefined && child.exitCode === null && child.signalCode === null;
+
+/** They are asked to end; resolves when they have, or after `timeout_ms`. */
+async function ended(names: readonly Name[], timeout_ms: number): Promise<void> {
+  const some = names.map((name) => children.get(name)).filter((child) => child !== undefined);
+  for (const child of some) child.kill('SIGTERM');
+  const until = performance.now() + timeout_ms;
+  while (some.some(runs) && performance.now() < until) await sleep(POLL_MS);
+}
+
+/** At once, with whatever still runs and what that has started. */
+function end(code: number): never {
+  for (const child of children.values()) if (runs(child)) process.kill(-(child.pid as number), 'SIGKILL');
   process.exit(code);
 }
 
@@ -98,9 +133,9 @@ interface Health {
 }
 
 async function healthy(url: string): Promise<Health> {
-  const end = performance.now() + START_TIMEOUT_MS;
+  const until = performance.now() + START_TIMEOUT_MS;
   let last = 'no answer';
-  while (performance.now() < end && !stopping) {
+  while (performance.now() < until && stopping_ms === null) {
     try {
       const response = await ask(`${url}/health`);
       const health = (await response.json()) as Health;
@@ -111,7 +146,7 @@ async function healthy(url: string): Promise<Health> {
     }
     await sleep(POLL_MS);
   }
-  if (stopping) return new Promise(() => {}); // stop() ends the process
+  if (stopping_ms !== null) return new Promise(() => {}); // stop() ends the process
   throw new StartError(`the service was not ready in ${START_TIMEOUT_MS / 1000} s (last state: ${last})`);
 }
 

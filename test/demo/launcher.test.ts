@@ -104,6 +104,16 @@ describe('npm start', () => {
     await backend.close();
   }, 40_000);
 
+  it('serves without tee where the sidecar cannot attest, says why in one line, and prints a curl that works', async () => {
+    const NVML_LIBRARY = join(folder.path, 'no-driver.so');
+    launcher = start({ ATTESTER: 'native', NVML_LIBRARY, COLLATERAL_DIR: join(folder.path, 'collateral') });
+    await eventually(() => launcher.output().includes('Ctrl-C ends everything.'), 20_000);
+    expect(launcher.output()).toMatch(/^ {2}Requests with tee are REFUSED: the sidecar cannot attest: \S.*$/m);
+    const body = /-d '([^']+)'/.exec(launcher.output())?.[1] ?? '';
+    expect((await chat(`http://127.0.0.1:${port}`, body)).status).toBe(200);
+    expect((await chat(`http://127.0.0.1:${port}`, { ...CHAT, tee: true })).status).toBe(503);
+  }, 40_000);
+
   it('says in one line that its port is taken, and greets nobody', async () => {
     const squatter = createServer();
     await new Promise<void>((resolve) => squatter.listen(port, '127.0.0.1', resolve));
