@@ -2,12 +2,12 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import * as z from 'zod';
+import { wholeNumber } from '../proto/setting.ts';
 import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../verify/index.ts';
 import { otelShape, type TracingConfig, tracingOf } from './telemetry/otel.ts';
 
 const MiB = 1024 * 1024;
-const integer = (fallback: number, min: number, max: number) =>
-  z.coerce.number().int().min(min).max(max).default(fallback);
+const integer = (fallback: number, min: number, max: number) => wholeNumber(min, max).prefault(fallback);
 /** 0: no limit. */
 const limit = (fallback: number, max = 1_000_000) => integer(fallback, 0, max);
 const flag = z
@@ -126,11 +126,7 @@ export const schema = z.object({
     .url({ protocol: /^https?$/ })
     .default(NVIDIA_OCSP_URL)
     .describe('Where the verify endpoint asks for revocation'),
-  METRICS_PORT: z.coerce
-    .number()
-    .int()
-    .min(0)
-    .max(65_535)
+  METRICS_PORT: wholeNumber(0, 65_535)
     .optional()
     .describe(
       'A port of its own for `/metrics`, which is then nowhere else. Without it `/metrics` is on the main port, unless there are API keys',

@@ -1,6 +1,7 @@
 // The sidecar's settings: the one place in this process that reads the environment.
 import { resolve } from 'node:path';
 import * as z from 'zod';
+import { wholeNumber } from '../proto/setting.ts';
 import { inheritedSocket } from './inherited.ts';
 import { type NvattestEnvironment, nvattestEnvironment } from './nvattest/environment.ts';
 import { type WorkerEnvironment, workerEnvironment } from './nvtrust/environment.ts';
@@ -8,8 +9,7 @@ import { type WorkerEnvironment, workerEnvironment } from './nvtrust/environment
 export const ATTESTERS = ['nvtrust', 'nvattest', 'native', 'nras', 'simulated'] as const;
 export type AttesterName = (typeof ATTESTERS)[number];
 
-const integer = (fallback: number, min: number, max: number) =>
-  z.coerce.number().int().min(min).max(max).default(fallback);
+const integer = (fallback: number, min: number, max: number) => wholeNumber(min, max).prefault(fallback);
 
 /** Every variable, with what it means: docs/configuration.md is made from this. */
 export const schema = z.object({

@@ -1,8 +1,9 @@
 // OpenTelemetry's standard variables, as far as the gateway has them. Without an endpoint there is no tracing.
 import * as z from 'zod';
+import { fraction, wholeNumber } from '../../proto/setting.ts';
 
 const url = z.url({ protocol: /^https?$/, error: 'must be an http or https URL such as http://127.0.0.1:4318' });
-const count = (max: number) => z.coerce.number().int().min(1).max(max).optional();
+const count = (max: number) => wholeNumber(1, max).optional();
 
 export const SAMPLERS = [
   'always_on',
@@ -33,11 +34,8 @@ export const otelShape = {
     .enum(SAMPLERS, `must be one of ${SAMPLERS.join(', ')}`)
     .default('parentbased_always_on')
     .describe('Which requests are traced'),
-  OTEL_TRACES_SAMPLER_ARG: z.coerce
-    .number()
-    .min(0)
-    .max(1)
-    .default(1)
+  OTEL_TRACES_SAMPLER_ARG: fraction(0, 1)
+    .prefault(1)
     .describe('The part that is traced, for the samplers with `ratio` in their name'),
   OTEL_TRACES_EXPORTER: z
     .enum(['otlp', 'none'], 'must be otlp or none')

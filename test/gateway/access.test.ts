@@ -105,7 +105,13 @@ describe('the configuration', () => {
   it.each([
     [{}, /^BACKEND_URL is required$/],
     [{ BACKEND_URL: 'ftp://x' }, /^BACKEND_URL must be an http/],
-    [{ BACKEND_URL: 'http://x/v1', PORT: '70000' }, /^PORT /],
+    [{ BACKEND_URL: 'http://x/v1', PORT: '70000' }, /^PORT .*65535/],
+    [{ BACKEND_URL: 'http://x/v1', PORT: ' ' }, /^PORT must be a whole number in decimal digits$/],
+    [{ BACKEND_URL: 'http://x/v1', PORT: '0x1F90' }, /^PORT /],
+    [{ BACKEND_URL: 'http://x/v1', METRICS_PORT: '1e4' }, /^METRICS_PORT /],
+    [{ BACKEND_URL: 'http://x/v1', MAX_CONCURRENT_PER_KEY: ' ' }, /^MAX_CONCURRENT_PER_KEY /],
+    [{ BACKEND_URL: 'http://x/v1', OTEL_BSP_MAX_QUEUE_SIZE: '+8' }, /^OTEL_BSP_MAX_QUEUE_SIZE /],
+    [{ BACKEND_URL: 'http://x/v1', OTEL_TRACES_SAMPLER_ARG: ' ' }, /^OTEL_TRACES_SAMPLER_ARG must be a decimal number/],
     [{ BACKEND_URL: 'http://x/v1', MAX_BODY_BYTES: 'lots' }, /^MAX_BODY_BYTES /],
     [{ BACKEND_URL: 'http://x/v1', ALLOW_SIMULATED: 'yes' }, /^ALLOW_SIMULATED /],
     [{ BACKEND_URL: 'http://x/v1', SIDECAR_SOCKET: `/${'x'.repeat(200)}` }, /^SIDECAR_SOCKET /],
@@ -117,6 +123,16 @@ describe('the configuration', () => {
     } catch (error) {
       expect((error as Error).message).not.toContain('\n');
     }
+  });
+
+  it('counts an empty variable as unset, a number too', () => {
+    const { port, max_concurrent_per_key, metrics_port } = loadConfig({
+      BACKEND_URL: 'http://x/v1',
+      PORT: '',
+      MAX_CONCURRENT_PER_KEY: '7',
+      METRICS_PORT: '',
+    });
+    expect([port, max_concurrent_per_key, metrics_port]).toEqual([8080, 7, null]);
   });
 
   it.each([
