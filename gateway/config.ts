@@ -69,7 +69,7 @@ export const schema = z.object({
     'Requests in any second of one API key; 0: no limit. A key’s own `rps=` comes first',
   ),
   MAX_HELD_BYTES: integer(512 * MiB, MiB, 1024 * 1024 * MiB).describe(
-    'Bodies and answers held in memory for all requests together; past it: 503 `overloaded`',
+    'Bodies and answers held in memory for all requests together, no less than `MAX_BODY_BYTES`; past it: 503 `overloaded`',
   ),
   MAX_STREAMS: integer(4096, 1, 1_000_000).describe('Streams at once; past it: 503 `overloaded`'),
   MAX_STREAMS_PER_KEY: limit(0).describe(
@@ -263,6 +263,8 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
   const e = parsed.data;
   if (e.API_KEYS_FILE === undefined && !LOOPBACK.test(e.HOST))
     throw new ConfigError(`API_KEYS_FILE is required when HOST (${e.HOST}) is not a loopback address`);
+  if (e.MAX_HELD_BYTES < e.MAX_BODY_BYTES)
+    throw new ConfigError(`MAX_HELD_BYTES must not be less than MAX_BODY_BYTES (${e.MAX_BODY_BYTES})`);
   if ((e.TLS_CERT_FILE === undefined) !== (e.TLS_KEY_FILE === undefined))
     throw new ConfigError('TLS_CERT_FILE and TLS_KEY_FILE are set together or not at all');
   return {

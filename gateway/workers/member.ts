@@ -19,7 +19,7 @@ export interface Member {
   /** What others keep is found too. */
   store(memory: MemoryStore): Store;
   /** Per key as for one process, whichever worker a request meets; in total a share of it for each worker. */
-  seats(make: (limits: SeatLimits) => Seats, limits: SeatLimits): Seats;
+  seats(make: (limits: SeatLimits) => Seats, limits: SeatLimits & { readonly max_body_bytes: number }): Seats;
   readonly limiter: MakeLimiter;
 }
 
@@ -60,7 +60,7 @@ export function joinPrimary(workers: number): Member {
         ...limits,
         max_concurrent_requests: share(limits.max_concurrent_requests),
         max_streams: share(limits.max_streams),
-        max_held_bytes: share(limits.max_held_bytes),
+        max_held_bytes: Math.max(limits.max_body_bytes, share(limits.max_held_bytes)),
         max_concurrent_per_key: 0,
         max_streams_per_key: 0,
         max_tee_per_key: 0,

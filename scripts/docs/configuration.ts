@@ -14,7 +14,7 @@ export function configuration(): string {
 <!-- Made by \`npm run make-docs\` from the schemas in each process's config.ts: change it there. -->
 
 Each process reads its settings from the environment when it starts. A wrong one stops the start with one line that names it; an empty
-one counts as unset. Times are in milliseconds and sizes in bytes, as the names say.
+one counts as unset. Numbers are decimal digits, times in milliseconds and sizes in bytes, as the names say.
 
 ## Gateway
 

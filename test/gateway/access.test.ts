@@ -137,6 +137,7 @@ describe('the configuration', () => {
 
   it.each([
     [{ BACKEND_API_KEY: 'k\u0100' }, /^BACKEND_API_KEY /],
+    [{ MAX_HELD_BYTES: '1048576' }, /^MAX_HELD_BYTES must not be less than MAX_BODY_BYTES \(16777216\)$/],
     [{ BACKEND_URL: 'http://user:pass@x/v1' }, /^BACKEND_URL /],
     [{ BACKEND_URL: 'http://x/v1?a=b' }, /^BACKEND_URL /],
   ])('stops the start for what could never work: %j', (env, message) => {

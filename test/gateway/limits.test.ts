@@ -136,6 +136,7 @@ describe('a place', () => {
       MAX_CONCURRENT_REQUESTS: '8',
       MAX_STREAMS: '8',
       MAX_TEE_PER_KEY: '8',
+      MAX_BODY_BYTES: '2097152',
       MAX_HELD_BYTES: '2097152',
     });
     const { backend } = stage.service;
@@ -204,7 +205,7 @@ describe('bytes that are held', () => {
   });
 
   it('count the answers that wait to be attested, and none without tee', async () => {
-    const url = await stage.gateway({ MAX_HELD_BYTES: '1048576' });
+    const url = await stage.gateway({ MAX_HELD_BYTES: '1048576', MAX_BODY_BYTES: '1048576' });
     const { backend } = stage.service;
     for (const stream of [false, true]) {
       backend.script = stream ? chatStream(Array(20).fill('x'.repeat(100_000))) : chatAnswer('x'.repeat(2_000_000));

@@ -123,6 +123,15 @@ describe('two workers', () => {
     expect(back.map(({ status }) => status)).toEqual([200, 200]);
   });
 
+  it('each have room for the largest body that is allowed, however little their share is', async () => {
+    const bytes = 1024 * 1024;
+    await start(['a'], { MAX_BODY_BYTES: String(bytes), MAX_HELD_BYTES: String(bytes) });
+    const body = JSON.stringify({ ...CHAT, user: '' });
+    const largest = body.replace('"user":""', `"user":"${'x'.repeat(bytes - body.length)}"`);
+    const got = [await chat(gateway.url, largest, key('a')), await chat(gateway.url, largest, key('a'))];
+    expect(got.map(({ status }) => status)).toEqual([200, 200]);
+  });
+
   it('count requests a second together', async () => {
     await start(['a rps=4']);
     const got = await Promise.all(Array.from({ length: 12 }, () => chat(gateway.url, CHAT, key('a'))));
