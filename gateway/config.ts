@@ -45,9 +45,12 @@ export const schema = z.object({
   SIDECAR_SOCKET: z
     .string()
     .min(1)
-    .max(100, 'must be 100 characters or fewer: a Unix socket address has room for 107 bytes')
-    .refine((path) => !path.includes(':'), 'must not contain a colon')
-    .default('run/sidecar.sock')
+    .transform((path) => resolve(path))
+    .refine((path) => Buffer.byteLength(path) <= 100, {
+      error: ({ input }) => `must be 100 bytes or fewer: a Unix socket address has room for 107, not for ${input}`,
+    })
+    .refine((path) => !path.includes(':'), { error: ({ input }) => `must not contain a colon: ${input}` })
+    .prefault('run/sidecar.sock')
     .describe('The Unix socket that the sidecar listens on'),
   API_KEYS_FILE: z
     .string()
@@ -258,7 +261,8 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
     const name = String(issue?.path[0]);
-    throw new ConfigError(name in given ? `${name} ${issue?.message ?? 'is wrong'}` : `${name} is required`);
+    const absent = issue?.code === 'invalid_type' && !(name in given);
+    throw new ConfigError(absent ? `${name} is required` : `${name} ${issue?.message ?? 'is wrong'}`);
   }
   const e = parsed.data;
   if (e.API_KEYS_FILE === undefined && !LOOPBACK.test(e.HOST))
@@ -272,7 +276,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     port: e.PORT,
     backend_url: e.BACKEND_URL,
     backend_api_key: e.BACKEND_API_KEY ?? keyFrom(e.BACKEND_API_KEY_FILE),
-    sidecar_socket: resolve(e.SIDECAR_SOCKET),
+    sidecar_socket: e.SIDECAR_SOCKET,
     api_keys_file: e.API_KEYS_FILE ?? null,
     max_body_bytes: e.MAX_BODY_BYTES,
     max_answer_bytes: e.MAX_ANSWER_BYTES,

@@ -16,9 +16,12 @@ export const schema = z.object({
   SIDECAR_SOCKET: z
     .string()
     .min(1)
-    .max(100, 'must be 100 characters or fewer: a Unix socket address has room for 107 bytes')
-    .refine((path) => !path.includes(':'), 'must not contain a colon')
-    .default('run/sidecar.sock')
+    .transform((path) => resolve(path))
+    .refine((path) => Buffer.byteLength(path) <= 100, {
+      error: ({ input }) => `must be 100 bytes or fewer: a Unix socket address has room for 107, not for ${input}`,
+    })
+    .refine((path) => !path.includes(':'), { error: ({ input }) => `must not contain a colon: ${input}` })
+    .prefault('run/sidecar.sock')
     .describe('The Unix socket to listen on; its folder is made 0750, the socket 0660'),
   ATTESTER: z
     .enum(ATTESTERS, `must be one of ${ATTESTERS.join(', ')}`)
@@ -141,7 +144,7 @@ export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarCo
   }
   const e = parsed.data;
   return {
-    socket_path: resolve(e.SIDECAR_SOCKET),
+    socket_path: e.SIDECAR_SOCKET,
     inherited_fd: inherited(env, pid),
     attester: e.ATTESTER,
     attest_queue_max: e.ATTEST_QUEUE_MAX,

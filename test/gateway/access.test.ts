@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ConfigError, loadConfig } from '../../gateway/config.ts';
 import { chatAnswer } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
@@ -123,6 +123,23 @@ describe('the configuration', () => {
     } catch (error) {
       expect((error as Error).message).not.toContain('\n');
     }
+  });
+
+  it('measures the path of the socket as it will be used: in full', () => {
+    const from = (folder: string, env: Record<string, string> = {}) => {
+      const cwd = vi.spyOn(process, 'cwd').mockReturnValue(folder);
+      try {
+        return loadConfig({ BACKEND_URL: 'http://x/v1', ...env }).sidecar_socket;
+      } finally {
+        cwd.mockRestore();
+      }
+    };
+    const deep = `/${'x'.repeat(95)}`;
+    for (const env of [{}, { SIDECAR_SOCKET: 'a/s.sock' }, { SIDECAR_SOCKET: `/${'ü'.repeat(60)}` }] as const)
+      expect(() => from(deep, env)).toThrow(/^SIDECAR_SOCKET must be 100 bytes or fewer/);
+    expect(() => from('/a:b')).toThrow(/^SIDECAR_SOCKET must not contain a colon/);
+    expect(from(deep, { SIDECAR_SOCKET: `../${'y'.repeat(90)}/../s.sock` })).toBe('/s.sock');
+    expect(from('/srv')).toBe('/srv/run/sidecar.sock');
   });
 
   it('counts an empty variable as unset, a number too', () => {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { ConfigError, loadConfig } from '../../sidecar/config.ts';
 
 describe("the sidecar's configuration", () => {
@@ -7,6 +7,17 @@ describe("the sidecar's configuration", () => {
     expect(() => loadConfig({ ATTEST_QUEUE_MAX: value })).toThrow(
       /^ATTEST_QUEUE_MAX must be a whole number in decimal digits$/,
     );
+  });
+
+  it('measures the path of the socket as it will be used: in full', () => {
+    const cwd = vi.spyOn(process, 'cwd').mockReturnValue(`/${'x'.repeat(95)}`);
+    try {
+      for (const env of [{}, { SIDECAR_SOCKET: 'a/s.sock' }] as const)
+        expect(() => loadConfig(env)).toThrow(/^SIDECAR_SOCKET must be 100 bytes or fewer/);
+      expect(loadConfig({ SIDECAR_SOCKET: '../s.sock' }).socket_path).toBe('/s.sock');
+    } finally {
+      cwd.mockRestore();
+    }
   });
 
   it('counts an empty variable as unset', () => {
