@@ -20,6 +20,17 @@ const backendKey = z
   .trim()
   .regex(/^[!-~]+$/, 'must be printable ASCII without spaces');
 
+/** A scheme, a host and perhaps a port, after the URL parser has written them as a browser does. */
+const ORIGIN = /^[a-z][a-z\d+.-]*:\/\/([\w.-]+|\[[\da-f:.]+\])(:\d+)?$/;
+
+/** As a browser sends it in `Origin` (RFC 6454 §6.2): lower case, without a default port and without a path; null for anything else. */
+function originOf(text: string): string | null {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (url === null || !/^\/?$/.test(url.pathname) || /[?#@]/.test(text)) return null;
+  const origin = `${url.protocol}//${url.host}`;
+  return ORIGIN.test(origin) ? origin : null;
+}
+
 /** Every variable, with what it means: docs/configuration.md is made from this. */
 export const schema = z.object({
   HOST: z
@@ -147,10 +158,18 @@ export const schema = z.object({
     .describe('Its PEM key. Both are read again on SIGHUP and when they change'),
   CORS_ORIGINS: z
     .string()
-    .min(1)
+    .transform((list, context) =>
+      list.split(',').map((one) => {
+        const text = one.trim();
+        const origin = text === '*' ? text : originOf(text);
+        if (origin === null)
+          context.addIssue(`must be * or origins such as https://app.example, not ${JSON.stringify(text)}`);
+        return origin ?? '';
+      }),
+    )
     .optional()
     .describe(
-      'Origins of web pages that may ask, with commas between, or `*`. By default every one with API keys, this machine’s without',
+      'Origins of web pages that may ask, such as `https://app.example`, with commas between, or `*`. By default every one with API keys, this machine’s without',
     ),
   HEADERS_TIMEOUT_MS: integer(15_000, 100, 600_000).describe('How long a client may take to send its headers'),
   REQUEST_TIMEOUT_MS: integer(120_000, 100, 86_400_000).describe(
@@ -312,7 +331,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
       e.TLS_CERT_FILE === undefined || e.TLS_KEY_FILE === undefined
         ? null
         : { cert_file: e.TLS_CERT_FILE, key_file: e.TLS_KEY_FILE },
-    cors_origins: e.CORS_ORIGINS?.split(',').map((origin) => origin.trim()) ?? null,
+    cors_origins: e.CORS_ORIGINS ?? null,
     headers_timeout_ms: e.HEADERS_TIMEOUT_MS,
     request_timeout_ms: e.REQUEST_TIMEOUT_MS,
     drain_ms: e.DRAIN_MS,

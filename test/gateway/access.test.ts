@@ -142,6 +142,42 @@ describe('the configuration', () => {
     expect(from('/srv')).toBe('/srv/run/sidecar.sock');
   });
 
+  it.each([
+    ['*', ['*']],
+    ['https://app.example/', ['https://app.example']],
+    [
+      'HTTPS://App.Example, http://b.example:80,http://b.example:8080',
+      ['https://app.example', 'http://b.example', 'http://b.example:8080'],
+    ],
+    ['https://m\u00fcller.example,http://[::1]:3000', ['https://xn--mller-kva.example', 'http://[::1]:3000']],
+    [
+      'chrome-extension://abcdefghijklmnop,tauri://localhost',
+      ['chrome-extension://abcdefghijklmnop', 'tauri://localhost'],
+    ],
+  ])('takes CORS_ORIGINS as a browser writes origins: %s', (CORS_ORIGINS, origins) => {
+    expect(loadConfig({ BACKEND_URL: 'http://x/v1', CORS_ORIGINS }).cors_origins).toEqual(origins);
+  });
+
+  it.each([
+    'app.example',
+    'localhost:3000',
+    'nonsense nonsense',
+    'https://app.example/chat',
+    'https://app.example?a',
+    'https://me@app.example',
+    'https://*.example',
+    'https://a.example;https://b.example',
+    'https://a.example https://b.example',
+    'https://a.example,',
+    'file:///',
+    'null',
+    ' ',
+  ])('refuses CORS_ORIGINS that names anything but origins: %j', (CORS_ORIGINS) => {
+    const load = () => loadConfig({ BACKEND_URL: 'http://x/v1', CORS_ORIGINS });
+    expect(load).toThrow(ConfigError);
+    expect(load).toThrow(/^CORS_ORIGINS must be \* or origins such as https:\/\/app\.example, not "/);
+  });
+
   it('counts an empty variable as unset, a number too', () => {
     const { port, max_concurrent_per_key, metrics_port } = loadConfig({
       BACKEND_URL: 'http://x/v1',

@@ -280,7 +280,7 @@ describe('what every answer says to browsers and caches', () => {
     writeFileSync(file, 'key-one\n');
     const base = { BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket };
     const keyed = await startGateway({ ...base, API_KEYS_FILE: file });
-    const named = await startGateway({ ...base, CORS_ORIGINS: 'https://a.example, https://b.example' });
+    const named = await startGateway({ ...base, CORS_ORIGINS: 'HTTPS://A.Example:443/, https://b.example' });
     const origin = 'https://a.example';
     const got = await chat(keyed.url, CHAT, { origin, authorization: 'Bearer key-one' });
     expect([got.status, got.headers['access-control-allow-origin'], got.headers.vary]).toEqual([200, origin, 'origin']);
