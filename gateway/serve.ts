@@ -19,6 +19,8 @@ const CUT_MS = 1_000;
 
 /** @throws {ConfigError} */
 export async function serve(config: GatewayConfig, log: Logger): Promise<void> {
+  // Without TLS there is nothing to read again, and a process that does not listen for the signal ends by it.
+  process.on('SIGHUP', () => {});
   const credentials = config.tls === null ? null : readCredentials(config.tls);
   // Off, nothing of OpenTelemetry is even loaded.
   const { tracing, backend_url, tls } = config;

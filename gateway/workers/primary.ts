@@ -21,6 +21,8 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   new RateLimiterClusterMaster();
   const asker = new Asker();
   const seats = new Map<Worker, Map<string, number>>();
+  /** Of these, who serves. One that is still starting has kept nothing, and reads its files anyway. */
+  const serving = new Set<Worker>();
   let stopping = false;
   let listened = false;
   let restart_ms = RESTART_MIN_MS;
@@ -32,9 +34,11 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     worker.on('message', (message: unknown) => take(worker, message));
     worker.once('listening', () => {
       listened = true;
+      serving.add(worker);
     });
     worker.once('exit', (code, signal) => {
       seats.delete(worker);
+      serving.delete(worker);
       if (stopping) return ended();
       // What the first ones refuse, a configuration or a port, the next ones refuse too.
       if (!listened) return end(code || 1);
@@ -91,12 +95,15 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     ended();
   }
 
-  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const)
+  for (const signal of ['SIGTERM', 'SIGINT'] as const)
     process.on(signal, () => {
-      if (signal !== 'SIGHUP') stopping = true;
+      stopping = true;
       for (const worker of seats.keys()) worker.process.kill(signal);
-      if (stopping) ended();
+      ended();
     });
+  process.on('SIGHUP', () => {
+    for (const worker of serving) worker.process.kill('SIGHUP');
+  });
   // Started by the launcher: when that is gone, so is the reason to run.
   process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'));
   const metrics = new AggregatorRegistry();

@@ -172,6 +172,21 @@ describe('two workers', () => {
     await eventually(() => pids.every(gone));
   });
 
+  it.each(['2', '1'])(
+    'go on at a SIGHUP where there are no certificates to read again, as one process does: WORKERS=%s',
+    async (count) => {
+      if (count === '2') await start();
+      else gateway = await startGatewayProcess({ BACKEND_URL: service.backend.url, WORKERS: count });
+      service.backend.script = chatStream(Array(20).fill('word '), 25);
+      const running = chat(gateway.url, { ...CHAT, stream: true }, key('a'));
+      await eventually(() => service.backend.seen.length === 1);
+      for (const pid of new Set([gateway.child.pid as number, ...workers()])) process.kill(pid, 'SIGHUP');
+      expect((await running).payloads().at(-1)).toBe('[DONE]');
+      expect(said('a worker ended')).toEqual([]);
+      expect(gateway.child.signalCode).toBeNull();
+    },
+  );
+
   it('end at once, with one clear line, on a port that is taken', async () => {
     await start();
     const { port } = new URL(gateway.url);
