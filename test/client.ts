@@ -1,7 +1,7 @@
 // What the tests see of an answer: its bytes as they came, over Node's own HTTP client, with nothing normalised in between.
 import { Agent, type IncomingHttpHeaders, type OutgoingHttpHeaders, request } from 'node:http';
 
-const agent = new Agent({ keepAlive: false });
+const eachItsOwn = new Agent({ keepAlive: false });
 
 export interface Answer {
   readonly status: number;
@@ -23,13 +23,15 @@ export interface Ask {
   /** Sends the body without its length. */
   readonly chunked?: boolean;
   readonly signal?: AbortSignal;
+  /** Whose connections are used; otherwise each request has its own. */
+  readonly agent?: Agent;
   /** Called with each piece as it arrives; return false to leave. */
   readonly onData?: (chunk: Buffer, received_ms: number) => unknown;
 }
 
 export function ask(
   url: string,
-  { method = 'POST', headers = {}, body, chunked = false, signal, onData }: Ask = {},
+  { method = 'POST', headers = {}, body, chunked = false, signal, agent = eachItsOwn, onData }: Ask = {},
 ): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const length = body === undefined || chunked ? {} : { 'content-length': Buffer.byteLength(body) };

@@ -45,9 +45,7 @@ export function joinPrimary(workers: number): Member {
         drop: (owner, id) => memory.drop(owner, id),
         find: (owner, id) =>
           memory.find(owner, id) ??
-          asker
-            .ask(primary, { ask: 'find', owner, id }, ASK_MS)
-            .then((found) => (found === null ? null : whole(found))),
+          asker.ask(primary, { ask: 'find', owner, id }, ASK_MS).then((found) => (found ? whole(found) : null)),
         get usage() {
           return memory.usage;
         },
@@ -95,8 +93,12 @@ function sharedSeats(local: Seats, limits: SeatLimits, asker: Asker, primary: Pe
     const leave = (what: Counted) => primary.send({ countersign: 'leave', key, counted: what });
     async function sit(what: Counted): Promise<void> {
       if (own[what] === 0) return;
-      const allowed = await asker.ask(primary, { ask: 'sit', key, counted: what, limit: own[what] }, ASK_MS);
-      if (allowed !== true)
+      const question = { ask: 'sit', key, counted: what, limit: own[what] } as const;
+      // A place that is given when nobody waits for it any more is given back.
+      const allowed = await asker.ask(primary, question, ASK_MS, (given) => given && leave(what));
+      if (allowed === undefined)
+        throw new Problem('overloaded', 'Requests cannot be counted now.', { retryAfterSeconds: 1 });
+      if (!allowed)
         throw new Problem(
           'rate_limit_exceeded',
           `This API key may have ${own[what]} ${what === 'tee' ? 'requests with tee' : what} at once.`,

@@ -36,22 +36,31 @@ export class Asker {
   readonly #waiting = new Map<number, (answer: unknown) => void>();
   #n = 0;
 
-  /** null when there was no answer in time. */
-  ask<Q extends Question>(peer: Peer, question: Q, timeout_ms: number): Promise<Answers[Q['ask']] | null> {
+  /** undefined when there was no answer in time; `late` takes one that comes after that. */
+  ask<Q extends Question>(
+    peer: Peer,
+    question: Q,
+    timeout_ms: number,
+    late?: (answer: Answers[Q['ask']]) => void,
+  ): Promise<Answers[Q['ask']] | undefined> {
     const n = ++this.#n;
     return new Promise((resolve) => {
-      const settle = (answer: unknown) => {
+      const timer = setTimeout(() => {
+        if (late === undefined) this.#waiting.delete(n);
+        else this.#waiting.set(n, (answer) => late(answer as Answers[Q['ask']]));
+        resolve(undefined);
+      }, timeout_ms);
+      this.#waiting.set(n, (answer) => {
         clearTimeout(timer);
-        this.#waiting.delete(n);
-        resolve(answer as Answers[Q['ask']] | null);
-      };
-      const timer = setTimeout(() => settle(null), timeout_ms);
-      this.#waiting.set(n, settle);
+        resolve(answer as Answers[Q['ask']]);
+      });
       peer.send({ countersign: 'question', n, question });
     });
   }
 
   answered(n: number, answer: unknown): void {
-    this.#waiting.get(n)?.(answer);
+    const taking = this.#waiting.get(n);
+    this.#waiting.delete(n);
+    taking?.(answer);
   }
 }

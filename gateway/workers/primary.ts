@@ -72,7 +72,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   async function findElsewhere(worker: Worker, question: Question & { ask: 'find' }): Promise<unknown> {
     const others = [...seats.keys()].filter((other) => other !== worker);
     const found = await Promise.all(others.map((other) => asker.ask(peerOf(other), question, FIND_MS)));
-    return found.find((kept) => kept?.state === 'ready') ?? found.find((kept) => kept !== null) ?? null;
+    return found.find((kept) => kept?.state === 'ready') ?? found.find((kept) => kept) ?? null;
   }
 
   function count(worker: Worker, key: string, counted: Counted, by: number): void {

@@ -1,12 +1,13 @@
 import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
-import { request } from 'node:http';
+import { Agent, request } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { chatAnswer, chatBody, chatStream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
 import { eventually, type Service, startService } from '../harness.ts';
+import { expectError } from './expect-error.ts';
 
 const key = (name: string) => ({ authorization: `Bearer key-${name}` });
 let service: Service;
@@ -130,6 +131,22 @@ describe('two workers', () => {
     const largest = body.replace('"user":""', `"user":"${'x'.repeat(bytes - body.length)}"`);
     const got = [await chat(gateway.url, largest, key('a')), await chat(gateway.url, largest, key('a'))];
     expect(got.map(({ status }) => status)).toEqual([200, 200]);
+  });
+
+  it('refuse as overloaded while their primary cannot count, and lose no place by it', async () => {
+    await start(['a concurrent=1']);
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    // On a connection that a worker has already: the primary deals out new ones.
+    const again = () =>
+      ask(`${gateway.url}/v1/chat/completions`, { headers: key('a'), body: JSON.stringify(CHAT), agent });
+    expect((await again()).status).toBe(200);
+    gateway.child.kill('SIGSTOP');
+    const refused = await again();
+    gateway.child.kill('SIGCONT');
+    expectError(refused, 503, 'overloaded');
+    expect(refused.headers['retry-after']).toBe('1');
+    await eventually(async () => (await again()).status === 200, 3_000);
+    agent.destroy();
   });
 
   it('count requests a second together', async () => {
