@@ -14,7 +14,8 @@ export interface Connection {
   readonly isReady: boolean;
   /** @throws {Error} at once when the server is away, after the time when it hangs. */
   run<T>(command: (client: Client) => Promise<T>): Promise<T>;
-  close(): void;
+  /** After what was sent is answered, or its time is over. */
+  close(): Promise<void>;
 }
 
 const CONNECT_TIMEOUT_MS = 2_000;
@@ -61,24 +62,28 @@ export function openConnection({ url, timeout_ms, onState }: ConnectionOptions):
     client = connect();
   }
 
+  function run<T>(command: (client: Client) => Promise<T>): Promise<T> {
+    const asked = client;
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        renew(asked);
+        reject(new Error('no answer in time'));
+      }, timeout_ms);
+      command(asked)
+        .finally(() => clearTimeout(timer))
+        .then(resolve, reject);
+    });
+  }
+
   return {
     get isReady() {
       return client.isReady;
     },
-    run(command) {
-      const asked = client;
-      return new Promise((resolve, reject) => {
-        const timer = setTimeout(() => {
-          renew(asked);
-          reject(new Error('no answer in time'));
-        }, timeout_ms);
-        command(asked)
-          .finally(() => clearTimeout(timer))
-          .then(resolve, reject);
-      });
-    },
-    close() {
+    run,
+    async close() {
       closed = true;
+      // Answers come in the order of what was asked.
+      await run((last) => last.ping()).catch(() => {});
       client.destroy();
     },
   };

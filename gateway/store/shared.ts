@@ -9,12 +9,15 @@ import type { Kept, Store } from './store.ts';
 
 export interface SharedOptions {
   readonly attestation_ttl_ms: number;
-  /** The longest that an answer may run, and so stand as pending. */
+  /** The longest that an answer may run, and so be known by its completion's id. */
   readonly max_answer_ms: number;
   readonly attest_timeout_ms: number;
 }
 
 const PENDING = 'pending';
+/** A gateway that is killed drops nothing: what nobody renews is over after this. */
+const PENDING_MS = 60_000;
+const RENEW_MS = 20_000;
 /** Before the name of the entry that holds the attestation, which itself begins with a brace. */
 const ALIAS = '=';
 const AS_BYTES = { [RESP_TYPES.BLOB_STRING]: Buffer };
@@ -22,6 +25,8 @@ const AS_BYTES = { [RESP_TYPES.BLOB_STRING]: Buffer };
 const MAX_UNSENT_BYTES = 64 * 1024 * 1024;
 const BRACE = 0x7b;
 const RETRY_SECONDS = 2;
+/** The connection's own state is in the log; the answer carries its attestation whether it was kept or not. */
+const quietly = () => {};
 
 export function createSharedStore(connection: Connection, memory: MemoryStore, options: SharedOptions): Store {
   let unsent = 0;
@@ -29,17 +34,26 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
   const keyOf = (owner: Owner, id: string) =>
     `countersign:attestation:${hash('sha256', `${owner} ${id}`, 'base64url')}`;
 
-  function set(key: string, value: string | Buffer, ttl_ms: number, more: { condition?: 'NX' } = {}): void {
-    if (unsent + value.length > MAX_UNSENT_BYTES) return;
+  async function set(
+    key: string,
+    value: string | Buffer,
+    ttl_ms: number,
+    more: { condition?: 'NX' } = {},
+  ): Promise<void> {
+    if (unsent + value.length > MAX_UNSENT_BYTES) throw new Error('too much is on its way');
     unsent += value.length;
-    connection
-      .run((client) => client.set(key, value, { expiration: { type: 'PX', value: ttl_ms }, ...more }))
-      // The connection's own state is in the log; the answer carries its attestation whether this was kept or not.
-      .catch(() => {})
-      .finally(() => {
-        unsent -= value.length;
-      });
+    try {
+      await connection.run((client) => client.set(key, value, { expiration: { type: 'PX', value: ttl_ms }, ...more }));
+    } finally {
+      unsent -= value.length;
+    }
   }
+
+  const drop = (key: string) => void connection.run((client) => client.del(key)).catch(quietly);
+  const pend = (key: string) => void set(key, PENDING, PENDING_MS).catch(quietly);
+
+  const running = new Set<string>();
+  const renewing = setInterval(() => running.forEach(pend), RENEW_MS).unref();
 
   async function fromServer(key: string): Promise<Kept | null> {
     const value = await connection.run((client) => client.withTypeMapping(AS_BYTES).get(key));
@@ -52,22 +66,29 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
   return {
     begin(owner, id) {
       memory.begin(owner, id);
-      set(keyOf(owner, id), PENDING, options.max_answer_ms + options.attest_timeout_ms);
+      const key = keyOf(owner, id);
+      running.add(key);
+      pend(key);
     },
     name(owner, id, completionId) {
       memory.name(owner, id, completionId);
       const ttl_ms = options.max_answer_ms + options.attest_timeout_ms;
-      set(keyOf(owner, completionId), ALIAS + keyOf(owner, id), ttl_ms, { condition: 'NX' });
+      set(keyOf(owner, completionId), ALIAS + keyOf(owner, id), ttl_ms, { condition: 'NX' }).catch(quietly);
     },
     keep(owner, id, completionId, json) {
       memory.keep(owner, id, completionId, json);
       const key = keyOf(owner, id);
-      set(key, json, options.attestation_ttl_ms);
-      if (completionId !== null) set(keyOf(owner, completionId), ALIAS + key, options.attestation_ttl_ms);
+      running.delete(key);
+      const { attestation_ttl_ms } = options;
+      // Where it cannot be kept, a full server for one, it is no longer pending either.
+      set(key, json, attestation_ttl_ms).catch(() => drop(key));
+      if (completionId !== null) set(keyOf(owner, completionId), ALIAS + key, attestation_ttl_ms).catch(quietly);
     },
     drop(owner, id) {
       memory.drop(owner, id);
-      connection.run((client) => client.del(keyOf(owner, id))).catch(() => {});
+      const key = keyOf(owner, id);
+      running.delete(key);
+      drop(key);
     },
     find(owner, id) {
       const kept = memory.find(owner, id);
@@ -82,9 +103,10 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
     get usage() {
       return memory.usage;
     },
-    close() {
+    async close() {
+      clearInterval(renewing);
       memory.close();
-      connection.close();
+      await connection.close();
     },
   };
 }

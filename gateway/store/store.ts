@@ -16,5 +16,5 @@ export interface Store {
   find(owner: Owner, id: string): Kept | null | Promise<Kept | null>;
   /** Of this process's memory. */
   readonly usage: { readonly entries: number; readonly bytes: number };
-  close(): void;
+  close(): void | Promise<void>;
 }

@@ -2,10 +2,11 @@ import { request } from 'node:http';
 import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { openConnection } from '../../gateway/store/connection.ts';
-import { chatAnswer } from '../backend.ts';
+import { chatAnswer, chatStream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { expectError } from '../gateway/expect-error.ts';
 import { bearer, holdAnswers, type Stage, startStage } from '../gateway/limits-stage.ts';
+import { startGatewayProcess } from '../gateway-process.ts';
 import { eventually, startGateway } from '../harness.ts';
 import { PASSWORD, type StoreServer, serverProgram, startStoreServer } from './server.ts';
 
@@ -76,6 +77,38 @@ describe.skipIf(program === null)('gateways that share a store', () => {
     const failed = await chat(one, TEE, bearer('a'));
     expect(failed.status).toBe(502);
     await eventually(async () => (await find(two, failed.headers['x-request-id'])).status === 404);
+  });
+
+  it('leave nothing pending: not what was cut, nor what the store has no room for, nor for long what was killed', async () => {
+    const { backend, sidecar } = stage.service;
+    const env = { BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket, ATTESTATION_STORE_URL: server.url };
+    const other = await startGateway(env);
+    const ending = await startGatewayProcess({ ...env, DRAIN_MS: '300' });
+    backend.script = chatStream(Array(100).fill('word '), 100);
+    const id = await new Promise<string>((resolve) => {
+      request(
+        `${ending.url}/v1/chat/completions`,
+        { method: 'POST', headers: { 'content-type': 'application/json' } },
+        (incoming) => {
+          resolve(String(incoming.headers['x-attestation-id']));
+          incoming.resume().on('error', () => {});
+        },
+      ).end(JSON.stringify({ ...TEE, stream: true }));
+    });
+    await eventually(async () => (await find(other.url, id)).status === 425);
+    for (const name of (await server.ask('KEYS', '*')).match(/countersign:attestation:\S+/g) ?? [])
+      if ((await server.ask('GET', name)).includes('pending'))
+        expect(Number(/:(-?\d+)/.exec(await server.ask('PTTL', name))?.[1])).toBeLessThanOrEqual(60_000);
+    await ending.kill('SIGTERM');
+    expect((await find(other.url, id)).status).toBe(404);
+
+    const used = Number(/used_memory:(\d+)/.exec(await server.ask('INFO', 'memory'))?.[1]);
+    await server.ask('CONFIG', 'SET', 'maxmemory', `${used + 60_000}`);
+    backend.script = chatAnswer('x'.repeat(200_000));
+    const got = await chat(one, TEE, bearer('a'));
+    await eventually(async () => (await find(two, got.headers['x-attestation-id'])).status === 404, 3_000);
+    await server.ask('CONFIG', 'SET', 'maxmemory', '0');
+    await other.close();
   });
 
   it('let nobody read keys, ids or owners from the names, and keep nothing for longer than its time', async () => {
@@ -176,7 +209,7 @@ describe.skipIf(program === null)('a store that is away', () => {
     server.signal('SIGCONT');
     await eventually(() => connection.isReady);
     expect(await connection.run((client) => client.get('x'))).toBeNull();
-    connection.close();
+    await connection.close();
     expect(states).toEqual(['ready', 'no answer in time', 'ready']);
   });
 });
