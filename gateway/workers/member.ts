@@ -44,8 +44,7 @@ export function joinPrimary(workers: number): Member {
         keep: (owner, id, completionId, json) => memory.keep(owner, id, completionId, json),
         drop: (owner, id) => memory.drop(owner, id),
         find: (owner, id) =>
-          memory.find(owner, id) ??
-          asker.ask(primary, { ask: 'find', owner, id }, ASK_MS).then((found) => (found ? whole(found) : null)),
+          memory.find(owner, id) ?? asker.ask(primary, { ask: 'find', owner, id }, ASK_MS).then(known),
         get usage() {
           return memory.usage;
         },
@@ -70,8 +69,12 @@ export function joinPrimary(workers: number): Member {
 }
 
 /** Between processes a Buffer becomes a Uint8Array. */
-function whole(found: Kept): Kept {
-  if (found.state !== 'ready') return found;
+function known(found: Kept | null | undefined): Kept | null {
+  if (found === undefined)
+    throw new Problem('store_unavailable', 'Another worker may have it, and did not answer in time.', {
+      retryAfterSeconds: 1,
+    });
+  if (found?.state !== 'ready') return found;
   const { buffer, byteOffset, byteLength } = found.json;
   return { state: 'ready', json: Buffer.from(buffer, byteOffset, byteLength) };
 }

@@ -12,7 +12,8 @@ export type Question =
   | { readonly ask: 'sit'; readonly key: string; readonly counted: Counted; readonly limit: number };
 
 export interface Answers {
-  readonly find: Kept | null;
+  /** undefined: not everybody who may have it answered. */
+  readonly find: Kept | null | undefined;
   readonly sit: boolean;
 }
 

@@ -5,7 +5,7 @@ import { AggregatorRegistry } from 'prom-client';
 import { RateLimiterClusterMaster } from 'rate-limiter-flexible';
 import type { GatewayConfig } from '../config.ts';
 import { serveMetrics } from '../telemetry/listener.ts';
-import { Asker, type Counted, isMessage, type Peer, type Question } from './messages.ts';
+import { type Answers, Asker, type Counted, isMessage, type Peer, type Question } from './messages.ts';
 
 const FIND_MS = 2_000;
 const RESTART_MIN_MS = 250;
@@ -69,10 +69,16 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     return true;
   }
 
-  async function findElsewhere(worker: Worker, question: Question & { ask: 'find' }): Promise<unknown> {
-    const others = [...seats.keys()].filter((other) => other !== worker);
-    const found = await Promise.all(others.map((other) => asker.ask(peerOf(other), question, FIND_MS)));
-    return found.find((kept) => kept?.state === 'ready') ?? found.find((kept) => kept) ?? null;
+  /** At once where it is found. undefined: nobody has it who answered, and somebody did not. */
+  function findElsewhere(worker: Worker, question: Question & { ask: 'find' }): Promise<Answers['find']> {
+    const others = [...serving].filter((other) => other !== worker);
+    const asked = others.map((other) => asker.ask(peerOf(other), question, FIND_MS));
+    return new Promise((resolve) => {
+      for (const one of asked) void one.then((kept) => kept?.state === 'ready' && resolve(kept));
+      void Promise.all(asked).then((all) =>
+        resolve(all.find((kept) => kept) ?? (all.includes(undefined) ? undefined : null)),
+      );
+    });
   }
 
   function count(worker: Worker, key: string, counted: Counted, by: number): void {

@@ -36,7 +36,7 @@ async function start(keys: readonly string[] = ['a'], env: Record<string, string
     WORKERS: '2',
     ...env,
   });
-  await bothListen(2);
+  await bothListen(Number(env.WORKERS ?? 2));
 }
 const said = (msg: string) => gateway.lines().filter((line) => line.msg === msg);
 const bothListen = (times: number) =>
@@ -59,6 +59,43 @@ describe('two workers', () => {
     expect((await Promise.all(Array.from({ length: 4 }, () => get('b')))).map(({ status }) => status)).toEqual(
       Array(4).fill(404),
     );
+  });
+
+  it('find at once past one that stands still, and say 503 where that one may have it, not 404', async () => {
+    await start(['a'], { WORKERS: '3' });
+    // One connection to each, on which it can still be asked: new ones would be dealt to the one that stands still too.
+    const made = new Map<number, { agent: Agent; id: string }>();
+    while (made.size < 3) {
+      const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+      const body = JSON.stringify({ ...CHAT, tee: true });
+      const id = (await ask(`${gateway.url}/v1/chat/completions`, { headers: key('a'), body, agent })).headers[
+        'x-attestation-id'
+      ] as string;
+      const line = () => gateway.lines().find((one) => one.id === id);
+      await eventually(() => line() !== undefined);
+      made.set(line()?.pid as number, { agent, id });
+    }
+    const [one, two, three] = [...made.keys()] as [number, number, number];
+    const get = (of: number, id = made.get(of)?.id) =>
+      ask(`${gateway.url}/v1/chat/completions/${id}/attestation`, {
+        method: 'GET',
+        headers: key('a'),
+        agent: made.get(one)?.agent as Agent,
+      });
+    process.kill(three, 'SIGSTOP');
+    try {
+      const started = performance.now();
+      expect((await get(two)).status).toBe(200);
+      expect(performance.now() - started).toBeLessThan(1_500);
+      const unknown = await get(three);
+      expectError(unknown, 503, 'store_unavailable');
+      expect(unknown.headers['retry-after']).toBe('1');
+    } finally {
+      process.kill(three, 'SIGCONT');
+    }
+    await eventually(async () => (await get(three)).status === 200);
+    expect((await get(one, 'nobody')).status).toBe(404);
+    for (const { agent } of made.values()) agent.destroy();
   });
 
   it('know of a stream that still runs in the other one', async () => {
