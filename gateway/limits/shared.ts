@@ -1,9 +1,10 @@
 // Counts requests in Valkey or Redis, for all gateways together; while that is away, each gateway counts by itself.
 import { RateLimiterRedis } from 'rate-limiter-flexible';
 import type { Connection } from '../store/connection.ts';
-import { inMemory, type MakeLimiter } from './rates.ts';
+import type { MakeLimiter } from './rates.ts';
 
-export function inStore(connection: Connection): MakeLimiter {
+/** `whileAway` counts for this gateway alone. */
+export function inStore(connection: Connection, whileAway: MakeLimiter): MakeLimiter {
   // What the limiter uses of a client, over a connection that may be renewed under it.
   const client = {
     get isReady() {
@@ -20,6 +21,6 @@ export function inStore(connection: Connection): MakeLimiter {
       rejectIfRedisNotReady: true,
       // Who is past the limit is refused here, without asking again, until the second is over.
       inMemoryBlockOnConsumed: options.points,
-      insuranceLimiter: inMemory(options),
+      insuranceLimiter: whileAway(options),
     });
 }

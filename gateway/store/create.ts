@@ -1,7 +1,7 @@
 // The store that the configuration asks for, and what counts requests beside it: in memory, or shared by several gateways.
 import type { Logger } from 'pino';
 import type { GatewayConfig } from '../config.ts';
-import { createRates, type Rates } from '../limits/rates.ts';
+import { createRates, inMemory, type Rates } from '../limits/rates.ts';
 import { inStore } from '../limits/shared.ts';
 import type { Member } from '../workers/member.ts';
 import { openConnection } from './connection.ts';
@@ -19,14 +19,16 @@ export function createStoreAndRates(
     ...config,
     attestation_store_bytes: Math.ceil(config.attestation_store_bytes / config.workers),
   });
-  if (config.attestation_store_url === null)
-    return member === null
-      ? { store: memory, rates: createRates() }
-      : { store: member.store(memory), rates: createRates(member.limiter) };
+  const own = member === null ? memory : member.store(memory);
+  const limiter = member === null ? inMemory : member.limiter;
+  if (config.attestation_store_url === null) return { store: own, rates: createRates(limiter) };
   const connection = openConnection({
     url: config.attestation_store_url,
     timeout_ms: config.attestation_store_timeout_ms,
     onState: (connected, reason) => log[connected ? 'info' : 'warn']({ connected, reason }, 'attestation store'),
   });
-  return { store: createSharedStore(connection, memory, config), rates: createRates(inStore(connection)) };
+  return {
+    store: createSharedStore(connection, memory, own, config),
+    rates: createRates(inStore(connection, limiter)),
+  };
 }

@@ -28,7 +28,13 @@ const RETRY_SECONDS = 2;
 /** The connection's own state is in the log; the answer carries its attestation whether it was kept or not. */
 const quietly = () => {};
 
-export function createSharedStore(connection: Connection, memory: MemoryStore, options: SharedOptions): Store {
+/** `own`: the store of this gateway, of which `memory` may be one worker's part. */
+export function createSharedStore(
+  connection: Connection,
+  memory: MemoryStore,
+  own: Store,
+  options: SharedOptions,
+): Store {
   let unsent = 0;
   // Neither owners nor ids are to be read from the names of the entries.
   const keyOf = (owner: Owner, id: string) =>
@@ -63,6 +69,22 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
     return text.startsWith(ALIAS) ? fromServer(text.slice(ALIAS.length)) : { state: 'pending' };
   }
 
+  async function findFar(owner: Owner, id: string): Promise<Kept | null> {
+    try {
+      const far = await fromServer(keyOf(owner, id));
+      if (far !== null) return far;
+    } catch (cause) {
+      const near = await own.find(owner, id);
+      if (near !== null) return near;
+      throw new Problem('store_unavailable', 'The store of attestations cannot be reached.', {
+        cause,
+        retryAfterSeconds: RETRY_SECONDS,
+      });
+    }
+    // The server may have had no room for what another worker has.
+    return own.find(owner, id);
+  }
+
   return {
     begin(owner, id) {
       memory.begin(owner, id);
@@ -90,16 +112,7 @@ export function createSharedStore(connection: Connection, memory: MemoryStore, o
       running.delete(key);
       drop(key);
     },
-    find(owner, id) {
-      const kept = memory.find(owner, id);
-      if (kept !== null) return kept;
-      return fromServer(keyOf(owner, id)).catch((cause) => {
-        throw new Problem('store_unavailable', 'The store of attestations cannot be reached.', {
-          cause,
-          retryAfterSeconds: RETRY_SECONDS,
-        });
-      });
-    },
+    find: (owner, id) => memory.find(owner, id) ?? findFar(owner, id),
     get usage() {
       return memory.usage;
     },

@@ -19,7 +19,7 @@ it('what runs is renewed as pending until it is kept or dropped', async () => {
   } as unknown as Client;
   const connection: Connection = { isReady: true, run: (command) => command(client), close: async () => {} };
   const memory = createMemoryStore({ ...options, attestation_store_bytes: 1_000_000 });
-  const store = createSharedStore(connection, memory, options);
+  const store = createSharedStore(connection, memory, memory, options);
   const sent = async (pass_ms: number) => {
     await vi.advanceTimersByTimeAsync(pass_ms);
     return asked.splice(0).map((one) => one.replace(/^set \d+ /, ''));

@@ -196,6 +196,24 @@ describe('two workers', () => {
     expect(got.filter(({ status }) => status === 429)).toHaveLength(12 - allowed);
   });
 
+  it('find what another made and count requests a second together also while a shared store is away', async () => {
+    await start(['a', 'b rps=4'], { ATTESTATION_STORE_URL: 'redis://127.0.0.1:1' });
+    const { headers } = await chat(gateway.url, { ...CHAT, tee: true }, key('a'));
+    const get = (id: unknown) =>
+      ask(`${gateway.url}/v1/chat/completions/${id}/attestation`, { method: 'GET', headers: key('a') });
+    const found = await Promise.all(Array.from({ length: 4 }, () => get(headers['x-attestation-id'])));
+    expect(found.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    // Another gateway may have made it.
+    expectError(await get('nobody'), 503, 'store_unavailable');
+    const started = performance.now();
+    const got = await Promise.all(Array.from({ length: 16 }, () => chat(gateway.url, CHAT, key('b'))));
+    const seconds = 1 + Math.floor((performance.now() - started) / 1_000);
+    const allowed = got.filter(({ status }) => status === 200).length;
+    expect(allowed).toBeGreaterThanOrEqual(4);
+    expect(allowed).toBeLessThanOrEqual(4 * seconds);
+    expect(got.filter(({ status }) => status === 429)).toHaveLength(16 - allowed);
+  });
+
   it('end with their primary, after what they were asked', async () => {
     await start();
     service.backend.script = chatStream(Array(30).fill('word '), 20);
