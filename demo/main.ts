@@ -68,6 +68,9 @@ async function start(config: DemoConfig): Promise<void> {
   const model = await firstModel(url, env);
   say(`ready in ${((performance.now() - began) / 1000).toFixed(1)} s`);
   say('');
+  const { trouble } = health.sidecar;
+  if (trouble !== null)
+    say(`  Requests with tee are REFUSED: the sidecar cannot attest: ${trouble.message.replace(/\s+/g, ' ')}`);
   if (health.sidecar.simulated) say('  The GPU is SIMULATED: its signatures prove nothing about hardware.');
   if (config.engine) say('  The model is a demo with seeded random weights: its text is nonsense.');
   say('');
@@ -77,7 +80,9 @@ async function start(config: DemoConfig): Promise<void> {
   say('');
   const key = env.API_KEYS_FILE ? ' -H "authorization: Bearer $API_KEY"' : '';
   say(`  curl -s ${url}/v1/chat/completions -H 'content-type: application/json'${key} \\`);
-  say(`    -d '{"model":"${model}","messages":[{"role":"user","content":"Hello"}],"tee":true}'`);
+  say(
+    `    -d '{"model":"${model}","messages":[{"role":"user","content":"Hello"}]${trouble === null ? ',"tee":true' : ''}}'`,
+  );
   say('');
   say('Ctrl-C ends everything.');
 }
@@ -111,7 +116,9 @@ async function stop(code: number): Promise<void> {
   end(code);
 }
 
-const runs = (child: ChildProcess) => child.pid !== undefined && child.exitCode === null && child.signalCode === null;
+function runs(child: ChildProcess): boolean {
+  return child.pid !== undefined && child.exitCode === null && child.signalCode === null;
+}
 
 /** They are asked to end; resolves when they have, or after `timeout_ms`. */
 async function ended(names: readonly Name[], timeout_ms: number): Promise<void> {
@@ -129,7 +136,7 @@ function end(code: number): never {
 
 interface Health {
   readonly status: string;
-  readonly sidecar: { readonly simulated: boolean | null };
+  readonly sidecar: { readonly simulated: boolean | null; readonly trouble: { readonly message: string } | null };
 }
 
 async function healthy(url: string): Promise<Health> {
@@ -139,7 +146,8 @@ async function healthy(url: string): Promise<Health> {
     try {
       const response = await ask(`${url}/health`);
       const health = (await response.json()) as Health;
-      if (health.status === 'ok') return health;
+      // A sidecar that cannot attest tries again by itself, and requests without tee are served meanwhile.
+      if (health.status === 'ok' || (health.status === 'degraded' && health.sidecar.trouble !== null)) return health;
       last = health.status;
     } catch {
       // Not listening yet.

@@ -87,6 +87,13 @@ describe('npm start', () => {
     await backend.close();
   }, 40_000);
 
+  it('ends in order when it is told so before it is ready', async () => {
+    launcher = start();
+    await eventually(() => launcher.output().includes('starting: '));
+    expect(await launcher.kill('SIGTERM')).toEqual({ code: 0, signal: null });
+    expect(launcher.output()).not.toContain('ready');
+  }, 20_000);
+
   it('ends at once on a second signal', async () => {
     const backend = await startBackend();
     launcher = start({ BACKEND_URL: backend.url, WORKERS: '2' });
