@@ -35,6 +35,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
   const member = isMember ? joinPrimary(config.workers) : null;
   const { store, rates } = createStoreAndRates(config, log, member);
   const telemetry = createTelemetry(log, tracer);
+  member?.metrics(telemetry.registry);
   const sidecar = createSidecar({
     socket_path: config.sidecar_socket,
     attest_timeout_ms: config.attest_timeout_ms,

@@ -1,7 +1,6 @@
 // One process that serves: a listening server, and a clean end of it.
 import type { Server as TlsServer } from 'node:https';
 import type { Logger } from 'pino';
-import { AggregatorRegistry } from 'prom-client';
 import { where } from '../proto/where.ts';
 import { buildApp } from './build.ts';
 import { ConfigError, type GatewayConfig } from './config.ts';
@@ -37,11 +36,8 @@ export async function serve(config: GatewayConfig, log: Logger): Promise<void> {
     log.info({ address: server.address(), tls: tls !== null, backend: new URL(backend_url).origin }, 'listening');
   });
   if (tls !== null) renewCredentials(server as TlsServer, tls, log);
-  // The primary asks each worker, and serves what they say together.
-  if (isMember) {
-    new AggregatorRegistry(); // a worker answers only once it has one
-    AggregatorRegistry.setRegistries(telemetry.registry);
-  } else serveMetrics(config, { text: telemetry.text, contentType: telemetry.registry.contentType }, log);
+  // Of several workers the primary serves what they say together.
+  if (!isMember) serveMetrics(config, { text: telemetry.text, contentType: telemetry.registry.contentType }, log);
 
   let stopped_ms: number | null = null;
   const stop = async (signal: string) => {

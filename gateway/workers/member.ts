@@ -1,5 +1,6 @@
 // A worker's side of what several workers share: attestations that another one keeps, and what a key may have at once.
 import cluster from 'node:cluster';
+import type { Registry } from 'prom-client';
 import { RateLimiterCluster } from 'rate-limiter-flexible';
 import type { Caller } from '../keys/caller.ts';
 import type { MakeLimiter } from '../limits/rates.ts';
@@ -21,18 +22,24 @@ export interface Member {
   /** Per key as for one process, whichever worker a request meets; in total a share of it for each worker. */
   seats(make: (limits: SeatLimits) => Seats, limits: SeatLimits & { readonly max_body_bytes: number }): Seats;
   readonly limiter: MakeLimiter;
+  /** The primary serves what all workers say together. */
+  metrics(registry: Registry): void;
 }
 
 export function joinPrimary(workers: number): Member {
   const asker = new Asker();
   let kept: MemoryStore | null = null;
+  let counted: Registry | null = null;
   const primary: Peer = { send: (message) => void process.send?.(message) };
   process.on('message', (message: unknown) => {
     if (!isMessage(message)) return;
     if (message.countersign === 'answer') asker.answered(message.n, message.answer);
-    if (message.countersign !== 'question' || message.question.ask !== 'find') return;
-    const { owner, id } = message.question;
-    primary.send({ countersign: 'answer', n: message.n, answer: kept?.find(owner, id) ?? null });
+    if (message.countersign !== 'question') return;
+    const { n, question } = message;
+    const answer = (given: unknown) => primary.send({ countersign: 'answer', n, answer: given });
+    if (question.ask === 'find') answer(kept?.find(question.owner, question.id) ?? null);
+    // Who cannot say its numbers does not answer.
+    if (question.ask === 'metrics') counted?.getMetricsAsJSON().then(answer, () => {});
   });
 
   return {
@@ -65,6 +72,9 @@ export function joinPrimary(workers: number): Member {
       return sharedSeats(local, limits, asker, primary);
     },
     limiter: (options) => new RateLimiterCluster({ ...options, timeoutMs: RATE_MS }),
+    metrics(registry) {
+      counted = registry;
+    },
   };
 }
 

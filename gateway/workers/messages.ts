@@ -1,4 +1,5 @@
 // What a worker and the primary process say to each other: one question, one answer.
+import type { Registry } from 'prom-client';
 import type { Owner } from '../keys/caller.ts';
 import type { Kept } from '../store/store.ts';
 
@@ -8,12 +9,15 @@ export type Counted = 'requests' | 'streams' | 'tee';
 export type Question =
   /** Has any other worker kept this? Asked of the primary by a worker, and by it of the others. */
   | { readonly ask: 'find'; readonly owner: Owner; readonly id: string }
+  /** What does this worker's /metrics say? Asked by the primary. */
+  | { readonly ask: 'metrics' }
   /** May this key have one more? 0: no limit. */
   | { readonly ask: 'sit'; readonly key: string; readonly counted: Counted; readonly limit: number };
 
 export interface Answers {
   /** undefined: not everybody who may have it answered. */
   readonly find: Kept | null | undefined;
+  readonly metrics: Awaited<ReturnType<Registry['getMetricsAsJSON']>>;
   readonly sit: boolean;
 }
 

@@ -1,13 +1,14 @@
 // The primary process of several workers: starts them, starts again what ended, ends them, and knows what they must share.
 import cluster, { type Worker } from 'node:cluster';
 import type { Logger } from 'pino';
-import { AggregatorRegistry } from 'prom-client';
+import { AggregatorRegistry, Registry } from 'prom-client';
 import { RateLimiterClusterMaster } from 'rate-limiter-flexible';
 import type { GatewayConfig } from '../config.ts';
 import { serveMetrics } from '../telemetry/listener.ts';
 import { type Answers, Asker, type Counted, isMessage, type Peer, type Question } from './messages.ts';
 
 const FIND_MS = 2_000;
+const METRICS_MS = 2_000;
 const RESTART_MIN_MS = 250;
 const RESTART_MAX_MS = 10_000;
 /** A worker that lived for so long did not fail at its start. */
@@ -61,6 +62,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
 
   async function answer(worker: Worker, question: Question): Promise<unknown> {
     if (question.ask === 'find') return findElsewhere(worker, question);
+    if (question.ask !== 'sit') return undefined;
     const { key, counted, limit } = question;
     let taken = 0;
     for (const counts of seats.values()) taken += counts.get(`${counted} ${key}`) ?? 0;
@@ -79,6 +81,18 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
         resolve(all.find((kept) => kept) ?? (all.includes(undefined) ? undefined : null)),
       );
     });
+  }
+
+  const told = new WeakMap<Worker, Answers['metrics']>();
+  /** Of one that does not answer, what it said last: without it the sums would seem to begin anew. */
+  async function metrics(): Promise<string> {
+    const all = [...serving].map(async (worker) => {
+      const now = await asker.ask(peerOf(worker), { ask: 'metrics' }, METRICS_MS);
+      if (now === undefined) log.warn({ worker: worker.id }, 'a worker does not answer');
+      else told.set(worker, now);
+      return told.get(worker) ?? [];
+    });
+    return AggregatorRegistry.aggregate(await Promise.all(all)).metrics();
   }
 
   function count(worker: Worker, key: string, counted: Counted, by: number): void {
@@ -112,8 +126,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   });
   // Started by the launcher: when that is gone, so is the reason to run.
   process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'));
-  const metrics = new AggregatorRegistry();
-  serveMetrics(config, { text: () => metrics.clusterMetrics(), contentType: metrics.contentType }, log);
+  serveMetrics(config, { text: metrics, contentType: Registry.PROMETHEUS_CONTENT_TYPE }, log);
   log.info({ workers }, 'primary');
   for (let i = 0; i < workers; i++) start();
 }

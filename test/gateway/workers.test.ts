@@ -214,6 +214,25 @@ describe('two workers', () => {
     expect(got.filter(({ status }) => status === 429)).toHaveLength(16 - allowed);
   });
 
+  it('say their numbers together also while one stands still', async () => {
+    await start(['a'], { METRICS_PORT: '0', METRICS_HOST: '127.0.0.1' });
+    for (let i = 0; i < 4; i++) await chat(gateway.url, CHAT, key('a'));
+    const port = JSON.stringify(said('metrics')[0]?.address).match(/"port":(\d+)/)?.[1];
+    const count = async () => {
+      const { status, text } = await ask(`http://127.0.0.1:${port}/metrics`, { method: 'GET' });
+      return [status, /^http_server_request_duration_seconds_count\{.*chat.*\} (\d+)/m.exec(text)?.[1]];
+    };
+    expect(await count()).toEqual([200, '4']);
+    const [pid] = workers() as [number];
+    process.kill(pid, 'SIGSTOP');
+    try {
+      expect(await count()).toEqual([200, '4']);
+    } finally {
+      process.kill(pid, 'SIGCONT');
+    }
+    await eventually(() => said('a worker does not answer').length === 1);
+  });
+
   it('end with their primary, after what they were asked', async () => {
     await start();
     service.backend.script = chatStream(Array(30).fill('word '), 20);
