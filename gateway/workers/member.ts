@@ -16,11 +16,17 @@ const RATE_MS = 2_000;
 /** True in a process that is one of several workers. */
 export const isMember = cluster.isWorker;
 
+/** What one request may need by itself. */
+interface Largest {
+  readonly max_body_bytes: number;
+  readonly max_answer_bytes: number;
+}
+
 export interface Member {
   /** What others keep is found too. */
   store(memory: MemoryStore): Store;
   /** Per key as for one process, whichever worker a request meets; in total a share of it for each worker. */
-  seats(make: (limits: SeatLimits) => Seats, limits: SeatLimits & { readonly max_body_bytes: number }): Seats;
+  seats(make: (limits: SeatLimits) => Seats, limits: SeatLimits & Largest): Seats;
   readonly limiter: MakeLimiter;
   /** The primary serves what all workers say together. */
   metrics(registry: Registry): void;
@@ -64,7 +70,7 @@ export function joinPrimary(workers: number): Member {
         ...limits,
         max_concurrent_requests: share(limits.max_concurrent_requests),
         max_streams: share(limits.max_streams),
-        max_held_bytes: Math.max(limits.max_body_bytes, share(limits.max_held_bytes)),
+        max_held_bytes: Math.max(limits.max_body_bytes, limits.max_answer_bytes, share(limits.max_held_bytes)),
         max_concurrent_per_key: 0,
         max_streams_per_key: 0,
         max_tee_per_key: 0,
