@@ -4,6 +4,7 @@ import { resolve } from 'node:path';
 import * as z from 'zod';
 import { wholeNumber } from '../proto/setting.ts';
 import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../verify/index.ts';
+import { originOf } from './origins.ts';
 import { otelShape, type TracingConfig, tracingOf } from './telemetry/otel.ts';
 
 const MiB = 1024 * 1024;
@@ -19,17 +20,6 @@ const backendKey = z
   .string()
   .trim()
   .regex(/^[!-~]+$/, 'must be printable ASCII without spaces');
-
-/** A scheme, a host and perhaps a port, after the URL parser has written them as a browser does. */
-const ORIGIN = /^[a-z][a-z\d+.-]*:\/\/([\w.-]+|\[[\da-f:.]+\])(:\d+)?$/;
-
-/** As a browser sends it in `Origin` (RFC 6454 §6.2): lower case, without a default port and without a path; null for anything else. */
-function originOf(text: string): string | null {
-  const url = URL.canParse(text) ? new URL(text) : null;
-  if (url === null || !/^\/?$/.test(url.pathname) || /[?#@]/.test(text)) return null;
-  const origin = `${url.protocol}//${url.host}`;
-  return ORIGIN.test(origin) ? origin : null;
-}
 
 /** Every variable, with what it means: docs/configuration.md is made from this. */
 export const schema = z.object({

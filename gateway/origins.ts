@@ -11,6 +11,17 @@ const EXPOSED =
 const OWN_HOST = /^(\[[0-9a-f:.]+\]|[\d.]+|[^.:]+|.*\.(localhost|internal))(:\d{1,5})?$/i;
 const LOOPBACK_ORIGIN = /^https?:\/\/(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/;
 
+/** A scheme, a host and perhaps a port, after the URL parser has written them as a browser does. */
+const ORIGIN = /^[a-z][a-z\d+.-]*:\/\/([\w.-]+|\[[\da-f:.]+\])(:\d+)?$/;
+
+/** As a browser sends it in `Origin` (RFC 6454 §6.2): lower case, without a default port and without a path; null for anything else. */
+export function originOf(text: string): string | null {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (url === null || !/^\/?$/.test(url.pathname) || /[?#@]/.test(text)) return null;
+  const origin = `${url.protocol}//${url.host}`;
+  return ORIGIN.test(origin) ? origin : null;
+}
+
 /** The origins from configuration, or a default: every one where a key is asked for, this machine's where none is. */
 function allows({ cors_origins, api_keys_file }: Deps['config'], origin: string, host: string | undefined): boolean {
   const keys = api_keys_file !== null;
