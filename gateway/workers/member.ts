@@ -66,11 +66,12 @@ export function joinPrimary(workers: number): Member {
     },
     seats(make, limits) {
       const share = (limit: number) => Math.max(1, Math.ceil(limit / workers));
+      const largest = limits.max_body_bytes + limits.max_answer_bytes;
       const local = make({
         ...limits,
         max_concurrent_requests: share(limits.max_concurrent_requests),
         max_streams: share(limits.max_streams),
-        max_held_bytes: Math.max(limits.max_body_bytes, limits.max_answer_bytes, share(limits.max_held_bytes)),
+        max_held_bytes: Math.min(limits.max_held_bytes, Math.max(largest, share(limits.max_held_bytes))),
         max_concurrent_per_key: 0,
         max_streams_per_key: 0,
         max_tee_per_key: 0,

@@ -170,6 +170,15 @@ describe('two workers', () => {
     expect(got.map(({ status }) => status)).toEqual([200, 200]);
   });
 
+  it('each have room for the largest attested answer to the largest body too', async () => {
+    const MiB = 1024 * 1024;
+    await start(['a'], { MAX_BODY_BYTES: String(MiB), MAX_ANSWER_BYTES: String(MiB), MAX_HELD_BYTES: String(3 * MiB) });
+    service.backend.script = chatAnswer('x'.repeat(0.9 * MiB));
+    const large = { ...CHAT, tee: true, user: 'x'.repeat(0.9 * MiB) };
+    const got = [await chat(gateway.url, large, key('a')), await chat(gateway.url, large, key('a'))];
+    expect(got.map(({ status }) => status)).toEqual([200, 200]);
+  });
+
   it('refuse as overloaded while their primary cannot count, and lose no place by it', async () => {
     await start(['a concurrent=1']);
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
