@@ -37,6 +37,6 @@ export const DONE = 'data: [DONE]\n\n';
 
 const [BEFORE, AFTER] = delta({ content: ' word STAMP' }).split('STAMP') as [string, string];
 
-export function stampedDelta(now_us: number): string {
-  return `${BEFORE}@${String(Math.round(now_us)).padStart(STAMP_DIGITS, '0')}@${AFTER}`;
+export function stampedDelta(now_us: number, more_bytes = 0): string {
+  return `${BEFORE}@${String(Math.round(now_us)).padStart(STAMP_DIGITS, '0')}@${' '.repeat(more_bytes)}${AFTER}`;
 }

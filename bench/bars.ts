@@ -101,7 +101,9 @@ export const BARS: readonly Bar[] = [
     most: [1.1, 1],
   }),
   absolute('client gone → backend request cancelled, p99', 'cancel', of(OURS, 'p99'), 50, 10),
-  absolute('longest turn of the gateway for a raw of 4 MB, CPU p50', 'stall', of('gateway', 'cpu50'), 5, null),
+  absolute('longest turn of the gateway for an answer of 4 MB, CPU p50', 'stall', of('gateway', 'cpu50'), 5, null),
+  absolute('  for a request of 4 MB', 'stall', of('gateway, request', 'cpu50'), 5, null),
+  absolute('  for a stream of 4 MB', 'stall', of('gateway, stream', 'cpu50'), 5, null),
   absolute('longest turn of the sidecar for a raw of 4 MB, CPU p50', 'stall', of('sidecar', 'cpu50'), 5, null),
 ];
 

@@ -60,7 +60,7 @@ export interface OpenResult extends Judged {
 
 export interface OnceJob {
   readonly aim: Aim;
-  readonly scene: Scene & { readonly kind: 'whole' };
+  readonly scene: Scene & { readonly kind: 'whole' | 'paced' };
 }
 
 export interface PacedJob {

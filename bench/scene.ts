@@ -1,10 +1,10 @@
 // A scene: what the backend is to answer. It travels as the model's name, which every gateway passes on.
 
 export type Scene =
-  /** One whole answer of exactly `bytes`. */
-  | { readonly kind: 'whole'; readonly bytes: number }
-  /** A stream of `chunks`, `rate` of them a second, the first at once. */
-  | { readonly kind: 'paced'; readonly chunks: number; readonly rate: number }
+  /** One whole answer of exactly `bytes`; to a question of `asked_bytes` more than usual, which the backend is not told. */
+  | { readonly kind: 'whole'; readonly bytes: number; readonly asked_bytes?: number }
+  /** A stream of `chunks`, `rate` of them a second, the first at once; of `more_bytes` of text more than usual. */
+  | { readonly kind: 'paced'; readonly chunks: number; readonly rate: number; readonly more_bytes?: number }
   /** A stream of `chunks` as fast as they are taken, one write each. */
   | { readonly kind: 'burst'; readonly chunks: number }
   /** One chunk, then silence until the other side leaves. `id` names the stream in the backend's notes. */
@@ -15,7 +15,7 @@ export function sceneName(scene: Scene): string {
     case 'whole':
       return `whole-${scene.bytes}`;
     case 'paced':
-      return `paced-${scene.chunks}-${scene.rate}`;
+      return `paced-${scene.chunks}-${scene.rate}-${scene.more_bytes ?? 0}`;
     case 'burst':
       return `burst-${scene.chunks}`;
     case 'hold':
@@ -24,10 +24,10 @@ export function sceneName(scene: Scene): string {
 }
 
 export function parseScene(name: string): Scene | null {
-  const [kind, a, b] = name.split('-');
+  const [kind, a, b, c] = name.split('-');
   const [first, second] = [Number(a), Number(b)];
   if (kind === 'whole') return { kind, bytes: first };
-  if (kind === 'paced') return { kind, chunks: first, rate: second };
+  if (kind === 'paced') return { kind, chunks: first, rate: second, more_bytes: Number(c) };
   if (kind === 'burst') return { kind, chunks: first };
   if (kind === 'hold') return { kind, id: first };
   return null;
@@ -48,7 +48,7 @@ export function requestBody(scene: Scene, tee: boolean): string {
     user: `${USER}${'0'.repeat(USER_DIGITS)}`,
     messages: [
       { role: 'system', content: SYSTEM },
-      { role: 'user', content: QUESTION },
+      { role: 'user', content: QUESTION + 'more '.repeat(('asked_bytes' in scene ? (scene.asked_bytes ?? 0) : 0) / 5) },
     ],
     max_tokens: 512,
     temperature: 0.7,

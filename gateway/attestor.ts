@@ -1,7 +1,7 @@
 // Makes an attestation: drafts it from the exchange, has the sidecar sign it, keeps it for retrieval.
+import type { Aside } from './aside/aside.ts';
+import type { Body, Folded } from './aside/draft.ts';
 import type { Exchange } from './delivery/exchange.ts';
-import type { Body, Folded } from './draft/draft.ts';
-import type { Drafter } from './draft/drafter.ts';
 import type { Sidecar } from './sidecar/client.ts';
 import type { Store } from './store/store.ts';
 
@@ -23,13 +23,13 @@ export interface Attestor {
 /** In place of bytes that were let go of. */
 export const NOTHING = Buffer.alloc(0);
 
-export function createAttestor(drafter: Drafter, sidecar: Sidecar, store: Store, now_ms: () => number): Attestor {
+export function createAttestor(aside: Aside, sidecar: Sidecar, store: Store, now_ms: () => number): Attestor {
   return {
     name: ({ owner, id }, completionId) => store.name(owner, id, completionId),
     async attest(exchange, answer, onLeft) {
       const { owner, id, request, watch } = exchange;
       const timestamp = Math.floor(now_ms() / 1000);
-      const drafted = drafter.draft({ request, answer, timestamp });
+      const drafted = aside.draft({ request, answer, timestamp });
       const { completionId, raw, nonce, start } = drafted instanceof Promise ? await drafted : drafted;
       watch.attests();
       const answered = await sidecar.attest(owner, id, raw, nonce, onLeft);

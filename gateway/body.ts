@@ -1,6 +1,7 @@
 // Reads a request body from Node's own IncomingMessage: Fetch's Request carries none on GET, and the limit is ours.
 import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
+import { Gathering } from './gathering.ts';
 import { Problem } from './problem.ts';
 import type { WireRequest } from './wire/request.ts';
 
@@ -49,22 +50,20 @@ export function readBody(
   // What was waited for before can have outlasted the client, whose going is told once.
   if (incoming.destroyed) throw gone();
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let bytes = 0;
+    const gathering = new Gathering(announced);
     const settle = (error: Error | null) => {
       incoming.off('data', onData).off('end', onEnd).off('error', onGone).off('close', onGone);
       if (error !== null) reject(error);
-      else resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, bytes));
+      else resolve(gathering.whole());
     };
     const onData = (chunk: Buffer) => {
-      bytes += chunk.length;
-      if (bytes > max_bytes) return settle(tooLarge(max_bytes));
+      if (gathering.bytes + chunk.length > max_bytes) return settle(tooLarge(max_bytes));
       try {
         room.hold(chunk.length, 0);
       } catch (error) {
         return settle(error as Error);
       }
-      chunks.push(chunk);
+      gathering.add(chunk);
     };
     const onEnd = () => settle(null);
     const onGone = () => settle(gone());

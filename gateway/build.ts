@@ -3,10 +3,10 @@ import { setImmediate } from 'node:timers/promises';
 import type { Hono } from 'hono';
 import type { Logger } from 'pino';
 import { createApp } from './app.ts';
+import { createAside } from './aside/aside.ts';
 import { createAttestor } from './attestor.ts';
 import type { GatewayConfig } from './config.ts';
 import type { Env } from './context.ts';
-import { createDrafter } from './draft/drafter.ts';
 import { createEngine } from './engine/client.ts';
 import { loadKeys } from './keys/load.ts';
 import { boundAnswers } from './limits/answers.ts';
@@ -47,8 +47,8 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     },
     onRetry: () => telemetry.metrics.sidecarRetries.inc(),
   });
-  const drafter = createDrafter();
-  const attestor = createAttestor(drafter, sidecar, store, Date.now);
+  const aside = createAside();
+  const attestor = createAttestor(aside, sidecar, store, Date.now);
   const verifier = createVerifier(config);
   let draining = false;
   const app = createApp({
@@ -56,6 +56,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     engine,
     sidecar,
     store,
+    aside,
     attestor,
     keys,
     seats: member === null ? createSeats(config) : member.seats(createSeats, config),
@@ -77,7 +78,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
       keys.close();
       await engine.close();
       sidecar.close();
-      await Promise.all([drafter.close(), verifier.close()]);
+      await Promise.all([aside.close(), verifier.close()]);
       // What was cut drops what it had begun to keep: a turn, so that it has.
       await setImmediate();
       await store.close();

@@ -2,6 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Context as HonoContext } from 'hono';
 import type { Logger } from 'pino';
+import type { Aside } from './aside/aside.ts';
 import type { Attestor } from './attestor.ts';
 import type { GatewayConfig } from './config.ts';
 import type { Outcome } from './delivery/exchange.ts';
@@ -23,6 +24,7 @@ export interface Deps {
   readonly engine: Engine;
   readonly sidecar: Sidecar;
   readonly store: Store;
+  readonly aside: Aside;
   readonly attestor: Attestor;
   readonly keys: Keys;
   readonly seats: Seats;

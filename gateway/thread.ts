@@ -40,6 +40,12 @@ export class Thread<Question, Answer> {
     this.#idle_ms = idle_ms;
   }
 
+  /** A question is coming: starting takes as long as many an answer. */
+  warm(): void {
+    this.#worker ??= this.#start();
+    if (this.#pending.size === 0) this.#rest();
+  }
+
   /** @throws {ThreadEnded} @throws {Error} that names what the thread threw. */
   ask(question: Question): Promise<Answer> {
     return new Promise((resolve, reject) => {
@@ -80,7 +86,12 @@ export class Thread<Question, Answer> {
     this.#pending.delete(answered.id);
     if ('answer' in answered) one.resolve(answered.answer);
     else one.reject(new Error(`the thread threw ${answered.error}`));
-    if (this.#pending.size === 0) this.#idle = setTimeout(() => void this.end(), this.#idle_ms).unref();
+    if (this.#pending.size === 0) this.#rest();
+  }
+
+  #rest(): void {
+    clearTimeout(this.#idle ?? undefined);
+    this.#idle = setTimeout(() => void this.end(), this.#idle_ms).unref();
   }
 }
 

@@ -19,6 +19,9 @@ type Bag = Record<string, Json>;
 
 /** Strings that are set even inside a delta. */
 const SET_IN_DELTA = new Set(['role', 'id', 'type', 'name']);
+/** A string beyond this is left to be quoted, an array beyond that written in batches. */
+const LONG_LENGTH = 64 * 1024;
+const BATCH_ITEMS = 128;
 /** An index beyond this is not a position, and such an array is appended. */
 const MAX_INDEX = 10_000;
 
@@ -29,6 +32,9 @@ export class FoldError extends Error {
 
 /** A chunk as the fold and those who look at chunks on the way see it. */
 export type Chunk = Readonly<Record<string, unknown>>;
+
+/** Of a JSON text: a part of it, or a string that stands in it quoted. */
+export type Piece = string | { readonly quote: string };
 
 /** One `data:` payload, parsed for folding. @throws {FoldError} */
 export function parseChunk(payload: string): Chunk {
@@ -89,6 +95,17 @@ export class Fold {
     this.#settle();
     return JSON.stringify(finished(this.#completion));
   }
+
+  /** The same text in pieces, none of which takes long to make: of a large completion the whole takes milliseconds. */
+  *pieces(): Generator<Piece> {
+    this.#settle();
+    yield* piecesOf(finished(this.#completion));
+  }
+}
+
+/** The JSON text that the pieces make. */
+export function joined(pieces: readonly Piece[]): string {
+  return pieces.map((piece) => (typeof piece === 'string' ? piece : JSON.stringify(piece.quote))).join('');
 }
 
 /** Folds a whole transcript: every `data:` payload but `[DONE]`, in order. @throws {FoldError} */
@@ -166,6 +183,36 @@ function finishedChoice(choice: Bag, chat: boolean): Bag {
   }
   if (chat && !('message' in out)) out.message = message(bag());
   return out;
+}
+
+function* piecesOf(value: Json): Generator<Piece> {
+  if (typeof value === 'string' && value.length > LONG_LENGTH) yield { quote: value };
+  else if (Array.isArray(value)) yield* arrayPieces(value);
+  else if (isBag(value)) {
+    let before = '{';
+    for (const key of Object.keys(value)) {
+      yield `${before}${JSON.stringify(key)}:`;
+      yield* piecesOf(value[key] as Json);
+      before = ',';
+    }
+    yield before === '{' ? '{}' : '}';
+  } else yield JSON.stringify(value);
+}
+
+function* arrayPieces(items: readonly Json[]): Generator<Piece> {
+  yield '[';
+  if (items.length > BATCH_ITEMS) {
+    for (let at = 0; at < items.length; at += BATCH_ITEMS) {
+      const batch = JSON.stringify(items.slice(at, at + BATCH_ITEMS)).slice(1, -1);
+      yield at === 0 ? batch : `,${batch}`;
+    }
+  } else {
+    for (const [i, item] of items.entries()) {
+      if (i > 0) yield ',';
+      yield* piecesOf(item);
+    }
+  }
+  yield ']';
 }
 
 function message(delta: Json): Json {

@@ -16,6 +16,7 @@ const END = `${framed(FINISH)}${framed(DONE)}0\r\n\r\n`;
 
 interface Paced {
   readonly socket: Socket;
+  readonly more_bytes: number;
   readonly period_us: number;
   due_us: number;
   left: number;
@@ -54,7 +55,8 @@ export function startStream(socket: Socket, scene: Exclude<Scene, { kind: 'whole
   if (scene.kind === 'hold') return hold(socket, scene.id);
   if (scene.kind === 'burst') return burst(socket, scene.chunks - 1);
   const period_us = 1e6 / scene.rate;
-  paced.add({ socket, period_us, due_us: start_us + period_us, left: scene.chunks - 1 });
+  const more_bytes = scene.more_bytes ?? 0;
+  paced.add({ socket, more_bytes, period_us, due_us: start_us + period_us, left: scene.chunks - 1 });
   ticking ??= setInterval(tick, TICK_MS);
 }
 
@@ -67,7 +69,7 @@ function tick(): void {
     const now = now_us();
     if (now < stream.due_us) continue;
     stream.due_us += stream.period_us;
-    if (stream.left-- > 0) stream.socket.write(framed(stampedDelta(now)), 'latin1');
+    if (stream.left-- > 0) stream.socket.write(framed(stampedDelta(now, stream.more_bytes)), 'latin1');
     else {
       finish(stream.socket);
       paced.delete(stream);

@@ -10,6 +10,16 @@ import { ready } from '../targets/target.ts';
 import { type Bench, type Figure, type Measured, wrongOf } from './figure.ts';
 
 export const LARGE_BYTES = 4 * 1024 * 1024;
+/** In a second, as the backend's clock ticks. */
+const STREAM_CHUNKS = 1_000;
+const SCENES = [
+  ['', { kind: 'whole', bytes: LARGE_BYTES }],
+  [', request', { kind: 'whole', bytes: 1_024, asked_bytes: LARGE_BYTES }],
+  [
+    ', stream',
+    { kind: 'paced', chunks: STREAM_CHUNKS, rate: 1_000, more_bytes: Math.ceil(LARGE_BYTES / STREAM_CHUNKS) },
+  ],
+] as const;
 const WARM_ANSWERS = 5;
 const SETTLE_MS = 150;
 const NOTE_MS = 2_000;
@@ -18,7 +28,7 @@ const PROBE = ['--import', './bench/loop-probe.ts'];
 export const stall: Figure = {
   name: 'stall',
   once: true,
-  title: (plan) => `Longest turn of the event loop while an answer of 4 MB is attested, ${plan.large_answers} of them`,
+  title: (plan) => `Longest turn of the event loop while 4 MB are attested, ${plan.large_answers} times each`,
   columns: [
     { key: 'cpu50', title: 'CPU p50 ms', digits: 1 },
     { key: 'cpu', title: 'max', digits: 1 },
@@ -44,28 +54,29 @@ async function measure({ where, plan, load }: Bench): Promise<Measured[]> {
   const sidecar = startSidecar('simulated', socket, folder, 0, probed(files.sidecar));
   const aim = { port, headers: '', tee: true, exact: true };
   const target = await ready('stall', aim, { proxy, sidecar });
-  const turns: { gateway: Longest[]; sidecar: Longest[] } = { gateway: [], sidecar: [] };
-  let wrong: string | null = null;
+  const rows: Measured[] = [];
   try {
-    for (let i = -WARM_ANSWERS; i < plan.large_answers; i++) {
-      await longest(pidOf(proxy), files.gateway);
-      await longest(pidOf(sidecar), files.sidecar);
-      const scene = { kind: 'whole', bytes: LARGE_BYTES } as const;
-      wrong ??= wrongOf(await load.once({ aim, scene }));
-      await sleep(SETTLE_MS);
-      const gateway = await longest(pidOf(proxy), files.gateway);
-      const beside = await longest(pidOf(sidecar), files.sidecar);
-      if (i < 0) continue;
-      turns.gateway.push(gateway);
-      turns.sidecar.push(beside);
+    for (const [what, scene] of SCENES) {
+      const turns: { gateway: Longest[]; sidecar: Longest[] } = { gateway: [], sidecar: [] };
+      let wrong: string | null = null;
+      for (let i = -WARM_ANSWERS; i < plan.large_answers; i++) {
+        await longest(pidOf(proxy), files.gateway);
+        await longest(pidOf(sidecar), files.sidecar);
+        wrong ??= wrongOf(await load.once({ aim, scene }));
+        await sleep(SETTLE_MS);
+        const gateway = await longest(pidOf(proxy), files.gateway);
+        const beside = await longest(pidOf(sidecar), files.sidecar);
+        if (i < 0) continue;
+        turns.gateway.push(gateway);
+        turns.sidecar.push(beside);
+      }
+      rows.push({ name: `gateway${what}`, values: valuesOf(turns.gateway), wrong });
+      if (what === '') rows.push({ name: 'sidecar', values: valuesOf(turns.sidecar), wrong });
     }
   } finally {
     await target.stop();
   }
-  return [
-    { name: 'gateway', values: valuesOf(turns.gateway), wrong },
-    { name: 'sidecar', values: valuesOf(turns.sidecar), wrong },
-  ];
+  return rows;
 }
 
 function valuesOf(turns: readonly Longest[]): Record<string, number> {

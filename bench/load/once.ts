@@ -1,7 +1,7 @@
 // One request, judged as all others are.
 import type { Judged, OnceJob } from '../jobs.ts';
 import { expectation, Judge, requestSource } from './ask.ts';
-import { wholeReader } from './check.ts';
+import { type Finished, streamReader, wholeReader } from './check.ts';
 import { Connection } from './connection.ts';
 
 const ANSWER_MS = 30_000;
@@ -17,9 +17,9 @@ export function once({ aim, scene }: OnceJob): Promise<Judged> {
       resolve(judge.verdict);
     };
     const timer = setTimeout(() => settle(`no answer within ${ANSWER_MS} ms`), ANSWER_MS);
-    connection.ask(
-      requestSource(aim, scene)(),
-      wholeReader(expectation(aim, scene), ({ wrong }) => settle(wrong)),
-    );
+    const expected = expectation(aim, scene);
+    const finish = ({ wrong }: Finished) => settle(wrong);
+    const reader = scene.kind === 'whole' ? wholeReader(expected, finish) : streamReader(expected, () => {}, finish);
+    connection.ask(requestSource(aim, scene)(), reader);
   });
 }

@@ -9,8 +9,8 @@ export interface Exchange {
   /** Unguessable; x-request-id and, with tee, x-attestation-id. */
   readonly id: string;
   readonly owner: Owner;
-  /** The client's body, exactly as received; without tee nobody asks for it, and it is not kept. */
-  readonly request: string;
+  /** The client's body, exactly as received, as text or bytes; without tee nobody asks for it, and it is not kept. */
+  readonly request: string | Buffer;
   readonly tee: boolean;
   /** How many choices the request asked for. */
   readonly choices: number;

@@ -1,7 +1,7 @@
 // Delivers a stream with its attestation: deltas at once, the finish chunk only with the proof in it. No proof, no "stop".
 import { type SseEvent, SseLimitError, SseSplitter } from '../../proto/sse.ts';
+import type { Folded } from '../aside/draft.ts';
 import type { Attestor } from '../attestor.ts';
-import type { Folded } from '../draft/draft.ts';
 import type { AnswerHead } from '../engine/engine.ts';
 import { errorOf } from '../engine/error.ts';
 import { asProblem, Problem } from '../problem.ts';
@@ -123,14 +123,15 @@ export function streamDelivery(
     });
   }
 
-  async function prove(recording: Folded, done: SseEvent | null): Promise<void> {
+  async function prove(recording: Folded | Promise<Folded>, done: SseEvent | null): Promise<void> {
     const warm = setInterval(() => outgoing.write(ATTESTING), KEEP_WARM_MS);
     try {
-      const { json } = await attestor.attest(exchange, recording, port.onLeft);
+      const folded = recording instanceof Promise ? await recording : recording;
+      const { json } = await attestor.attest(exchange, folded, port.onLeft);
       const last = held.findLastIndex((one) => one.finish);
       for (const [i, one] of held.entries()) {
         const event = { ...one.event, bytes: terminated(one.event) };
-        outgoing.write(i === last ? withAttestation(event, json) : event.bytes);
+        for (const piece of i === last ? withAttestation(event, json) : [event.bytes]) outgoing.write(piece);
       }
       outgoing.end(done === null ? DONE : terminated(done));
       port.done({ status: head.status, tee: 'attested' });

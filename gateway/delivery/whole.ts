@@ -1,7 +1,9 @@
 // Delivers a whole answer with its attestation: the backend's body text with one member spliced in.
+
+import { badAnswer } from '../aside/draft.ts';
 import { type Attestor, NOTHING } from '../attestor.ts';
-import { badAnswer } from '../draft/draft.ts';
 import type { AnswerHead } from '../engine/engine.ts';
+import { Gathering } from '../gathering.ts';
 import { asProblem } from '../problem.ts';
 import { readNothingMeanwhile } from '../stall.ts';
 import type { Delivery, Exchange } from './exchange.ts';
@@ -15,10 +17,9 @@ export function wholeDelivery(
   attestor: Attestor,
   max_answer_bytes: number,
 ): Delivery {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
+  const gathering = new Gathering(Math.min(head.length ?? 0, max_answer_bytes + 1));
   async function send(): Promise<void> {
-    const answered = chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks);
+    const answered = gathering.whole();
     const attested = await attestor.attest(exchange, { body: answered }, port.onLeft);
     const pieces = withAttestation(answered, attested.json);
     attested.json = NOTHING;
@@ -40,9 +41,8 @@ export function wholeDelivery(
   }
   return {
     data(chunk) {
-      bytes += chunk.length;
-      chunks.push(chunk);
-      if (bytes > max_answer_bytes) port.refuse(badAnswer('The answer is larger than what is attested.'));
+      if (gathering.bytes + chunk.length <= max_answer_bytes) gathering.add(chunk);
+      else port.refuse(badAnswer('The answer is larger than what is attested.'));
     },
     end: () => void send().catch((error) => port.refuse(asProblem(error))),
     fail: (problem) => port.refuse(problem),

@@ -1,11 +1,13 @@
 // Looks at the events of a stream that will be attested: hashes and folds what the backend sent, and finds the chunk to hold.
 import { isUtf8 } from 'node:buffer';
-import { type Chunk, Fold, FoldError, parseChunk } from '../../proto/fold.ts';
+import { type Chunk, Fold, FoldError, type Piece, parseChunk } from '../../proto/fold.ts';
 import { numberOf } from '../../proto/number.ts';
 import type { SseEvent } from '../../proto/sse.ts';
-import type { Folded } from '../draft/draft.ts';
+import type { Folded } from '../aside/draft.ts';
+import { MANY_BYTES } from '../gathering.ts';
 import { Problem } from '../problem.ts';
 import { isDone } from '../sse.ts';
+import { inTurns } from './in-turns.ts';
 import { PayloadHash } from './payload-hash.ts';
 import { Repeat, type Repeated } from './repeat.ts';
 
@@ -83,14 +85,17 @@ export class Recorder {
   }
 
   /** What raw needs. @throws {Problem} backend_bad_response unless every choice has finished. */
-  finish(): Folded {
+  finish(): Folded | Promise<Folded> {
     if (this.#finished.size === 0 || this.#open.size > 0)
       throw bad('The backend ended its stream before its answer was finished.');
-    return {
-      response: this.#fold.text(),
-      stream: { events: this.#events, sha256: this.#hash.digest() },
-      completionId: this.#completionId,
-    };
+    return this.#bytes > MANY_BYTES
+      ? inTurns(this.#fold.pieces()).then((pieces) => this.#folded(pieces))
+      : this.#folded(this.#fold.text());
+  }
+
+  #folded(response: string | readonly Piece[]): Folded {
+    const stream = { events: this.#events, sha256: this.#hash.digest() };
+    return { response, stream, completionId: this.#completionId };
   }
 
   #parse(data: Uint8Array): Chunk {

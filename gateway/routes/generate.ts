@@ -1,7 +1,7 @@
 // POST /v1/chat/completions and /v1/completions: validate, forward, deliver; with tee, attest.
-import { setImmediate } from 'node:timers/promises';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import { bodyText, readBody } from '../body.ts';
+import { type Endpoint, teeHeader } from '../aside/asked.ts';
+import { readBody } from '../body.ts';
 import type { Bindings, Context, Deps } from '../context.ts';
 import { type Delivery, type Exchange, mediaType, type Outcome } from '../delivery/exchange.ts';
 import { pipeDelivery } from '../delivery/pipe.ts';
@@ -14,16 +14,12 @@ import { headerLines, SharedLines } from '../engine/request.ts';
 import type { Seat } from '../limits/seats.ts';
 import { asProblem, Problem } from '../problem.ts';
 import type { Operation, Watch } from '../telemetry/watch.ts';
-import { type Endpoint, readAsked } from './request.ts';
 
 const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };
 const OPERATION: Record<Endpoint, Operation> = { chat: 'chat', completion: 'text_completion' };
 
-/** Decoding, parsing and sending a larger request have a turn each, so that others are not kept waiting for all three. */
-const LARGE_LENGTH = 256 * 1024;
-
 export function generate(endpoint: Endpoint, deps: Deps) {
-  const { config, engine, sidecar, store, attestor } = deps;
+  const { config, engine, sidecar, store, aside, attestor } = deps;
   return async (c: Context): Promise<Response> => {
     const { exchange, answered } = await begin(c);
     const { owner, id, tee } = exchange;
@@ -42,15 +38,15 @@ export function generate(endpoint: Endpoint, deps: Deps) {
   async function begin(c: Context): Promise<{ exchange: Exchange; answered: Promise<Outcome> }> {
     const { incoming, outgoing } = c.env;
     const seat = c.env.seat;
+    if (!('body' in incoming)) aside.expect(Number(incoming.headers['content-length'] ?? 0));
     const reading = readBody(incoming, config.max_body_bytes, seat);
     const body = reading instanceof Promise ? await reading : reading;
-    const request = bodyText(body);
-    const large = request.length > LARGE_LENGTH;
-    if (large) await setImmediate();
-    const { tee, forward, choices, stream, model } = readAsked(endpoint, request, incoming.headers, c.env.caller);
+    const asking = aside.read(endpoint, body, c.env.caller);
+    const asked = asking instanceof Promise ? await asking : asking;
+    const { request, forward, choices, stream, model } = asked;
+    const tee = asked.tee || teeHeader(incoming.headers);
     const watch = c.env.watch;
     watch.generates(OPERATION[endpoint], model, tee);
-    if (large) await setImmediate();
     if (stream) await seat.stream();
     if (tee) await seat.tee();
     const [id, owner] = [c.env.id, c.env.owner];
@@ -66,8 +62,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
         method: 'POST',
         path: BACKEND_PATH[endpoint] + query(incoming.url),
         headers: headersOf(incoming, watch),
-        // Where nothing was cut out, the bytes as they came.
-        body: forward === request ? body : forward,
+        body: forward,
         repeatable: true,
       },
       exchange,

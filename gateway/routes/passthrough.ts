@@ -1,20 +1,19 @@
 // Every other /v1 route that the backend has, models and embeddings among them: passed through as it is. No tee there.
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import { bodyText, readBody } from '../body.ts';
+import { teeHeader } from '../aside/asked.ts';
+import { WHERE } from '../aside/passed.ts';
+import { readBody } from '../body.ts';
 import type { Context, Deps } from '../context.ts';
 import { pipeDelivery } from '../delivery/pipe.ts';
 import { relay } from '../delivery/relay.ts';
 import { toBackend } from '../engine/headers.ts';
-import type { Caller } from '../keys/caller.ts';
-import { checkModel, checkPath } from '../keys/models.ts';
+import { checkPath } from '../keys/models.ts';
 import { Problem } from '../problem.ts';
 import { modelsDelivery } from './models.ts';
-import { cutTee, readJson, teeHeader } from './request.ts';
 
 const METHODS = new Set(['GET', 'POST', 'DELETE']);
-const WHERE = 'tee works on /v1/chat/completions and /v1/completions.';
 
-export function passthrough({ config, engine }: Deps) {
+export function passthrough({ config, engine, aside }: Deps) {
   return async (c: Context): Promise<Response> => {
     const { incoming, outgoing } = c.env;
     const method = incoming.method ?? 'GET';
@@ -25,14 +24,16 @@ export function passthrough({ config, engine }: Deps) {
     const path = backendPath(incoming.url ?? '');
     const caller = c.env.caller;
     const type = incoming.headers['content-type'];
-    checkPath(caller, method, path, isJson(type));
+    const json = isJson(type);
+    checkPath(caller, method, path, json);
     const body = await readBody(incoming, config.max_body_bytes, c.env.seat);
     // Clients that send it with all of their requests may ask for lists too: there is nothing to attest.
     if (method === 'POST' && teeHeader(incoming.headers))
       throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
-    if (method === 'POST' && caller.limits.models !== null) checkBody(body, caller);
-    const forward = withoutTee(body, type);
-    if (asksForStream(body)) await c.env.seat.stream();
+    const { models } = caller.limits;
+    const judged = method === 'POST' && models !== null ? caller : null;
+    const { forward, stream } = await aside.pass({ body, json, judged });
+    if (stream) await c.env.seat.stream();
     const watch = c.env.watch;
     const exchange = { id: c.env.id, owner: c.env.owner, request: '', tee: false, choices: 1, outgoing, watch };
     const headers = toBackend(incoming.headers, config.backend_api_key);
@@ -44,7 +45,6 @@ export function passthrough({ config, engine }: Deps) {
       body: forward.length === 0 ? null : forward,
       repeatable: method === 'GET',
     };
-    const { models } = caller.limits;
     const listed = models !== null && method === 'GET' && /^\/models\/?(\?|$)/.test(path) ? models : null;
     const outcome = await relay(engine, request, exchange, (head, port) =>
       listed === null ? pipeDelivery(head, port, exchange) : modelsDelivery(head, port, exchange, listed),
@@ -70,30 +70,3 @@ function backendPath(url: string): string {
 }
 
 const isJson = (contentType = '') => /^application\/json\b/i.test(contentType);
-
-function withoutTee(body: Buffer, contentType: string | undefined): Buffer | string {
-  if (!isJson(contentType)) return body;
-  if (!mayName(body, 'tee')) return body;
-  const text = bodyText(body);
-  const { forward, tee } = cutTee(text, readJson(text));
-  if (tee) throw new Problem('invalid_request', `tee: ${WHERE}`, { param: 'tee' });
-  return forward;
-}
-
-/** Whatever the path is called, and the body's type: a backend may take both otherwise. */
-function asksForStream(body: Buffer): boolean {
-  if (!mayName(body, 'stream')) return false;
-  try {
-    return (readJson(bodyText(body)) as { stream?: unknown } | null)?.stream === true;
-  } catch {
-    return false;
-  }
-}
-
-/** Whether a member of that name may be in it, written out or escaped: a body without one is not parsed. */
-const mayName = (body: Buffer, name: string) => body.includes(`${name}"`) || body.includes('\\u');
-
-function checkBody(body: Buffer, caller: Caller): void {
-  const text = bodyText(body);
-  checkModel(caller, text, readJson(text));
-}

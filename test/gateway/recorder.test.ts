@@ -24,7 +24,9 @@ function record(payloads: readonly string[], sizes: readonly number[]) {
     for (const event of splitter.push(piece.subarray(repeated))) recorder.observe(event);
     from += piece.length;
   }
-  return recorder.finish();
+  const folded = recorder.finish();
+  if (folded instanceof Promise) throw new Error('larger than what is folded at once');
+  return folded;
 }
 
 function expectAsPublished(payloads: readonly string[], sizes: readonly number[] = [1 << 20]) {

@@ -60,4 +60,19 @@ describe('a thread that answers questions', () => {
     await thread.end();
     expect(await hanging).toBeInstanceOf(ThreadEnded);
   });
+
+  it('starts once when a question is announced, and ends when none comes', async () => {
+    let started = 0;
+    const onWorker = () => started++;
+    process.on('worker', onWorker);
+    const kept = start();
+    for (let i = 0; i < 3; i++) kept.warm();
+    await new Promise(setImmediate);
+    expect([started, (await kept.ask('first')).asked, started]).toEqual([1, 1, 1]);
+    const idle = start(20);
+    idle.warm();
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect([started, (await idle.ask('late')).asked, started]).toEqual([2, 1, 3]);
+    process.off('worker', onWorker);
+  });
 });

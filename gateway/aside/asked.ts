@@ -8,6 +8,7 @@ import {
   isPlainChat,
   type PlainChat,
 } from '../../proto/openai.ts';
+import { bodyText } from '../body.ts';
 import type { Caller } from '../keys/caller.ts';
 import { checkModel } from '../keys/models.ts';
 import { Problem } from '../problem.ts';
@@ -15,9 +16,12 @@ import { Problem } from '../problem.ts';
 export type Endpoint = 'chat' | 'completion';
 
 export interface Asked {
+  /** What the body says of it. */
   readonly tee: boolean;
-  /** The body for the backend: the client's text, less `tee`. */
-  readonly forward: string;
+  /** The client's body, exactly as received: its text; of a large one its bytes. */
+  readonly request: string | Buffer;
+  /** The body for the backend: the bytes as they came, or without `tee`. */
+  readonly forward: Buffer | string;
   readonly choices: number;
   readonly stream: boolean;
   readonly model: string | undefined;
@@ -26,14 +30,16 @@ export interface Asked {
 const SCHEMAS = { chat: chatRequestSchema, completion: completionRequestSchema };
 
 /** @throws {Problem} invalid_json, invalid_request naming the member, model_not_found. */
-export function readAsked(endpoint: Endpoint, text: string, headers: IncomingHttpHeaders, caller: Caller): Asked {
+export function readAsked(endpoint: Endpoint, body: Buffer, caller: Caller): Asked {
+  const text = bodyText(body);
   const value = readJson(text);
   const request = endpoint === 'chat' && isPlainChat(value) ? value : judged(endpoint, value);
   checkModel(caller, text, value);
   const { forward, tee } = cutTee(text, value);
   return {
-    tee: tee || teeHeader(headers),
-    forward,
+    tee,
+    request: text,
+    forward: forward === text ? body : forward,
     choices: choicesOf(endpoint, request),
     stream: request.stream === true,
     model: request.model,

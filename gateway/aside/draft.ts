@@ -1,6 +1,7 @@
 // A draft is an attestation before it is signed: the answer looked at, raw built from it and hashed, and its JSON begun.
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
+import { joined, type Piece } from '../../proto/fold.ts';
 import { parseJson } from '../../proto/json.ts';
 import { buildRaw, MAX_RAW_LENGTH, type Nonce, type StreamDigest } from '../../proto/raw.ts';
 import { Problem } from '../problem.ts';
@@ -12,15 +13,16 @@ export interface Body {
 
 /** What the chunks of a stream fold into. */
 export interface Folded {
-  readonly response: string;
+  /** JSON: its text, or the pieces of a large one. */
+  readonly response: string | readonly Piece[];
   readonly stream: StreamDigest;
   /** The backend's id of the completion, if it named one. */
   readonly completionId: string | null;
 }
 
 export interface Parts {
-  /** The client's body, exactly as received. */
-  readonly request: string;
+  /** The client's body, exactly as received: its text, or its bytes. */
+  readonly request: string | Buffer;
   readonly answer: Body | Folded;
   /** Unix seconds. */
   readonly timestamp: number;
@@ -40,7 +42,8 @@ export const badAnswer = (message: string) => new Problem('backend_bad_response'
 /** @throws {Problem} backend_bad_response, and nothing else of its own. */
 export function draft({ request, answer, timestamp }: Parts): Draft {
   const { completionId, ...read } = 'body' in answer ? readAnswer(answer.body) : answer;
-  const raw = buildRaw({ request, ...read, timestamp });
+  const response = typeof read.response === 'string' ? read.response : joined(read.response);
+  const raw = buildRaw({ request: request.toString(), ...read, response, timestamp });
   if (raw.length > MAX_RAW_LENGTH) throw badAnswer('Request and answer together are larger than what is attested.');
   const bytes = Buffer.from(raw, 'utf8');
   const nonce = hash('sha256', bytes) as Nonce;

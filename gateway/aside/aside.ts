@@ -1,0 +1,105 @@
+// What takes long where there is much: reading a request, drafting an attestation. Little is done at once, much on a thread.
+import { bufferOf, MANY_BYTES } from '../gathering.ts';
+import type { Caller } from '../keys/caller.ts';
+import { Problem, type ProblemCode } from '../problem.ts';
+import { Thread, ThreadEnded } from '../thread.ts';
+import { type Asked, type Endpoint, readAsked } from './asked.ts';
+import { type Draft, draft, type Parts } from './draft.ts';
+import { type Passed, type Passing, readPassed, unread } from './passed.ts';
+
+export interface Aside {
+  /** A body of so many bytes is coming. */
+  expect(bytes: number): void;
+  /** @throws {Problem} as {@link readAsked}, and overloaded. A promise rejects with the same. */
+  read(endpoint: Endpoint, body: Buffer, caller: Caller): Asked | Promise<Asked>;
+  /** @throws {Problem} as {@link readPassed}, and overloaded. A promise rejects with the same. */
+  pass(passing: Passing): Passed | Promise<Passed>;
+  /** @throws {Problem} backend_bad_response, attestation_unavailable. A promise rejects with the same. */
+  draft(parts: Parts): Draft | Promise<Draft>;
+  close(): Promise<void>;
+}
+
+/** What the thread is given, and what it says of each. A Buffer arrives as a Uint8Array. */
+export interface Questions {
+  read: { readonly endpoint: Endpoint; readonly body: Buffer; readonly caller: Caller };
+  pass: Passing;
+  draft: Parts;
+}
+/** `forward`: null for the body as it came, which stays where it is. */
+export interface Answers {
+  read: Omit<Asked, 'request' | 'forward'> & { readonly forward: Uint8Array<ArrayBuffer> | null };
+  pass: Omit<Passed, 'forward'> & { readonly forward: Uint8Array<ArrayBuffer> | null };
+  draft: Draft;
+}
+export type Kind = keyof Questions;
+export interface Question<K extends Kind = Kind> {
+  readonly kind: K;
+  readonly of: Questions[K];
+}
+export type Answer<K extends Kind = Kind> = { readonly said: Answers[K] } | { readonly refused: Refused };
+
+export interface Refused {
+  readonly code: ProblemCode;
+  readonly message: string;
+  readonly param: string | null;
+}
+
+/** 16 MiB of JSON can be mostly objects; past this the thread ends, and the process does not. */
+const MAX_HEAP_MB = 1024;
+/** Whoever sends one picture sends the next within minutes. */
+const IDLE_MS = 600_000;
+
+export function createAside(): Aside {
+  const file = new URL('./worker.ts', import.meta.url);
+  const thread = new Thread<Question, Answer>(
+    file,
+    { resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB } },
+    IDLE_MS,
+  );
+
+  async function ask<K extends Kind>(kind: K, of: Questions[K], code: ProblemCode, lost: string): Promise<Answers[K]> {
+    const answer = (await thread.ask({ kind, of }).catch((cause) => {
+      if (!(cause instanceof ThreadEnded)) throw cause;
+      throw new Problem(code, lost, { cause, retryAfterSeconds: 1 });
+    })) as Answer<K>;
+    if ('said' in answer) return answer.said;
+    const { message, param, ...refused } = answer.refused;
+    throw new Problem(refused.code, message, param === null ? {} : { param });
+  }
+
+  async function readAside(endpoint: Endpoint, body: Buffer, caller: Caller): Promise<Asked> {
+    const read = await ask('read', { endpoint, body, caller }, 'overloaded', UNREAD);
+    return { ...read, request: body, forward: forwardOf(read, body) };
+  }
+
+  async function passAside(passing: Passing): Promise<Passed> {
+    const read = await ask('pass', passing, 'overloaded', UNREAD);
+    return { ...read, forward: forwardOf(read, passing.body) };
+  }
+
+  return {
+    expect: (bytes) => void (bytes > MANY_BYTES && thread.warm()),
+    read: (endpoint, body, caller) =>
+      body.length > MANY_BYTES ? readAside(endpoint, body, caller) : readAsked(endpoint, body, caller),
+    pass: (passing) => unread(passing) ?? (passing.body.length > MANY_BYTES ? passAside(passing) : readPassed(passing)),
+    draft: (parts) =>
+      lengthOf(parts) > MANY_BYTES ? ask('draft', parts, 'attestation_unavailable', UNDRAFTED) : draft(parts),
+    close: () => thread.end(),
+  };
+}
+
+const UNREAD = 'The request could not be read.';
+const UNDRAFTED = 'The attestation could not be drafted.';
+
+const forwardOf = ({ forward }: Answers['read' | 'pass'], body: Buffer) =>
+  forward === null ? body : bufferOf(forward);
+
+function lengthOf({ request, answer }: Parts): number {
+  if ('body' in answer) return request.length + answer.body.length;
+  const { response } = answer;
+  if (typeof response === 'string') return request.length + response.length;
+  return response.reduce(
+    (length, piece) => length + (typeof piece === 'string' ? piece : piece.quote).length,
+    request.length,
+  );
+}

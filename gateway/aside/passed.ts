@@ -1,0 +1,57 @@
+// Reads what a body asks for whose route is the backend's affair: `tee`, which works nowhere else, a stream, a model.
+import { bodyText } from '../body.ts';
+import type { Caller } from '../keys/caller.ts';
+import { checkModel } from '../keys/models.ts';
+import { Problem } from '../problem.ts';
+import { cutTee, readJson } from './asked.ts';
+
+export const WHERE = 'tee works on /v1/chat/completions and /v1/completions.';
+
+export interface Passing {
+  readonly body: Buffer;
+  /** By its content-type: of any other body `tee` is not looked for. */
+  readonly json: boolean;
+  /** Whoever may ask for some models only; null where nobody asks which. */
+  readonly judged: Caller | null;
+}
+
+export interface Passed {
+  /** The body for the backend: the bytes as they came, or without `tee`. */
+  readonly forward: Buffer | string;
+  readonly stream: boolean;
+}
+
+/** As it is, where there is nothing to look for: null otherwise. */
+export function unread({ body, json, judged }: Passing): Passed | null {
+  if (judged !== null || mayName(body, 'stream') || (json && mayName(body, 'tee'))) return null;
+  return { forward: body, stream: false };
+}
+
+/** @throws {Problem} invalid_json, invalid_request naming the member, model_not_found. */
+export function readPassed({ body, json, judged }: Passing): Passed {
+  if (judged !== null) {
+    const text = bodyText(body);
+    checkModel(judged, text, readJson(text));
+  }
+  return { forward: json && mayName(body, 'tee') ? withoutTee(body) : body, stream: asksForStream(body) };
+}
+
+function withoutTee(body: Buffer): Buffer | string {
+  const text = bodyText(body);
+  const { forward, tee } = cutTee(text, readJson(text));
+  if (tee) throw new Problem('invalid_request', `tee: ${WHERE}`, { param: 'tee' });
+  return forward === text ? body : forward;
+}
+
+/** Whatever the path is called, and the body's type: a backend may take both otherwise. */
+function asksForStream(body: Buffer): boolean {
+  if (!mayName(body, 'stream')) return false;
+  try {
+    return (readJson(bodyText(body)) as { stream?: unknown } | null)?.stream === true;
+  } catch {
+    return false;
+  }
+}
+
+/** Whether a member of that name may be in it, written out or escaped: a body without one is not parsed. */
+const mayName = (body: Buffer, name: string) => body.includes(`${name}"`) || body.includes('\\u');

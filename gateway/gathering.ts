@@ -1,0 +1,46 @@
+// Bytes that come in pieces and are wanted whole. Many of them lie in memory that threads share: another one is not given a copy.
+
+/** More bytes than this are read, parsed and hashed on a thread: here others would wait for it. */
+export const MANY_BYTES = 256 * 1024;
+
+export class Gathering {
+  /** Where all of it will lie, once it is known to be much. */
+  readonly #whole: Buffer | null;
+  readonly #pieces: Buffer[] = [];
+  #bytes = 0;
+
+  /** `coming_bytes`: how many there will be, not one more; 0 where nobody knows. */
+  constructor(coming_bytes: number) {
+    this.#whole = coming_bytes > MANY_BYTES ? shared(coming_bytes) : null;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  add(piece: Buffer): void {
+    if (this.#whole === null) this.#pieces.push(piece);
+    else this.#whole.set(piece, this.#bytes);
+    this.#bytes += piece.length;
+  }
+
+  whole(): Buffer {
+    if (this.#whole !== null) return this.#whole.subarray(0, this.#bytes);
+    if (this.#pieces.length === 1) return this.#pieces[0] as Buffer;
+    if (this.#bytes <= MANY_BYTES) return Buffer.concat(this.#pieces, this.#bytes);
+    const whole = shared(this.#bytes);
+    let at = 0;
+    for (const piece of this.#pieces) {
+      whole.set(piece, at);
+      at += piece.length;
+    }
+    return whole;
+  }
+}
+
+const shared = (bytes: number): Buffer => Buffer.from(new SharedArrayBuffer(bytes));
+
+/** The same bytes: what was a Buffer in one thread is a Uint8Array in the next. */
+export function bufferOf({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
+  return Buffer.from(buffer, byteOffset, byteLength);
+}

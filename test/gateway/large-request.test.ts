@@ -1,0 +1,137 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createAside } from '../../gateway/aside/aside.ts';
+import { type Endpoint, readAsked } from '../../gateway/aside/asked.ts';
+import { type Passing, readPassed } from '../../gateway/aside/passed.ts';
+import { MANY_BYTES } from '../../gateway/gathering.ts';
+import { ANYONE, type Caller, NO_LIMITS } from '../../gateway/keys/caller.ts';
+import { splitRaw } from '../../proto/raw.ts';
+import { ask } from '../client.ts';
+import { type Service, startService } from '../harness.ts';
+import { expectError } from './expect-error.ts';
+
+/** More than is read at once, with characters of one to four bytes. */
+const TEXT = 'the Danube fließt – 東京 \\u0041\\n 😀; '.repeat(14_000);
+const MESSAGES = `"messages":[{"role":"user","content":"${TEXT}"}]`;
+const SOME_MODELS: Caller = { ...ANYONE, limits: { ...NO_LIMITS, models: new Set(['small']) } };
+
+const broken = (text: string) => Buffer.concat([Buffer.from(text), Buffer.from([0xff]), Buffer.from('"}]}')]);
+
+async function told(read: () => object | Promise<object>) {
+  try {
+    const made = Object.entries(await read());
+    return Object.fromEntries(made.map(([name, value]) => [name, Buffer.isBuffer(value) ? value.toString() : value]));
+  } catch (error) {
+    const { name, message, code, param } = error as { name: string; message: string; code?: string; param?: string };
+    return { name, message, code, param };
+  }
+}
+
+describe('a large request, read on a thread,', () => {
+  const aside = createAside();
+  afterAll(() => aside.close());
+
+  it.each<[string, Endpoint, string | Buffer, Caller, object]>([
+    ['without tee', 'chat', `{"model":"m",${MESSAGES}}`, ANYONE, { tee: false, model: 'm', choices: 1 }],
+    ['with tee', 'chat', `{ "tee" : true , ${MESSAGES},"seed":1.0}`, ANYONE, { tee: true, stream: false }],
+    ['with tee that is false', 'chat', `{${MESSAGES},"tee":false}`, ANYONE, { tee: false }],
+    ['a stream of three', 'chat', `{"stream":true,"n":3,${MESSAGES}}`, ANYONE, { stream: true, choices: 3 }],
+    ['of prompts', 'completion', `{"prompt":["${TEXT}","b"],"n":2}`, ANYONE, { choices: 4 }],
+    ['for a model that may be asked', 'chat', `{"model":"small",${MESSAGES}}`, SOME_MODELS, { model: 'small' }],
+    ['for another', 'chat', `{"model":"large",${MESSAGES}}`, SOME_MODELS, { code: 'model_not_found' }],
+    ['for two', 'chat', `{"model":"small",${MESSAGES},"model":"large"}`, SOME_MODELS, { param: 'model' }],
+    ['not UTF-8', 'chat', broken(`{"messages":[{"role":"user","content":"${TEXT}`), ANYONE, { code: 'invalid_json' }],
+    ['not JSON', 'chat', `{${MESSAGES}`, ANYONE, { code: 'invalid_json' }],
+    ['an array', 'chat', `[{${MESSAGES}}]`, ANYONE, { code: 'invalid_request', param: null }],
+    ['with a bad member', 'chat', `{${MESSAGES},"n":"two"}`, ANYONE, { code: 'invalid_request', param: 'n' }],
+    ['with tee twice', 'chat', `{"tee":true,${MESSAGES},"tee":true}`, ANYONE, { param: 'tee' }],
+  ])('is the same as one read at once: %s', async (_name, endpoint, text, caller, expected) => {
+    const body = Buffer.from(text);
+    expect(body.length).toBeGreaterThan(MANY_BYTES);
+    const beside = await told(() => aside.read(endpoint, body, caller));
+    expect(beside).toEqual(await told(() => readAsked(endpoint, body, caller)));
+    expect(beside).toMatchObject(expected);
+  });
+
+  it.each<[string, string | Buffer, Partial<Passing>, object]>([
+    ['a stream', `{"stream":true,"input":"${TEXT}"}`, {}, { stream: true }],
+    ['with tee that is false', `{"tee":false,"input":"${TEXT}"}`, {}, { stream: false }],
+    ['with tee', `{"input":"${TEXT}","tee":true}`, {}, { code: 'invalid_request', param: 'tee' }],
+    ['with tee in a body of another type', `{"input":"${TEXT}","tee":true}`, { json: false }, { stream: false }],
+    ['of another type, with a stream', `{"input":"${TEXT}","stream":true}`, { json: false }, { stream: true }],
+    ['not JSON', `{"tee":1,"input":"${TEXT}"`, {}, { code: 'invalid_json' }],
+    ['for another model', `{"model":"large","input":"${TEXT}"}`, { judged: SOME_MODELS }, { code: 'model_not_found' }],
+  ])('is passed through as one read at once: %s', async (_name, text, how, expected) => {
+    const passing = { body: Buffer.from(text), json: true, judged: null, ...how };
+    const beside = await told(() => aside.pass(passing));
+    expect(beside).toEqual(await told(() => readPassed(passing)));
+    expect(beside).toMatchObject(expected);
+  });
+
+  it('goes to the backend as the bytes that came, where nothing was cut out', async () => {
+    const body = Buffer.from(`{${MESSAGES}}`);
+    expect((await aside.read('chat', body, ANYONE)).forward).toBe(body);
+    const passing = { body: Buffer.from(`{"input":"${TEXT}"}`), json: true, judged: null };
+    const passed = aside.pass({ ...passing, body: Buffer.from('{"audio":"teestream"}') });
+    expect(passed).toEqual({ forward: Buffer.from('{"audio":"teestream"}'), stream: false });
+    expect((await aside.pass(passing)).forward).toBe(passing.body);
+  });
+
+  it('takes next to nothing of the thread that chats', async () => {
+    const message = { role: 'user', content: 'what is it? '.repeat(20) };
+    const body = Buffer.from(JSON.stringify({ tee: true, messages: Array(9_000).fill(message) }));
+    const shared = Buffer.from(new SharedArrayBuffer(body.length));
+    shared.set(body);
+    await aside.read('chat', shared, ANYONE);
+    const [all, own] = [process.cpuUsage(), process.threadCpuUsage()];
+    for (let i = 0; i < 10; i++) await aside.read('chat', shared, ANYONE);
+    expect(sum(process.threadCpuUsage(own)) / sum(process.cpuUsage(all))).toBeLessThan(0.4);
+  });
+
+  it('fails as one that may be sent again when the thread ends, and the next one is read', async () => {
+    const body = Buffer.from(`{${MESSAGES}}`);
+    const lost = told(() => aside.read('chat', body, ANYONE));
+    await aside.close();
+    expect(await lost).toMatchObject({ name: 'Problem', code: 'overloaded' });
+    expect(await told(() => aside.read('chat', body, ANYONE))).toMatchObject({ choices: 1 });
+  });
+});
+
+const sum = ({ user, system }: { user: number; system: number }) => user + system;
+
+describe('a large request', () => {
+  let service: Service;
+  beforeAll(async () => {
+    service = await startService();
+  });
+  afterAll(() => service.close());
+  const post = (path: string, body: string, chunked: boolean) =>
+    ask(`${service.gateway.url}${path}`, { body, chunked });
+
+  it.each([
+    ['with its length', false],
+    ['in chunks', true],
+  ])('reaches the backend and raw byte for byte: %s', async (_name, chunked) => {
+    const request = `{${MESSAGES}, "tee" : true ,"seed":1.0}`;
+    service.backend.seen.length = 0;
+    const got = await post('/v1/chat/completions', request, chunked);
+    expect(service.backend.seen[0]?.body).toBe(request.replace(' "tee" : true ,', ' '));
+    expect(splitRaw(got.json().attestation.raw).request).toBe(request);
+    await post('/v1/responses', `{"input":"${TEXT}","stream":false}`, chunked);
+    expect(service.backend.seen[1]?.body).toBe(`{"input":"${TEXT}","stream":false}`);
+  });
+
+  it('is refused as a small one is', async () => {
+    expectError(await post('/v1/chat/completions', `{${MESSAGES},"n":0}`, false), 400, 'invalid_request', 'n');
+    expectError(await post('/v1/responses', `{"input":"${TEXT}","tee":true}`, false), 400, 'invalid_request', 'tee');
+  });
+
+  it('that is not sent to its end costs nobody anything', async () => {
+    const body = `{${MESSAGES}}`;
+    const [from, left] = [new URL(service.gateway.url), new AbortController()];
+    const headers = { 'content-length': Buffer.byteLength(body) + 1 };
+    const cut = ask(`${from.origin}/v1/chat/completions`, { body, headers, signal: left.signal });
+    setTimeout(() => left.abort(), 100);
+    await expect(cut).rejects.toThrow();
+    expect((await post('/v1/chat/completions', body, false)).status).toBe(200);
+  });
+});
