@@ -136,6 +136,11 @@ function showView(): void {
   byId('to-chat').setAttribute('aria-current', String(!check));
   byId('to-check').setAttribute('aria-current', String(check));
 }
+// Followed as a link, it would be the address of another view.
+byId('to-content').addEventListener('click', (event) => {
+  event.preventDefault();
+  byId('view').focus();
+});
 addEventListener('hashchange', () => {
   showView();
   scrollTo(0, 0);

@@ -72,6 +72,16 @@ describe.skipIf(missing !== '')(`the page${missing}`, () => {
     await close();
   });
 
+  test.each(['chat', 'check'])('skips to the content of the view that is shown: %s', async (view) => {
+    const { page, close } = await stage.visit();
+    await page.click(`#to-${view}`);
+    await page.focus('.to-content');
+    await page.keyboard.press('Enter');
+    expect(await page.evaluate('document.activeElement.id')).toBe('view');
+    expect(await page.locator('main > section:visible').evaluateAll((all) => all.map(({ id }) => id))).toEqual([view]);
+    await close();
+  });
+
   test('moves nothing where no motion is wanted', async () => {
     const { page, close } = await stage.visit({ still: true });
     await say(page, 'Hello');
