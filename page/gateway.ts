@@ -71,12 +71,12 @@ async function refusal(response: Response): Promise<GatewayError> {
   }
 }
 
-export async function getService(): Promise<Service> {
-  return (await ask('/page/service')).json() as Promise<Service>;
+export async function getService(init: RequestInit = {}): Promise<Service> {
+  return (await ask('/page/service', init)).json() as Promise<Service>;
 }
 
-export async function getModels(): Promise<readonly Model[]> {
-  const { data } = (await (await ask('/v1/models')).json()) as { data?: unknown };
+export async function getModels(init: RequestInit = {}): Promise<readonly Model[]> {
+  const { data } = (await (await ask('/v1/models', init)).json()) as { data?: unknown };
   return Array.isArray(data) ? data.filter((one) => typeof one?.id === 'string') : [];
 }
 

@@ -36,12 +36,12 @@ function askForKey(): void {
   key.focus();
 }
 
-/** What the service says of itself now, and its models where there are none yet. */
-async function refresh(): Promise<void> {
+/** What the service says of itself now, and its models where there are none yet. @throws {DOMException} when it was aborted. */
+async function refresh(init: RequestInit = {}): Promise<void> {
   try {
-    service = await getService();
+    service = await getService(init);
     showService(service);
-    if (models.length === 0 && (!service.key_required || key.value !== '')) await showModels();
+    if (models.length === 0 && (!service.key_required || key.value !== '')) await showModels(init);
   } catch (error) {
     if (!(error instanceof GatewayError)) throw error;
     if (error.status === 401) askForKey();
@@ -69,8 +69,8 @@ function showState(kind: 'ready' | 'trouble' | 'away', text: string): void {
   state.textContent = text;
 }
 
-async function showModels(): Promise<void> {
-  models = await getModels();
+async function showModels(init: RequestInit): Promise<void> {
+  models = await getModels(init);
   model.replaceChildren(...models.map(({ id }) => el('option', { value: id }, id)));
   noteModel();
 }
@@ -86,15 +86,20 @@ function onAgain(turn: HTMLElement, text: string): void {
   message.focus();
 }
 
+/** A backend that was away at first has its models now, or is still waited for. */
+async function modelFor(signal: AbortSignal): Promise<string> {
+  if (models.length === 0) await refresh({ signal });
+  return model.value;
+}
+
 async function submit(text: string): Promise<void> {
   if (text === '' || running !== null) return;
-  if (models.length === 0) await refresh();
   running = new AbortController();
   send.hidden = true;
   stop.hidden = false;
   announce('Sent.');
   try {
-    await conversation.ask(text, model.value, running.signal);
+    await conversation.ask(text, modelFor, running.signal);
   } finally {
     running = null;
     send.hidden = false;

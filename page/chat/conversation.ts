@@ -9,7 +9,7 @@ import { trouble } from './trouble.ts';
 
 export interface Conversation {
   /** Asks, and shows the answer with its proof. Resolves when the answer has ended, proven or not. */
-  ask(text: string, model: string, signal: AbortSignal): Promise<void>;
+  ask(text: string, model: (signal: AbortSignal) => Promise<string>, signal: AbortSignal): Promise<void>;
 }
 
 export interface ConversationOptions {
@@ -29,7 +29,11 @@ export function createConversation(
   const messages: Message[] = [];
   let newest: Proof | null = null;
 
-  async function ask(text: string, model: string, signal: AbortSignal): Promise<void> {
+  async function ask(
+    text: string,
+    model: (signal: AbortSignal) => Promise<string>,
+    signal: AbortSignal,
+  ): Promise<void> {
     const answer = el('p', { class: 'answer' });
     const note = el('p', { class: 'note' }, 'Waiting for the first word …');
     const turn = el(
@@ -43,12 +47,12 @@ export function createConversation(
     turns.append(turn);
     turn.scrollIntoView({ block: 'start' });
     const asked = [...messages, { role: 'user', content: text } as const];
-    const body = chatRequest(model, asked);
     const writer = writerInto(answer, () => {
       note.textContent = 'Not proven yet: the proof comes with the end.';
       follow(note);
     });
     try {
+      const body = chatRequest(await model(signal), asked);
       const response = await chat(body, signal);
       const received = await readAnswer(response, writer.write).finally(writer.flush);
       announce(`The answer: ${(answer.textContent ?? '').slice(0, 2000)}`);

@@ -6,6 +6,15 @@ import { answer, chatStream, DONE, delta, finish, role, stream } from '../backen
 import { startSidecar, temporaryFolder } from '../harness.ts';
 import { missing, openStage, type Stage, say, verdict } from './stage.ts';
 
+/** The first question for models fails, those after it hang. */
+const NO_MODELS = `globalThis.real = fetch;
+  let first = true;
+  globalThis.fetch = (path, init = {}) => {
+    if (path !== '/v1/models') return real(path, init);
+    if (first) { first = false; return Promise.reject(new TypeError('no')); }
+    return new Promise((_, reject) => init.signal?.addEventListener('abort', () => reject(init.signal.reason)));
+  }`;
+
 describe.skipIf(missing !== '')(`errors${missing}`, () => {
   let stage: Stage;
   beforeAll(async () => {
@@ -77,6 +86,20 @@ describe.skipIf(missing !== '')(`errors${missing}`, () => {
     await verdict(page, 'incomplete');
     expect(await page.textContent('.verdict')).toContain('The verifier could not run');
     expect(await page.textContent('.keep')).toMatch(/npm run verify -- .+ --allow-simulated/);
+    await close();
+  });
+
+  test('while the backend does not even name its models, a message is there to see and to stop', async () => {
+    stage.service.backend.script = chatStream(['Later.']);
+    const { page, close } = await stage.visit({ script: NO_MODELS });
+    await page.fill('#message', 'Hello');
+    await page.press('#message', 'Enter');
+    await page.click('#stop');
+    expect(await page.textContent('.asked')).toContain('Hello');
+    expect(await page.textContent('.trouble')).toContain('You stopped this answer');
+    await page.evaluate('globalThis.fetch = real');
+    await page.click('button:has-text("Try again")');
+    await verdict(page, 'simulated');
     await close();
   });
 
