@@ -46,8 +46,9 @@ export function attestationIn({ kind, text }: Subject): Attestation | null {
     const outer: unknown = typeof value === 'string' ? JSON.parse(value) : value;
     const found = (outer as { attestation?: unknown }).attestation ?? outer;
     const inner: unknown = typeof found === 'string' ? JSON.parse(found) : found;
-    const { raw, nonce, token } = inner as Partial<Attestation>;
-    return [raw, nonce, token].every((part) => typeof part === 'string') ? (inner as Attestation) : null;
+    const { raw, nonce, token, evidence = [] } = inner as Partial<Attestation>;
+    const parts = evidence.flatMap(({ arch, report, certificate_chain }) => [arch, report, certificate_chain]);
+    return [raw, nonce, token, ...parts].every((part) => typeof part === 'string') ? (inner as Attestation) : null;
   } catch {
     return null;
   }

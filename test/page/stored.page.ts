@@ -107,6 +107,21 @@ describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
   });
 });
 
+describe.skipIf(missing !== '')(`no proof${missing}`, () => {
+  test('evidence of another form is refused without a complaint, and can be kept', async () => {
+    const stage = await openStage();
+    const { page, complaints, close } = await stage.visit();
+    await page.click('#to-check');
+    await page.fill('#paste', '{"raw":"x","nonce":"x","token":"x","evidence":[{}]}');
+    await page.click('text=Check it');
+    await verdict(page, 'invalid');
+    await page.locator('.keep').waitFor();
+    expect(complaints).toEqual([]);
+    await close();
+    await stage.close();
+  });
+});
+
 const genuine = vectorsPresent ? '' : ', SKIPPED without ../shared/vectors';
 describe.skipIf(missing + genuine !== '')(`genuine evidence of an H100${missing}${genuine}`, () => {
   const services = createServer((request, response) => {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { readStored } from '../../page/proof/subject.ts';
+import { attestationIn, readStored } from '../../page/proof/subject.ts';
 import { appraiseAttestation } from '../../verify/index.ts';
 
 it('reads a kept file as the text that it is, and one that is not UTF-8 as none', async () => {
@@ -16,3 +16,13 @@ it('reads a kept file as the text that it is, and one that is not UTF-8 as none'
   const { valid, checks } = await appraiseAttestation(read.text);
   expect([valid, checks[0]]).toMatchObject([false, { name: 'form', status: 'fail' }]);
 });
+
+it.each([[null], ['text'], [{}], [[null]], [[{}]], [[{ arch: 'HOPPER', report: 5, certificate_chain: '' }]]])(
+  'sees no attestation to take apart where its evidence is %j',
+  (evidence) => {
+    const parts = { raw: '{}', nonce: 'x', token: 'y' };
+    const read = (value: object) => attestationIn(readStored(Buffer.from(JSON.stringify(value)), 'kept'));
+    expect(read({ ...parts, evidence })).toBeNull();
+    expect(read(parts)).toEqual(parts);
+  },
+);
