@@ -82,6 +82,17 @@ describe.skipIf(missing !== '')(`the page${missing}`, () => {
     await close();
   });
 
+  test('on paper nothing lies over a proof', async () => {
+    const { page, close } = await stage.visit();
+    await say(page, 'Hello');
+    await page.emulateMedia({ media: 'print' });
+    const laid = await page.evaluate(`[...document.querySelectorAll('body *')]
+      .filter((one) => one.checkVisibility() && /sticky|fixed/.test(getComputedStyle(one).position)).map(({ id }) => id)`);
+    expect(laid).toEqual([]);
+    expect(await page.locator('#simulated').isVisible()).toBe(true);
+    await close();
+  });
+
   test('moves nothing where no motion is wanted', async () => {
     const { page, close } = await stage.visit({ still: true });
     await say(page, 'Hello');
