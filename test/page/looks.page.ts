@@ -82,6 +82,24 @@ describe.skipIf(missing !== '')(`the page${missing}`, () => {
     await close();
   });
 
+  test.each([
+    [640, 360],
+    [320, 256],
+  ])('leaves room for the conversation on a screen of %d by %d pixels, settings open', async (width, height) => {
+    const { page, close } = await stage.visit({ phone: true });
+    await page.setViewportSize({ width, height });
+    await say(page, 'Hello');
+    await page.click('#settings > summary');
+    const seen = await page.evaluate(`(() => {
+      const title = document.querySelector('.verdict-title');
+      title.scrollIntoView({ block: 'center' });
+      const { left, top, height } = title.getBoundingClientRect();
+      return document.elementFromPoint(left + 8, top + height / 2) === title;
+    })()`);
+    expect(seen).toBe(true);
+    await close();
+  });
+
   test('on paper nothing lies over a proof', async () => {
     const { page, close } = await stage.visit();
     await say(page, 'Hello');
