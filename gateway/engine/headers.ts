@@ -26,11 +26,9 @@ const KEPT_FROM_BACKEND = new Set([
   'origin',
   'referer',
   'http2-settings',
-  'if-match',
+  // Nothing is kept that a 304 could be about. Other conditions stay: without `if-range`, a `range` would be of any version.
   'if-none-match',
   'if-modified-since',
-  'if-unmodified-since',
-  'if-range',
 ]);
 
 /** Ours to set, or the backend's own affair. */

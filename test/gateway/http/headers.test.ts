@@ -81,6 +81,20 @@ describe('headers that do not cross the gateway', () => {
     expect(headers['accept-encoding']).toBe('identity');
   });
 
+  it('towards the backend: what would be answered by "not modified", and no other condition', async () => {
+    const kept = ['if-match', 'if-range', 'if-unmodified-since', 'range'];
+    const names = [...kept, 'if-none-match', 'if-modified-since'];
+    await raw(
+      url,
+      get(
+        '/v1/files/file-1/content',
+        names.map((name) => `${name}: x`),
+      ),
+    );
+    const headers = Object.keys(service.backend.seen[0]?.headers ?? {});
+    expect(headers.filter((name) => names.includes(name)).sort()).toEqual(kept);
+  });
+
   it.each(['plain', 'tee', 'stream', 'tee stream'])(
     "towards the client, the same, and what is the gateway's to say: %s",
     async (how) => {
