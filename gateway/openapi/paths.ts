@@ -62,13 +62,19 @@ function again(operationId: string) {
   };
 }
 
-function backend(operationId: string, summary: string, parameters: object[] = []) {
+/** Where `stream: true` asks for them. */
+const EVENTS = { 'text/event-stream': { schema: { type: 'string' } } };
+
+function backend(operationId: string, summary: string, parameters: object[] = [], streamed: object = {}) {
   return {
     operationId,
     summary,
     tags: ['Backend'],
     ...(parameters.length === 0 ? {} : { parameters }),
-    responses: { ...ok('As the backend has it', {}), ...errorResponses(EVERY_V1_CODE) },
+    responses: {
+      200: { description: 'As the backend has it', content: { 'application/json': { schema: {} }, ...streamed } },
+      ...errorResponses(EVERY_V1_CODE),
+    },
   };
 }
 const anyJson = { requestBody: { required: true, ...json({ type: 'object' }) } };
@@ -132,7 +138,9 @@ export const paths = {
   '/v1/models': { get: backend('listModels', 'The backend’s models') },
   '/v1/models/{id}': { get: backend('getModel', 'One of the backend’s models', [id]) },
   '/v1/embeddings': { post: { ...backend('createEmbedding', 'Embeddings, where the backend has them'), ...anyJson } },
-  '/v1/responses': { post: { ...backend('createResponse', 'Responses, where the backend has them'), ...anyJson } },
+  '/v1/responses': {
+    post: { ...backend('createResponse', 'Responses, where the backend has them', [], EVENTS), ...anyJson },
+  },
   '/~sev_gpu@1.0/verify': {
     get: { operationId: 'verifyByGet', ...verification },
     post: { operationId: 'verify', ...verification },

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { STATUS } from '../../gateway/problem.ts';
 import { chatRequestSchema, completionRequestSchema } from '../../proto/openai.ts';
-import { chatAnswer } from '../backend.ts';
+import { chatAnswer, chatStream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { type Service, startService } from '../harness.ts';
 
@@ -65,6 +65,17 @@ describe('/openapi.json', () => {
         else expect([404, 405], `${method} ${path}`).not.toContain(got.status);
         expect(Object.keys(operations[method]?.responses ?? {}), `${method} ${path}`).toContain(String(got.status));
       }
+  });
+
+  it('names the type of a stream on every route that is asked for one', async () => {
+    service.backend.script = chatStream(['Hello.']);
+    for (const path of ['/v1/chat/completions', '/v1/completions', '/v1/responses']) {
+      const body = JSON.stringify({ ...CHAT, prompt: '', stream: true });
+      const got = await ask(`${service.gateway.url}${path}`, { body });
+      const [type] = String(got.headers['content-type']).split(';');
+      expect(Object.keys(document.paths[path]?.post?.responses[200]?.content ?? {}), path).toContain(type);
+    }
+    service.backend.script = chatAnswer('Hello.');
   });
 
   it('names every code of every error that the gateway makes', () => {
