@@ -23,7 +23,9 @@ export function createStored(settings: () => Settings, open: () => void): void {
     if (chosen.size > MAX_INPUT_BYTES)
       return refuse(`${chosen.name} is larger than ${MAX_INPUT_BYTES / 1024 / 1024} MiB.`);
     if (chosen.size === 0) return refuse(`${chosen.name} is empty, or no file.`);
-    await check(new Uint8Array(await chosen.arrayBuffer()), chosen.name, chosen.name.replace(/\.\w+$/, ''));
+    const bytes = await chosen.arrayBuffer().catch(() => null);
+    if (bytes === null) return refuse(`${chosen.name} cannot be read: it is a folder, or was changed or moved.`);
+    await check(new Uint8Array(bytes), chosen.name, chosen.name.replace(/\.\w+$/, ''));
   }
   function refuse(text: string): void {
     problem.textContent = text;

@@ -108,6 +108,19 @@ describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
 });
 
 describe.skipIf(missing !== '')(`no proof${missing}`, () => {
+  test('a folder that is dropped is said not to be read', async () => {
+    const stage = await openStage();
+    const { page, complaints, close } = await stage.visit();
+    const devtools = await page.context().newCDPSession(page);
+    const data = { items: [], files: [stage.service.folder.path], dragOperationsMask: 1 };
+    for (const type of ['dragEnter', 'dragOver', 'drop'] as const)
+      await devtools.send('Input.dispatchDragEvent', { type, x: 400, y: 400, data });
+    await page.locator('#drop-problem', { hasText: 'cannot be read: it is a folder' }).waitFor({ timeout: 5_000 });
+    expect(complaints).toEqual([]);
+    await close();
+    await stage.close();
+  });
+
   test('evidence of another form is refused without a complaint, and can be kept', async () => {
     const stage = await openStage();
     const { page, complaints, close } = await stage.visit();
