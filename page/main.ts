@@ -26,7 +26,7 @@ const conversation = createConversation(byId('turns'), {
 });
 
 function onRefused({ status }: GatewayError): void {
-  if (status === 401) askForKey();
+  if (status === 401 && service?.key_required !== false) askForKey();
   void refresh();
 }
 

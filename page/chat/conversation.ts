@@ -66,7 +66,7 @@ export function createConversation(
     } catch (error) {
       if (!(error instanceof GatewayError || error instanceof DOMException)) throw error;
       note.remove();
-      article.append(trouble(error, answer.textContent !== '', () => onAgain(turn, text)));
+      article.append(trouble(error, answer.textContent !== '', settings().service, () => onAgain(turn, text)));
       if (error instanceof GatewayError) onRefused(error);
     } finally {
       article.setAttribute('aria-busy', 'false');

@@ -1,6 +1,6 @@
 // What went wrong, in words that say what to do; never in place of a proof, always in sight.
 import { announce, el } from '../dom.ts';
-import { GatewayError } from '../gateway.ts';
+import { GatewayError, type Service } from '../gateway.ts';
 
 const ADVICE: Readonly<Record<string, string>> = {
   invalid_api_key: 'Enter an API key under "Model and settings", then try again.',
@@ -13,14 +13,22 @@ const ADVICE: Readonly<Record<string, string>> = {
   rate_limit_exceeded: 'Too many requests at once.',
 };
 
+/** Where the gateway itself wants none. */
+const BACKEND_KEY = 'The model behind the gateway refused the gateway: whoever runs it must set BACKEND_API_KEY.';
+
 /**
  * @param error a GatewayError; a DOMException where the visitor stopped it.
  * @param begun whether words of the answer are already on the page: they are unproven then.
  */
-export function trouble(error: GatewayError | DOMException, begun: boolean, again: () => void): HTMLElement {
+export function trouble(
+  error: GatewayError | DOMException,
+  begun: boolean,
+  service: Service | null,
+  again: () => void,
+): HTMLElement {
   const refused = error instanceof GatewayError ? error : null;
   const title = refused === null ? 'Stopped' : 'No proof';
-  const text = refused === null ? 'You stopped this answer before its proof came.' : sentence(refused);
+  const text = refused === null ? 'You stopped this answer before its proof came.' : sentence(refused, service);
   const unproven = begun ? ' What stands above is unproven: do not rely on it.' : '';
   const label = refused === null ? '' : [refused.status || '', refused.code].join(' ').trim();
   announce(`${title}. ${text}${unproven}`);
@@ -33,10 +41,11 @@ export function trouble(error: GatewayError | DOMException, begun: boolean, agai
   );
 }
 
-function sentence({ code, message, retryAfterSeconds }: GatewayError): string {
+function sentence({ status, code, message, retryAfterSeconds }: GatewayError, service: Service | null): string {
+  const advice = status === 401 && service?.key_required === false ? BACKEND_KEY : (ADVICE[code] ?? '');
   const after =
     retryAfterSeconds === null
       ? ''
       : ` The service says to try again in ${retryAfterSeconds} ${retryAfterSeconds === 1 ? 'second' : 'seconds'}.`;
-  return `${message} ${ADVICE[code] ?? ''}`.trim() + after;
+  return `${message} ${advice}`.trim() + after;
 }

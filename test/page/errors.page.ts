@@ -53,6 +53,16 @@ describe.skipIf(missing !== '')(`errors${missing}`, () => {
     await close();
   });
 
+  test('a gateway that wants no key asks for none, though its own was refused by the backend', async () => {
+    stage.service.backend.script = answer('{"error":"Unauthorized"}', 401);
+    const { page, close } = await stage.visit();
+    await say(page, 'Hello');
+    expect(await page.textContent('.trouble')).toMatch(/401 invalid_api_key.*must set BACKEND_API_KEY/s);
+    expect(await page.textContent('.trouble')).not.toContain('Enter an API key');
+    expect(await page.locator('#settings').getAttribute('open')).toBeNull();
+    await close();
+  });
+
   test('a stream that ends without its proof is no answer', async () => {
     const { page, close } = await stage.visit();
     const body = role() + delta('Trust me') + finish() + DONE;
