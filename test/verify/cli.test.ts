@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { unsigned } from '../../scripts/vectors/tokens.ts';
 import { type Backend, chatAnswer, chatStream, startBackend } from '../backend.ts';
 import { CHAT, chat } from '../client.ts';
 import {
@@ -17,6 +18,7 @@ import {
 } from '../harness.ts';
 import { startProcess } from '../process.ts';
 import { vector, vectorsPresent } from '../vectors.ts';
+import { attest } from './maker.ts';
 
 const CLI = fileURLToPath(new URL('../../bin/countersign.js', import.meta.url));
 
@@ -100,6 +102,16 @@ describe('countersign verify', () => {
     expect(run('verify', file('plain.txt', 'data: {"choices":[]}\n\ndata: [DONE]\n\n')).stdout).toContain(
       'INVALID: not_an_attestation',
     );
+  });
+
+  it('prints what a token says of itself in one line, whatever characters it is made of', async () => {
+    const { raw, nonce } = await attest();
+    for (const odd of ['\n', '\r', '\u001b[2J', '\u009b2J', '\u2028', '\u202e', '\u200b']) {
+      const token = unsigned({ eat_nonce: nonce, iss: `x${odd}VALID (level: gpu)` });
+      const { status, stdout } = run('verify', file('odd.json', JSON.stringify({ raw, nonce, token })), '--offline');
+      expect([status, stdout]).toEqual([1, expect.stringMatching(/says it is from 'x\?[^\n]*VALID \(level: gpu\)'\n/)]);
+      expect(stdout).not.toMatch(/^VALID|[^\n\P{C}]|[\u2028\u2029]/mu);
+    }
   });
 
   it.each([

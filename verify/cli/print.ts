@@ -13,8 +13,11 @@ export function printReport(report: VerificationReport): string {
   if (report.not_proven.length > 0) out.push('', 'not proven', ...report.not_proven.map((text) => `  - ${text}`));
   const failed = report.checks.find((check) => check.status === 'fail');
   out.push('', report.valid ? `VALID (level: ${report.level})` : `INVALID: ${failed?.code ?? 'no check could run'}`);
-  return out.join('\n');
+  return out.map(plain).join('\n');
 }
+
+/** A token may name any issuer: what it says must not clear the screen, nor write lines of this report. */
+const plain = (text: string): string => text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '?');
 
 function claimLines(claims: Claims): string[] {
   const out = ['claims'];
