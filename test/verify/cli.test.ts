@@ -136,6 +136,8 @@ describe('countersign verify', () => {
     symlinkSync(join(folder.path, 'gone.xml'), join(rims, 'dangling.xml'));
     for (const [args, message] of [
       [['verify', answer, '--allow-simulated', answer], 'not a PEM certificate'],
+      [['verify', 'evidence', answer, '--request', answer], 'bare evidence holds no request'],
+      [['verify', 'evidence', answer, '--response', answer], 'bare evidence holds no request'],
       [['verify', answer, '--allow-simulated', folder.path], 'cannot be used (EISDIR)'],
       [['verify', answer, '--request', join(folder.path, 'gone.json')], 'no such file or folder'],
       [['verify', answer, '--rim-dir', rims], 'no such file or folder'],

@@ -44,8 +44,11 @@ async function fetchCollateral(args: Arguments): Promise<number> {
 async function appraise(args: Arguments, options: VerifyOptions): Promise<VerificationReport> {
   const input = readInput(args.file);
   // A file that is a bare list of evidence is checked as one, whatever the command was.
-  if (args.command === 'evidence' || (args.command === 'fetch-collateral' && input.text.trimStart().startsWith('[')))
+  if (args.command === 'evidence' || (args.command === 'fetch-collateral' && input.text.trimStart().startsWith('['))) {
+    if (args.request !== null || args.response !== null)
+      throw new UsageError('bare evidence holds no request and no response: --request and --response have no use');
     return appraiseEvidence(input.text, options);
+  }
   const expected = {
     ...(args.request === null ? {} : { request: readText(args.request) }),
     ...(args.response === null ? {} : { response: readText(args.response) }),
