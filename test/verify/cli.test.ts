@@ -121,6 +121,9 @@ describe('countersign verify', () => {
     [['verify', 'a', 'b'], /one FILE at a time/],
     [['verify', 'x', '--nonsense'], /nonsense/],
     [['verify', 'x', '--at', 'yesterday'], /not a time/],
+    [['verify', 'x', '--at', 'foo 7'], /not a time/],
+    [['verify', 'x', '--at', '06/01/2025'], /not a time/],
+    [['verify', 'x', '--at', '20250601'], /not a time/],
     [['verify', 'x', '--max-age', '-1'], /max-age/],
     [['fetch-collateral', 'x'], /--into DIR/],
   ])('exits 2 with one clear line when it is used wrongly: %j', (args, message) => {

@@ -120,10 +120,19 @@ function url(name: string, value: string | undefined): string | null {
   return value ?? null;
 }
 
+/** What `Date` reads besides, it guesses: 'foo 7' is a day, and 06/01 is the sixth of January to half of its readers. */
+const ISO_8601 = /^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?)?$/;
+/** Fewer digits are a year or a day. */
+const UNIX_SECONDS = /^\d{9,12}$/;
+
 function time(value: string): Date {
-  const date = /^\d{1,12}$/.test(value) ? new Date(Number(value) * 1000) : new Date(value);
-  if (Number.isNaN(date.getTime())) throw new UsageError(`--at ${value}: not a time (ISO 8601 or Unix seconds)`);
-  return date;
+  const ms = UNIX_SECONDS.test(value)
+    ? Number(value) * 1000
+    : ISO_8601.test(value)
+      ? Date.parse(value.replace(' ', 'T'))
+      : Number.NaN;
+  if (Number.isNaN(ms)) throw new UsageError(`--at ${value}: not a time (ISO 8601 or Unix seconds)`);
+  return new Date(ms);
 }
 
 function seconds(value: string): number {
