@@ -11,7 +11,7 @@ import { compareExchange } from './exchange.ts';
 import { type Input, readInput } from './form.ts';
 import { checkPolicy } from './policy.ts';
 import { checkTokenDigests, type ParsedToken, parseToken, verifyTokenSignature } from './token/index.ts';
-import { compareTokenWithReports } from './token-report.ts';
+import { compareTokenWithReports, kindOf } from './token-report.ts';
 import type { TokenClaims, VerificationReport, Verified, VerifyOptions } from './types.ts';
 import { concluded } from './verdict.ts';
 
@@ -89,6 +89,7 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
     list,
     devices,
     token: claims,
+    appraised: appraisedKinds(list, token, claims),
     nonce,
     timestamp,
     about: 'exchange',
@@ -162,6 +163,12 @@ async function checkTokenSignature(parsed: ParsedToken, { options, clocks }: Con
 }
 
 const selfAsserted = (list: CheckList) => (list.unmet('token_signature') ? null : 'self-asserted');
+
+/** A token that gives no result, or names no device, says yes of nothing. */
+function appraisedKinds(list: CheckList, token: ParsedToken | null, claims: TokenClaims | null) {
+  if (token === null || claims?.signature !== 'nvidia-signed' || !list.passed('token_result')) return [];
+  return token.devices.map(kindOf);
+}
 
 /** The checks that have a device each. DESIGN §9: evidence may be absent only where NVIDIA signed the token. */
 const OF_DEVICES = [

@@ -51,6 +51,7 @@ export async function appraiseEvidence(input: unknown, options: VerifyOptions = 
     list,
     devices,
     token: null,
+    appraised: [],
     nonce: stated.size === 1 ? only : null,
     timestamp: null,
     about: 'nonce',

@@ -2,13 +2,14 @@
 import type { CheckList } from './checklist.ts';
 import type { Context } from './context.ts';
 import type { VerifiedDevice } from './device.ts';
-import type { Claims, Level, TokenClaims, VerificationReport } from './types.ts';
+import type { Claims, DeviceClaims, Level, TokenClaims, VerificationReport } from './types.ts';
 
 export interface Findings {
   readonly list: CheckList;
   readonly devices: readonly VerifiedDevice[];
-  /** Without evidence NVIDIA's service speaks for the devices. */
   readonly token: TokenClaims | null;
+  /** Of what kinds are the devices of which NVIDIA's service said yes; none where it did not, or did not sign. */
+  readonly appraised: readonly DeviceClaims['kind'][];
   readonly nonce: string | null;
   /** Unix seconds; null for bare evidence. */
   readonly timestamp: number | null;
@@ -43,25 +44,28 @@ function isoTime(seconds: number): string | null {
   return Number.isNaN(date.getTime()) ? null : date.toISOString();
 }
 
-function levelOf({ devices, token }: Findings, simulated: boolean): Level {
+/** Without evidence NVIDIA's service speaks for the devices. */
+function levelOf({ devices, appraised }: Findings, simulated: boolean): Level {
   if (simulated) return 'none';
-  const gpu = devices.some(({ claims }) => claims.kind === 'gpu');
-  return gpu || (devices.length === 0 && token?.signature === 'nvidia-signed') ? 'gpu' : 'none';
+  const kinds = devices.length === 0 ? appraised : devices.map(({ claims }) => claims.kind);
+  return kinds.includes('gpu') ? 'gpu' : 'none';
 }
 
 function signedWhat(about: Findings['about']): string {
   return about === 'exchange' ? 'the hash of exactly this request, this answer and this timestamp' : 'this nonce';
 }
 
-function proven({ list, devices, token, about, nvidia }: Findings, simulated: boolean): string[] {
+function proven({ list, devices, appraised, about, nvidia }: Findings, simulated: boolean): string[] {
   const what = signedWhat(about);
   if (simulated)
     return [`These texts are what a simulated device, under the test root that the caller named, signed: ${what}.`];
   const said: string[] = [];
   if (devices.length > 0)
     said.push(`${named(devices, nvidia.device)} signed ${what}, at the asking of software on its host.`);
-  if (token?.signature === 'nvidia-signed')
-    said.push(`NVIDIA's remote attestation service appraised evidence of the GPU for ${what}, and said yes.`);
+  if (appraised.length > 0)
+    said.push(
+      `NVIDIA's remote attestation service appraised evidence of the ${kindOf(appraised)} for ${what}, and said yes.`,
+    );
   if (list.passed('reference_values'))
     said.push(
       `What it measured of its firmware has the reference values that ${nvidia.rim ? 'NVIDIA signed for confidential mode' : 'were signed under the root that the caller gave'}.`,
@@ -73,12 +77,16 @@ function proven({ list, devices, token, about, nvidia }: Findings, simulated: bo
 
 function named(devices: readonly VerifiedDevice[], nvidia: boolean): string {
   const models = [...new Set(devices.map(({ claims }) => claims.model))].join(', ');
-  const switches = devices.every(({ claims }) => claims.kind === 'switch');
-  const kind = switches ? 'NVSwitch' : devices.some(({ claims }) => claims.kind === 'switch') ? 'device' : 'GPU';
+  const kind = kindOf(devices.map(({ claims }) => claims.kind));
   const several = devices.length > 1;
   const what = nvidia ? `genuine NVIDIA ${kind}` : kind;
   const under = nvidia ? '' : " under the root that the caller trusts in place of NVIDIA's";
   return several ? `${devices.length} ${what}s (${models})${under} each` : `A ${what} (${models})${under}`;
+}
+
+function kindOf(kinds: readonly DeviceClaims['kind'][]): string {
+  if (!kinds.includes('switch')) return 'GPU';
+  return kinds.includes('gpu') ? 'device' : 'NVSwitch';
 }
 
 function notProven({ list, token, about }: Findings, simulated: boolean, valid: boolean): string[] {

@@ -14,6 +14,8 @@ export interface ServiceToken {
   readonly issuer?: string;
   readonly nonce: string;
   readonly devices: readonly Device[];
+  /** Of what the submodules are named. */
+  readonly kind?: 'GPU' | 'SWITCH';
   readonly now?: Date;
   readonly overall?: Claims;
   readonly device?: Claims;
@@ -62,10 +64,10 @@ const overallClaims = (nonce: string, submods: Claims): Claims => ({
 
 /** `[["JWT", overall], {"GPU-0": jwt, …}]`, as NVIDIA's remote service returns it. */
 export function nrasToken(token: ServiceToken): string {
-  const { key, kid = KID, issuer: iss = NRAS_ISSUER, nonce, now = AT } = token;
+  const { key, kid = KID, issuer: iss = NRAS_ISSUER, nonce, kind = 'GPU', now = AT } = token;
   const parts = token.devices.map((device, i) => {
     const claims = { ...deviceClaims(device, nonce), iss, ...times(now), ...token.device };
-    return [`GPU-${i}`, es384(claims, key, kid)] as const;
+    return [`${kind}-${i}`, es384(claims, key, kid)] as const;
   });
   const submods = Object.fromEntries(parts.map(([name, jwt]) => [name, ['DIGEST', ['SHA-256', sha256(jwt)]]]));
   const overall = { ...overallClaims(nonce, submods), iss, ...times(now), ...token.overall };

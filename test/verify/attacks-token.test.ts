@@ -22,6 +22,9 @@ import { codeOf, good, options, refused, world } from './attacks.ts';
 const nonce = nonceHex(rawOf(WHOLE));
 const service = newKey();
 const keyed = { ...options, nrasKeys: jwks(service.publicKey) };
+/** Not simulated: its root is the caller's own. */
+const { simulatedRoot, ...rest } = keyed;
+const genuine = { ...rest, roots: { ...options.roots, device: simulatedRoot } };
 const nras = (change: Partial<ServiceToken> = {}) =>
   nrasToken({ key: service.key, nonce, devices: [world.a], ...change });
 const withToken = (token: string) => ({ ...good, token });
@@ -120,6 +123,20 @@ describe("a token in the shape of NVIDIA's remote service", () => {
     const token = nras({ devices: [world.a, world.b], overall: { 'x-nvidia-overall-att-result': false } });
     await refused('token_result_false', alone(token), keyed);
     expect(await codeOf(alone(submoduleOf(token)), keyed)).not.toBe('valid');
+  });
+  test('is no yes in words either, beside evidence that is right', async () => {
+    const no = nras({ devices: [world.a, world.b], overall: { 'x-nvidia-overall-att-result': false } });
+    const silent = nras({ overall: { 'x-nvidia-overall-att-result': undefined } });
+    for (const token of [submoduleOf(no), silent, overallOf(nras())]) {
+      const { claims, proven } = await verifyAttestation(withToken(token), genuine);
+      expect(claims.token?.signature).toBe('nvidia-signed');
+      expect(proven.join()).not.toContain('said yes');
+    }
+    expect((await verifyAttestation(withToken(nras()), genuine)).proven.join()).toContain('of the GPU for the hash');
+  });
+  test('about switches alone is about no GPU', async () => {
+    const { level, proven } = await verifyAttestation(alone(nras({ kind: 'SWITCH' })), keyed);
+    expect([level, proven]).toEqual(['none', [expect.stringContaining('appraised evidence of the NVSwitch for')]]);
   });
   test('that has debugging on, or no secure boot, is refused', async () => {
     await refused('debug_enabled', alone(nras({ device: { dbgstat: 'enabled' } })), keyed);
