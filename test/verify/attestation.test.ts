@@ -298,6 +298,8 @@ describe('policy', () => {
     await expect(appraiseAttestation(good, { simulatedRoot: 'x' })).rejects.toThrow(TypeError);
     await expect(appraiseAttestation(good, { at: new Date(Number.NaN) })).rejects.toThrow(TypeError);
     await expect(appraiseAttestation(good, { roots: { device: '' } })).rejects.toThrow('roots.device');
+    for (const maxAgeSeconds of [Number.NaN, -1])
+      await expect(appraiseAttestation(good, { policy: { maxAgeSeconds } })).rejects.toThrow('maxAgeSeconds');
   });
 
   test("a root that the caller gives in place of NVIDIA's makes no device NVIDIA's in words", async () => {
