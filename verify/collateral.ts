@@ -82,14 +82,14 @@ export function createCollateral(options: CollateralOptions = {}): Collateral {
     },
     async ocsp(query) {
       const known = await chooseAnswer(answers.get(query.certificate.serial) ?? [], query);
-      if (known !== null || fetch === undefined) return known;
+      if (known?.holds || fetch === undefined) return known;
       const id = toHex(await makeCertId(query.certificate, query.issuer));
       const before = kept.get(id);
       if (before !== undefined && query.at <= before.until) return { response: before.response };
       const fetched = await fetchOcsp(id, query, fetch, options);
       const until = fetched === null ? null : await holdsUntil(fetched.response, query);
       if (fetched !== null && until !== null) kept.set(id, { response: fetched.response, until });
-      return fetched;
+      return fetched ?? known;
     },
     async refused(query) {
       if ('id' in query) rims.delete(query.id);
@@ -110,9 +110,14 @@ function indexRims(rims: CollateralOptions['rims'] = []): (query: RimQuery) => s
   });
   return ({ version, chip }) => {
     const candidates = named.filter((one) => one.version === version.toLowerCase());
-    return (candidates.find(({ product }) => product === chip.toLowerCase()) ?? candidates[0])?.rim;
+    const exact = candidates.find(({ product }) => product === chip.toLowerCase());
+    // Of Hopper alone it is known what its RIMs call their product. A driver's version is the same on every chip.
+    const other = isHopper(chip) ? undefined : candidates.find(({ product = '' }) => !isHopper(product));
+    return (exact ?? other)?.rim;
   };
 }
+
+const isHopper = (chip: string) => /^gh/i.test(chip);
 
 interface HandedIn {
   readonly response: Uint8Array;
@@ -142,17 +147,20 @@ function readable(response: Uint8Array): OcspResponse | null {
 }
 
 /** Of several about one certificate, the newest that holds; failing that the newest, so that the check can say what is wrong. */
-async function chooseAnswer(candidates: readonly HandedIn[], query: OcspQuery): Promise<OcspAnswer | null> {
-  let best: { response: Uint8Array; rank: number } | null = null;
+async function chooseAnswer(
+  candidates: readonly HandedIn[],
+  query: OcspQuery,
+): Promise<(OcspAnswer & { readonly holds: boolean }) | null> {
+  let best: { response: Uint8Array; holds: boolean; rank: number } | null = null;
   for (const { response, parsed } of candidates) {
     const answer = await findAnswer(parsed, query.certificate, query.issuer);
     if (answer === null) continue;
     const { thisUpdate, nextUpdate } = validity(answer);
     const holds = query.at >= thisUpdate && query.at <= nextUpdate;
     const rank = thisUpdate.getTime() + (holds ? 1e15 : 0);
-    if (best === null || rank > best.rank) best = { response, rank };
+    if (best === null || rank > best.rank) best = { response, holds, rank };
   }
-  return best === null ? null : { response: best.response };
+  return best === null ? null : { response: best.response, holds: best.holds };
 }
 
 /** An answer that is not good, or cannot be read, is asked for again. */

@@ -113,6 +113,27 @@ test('a reference value is kept for a day, then asked for again', async () => {
   expect(await verdict(collateral, await forge(world))).toEqual(['valid', RIMS]);
 });
 
+describe('what is handed in', () => {
+  test('is asked for anew where there is a network and it holds no longer, or is of another chip', async () => {
+    const stale = {
+      thisUpdate: new Date(clock.getTime() - 2 * DAY_MS),
+      nextUpdate: new Date(clock.getTime() - DAY_MS),
+    };
+    const ocsp = about.map(({ name, subject }) => answerAbout(world, name, subject, stale));
+    const blackwell = rims(world.rimSigner, { driver: { chip: 'GB100' } }).get(RIM_IDS.driver) ?? '';
+    const handedIn = { rims: [blackwell, right.get(RIM_IDS.vbios) ?? ''], ocsp };
+    const online = createCollateral({ ...handedIn, fetch, randomBytes: () => new Uint8Array(NONCE) });
+    expect(await verdict(online)).toEqual(['valid', [...NAMES, RIM_IDS.driver].sort()]);
+    const { checks } = await appraiseAttestation(good, { ...options, collateral: createCollateral(handedIn) });
+    const codes = checks.flatMap(({ code }) => code ?? []);
+    expect(codes).toEqual(['revocation_invalid', 'rim_unavailable']);
+  });
+  test('is used where it holds, and nobody is asked', async () => {
+    const ocsp = about.map(({ name, subject }) => answerAbout(world, name, subject));
+    expect(await verdict(createCollateral({ rims: right.values(), ocsp, fetch }))).toEqual(['valid', []]);
+  });
+});
+
 describe('no service is asked', () => {
   const [evidence] = good.evidence;
   test('about a report whose signature is wrong: what it names, anybody may have written', async () => {
