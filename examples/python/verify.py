@@ -87,6 +87,7 @@ def verify(text, roots, at, request=None):
             if isinstance(exchange, str):
                 require(raw.endswith(f',"response":{exchange},"timestamp":{signed["timestamp"]}}}'), "another response")
             if isinstance(exchange, list):
+                require("[DONE]" not in exchange, "events come after [DONE]")
                 digest = hashlib.sha256("".join(f"{payload}\n" for payload in exchange).encode()).hexdigest()
                 stream = '"stream":{"events":%d,"sha256":"%s"}' % (len(exchange), digest)
                 require(raw.endswith(f',{stream},"timestamp":{signed["timestamp"]}}}'), "another stream")
@@ -126,9 +127,10 @@ def once(pairs):
 def read(text):
     """The attestation, and what it came in: None, the response's own text, or the payloads of the stream."""
     require(len(text) <= MAX_BYTES, "too large")
-    if text.startswith(("data:", ":")):
-        payloads = [line.removeprefix("data:").removeprefix(" ") for line in text.split("\n") if line[:5] == "data:"]
-        require(payloads.pop() == "[DONE]", "the stream breaks off")
+    if re.match(r"\s*(data|event|id|retry)?:", text):
+        payloads = events(text)
+        if payloads[-1:] == ["[DONE]"]:
+            payloads.pop()
         carrying = next((i for i, payload in enumerate(payloads) if SPLICED in payload), None)
         require(carrying is not None, "no event of the stream carries an attestation")
         document, payloads[carrying] = read(payloads[carrying])
@@ -139,6 +141,19 @@ def read(text):
     start = text.rindex(SPLICED)
     end = json.JSONDecoder().raw_decode(text, start + len(SPLICED))[1]
     return document["attestation"], text[:start] + text[end:]
+
+
+def events(text):
+    """What each event of the stream says: its `data:` lines. Lines end in LF, CR LF or CR, as clients read them too."""
+    found, data = [], []
+    for line in [*re.split("\r\n|\r|\n", text), ""]:
+        name, _, value = line.partition(":")
+        if name == "data":
+            data.append(value.removeprefix(" "))
+        elif line == "" and data:
+            found.append("\n".join(data))
+            data = []
+    return found
 
 
 class Number(str):
@@ -235,7 +250,7 @@ def main():
     given = options.parse_args()
     roots = [NVIDIA_ROOT]
     try:
-        text = open(given.file, encoding="utf-8", newline="").read()
+        text = open(given.file, encoding="utf-8-sig", newline="").read()
         request = open(given.request, encoding="utf-8", newline="").read() if given.request else None
         if given.simulated_root:
             roots += x509.load_pem_x509_certificates(open(given.simulated_root, "rb").read())

@@ -9,6 +9,7 @@ import { inputOf, type Vector, verifyOptions } from '../../scripts/vectors/vecto
 import { appraiseAttestation, appraiseEvidence, type Check, type CheckName } from '../../verify/index.ts';
 import { vectorsPresent } from '../vectors.ts';
 import { evidenceOf, h100, type NvidiaEvidence, text } from '../verify/genuine.ts';
+import { AT, attest, PAYLOADS, simulatedRoot, streamed, transcript } from '../verify/maker.ts';
 import { python, SKIPPED } from './python.ts';
 
 /** What verify.py checks, in its order. */
@@ -96,6 +97,29 @@ describe.skipIf(python === null)(`verify.py${SKIPPED}`, () => {
       expect([at, await ask({ ...given, text: changed })]).not.toEqual([at, null]);
     }
     expect(refused).toBeGreaterThan(400);
+  });
+
+  it('reads a transcript as clients do, whatever its lines end in: no event hides from it', async () => {
+    const answer = await attest(await streamed());
+    const options = { ...NEITHER, at: AT, simulatedRoot };
+    const both = async (bytes: Uint8Array) => {
+      const text = Buffer.from(bytes).toString();
+      const expected = { transcript: new Uint8Array(bytes) };
+      const ours = failed((await appraiseAttestation(answer, { ...options, expected })).checks);
+      expect(await ask({ at: AT.toISOString(), root: simulatedRoot, text })).toBe(ours);
+      return ours;
+    };
+    const hidden = PAYLOADS[0]?.replace('"Hel"', '"Not: "');
+    for (const newline of ['\n', '\r\n', '\r']) {
+      const right = transcript(answer, PAYLOADS, newline);
+      expect(await both(right)).toBeNull();
+      for (const before of [`: x\rdata: ${hidden}\r\r`, `event: x\r\ndata:${hidden}\r\n\r\n`])
+        expect(await both(Buffer.concat([Buffer.from(before), right]))).toBe('expected_exchange');
+      expect(await both(Buffer.concat([right, Buffer.from(`data: ${hidden}\n\n`)]))).toBe('expected_exchange');
+    }
+    expect(
+      await both(Buffer.from(Buffer.from(transcript(answer)).toString().replace('data: [DONE]\n\n', ''))),
+    ).toBeNull();
   });
 
   describe.skipIf(!vectorsPresent)("genuine evidence, under NVIDIA's root", () => {
