@@ -241,12 +241,17 @@ def extension(certificate, kind):
 # ---- the command line -----------------------------------------------------------------------------------------------
 
 
+def instant(text):
+    at = datetime.fromisoformat(text)
+    return at if at.tzinfo else at.replace(tzinfo=timezone.utc)
+
+
 def main():
     options = argparse.ArgumentParser(description="Checks an attestation of Countersign.")
     options.add_argument("file")
     options.add_argument("--request", help="the body that you sent: must be the one that was signed, byte for byte")
     options.add_argument("--simulated-root", help="PEM: accept the demo's simulated GPU under this root")
-    options.add_argument("--at", type=datetime.fromisoformat, default=datetime.now(timezone.utc), help="check as of then")
+    options.add_argument("--at", type=instant, default=datetime.now(timezone.utc), help="check as of then; UTC without a zone")
     given = options.parse_args()
     roots = [NVIDIA_ROOT]
     try:

@@ -1,5 +1,5 @@
 // examples/python/verify.py beside our own verifier: the same verdicts, by the same check, on our vectors and on genuine evidence.
-import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { type ChildProcessWithoutNullStreams, spawn, spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -24,6 +24,7 @@ const MADE: readonly CheckName[] = [
   'report_chain',
 ];
 const VECTORS = fileURLToPath(new URL('../../vectors/', import.meta.url));
+const VERIFY = fileURLToPath(new URL('../../examples/python/verify.py', import.meta.url));
 const NEITHER = { without: { referenceValues: true, revocation: true } };
 
 let child: ChildProcessWithoutNullStreams;
@@ -120,6 +121,15 @@ describe.skipIf(python === null)(`verify.py${SKIPPED}`, () => {
     expect(
       await both(Buffer.from(Buffer.from(transcript(answer)).toString().replace('data: [DONE]\n\n', ''))),
     ).toBeNull();
+  });
+
+  it('takes a time without a zone', () => {
+    const file = (name: string) => join(VECTORS, 'parts', name);
+    const given = [VERIFY, file('attestation.json'), '--simulated-root', file('device-root.pem'), '--at'];
+    for (const at of ['2025-06-01T12:00:00', '2025-06-01', '2025-06-01T12:00:00+00:00']) {
+      const { status, stdout } = spawnSync(python ?? '', [...given, at], { encoding: 'utf8' });
+      expect([status, stdout]).toEqual([0, expect.stringContaining('\nVALID as far as')]);
+    }
   });
 
   describe.skipIf(!vectorsPresent)("genuine evidence, under NVIDIA's root", () => {
