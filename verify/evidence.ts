@@ -90,15 +90,22 @@ export async function verifyDevices(
   return verified.filter((device) => device !== null);
 }
 
-/** One device counted twice would be two. */
+/**
+ * One device counted twice would be two. Its boot ROM certifies another signing key for other firmware, so the boot ROM's own
+ * key, in the second certificate, counts too.
+ */
 function parseOnce(input: DeviceInput, before: readonly (ParsedEvidence | undefined)[]) {
   const evidence = parseEvidence(input);
-  const { spki } = evidence.chain[0];
-  const same = before.findIndex((other) => other !== undefined && equal(other.chain[0].spki, spki));
+  const keys = keysOf(evidence);
+  const same = before.findIndex(
+    (other) => other !== undefined && keysOf(other).some((key) => keys.some((own) => equal(own, key))),
+  );
   if (same >= 0) throw new CheckFailure('evidence_malformed', `the same device as device ${same}`);
   const { blocks, opaque } = evidence.report;
   return passed(`SPDM 1.1, ${blocks.size} measurement blocks, ${opaque.format} opaque data`, evidence);
 }
+
+const keysOf = ({ chain }: ParsedEvidence) => chain.slice(0, 2).map(({ spki }) => spki);
 
 /** The names of what cannot be checked on evidence that cannot be read. */
 async function unread(list: CheckList, index: number): Promise<null> {

@@ -95,8 +95,9 @@ def verify(text, roots, at, request=None):
     with checking("report_form", "SPDM 1.1 measurements and certificates, of each device"):
         devices = [parts(one) for one in document["evidence"]]
         require(0 < len(devices) <= 64, "no evidence, or of too many devices")
-        keys = {chain[0].public_key().public_numbers() for _, chain, _ in devices}
-        require(len(keys) == len(devices), "one device stands twice")
+        # A device's own keys: that of its firmware, and the boot ROM's, which certifies another for other firmware.
+        for keys in ([chain[:2][i].public_key().public_numbers() for _, chain, _ in devices] for i in (0, -1)):
+            require(len(set(keys)) == len(keys), "one device stands twice")
 
     return [check_device(*device, nonce, roots, at) for device in devices]
 

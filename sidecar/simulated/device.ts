@@ -76,10 +76,16 @@ function authority(issuer: Holder, subject: Buffer, crl: string): Holder {
   return { key, certificate: issue(spec, publicKey, issuer) };
 }
 
-/** `fwid`: what the leaf's extension names, for vectors whose report names another. */
-export function makeDevice(issuers: Issuers, options: { readonly fwid?: Uint8Array } = {}): Device {
+/**
+ * `fwid`: what the leaf's extension names, for vectors whose report names another. `brom`: of a device that there is, which
+ * then has a second leaf.
+ */
+export function makeDevice(
+  issuers: Issuers,
+  options: { readonly fwid?: Uint8Array; readonly brom?: Holder } = {},
+): Device {
   const { chip } = issuers;
-  const brom = makeBrom(issuers.provisioner, chip);
+  const brom = options.brom ?? makeBrom(issuers.provisioner, chip);
   const leaf = makeLeaf(brom, options.fwid ?? FWID, chip);
   const { root, identity, provisioner } = issuers;
   return {

@@ -22,6 +22,7 @@ import {
   b,
   EXCHANGE,
   evidenceOf,
+  issuers,
   PAYLOADS,
   REQUEST,
   RESPONSE,
@@ -46,6 +47,7 @@ async function code(input: unknown, options: VerifyOptions = {}): Promise<string
 const good = await attest();
 const other = await attest({ ...EXCHANGE, response: RESPONSE.replace('Hello', 'Goodbye') });
 const two = await attest(EXCHANGE, [a, b]);
+const firmwares = await attest(EXCHANGE, [a, makeDevice(issuers, a)]);
 
 describe('what passes', () => {
   test('gives the signed texts, exactly', async () => {
@@ -142,6 +144,7 @@ describe('what is refused, and by which check', () => {
     ['the signature changed', report((base64) => flip(base64, -1)), 'report_signature_invalid'],
     ['the second device broken', report((base64) => flip(base64, -1), two, 1), 'report_signature_invalid'],
     ['the first device twice', { ...two, evidence: [two.evidence[0], two.evidence[0]] }, 'evidence_malformed'],
+    ['one device with two firmwares', firmwares, 'evidence_malformed'],
     ['one device fewer than the token says', { ...two, evidence: two.evidence.slice(0, 1) }, 'token_report_mismatch'],
     [
       'one device more than the token says',
