@@ -161,16 +161,22 @@ class Number(str):
     """A number of raw, as it is written: raw may hold 1.0 and integers of any length."""
 
 
+WHOLE = "0|[1-9][0-9]{0,14}"
+
+
 def members(raw):
     """Exactly request, response, timestamp and perhaps stream. Inside of request and response anything may stand."""
     pairs = json.loads(raw, object_pairs_hook=tuple, parse_int=Number, parse_float=Number, parse_constant=refuse)
     found = once(pairs)
-    stream = dict(found.pop("stream", ()) or ())
+    if "stream" in found:
+        (first, count), (second, sha256) = pairs = found.pop("stream")
+        require(type(pairs) is tuple and (first, second) == ("events", "sha256"), "stream must be events and sha256")
+        require(type(count) is Number and re.fullmatch(WHOLE, count), "events must be a number")
+        require(re.fullmatch("[0-9a-f]{64}", sha256), "sha256 must be 64 lowercase hex digits")
     require(found.keys() == {"request", "response", "timestamp"}, "a member is missing, or not known")
     require(all(type(found[one]) is tuple for one in ("request", "response")), "request and response must be objects")
     require(type(found["timestamp"]) is Number, "timestamp must be a number")
-    require(re.fullmatch("0|[1-9][0-9]{0,14}", found["timestamp"]), "timestamp must be in whole seconds")
-    require(not stream or stream.keys() == {"events", "sha256"}, "stream must be events and sha256")
+    require(re.fullmatch(WHOLE, found["timestamp"]), "timestamp must be in whole seconds")
     return found
 
 

@@ -9,7 +9,7 @@ import { inputOf, type Vector, verifyOptions } from '../../scripts/vectors/vecto
 import { appraiseAttestation, appraiseEvidence, type Check, type CheckName } from '../../verify/index.ts';
 import { vectorsPresent } from '../vectors.ts';
 import { evidenceOf, h100, type NvidiaEvidence, text } from '../verify/genuine.ts';
-import { AT, attest, PAYLOADS, simulatedRoot, streamed, transcript } from '../verify/maker.ts';
+import { AT, attest, EXCHANGE, PAYLOADS, simulatedRoot, streamed, transcript } from '../verify/maker.ts';
 import { python, SKIPPED } from './python.ts';
 
 /** What verify.py checks, in its order. */
@@ -121,6 +121,35 @@ describe.skipIf(python === null)(`verify.py${SKIPPED}`, () => {
     expect(
       await both(Buffer.from(Buffer.from(transcript(answer)).toString().replace('data: [DONE]\n\n', ''))),
     ).toBeNull();
+  });
+
+  it('wants of the stream in raw what ours wants', async () => {
+    const { stream } = await streamed();
+    const { sha256 } = stream ?? {};
+    const given = { at: AT.toISOString(), root: simulatedRoot };
+    for (const [member, check] of [
+      [stream, null],
+      [null, 'raw_members'],
+      [{}, 'raw_members'],
+      [[], 'raw_members'],
+      [
+        [
+          ['events', 1],
+          ['sha256', sha256],
+        ],
+        'raw_members',
+      ],
+      [{ sha256, events: 1 }, 'raw_members'],
+      [{ events: '1', sha256 }, 'raw_members'],
+      [{ events: 1.5, sha256 }, 'raw_members'],
+      [{ events: 1, sha256: 'x' }, 'raw_members'],
+      [{ events: 1, sha256, more: 1 }, 'raw_members'],
+    ] as const) {
+      const answer = await attest({ ...EXCHANGE, response: `${EXCHANGE.response},"stream":${JSON.stringify(member)}` });
+      const { checks } = await appraiseAttestation(answer, { ...NEITHER, at: AT, simulatedRoot });
+      expect([member, failed(checks)]).toEqual([member, check]);
+      expect([member, await ask({ ...given, text: JSON.stringify(answer) })]).toEqual([member, check]);
+    }
   });
 
   it('takes a time without a zone', () => {
