@@ -7,7 +7,8 @@ import { concat, digest, toHex, utf8 } from './bytes.ts';
 import { CheckFailure } from './checks.ts';
 import { attestationIn, withoutAttestation } from './spliced.ts';
 
-const MAX_EVENT_BYTES = 64 * 1024 * 1024;
+/** One carries the attestation, in which raw is quoted: twice the 60 Mi characters that raw may have, and what it is beside. */
+const MAX_EVENT_BYTES = 256 * 1024 * 1024;
 
 /** @param attestation the one that is checked: it alone may stand in one of the events. @throws {CheckFailure} stream_mismatch */
 export async function compareTranscript(

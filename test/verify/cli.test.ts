@@ -5,6 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { foldPayloads } from '../../proto/fold.ts';
 import { unsigned } from '../../scripts/vectors/tokens.ts';
 import { type Backend, chatAnswer, chatStream, startBackend } from '../backend.ts';
 import { CHAT, chat } from '../client.ts';
@@ -18,7 +19,7 @@ import {
 } from '../harness.ts';
 import { startProcess } from '../process.ts';
 import { vector, vectorsPresent } from '../vectors.ts';
-import { attest } from './maker.ts';
+import { AT, attest, EXCHANGE, PAYLOADS, simulatedRoot, streamed, transcript } from './maker.ts';
 
 const CLI = fileURLToPath(new URL('../../bin/countersign.js', import.meta.url));
 
@@ -103,6 +104,18 @@ describe('countersign verify', () => {
       'INVALID: not_an_attestation',
     );
   });
+
+  it('takes a transcript as large as a gateway of default limits attests', async () => {
+    const MI = 2 ** 20;
+    const request = EXCHANGE.request.replace('Hi ', '\\"'.repeat(7.5 * MI));
+    const [first = '', second = '', last = ''] = PAYLOADS;
+    const payloads = [first, ...Array.from({ length: 12 }, () => second.replace('lo. ', '\\n'.repeat(MI))), last];
+    const parts = { ...(await streamed(payloads)), request, response: foldPayloads(payloads) };
+    const saved = file('large.txt', Buffer.from(transcript(await attest(parts), payloads)));
+    const given = ['--allow-simulated', file('test-root.pem', simulatedRoot), '--at', AT.toISOString(), '--offline'];
+    const { status, stdout } = run('verify', saved, ...given);
+    expect([status, stdout]).toEqual([0, expect.stringContaining('the 14 events of the stream, byte for byte')]);
+  }, 60_000);
 
   it('prints what a token says of itself in one line, whatever characters it is made of', async () => {
     const { raw, nonce } = await attest();

@@ -4,7 +4,7 @@ import type { Jwks } from '../token/index.ts';
 import { parsePem } from '../x509/certificate.ts';
 import { type Arguments, readArguments, USAGE, UsageError } from './args.ts';
 import { collateralFor, fetchingInto } from './collateral.ts';
-import { readInput, readText } from './input.ts';
+import { MAX_INPUT_BYTES, readInput, readText } from './input.ts';
 import { printReport } from './print.ts';
 
 const NETWORK_TIMEOUT_MS = 10_000;
@@ -62,6 +62,8 @@ function optionsOf(args: Arguments): VerifyOptions {
     ...(args.at === null ? {} : { at: args.at }),
     ...(args.allowSimulated === null ? {} : { simulatedRoot: readRoot(args.allowSimulated) }),
     ...(args.maxAgeSeconds === null ? {} : { policy: { maxAgeSeconds: args.maxAgeSeconds } }),
+    // A file that may be read may be checked: a gateway attests more than the library takes by default.
+    limits: { maxCharacters: MAX_INPUT_BYTES },
     without: { referenceValues: args.withoutReferenceValues, revocation: args.withoutRevocation },
     // NVIDIA's keys for its remote service's tokens come over the network too.
     ...(args.offline ? {} : { fetchNrasKeys }),
