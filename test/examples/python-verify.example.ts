@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { withLastMember } from '../../proto/json.ts';
 import { inputOf, type Vector, verifyOptions } from '../../scripts/vectors/vector.ts';
 import { appraiseAttestation, appraiseEvidence, type Check, type CheckName } from '../../verify/index.ts';
 import { vectorsPresent } from '../vectors.ts';
@@ -150,6 +151,18 @@ describe.skipIf(python === null)(`verify.py${SKIPPED}`, () => {
       expect([member, failed(checks)]).toEqual([member, check]);
       expect([member, await ask({ ...given, text: JSON.stringify(answer) })]).toEqual([member, check]);
     }
+  });
+
+  it('takes a whole answer with space around it, in its file or as the backend sent it', async () => {
+    const given = { at: AT.toISOString(), root: simulatedRoot };
+    const asked = async (response: string, change: (text: string) => string) => {
+      const answer = await attest({ ...EXCHANGE, response });
+      return ask({ ...given, text: change(withLastMember(response, 'attestation', JSON.stringify(answer))) });
+    };
+    for (const response of [EXCHANGE.response, `${EXCHANGE.response}\n`, `\n ${EXCHANGE.response}\r\n`])
+      expect(await asked(response, (text) => text)).toBeNull();
+    expect(await asked(EXCHANGE.response, (text) => ` ${text}\n`)).toBeNull();
+    expect(await asked(EXCHANGE.response, (text) => `${text.replace('Hello', 'Hello ')}\n`)).toBe('expected_exchange');
   });
 
   it('takes a time without a zone', () => {
