@@ -51,12 +51,14 @@ function levelOf({ devices, appraised }: Findings, simulated: boolean): Level {
   return kinds.includes('gpu') ? 'gpu' : 'none';
 }
 
-function signedWhat(about: Findings['about']): string {
-  return about === 'exchange' ? 'the hash of exactly this request, this answer and this timestamp' : 'this nonce';
+function signedWhat({ about, nonce }: Findings): string {
+  if (about === 'exchange') return 'the hash of exactly this request, this answer and this timestamp';
+  return nonce === null ? 'the nonce beside its own evidence, not the same for all' : 'this nonce';
 }
 
-function proven({ list, devices, appraised, about, nvidia }: Findings, simulated: boolean): string[] {
-  const what = signedWhat(about);
+function proven(findings: Findings, simulated: boolean): string[] {
+  const { list, devices, appraised, nvidia } = findings;
+  const what = signedWhat(findings);
   if (simulated)
     return [`These texts are what a simulated device, under the test root that the caller named, signed: ${what}.`];
   const said: string[] = [];

@@ -7,7 +7,7 @@ import { AT, DAY_MS, deviceOf } from '../../scripts/vectors/world.ts';
 import { issue } from '../../sidecar/simulated/certificate.ts';
 import type { Device } from '../../sidecar/simulated/device.ts';
 import { makeToken } from '../../sidecar/simulated/token.ts';
-import { verifyAttestation } from '../../verify/index.ts';
+import { verifyAttestation, verifyEvidence } from '../../verify/index.ts';
 import { codeOf, codeOfEvidence, good, options, refused, refusedEvidence, world } from './attacks.ts';
 
 const nonce = nonceHex(rawOf(WHOLE));
@@ -30,6 +30,15 @@ describe("another answer's evidence", () => {
     const other = nonceHex(rawOf(OTHER));
     const replayed = await forge(world, { reportNonce: other, report: { responseNonce: Buffer.from(nonce, 'hex') } });
     await refused('report_nonce_mismatch', replayed);
+  });
+  test('bare evidence of several nonces is not said to be of one', async () => {
+    const other = nonceHex(rawOf(OTHER));
+    const both = [...(await listed(a)), bare(await evidenceOf(b, other), other)];
+    const { simulatedRoot, ...rest } = options;
+    const given = { ...rest, roots: { device: simulatedRoot }, without: { referenceValues: true, revocation: true } };
+    const { proven, claims } = await verifyEvidence(both, given);
+    expect([claims.nonce, proven.join()]).toEqual([null, expect.stringContaining('not the same for all')]);
+    expect((await verifyEvidence(await listed(a, b), given)).proven.join()).toContain('each signed this nonce,');
   });
   test('a report whose nonce was replaced does not verify', async () => {
     const [one] = (await forge(world, { reportNonce: nonceHex('{}') })).evidence;
