@@ -12,7 +12,6 @@ const PENDING = { state: 'pending' } as const;
 
 /** A text in its place, and under how many names it is kept: under none, its place is free. */
 interface Shelved {
-  readonly state: 'ready';
   readonly place: Place;
   names: number;
 }
@@ -24,11 +23,11 @@ export function createMemoryStore(options: {
   attestation_store_bytes: number;
 }): MemoryStore {
   const slabs = new Slabs();
-  const cache = new LRUCache<string, typeof PENDING | Shelved>({
+  const cache = new LRUCache<string, Shelved>({
     maxSize: options.attestation_store_bytes,
-    sizeCalculation: (kept, key) => ENTRY_BYTES + 2 * key.length + (kept.state === 'ready' ? kept.place.bytes : 0),
+    sizeCalculation: (kept, key) => ENTRY_BYTES + 2 * key.length + kept.place.bytes,
     ttl: options.attestation_ttl_ms,
-    dispose: (kept) => kept.state === 'ready' && forget(kept),
+    dispose: (kept) => forget(kept),
   });
   const forget = (kept: Shelved): void => {
     if (--kept.names === 0) kept.place.free();
@@ -40,39 +39,46 @@ export function createMemoryStore(options: {
   };
   // Owners are base64url or a word, so a space cannot be part of one.
   const keyOf = (owner: Owner, id: string) => `${owner} ${id}`;
-  /** Of streams that run: from our id to the completion's. */
+  /** Of answers that are not complete. One may take longer than attestations are kept, or while the room fills with others. */
+  const pending = new Set<string>();
+  /** Of those: from our id to the completion's. */
   const names = new Map<string, string>();
+  const ended = (key: string): void => {
+    const named = names.get(key);
+    if (named !== undefined) pending.delete(named);
+    names.delete(key);
+    pending.delete(key);
+  };
   return {
-    // A stream may run for longer than attestations are kept.
-    begin: (owner, id) => void cache.set(keyOf(owner, id), PENDING, { ttl: 0 }),
+    begin: (owner, id) => void pending.add(keyOf(owner, id)),
     name(owner, id, completionId) {
       const key = keyOf(owner, completionId);
-      if (cache.has(key)) return;
-      cache.set(key, PENDING, { ttl: 0 });
+      if (cache.has(key) || pending.has(key)) return;
+      pending.add(key);
       names.set(keyOf(owner, id), key);
     },
     keep(owner, id, completionId, json) {
-      names.delete(keyOf(owner, id));
+      ended(keyOf(owner, id));
       // One name more, so that it stays while it gets its own.
-      const kept: Shelved = { state: 'ready', place: slabs.put(json), names: 1 };
+      const kept: Shelved = { place: slabs.put(json), names: 1 };
       shelve(keyOf(owner, id), kept);
       if (completionId !== null) shelve(keyOf(owner, completionId), kept);
       forget(kept);
     },
     drop(owner, id) {
       const key = keyOf(owner, id);
-      const named = names.get(key);
-      names.delete(key);
+      ended(key);
       cache.delete(key);
-      if (named !== undefined && cache.peek(named)?.state === 'pending') cache.delete(named);
     },
     find(owner, id) {
       // Not `get`, which would keep what is read often from its turn to be forgotten, and with it the slab it lies in.
-      const kept = cache.peek(keyOf(owner, id));
-      return kept?.state === 'ready' ? { state: 'ready', json: kept.place.read() } : (kept ?? null);
+      const key = keyOf(owner, id);
+      const kept = cache.peek(key);
+      if (kept !== undefined) return { state: 'ready', json: kept.place.read() };
+      return pending.has(key) ? PENDING : null;
     },
     get usage() {
-      return { entries: cache.size, bytes: cache.calculatedSize };
+      return { entries: cache.size + pending.size, bytes: cache.calculatedSize };
     },
     close: () => cache.clear(),
   };

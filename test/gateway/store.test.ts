@@ -76,4 +76,14 @@ describe('what is kept in memory', () => {
     expect(store.find(OWNER, 'one')).toBeNull();
     expect(store.find(OWNER, 'two')).toBeNull();
   });
+
+  it('says of a running answer that it comes, however much is kept meanwhile, and nothing once it is dropped', () => {
+    const store = open(MIB);
+    store.begin(OWNER, 'running');
+    store.name(OWNER, 'running', 'its completion');
+    for (let n = 0; n < 200; n++) store.keep(OWNER, `a${n}`, null, text(n, 20_000));
+    for (const id of ['running', 'its completion']) expect(store.find(OWNER, id)).toEqual({ state: 'pending' });
+    store.drop(OWNER, 'running');
+    for (const id of ['running', 'its completion']) expect(store.find(OWNER, id)).toBeNull();
+  });
 });
