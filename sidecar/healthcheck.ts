@@ -1,4 +1,5 @@
 // Is the sidecar alive? Connects to its socket as a gateway would and reads its hello: exit 0, or 1 with the reason.
+import { connect } from 'node:net';
 import { WebSocket } from 'ws';
 import { HEALTH_PATH, helloSchema } from '../proto/frames.ts';
 import { loadConfig } from './config.ts';
@@ -6,7 +7,9 @@ import { loadConfig } from './config.ts';
 const TIMEOUT_MS = 8_000;
 
 const { socket_path } = loadConfig(process.env);
-const ws = new WebSocket(`ws+unix://${socket_path}:${HEALTH_PATH}`, {
+// A path in a URL would be another with a space or a # in it.
+const ws = new WebSocket(`ws://localhost${HEALTH_PATH}`, {
+  createConnection: () => connect(socket_path),
   perMessageDeflate: false,
   maxPayload: 1024 * 1024,
 });

@@ -47,7 +47,8 @@ export interface Link {
 
 export function openLink(socketPath: string, events: LinkEvents): Link {
   let socket: Socket | null = null;
-  const ws = new WebSocket(`ws+unix://${socketPath}:/`, {
+  // The path stays out of the address: in a URL a space or a # would make another of it.
+  const ws = new WebSocket('ws://localhost/', {
     createConnection: () => {
       socket = connect(socketPath);
       return socket;

@@ -1,4 +1,5 @@
 // Asks a running sidecar for one attestation over its socket, as a gateway would.
+import { connect } from 'node:net';
 import { WebSocket } from 'ws';
 import { type Attested, fromSidecarSchema, type Hello, MAX_FRAME_BYTES } from '../../proto/frames.ts';
 
@@ -14,7 +15,9 @@ const ID = 'doctor';
 
 /** @throws {Error} nobody listens there (`code` ENOENT, ECONNREFUSED, EACCES), or what does is not a sidecar. */
 export function askSidecar(socket_path: string, raw: string): Promise<Answered> {
-  const ws = new WebSocket(`ws+unix://${socket_path}:/`, {
+  // A path in a URL would be another with a space or a # in it.
+  const ws = new WebSocket('ws://localhost/', {
+    createConnection: () => connect(socket_path),
     perMessageDeflate: false,
     maxPayload: MAX_FRAME_BYTES,
     handshakeTimeout: HELLO_MS,

@@ -35,6 +35,12 @@ describe("the sidecar's health check", () => {
     expect(await check(sidecar.socket)).toEqual([0, 'simulated: ready']);
   });
 
+  it.each(['a b', 'c#', 'ü'])('passes with a socket in a folder named %s', async (name) => {
+    const sidecar = await startSidecar({ ...folder, path: join(folder.path, name) });
+    ends.push(() => sidecar.close());
+    expect(await check(sidecar.socket)).toEqual([0, 'simulated: ready']);
+  });
+
   it('passes, and says why, when the GPU cannot attest: a restart would bring nothing', async () => {
     const socket_path = join(folder.path, 'sidecar.sock');
     const trouble = new AttesterError('collection_failed', 'CC mode is off', false);

@@ -1,4 +1,4 @@
-import { rmSync } from 'node:fs';
+import { mkdirSync, rmSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import { createServer as createNetServer, Socket } from 'node:net';
 import { join } from 'node:path';
@@ -85,6 +85,19 @@ describe('the sidecar client', () => {
       written.mockRestore();
       expect(Math.max(...pieces)).toBe(2 * ids.length);
     }
+  });
+
+  it.each(['a b', 'c#', 'q?', 'p%41', 'ü'])('connects to a socket in a folder named %s', async (name) => {
+    mkdirSync(join(folder.path, name));
+    path = join(folder.path, name, 's.sock');
+    await scripted(never);
+    client = createSidecar({
+      socket_path: path,
+      attest_timeout_ms: 5_000,
+      max_attestations_in_flight: 16,
+      allow_simulated: true,
+    });
+    await expect(client.ready(5_000)).resolves.toBeUndefined();
   });
 
   it('survives a time to retry that falls into a connection that is not there yet', async () => {

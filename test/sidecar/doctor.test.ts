@@ -369,7 +369,7 @@ describe('one trial attestation', () => {
   });
 
   test('over a real socket, from a real sidecar', async () => {
-    const settings = loadConfig({ SIDECAR_SOCKET: join(parent, 'sidecar.sock'), ATTESTER: 'simulated' });
+    const settings = loadConfig({ SIDECAR_SOCKET: join(parent, 'a b', 'sidecar.sock'), ATTESTER: 'simulated' });
     const attester = await createSimulatedAttester({ rootDir: join(parent, 'root') });
     const server = await startServer(attester, settings, pino({ level: 'silent' }));
     const { of } = await look({ now, fetch, askSidecar }, { ...config, socket_path: settings.socket_path });
