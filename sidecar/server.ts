@@ -31,8 +31,8 @@ export interface ServerOptions {
   readonly trial_every_ms?: number;
 }
 
-/** Gateways that may be connected at once. */
-const MAX_SESSIONS = 64;
+/** Connected at once: gateways, each worker of one by itself, of which there may be 64, and health checks. */
+const MAX_SESSIONS = 256;
 const DRAIN_MS = 5_000;
 
 /** Listens and serves until closed. @throws {SocketError} */

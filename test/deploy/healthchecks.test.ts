@@ -1,6 +1,7 @@
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { createSidecar } from '../../gateway/sidecar/client.ts';
 import { AttesterError } from '../../sidecar/attester.ts';
 import { lateAttester } from '../../sidecar/attesters/late.ts';
 import { startServer } from '../../sidecar/server.ts';
@@ -38,6 +39,18 @@ describe("the sidecar's health check", () => {
   it.each(['a b', 'c#', 'ü'])('passes with a socket in a folder named %s', async (name) => {
     const sidecar = await startSidecar({ ...folder, path: join(folder.path, name) });
     ends.push(() => sidecar.close());
+    expect(await check(sidecar.socket)).toEqual([0, 'simulated: ready']);
+  });
+
+  it('passes beside as many gateways as WORKERS may be', async () => {
+    const sidecar = await startSidecar(folder);
+    ends.push(() => sidecar.close());
+    const options = { attest_timeout_ms: 1_000, max_attestations_in_flight: 1, allow_simulated: true };
+    const workers = Array.from({ length: 64 }, () => createSidecar({ socket_path: sidecar.socket, ...options }));
+    ends.push(() => {
+      for (const one of workers) one.close();
+    });
+    await Promise.all(workers.map((one) => one.ready(5_000)));
     expect(await check(sidecar.socket)).toEqual([0, 'simulated: ready']);
   });
 
