@@ -36,8 +36,8 @@ export async function createNrasAttester(options: NrasOptions = {}): Promise<Att
   const request = { url, timeout_ms, fetch, clock, ...(service_key_file === undefined ? {} : { service_key_file }) };
   const trust = { clock, ...(roots === undefined ? {} : { roots }) };
   const check = withRenewedChains(collector, (nonce, evidence) => checkEvidence(nonce, evidence, trust));
-  /** Until when the service asked to be left alone. */
-  let closed_until_ms = 0;
+  /** When the service asked to be left alone, and for how long. */
+  let closed = { at_ms: 0, for_ms: 0 };
 
   async function appraised(nonce: Nonce, collected: Collected['evidence'], signal: AbortSignal): Promise<Collected> {
     // Before the service is asked: about an old chain it would say no, and not why.
@@ -48,7 +48,7 @@ export async function createNrasAttester(options: NrasOptions = {}): Promise<Att
       return { token, evidence };
     } catch (error) {
       if (error instanceof ServiceUnavailable && error.retry_after_ms !== null)
-        closed_until_ms = clock().getTime() + error.retry_after_ms;
+        closed = { at_ms: clock().getTime(), for_ms: error.retry_after_ms };
       throw error;
     }
   }
@@ -58,8 +58,10 @@ export async function createNrasAttester(options: NrasOptions = {}): Promise<Att
     devices: collector.devices,
     simulated: null,
     async attest(nonce: Nonce, signal: AbortSignal): Promise<Collected> {
-      const wait_ms = closed_until_ms - clock().getTime();
-      if (wait_ms > 0)
+      const since_ms = clock().getTime() - closed.at_ms;
+      const wait_ms = closed.for_ms - since_ms;
+      // Before it was asked for: the clock was set back, and says nothing about the wait.
+      if (since_ms >= 0 && wait_ms > 0)
         throw new ServiceUnavailable(
           `nras_busy: NVIDIA's service asks for ${Math.ceil(wait_ms / 1000)} s more`,
           wait_ms,

@@ -42,10 +42,18 @@ export function createNrasKeys({ url, timeout_ms, fetch, clock }: KeysOptions): 
     }
   }
 
+  /** Where the clock was set back since, their age is not known. */
+  function youngerThan(age_ms: number): Jwks | undefined {
+    if (kept === null) return undefined;
+    const since_ms = clock().getTime() - kept.at;
+    return since_ms >= 0 && since_ms < age_ms ? kept.keys : undefined;
+  }
+
   return {
-    kept: () => (kept !== null && clock().getTime() - kept.at < MAX_AGE_MS ? kept.keys : undefined),
+    kept: () => youngerThan(MAX_AGE_MS),
     renewed() {
-      if (kept !== null && clock().getTime() - kept.at < MIN_INTERVAL_MS) return Promise.resolve(kept.keys);
+      const young = youngerThan(MIN_INTERVAL_MS);
+      if (young !== undefined) return Promise.resolve(young);
       underway ??= get().finally(() => {
         underway = null;
       });

@@ -198,6 +198,21 @@ describe('nras', () => {
     await attester.attest(freshNonce(), never);
   });
 
+  test.each([
+    ['the wait that the service asked for', { status: 429, retry_after: '7' }],
+    ['the age of its keys', {}],
+  ])('a clock that is set back does not lengthen %s', async (_, faults) => {
+    const attester = await create();
+    now += 1_800_000;
+    await attester.attest(freshNonce(), never);
+    Object.assign(service.faults, faults);
+    await attester.attest(freshNonce(), never).catch(() => {});
+    Object.assign(service.faults, noNrasFaults());
+    now -= 1_800_000;
+    service.rotate();
+    await attester.attest(freshNonce(), never);
+  });
+
   test('who leaves is let go at once', async () => {
     service.faults.delay_ms = 1000;
     const leaving = new AbortController();
