@@ -1,5 +1,5 @@
 // The circuit: opens on trouble that waiting does not cure (CC mode off, driver gone), says what it is, and tries again by itself.
-import type { AttesterError } from './attester.ts';
+import { AttesterError } from './attester.ts';
 
 /** Why nothing can be attested now. For operators and for the error that clients see: words, no content. */
 export interface Trouble {
@@ -19,17 +19,22 @@ export interface Circuit {
   readonly trouble: Trouble | null;
   succeeded(): void;
   failed(error: AttesterError): void;
+  /** A request's whole time went by, and nothing was attested in it; `why`, where the attester said. */
+  late(why: AttesterError | null): void;
   /** Trouble for certain, whether it may pass or not. */
   open(error: AttesterError): void;
   close(): void;
 }
 
-/** One wrong appraisal may be one report's; so many in a row are the device's. */
-const APPRAISALS_IN_A_ROW = 3;
+/** One wrong appraisal may be one report's, and one late answer chance; so many in a row are the device's. */
+const IN_A_ROW = 3;
+
+export const noAnswer = () => new AttesterError('collection_failed', 'the attester does not answer', false);
 
 export function createCircuit(options: CircuitOptions): Circuit {
   let trouble: Trouble | null = null;
   let appraisals = 0;
+  let late = 0;
   let timer: NodeJS.Timeout | null = null;
   let closed = false;
 
@@ -63,12 +68,16 @@ export function createCircuit(options: CircuitOptions): Circuit {
     },
     succeeded() {
       appraisals = 0;
+      late = 0;
       become(null);
     },
     failed(error) {
       if (error.retryable) return;
-      if (error.code === 'appraisal_failed' && ++appraisals < APPRAISALS_IN_A_ROW) return;
+      if (error.code === 'appraisal_failed' && ++appraisals < IN_A_ROW) return;
       open(error);
+    },
+    late(why) {
+      if (++late >= IN_A_ROW && trouble === null) open(why ?? noAnswer());
     },
     open,
     close() {

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import type { Phases } from '../proto/frames.ts';
 import type { Nonce } from '../proto/raw.ts';
 import { type Attester, AttesterError, type Collected } from './attester.ts';
-import { createCircuit, type Trouble } from './circuit.ts';
+import { createCircuit, noAnswer, type Trouble } from './circuit.ts';
 import { createQueue } from './queue.ts';
 
 export interface SchedulerOptions {
@@ -54,9 +54,11 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
   const { attest_deadline_ms, retry_ms = RETRY_MS, trial_every_ms = TRIAL_EVERY_MS } = options;
   const queue = createQueue({
     ...options,
-    onStuck: () => circuit.open(new AttesterError('collection_failed', 'the attester does not answer', false)),
+    onStuck: () => circuit.open(noAnswer()),
   });
   const flights = new Map<Nonce, Flight>();
+  /** When something was attested last. */
+  let attested_ms = 0;
   const circuit = createCircuit({ trial, trial_every_ms, onChange: options.onTrouble });
 
   async function trial(): Promise<void> {
@@ -66,27 +68,32 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
 
   function enqueue(nonce: Nonce, cancel: AbortSignal): Promise<Timed> {
     const queued_ms = performance.now();
-    return queue.run((signal) => collect(nonce, signal, performance.now() - queued_ms), cancel);
+    return queue.run((signal) => collect(nonce, signal, queued_ms), cancel);
   }
 
-  async function collect(nonce: Nonce, signal: AbortSignal, queue_ms: number): Promise<Timed> {
+  async function collect(nonce: Nonce, signal: AbortSignal, queued_ms: number): Promise<Timed> {
+    const queue_ms = performance.now() - queued_ms;
+    let why: AttesterError | null = null;
     for (let attempt = 1; ; attempt++) {
       try {
         const begun_ms = performance.now();
         const collected = await attester.attest(nonce, signal);
         const brought_ms = performance.now();
         await options.check(collected, nonce);
+        attested_ms = performance.now();
         circuit.succeeded();
         const { appraisal_ms = 0 } = collected;
         const collection_ms = Math.max(0, brought_ms - begun_ms - appraisal_ms);
         const check_ms = performance.now() - brought_ms;
         return { ...collected, phases: { queue_ms, collection_ms, appraisal_ms, check_ms } };
       } catch (error) {
+        if (signal.reason instanceof DeadlineExceeded && attested_ms < queued_ms) circuit.late(why);
         if (signal.aborted || !(error instanceof AttesterError)) throw error;
         if (!error.retryable || attempt === TRIES) {
           circuit.failed(error);
           throw error;
         }
+        why = error;
         await pause(retry_ms * 2 ** (attempt - 1), signal);
       }
     }

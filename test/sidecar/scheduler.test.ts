@@ -273,3 +273,45 @@ describe('an attester that does not hear that it should stop', () => {
     await expect(s.attest(nonce(2), never)).resolves.toMatchObject(ANSWER);
   });
 });
+
+describe('an attester that brings nothing for as long as requests wait', () => {
+  const hears = (signal: AbortSignal) =>
+    new Promise<Collected>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+
+  it('is trouble after three of them, until it brings something again', async () => {
+    let hangs = true;
+    const s = schedule((_, signal) => (hangs ? hears(signal) : Promise.resolve(ANSWER)), { attest_deadline_ms: 60 });
+    for (const n of [1, 2, 3]) {
+      expect(s.trouble).toBeNull();
+      await expect(s.attest(nonce(n), never)).rejects.toThrow('not done in time');
+    }
+    await eventually(() => s.trouble !== null);
+    await expect(s.attest(nonce(4), never)).rejects.toThrow('the attester does not answer');
+    hangs = false;
+    await eventually(() => s.trouble === null);
+    await expect(s.attest(nonce(5), never)).resolves.toMatchObject(ANSWER);
+  });
+
+  it('is named by what it said last', async () => {
+    const timeout = new AttesterError('collection_failed', 'nvml_timeout: a device did not answer', true);
+    let calls = 0;
+    const s = schedule((_, signal) => (calls++ % 2 === 0 ? Promise.reject(timeout) : hears(signal)), {
+      attest_deadline_ms: 60,
+    });
+    for (const n of [1, 2, 3]) await expect(s.attest(nonce(n), never)).rejects.toThrow('not done in time');
+    await eventually(() => s.trouble?.message === timeout.message);
+  });
+
+  it('is none where it was busy with others', async () => {
+    const s = schedule(
+      async () => {
+        await sleep(40);
+        return ANSWER;
+      },
+      { attest_deadline_ms: 60 },
+    );
+    const all = await Promise.allSettled([1, 2, 3, 4, 5, 6].map((n) => s.attest(nonce(n), never)));
+    expect(all.filter(({ status }) => status === 'rejected').length).toBeGreaterThan(2);
+    expect(s.trouble).toBeNull();
+  });
+});
