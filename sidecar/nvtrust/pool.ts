@@ -1,7 +1,8 @@
 // Workers kept warm: always `size` processes, each loaded and waiting, at work, or on its way; whoever leaves is replaced.
 import type { AttesterError, Device } from '../attester.ts';
+import { unreffed } from './deadline.ts';
 import { failure } from './failure.ts';
-import type { Worker } from './worker.ts';
+import { EXIT_GRACE_MS, type Worker } from './worker.ts';
 
 export interface PoolOptions {
   readonly size: number;
@@ -135,7 +136,7 @@ export function createPool(options: PoolOptions): Pool {
       for (const waiter of [...waiters]) waiter.refuse(failure('worker_died', 'the workers have been dismissed'));
       warm.clear();
       for (const worker of alive) worker.kill();
-      await Promise.all([...alive].map((worker) => worker.gone));
+      await Promise.race([Promise.all([...alive].map((worker) => worker.gone)), unreffed(EXIT_GRACE_MS)]);
     },
   };
 }

@@ -123,8 +123,8 @@ export function startWorker(options: WorkerOptions): Worker {
   };
 }
 
-/** How long a killed process may take to go, before its successor stops waiting for it. */
-const EXIT_GRACE_MS = 2_000;
+/** How long a killed process may take to go, before nobody waits for it any more: in the driver no signal reaches it. */
+export const EXIT_GRACE_MS = 2_000;
 const DRAIN_MS = 500;
 
 const closed = (stream: Readable) =>

@@ -8,6 +8,8 @@ import type { Nonce } from '../../proto/raw.ts';
 import type { Attester } from '../../sidecar/attester.ts';
 import { createNvtrustAttester, type NvtrustOptions } from '../../sidecar/attesters/nvtrust.ts';
 import { workerEnvironment } from '../../sidecar/nvtrust/environment.ts';
+import { failure } from '../../sidecar/nvtrust/failure.ts';
+import { createPool } from '../../sidecar/nvtrust/pool.ts';
 import { eventually, type Folder, temporaryFolder } from '../harness.ts';
 
 const FAKE = fileURLToPath(new URL('nvtrust-fake-worker.ts', import.meta.url));
@@ -203,4 +205,16 @@ describe('the workers of nvtrust', () => {
       NV_OCSP_URL: 'http://o/x/',
     });
   });
+
+  it('that hang in the driver, where no signal reaches them, do not keep the pool from closing', async () => {
+    const hanging = () => ({
+      ready: Promise.reject(failure('worker_start_timeout', 'no answer within 10 ms')),
+      gone: new Promise<void>(() => {}),
+      attest: () => new Promise<never>(() => {}),
+      kill: () => {},
+    });
+    const pool = createPool({ size: 2, start: hanging, backoff_ms: 10, max_backoff_ms: 10 });
+    await expect(pool.devices).rejects.toThrow('worker_start_timeout');
+    await pool.close();
+  }, 10_000);
 });
