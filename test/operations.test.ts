@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
 import { FAILURE_CODES } from '../proto/frames.ts';
 
 const at = (path: string) => fileURLToPath(new URL(`../${path}`, import.meta.url));
@@ -42,4 +43,11 @@ describe('the operations guide says what to do for', () => {
     );
     expect(unexplained(reasons)).toEqual([]);
   });
+});
+
+it('settings that it names for the service key reach the sidecar under compose', () => {
+  const compose = parse(read('compose.yaml'), { merge: true });
+  const named = found(part7, /`((?:NVIDIA|NRAS)_[A-Z_]*KEY(?:_FILE)?)`/g);
+  expect(named).toHaveLength(2);
+  expect(Object.keys(compose.services.sidecar.environment)).toEqual(expect.arrayContaining(named));
 });
