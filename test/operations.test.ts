@@ -51,3 +51,11 @@ it('settings that it names for the service key reach the sidecar under compose',
   expect(named).toHaveLength(2);
   expect(Object.keys(compose.services.sidecar.environment)).toEqual(expect.arrayContaining(named));
 });
+
+describe('the steps for systemd', () => {
+  const steps = read('docs/operations.md').split('### systemd')[1]?.split('```')[1] ?? '';
+
+  it('install the page too, built where its sources and esbuild are', () => {
+    expect(steps).toMatch(/^npm ci && npm run build:page && cp -r build \/opt\/countersign\//m);
+  });
+});
