@@ -2,16 +2,17 @@
 import { randomBytes } from 'node:crypto';
 import {
   chmodSync,
-  chownSync,
   closeSync,
   fsyncSync,
+  ftruncateSync,
   openSync,
   readFileSync,
   realpathSync,
   renameSync,
+  rmSync,
   statSync,
   unlinkSync,
-  writeSync,
+  writeFileSync,
 } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { keysFileOf } from '../config.ts';
@@ -113,7 +114,8 @@ function textOf(file: string): string | null {
 }
 
 /**
- * Whole or not at all, for its owner alone. The new file, while it is written, keeps a second command out.
+ * First whole beside it, for its owner alone, which keeps a second command out; then over it, so that it stays the same file:
+ * a container that has it mounted alone goes on with the old one when another takes its place.
  * @throws {KeysFileError} also when a gateway could not use the text.
  */
 function replace(file: string, text: string): void {
@@ -121,25 +123,41 @@ function replace(file: string, text: string): void {
   const before = statSync(file, { throwIfNoEntry: false });
   const target = before === undefined ? file : realpathSync(file);
   const fresh = `${target}.new`;
-  let fd: number;
   try {
-    fd = openSync(fresh, 'wx', 0o600);
+    write(openSync(fresh, 'wx', 0o600), text);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw new KeysFileError(code === 'EEXIST' ? `is being written: ${fresh} is there` : `cannot be written: ${code}`);
+    if (code === 'EEXIST') throw new KeysFileError(`is being written: ${fresh} is there`);
+    rmSync(fresh, { force: true });
+    throw new KeysFileError(`cannot be written: ${code}`);
   }
   try {
-    writeSync(fd, text);
-    fsyncSync(fd);
-    if (before !== undefined) {
-      chmodSync(fresh, before.mode & 0o777);
-      if (before.uid !== process.getuid?.() || before.gid !== process.getgid?.())
-        chownSync(fresh, before.uid, before.gid);
-    }
-    renameSync(fresh, target);
+    if (before === undefined) return renameSync(fresh, target);
+    write(openToWrite(target, before.mode & 0o777), text);
   } catch (error) {
-    unlinkSync(fresh);
-    throw new KeysFileError(`cannot be written: ${(error as NodeJS.ErrnoException).code}`);
+    const { code } = error as NodeJS.ErrnoException;
+    throw new KeysFileError(`cannot be written: ${code}; what it should hold is in ${fresh}`);
+  }
+  unlinkSync(fresh);
+}
+
+/** Also where its owner may only read it. */
+function openToWrite(target: string, mode: number): number {
+  if ((mode & 0o200) !== 0) return openSync(target, 'r+');
+  chmodSync(target, mode | 0o200);
+  try {
+    return openSync(target, 'r+');
+  } finally {
+    chmodSync(target, mode);
+  }
+}
+
+/** Over what is there, and what is longer goes. */
+function write(fd: number, text: string): void {
+  try {
+    writeFileSync(fd, text);
+    ftruncateSync(fd, Buffer.byteLength(text));
+    fsyncSync(fd);
   } finally {
     closeSync(fd);
   }

@@ -1,6 +1,16 @@
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdirSync, readFileSync, renameSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { pino } from 'pino';
@@ -193,6 +203,20 @@ describe('countersign keys', () => {
       'invalid_api_key',
       'line-4',
     ]);
+  });
+
+  it('leaves the file the same one, as a container that has it mounted alone must see it', async () => {
+    writeFileSync(file, hashed('alice', 'sk-a') + hashed('bob', 'sk-b'));
+    chmodSync(file, 0o400);
+    const mounted = join(folder.path, 'mounted');
+    linkSync(file, mounted); // another way to the same file: a rename would leave it the old one
+    keys = loadKeys(mounted, SILENT, 20);
+    expect((await command('remove', 'alice')).code).toBe(0);
+    await eventually(() => asked('sk-a') === 'invalid_api_key');
+    const added = await command('add', 'carol');
+    await eventually(() => asked(added.out.trim()) === 'carol');
+    expect(asked('sk-b')).toBe('bob');
+    expect([statSync(file).mode & 0o777, readdirSync(folder.path).sort()]).toEqual([0o400, ['keys', 'mounted']]);
   });
 
   it('never writes a file that a gateway would refuse', async () => {
