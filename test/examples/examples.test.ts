@@ -1,5 +1,6 @@
 // The examples that need nothing but `npm ci`, each run as its first lines say, against the demo's parts.
 import { spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -87,6 +88,19 @@ describe.concurrent('examples', { timeout: 90_000 }, () => {
     const changed = await run(audit);
     expect(changed.code, changed.errors).toBe(1);
     expect(changed.output).toContain('raw_hash_mismatch');
+  });
+
+  it.skipIf(!vectorsPresent)('offline-audit.sh asks again when the network was away the first time', async () => {
+    const stored = join(service.folder, 'stored-while-away.json');
+    const { arch, evidence: report, certificate: certificate_chain } = h100();
+    const raw = '{"request":{},"response":{},"timestamp":0}';
+    const nonce = createHash('sha256').update(raw).digest('hex');
+    writeFileSync(stored, JSON.stringify({ raw, nonce, token: '-', evidence: [{ arch, report, certificate_chain }] }));
+    const nowhere = ['--rim-url', 'http://127.0.0.1:9/', '--ocsp-url', 'http://127.0.0.1:9/'];
+    for (const _ of ['first', 'second']) {
+      const ran = await run(['sh', 'examples/offline-audit.sh', stored, ...nowhere]);
+      expect([ran.code, ran.errors]).toEqual([1, expect.stringContaining('fetching http://127.0.0.1:9/')]);
+    }
   });
 
   it.skipIf(!vectorsPresent)('the same command, with the collateral of a genuine H100', async () => {
