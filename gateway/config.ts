@@ -57,7 +57,9 @@ export const schema = z.object({
     .string()
     .min(1)
     .optional()
-    .describe('API keys, one a line; `#` begins a comment. Without it everybody who can connect may ask'),
+    .describe(
+      'API keys, one a line; a line that begins with `#` is a comment. Without it everybody who can connect may ask',
+    ),
   MAX_BODY_BYTES: integer(16 * MiB, 1024, 256 * MiB).describe('The largest request body'),
   MAX_ANSWER_BYTES: integer(32 * MiB, 1024, 256 * MiB).describe(
     'The largest answer, whole or streamed, that is kept to be attested',
