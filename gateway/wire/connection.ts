@@ -90,7 +90,8 @@ export class WireConnection {
   #end(): void {
     this.#ended = true;
     this.#pending = null;
-    this.#socket.end(() => linger(this.#socket));
+    // A socket that ends says no more that its client takes nothing.
+    if (!this.#socket.writableNeedDrain) this.#socket.end(() => linger(this.#socket));
   }
 
   #take(bytes: Buffer): void {
@@ -156,6 +157,7 @@ export class WireConnection {
     clearTimeout(this.#stall ?? undefined);
     this.#stall = null;
     if (this.#answer !== null) return this.#answer.drained();
+    if (this.#ended) return this.#end();
     this.#socket.setTimeout(this.#options.keep_alive_ms);
     this.#next();
   };

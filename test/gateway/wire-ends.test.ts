@@ -114,6 +114,28 @@ describe('a plain connection', () => {
     await eventually(async () => (await connections()) === 0, 3_000);
   });
 
+  it('holds its last answer no longer for a client that takes nothing of it, though it sends a byte now and then', async () => {
+    let waited = -1;
+    const { socket } = client();
+    socket.pause();
+    answering = (outgoing) => {
+      outgoing.setTimeout(500, () => outgoing.destroy());
+      outgoing.once('close', () => {
+        waited = outgoing.socket?.writableNeedDrain ? 1 : 0;
+      });
+    };
+    socket.write(PLAIN);
+    await eventually(() => answers.length === 1);
+    socket.write(AHEAD);
+    await pause(100);
+    (answers[0] as unknown as { end(body: Buffer): void }).end(Buffer.alloc(16 * 1024 * 1024));
+    const dripping = setInterval(() => socket.write('x'), 50);
+    // Its place is given back when it is taken, or its client gone: whoever looks at its end must see that it waits.
+    await eventually(() => waited === 1, 1_000);
+    await eventually(async () => (await connections()) === 0, 4_000);
+    clearInterval(dripping);
+  });
+
   it('takes no request after the last answer of a server that stops', async () => {
     const { socket, seen } = client();
     socket.write(PLAIN);
