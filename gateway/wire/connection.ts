@@ -69,10 +69,10 @@ export class WireConnection {
   /** What a client sends counts as movement, though it takes nothing: from here on a time of our own runs beside the socket's. */
   #distrust(): void {
     const socket = this.#socket;
-    const waiting = socket.writableLength;
+    const [waiting, queued] = [socket.writableLength, queuedIn(socket)];
     this.#stall ??= setTimeout(() => {
       this.#stall = null;
-      if (!socket.writableNeedDrain || socket.writableLength < waiting) return;
+      if (!socket.writableNeedDrain || socket.writableLength < waiting || queuedIn(socket) !== queued) return;
       if (this.#answer !== null) this.#answer.timedOut();
       else socket.destroy();
     }, socket.timeout || this.#options.keep_alive_ms);
@@ -182,4 +182,9 @@ export class WireConnection {
     socket.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
     socket.off('drain', this.#onDrain).off('timeout', this.#onTimeout).off('error', this.#onError);
   }
+}
+
+/** What is left of the write under way. `writableLength` counts all of it until its end; Node's own time looks here too. */
+function queuedIn(socket: Socket): number | undefined {
+  return (socket as { _handle?: { writeQueueSize?: number } | null })._handle?.writeQueueSize;
 }

@@ -136,6 +136,29 @@ describe('a plain connection', () => {
     clearInterval(dripping);
   });
 
+  it('lets a client go on that takes a large answer slowly and sends its next request meanwhile', async () => {
+    answering = (outgoing) => {
+      outgoing.setTimeout(400, () => outgoing.destroy());
+      (outgoing as unknown as { end(body: Buffer): void }).end(Buffer.alloc(16 * 1024 * 1024));
+    };
+    const { socket } = client();
+    let taken = 0;
+    const started = performance.now();
+    socket.on('data', (bytes) => {
+      taken += bytes.length;
+      if (performance.now() - started > 2_000) return;
+      socket.pause();
+      setTimeout(() => socket.resume(), 10);
+    });
+    socket.write(PLAIN);
+    await pause(100);
+    const next = [...PLAIN];
+    const dripping = setInterval(() => next.length > 0 && socket.write(next.shift() as string), 30);
+    await eventually(() => taken > 16 * 1024 * 1024, 10_000);
+    clearInterval(dripping);
+    expect(performance.now() - started).toBeGreaterThan(1_000);
+  });
+
   it('takes no request after the last answer of a server that stops', async () => {
     const { socket, seen } = client();
     socket.write(PLAIN);
