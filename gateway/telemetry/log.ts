@@ -6,8 +6,8 @@ import { prettyLine } from '../../proto/log-line.ts';
 const FLUSH_MS = 100;
 /** What a pipe takes in one piece (PIPE_BUF): of more, several workers' lines could end up inside of each other. */
 const FLUSH_LENGTH = 4096;
-/** What may wait for a reader that takes nothing. */
-const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
+/** What may wait for a reader that takes nothing: 4 MiB. */
+const MAX_PIECES = 1024;
 
 export type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'> &
   Partial<Pick<NodeJS.WriteStream, 'on' | 'writableLength'>>;
@@ -24,11 +24,17 @@ export function createLog(
   if (out.isTTY) return pino(options, { write: (line: string) => void out.write(prettyLine(line)) });
   let waiting = '';
   let timer: NodeJS.Timeout | null = null;
+  const pieces: string[] = [];
+  /** One after the other: what waits in the stream leaves together, and the pipe cuts it where its room ends. */
+  const send = () => {
+    while (pieces.length > 0 && (out.writableLength ?? 0) === 0) out.write(pieces.shift() as string, send);
+  };
   const flush = () => {
     clearTimeout(timer ?? undefined);
     timer = null;
-    if (waiting !== '' && (out.writableLength ?? 0) < MAX_UNREAD_BYTES) out.write(waiting);
+    if (waiting !== '' && pieces.length < MAX_PIECES) pieces.push(waiting);
     waiting = '';
+    send();
   };
   onExit(flush);
   return pino(options, {

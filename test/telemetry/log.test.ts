@@ -195,6 +195,29 @@ describe('lines on their way out', () => {
     expect(writes.length).toBeLessThan(lines.length / 5);
   });
 
+  it('go one piece at a time to a reader that is slow, all of them', async () => {
+    const pieces: string[] = [];
+    const out = {
+      isTTY: false,
+      writableLength: 0,
+      write(text: string, taken: () => void) {
+        expect(out.writableLength).toBe(0);
+        pieces.push(text);
+        out.writableLength = text.length;
+        setTimeout(() => {
+          out.writableLength = 0;
+          taken();
+        }, 2);
+        return false;
+      },
+    };
+    const log = createLog('info', out as never, () => {});
+    for (let i = 0; i < 200; i++) log.info({ i }, 'x'.repeat(i));
+    const lines = () => pieces.join('').trimEnd().split('\n');
+    await eventually(() => lines().length === 200);
+    expect(lines().map((line) => JSON.parse(line).i)).toEqual(Array.from({ length: 200 }, (_, i) => i));
+  });
+
   it('are lost when nobody takes them, and memory does not grow', () => {
     expect(written(8 * 1024 * 1024)).toEqual([]);
   });
