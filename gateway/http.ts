@@ -47,6 +47,7 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
   const ending = new WeakSet<Duplex>();
   const listener = (incoming: IncomingMessage, outgoing: ServerResponse) => {
     if (ending.has(incoming.socket)) return;
+    if (outgoing.socket === null) breakInTurn(outgoing);
     const fault = faultOf(incoming);
     if (fault !== null) return refuseLast(incoming, outgoing, fault);
     // Node does not take an upgrade up, and reads nothing after it. Its body may still turn out to be none.
@@ -63,6 +64,16 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     if (answer.headersSent) answer.once('finish', () => linger(socket));
     // Node calls it after the last answer, and would cut what the client still sends: it could lose its answer (RFC 9112 §9.6).
     (socket as Socket).destroySoon = () => linger(socket);
+  };
+  /** Behind another answer: one that breaks off before its turn would leave its client waiting, for Node forgets it. */
+  const breakInTurn = (outgoing: ServerResponse) => {
+    const { assignSocket } = outgoing;
+    outgoing.assignSocket = (socket) => {
+      assignSocket.call(outgoing, socket);
+      if (!outgoing.destroyed) return;
+      ending.add(socket);
+      linger(socket);
+    };
   };
   const server =
     options.tls === null
