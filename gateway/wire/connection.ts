@@ -184,7 +184,14 @@ export class WireConnection {
   }
 }
 
+interface Handle {
+  readonly writeQueueSize?: number;
+  /** Under TLS: the connection's own. */
+  readonly _parent?: Handle;
+}
+
 /** What is left of the write under way. `writableLength` counts all of it until its end; Node's own time looks here too. */
 function queuedIn(socket: Socket): number | undefined {
-  return (socket as { _handle?: { writeQueueSize?: number } | null })._handle?.writeQueueSize;
+  const handle = (socket as { _handle?: Handle | null })._handle;
+  return (handle?._parent ?? handle)?.writeQueueSize;
 }

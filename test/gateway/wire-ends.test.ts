@@ -1,10 +1,14 @@
 // A plain connection at its ends: clients that take nothing, that leave, and a server that stops.
-import { createServer, type Server } from 'node:http';
+import { readFileSync } from 'node:fs';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, connect, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Outgoing } from '../../gateway/wire/answer.ts';
 import { takeConnections, type Wire } from '../../gateway/wire/server.ts';
-import { eventually, SILENT } from '../harness.ts';
+import { writeCertificate } from '../certificate.ts';
+import { eventually, SILENT, temporaryFolder } from '../harness.ts';
 
 const BODY = '{"model":"m","messages":[]}';
 const PLAIN = `POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY}`;
@@ -21,10 +25,17 @@ let answering: (outgoing: Outgoing) => void;
 beforeEach(async () => {
   [sockets, byNode, answers] = [[], 0, []];
   answering = () => {};
-  server = createServer((_message, response) => {
-    byNode++;
-    response.end('by node');
-  });
+  await listen(createServer(byNodeItself));
+});
+afterEach(close);
+
+const byNodeItself: RequestListener = (_message, response) => {
+  byNode++;
+  response.end('by node');
+};
+
+async function listen(made: Server): Promise<void> {
+  server = made;
   wire = takeConnections(
     server,
     async (_request, { outgoing }) => {
@@ -36,13 +47,30 @@ beforeEach(async () => {
     SILENT,
   );
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-});
-afterEach(async () => {
+}
+
+async function close(): Promise<void> {
   for (const socket of sockets) socket.destroy();
   wire.destroy();
   server.closeAllConnections();
   await new Promise((resolve) => server.close(resolve));
-});
+}
+
+async function listenWithTls(): Promise<void> {
+  await close();
+  const folder = temporaryFolder();
+  const { certFile, keyFile } = writeCertificate(folder.path);
+  await listen(createTlsServer({ cert: readFileSync(certFile), key: readFileSync(keyFile) }, byNodeItself));
+  folder.remove();
+}
+
+function tlsClient(): Socket {
+  const { port } = server.address() as AddressInfo;
+  const socket = connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false });
+  socket.on('error', () => {});
+  sockets.push(socket);
+  return socket;
+}
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -136,28 +164,32 @@ describe('a plain connection', () => {
     clearInterval(dripping);
   });
 
-  it('lets a client go on that takes a large answer slowly and sends its next request meanwhile', async () => {
-    answering = (outgoing) => {
-      outgoing.setTimeout(400, () => outgoing.destroy());
-      (outgoing as unknown as { end(body: Buffer): void }).end(Buffer.alloc(16 * 1024 * 1024));
-    };
-    const { socket } = client();
-    let taken = 0;
-    const started = performance.now();
-    socket.on('data', (bytes) => {
-      taken += bytes.length;
-      if (performance.now() - started > 2_000) return;
-      socket.pause();
-      setTimeout(() => socket.resume(), 10);
-    });
-    socket.write(PLAIN);
-    await pause(100);
-    const next = [...PLAIN];
-    const dripping = setInterval(() => next.length > 0 && socket.write(next.shift() as string), 30);
-    await eventually(() => taken > 16 * 1024 * 1024, 10_000);
-    clearInterval(dripping);
-    expect(performance.now() - started).toBeGreaterThan(1_000);
-  });
+  it.each(['TCP', 'TLS'])(
+    'lets a client go on that takes a large answer slowly and sends its next request meanwhile, over %s',
+    async (over) => {
+      answering = (outgoing) => {
+        outgoing.setTimeout(400, () => outgoing.destroy());
+        (outgoing as unknown as { end(body: Buffer): void }).end(Buffer.alloc(16 * 1024 * 1024));
+      };
+      if (over === 'TLS') await listenWithTls();
+      const socket = over === 'TLS' ? tlsClient() : client().socket;
+      let taken = 0;
+      const started = performance.now();
+      socket.on('data', (bytes) => {
+        taken += bytes.length;
+        if (performance.now() - started > 2_000) return;
+        socket.pause();
+        setTimeout(() => socket.resume(), bytes.length / 8192);
+      });
+      socket.write(PLAIN);
+      await pause(100);
+      const next = [...PLAIN];
+      const dripping = setInterval(() => next.length > 0 && socket.write(next.shift() as string), 30);
+      await eventually(() => taken > 16 * 1024 * 1024, 10_000);
+      clearInterval(dripping);
+      expect(performance.now() - started).toBeGreaterThan(1_000);
+    },
+  );
 
   it('takes no request after the last answer of a server that stops', async () => {
     const { socket, seen } = client();
