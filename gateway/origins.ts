@@ -39,7 +39,7 @@ function createOwnHosts({ cors_origins, api_keys_file }: Deps['config']): (host:
   let known: string | undefined;
   return (host) => {
     if (host === known) return true;
-    if (host !== undefined && !OWN_HOST.test(host) && !named.has(host)) return false;
+    if (host !== undefined && !OWN_HOST.test(host) && !named.has(host.toLowerCase())) return false;
     known = host;
     return true;
   };

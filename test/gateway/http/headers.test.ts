@@ -283,6 +283,7 @@ describe('what every answer says to browsers and caches', () => {
       expect((await ask(`${url}/v1/models`, { method: 'GET', headers: { host } })).status).toBe(200);
     for (const [host, status] of [
       ['gateway.example:8443', 200],
+      ['Gateway.Example:8443', 200],
       ['gateway.example', 403],
     ] as const)
       expect((await ask(`${named.url}/v1/models`, { method: 'GET', headers: { host } })).status).toBe(status);
