@@ -207,6 +207,14 @@ describe('without its variables', () => {
   });
 
   it.each([
+    ['.25', 0.25],
+    ['1.', 1],
+    ['1e-3', 0.001],
+  ])('takes the part that is traced as other readers of the variable do: %s', (given, part) => {
+    expect(loadConfig({ ...endpoint, OTEL_TRACES_SAMPLER_ARG: given }).tracing?.sampler_ratio).toBe(part);
+  });
+
+  it.each([
     [{ OTEL_EXPORTER_OTLP_ENDPOINT: 'collector:4317' }, /^OTEL_EXPORTER_OTLP_ENDPOINT must be an http/],
     [{ OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc' }, /^OTEL_EXPORTER_OTLP_PROTOCOL must be http/],
     [{ OTEL_TRACES_SAMPLER: 'sometimes' }, /^OTEL_TRACES_SAMPLER must be one of/],
