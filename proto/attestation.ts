@@ -1,9 +1,6 @@
 // The attestation: what a client keeps and anyone can check.
 import * as z from 'zod';
 
-/** GPU families by the architecture name that NVIDIA's own tools use in evidence files. */
-export const ARCHES = ['HOPPER', 'BLACKWELL', 'LS10'] as const;
-
 /** A base64 text (RFC 4648 §4, padded). The decoder decides; this keeps the obvious out. */
 const base64 = z
   .string()
@@ -13,6 +10,7 @@ const base64 = z
 
 /** One device's evidence: an SPDM measurement report and the certificate chain of the key that signed it. */
 export const evidenceSchema = z.looseObject({
+  /** As NVIDIA's own tools name it in evidence files: `HOPPER`, `BLACKWELL`; `LS10` for a switch. */
   arch: z.string().min(1).max(32),
   /** base64 of the SPDM GET_MEASUREMENTS request followed by the signed MEASUREMENTS response. */
   report: base64,

@@ -33,7 +33,7 @@ export const helloSchema = z.strictObject({
 });
 
 /** Gateway → sidecar: sign this. The sidecar hashes raw itself; it signs no nonce handed to it. */
-export const attestSchema = z.strictObject({
+const attestSchema = z.strictObject({
   type: z.literal('attest'),
   id,
   raw: z.string().min(2).max(MAX_RAW_LENGTH),
@@ -41,12 +41,12 @@ export const attestSchema = z.strictObject({
 /** The same in binary: raw's UTF-8 bytes follow the head. Answered in binary. */
 export const attestHeadSchema = z.strictObject({ type: z.literal('attest'), id });
 /** Gateway → sidecar: nobody waits for this one any more. */
-export const cancelSchema = z.strictObject({ type: z.literal('cancel'), id });
+const cancelSchema = z.strictObject({ type: z.literal('cancel'), id });
 /** Gateway → sidecar: how are you? */
-export const statusRequestSchema = z.strictObject({ type: z.literal('status') });
+const statusRequestSchema = z.strictObject({ type: z.literal('status') });
 
 /** How long each step took, in milliseconds. An attester that cannot tell its two apart counts both as collection. */
-export const phasesSchema = z.strictObject({
+const phasesSchema = z.strictObject({
   queue_ms: z.number().nonnegative(),
   collection_ms: z.number().nonnegative(),
   appraisal_ms: z.number().nonnegative(),
@@ -56,7 +56,7 @@ export const phasesSchema = z.strictObject({
 export type Phases = z.infer<typeof phasesSchema>;
 
 /** Sidecar → gateway. */
-export const attestedSchema = z.strictObject({
+const attestedSchema = z.strictObject({
   type: z.literal('attested'),
   id,
   nonce: z.string().regex(/^[0-9a-f]{64}$/),
@@ -99,7 +99,7 @@ export const FAILURE_CODES = [
   'appraisal_failed',
   'shutting_down',
 ] as const;
-export const failedSchema = z.strictObject({
+const failedSchema = z.strictObject({
   type: z.literal('failed'),
   /** null when the frame was too broken to name one. */
   id: id.nullable(),
@@ -108,7 +108,7 @@ export const failedSchema = z.strictObject({
   retry_after_ms: z.number().int().nonnegative().optional(),
 });
 /** Sidecar → gateway: when asked, and by itself when trouble comes or goes. */
-export const statusSchema = z.strictObject({
+const statusSchema = z.strictObject({
   type: z.literal('status'),
   attester: z.string(),
   queued: z.number().int().nonnegative(),
@@ -129,7 +129,5 @@ export const fromSidecarSchema = z.discriminatedUnion('type', [
 export type Hello = z.infer<typeof helloSchema>;
 export type Attested = z.infer<typeof attestedSchema>;
 export type Failed = z.infer<typeof failedSchema>;
-export type FailureCode = (typeof FAILURE_CODES)[number];
-export type SidecarStatus = z.infer<typeof statusSchema>;
 export type ToSidecar = z.infer<typeof toSidecarSchema>;
 export type FromSidecar = z.infer<typeof fromSidecarSchema>;

@@ -140,23 +140,3 @@ function readByMembers(text: string): Record<string, unknown> {
     members.map(({ key, valueStart, valueEnd }) => [key, JSON.parse(text.slice(valueStart, valueEnd)) as unknown]),
   );
 }
-
-/**
- * `JSON.parse` that refuses an object in which a member is named twice at the top level.
- * @throws {JsonTextError} not JSON, not an object, or a duplicate member.
- */
-export function parseObjectOnce(text: string): Record<string, unknown> {
-  let value: unknown;
-  try {
-    value = parseJson(text);
-  } catch {
-    throw new JsonTextError('not JSON');
-  }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new JsonTextError('not a JSON object');
-  const seen = new Set<string>();
-  for (const { key } of topLevelMembers(text)) {
-    if (seen.has(key)) throw new JsonTextError(`the member ${JSON.stringify(key.slice(0, 64))} appears twice`);
-    seen.add(key);
-  }
-  return value as Record<string, unknown>;
-}

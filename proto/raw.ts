@@ -3,13 +3,10 @@ import { JsonTextError, topLevelMembers } from './json.ts';
 
 declare const rawBrand: unique symbol;
 declare const nonceBrand: unique symbol;
-declare const tokenBrand: unique symbol;
 /** The JSON text of {request, response, stream?, timestamp}, exactly as it is hashed. */
 export type Raw = string & { readonly [rawBrand]: true };
 /** 64 lowercase hex digits: SHA-256 of raw's UTF-8 bytes, the 32 bytes of an SPDM nonce. */
 export type Nonce = string & { readonly [nonceBrand]: true };
-/** What the verifier beside the GPU returned, as it returned it. */
-export type Token = string & { readonly [tokenBrand]: true };
 
 /** The longest raw that is attested, in UTF-16 code units: as a JSON string it stays below what a frame may hold. */
 export const MAX_RAW_LENGTH = 60 * 1024 * 1024;

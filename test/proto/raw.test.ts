@@ -1,13 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  JsonTextError,
-  parseJson,
-  parseObjectOnce,
-  topLevelMembers,
-  withLastMember,
-  withoutMember,
-} from '../../proto/json.ts';
+import { JsonTextError, parseJson, topLevelMembers, withLastMember, withoutMember } from '../../proto/json.ts';
 import { buildRaw, nonceOf, splitRaw } from '../../proto/raw.ts';
 
 const ODD_BODIES = [
@@ -130,10 +123,5 @@ describe('members of a JSON text', () => {
       }),
       { numRuns: 2_000 },
     );
-  });
-
-  it('given twice are refused where each may stand once', () => {
-    expect(() => parseObjectOnce('{"a":1,"\\u0061":2}')).toThrow(JsonTextError);
-    expect(parseObjectOnce('{"a":{"b":1,"b":2}}')).toEqual({ a: { b: 2 } });
   });
 });

@@ -4,7 +4,7 @@
 // of nvattest's own that it prints beside the EAT; and in the unused last bits of a signature's base64url.
 import { isDeepStrictEqual } from 'node:util';
 import { Fold, parseChunk } from '../../proto/fold.ts';
-import { parseObjectOnce, topLevelMembers, withoutMember } from '../../proto/json.ts';
+import { JsonTextError, topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { splitRaw } from '../../proto/raw.ts';
 import { SseSplitter } from '../../proto/sse.ts';
 import { nonceHex, PAYLOADS, rawOf, STREAMED, transcript, WHOLE } from '../../scripts/vectors/exchange.ts';
@@ -82,9 +82,15 @@ function readRaw(input: string): void {
     throw new TypeError('raw is read otherwise than it parses');
 }
 
+/** A member is cut out of a JSON object, which names each once, and out of nothing else. */
 function readObject(input: string): void {
-  parseObjectOnce(input);
+  try {
+    JSON.parse(input);
+  } catch {
+    throw new JsonTextError('not JSON');
+  }
   const members = topLevelMembers(input);
+  if (new Set(members.map(({ key }) => key)).size < members.length) throw new JsonTextError('a member stands twice');
   for (const [i] of members.entries()) {
     const rest = withoutMember(input, members, i);
     if (Object.keys(JSON.parse(rest) as object).length !== members.length - 1) throw new TypeError('cut elsewhere');
