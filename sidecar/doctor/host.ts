@@ -13,7 +13,6 @@ export type Access = 'read_write' | 'write' | 'execute';
 export interface Ran {
   readonly exit_code: number | null;
   readonly stdout: string;
-  readonly stderr: string;
 }
 
 export interface Host {

@@ -6,7 +6,7 @@ import { deviceClaims } from './claims.ts';
 import type { TokenKey } from './key.ts';
 
 /** verify/ knows it, and takes it for nobody else's. */
-export const ISSUER = 'countersign-native';
+const ISSUER = 'countersign-native';
 /** As NVIDIA's tokens. */
 const LIFETIME_SECONDS = 3600;
 

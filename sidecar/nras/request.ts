@@ -17,7 +17,7 @@ export interface RequestOptions {
 /** The granular ones; /v4 has both. */
 const CLAIMS_VERSION = '3.0';
 /** An answer about eight GPUs has about 40 KiB. */
-export const MAX_ANSWER_BYTES = 1024 * 1024;
+const MAX_ANSWER_BYTES = 1024 * 1024;
 const MAX_REASON_CHARACTERS = 300;
 
 /** The token's text, as it came; not yet trusted. @throws {AttesterError} @throws what `signal` was aborted with. */

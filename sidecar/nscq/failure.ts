@@ -18,11 +18,10 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
 };
 const UNKNOWN: Meaning = ['nscq_error', 'retry', 'the driver failed without saying why; look at dmesg'];
 
+/** A call that NSCQ answered with an error; after it the switches' driver is opened anew. */
 export class NscqError extends AttesterError {
-  readonly nscq_code: number;
   constructor(path: string, nscq_code: number) {
     const [reason, again, words] = MEANINGS[nscq_code] ?? UNKNOWN;
     super('collection_failed', `${reason}: ${words} (${path}: NSCQ error ${nscq_code})`, again === 'retry');
-    this.nscq_code = nscq_code;
   }
 }

@@ -4,7 +4,7 @@
 import { AttesterError } from '../attester.ts';
 
 type Code = AttesterError['code'];
-export type Again = 'retry' | 'stop';
+type Again = 'retry' | 'stop';
 type Meaning = readonly [reason: string, code: Code, again: Again, words: string];
 
 const SERVICE_KEY = 'NVIDIA asks for a service key: set NVIDIA_ATTESTATION_SERVICE_KEY';

@@ -15,7 +15,6 @@ export interface CollectorOptions extends MachineOptions {
 
 export interface Collector {
   readonly devices: readonly Device[];
-  readonly driver: string;
   /** @throws {AttesterError} @throws what `signal` was aborted with. */
   collect(nonce: Nonce, signal: AbortSignal): Promise<Evidence[]>;
   /** A device that was reset has another leaf: asks each again. True when one is not what it was. */
@@ -77,7 +76,6 @@ export async function createCollector(options: CollectorOptions = {}): Promise<C
 
   return {
     devices: first.sources.map(({ arch, model }) => ({ arch, model })),
-    driver: first.driver,
     collect(nonce, signal) {
       const bytes = Buffer.from(nonce, 'hex');
       const one = async (source: Source): Promise<Evidence> => {

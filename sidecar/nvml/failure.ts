@@ -69,12 +69,10 @@ const UNKNOWN: Meaning = { reason: 'nvml_error', again: 'stop', words: 'an error
 /** A call that NVML answered with an error. */
 export class NvmlError extends AttesterError {
   readonly nvml_code: number;
-  readonly function_name: string;
   constructor(function_name: string, nvml_code: number) {
     const { reason, again, words } = MEANINGS[nvml_code] ?? UNKNOWN;
     super('collection_failed', `${reason}: ${words} (${function_name}: NVML error ${nvml_code})`, again === 'retry');
     this.nvml_code = nvml_code;
-    this.function_name = function_name;
   }
 }
 

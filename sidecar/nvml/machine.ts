@@ -6,7 +6,7 @@ import { NVML, NvmlError, refusal } from './failure.ts';
 import { PARALLEL_CALLS } from './ffi.ts';
 import { LIBRARY, openLibrary } from './library.ts';
 import { holding, type Lock } from './lock.ts';
-import { createNvml, type Nvml } from './nvml.ts';
+import { createNvml } from './nvml.ts';
 import { checkMode } from './session.ts';
 import { type Machine, openMachine } from './sources.ts';
 
@@ -15,8 +15,6 @@ export interface MachineOptions {
   readonly library?: string;
   /** Calls at a time. Each takes a thread of libuv's pool, which has 4 unless UV_THREADPOOL_SIZE says more; 3 by default. */
   readonly parallel_calls?: number;
-  /** In place of the driver's library. */
-  readonly nvml?: Nvml;
   /** The switches' library, opened behind protected PCIe alone; `libnvidia-nscq.so.2` by default. */
   readonly switch_library?: string;
   /** Whether switches can be attested too; where they cannot, a node behind protected PCIe is refused. True by default. */
@@ -47,7 +45,7 @@ const LOST: ReadonlySet<number> = new Set([
 /** @throws {AttesterError} without the library or koffi. */
 export function keepMachine(options: MachineOptions): KeptMachine {
   const { parallel_calls = PARALLEL_CALLS, switches = true, switch_library = NSCQ_LIBRARY } = options;
-  const nvml = options.nvml ?? createNvml(openLibrary(options.library ?? LIBRARY, parallel_calls));
+  const nvml = createNvml(openLibrary(options.library ?? LIBRARY, parallel_calls));
   let nscq: Nscq | null = null;
   let first: Machine | null = null;
   let machine: Machine | null = null;

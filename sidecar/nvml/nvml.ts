@@ -4,7 +4,6 @@ import type { Argument, FunctionName, NvmlLibrary } from './library.ts';
 import {
   CERTIFICATE_BYTES,
   type ConfidentialMode,
-  type DeviceReport,
   DRIVER_VERSION_BYTES,
   emptySettings,
   HANDLE_BYTES,
@@ -37,7 +36,8 @@ export interface Nvml {
   architecture(device: Handle): Promise<number>;
   /** PEM, leaf first. */
   attestationChain(device: Handle): Promise<string>;
-  report(device: Handle, nonce: Uint8Array): Promise<DeviceReport>;
+  /** The SPDM request and its signed response. */
+  report(device: Handle, nonce: Uint8Array): Promise<Uint8Array>;
 }
 
 export function createNvml(library: NvmlLibrary): Nvml {

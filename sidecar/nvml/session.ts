@@ -4,13 +4,11 @@ import { NvmlError, refusal } from './failure.ts';
 import type { Handle, Nvml } from './nvml.ts';
 
 export interface Gpu extends Device {
-  readonly index: number;
   readonly handle: Handle;
   readonly uuid: string;
 }
 
 export interface Session {
-  readonly driver: string;
   readonly gpus: readonly Gpu[];
   /** The GPUs reach each other over switches, which must be attested with them. */
   readonly protected_pcie: boolean;
@@ -38,7 +36,7 @@ async function look(nvml: Nvml): Promise<Session> {
   const gpus: Gpu[] = [];
   for (let index = 0; index < count; index++) gpus.push(await openGpu(nvml, index));
   const { protected_pcie } = await checkMode(nvml);
-  return { driver: await nvml.driverVersion(), gpus, protected_pcie };
+  return { gpus, protected_pcie };
 }
 
 async function openGpu(nvml: Nvml, index: number): Promise<Gpu> {
@@ -48,7 +46,7 @@ async function openGpu(nvml: Nvml, index: number): Promise<Gpu> {
   const arch = ARCHITECTURES[architecture];
   if (arch === undefined)
     throw refusal('unsupported_gpu', `GPU ${index} (${model}) cannot attest; Hopper and Blackwell can`);
-  return { index, handle, arch, model, uuid: await nvml.uuid(handle) };
+  return { handle, arch, model, uuid: await nvml.uuid(handle) };
 }
 
 /** @throws {AttesterError} cc_off, devtools_on. */

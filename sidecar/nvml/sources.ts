@@ -17,7 +17,6 @@ export interface Source extends Device {
 }
 
 export interface Machine {
-  readonly driver: string;
   readonly protected_pcie: boolean;
   readonly sources: readonly Source[];
 }
@@ -27,18 +26,18 @@ export interface Machine {
  * @throws {AttesterError} no GPU, no switch where there must be one, or a mode in which their word is worth nothing.
  */
 export async function openMachine(nvml: Nvml, openNscq: () => Nscq): Promise<Machine> {
-  const { driver, gpus, protected_pcie } = await openSession(nvml);
+  const { gpus, protected_pcie } = await openSession(nvml);
   const sources: Source[] = gpus.map(({ arch, model, uuid, handle }) => ({
     arch,
     model,
     id: uuid,
     turn: uuid,
     chain: () => nvml.attestationChain(handle),
-    report: async (nonce) => (await nvml.report(handle, nonce)).report,
+    report: (nonce) => nvml.report(handle, nonce),
   }));
-  if (!protected_pcie) return { driver, protected_pcie, sources };
+  if (!protected_pcie) return { protected_pcie, sources };
   try {
-    return { driver, protected_pcie, sources: [...sources, ...(await switches(openNscq()))] };
+    return { protected_pcie, sources: [...sources, ...(await switches(openNscq()))] };
   } catch (error) {
     await nvml.shutdown().catch(() => undefined);
     throw error;

@@ -9,7 +9,7 @@ export const NUMBER_BYTES = 4;
 /** nvmlConfComputeSystemState_t: environment, ccFeature, devToolsMode. */
 export const STATE_BYTES = 12;
 /** nvmlSystemConfComputeSettings_v1_t: version, environment, ccFeature, devToolsMode, multiGpuMode. */
-export const SETTINGS_BYTES = 20;
+const SETTINGS_BYTES = 20;
 /** NVML_STRUCT_VERSION: the size, and the version in the highest byte. */
 const SETTINGS_V1 = 0x0100_0014;
 
@@ -61,7 +61,7 @@ export const NONCE_BYTES = 0x20;
 const REPORT_AT = NONCE_AT + NONCE_BYTES;
 const MAX_REPORT_BYTES = 0x2000;
 const MAX_CEC_REPORT_BYTES = 0x1000;
-export const REPORT_BYTES = REPORT_AT + MAX_REPORT_BYTES + MAX_CEC_REPORT_BYTES;
+const REPORT_BYTES = REPORT_AT + MAX_REPORT_BYTES + MAX_CEC_REPORT_BYTES;
 
 export function reportRequest(nonce: Uint8Array): Buffer {
   if (nonce.length !== NONCE_BYTES) throw new RangeError(`a nonce has ${NONCE_BYTES} bytes`);
@@ -70,22 +70,14 @@ export function reportRequest(nonce: Uint8Array): Buffer {
   return bytes;
 }
 
-export interface DeviceReport {
-  /** The SPDM request and its signed response. */
-  readonly report: Buffer;
-  /** Of the board's external root of trust, where it has one: nothing here rests on it. */
-  readonly cec_report: Buffer | null;
-}
-
-/** null where the driver states a size that cannot be. */
-export function readReport(bytes: Buffer): DeviceReport | null {
-  const [present, size, cec_size] = [bytes.readUInt32LE(0), bytes.readUInt32LE(4), bytes.readUInt32LE(8)];
+/**
+ * The SPDM request and its signed response; null where the driver states a size that cannot be. The report of the board's
+ * external root of trust (CEC), which may stand beside it, is not read: nothing here rests on it.
+ */
+export function readReport(bytes: Buffer): Buffer | null {
+  const [size, cec_size] = [bytes.readUInt32LE(4), bytes.readUInt32LE(8)];
   if (size === 0 || size > MAX_REPORT_BYTES || cec_size > MAX_CEC_REPORT_BYTES) return null;
-  const cec_at = REPORT_AT + MAX_REPORT_BYTES;
-  return {
-    report: Buffer.from(bytes.subarray(REPORT_AT, REPORT_AT + size)),
-    cec_report: present === 1 && cec_size > 0 ? Buffer.from(bytes.subarray(cec_at, cec_at + cec_size)) : null,
-  };
+  return Buffer.from(bytes.subarray(REPORT_AT, REPORT_AT + size));
 }
 
 /** ASCII up to the first zero byte. */

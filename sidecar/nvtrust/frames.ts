@@ -7,7 +7,7 @@ export const MAX_LINE_BYTES = 8 * 1024 * 1024;
 
 const device = z.strictObject({ arch: z.string().min(1).max(32), model: z.string().min(1).max(128) });
 
-export const failedLine = z.strictObject({
+const failedLine = z.strictObject({
   type: z.literal('failed'),
   reason: z.string().min(1).max(64),
   message: z.string().max(1024),

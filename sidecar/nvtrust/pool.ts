@@ -15,10 +15,6 @@ export interface PoolOptions {
 }
 
 export interface Pool {
-  /** Loaded and waiting. */
-  readonly warm: number;
-  /** Every process there is. */
-  readonly alive: number;
   /** What the first worker to come up sees. @throws {AttesterError} when it cannot come up. */
   readonly devices: Promise<readonly Device[]>;
   /** A warm worker, for one request; whoever takes it must ask it or kill it. @throws {AttesterError} when none can come up. */
@@ -94,12 +90,6 @@ export function createPool(options: PoolOptions): Pool {
 
   fill();
   return {
-    get warm() {
-      return warm.size;
-    },
-    get alive() {
-      return alive.size;
-    },
     devices: first.promise,
     take(signal) {
       const [worker] = warm;

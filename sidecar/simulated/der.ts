@@ -1,7 +1,7 @@
 // A small DER writer (ITU-T X.690): definite lengths, shortest form, the universal types that X.509 and OCSP need.
 
 /** One tag-length-value. `tag` is the identifier octet itself; tags above 30 are never needed here. */
-export function tlv(tag: number, ...contents: readonly Uint8Array[]): Buffer {
+function tlv(tag: number, ...contents: readonly Uint8Array[]): Buffer {
   const content = Buffer.concat(contents);
   return Buffer.concat([Buffer.of(tag), lengthOctets(content.length), content]);
 }

@@ -41,7 +41,7 @@ export function field(type: number, value: Uint8Array): Buffer {
   return Buffer.concat([header, value]);
 }
 
-export const padded = (text: string, length: number): Buffer => Buffer.concat([Buffer.from(text)], length);
+const padded = (text: string, length: number): Buffer => Buffer.concat([Buffer.from(text)], length);
 
 /** Two little-endian words: the first four parts of the version, then the fifth. */
 function vbiosBytes(version: string): Buffer {

@@ -4,8 +4,8 @@ import { type Json, pythonJson } from './python-json.ts';
 import { TWIN } from './twin.ts';
 
 /** The constants with which `nvtrust` signs, as published in its source: the outer token's and the local verifier's. */
-export const OUTER_SECRET = 'notasecret';
-export const LOCAL_SECRET = 'secret';
+const OUTER_SECRET = 'notasecret';
+const LOCAL_SECRET = 'secret';
 
 export interface TokenSubject {
   readonly hwmodel: string;

@@ -37,7 +37,7 @@ const SMI = `
 `;
 const mode = { environment: 'production', confidential: true, devtools: false, multi_gpu: 'none' } as const;
 const facts: NvmlFacts = { driver: '580.65.06', gpus: [{ model: 'NVIDIA H100', arch: 'HOPPER' }], mode, ready: true };
-const printed = (stdout: string): Ran => ({ exit_code: 0, stdout, stderr: '' });
+const printed = (stdout: string): Ran => ({ exit_code: 0, stdout });
 const programs: Record<string, Ran> = {
   '/opt/venv/bin/python': printed('2.7.3\n'),
   nvattest: printed('{\n  "nvattest": "1.1.0"\n}\n'),

@@ -30,7 +30,6 @@ describe('native collateral', () => {
     let chain = stale ?? chainPem(device);
     return {
       devices: [{ arch: 'HOPPER', model: 'SIMULATED H100' }],
-      driver: '000.00.00',
       async collect(nonce): Promise<Evidence[]> {
         const report = await makeReport(Buffer.from(nonce, 'hex'), device.key, bench.faults.report.get(0));
         const certificate_chain = Buffer.from(chain).toString('base64');

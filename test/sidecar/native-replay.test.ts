@@ -77,7 +77,6 @@ describe.skipIf(!vectorsPresent)('a genuine H100 through native', () => {
 
   const collector: Collector = {
     devices: [{ arch: 'HOPPER', model: 'NVIDIA H100' }],
-    driver: '550.90.07',
     collect: async () => evidence(),
     renewChains: async () => false,
     close: async () => {},

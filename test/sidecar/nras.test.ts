@@ -34,7 +34,6 @@ describe('nras', () => {
   const create = (more: object = {}) => {
     const collector: Collector = {
       devices: simulated.devices,
-      driver: '000.00.00',
       async collect(nonce, signal) {
         collected.count++;
         return [...(await simulated.attest(nonce, signal)).evidence];
@@ -92,7 +91,6 @@ describe('nras', () => {
     let renewed = 0;
     const collector: Collector = {
       devices: [{ arch: 'HOPPER', model: 'SIMULATED H100' }],
-      driver: '000.00.00',
       async collect(nonce) {
         const report = (await makeReport(Buffer.from(nonce, 'hex'), device.key)).toString('base64');
         return [{ arch: 'HOPPER', report, certificate_chain: Buffer.from(chain).toString('base64') }];
