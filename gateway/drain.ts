@@ -4,15 +4,13 @@ import type { Socket } from 'node:net';
 import type { Wire } from './wire/server.ts';
 
 export interface Drain {
-  /** True from the moment it began: /health says so. */
-  readonly draining: boolean;
   /** Answers that are not out yet. */
   readonly running: number;
   /** Resolves true when every answer is out, false when `drain_ms` were not enough; then what is left may be cut. */
   begin(drain_ms: number): Promise<boolean>;
 }
 
-/** Begin before the server listens: it must see every request. */
+/** Made before the server listens: it must see every request. */
 export function createDrain(server: Server, wire: Wire): Drain {
   // By connection: an answer that waits behind another one's is not told when its connection ends.
   const running = new Map<Socket, Set<ServerResponse>>();
@@ -42,9 +40,6 @@ export function createDrain(server: Server, wire: Wire): Drain {
   });
 
   return {
-    get draining() {
-      return draining;
-    },
     get running() {
       let total = wire.running;
       for (const answers of running.values()) total += answers.size;

@@ -17,8 +17,8 @@ export class BackendFault extends Error {
   override readonly name = 'BackendFault';
   readonly kind: FaultKind;
 
-  constructor(kind: FaultKind, message: string, cause?: unknown) {
-    super(message, { cause });
+  constructor(kind: FaultKind, message: string) {
+    super(message);
     this.kind = kind;
   }
 }

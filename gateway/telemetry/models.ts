@@ -2,7 +2,7 @@
 
 /** A label's values live as long as the process, so their number has a limit. */
 export const MAX_MODEL_LABELS = 16;
-export const OTHER_MODEL = 'other';
+const OTHER_MODEL = 'other';
 
 export interface ModelLabels {
   /** `served`: the backend answered for this name; what it refused never becomes a label. */

@@ -5,7 +5,7 @@ import { fraction, wholeNumber } from '../../proto/setting.ts';
 const url = z.url({ protocol: /^https?$/, error: 'must be an http or https URL such as http://127.0.0.1:4318' });
 const count = (max: number) => wholeNumber(1, max).optional();
 
-export const SAMPLERS = [
+const SAMPLERS = [
   'always_on',
   'always_off',
   'traceidratio',

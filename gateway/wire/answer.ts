@@ -10,14 +10,12 @@ import { endLines, type Framing, headerLines, sharedEnd, statusLine } from './li
 export interface Outgoing {
   readonly headersSent: boolean;
   readonly destroyed: boolean;
-  readonly writableFinished: boolean;
   readonly writableLength: number;
   readonly socket: Socket | null;
   statusCode: number;
   setHeader(name: string, value: string): unknown;
   /** As `setHeader` for each of them, before all others; Node's own response has no such thing. */
   setShared?(headers: SharedHeaders): unknown;
-  getHeader(name: string): unknown;
   writeHead(status: number, headers?: OutgoingHttpHeaders): unknown;
   /** The head goes out now, and does not wait for the first bytes of the body. */
   flushHeaders(): void;
@@ -87,10 +85,6 @@ export class WireAnswer implements Outgoing {
   setShared(headers: SharedHeaders): this {
     this.#shared = headers;
     return this;
-  }
-
-  getHeader(name: string): unknown {
-    return this.#set[name] ?? this.#shared[name];
   }
 
   writeHead(status: number, headers: OutgoingHttpHeaders = {}): this {
