@@ -2,7 +2,7 @@
 import { ClientGone } from './body.ts';
 import type { Context, Deps, Step } from './context.ts';
 import { addressOf } from './limits/address.ts';
-import type { Verdict } from './limits/rates.ts';
+import type { Allowance } from './limits/rates.ts';
 import { Problem } from './problem.ts';
 import { endWhenStalled, readNothingMeanwhile } from './stall.ts';
 import type { Outgoing } from './wire/answer.ts';
@@ -29,7 +29,7 @@ export function bounded({ config, seats, rates }: Deps): Step {
     const rated = () =>
       per_second === 0
         ? undefined
-        : rates.take(`key:${caller.name}`, per_second).then((verdict) => admit(c, verdict, 'this API key'));
+        : rates.take(`key:${caller.name}`, per_second).then((allowance) => admit(c, allowance, 'this API key'));
     return seat.begin === undefined ? rated() : seat.begin().then(rated);
   };
 }
@@ -54,7 +54,7 @@ export function verifyBounded({ config, rates }: Deps): Step {
 }
 
 /** The headers by which OpenAI's clients know a rate. @throws {Problem} rate_limit_exceeded */
-function admit(c: Context, { allowed, limit, remaining, reset_ms }: Verdict, what: string): void {
+function admit(c: Context, { allowed, limit, remaining, reset_ms }: Allowance, what: string): void {
   const { outgoing } = c.env;
   outgoing.setHeader('x-ratelimit-limit-requests', String(limit));
   outgoing.setHeader('x-ratelimit-remaining-requests', String(remaining));

@@ -5,8 +5,8 @@ import type { Exchange } from './delivery/exchange.ts';
 import type { Sidecar } from './sidecar/client.ts';
 import type { Store } from './store/store.ts';
 
-/** The attestation as JSON, in UTF-8. Whoever has written it may let go of it, for what brings it can live for longer. */
-export interface Attested {
+/** In UTF-8. The promise that brings it may live on and would hold the bytes: who has written them may put `NOTHING` in their place. */
+export interface AttestationJson {
   json: Buffer;
 }
 
@@ -17,7 +17,7 @@ export interface Attestor {
    * `onLeft` takes what is to be called when the client leaves.
    * @throws {Problem} backend_bad_response, attestation_unavailable. @throws {ClientGone}
    */
-  attest(exchange: Exchange, answer: Body | Folded, onLeft: (left: () => void) => void): Promise<Attested>;
+  attest(exchange: Exchange, answer: Body | Folded, onLeft: (left: () => void) => void): Promise<AttestationJson>;
 }
 
 /** In place of bytes that were let go of. */
@@ -34,7 +34,7 @@ export function createAttestor(aside: Aside, sidecar: Sidecar, store: Store, now
       watch.attests();
       const answered = await sidecar.attest(owner, id, raw, nonce, onLeft);
       const { members, phases } = answered;
-      // Its promise has waited longer than the young live, and would hold the bytes until the old are looked through.
+      // Its promise is old by now, and would hold the bytes until V8 looks through the old objects.
       answered.members = NOTHING;
       watch.attested(phases);
       const json = Buffer.concat([start, members.subarray(1)]);

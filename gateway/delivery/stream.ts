@@ -5,7 +5,7 @@ import type { Attestor } from '../attestor.ts';
 import type { AnswerHead } from '../engine/engine.ts';
 import { errorOf } from '../engine/error.ts';
 import { asProblem, Problem } from '../problem.ts';
-import { Recorder, type Verdict } from '../recorder/recorder.ts';
+import { Recorder, type Seen } from '../recorder/recorder.ts';
 import { ATTESTING, DONE, errorEvent, terminated, withAttestation } from '../sse.ts';
 import type { Delivery, Exchange } from './exchange.ts';
 import { headersOf } from './headers.ts';
@@ -62,46 +62,46 @@ export function streamDelivery(
   function take(events: readonly SseEvent[]): void {
     let passing: SseEvent[] = [];
     for (const event of events) {
-      const verdict = observe(event, passing);
-      if (verdict.kind === 'done' || verdict.kind === 'error') {
+      const seen = observe(event, passing);
+      if (seen.kind === 'done' || seen.kind === 'error') {
         pass(passing);
-        return verdict.kind === 'done'
+        return seen.kind === 'done'
           ? finish(event)
           : giveUp(
-              Buffer.from(`data: ${JSON.stringify(errorOf(502, verdict.body))}\n\n`),
+              Buffer.from(`data: ${JSON.stringify(errorOf(502, seen.body))}\n\n`),
               'The backend sent an error in its stream.',
             );
       }
-      const live = verdict.kind !== 'note' && verdict.live;
+      const live = seen.kind !== 'note' && seen.live;
       // Another choice goes on, so what was held was not the last finish chunk.
-      if (live && held.length > 0 && mayRelease(verdict.kind === 'finish')) {
+      if (live && held.length > 0 && mayRelease(seen.kind === 'finish')) {
         pass(passing);
         passing = [];
         for (const one of held) write(terminated(one.event));
         held = [];
       }
       // What has no data says nothing: it need not wait, and is not kept.
-      const hold = verdict.kind !== 'note' && (held.length > 0 || verdict.kind === 'finish');
+      const hold = seen.kind !== 'note' && (held.length > 0 || seen.kind === 'finish');
       if (!hold) {
         passing.push(event);
         continue;
       }
       pass(passing);
       passing = [];
-      held.push({ event, finish: verdict.kind === 'finish' });
+      held.push({ event, finish: seen.kind === 'finish' });
     }
     pass(passing);
   }
 
   /** A bad event takes nothing with it that came before. */
-  function observe(event: SseEvent, passing: readonly SseEvent[]): Verdict {
+  function observe(event: SseEvent, passing: readonly SseEvent[]): Seen {
     try {
-      const verdict = recorder.observe(event);
+      const seen = recorder.observe(event);
       if (!named && recorder.completionId !== null) {
         named = true;
         attestor.name(exchange, recorder.completionId);
       }
-      return verdict;
+      return seen;
     } catch (error) {
       pass(passing);
       throw error;

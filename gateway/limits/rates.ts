@@ -3,7 +3,8 @@
 import { type RateLimiterAbstract, RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible';
 import { Problem } from '../problem.ts';
 
-export interface Verdict {
+/** How a request stands to its rate. */
+export interface Allowance {
   readonly allowed: boolean;
   readonly limit: number;
   readonly remaining: number;
@@ -16,7 +17,7 @@ export interface Rates {
    * Counts one request of `name`, of which there may be `per_second`. Names are the same wherever they are counted.
    * @throws {Problem} overloaded where whoever counts does not answer.
    */
-  take(name: string, per_second: number): Promise<Verdict>;
+  take(name: string, per_second: number): Promise<Allowance>;
 }
 
 /** Makes the counter for everybody who has the same limit: in memory, in Valkey, or in a cluster's primary process. */
@@ -34,15 +35,15 @@ export function createRates(make: MakeLimiter = inMemory): Rates {
         limiters.set(per_second, limiter);
       }
       try {
-        return verdictOf(await limiter.consume(name), true, per_second);
+        return allowanceOf(await limiter.consume(name), true, per_second);
       } catch (refusal) {
-        if (refusal instanceof RateLimiterRes) return verdictOf(refusal, false, per_second);
+        if (refusal instanceof RateLimiterRes) return allowanceOf(refusal, false, per_second);
         throw new Problem('overloaded', 'Requests cannot be counted now.', { cause: refusal, retryAfterSeconds: 1 });
       }
     },
   };
 }
 
-function verdictOf(result: RateLimiterRes, allowed: boolean, limit: number): Verdict {
+function allowanceOf(result: RateLimiterRes, allowed: boolean, limit: number): Allowance {
   return { allowed, limit, remaining: Math.max(0, result.remainingPoints), reset_ms: Math.max(0, result.msBeforeNext) };
 }

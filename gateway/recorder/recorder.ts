@@ -12,7 +12,7 @@ import { PayloadHash } from './payload-hash.ts';
 import { Repeat, type Repeated } from './repeat.ts';
 
 /** What an event is to the delivery. */
-export type Verdict =
+export type Seen =
   /** A delta, or anything else that may go out now. `live`: of a choice that has not finished. */
   | { readonly kind: 'chunk'; readonly live: boolean }
   /** It carries the finish_reason of a choice. `live`: that choice had not finished before. */
@@ -23,8 +23,8 @@ export type Verdict =
   /** The backend gave up inside its stream. */
   | { readonly kind: 'error'; readonly body: unknown };
 
-const LIVE_CHUNK: Verdict = { kind: 'chunk', live: true };
-const LATE_CHUNK: Verdict = { kind: 'chunk', live: false };
+const LIVE_CHUNK: Seen = { kind: 'chunk', live: true };
+const LATE_CHUNK: Seen = { kind: 'chunk', live: false };
 const bad = (message: string, cause?: unknown) => new Problem('backend_bad_response', message, { cause });
 
 export class Recorder {
@@ -67,7 +67,7 @@ export class Recorder {
   }
 
   /** @throws {Problem} backend_bad_response */
-  observe(event: SseEvent): Verdict {
+  observe(event: SseEvent): Seen {
     const { data, bytes } = event;
     if (data === null) return { kind: 'note' };
     const repeated = this.#repeat.read(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), 0);
@@ -138,7 +138,7 @@ export class Recorder {
     }
   }
 
-  #choices(choices: unknown): Verdict {
+  #choices(choices: unknown): Seen {
     let live = false;
     let finishes = false;
     for (const choice of Array.isArray(choices) ? choices : []) {
