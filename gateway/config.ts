@@ -2,13 +2,12 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import * as z from 'zod';
-import { wholeNumber } from '../proto/setting.ts';
+import { given, httpUrl, integer, logLevel, socketPath, wholeNumber } from '../proto/setting.ts';
 import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../verify/index.ts';
 import { originOf } from './origins.ts';
 import { otelShape, type TracingConfig, tracingOf } from './telemetry/otel.ts';
 
 const MiB = 1024 * 1024;
-const integer = (fallback: number, min: number, max: number) => wholeNumber(min, max).prefault(fallback);
 /** 0: no limit. */
 const limit = (fallback: number, max = 1_000_000) => integer(fallback, 0, max);
 const flag = z
@@ -43,16 +42,7 @@ export const schema = z.object({
     .optional()
     .describe('Sent to the backend as `Authorization: Bearer`. A client’s own key never leaves the gateway'),
   BACKEND_API_KEY_FILE: z.string().min(1).optional().describe('The same from a file, where secrets are files'),
-  SIDECAR_SOCKET: z
-    .string()
-    .min(1)
-    .transform((path) => resolve(path))
-    .refine((path) => Buffer.byteLength(path) <= 100, {
-      error: ({ input }) => `must be 100 bytes or fewer: a Unix socket address has room for 107, not for ${input}`,
-    })
-    .refine((path) => !path.includes(':'), { error: ({ input }) => `must not contain a colon: ${input}` })
-    .prefault('run/sidecar.sock')
-    .describe('The Unix socket that the sidecar listens on'),
+  SIDECAR_SOCKET: socketPath(resolve).describe('The Unix socket that the sidecar listens on'),
   API_KEYS_FILE: z
     .string()
     .min(1)
@@ -124,14 +114,8 @@ export const schema = z.object({
     .describe('Valkey or Redis, in which several gateways share kept attestations and rates: `redis://127.0.0.1:6379`'),
   ATTESTATION_STORE_TIMEOUT_MS: integer(500, 10, 60_000).describe('How long that store is waited for'),
   ALLOW_SIMULATED: flag.describe('`1`: accept a sidecar whose GPU is simulated'),
-  RIM_URL: z
-    .url({ protocol: /^https?$/ })
-    .default(NVIDIA_RIM_URL)
-    .describe('Where the verify endpoint gets reference values'),
-  OCSP_URL: z
-    .url({ protocol: /^https?$/ })
-    .default(NVIDIA_OCSP_URL)
-    .describe('Where the verify endpoint asks for revocation'),
+  RIM_URL: httpUrl.default(NVIDIA_RIM_URL).describe('Where the verify endpoint gets reference values'),
+  OCSP_URL: httpUrl.default(NVIDIA_OCSP_URL).describe('Where the verify endpoint asks for revocation'),
   METRICS_PORT: wholeNumber(0, 65_535)
     .optional()
     .describe(
@@ -170,12 +154,9 @@ export const schema = z.object({
   DRAIN_MS: integer(25_000, 0, 86_400_000).describe('How long running answers may take to end after SIGTERM'),
   WORKERS: integer(1, 1, 64).describe('Processes that serve the port together, one for each core at most'),
   ...otelShape,
-  LOG_LEVEL: z
-    .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'])
-    .default('info')
-    .describe(
-      'JSON lines on stdout, for people on a terminal. From `info` on, one line a request; never a prompt, a completion or a key',
-    ),
+  LOG_LEVEL: logLevel.describe(
+    'JSON lines on stdout, for people on a terminal. From `info` on, one line a request; never a prompt, a completion or a key',
+  ),
 });
 
 /** Paths of a PEM certificate chain and its key. */
@@ -267,12 +248,12 @@ const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1|\[::1\])$/;
 
 /** @throws {ConfigError} */
 export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
-  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
-  const parsed = schema.safeParse(given);
+  const variables = given(env);
+  const parsed = schema.safeParse(variables);
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
     const name = String(issue?.path[0]);
-    const absent = issue?.code === 'invalid_type' && !(name in given);
+    const absent = issue?.code === 'invalid_type' && !(name in variables);
     throw new ConfigError(absent ? `${name} is required` : `${name} ${issue?.message ?? 'is wrong'}`);
   }
   const e = parsed.data;

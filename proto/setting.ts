@@ -1,13 +1,21 @@
-// Numbers from a process's environment, read alike by gateway and sidecar, in decimal digits.
+// Settings from a process's environment that gateway and sidecar read alike.
 import * as z from 'zod';
+
+/** The variables that are set: an empty one counts as unset. */
+export const given = (env: Readonly<Record<string, string | undefined>>): Record<string, string> =>
+  Object.fromEntries(Object.entries(env).filter((entry): entry is [string, string] => Boolean(entry[1])));
 
 /** `Number` alone takes a blank for 0, and hexadecimal digits besides. A default is a number already. */
 const read = (form: RegExp) => (value: unknown) => (form.test(String(value)) ? Number(value) : Number.NaN);
 
 const number = (what: string) => z.number({ error: ({ code }) => (code === 'invalid_type' ? what : undefined) });
 
+/** From `min` to `max`, both allowed. */
 export const wholeNumber = (min: number, max: number) =>
   z.preprocess(read(/^\d+$/), number('must be a whole number in decimal digits').int().min(min).max(max));
+
+/** {@link wholeNumber} that has a default. */
+export const integer = (fallback: number, min: number, max: number) => wholeNumber(min, max).prefault(fallback);
 
 /** Also `.25` and `1e-3`, as others read them who are given the same variable. */
 export const fraction = (min: number, max: number) =>
@@ -15,3 +23,28 @@ export const fraction = (min: number, max: number) =>
     read(/^(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i),
     number('must be a decimal number such as 0.25').min(min).max(max),
   );
+
+export const httpUrl = z.url({ protocol: /^https?$/ });
+
+export const logLevel = z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info');
+
+const MAX_SOCKET_PATH_BYTES = 100;
+const encoder = new TextEncoder();
+
+/** Whether a Unix socket can have this absolute path: no colon, for that ends it in the `ws+unix:` URL. */
+export const isSocketPath = (path: string): boolean => fits(path) && !path.includes(':');
+
+const fits = (path: string): boolean => encoder.encode(path).length <= MAX_SOCKET_PATH_BYTES;
+
+/** SIDECAR_SOCKET. `resolve` makes the path absolute, as it is measured. */
+export const socketPath = (resolve: (path: string) => string) =>
+  z
+    .string()
+    .min(1)
+    .transform((path) => resolve(path))
+    .refine(fits, {
+      error: ({ input }) =>
+        `must be ${MAX_SOCKET_PATH_BYTES} bytes or fewer: a Unix socket address has room for 107, not for ${input}`,
+    })
+    .refine((path) => !path.includes(':'), { error: ({ input }) => `must not contain a colon: ${input}` })
+    .prefault('run/sidecar.sock');

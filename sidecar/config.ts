@@ -1,7 +1,7 @@
 // The sidecar's settings: the one place in this process that reads the environment.
 import { resolve } from 'node:path';
 import * as z from 'zod';
-import { wholeNumber } from '../proto/setting.ts';
+import { given, httpUrl, integer, logLevel, socketPath } from '../proto/setting.ts';
 import { inheritedSocket } from './inherited.ts';
 import { type NvattestEnvironment, nvattestEnvironment } from './nvattest/environment.ts';
 import { type WorkerEnvironment, workerEnvironment } from './nvtrust/environment.ts';
@@ -9,20 +9,11 @@ import { type WorkerEnvironment, workerEnvironment } from './nvtrust/environment
 export const ATTESTERS = ['nvtrust', 'nvattest', 'native', 'nras', 'simulated'] as const;
 export type AttesterName = (typeof ATTESTERS)[number];
 
-const integer = (fallback: number, min: number, max: number) => wholeNumber(min, max).prefault(fallback);
-
 /** Every variable, with what it means: docs/configuration.md is made from this. */
 export const schema = z.object({
-  SIDECAR_SOCKET: z
-    .string()
-    .min(1)
-    .transform((path) => resolve(path))
-    .refine((path) => Buffer.byteLength(path) <= 100, {
-      error: ({ input }) => `must be 100 bytes or fewer: a Unix socket address has room for 107, not for ${input}`,
-    })
-    .refine((path) => !path.includes(':'), { error: ({ input }) => `must not contain a colon: ${input}` })
-    .prefault('run/sidecar.sock')
-    .describe('The Unix socket to listen on; its folder is made 0750, the socket 0660'),
+  SIDECAR_SOCKET: socketPath(resolve).describe(
+    'The Unix socket to listen on; its folder is made 0750, the socket 0660',
+  ),
   ATTESTER: z
     .enum(ATTESTERS, `must be one of ${ATTESTERS.join(', ')}`)
     .default('nvtrust')
@@ -59,10 +50,7 @@ export const schema = z.object({
     .min(1)
     .default('run/collateral')
     .describe('`native`: where reference values and revocation answers are kept across restarts'),
-  NRAS_URL: z
-    .url({ protocol: /^https?$/ })
-    .optional()
-    .describe('`nras`: another service than NVIDIA’s'),
+  NRAS_URL: httpUrl.optional().describe('`nras`: another service than NVIDIA’s'),
   NRAS_SERVICE_KEY_FILE: z
     .string()
     .min(1)
@@ -76,18 +64,11 @@ export const schema = z.object({
     .min(1)
     .default('nvattest')
     .describe('`nvattest`: NVIDIA’s C++ CLI, a name on the PATH or an absolute path'),
-  RIM_URL: z
-    .url({ protocol: /^https?$/ })
-    .optional()
-    .describe('Another service for reference values than NVIDIA’s'),
-  OCSP_URL: z
-    .url({ protocol: /^https?$/ })
-    .optional()
-    .describe('Another service for revocation than NVIDIA’s'),
-  LOG_LEVEL: z
-    .enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'])
-    .default('info')
-    .describe('JSON lines on stdout, for people on a terminal. From `info` on, one line an attestation; never content'),
+  RIM_URL: httpUrl.optional().describe('Another service for reference values than NVIDIA’s'),
+  OCSP_URL: httpUrl.optional().describe('Another service for revocation than NVIDIA’s'),
+  LOG_LEVEL: logLevel.describe(
+    'JSON lines on stdout, for people on a terminal. From `info` on, one line an attestation; never content',
+  ),
 });
 
 export interface SidecarConfig {
@@ -136,8 +117,7 @@ export class ConfigError extends Error {
 
 /** @throws {ConfigError} */
 export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarConfig {
-  const given = Object.fromEntries(Object.entries(env).filter(([, value]) => value !== undefined && value !== ''));
-  const parsed = schema.safeParse(given);
+  const parsed = schema.safeParse(given(env));
   if (!parsed.success) {
     const issue = parsed.error.issues[0];
     throw new ConfigError(`${String(issue?.path[0])} ${issue?.message ?? 'is wrong'}`);

@@ -1,15 +1,13 @@
 // Can the sidecar have its socket: is the folder there and ours to write, is the path free?
 import { dirname } from 'node:path';
+import { isSocketPath } from '../../proto/setting.ts';
 import type { DoctorConfig } from './config.ts';
 import { type Finding, fail, ok } from './finding.ts';
 import type { Host } from './host.ts';
 
-/** A Unix socket address has room for 107 bytes. */
-const MAX_PATH_BYTES = 100;
-
 export async function checkSocket(host: Host, { socket_path }: DoctorConfig): Promise<Finding[]> {
   const name = 'socket';
-  if (Buffer.byteLength(socket_path) > MAX_PATH_BYTES || socket_path.includes(':'))
+  if (!isSocketPath(socket_path))
     return [
       fail(name, `${socket_path} cannot be a socket's address`, 'choose a path of 100 bytes or fewer, without a colon'),
     ];
