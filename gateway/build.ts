@@ -12,7 +12,7 @@ import { loadKeys } from './keys/load.ts';
 import { boundAnswers } from './limits/answers.ts';
 import { createSeats } from './limits/seats.ts';
 import { createSidecar } from './sidecar/client.ts';
-import { createStoreAndRates } from './store/create.ts';
+import { createStoreAndRates } from './store-and-rates.ts';
 import { registerGauges } from './telemetry/gauges.ts';
 import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts';
 import type { Tracer } from './telemetry/trace.ts';

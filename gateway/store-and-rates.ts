@@ -1,13 +1,13 @@
 // The store that the configuration asks for, and what counts requests beside it: in memory, or shared by several gateways.
 import type { Logger } from 'pino';
-import type { GatewayConfig } from '../config.ts';
-import { createRates, inMemory, type Rates } from '../limits/rates.ts';
-import { inStore } from '../limits/shared.ts';
-import type { Member } from '../workers/member.ts';
-import { openConnection } from './connection.ts';
-import { createMemoryStore } from './memory.ts';
-import { createSharedStore } from './shared.ts';
-import type { Store } from './store.ts';
+import type { GatewayConfig } from './config.ts';
+import { createRates, inMemory, type Rates } from './limits/rates.ts';
+import { inStore } from './limits/shared.ts';
+import { openConnection } from './store/connection.ts';
+import { createMemoryStore } from './store/memory.ts';
+import { createSharedStore } from './store/shared.ts';
+import type { Store } from './store/store.ts';
+import type { Member } from './workers/member.ts';
 
 /** `member`: this process is one of several workers, and what they must share goes by their primary. */
 export function createStoreAndRates(
