@@ -4,7 +4,7 @@ import { access, lstat, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { EnvHttpProxyAgent } from 'undici';
-import { RunError, runProgram } from '../nvattest/process.ts';
+import { RunError, runProgram } from '../program.ts';
 import { type Answered, askSidecar } from './ask.ts';
 import { type NvmlFacts, readNvml } from './nvml.ts';
 

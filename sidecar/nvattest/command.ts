@@ -1,9 +1,9 @@
 // The nvattest command line, as its releases since 1.0.0 have it (docs.nvidia.com/attestation, SDK CLI, command reference).
 import { isAbsolute } from 'node:path';
 import type { ZodType } from 'zod';
+import { type Finished, RunError, runProgram } from '../program.ts';
 import type { NvattestEnvironment } from './environment.ts';
 import { attestOutput, collectOutput, lastWords, type PrintedEvidence, resultOutput, versionOutput } from './output.ts';
-import { type Finished, RunError, runProgram } from './process.ts';
 import { failure, resultError } from './result.ts';
 import { whyRefused } from './why.ts';
 

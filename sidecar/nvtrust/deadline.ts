@@ -29,10 +29,3 @@ export function bounded<T>(
     }, stop);
   });
 }
-
-/** Does not keep the process alive. */
-export function unreffed(ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    setTimeout(resolve, ms).unref();
-  });
-}

@@ -7,7 +7,8 @@ import type { Readable, Writable } from 'node:stream';
 import type { ZodType } from 'zod';
 import type { Nonce } from '../../proto/raw.ts';
 import type { Device } from '../attester.ts';
-import { bounded, unreffed } from './deadline.ts';
+import { killGroup, tailOf, unreffed } from '../child.ts';
+import { bounded } from './deadline.ts';
 import type { WorkerEnvironment } from './environment.ts';
 import { failure, isReason } from './failure.ts';
 import { type Answer, answerLine, MAX_LINE_BYTES, readyLine } from './frames.ts';
@@ -35,7 +36,7 @@ export interface Worker {
   kill(): void;
 }
 
-const STDERR_BYTES = 4096;
+const STDERR_CHARACTERS = 4096;
 
 export function startWorker(options: WorkerOptions): Worker {
   const cwd = mkdtempSync(join(options.folder, 'worker-'));
@@ -49,7 +50,7 @@ export function startWorker(options: WorkerOptions): Worker {
   const requests = child.stdio[3] as Writable;
   const lines_from = child.stdio[4] as Readable;
   const lines = readLines(lines_from, MAX_LINE_BYTES);
-  const said = tailOf(child.stderr);
+  const stderr = tailOf(child.stderr, STDERR_CHARACTERS);
   requests.on('error', () => {}); // a worker that is gone shows at the other end
   let not_started: Error | null = null;
 
@@ -59,7 +60,7 @@ export function startWorker(options: WorkerOptions): Worker {
       if (child.pid === undefined) resolve();
     });
     child.once('exit', () => {
-      killGroup(); // whatever it started itself
+      killGroup(child); // whatever it started itself
       resolve();
     });
   }).then(async () => {
@@ -68,17 +69,8 @@ export function startWorker(options: WorkerOptions): Worker {
     await rm(cwd, { recursive: true, force: true });
   });
 
-  function killGroup(): void {
-    if (child.pid === undefined) return;
-    try {
-      process.kill(-child.pid, 'SIGKILL');
-    } catch {
-      // nobody is left in it
-    }
-  }
-
   function kill(): void {
-    if (child.exitCode === null && child.signalCode === null) killGroup();
+    if (child.exitCode === null && child.signalCode === null) killGroup(child);
   }
 
   async function read<T>(schema: ZodType<T>): Promise<T> {
@@ -88,7 +80,7 @@ export function startWorker(options: WorkerOptions): Worker {
     if (line === null) {
       await Promise.race([gone, unreffed(EXIT_GRACE_MS)]);
       if (not_started !== null) throw failure('worker_not_started', not_started.message, { cause: not_started });
-      throw failure('worker_died', `the worker ended ${how(child)} without an answer${said()}`);
+      throw failure('worker_died', `the worker ended ${how(child)} without an answer${lastLine(stderr())}`);
     }
     return parse(line, schema);
   }
@@ -150,14 +142,8 @@ function how(child: ChildProcess): string {
   return child.exitCode === null ? 'its channel' : `with exit code ${child.exitCode}`;
 }
 
-/** The last line of what it wrote there: NVIDIA's SDK and Python name their trouble on it. */
-function tailOf(stderr: Readable | null): () => string {
-  let tail = '';
-  stderr?.setEncoding('utf8').on('data', (text: string) => {
-    tail = (tail + text).slice(-STDERR_BYTES);
-  });
-  return () => {
-    const last = tail.trimEnd().split('\n').at(-1) ?? '';
-    return last === '' ? '' : `: ${last.replace(/[^\x20-\x7e]+/g, ' ').slice(0, 300)}`;
-  };
+/** The last line of what it wrote on stderr: NVIDIA's SDK and Python name their trouble on it. */
+function lastLine(stderr: string): string {
+  const last = stderr.trimEnd().split('\n').at(-1) ?? '';
+  return last === '' ? '' : `: ${last.replace(/[^\x20-\x7e]+/g, ' ').slice(0, 300)}`;
 }

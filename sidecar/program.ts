@@ -1,6 +1,7 @@
 // Runs one program to its end: no shell, a process group of its own, limits on its output and its time, killed on abort.
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
+import { killGroup, tailOf, unreffed } from './child.ts';
 
 export interface RunOptions {
   readonly cwd: string;
@@ -30,7 +31,7 @@ export class RunError extends Error {
   }
 }
 
-const STDERR_BYTES = 8192;
+const STDERR_CHARACTERS = 8192;
 /** For what is still in the pipes of a program that has ended. */
 const DRAIN_MS = 500;
 
@@ -55,7 +56,7 @@ export async function runProgram(program: string, args: readonly string[], optio
   const stdout = collected(child.stdout, options.max_output_bytes, () =>
     stop(new RunError('too_much', `it printed more than ${options.max_output_bytes} bytes`)),
   );
-  const stderr = tail(child.stderr);
+  const stderr = tailOf(child.stderr, STDERR_CHARACTERS);
   const closed = new Promise<void>((resolve) => {
     child.once('close', () => resolve());
   });
@@ -73,15 +74,6 @@ export async function runProgram(program: string, args: readonly string[], optio
   return { exit_code: child.exitCode, exit_signal: child.signalCode, stdout: stdout(), stderr: stderr() };
 }
 
-function killGroup(child: ChildProcess): void {
-  if (child.pid === undefined) return;
-  try {
-    process.kill(-child.pid, 'SIGKILL');
-  } catch {
-    // nobody is left in it
-  }
-}
-
 const ended = (child: ChildProcess) =>
   new Promise<void>((resolve, reject) => {
     child.once('exit', () => resolve());
@@ -90,12 +82,6 @@ const ended = (child: ChildProcess) =>
       reject(new RunError(reason, cause.message, { cause }));
     });
   });
-
-function unreffed(ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    setTimeout(resolve, ms).unref();
-  });
-}
 
 function collected(stream: Readable, max_bytes: number, tooMuch: () => void): () => string {
   const chunks: Buffer[] = [];
@@ -106,12 +92,4 @@ function collected(stream: Readable, max_bytes: number, tooMuch: () => void): ()
     else chunks.push(chunk);
   });
   return () => Buffer.concat(chunks).toString('utf8');
-}
-
-function tail(stream: Readable): () => string {
-  let text = '';
-  stream.setEncoding('utf8').on('data', (more: string) => {
-    text = (text + more).slice(-STDERR_BYTES);
-  });
-  return () => text;
 }
