@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../../verify/services.ts';
 import { ATTESTERS, type AttesterName } from '../config.ts';
+import { NRAS_URL } from '../nras/request.ts';
 import { nvattestEnvironment } from '../nvattest/environment.ts';
 
 export interface DoctorConfig {
@@ -20,11 +21,10 @@ export interface DoctorConfig {
   readonly environment: Readonly<Record<string, string>>;
 }
 
+/** The variables allow no look. The message is one line that names the one. */
 export class DoctorConfigError extends Error {
   override readonly name = 'DoctorConfigError';
 }
-
-const NRAS_URL = 'https://nras.attestation.nvidia.com';
 
 /** @throws {DoctorConfigError} one line that names the variable. */
 export function loadDoctorConfig(env: Readonly<Record<string, string | undefined>>): DoctorConfig {
@@ -42,7 +42,7 @@ export function loadDoctorConfig(env: Readonly<Record<string, string | undefined
     socket_path: resolve(text('SIDECAR_SOCKET', 'run/sidecar.sock')),
     rim_url: url('RIM_URL', NVIDIA_RIM_URL),
     ocsp_url: url('OCSP_URL', NVIDIA_OCSP_URL),
-    nras_url: url('NRAS_URL', NRAS_URL),
+    nras_url: url('NRAS_URL', new URL(NRAS_URL).origin),
     nvtrust_venv: resolve(text('NVTRUST_VENV', 'run/nvtrust-venv')),
     nvattest: text('NVATTEST', 'nvattest'),
     nvml_library: text('NVML_LIBRARY', 'libnvidia-ml.so.1'),

@@ -1,4 +1,6 @@
 // What NVML says of the machine, through the native attester's binding, which is loaded only here and may be absent.
+import { NVML, NvmlError } from '../nvml/failure.ts';
+import { ARCHITECTURES } from '../nvml/session.ts';
 import type { ConfidentialMode } from '../nvml/structures.ts';
 
 export interface NvmlFacts {
@@ -10,8 +12,6 @@ export interface NvmlFacts {
   readonly ready: boolean | null;
 }
 
-/** nvmlDeviceArchitecture_t of those that attest. */
-const ARCHITECTURES: Readonly<Record<number, string>> = { 9: 'HOPPER', 10: 'BLACKWELL' };
 const MAX_GPUS = 64;
 const DEADLINE_MS = 5_000;
 
@@ -54,6 +54,5 @@ async function ask(library: string): Promise<NvmlFacts> {
   }
 }
 
-/** nvmlReturn_t 3, not supported; 13, no such function. */
 const isUnsupported = (error: unknown) =>
-  error instanceof Error && 'nvml_code' in error && (error.nvml_code === 3 || error.nvml_code === 13);
+  error instanceof NvmlError && (error.nvml_code === NVML.not_supported || error.nvml_code === NVML.function_not_found);

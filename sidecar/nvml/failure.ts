@@ -13,6 +13,7 @@ interface Meaning {
 export const NVML = {
   success: 0,
   uninitialized: 1,
+  not_supported: 3,
   insufficient_size: 7,
   driver_not_loaded: 9,
   function_not_found: 13,

@@ -1,6 +1,6 @@
 // NVML opened, the mode looked at, the GPUs counted: what a collection starts from, until the driver loses it.
 import type { Device } from '../attester.ts';
-import { NvmlError, refusal } from './failure.ts';
+import { NVML, NvmlError, refusal } from './failure.ts';
 import type { Handle, Nvml } from './nvml.ts';
 
 export interface Gpu extends Device {
@@ -15,7 +15,7 @@ export interface Session {
 }
 
 /** nvmlDeviceArchitecture_t, as NVIDIA's evidence names those that attest. */
-const ARCHITECTURES: Readonly<Record<number, string>> = { 9: 'HOPPER', 10: 'BLACKWELL' };
+export const ARCHITECTURES: Readonly<Record<number, string>> = { 9: 'HOPPER', 10: 'BLACKWELL' };
 const MAX_GPUS = 16;
 
 /** @throws {AttesterError} no GPU, one that cannot attest, or a mode in which its word is worth nothing. */
@@ -52,7 +52,7 @@ async function openGpu(nvml: Nvml, index: number): Promise<Gpu> {
 /** @throws {AttesterError} cc_off, devtools_on. */
 export async function checkMode(nvml: Nvml): Promise<{ readonly protected_pcie: boolean }> {
   const mode = await nvml.mode().catch((cause: unknown) => {
-    if (!(cause instanceof NvmlError) || cause.nvml_code !== 3) throw cause;
+    if (!(cause instanceof NvmlError) || cause.nvml_code !== NVML.not_supported) throw cause;
     throw refusal('cc_off', 'this machine knows no confidential computing; a Hopper or newer is needed', 'stop', {
       cause,
     });
