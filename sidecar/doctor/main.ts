@@ -8,7 +8,7 @@ import { printFindings } from './print.ts';
 
 const USAGE = `countersign doctor [--json]   look at this node: driver, confidential mode, devices, services, clock, socket, one trial attestation
 
-It reads the sidecar's variables: ATTESTER, SIDECAR_SOCKET, RIM_URL, OCSP_URL, NVTRUST_VENV, NVATTEST, NVML_LIBRARY.
+It reads the sidecar's variables: ATTESTER, SIDECAR_SOCKET, RIM_URL, OCSP_URL, NRAS_URL, NVTRUST_VENV, NVATTEST, NVML_LIBRARY.
 
 exit status: 0 nothing fails, 1 something does, 2 usage`;
 

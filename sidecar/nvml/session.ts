@@ -62,7 +62,7 @@ export async function checkMode(nvml: Nvml): Promise<{ readonly protected_pcie: 
   if (!mode.confidential && !protected_pcie)
     throw refusal(
       'cc_off',
-      'confidential computing is off; turn it on from the host (nvidia_gpu_admin_tools --set-cc-mode=on) and restart the machine',
+      'confidential computing is off; turn it on from the host (nvidia_gpu_tools.py --set-cc-mode=on) and restart the machine',
     );
   if (mode.devtools)
     throw refusal(
