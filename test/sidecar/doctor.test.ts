@@ -1,80 +1,24 @@
 // The doctor on machines that a test makes up: healthy, and with one thing wrong at a time.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { pino } from 'pino';
-import { afterAll, describe, expect, test } from 'vitest';
-import { type Nonce, nonceOf } from '../../proto/raw.ts';
-import { createSimulatedAttester } from '../../sidecar/attesters/simulated.ts';
-import { loadConfig } from '../../sidecar/config.ts';
-import { type Answered, askSidecar } from '../../sidecar/doctor/ask.ts';
+import { describe, expect, test } from 'vitest';
 import { DoctorConfigError, loadDoctorConfig } from '../../sidecar/doctor/config.ts';
-import { examine } from '../../sidecar/doctor/examine.ts';
-import { exitCode, type Finding } from '../../sidecar/doctor/finding.ts';
-import { type Host, type Ran, thisHost } from '../../sidecar/doctor/host.ts';
+import { exitCode } from '../../sidecar/doctor/finding.ts';
+import type { Host } from '../../sidecar/doctor/host.ts';
 import type { NvmlFacts } from '../../sidecar/doctor/nvml.ts';
 import { printFindings } from '../../sidecar/doctor/print.ts';
-import { makeTokenKey } from '../../sidecar/native/key.ts';
-import { makeToken } from '../../sidecar/native/token.ts';
-import { startServer } from '../../sidecar/server.ts';
-import { appraiseAttestation } from '../../verify/index.ts';
-
-const parent = mkdtempSync(join(tmpdir(), 'doctor-'));
-afterAll(() => rmSync(parent, { recursive: true, force: true }));
-
-const NOW = new Date('2026-11-21T12:00:00Z');
-const PROC =
-  'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder@U22-I3)  Thu Jul 17';
-const SMI = `
-==============NVSMI CONF-COMPUTE LOG==============
-
-    CC State                   : ON
-    Multi-GPU Mode             : None
-    CPU CC Capabilities        : AMD SEV-SNP
-    GPU CC Capabilities        : CC Capable
-    CC GPUs Ready State        : Ready
-    DevTools Mode              : OFF
-`;
-const mode = { environment: 'production', confidential: true, devtools: false, multi_gpu: 'none' } as const;
-const facts: NvmlFacts = { driver: '580.65.06', gpus: [{ model: 'NVIDIA H100', arch: 'HOPPER' }], mode, ready: true };
-const printed = (stdout: string): Ran => ({ exit_code: 0, stdout });
-const programs: Record<string, Ran> = {
-  '/opt/venv/bin/python': printed('2.7.3\n'),
-  nvattest: printed('{\n  "nvattest": "1.1.0"\n}\n'),
-};
-const config = loadDoctorConfig({ SIDECAR_SOCKET: '/run/countersign/s.sock', NVTRUST_VENV: '/opt/venv' });
-const answering =
-  (status: number, date: Date | null = NOW): typeof fetch =>
-  async () =>
-    new Response('{}', { status, headers: date === null ? {} : { date: date.toUTCString() } });
-const errno = (code: string) => Object.assign(new Error(code), { code });
-
-/** A node on which all is well, but for what is laid over it. */
-const node = (over: Partial<Host> = {}): Host => ({
-  user: 'countersign',
-  now: () => NOW,
-  readText: async (path) => (path === '/proc/driver/nvidia/version' ? PROC : null),
-  list: async () => ['null', 'nvidia-uvm', 'nvidia0', 'nvidiactl'],
-  kind: async (path) => (path === '/run/countersign' ? 'folder' : path === '/dev/nvidiactl' ? 'device' : null),
-  access: async () => null,
-  run: async (program) => programs[program] ?? null,
-  fetch: answering(200),
-  nvml: async () => facts,
-  askSidecar: async () => Promise.reject(errno('ENOENT')),
-  ...over,
-});
-const noNvml = async () => Promise.reject(new Error('libnvidia-ml.so.1 cannot be loaded'));
-
-const look = async (over: Partial<Host> = {}, settings = config) => {
-  const findings = await examine(node(over), settings);
-  const of = (name: string): Finding => {
-    const found = findings.find((finding) => finding.name === name);
-    if (found === undefined) throw new Error(`no finding ${name}`);
-    return found;
-  };
-  return { findings, of, bad: findings.filter(({ status }) => status === 'warn' || status === 'fail') };
-};
-const names = (findings: readonly Finding[]) => findings.map(({ name, status }) => `${name} ${status}`);
+import {
+  answering,
+  config,
+  errno,
+  facts,
+  look,
+  mode,
+  NOW,
+  names,
+  noNvml,
+  printed,
+  programs,
+  SMI,
+} from './doctor-node.ts';
 
 describe('a healthy node', () => {
   test('has nothing to do, and names what was seen', async () => {
@@ -292,100 +236,4 @@ test('protected PCIe is well with an attester that asks the switches too, and no
   expect(well.of('cc_mode').seen).toMatch(/NVSwitches are attested with the GPUs/);
   const other = await look(behind, { ...config, attester: 'nras' });
   expect(other.of('cc_mode')).toMatchObject({ status: 'fail', todo: 'set ATTESTER to nvtrust or native' });
-});
-
-describe('one trial attestation', () => {
-  const attested = async (raw: string): Promise<Answered> => {
-    const attester = await createSimulatedAttester({ rootDir: join(parent, 'root') });
-    const nonce = await nonceOf(raw);
-    const { token, evidence } = await attester.attest(nonce, new AbortController().signal);
-    const hello: Answered['hello'] = {
-      type: 'hello',
-      protocol: 'countersign/1',
-      attester: 'simulated',
-      devices: [...attester.devices],
-      simulated: attester.simulated,
-      trouble: null,
-    };
-    return { hello, result: { type: 'attested', id: 'doctor', nonce, token, evidence: [...evidence] } };
-  };
-  // The report's certificates begin now.
-  const now = () => new Date();
-  const fetch: typeof globalThis.fetch = async () =>
-    new Response('{}', { headers: { date: new Date().toUTCString() } });
-
-  test('a simulated one verifies, and is called what it is', async () => {
-    const { of } = await look({ now, fetch, askSidecar: (_, raw) => attested(raw) });
-    expect(of('trial')).toMatchObject({
-      status: 'warn',
-      seen: expect.stringContaining('it verifies; its GPU is simulated'),
-    });
-    const chosen = await look(
-      { now, fetch, askSidecar: (_, raw) => attested(raw) },
-      { ...config, attester: 'simulated' },
-    );
-    expect(chosen.of('trial').status).toBe('ok');
-  });
-
-  test('one that is about something else does not verify', async () => {
-    const { findings, of } = await look({
-      now,
-      fetch,
-      askSidecar: (_, raw) => attested(raw.replace('trial', 'other')),
-    });
-    expect(of('trial')).toMatchObject({ status: 'fail', seen: expect.stringContaining('raw_hash_mismatch') });
-    expect(exitCode(findings)).toBe(1);
-  });
-
-  test("a token that the sidecar signs itself is checked under hello's keys", async () => {
-    const [key, other] = [makeTokenKey(), makeTokenKey()];
-    const ours = async (raw: string, keys: { readonly keys: readonly object[] }): Promise<Answered> => {
-      const { hello, result } = await attested(raw);
-      if ('failure' in result || hello.simulated === null) throw new Error(raw);
-      const { claims } = await appraiseAttestation(JSON.stringify({ raw, ...result }), {
-        simulatedRoot: hello.simulated.root,
-      });
-      const end = { device: NOW, driver: NOW, vbios: NOW };
-      const devices = claims.devices.map((device) => ({ claims: device, expires: end, fwid_checked: true }));
-      const token = await makeToken(result.nonce as Nonce, devices, new Date(), key);
-      return { hello: { ...hello, token_keys: JSON.parse(JSON.stringify(keys)) }, result: { ...result, token } };
-    };
-    const under = (keys: { readonly keys: readonly object[] }) =>
-      look({ now, fetch, askSidecar: (_, raw) => ours(raw, keys) });
-    expect((await under({ keys: [key.public] })).of('trial').seen).toContain('it verifies');
-    const wrong = await under({ keys: [other.public] });
-    expect(wrong.of('trial')).toMatchObject({ status: 'fail', seen: expect.stringContaining('token_key_unavailable') });
-  });
-
-  test("a refusal is told in the sidecar's words", async () => {
-    const askOne = async (_: string, raw: string) => ({
-      ...(await attested(raw)),
-      result: { failure: 'collection_failed: cc_off' },
-    });
-    expect((await look({ askSidecar: askOne })).of('trial')).toMatchObject({
-      status: 'fail',
-      seen: expect.stringContaining('cc_off'),
-    });
-  });
-
-  test('over a real socket, from a real sidecar', async () => {
-    const settings = loadConfig({ SIDECAR_SOCKET: join(parent, 'a b', 'sidecar.sock'), ATTESTER: 'simulated' });
-    const attester = await createSimulatedAttester({ rootDir: join(parent, 'root') });
-    const server = await startServer(attester, settings, pino({ level: 'silent' }));
-    const { of } = await look({ now, fetch, askSidecar }, { ...config, socket_path: settings.socket_path });
-    await server.close();
-    expect(of('trial').seen).toContain('it verifies');
-    const gone = await look({ askSidecar }, { ...config, socket_path: settings.socket_path });
-    expect(gone.of('trial').status).toBe('skip');
-  });
-});
-
-test('this machine, whatever it is, gets a whole report', async () => {
-  const host = { ...thisHost({ PATH: process.env.PATH ?? '' }), fetch: answering(200) };
-  const findings = await examine(host, { ...config, socket_path: join(parent, 'none.sock') });
-  expect(findings.length).toBeGreaterThan(10);
-  for (const { status, seen, todo } of findings) {
-    expect(seen).not.toBe('');
-    expect(todo !== undefined).toBe(status === 'warn' || status === 'fail');
-  }
 });

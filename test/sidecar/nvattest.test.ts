@@ -1,137 +1,23 @@
-// ATTESTER=nvattest over a scripted nvattest: NVIDIA's shapes, its errors, and what a program can do wrong.
-import { createHash } from 'node:crypto';
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, beforeEach, describe, expect, test } from 'vitest';
+// ATTESTER=nvattest over a scripted nvattest: NVIDIA's shapes, and its errors.
+import { existsSync, readFileSync } from 'node:fs';
+import { describe, expect, test } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import { AttesterError } from '../../sidecar/attester.ts';
-import { createNvattestAttester } from '../../sidecar/attesters/nvattest.ts';
 import { checkCollected } from '../../sidecar/checked.ts';
-import { nvattestEnvironment } from '../../sidecar/nvattest/environment.ts';
-import { chainPem, makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
 import { loadOrMakeRoot } from '../../sidecar/simulated/pki.ts';
-import { makeReport } from '../../sidecar/simulated/report.ts';
 import { vector, vectorsPresent } from '../vectors.ts';
-
-const folder = mkdtempSync(join(tmpdir(), 'nvattest-test-'));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
-const at = (name: string) => join(folder, name);
-const nonce = '5a'.repeat(32) as Nonce;
-const never = new AbortController().signal;
-
-// Prints what `collect-evidence.out` and `attest.out` hold, NONCE replaced, and does what `….does` says.
-const FAKE = `#!/bin/sh
-F='${folder}'
-command=$1
-shift
-all=$*
-while [ $# -gt 0 ]; do
-  case $1 in
-    --nonce) nonce=$2 ;;
-    --gpu-evidence-file) evidence=$2 ;;
-  esac
-  shift
-done
-printf '%s\\t%s\\t%s\\t%s\\n' "$command" "$all" "$(pwd)" $$ >>"$F/calls"
-env >>"$F/env"
-echo x >left-behind.log
-case $(cat "$F/$command.does" 2>/dev/null) in
-  hang) sleep 60 ;;
-  crash) kill -SEGV $$ ;;
-  flood) yes ;;
-esac
-[ -n "$evidence" ] && cat "$evidence" >>"$F/evidence-seen"
-file=$F/$command.out
-[ "$nonce" != '${nonce}' ] && [ -e "$F/$command.first.out" ] && file=$F/$command.first.out
-cat "$F/$command.err" >&2 2>/dev/null
-sed "s/NONCE/$nonce/g" "$file"
-exit "$(cat "$F/$command.exit" 2>/dev/null || echo 0)"
-`;
-const program = at('nvattest');
-writeFileSync(program, FAKE);
-chmodSync(program, 0o755);
-
-const evidences = async (over: Nonce, count = 1) => {
-  const issuers = makeIssuers(await loadOrMakeRoot(at('root')));
-  return Promise.all(
-    Array.from({ length: count }, async () => {
-      const device = makeDevice(issuers);
-      const report = await makeReport(Buffer.from(over, 'hex'), device.key);
-      return {
-        arch: 'HOPPER',
-        certificate: Buffer.from(chainPem(device)).toString('base64'),
-        evidence: report.toString('base64'),
-        nonce: 'NONCE',
-        version: '1.0',
-      };
-    }),
-  );
-};
-const base64url = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url');
-const jwt = (claims: unknown) => `${base64url({ alg: 'none' })}.${base64url(claims)}.`;
-const attested = (over: string, { result = true, count = 1 } = {}) => {
-  const claims = Array.from({ length: count }, (_, i) => ({
-    eat_nonce: over,
-    hwmodel: 'GH100 A01 GSP BROM',
-    measres: 'success',
-    ueid: String(i),
-    'x-nvidia-device-type': 'gpu',
-  }));
-  const digest = (one: unknown) => createHash('sha256').update(JSON.stringify(one)).digest('hex');
-  const overall = {
-    eat_nonce: over,
-    iss: 'NVAT-LOCAL-VERIFIER',
-    submods: Object.fromEntries(claims.map((one, i) => [`GPU-${i}`, ['DIGEST', ['SHA256', digest(one)]]])),
-    'x-nvidia-overall-att-result': result,
-  };
-  const devices = Object.fromEntries(claims.map((one, i) => [`GPU-${i}`, jwt(one)]));
-  return { claims, detached_eat: [['JWT', jwt(overall)], devices], result_code: 0, result_message: 'Ok' };
-};
-const say = (name: string, value: unknown) =>
-  writeFileSync(at(name), typeof value === 'string' ? value : JSON.stringify(value, null, 4));
-const failed = (result_code: number) => ({
-  claims: {},
-  detached_eat: {},
-  result_code,
-  result_message: `rc ${result_code}`,
-});
-const collected = (list: unknown) => ({ evidences: list, result_code: 0, result_message: 'Ok' });
-const calls = () =>
-  readFileSync(at('calls'), 'utf8')
-    .trim()
-    .split('\n')
-    .map((line) => {
-      const [command = '', rest = '', cwd = '', pid = ''] = line.split('\t');
-      return { command, rest, cwd, pid: Number(pid) };
-    });
-const isAlive = (pid: number) =>
-  existsSync(`/proc/${pid}/stat`) && !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
-
-const create = (options: Partial<Parameters<typeof createNvattestAttester>[0]> = {}) =>
-  createNvattestAttester({
-    program,
-    environment: nvattestEnvironment({ PATH: process.env.PATH, SECRET: 'x', NVIDIA_ATTESTATION_SERVICE_KEY: 'key' }),
-    ...options,
-  });
-
-beforeEach(async () => {
-  for (const name of ['collect-evidence', 'attest', 'version'])
-    for (const kind of ['out', 'first.out', 'err', 'exit', 'does']) rmSync(at(`${name}.${kind}`), { force: true });
-  for (const name of ['calls', 'env', 'evidence-seen']) rmSync(at(name), { force: true });
-  say('version.out', { nvattest: '1.1.0' });
-  say('collect-evidence.out', collected(await evidences(nonce)));
-  say('attest.out', attested(nonce));
-});
-
-const refusal = async (work: Promise<unknown>): Promise<AttesterError> => {
-  const error = await work.then(
-    () => null,
-    (thrown: unknown) => thrown,
-  );
-  expect(error).toBeInstanceOf(AttesterError);
-  return error as AttesterError;
-};
+import {
+  at,
+  attested,
+  calls,
+  collected,
+  create,
+  evidences,
+  failed,
+  never,
+  nonce,
+  refusal,
+  say,
+} from './nvattest-fake.ts';
 
 describe('a healthy node', () => {
   test('collects evidence over the nonce, has that evidence appraised, and what it returns passes our own check', async () => {
@@ -279,111 +165,5 @@ describe('what nvattest says is wrong', () => {
       retryable: false,
       message: expect.stringContaining('install a newer one'),
     });
-  });
-});
-
-describe('what a program can do wrong', () => {
-  const rejects = async (words: RegExp, retryable: boolean, options = {}) => {
-    const attester = await create(options);
-    return async () => {
-      const error = await refusal(attester.attest(nonce, never));
-      expect(error.message).toMatch(words);
-      expect(error.retryable).toBe(retryable);
-      for (const { cwd, pid } of calls()) {
-        expect(existsSync(cwd)).toBe(false);
-        expect(isAlive(pid)).toBe(false);
-      }
-    };
-  };
-
-  test.each([
-    ['no output', '', /^nvattest_garbage: .*exit code 0/],
-    ['words', 'GPU attestation was successful', /^nvattest_garbage: /],
-    ['half its JSON', JSON.stringify(attested(nonce)).slice(0, 300), /^nvattest_garbage: /],
-    ['two answers', JSON.stringify(attested(nonce)).repeat(2), /^nvattest_garbage: /],
-    ['no code', JSON.stringify({ claims: [], detached_eat: [] }), /^nvattest_garbage: /],
-  ])('prints %s', async (_, output, words) => {
-    const check = await rejects(words, true);
-    say('attest.out', output);
-    await check();
-  });
-
-  test('answers for another nonce', async () => {
-    const check = await rejects(/^wrong_nonce: the token/, false);
-    say('attest.out', attested('ab'.repeat(32)));
-    await check();
-  });
-
-  test('collects over another nonce', async () => {
-    const check = await rejects(/^wrong_nonce: nvattest collected/, false);
-    say('collect-evidence.out', collected((await evidences(nonce)).map((one) => ({ ...one, nonce: 'ab'.repeat(32) }))));
-    await check();
-  });
-
-  test('says Ok over a token that says no', async () => {
-    const check = await rejects(/^refused: /, false);
-    say('attest.out', attested(nonce, { result: false }));
-    await check();
-  });
-
-  test('says Ok and ends with an error', async () => {
-    const check = await rejects(/^nvattest_died: .*exit code 3/, true);
-    say('attest.exit', '3');
-    await check();
-  });
-
-  test('loses a GPU', async () => {
-    say('collect-evidence.first.out', collected(await evidences(nonce, 2)));
-    const check = await rejects(/^wrong_device_count: evidence of 1 GPUs where there were 2/, false);
-    await check();
-  });
-
-  test('appraises one GPU of two', async () => {
-    say('collect-evidence.out', collected(await evidences(nonce, 2)));
-    await (await rejects(/^wrong_device_count: the token speaks of 1 GPUs of 2/, false))();
-  });
-
-  test('crashes', async () => {
-    const check = await rejects(/^nvattest_died: .*SIGSEGV/, true);
-    say('attest.does', 'crash');
-    await check();
-  });
-
-  test('hangs', async () => {
-    const check = await rejects(/^nvattest_timeout: nvattest attest: no end within 500 ms/, true, {
-      run_deadline_ms: 500,
-    });
-    say('attest.does', 'hang');
-    await check();
-  });
-
-  test('prints without end', async () => {
-    const check = await rejects(/^nvattest_garbage: .*more than/, true);
-    say('attest.does', 'flood');
-    await check();
-  });
-
-  test('is not there, or not a program', async () => {
-    expect(await refusal(create({ program: at('none') }))).toMatchObject({
-      retryable: false,
-      message: expect.stringMatching(/no_nvattest: .*install the package nvattest/),
-    });
-    writeFileSync(at('plain'), 'x', { mode: 0o644 });
-    expect((await refusal(create({ program: at('plain') }))).message).toContain('not_executable');
-  });
-
-  test('an aborted request kills the program and throws its reason', async () => {
-    const attester = await create();
-    say('collect-evidence.does', 'hang');
-    const before = calls().length;
-    const abort = new AbortController();
-    const reason = new Error('nobody waits');
-    const answer = attester.attest(nonce, abort.signal).catch((error: unknown) => error);
-    await expect.poll(() => calls().length, { timeout: 5_000 }).toBe(before + 1);
-    abort.abort(reason);
-    expect(await answer).toBe(reason);
-    const last = calls().at(-1);
-    expect(isAlive(last?.pid ?? 0)).toBe(false);
-    expect(existsSync(last?.cwd ?? '/')).toBe(false);
   });
 });
