@@ -8,6 +8,7 @@ export interface Props {
 }
 export type Child = Node | string | null | undefined | false;
 
+/** Makes one element, with its attributes, listeners and children. */
 export function el<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   props: Props = {},
@@ -43,6 +44,7 @@ export function announce(text: string): void {
   byId('status').textContent = text;
 }
 
+/** For screen readers alone. */
 export const hidden = (text: string): HTMLElement => el('span', { class: 'away' }, text);
 
 /** Brings it into sight, where the visitor is looking near it: who reads elsewhere is left there. */

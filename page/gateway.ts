@@ -42,6 +42,7 @@ export class GatewayError extends Error {
 
 /** In memory alone. */
 let key = '';
+/** Sent with every request from now on; empty: none is. */
 export function useKey(value: string): void {
   key = value.trim();
 }
@@ -71,10 +72,12 @@ async function refusal(response: Response): Promise<GatewayError> {
   }
 }
 
+/** @throws {GatewayError} @throws {DOMException} when `init` has a signal that was aborted. */
 export async function getService(init: RequestInit = {}): Promise<Service> {
   return (await ask('/page/service', init)).json() as Promise<Service>;
 }
 
+/** @throws {GatewayError} @throws {DOMException} likewise. */
 export async function getModels(init: RequestInit = {}): Promise<readonly Model[]> {
   const { data } = (await (await ask('/v1/models', init)).json()) as { data?: unknown };
   return Array.isArray(data) ? data.filter((one) => typeof one?.id === 'string') : [];
@@ -85,6 +88,7 @@ export function chatRequest(model: string, messages: readonly Message[]): string
   return JSON.stringify({ model, messages, stream: true, tee: true });
 }
 
+/** `body`: from `chatRequest`. The answer is a stream. @throws {GatewayError} @throws {DOMException} when `signal` was aborted. */
 export function chat(body: string, signal: AbortSignal): Promise<Response> {
   return ask('/v1/chat/completions', { method: 'POST', headers: { 'content-type': 'application/json' }, body, signal });
 }

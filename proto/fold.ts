@@ -4,7 +4,7 @@
 //  2. null sets a member that is absent and replaces nothing.
 //  3. A string inside `delta` or `text` of an item that merges by its index (6), as choices do, is appended to what is there.
 //     Set instead, the last one that is not empty winning: `role`, `id`, `type`, `name`, and every string outside
-//     (`finish_reason`, `model`, `created`, …).
+//     (`finish_reason`, `model`, …).
 //  4. Numbers and booleans are set, the last one winning. A number keeps its source text.
 //  5. Objects merge member by member.
 //  6. Arrays whose items carry an integer `index` merge by it, and stand in its order; other arrays are appended.
@@ -53,7 +53,7 @@ export function parseChunk(payload: string): Chunk {
 /** Takes chunks as they come; `text()` is the completion so far as JSON text. */
 export class Fold {
   readonly #completion: Bag = bag();
-  /** Of the choice at `#repeating`, what the completion has yet to get: to look it up there costs more than the text. */
+  /** Text that the choice at `#repeating` has yet to get: to look the choice up for each piece would cost more than the piece. */
   #repeated = '';
   #repeating = -1;
 
@@ -122,8 +122,8 @@ function merged(before: Json | undefined, value: Json, key: string, inDelta: boo
   if (isBag(value)) {
     const into = isBag(before) ? before : bag();
     for (const name of Object.keys(value)) {
-      const inside = inDelta || (name === 'delta' && key === 'choices');
-      into[name] = merged(into[name], value[name] as Json, name, name === 'text' && key === 'choices' ? true : inside);
+      const inside = inDelta || (key === 'choices' && (name === 'delta' || name === 'text'));
+      into[name] = merged(into[name], value[name] as Json, name, inside);
     }
     return into;
   }
@@ -151,7 +151,7 @@ function mergedArray(before: Json[], items: Json[], inDelta: boolean): Json[] {
         ? last + (lastIndex < index ? 1 : 0)
         : before.findIndex((other) => (indexOf(other) ?? -1) >= index);
     const found = at < 0 ? undefined : before[at];
-    // 'choices' as the key tells merged() that `delta` and `text` of this object are deltas.
+    // The key 'choices' tells merged() that `delta` and `text` of this object are to be appended to.
     const key = inDelta ? '' : 'choices';
     if (found !== undefined && indexOf(found) === index) before[at] = merged(found, item, key, inDelta);
     else before.splice(at < 0 ? before.length : at, 0, merged(undefined, item, key, inDelta));

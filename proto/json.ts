@@ -114,7 +114,7 @@ export function withoutMember(text: string, members: readonly Member[], index: n
   return text.slice(0, from) + text.slice(member.valueEnd);
 }
 
-/** `,"key":value` put before the last `}` of an object's text; the opposite of {@link withoutMember} for a last member. */
+/** `,"key":value` put before the last `}` of an object's text; the opposite of {@link withoutMember} for a last member. @throws {JsonTextError} */
 export function withLastMember(text: string, key: string, valueJson: string): string {
   const brace = text.lastIndexOf('}');
   if (brace < 0) throw new JsonTextError('not a JSON object');

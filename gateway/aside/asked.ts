@@ -56,6 +56,7 @@ function judged(endpoint: Endpoint, value: unknown): GenerationRequest {
   throw new Problem('invalid_request', message, param === undefined ? {} : { param });
 }
 
+/** @throws {Problem} invalid_json */
 export function readJson(text: string): unknown {
   try {
     return parseJson(text);
@@ -64,7 +65,7 @@ export function readJson(text: string): unknown {
   }
 }
 
-/** @throws {Problem} invalid_request when `tee` is given twice or is no boolean. */
+/** The client's text less `tee`, and what that said. `value`: the text, parsed. @throws {Problem} invalid_request when it is given twice or is no boolean. */
 export function cutTee(text: string, value: unknown): { forward: string; tee: boolean } {
   if (typeof value !== 'object' || value === null || !Object.hasOwn(value, 'tee')) return { forward: text, tee: false };
   const tee = (value as { tee: unknown }).tee;
@@ -76,7 +77,7 @@ export function cutTee(text: string, value: unknown): { forward: string; tee: bo
   return { forward: withoutMember(text, members, at), tee };
 }
 
-/** `x-tee: 1`, for clients that can set only headers. */
+/** `x-tee: 1`, for clients that can set only headers. @throws {Problem} invalid_request */
 export function teeHeader(headers: IncomingHttpHeaders): boolean {
   const value = headers['x-tee'];
   if (value === undefined || value === '0' || value === 'false') return false;

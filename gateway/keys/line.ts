@@ -22,6 +22,7 @@ const COUNTS = ['rps', 'concurrent', 'streams', 'tee'] as const;
 const MAX_COUNT = 1_000_000;
 const MAX_MODELS = 1_000;
 
+/** The name, as it is. @throws {KeyLineError} */
 export function checkName(name: string): string {
   if (!NAME.test(name)) throw new KeyLineError('a name is 1 to 64 of the characters A-Z a-z 0-9 . _ @ -');
   return name;

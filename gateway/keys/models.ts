@@ -18,7 +18,10 @@ export function checkModel({ limits: { models } }: Caller, text: string, value: 
   if (!models.has(model)) throw noSuchModel(model);
 }
 
-/** What else a key with a list may ask for: the list itself, one of its models, and JSON bodies that name one. */
+/**
+ * What else a key with a list may ask for: the list itself, one of its models, and JSON bodies that name one.
+ * @throws {Problem} permission_denied, model_not_found
+ */
 export function checkPath({ limits: { models } }: Caller, method: string, path: string, json: boolean): void {
   if (models === null || (method === 'POST' && json)) return;
   const [, one] = /^\/models(?:\/(.*))?$/.exec(path.split('?', 1)[0] ?? '') ?? [null, null];

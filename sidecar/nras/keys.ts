@@ -13,7 +13,10 @@ export interface KeysOptions {
 export interface NrasKeys {
   /** What is at hand, not older than a day. */
   kept(): Jwks | undefined;
-  /** Asks again, unless it was done a moment ago: a token that names no known key must not have us ask for each. */
+  /**
+   * Asks again, unless it was done a moment ago: a token that names no known key must not have us ask for each.
+   * @throws {ServiceUnavailable}
+   */
   renewed(): Promise<Jwks>;
 }
 

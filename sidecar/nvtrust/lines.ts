@@ -6,6 +6,7 @@ export interface Lines {
   next(): Promise<string | null>;
 }
 
+/** More than `max_line_bytes` came without a line break. */
 export class LineTooLong extends Error {
   override readonly name = 'LineTooLong';
 }
