@@ -19,7 +19,7 @@ import { decodedPath } from './target.ts';
 
 export function createApp(deps: Deps): Hono<Env> {
   const app = new Hono<Env>({ getPath: path });
-  /** What is left when no route of `app` is meant: asked second, so that those are matched alone and cost no chain. */
+  /** Asked where no route of `app` fits. A router of its own, so that a request matches one route there and no chain of several. */
   const rest = new Hono<Env>({ getPath: path });
   const edge = createEdge(deps);
   const on = (routes: Hono<Env>, methods: string, path: string, steps: readonly Step[], handle: Handle) =>

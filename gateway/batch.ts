@@ -8,9 +8,9 @@ import type { Socket } from 'node:net';
 const MAX_WAITING = 128;
 /** A turn is worth it from so many writes on. */
 const WORTH_WRITES = 2;
-/** While turns are not gathered, the turn of one write in so many is, from that write on: about half of what it carries is seen. */
+/** While turns are not gathered, one write in so many is, with those after it in its turn: so it sees about half of what a turn carries. */
 const PROBE_WRITES = 128;
-/** How fast the mean follows. */
+/** The mean is over about so many turns. */
 const TURNS = 8;
 
 let waiting: Socket[] = [];

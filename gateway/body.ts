@@ -13,7 +13,8 @@ export class ClientGone extends Error {
 const gone = () => new ClientGone('the client left before its body was complete');
 
 function tooLarge(max_bytes: number): Problem {
-  // The rest of it is let by for a while, by the adaptor and by Node: cut at once, a client that still sends would lose its answer.
+  // The adaptor and Node read the rest for a while and drop it: were the connection cut at once, a client that still sends
+  // would lose its answer.
   return new Problem('body_too_large', `The request body is larger than ${max_bytes} bytes.`);
 }
 
@@ -27,7 +28,7 @@ const ENOUGH: Room = { hold: () => {} };
 const EMPTY = Buffer.alloc(0);
 
 /**
- * The whole body, once: nothing of it is kept here. At once, where it is here.
+ * The whole body, to be asked for once: nothing of it is kept here. No promise where all of it has come already.
  * @throws {Problem} body_too_large, unsupported_encoding, what `room` throws. @throws {ClientGone}
  */
 export function readBody(
@@ -47,7 +48,7 @@ export function readBody(
     incoming.body = EMPTY;
     return body;
   }
-  // What was waited for before can have outlasted the client, whose going is told once.
+  // The client may have left while something else was waited for, and `close` does not come twice.
   if (incoming.destroyed) throw gone();
   return new Promise((resolve, reject) => {
     const gathering = new Gathering(announced);

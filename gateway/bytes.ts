@@ -11,7 +11,7 @@ const ZERO = 0x30;
 const LOWER_A = 0x61;
 const NEAR_BYTES = 512;
 
-/** Below zero where there is none. */
+/** The value of the decimal digit at `at`; below zero where there is none. */
 export function digitAt(bytes: Uint8Array, at: number): number {
   const digit = (bytes[at] ?? 0) - ZERO;
   return digit <= 9 ? digit : -1;
@@ -50,7 +50,7 @@ export function putHex(bytes: Uint8Array, end: number, number: number): void {
   } while (rest > 0);
 }
 
-/** As `indexOf`. */
+/** As `bytes.indexOf(byte, from)`, which is called where the byte is not near. */
 export function indexOfByte(bytes: Uint8Array, byte: number, from: number): number {
   const near = Math.min(bytes.length, from + NEAR_BYTES);
   for (let at = from; at < near; at++) if (bytes[at] === byte) return at;

@@ -47,7 +47,7 @@ export interface Ends {
 export interface Bindings extends Ends {
   /** Unguessable, ours. */
   id: string;
-  /** Set by the admission, as are its place and the owner: under /v1 alone. */
+  /** This, `owner` and `seat` are set by the admission: routes without it must not read them. */
   caller: Caller;
   owner: Owner;
   seat: Seat;

@@ -79,7 +79,7 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     options.tls === null
       ? createServer(serverOptions, listener)
       : createTlsServer({ ...serverOptions, ...options.tls, handshakeTimeout: options.headers_timeout_ms }, listener);
-  // Past twice this Node drops headers unseen; `faultOf` refuses before.
+  // Node drops headers beyond this without a word: twice our limit, so that `faultOf` sees that there are too many.
   server.maxHeadersCount = 2 * MAX_HEADERS;
   server.maxConnections = options.max_connections;
   server.on('checkExpectation', (incoming: IncomingMessage, outgoing: ServerResponse) =>

@@ -8,7 +8,7 @@ interface Written {
   kept: unknown;
 }
 
-/** For whoever takes an object it is one as any other. */
+/** Headers like any others, to whoever does not know that something is kept with them. */
 export type SharedHeaders = Readonly<Record<string, string | string[]>> & { readonly [WRITTEN]: Written };
 
 /** `headers`: names in lower case. They are frozen. */

@@ -2,7 +2,7 @@
 import { ServerResponse } from 'node:http';
 import type { Outgoing } from './wire/answer.ts';
 
-/** Called when nothing has moved on the connection for the time; what waits to be read has then waited for all of it. */
+/** Ends an answer when nothing has moved on its connection for `stall_ms`, and bytes still wait for the client to take them. */
 export function endWhenStalled(outgoing: Outgoing, stall_ms: number): void {
   outgoing.setTimeout(stall_ms, () => {
     if (outgoing.writableLength > 0 || (outgoing.socket?.writableLength ?? 0) > 0) outgoing.destroy();

@@ -1,7 +1,7 @@
 // A thread that answers questions: it starts with the first, and ends when there is none for a while.
 import { parentPort, type Transferable, Worker, type WorkerOptions } from 'node:worker_threads';
 
-/** Of every question that was not answered yet: the thread died, or was ended. */
+/** Every question that was not answered yet is rejected with it: the thread died, or was ended. */
 export class ThreadEnded extends Error {
   override readonly name = 'ThreadEnded';
 }

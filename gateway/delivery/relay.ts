@@ -7,7 +7,7 @@ import type { Delivery, Exchange, Flow, Outcome } from './exchange.ts';
 
 /** What a delivery is given beside the head. */
 export interface Port extends Flow {
-  /** What is to be done when the client leaves; at once if it has left. One at a time. */
+  /** `left` is called when the client leaves, or at once if it has. A second call takes the place of the first. */
   onLeft(left: () => void): void;
   /** The answer is out, or as much of it as there will be. */
   done(outcome: Outcome): void;

@@ -5,7 +5,7 @@ import { type Places, type ResponseHead, readResponseHead } from './response-hea
 /** A backend has one for whole answers, one for streams, and few others. */
 const MAX_HEADS = 4;
 const MAX_BYTES = 2 * 1024;
-/** After so many heads in a row that were all different, one in so many is remembered: this backend has something of its own in each. */
+/** After so many heads in a row that were all new, only one in `ONE_IN` is remembered: this backend writes something else into each. */
 const MAX_STRANGERS = 8;
 const ONE_IN = 64;
 const MAX_DIGITS = 15;

@@ -34,7 +34,7 @@ class BoundedAnswer implements EngineHandler, EngineCall {
   #stream = false;
   #bytes = 0;
   #events = 0;
-  /** Where the last line ended that no empty one has followed, counted from the next chunk's first byte. */
+  /** Where the last line ended, counted from the first byte of the next chunk; NaN after an empty line. */
   #lineEnd = Number.NaN;
   /** The last byte before the next chunk. */
   #last = 0;

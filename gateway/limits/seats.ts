@@ -20,7 +20,7 @@ export interface Seat {
   stream(): void | Promise<void>;
   /** It asks for an attestation. @throws {Problem} rate_limit_exceeded */
   tee(): void | Promise<void>;
-  /** It makes the gateway keep so many bytes more until it leaves, and `coming` ones soon. @throws {Problem} overloaded */
+  /** The gateway keeps `bytes` more for it until it leaves, and soon `coming` more. @throws {Problem} overloaded */
   hold(bytes: number, coming?: number): void;
   /** Gives the place back, once. */
   leave(): void;
@@ -38,7 +38,7 @@ interface Counts {
   tee: number;
 }
 
-/** Keys that nobody asks with are not forgotten up to so many: a table whose entries come and go is built anew all the time. */
+/** So many keys that nobody asks with stay in the table: one whose entries come and go would be built anew all the time. */
 const MAX_RESTING = 256;
 
 const overloaded = (message: string) => new Problem('overloaded', message, { retryAfterSeconds: 1 });

@@ -37,8 +37,8 @@ export interface Sidecar {
   /** Resolves as soon as a sidecar is there. @throws {Problem} attestation_unavailable after `wait_ms`. */
   ready(wait_ms: number): Promise<void>;
   /**
-   * The sidecar's answer over raw, given in UTF-8 with its nonce, when it is the owner's turn. The same raw is asked for again after a reconnect: the
-   * same raw gives the same nonce. `onLeft` is called once, with what is to be called when nobody waits any more.
+   * The sidecar's answer over `raw` (UTF-8), whose nonce must be `nonce`; asked for when it is the owner's turn, and again
+   * after a reconnect: the same raw gives the same nonce. `onLeft` is called once, with what to call when nobody waits any more.
    * @throws {Problem} attestation_unavailable. @throws {ClientGone} when nobody waited any more.
    */
   attest(
@@ -51,7 +51,7 @@ export interface Sidecar {
   close(): void;
 }
 
-/** When it is settled it lets go of all: a table that the Map has outgrown keeps what was in it until V8 looks through the old objects. */
+/** Settled, it lets go of what it holds: a table that the Map has outgrown still refers to it, until V8 looks through the old objects. */
 interface Pending {
   raw: Uint8Array;
   readonly nonce: Nonce;

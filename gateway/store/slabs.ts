@@ -2,7 +2,7 @@
 // be counted by the garbage collector: thousands a second make it look through the whole heap, for nothing.
 
 export interface Place {
-  /** What it takes, the room included that was too small for it. */
+  /** What it takes, with the rest of the slab before, which was too small for it. */
   readonly bytes: number;
   /** A copy: the place may be another text's soon. */
   read(): Buffer<ArrayBuffer>;

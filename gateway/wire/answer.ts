@@ -157,7 +157,7 @@ export class WireAnswer implements Outgoing {
   }
 
   setTimeout(ms: number, listener: () => void): this {
-    // It is nearly always the one that stands.
+    // Nearly always it is the one that is set already.
     if (this.socket.timeout !== ms) this.socket.setTimeout(ms);
     this.#listeners.push({ event: 'timeout', listener, once: false });
     return this;

@@ -29,7 +29,7 @@ export class WireConnection {
   #stopping = false;
   /** The answer that runs, or ran, is the last: what still comes is nobody's request. */
   #ended = false;
-  /** Idle, and the time that stands is the last: the rest of the connection's own, or that to its first request. */
+  /** Idle, and the socket's timeout is the last one: when it has passed, the connection ends. */
   #resting = true;
 
   constructor(socket: Socket, options: WireOptions) {
@@ -145,7 +145,7 @@ export class WireConnection {
     process.nextTick(() => socket.resume());
   }
 
-  /** It says goodbye, and so do we. An answer that still runs has lost its client. */
+  /** The client has ended its side, and we end ours. An answer that still runs has lost its client. */
   #onEnd = (): void => void this.#socket.end(() => this.#socket.destroy());
 
   #onClose = (): void => {
@@ -166,7 +166,7 @@ export class WireConnection {
     if (this.#socket.writableNeedDrain) return void this.#socket.destroy();
     // A part of a request is a slow one.
     if (this.#pending !== null) return this.#handOver();
-    // The time that stands may be an answer's, and shorter: the rest of ours follows.
+    // The timeout that has passed may have been an answer's, which is shorter: what is left of our own follows.
     const rest_ms = this.#options.keep_alive_ms - (this.#socket.timeout ?? 0);
     if (this.#resting || rest_ms <= 0) this.#socket.destroy();
     else this.#socket.setTimeout(rest_ms);
