@@ -4,7 +4,7 @@ import type { Context, Deps } from '../context.ts';
 import type { Engine } from '../engine/engine.ts';
 
 const PROBE_TIMEOUT_MS = 2_000;
-/** Probes within this time share one answer, so that health checks are no load on the backend. */
+/** Probes within this time share one answer: health checks are no load on the backend. */
 const PROBE_CACHE_MS = 1_000;
 
 export const healthSchema = z.strictObject({
@@ -19,7 +19,7 @@ export const healthSchema = z.strictObject({
   }),
   version: z.string(),
 });
-export type Health = z.infer<typeof healthSchema>;
+type Health = z.infer<typeof healthSchema>;
 
 export function health({ engine, sidecar, version, config, draining }: Deps) {
   const probe = cached(() => probeBackend(engine, config.backend_api_key));
@@ -66,10 +66,7 @@ function probeBackend(engine: Engine, apiKey: string | null): Promise<BackendHea
         fail: (problem) => finish({ status: 'down', code: problem.code }),
       },
     );
-    const timer = setTimeout(() => {
-      call.cancel();
-      finish({ status: 'down', code: 'backend_timeout' });
-    }, PROBE_TIMEOUT_MS);
+    const timer = setTimeout(() => finish({ status: 'down', code: 'backend_timeout' }), PROBE_TIMEOUT_MS);
   });
 }
 
