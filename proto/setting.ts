@@ -31,10 +31,8 @@ export const logLevel = z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fata
 const MAX_SOCKET_PATH_BYTES = 100;
 const encoder = new TextEncoder();
 
-/** Whether a Unix socket can have this absolute path: no colon, for that ends it in the `ws+unix:` URL. */
-export const isSocketPath = (path: string): boolean => fits(path) && !path.includes(':');
-
-const fits = (path: string): boolean => encoder.encode(path).length <= MAX_SOCKET_PATH_BYTES;
+/** Whether a Unix socket can have this absolute path. */
+export const isSocketPath = (path: string): boolean => encoder.encode(path).length <= MAX_SOCKET_PATH_BYTES;
 
 /** SIDECAR_SOCKET. `resolve` makes the path absolute, as it is measured. */
 export const socketPath = (resolve: (path: string) => string) =>
@@ -42,9 +40,8 @@ export const socketPath = (resolve: (path: string) => string) =>
     .string()
     .min(1)
     .transform((path) => resolve(path))
-    .refine(fits, {
+    .refine(isSocketPath, {
       error: ({ input }) =>
         `must be ${MAX_SOCKET_PATH_BYTES} bytes or fewer: a Unix socket address has room for 107, not for ${input}`,
     })
-    .refine((path) => !path.includes(':'), { error: ({ input }) => `must not contain a colon: ${input}` })
     .prefault('run/sidecar.sock');

@@ -8,9 +8,7 @@ import type { Host } from './host.ts';
 export async function checkSocket(host: Host, { socket_path }: DoctorConfig): Promise<Finding[]> {
   const name = 'socket';
   if (!isSocketPath(socket_path))
-    return [
-      fail(name, `${socket_path} cannot be a socket's address`, 'choose a path of 100 bytes or fewer, without a colon'),
-    ];
+    return [fail(name, `${socket_path} cannot be a socket's address`, 'choose a path of 100 bytes or fewer')];
   const there = await host.kind(socket_path);
   if (there !== null && there !== 'socket')
     return [fail(name, `${socket_path} is a ${there}`, 'move it away, or choose another SIDECAR_SOCKET')];

@@ -1,6 +1,6 @@
 // Workers kept warm: always `size` processes, each loaded and waiting, at work, or on its way; whoever leaves is replaced.
 import type { AttesterError, Device } from '../attester.ts';
-import { unreffed } from './deadline.ts';
+import { unreffed } from '../child.ts';
 import { failure } from './failure.ts';
 import { EXIT_GRACE_MS, type Worker } from './worker.ts';
 

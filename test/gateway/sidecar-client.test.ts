@@ -87,7 +87,7 @@ describe('the sidecar client', () => {
     }
   });
 
-  it.each(['a b', 'c#', 'q?', 'p%41', 'ü'])('connects to a socket in a folder named %s', async (name) => {
+  it.each(['a b', 'c#', 'q?', 'p%41', 'ü', 'c:d'])('connects to a socket in a folder named %s', async (name) => {
     mkdirSync(join(folder.path, name));
     path = join(folder.path, name, 's.sock');
     await scripted(never);
