@@ -20,7 +20,7 @@ export const integer = (fallback: number, min: number, max: number) => wholeNumb
 /** Also `.25` and `1e-3`, as others read them who are given the same variable. */
 export const fraction = (min: number, max: number) =>
   z.preprocess(
-    read(/^(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i),
+    read(/^(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i),
     number('must be a decimal number such as 0.25').min(min).max(max),
   );
 
