@@ -1,7 +1,7 @@
 // Writes of one turn of the event loop, handed to the kernel one after the other at its end, while turns carry several.
 // A write wakes whoever reads from it, and pushes our own code out of the processor's caches: many in a row cost a seventh
 // of a request less than one here and one there. A turn that carries a single write has nothing to gain, and
-// would wait; chunks of a stream gain little, and somebody waits for each of them.
+// would wait.
 import type { Socket } from 'node:net';
 
 /** So many wait for each other at most: the first of them is not to wait for a whole crowd. */

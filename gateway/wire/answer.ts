@@ -228,7 +228,8 @@ export class WireAnswer implements Outgoing {
     if (onePiece) {
       piece.set(bytes, start);
       if (chunk) putCrlf(piece, length);
-      if (this.#framing === 'length') batch(this.socket);
+      // Of a stream, its head and first chunk go out at once: somebody waits for the first word.
+      if (this.#framing === 'length' || before === 0) batch(this.socket);
       return this.socket.write(piece);
     }
     this.socket.cork();
