@@ -13,31 +13,38 @@ const PROBE_WRITES = 128;
 /** The mean is over about so many turns. */
 const TURNS = 8;
 
-let waiting: Socket[] = [];
-/** Of this turn. */
-let writes = 0;
-let mean_writes = 0;
-let unseen = 0;
+export class Batch {
+  #waiting: Socket[] = [];
+  /** Of this turn. */
+  #writes = 0;
+  #mean_writes = 0;
+  #unseen = 0;
 
-/** To be called before a write: it goes out at the end of this turn, if turns carry several. Ending the socket sends it at once. */
-export function batch(socket: Socket): void {
-  if (mean_writes < WORTH_WRITES && ++unseen < PROBE_WRITES) return;
-  if (socket.writableCorked > 0) return;
-  socket.cork();
-  waiting.push(socket);
-  if (++writes === 1) setImmediate(turnEnds);
-  else if (waiting.length === MAX_WAITING) send();
+  /** To be called before a write: it goes out at the end of this turn, if turns carry several. Ending the socket sends it at once. */
+  add(socket: Socket): void {
+    if (this.#mean_writes < WORTH_WRITES && ++this.#unseen < PROBE_WRITES) return;
+    if (socket.writableCorked > 0) return;
+    socket.cork();
+    this.#waiting.push(socket);
+    if (++this.#writes === 1) setImmediate(this.#turnEnds);
+    else if (this.#waiting.length === MAX_WAITING) this.#send();
+  }
+
+  readonly #turnEnds = (): void => {
+    this.#mean_writes += (this.#writes - this.#mean_writes) / TURNS;
+    this.#writes = 0;
+    this.#unseen = 0;
+    this.#send();
+  };
+
+  #send(): void {
+    const sockets = this.#waiting;
+    this.#waiting = [];
+    for (const socket of sockets) socket.uncork();
+  }
 }
 
-function turnEnds(): void {
-  mean_writes += (writes - mean_writes) / TURNS;
-  writes = 0;
-  unseen = 0;
-  send();
-}
-
-function send(): void {
-  const sockets = waiting;
-  waiting = [];
-  for (const socket of sockets) socket.uncork();
-}
+/** Requests to the backend and whole answers. */
+export const batch = new Batch();
+/** Chunks of streams: however many a turn carries of them, a request does not wait for their end. */
+export const chunks = new Batch();

@@ -88,7 +88,7 @@ export class Connection {
     this.#taker = taker;
     this.#silence_ms = silence_ms;
     this.#moved = true;
-    batch(this.#socket);
+    batch.add(this.#socket);
     if (parts.length === 1) return void this.#socket.write(parts[0] as Buffer);
     this.#socket.cork();
     for (const part of parts) this.#socket.write(part);

@@ -1,7 +1,7 @@
 // An answer written straight to its connection: what the deliveries use of Node's ServerResponse, and nothing else of it.
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
-import { batch } from '../batch.ts';
+import { batch, chunks } from '../batch.ts';
 import { hexDigitsOf, putHex } from '../bytes.ts';
 import { isShared, type SharedHeaders, share, writtenOf } from '../shared-headers.ts';
 import { endLines, type Framing, headerLines, sharedEnd, statusLine } from './lines.ts';
@@ -228,8 +228,9 @@ export class WireAnswer implements Outgoing {
     if (onePiece) {
       piece.set(bytes, start);
       if (chunk) putCrlf(piece, length);
-      // Of a stream, its head and first chunk go out at once: somebody waits for the first word.
-      if (this.#framing === 'length' || before === 0) batch(this.socket);
+      if (this.#framing === 'length') batch.add(this.socket);
+      // A stream's head and first chunk go out at once: somebody waits for the first word.
+      else if (before === 0) chunks.add(this.socket);
       return this.socket.write(piece);
     }
     this.socket.cork();

@@ -3,13 +3,15 @@ import type { Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { batch } from '../../gateway/batch.ts';
+import { Batch } from '../../gateway/batch.ts';
+
+const batch = new Batch();
 
 /** As much of a socket as is asked of one. */
 const socket = () => new PassThrough() as unknown as Socket & PassThrough;
 
 function send(to: Socket & PassThrough, text: string): string {
-  batch(to);
+  batch.add(to);
   to.write(text);
   return String(to.read() ?? '');
 }
@@ -34,10 +36,20 @@ describe('writes of one turn', () => {
     expect(send(socket(), 'alone')).toBe('alone');
   });
 
+  it('of one kind do not wait because those of another do', async () => {
+    await turns(200, 40);
+    expect(send(socket(), 'a')).toBe('');
+    const [other, one] = [new Batch(), socket()];
+    other.add(one);
+    one.write('b');
+    expect(String(one.read())).toBe('b');
+    await turn();
+  });
+
   it('go out at once where a socket ends, and none is lost where more wait than may', async () => {
     await turns(200, 40);
     const ended = socket();
-    batch(ended);
+    batch.add(ended);
     ended.end('last');
     expect(String(ended.read())).toBe('last');
     await turn();
