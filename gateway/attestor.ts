@@ -30,16 +30,24 @@ export function createAttestor(aside: Aside, sidecar: Sidecar, store: Store, now
       const { owner, id, request, watch } = exchange;
       const timestamp = Math.floor(now_ms() / 1000);
       const drafted = aside.draft({ request, answer, timestamp });
-      const { completionId, raw, nonce, start } = drafted instanceof Promise ? await drafted : drafted;
+      const { completionId, raw, nonce, start, room_bytes } = drafted instanceof Promise ? await drafted : drafted;
       watch.attests();
       const answered = await sidecar.attest(owner, id, raw, nonce, onLeft);
       const { members, phases } = answered;
       // Its promise is old by now, and would hold the bytes until V8 looks through the old objects.
       answered.members = NOTHING;
       watch.attested(phases);
-      const json = Buffer.concat([start, members.subarray(1)]);
+      const json = joined(start, room_bytes, members.subarray(1));
       store.keep(owner, id, completionId, json);
       return { json };
     },
   };
+}
+
+/** One after the other; in the room behind the first, where that is enough. */
+function joined(start: Uint8Array<ArrayBuffer>, room_bytes: number, rest: Buffer): Buffer<ArrayBuffer> {
+  if (rest.length > room_bytes) return Buffer.concat([start, rest]);
+  const both = Buffer.from(start.buffer, start.byteOffset, start.length + rest.length);
+  both.set(rest, start.length);
+  return both;
 }

@@ -9,8 +9,8 @@ export class Gathering {
   readonly #pieces: Buffer[] = [];
   #bytes = 0;
 
-  /** `coming_bytes`: how many there will be, not one more; 0 where nobody knows. */
-  constructor(coming_bytes: number) {
+  /** `coming_bytes`: how many there will be, not one more. Where nobody says, they lie together at the end only. */
+  constructor(coming_bytes = 0) {
     this.#whole = coming_bytes > MANY_BYTES ? shared(coming_bytes) : null;
   }
 

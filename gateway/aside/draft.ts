@@ -4,6 +4,7 @@ import { hash } from 'node:crypto';
 import { joined, type Piece } from '../../proto/fold.ts';
 import { parseJson } from '../../proto/json.ts';
 import { buildRaw, MAX_RAW_LENGTH, type Nonce, type StreamDigest } from '../../proto/raw.ts';
+import { MANY_BYTES } from '../gathering.ts';
 import { Problem } from '../problem.ts';
 
 /** A backend's whole answer as it came: nobody has looked at it. */
@@ -35,6 +36,8 @@ export interface Draft {
   readonly nonce: Nonce;
   /** The attestation's JSON up to the members that the sidecar adds, in UTF-8. */
   readonly start: Uint8Array<ArrayBuffer>;
+  /** Bytes behind `start` that are free for those members: a large start is not copied to stand before them. */
+  readonly room_bytes: number;
 }
 
 export const badAnswer = (message: string) => new Problem('backend_bad_response', message);
@@ -47,8 +50,17 @@ export function draft({ request, answer, timestamp }: Parts): Draft {
   if (raw.length > MAX_RAW_LENGTH) throw badAnswer('Request and answer together are larger than what is attested.');
   const bytes = Buffer.from(raw, 'utf8');
   const nonce = hash('sha256', bytes) as Nonce;
-  const start = Buffer.from(`{"raw":${JSON.stringify(raw)},"nonce":"${nonce}",`);
-  return { completionId, raw: bytes, nonce, start };
+  const start = `{"raw":${JSON.stringify(raw)},"nonce":"${nonce}",`;
+  return { completionId, raw: bytes, nonce, ...withRoom(start) };
+}
+
+/** For the evidence of a dozen devices. Memory that nobody writes to is only an address. */
+const ROOM_BYTES = 256 * 1024;
+
+function withRoom(text: string): Pick<Draft, 'start' | 'room_bytes'> {
+  if (text.length <= MANY_BYTES) return { start: Buffer.from(text), room_bytes: 0 };
+  const memory = Buffer.allocUnsafeSlow(Buffer.byteLength(text) + ROOM_BYTES);
+  return { start: memory.subarray(0, memory.write(text)), room_bytes: ROOM_BYTES };
 }
 
 /** @throws {Problem} backend_bad_response unless the body is a JSON object that nobody has put an attestation into. */

@@ -17,7 +17,7 @@ export function wholeDelivery(
   attestor: Attestor,
   max_answer_bytes: number,
 ): Delivery {
-  const gathering = new Gathering(Math.min(head.length ?? 0, max_answer_bytes + 1));
+  const gathering = new Gathering();
   async function send(): Promise<void> {
     const answered = gathering.whole();
     const attested = await attestor.attest(exchange, { body: answered }, port.onLeft);
