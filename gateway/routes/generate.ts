@@ -38,8 +38,8 @@ export function generate(endpoint: Endpoint, deps: Deps) {
   async function begin(c: Context): Promise<{ exchange: Exchange; answered: Promise<Outcome> }> {
     const { incoming, outgoing } = c.env;
     const seat = c.env.seat;
-    if (!('body' in incoming)) aside.expect(Number(incoming.headers['content-length'] ?? 0));
     const reading = readBody(incoming, config.max_body_bytes, seat);
+    if (reading instanceof Promise) aside.expect(Number(incoming.headers['content-length'] ?? 0));
     const body = reading instanceof Promise ? await reading : reading;
     const asking = aside.read(endpoint, body, c.env.caller);
     const asked = asking instanceof Promise ? await asking : asking;
