@@ -37,7 +37,7 @@ export function createAttestor(aside: Aside, sidecar: Sidecar, store: Store, now
       // Its promise is old by now, and would hold the bytes until V8 looks through the old objects.
       answered.members = NOTHING;
       watch.attested(phases);
-      const json = joined(start, room_bytes, members.subarray(1));
+      const json = withMembers(start, room_bytes, members.subarray(1));
       store.keep(owner, id, completionId, json);
       return { json };
     },
@@ -45,7 +45,7 @@ export function createAttestor(aside: Aside, sidecar: Sidecar, store: Store, now
 }
 
 /** One after the other; in the room behind the first, where that is enough. */
-function joined(start: Uint8Array<ArrayBuffer>, room_bytes: number, rest: Buffer): Buffer<ArrayBuffer> {
+function withMembers(start: Uint8Array<ArrayBuffer>, room_bytes: number, rest: Buffer): Buffer<ArrayBuffer> {
   if (rest.length > room_bytes) return Buffer.concat([start, rest]);
   const both = Buffer.from(start.buffer, start.byteOffset, start.length + rest.length);
   both.set(rest, start.length);

@@ -29,16 +29,16 @@ export function unread({ body, json, judged }: Passing): Passed | null {
 
 /** @throws {Problem} invalid_json, invalid_request naming the member, model_not_found. */
 export function readPassed({ body, json, judged }: Passing): Passed {
-  if (judged !== null) {
-    const text = bodyText(body);
-    checkModel(judged, text, readJson(text));
-  }
-  return { forward: json && mayName(body, 'tee') ? withoutTee(body) : body, stream: asksForStream(body) };
+  const cuts = json && mayName(body, 'tee');
+  if (judged === null && !cuts) return { forward: body, stream: asksForStream(body) };
+  const text = bodyText(body);
+  const value = readJson(text);
+  if (judged !== null) checkModel(judged, text, value);
+  return { forward: cuts ? withoutTee(body, text, value) : body, stream: isStream(value) };
 }
 
-function withoutTee(body: Buffer): Buffer | string {
-  const text = bodyText(body);
-  const { forward, tee } = cutTee(text, readJson(text));
+function withoutTee(body: Buffer, text: string, value: unknown): Buffer | string {
+  const { forward, tee } = cutTee(text, value);
   if (tee) throw new Problem('invalid_request', `tee: ${WHERE}`, { param: 'tee' });
   return forward === text ? body : forward;
 }
@@ -47,11 +47,13 @@ function withoutTee(body: Buffer): Buffer | string {
 function asksForStream(body: Buffer): boolean {
   if (!mayName(body, 'stream')) return false;
   try {
-    return (readJson(bodyText(body)) as { stream?: unknown } | null)?.stream === true;
+    return isStream(readJson(bodyText(body)));
   } catch {
     return false;
   }
 }
+
+const isStream = (value: unknown) => (value as { stream?: unknown } | null)?.stream === true;
 
 /** Whether a member of that name may be in it, written out or escaped: a body without one is not parsed. */
 const mayName = (body: Buffer, name: string) => body.includes(`${name}"`) || body.includes('\\u');
