@@ -3,7 +3,8 @@ import type { Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { Batch } from '../../gateway/batch.ts';
+import { Batch, chunks } from '../../gateway/batch.ts';
+import { WireAnswer } from '../../gateway/wire/answer.ts';
 
 const batch = new Batch();
 
@@ -17,9 +18,9 @@ function send(to: Socket & PassThrough, text: string): string {
 }
 
 /** Turns of so many writes each, as a busy gateway has them. */
-async function turns(count: number, writes: number): Promise<void> {
+async function turns(count: number, writes: number, write: () => unknown = () => send(socket(), '.')): Promise<void> {
   for (let i = 0; i < count; i++) {
-    for (let j = 0; j < writes; j++) send(socket(), '.');
+    for (let j = 0; j < writes; j++) write();
     await turn();
   }
 }
@@ -60,5 +61,26 @@ describe('writes of one turn', () => {
     expect(sent[299]?.[0].read()).toBeNull();
     await turn();
     expect(String(sent[299]?.[0].read())).toBe('x');
+  });
+});
+
+describe('a stream of an answer', () => {
+  it('begins at once in a turn in which later chunks wait for each other', async () => {
+    await turns(200, 40, () => chunks.add(socket()));
+    const client = socket();
+    const sent = () => String(client.read() ?? '');
+    const answer = new WireAnswer(client, 5_000, () => {});
+    answer.writeHead(200, { 'content-type': 'text/event-stream' });
+    answer.write(Buffer.from('first'));
+    expect(sent()).toMatch(/^HTTP\/1\.1 200 OK\r\n.*\r\n\r\n5\r\nfirst\r\n$/s);
+    answer.write(Buffer.from('second'));
+    expect(sent()).toBe('');
+    await turn();
+    expect(sent()).toBe('6\r\nsecond\r\n');
+    answer.write(Buffer.from('third'));
+    expect(sent()).toBe('');
+    answer.end();
+    await turn();
+    expect(sent()).toBe('5\r\nthird\r\n0\r\n\r\n');
   });
 });
