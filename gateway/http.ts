@@ -47,7 +47,7 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
   const ending = new WeakSet<Duplex>();
   const listener = (incoming: IncomingMessage, outgoing: ServerResponse) => {
     if (ending.has(incoming.socket)) return;
-    if (outgoing.socket === null) breakInTurn(outgoing);
+    if (outgoing.socket === null) endInTurn(incoming, outgoing);
     const fault = faultOf(incoming);
     if (fault !== null) return refuseLast(incoming, outgoing, fault);
     // Node does not take an upgrade up, and reads nothing after it. Its body may still turn out to be none.
@@ -66,14 +66,24 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     (socket as Socket).destroySoon = () => linger(socket);
   };
   /** Behind another answer: one that breaks off before its turn would leave its client waiting, for Node forgets it. */
-  const breakInTurn = (outgoing: ServerResponse) => {
+  const endInTurn = ({ socket }: IncomingMessage, outgoing: ServerResponse) => {
     const { assignSocket } = outgoing;
-    outgoing.assignSocket = (socket) => {
-      assignSocket.call(outgoing, socket);
+    outgoing.assignSocket = (given) => {
+      socket.off('close', onClose);
+      assignSocket.call(outgoing, given);
       if (!outgoing.destroyed) return;
-      ending.add(socket);
-      linger(socket);
+      ending.add(given);
+      linger(given);
     };
+    // Node 22, and 24 before 24.16, never tell it that its client has left, and it would keep its place for good.
+    const leave = () => {
+      if (outgoing.closed) return;
+      outgoing.destroyed = true;
+      outgoing.emit('close');
+    };
+    const onClose = () => process.nextTick(leave);
+    // As many as a client sends at once.
+    socket.setMaxListeners(0).once('close', onClose);
   };
   const server =
     options.tls === null

@@ -184,6 +184,24 @@ describe('a place', () => {
   });
 });
 
+describe('a client that sends several requests at once and leaves', () => {
+  it('gives the places of all of them back, and nothing of theirs goes on', async () => {
+    const url = await stage.gateway({ MAX_CONCURRENT_REQUESTS: '4' });
+    const held = holdAnswers(stage.service);
+    const body = JSON.stringify(CHAT);
+    const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nte: trailers\r\ncontent-length: ${body.length}\r\n\r\n`;
+    const socket = connect(Number(new URL(url).port), '127.0.0.1', () => socket.write((head + body).repeat(4)));
+    await eventually(() => held.count === 4);
+    expectError(await chat(url, CHAT), 503, 'overloaded');
+    socket.destroy();
+    await eventually(() => stage.service.backend.seen.every(({ aborted_ms }) => aborted_ms !== null));
+    const next = Array.from({ length: 4 }, () => chat(url, CHAT));
+    await eventually(() => held.count === 8);
+    held.release();
+    for (const one of next) expect((await one).status).toBe(200);
+  });
+});
+
 describe('bytes that are held', () => {
   it('are bounded for all requests together: past them a body is refused unread, or where its length was not told, cut', async () => {
     const url = await stage.gateway({ MAX_HELD_BYTES: '1048576', MAX_BODY_BYTES: '1048576' });
