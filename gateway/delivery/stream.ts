@@ -68,8 +68,8 @@ export function streamDelivery(
         return seen.kind === 'done'
           ? finish(event)
           : giveUp(
+              new Problem('backend_bad_response', 'The backend sent an error in its stream.'),
               Buffer.from(`data: ${JSON.stringify(errorOf(502, seen.body))}\n\n`),
-              'The backend sent an error in its stream.',
             );
       }
       const live = seen.kind !== 'note' && seen.live;
@@ -117,9 +117,9 @@ export function streamDelivery(
     over = true;
     const recording = recorder.finish();
     // After [DONE] the response ends by itself, and its connection serves the next request; if not, it is cut.
-    drained = setTimeout(() => port.cancel(), AFTER_DONE_MS);
+    if (done !== null) drained = setTimeout(() => port.cancel(), AFTER_DONE_MS);
     void prove(recording, done).catch((error) => {
-      if (!outgoing.destroyed) giveUp(errorEvent(asProblem(error)), 'No attestation.', asProblem(error));
+      if (!outgoing.destroyed) giveUp(asProblem(error));
     });
   }
 
@@ -140,11 +140,11 @@ export function streamDelivery(
     }
   }
 
-  /** An error takes the place of the finish chunk. */
-  function giveUp(bytes: Buffer, message: string, problem = new Problem('backend_bad_response', message)): void {
+  /** An error takes the place of the finish chunk: `problem`, or the backend's own. */
+  function giveUp(problem: Problem, event = errorEvent(problem)): void {
     over = true;
     port.cancel();
-    outgoing.end(bytes);
+    outgoing.end(event);
     port.done({ status: head.status, tee: 'failed', problem });
   }
 
@@ -153,11 +153,11 @@ export function streamDelivery(
     try {
       step();
     } catch (error) {
-      const problem =
+      giveUp(
         error instanceof SseLimitError
           ? new Problem('backend_bad_response', `The backend broke its stream: ${error.message}.`)
-          : asProblem(error);
-      giveUp(errorEvent(problem), problem.message, problem);
+          : asProblem(error),
+      );
     }
   }
 
@@ -173,7 +173,7 @@ export function streamDelivery(
     },
     fail: (problem) => {
       clearTimeout(drained ?? undefined);
-      guarded(() => giveUp(errorEvent(problem), problem.message, problem));
+      guarded(() => giveUp(problem));
     },
   };
 }
