@@ -115,9 +115,7 @@ function eventEnd(bytes: Uint8Array, from: number): number {
     const eol = cr >= 0 && (lf < 0 || cr < lf) ? cr : lf;
     const next = lineEnd(bytes, eol);
     if (next < 0 || next >= bytes.length) return -1;
-    const after = bytes[next];
-    if (after === LF) return next + 1;
-    if (after === CR) return next + 1 < bytes.length && bytes[next + 1] === LF ? next + 2 : endAtBareCr(bytes, next);
+    if (bytes[next] === LF || bytes[next] === CR) return lineEnd(bytes, next);
     i = eol;
   }
 }
@@ -133,11 +131,6 @@ function lineEnd(bytes: Uint8Array, eol: number): number {
   if (bytes[eol] === LF) return eol + 1;
   if (eol + 1 >= bytes.length) return -1;
   return bytes[eol + 1] === LF ? eol + 2 : eol + 1;
-}
-
-/** CR CR ends an event; whether an LF still belongs to it is known with the next byte. */
-function endAtBareCr(bytes: Uint8Array, cr: number): number {
-  return cr + 1 < bytes.length ? cr + 1 : -1;
 }
 
 /** The offset in `event.bytes` of the last `}` that is data, not a comment or another field; -1 when there is none. */
