@@ -3,6 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import type { Chunk } from '../../proto/fold.ts';
 import { numberOf } from '../../proto/number.ts';
 import type { SseEvent } from '../../proto/sse.ts';
+import { isSame } from '../bytes.ts';
 
 /** What a repeated event says that is new. */
 export interface Repeated {
@@ -73,7 +74,7 @@ export class Repeat {
     if (frame === null) return null;
     const { index, before, after, head_bytes, tail_bytes } = frame;
     const from = at + before.length;
-    if (from + after.length > bytes.length || !holds(bytes, at, before)) return null;
+    if (from + after.length > bytes.length || !isSame(bytes, at, before, 0, before.length)) return null;
     let to = from;
     let ascii = true;
     for (let byte = bytes[to]; byte !== QUOTE; byte = bytes[++to]) {
@@ -81,17 +82,11 @@ export class Repeat {
       if (byte > 0x7f) ascii = false;
     }
     const end = to + after.length;
-    if (end > bytes.length || !holds(bytes, to, after)) return null;
+    if (!isSame(bytes, to, after, 0, after.length)) return null;
     if (!ascii && !isUtf8(bytes.subarray(from, to))) return null;
     const data = new Uint8Array(bytes.buffer, bytes.byteOffset + at + head_bytes, end - tail_bytes - at - head_bytes);
     return { index, content: bytes.toString(ascii ? 'latin1' : 'utf8', from, to), data, end };
   }
-}
-
-/** By hand: a call out of JavaScript costs as much as the few hundred bytes. */
-function holds(bytes: Uint8Array, at: number, part: Uint8Array): boolean {
-  for (let i = 0; i < part.length; i++) if (bytes[at + i] !== part[i]) return false;
-  return true;
 }
 
 /** The index of the only choice, if all that the chunk has beside the content of its delta may be said twice. */
