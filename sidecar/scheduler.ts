@@ -1,5 +1,6 @@
 // What stands between requests and the attester: one flight for the same raw, the queue, another try where that helps, the circuit.
 import { randomBytes } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Phases } from '../proto/frames.ts';
 import type { Nonce } from '../proto/raw.ts';
 import { type Attester, AttesterError, type Collected } from './attester.ts';
@@ -94,7 +95,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
           throw error;
         }
         why = error;
-        await pause(retry_ms * 2 ** (attempt - 1), signal);
+        await delay(retry_ms * 2 ** (attempt - 1), undefined, { signal });
       }
     }
   }
@@ -155,18 +156,4 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     failed: (error) => circuit.open(error),
     close: () => circuit.close(),
   };
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const onAbort = () => {
-      clearTimeout(timer);
-      reject(signal.reason);
-    };
-    const timer = setTimeout(() => {
-      signal.removeEventListener('abort', onAbort);
-      resolve();
-    }, ms);
-    signal.addEventListener('abort', onAbort);
-  });
 }
