@@ -1,13 +1,14 @@
 // The way to the GPU: one job at a time, in order of arrival, a bounded line, and a way out of it.
 
+const TYPICAL_JOB_MS = 500;
+/** From a job's abort to when it is given up. */
+const GRACE_MS = 2_000;
+
 /** The line is full. */
 export class QueueFull extends Error {
   override readonly name = 'QueueFull';
-  readonly retry_after_ms: number;
-  constructor(retry_after_ms: number) {
-    super('too many requests wait for the GPU');
-    this.retry_after_ms = retry_after_ms;
-  }
+  override readonly message = 'too many requests wait for the GPU';
+  readonly retry_after_ms = TYPICAL_JOB_MS;
 }
 
 interface Job {
@@ -24,10 +25,6 @@ export interface Queue {
    */
   run<T>(work: (signal: AbortSignal) => Promise<T>, cancel: AbortSignal): Promise<T>;
 }
-
-const TYPICAL_JOB_MS = 500;
-/** From a job's abort to when it is given up. */
-const GRACE_MS = 2_000;
 
 export interface QueueOptions {
   readonly attest_queue_max: number;
@@ -65,7 +62,7 @@ export function createQueue(options: QueueOptions): Queue {
       return running;
     },
     run<T>(work: (signal: AbortSignal) => Promise<T>, cancel: AbortSignal): Promise<T> {
-      if (line.size >= options.attest_queue_max) return Promise.reject(new QueueFull(TYPICAL_JOB_MS));
+      if (line.size >= options.attest_queue_max) return Promise.reject(new QueueFull());
       return new Promise<T>((resolve, reject) => {
         const stop = new AbortController();
         const onCancel = () => {
