@@ -30,6 +30,11 @@ export class LruMap<K, V> {
     this.#map.delete(key);
   }
 
+  /** The one that was not used for longest first. */
+  keys(): IterableIterator<K> {
+    return this.#map.keys();
+  }
+
   get size(): number {
     return this.#map.size;
   }

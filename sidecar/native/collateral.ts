@@ -29,26 +29,17 @@ const LONG_AGO = new Date(0);
 export function createKeptCollateral(options: KeptCollateralOptions): KeptCollateral {
   const { store, clock, onTrouble } = options;
   const entries = new LruMap<string, Entry>(MAX_ENTRIES);
-  const ids = new Set<string>();
   const underway = new Map<string, Promise<Entry | null>>();
   let outages = new Set<Kind>();
 
   async function forgetOne({ kind, id }: Entry): Promise<void> {
     entries.delete(id);
-    ids.delete(id);
     await store.remove(kind, id);
-  }
-
-  function remember(entry: Entry): Entry {
-    entries.set(entry.id, entry);
-    ids.add(entry.id);
-    if (ids.size > 2 * MAX_ENTRIES) for (const id of ids) if (entries.get(id) === undefined) ids.delete(id);
-    return entry;
   }
 
   async function kept(entry: Entry | null): Promise<Entry | null> {
     if (entry?.verdict !== 'good') return entry;
-    remember(entry);
+    entries.set(entry.id, entry);
     await store.write(entry.kind, entry.id, entry.bytes);
     return entry;
   }
@@ -64,7 +55,10 @@ export function createKeptCollateral(options: KeptCollateralOptions): KeptCollat
   function demanded(kind: Kind, id: string, stored: () => Promise<Entry | null>, ask: () => Promise<Entry | null>) {
     return once(id, async () => {
       const before = await stored();
-      if (before?.verdict === 'good') return remember(before);
+      if (before?.verdict === 'good') {
+        entries.set(id, before);
+        return before;
+      }
       try {
         return await kept(await ask());
       } catch (error) {
@@ -107,7 +101,7 @@ export function createKeptCollateral(options: KeptCollateralOptions): KeptCollat
     },
 
     async renew() {
-      for (const id of ids) {
+      for (const id of [...entries.keys()]) {
         const entry = entries.get(id);
         if (entry === undefined || clock() < entry.renew_at) continue;
         await renewOne(entry).catch((error: Error) =>
@@ -118,7 +112,8 @@ export function createKeptCollateral(options: KeptCollateralOptions): KeptCollat
 
     async forget(age_ms) {
       const before = clock().getTime() - age_ms;
-      const old = [...ids].flatMap((id) => entries.get(id) ?? []).filter(({ fetched }) => fetched.getTime() < before);
+      const all = [...entries.keys()].flatMap((id) => entries.get(id) ?? []);
+      const old = all.filter(({ fetched }) => fetched.getTime() < before);
       for (const entry of old) await forgetOne(entry);
       return old.length > 0;
     },
