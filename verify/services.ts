@@ -73,7 +73,8 @@ async function request(
   return readLimited(response, max_bytes);
 }
 
-async function readLimited(response: Response, max_bytes: number): Promise<Uint8Array> {
+/** The whole body. @throws {RangeError} more than `max_bytes`. */
+export async function readLimited(response: Response, max_bytes: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let length = 0;
   const reader = response.body?.getReader();

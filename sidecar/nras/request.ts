@@ -1,6 +1,7 @@
 // Asks NVIDIA's Remote Attestation Service to appraise evidence: one POST, answered with a detached EAT.
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
+import { readLimited } from '../../verify/services.ts';
 import { refused, retryAfterMs, ServiceUnavailable } from './failure.ts';
 import { readAuthorization } from './service-key.ts';
 
@@ -87,14 +88,7 @@ async function post(
 
 /** @throws {RangeError} more than `max_bytes`. */
 export async function readText(response: Response, max_bytes: number): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  for await (const chunk of response.body ?? []) {
-    length += chunk.length;
-    if (length > max_bytes) throw new RangeError(`an answer of more than ${max_bytes} bytes`);
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString('utf8');
+  return Buffer.from(await readLimited(response, max_bytes)).toString('utf8');
 }
 
 /** fetch hides why behind `cause`. */
