@@ -68,14 +68,10 @@ async function execute(command: NvattestCommand, args: readonly string[], run: R
     return await runProgram(program, args, { ...run, env, deadline_ms, max_output_bytes: MAX_OUTPUT_BYTES });
   } catch (cause) {
     if (!(cause instanceof RunError)) throw cause;
-    if (cause.reason === 'too_slow')
-      throw failure('collection_failed', 'nvattest_timeout', `nvattest ${args[0]}: ${cause.message}`, 'retry', {
-        cause,
-      });
-    if (cause.reason === 'too_much')
-      throw failure('collection_failed', 'nvattest_garbage', `nvattest ${args[0]}: ${cause.message}`, 'retry', {
-        cause,
-      });
+    if (cause.reason === 'too_slow' || cause.reason === 'too_much') {
+      const reason = cause.reason === 'too_slow' ? 'nvattest_timeout' : 'nvattest_garbage';
+      throw failure('collection_failed', reason, `nvattest ${args[0]}: ${cause.message}`, 'retry', { cause });
+    }
     const where = isAbsolute(program) ? program : `${program} (in PATH)`;
     const words = `${where} cannot be run (${cause.reason}); install the package nvattest, or name the program in NVATTEST`;
     throw failure('collection_failed', 'no_nvattest', words, 'stop', { cause });
