@@ -9,9 +9,9 @@ export const NVIDIA_OCSP_URL = 'https://ocsp.ndis.nvidia.com';
 
 export interface ServiceOptions {
   /** `https://rim.attestation.nvidia.com` by default. */
-  readonly rim_url?: string;
+  readonly rim_url?: string | undefined;
   /** `https://ocsp.ndis.nvidia.com` by default. */
-  readonly ocsp_url?: string;
+  readonly ocsp_url?: string | undefined;
   /** For each request; 10,000 by default. */
   readonly timeout_ms?: number;
   /** Told what is being fetched, before it is. */

@@ -19,10 +19,7 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
     switch_library: config.nscq_library,
     parallel_calls: config.nvml_parallel_calls,
   };
-  const services = {
-    ...(config.rim_url === null ? {} : { rim_url: config.rim_url }),
-    ...(config.ocsp_url === null ? {} : { ocsp_url: config.ocsp_url }),
-  };
+  const services = { rim_url: config.rim_url ?? undefined, ocsp_url: config.ocsp_url ?? undefined };
   const nvattest = { environment: config.nvattest_environment, program: config.nvattest, ...services };
   switch (await chosen(config, log)) {
     case 'simulated':
@@ -53,8 +50,8 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
     case 'nras':
       return createNrasAttester({
         ...nvml,
-        ...(config.nras_url === null ? {} : { url: config.nras_url }),
-        ...(config.nras_service_key_file === null ? {} : { service_key_file: config.nras_service_key_file }),
+        url: config.nras_url ?? undefined,
+        service_key_file: config.nras_service_key_file ?? undefined,
       });
   }
 }

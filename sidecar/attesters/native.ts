@@ -19,8 +19,8 @@ export interface NativeOptions extends CollectorOptions, Pick<AppraisalOptions, 
   /** Where reference values and revocation answers are kept across restarts. */
   readonly cache_dir: string;
   /** NVIDIA's by default. */
-  readonly rim_url?: string;
-  readonly ocsp_url?: string;
+  readonly rim_url?: string | undefined;
+  readonly ocsp_url?: string | undefined;
   readonly fetch?: typeof globalThis.fetch;
   readonly clock?: () => Date;
   /** In place of NVML. */
@@ -52,15 +52,10 @@ export async function createNativeAttester(options: NativeOptions): Promise<Nati
     clock,
     onTrouble,
     checkRim: (document) => verifyRim(document, { roots: trusted, at: clocks?.rim ?? clock() }),
-    ...(options.rim_url === undefined ? {} : { rim_url: serviceBase(options.rim_url) }),
-    ...(options.ocsp_url === undefined ? {} : { ocsp_url: options.ocsp_url }),
+    rim_url: serviceBase(options.rim_url),
+    ocsp_url: options.ocsp_url,
   });
-  const appraiser = createAppraiser({
-    collateral,
-    clock,
-    ...(clocks === undefined ? {} : { clocks }),
-    ...(roots === undefined ? {} : { roots }),
-  });
+  const appraiser = createAppraiser({ collateral, clock, clocks, roots });
   const appraise = withRenewedChains(collector, createPatientAppraiser(appraiser, collateral));
   async function attest(nonce: Nonce, signal: AbortSignal): Promise<Collected> {
     const collected = await collector.collect(nonce, signal);
@@ -93,4 +88,4 @@ export async function createNativeAttester(options: NativeOptions): Promise<Nati
 }
 
 /** RIM_URL as NVIDIA's own tools take it ends in `/v1/rim/`; verify/ adds that itself. */
-const serviceBase = (url: string) => url.replace(/\/+$/, '').replace(/\/v1\/rim$/, '');
+const serviceBase = (url?: string) => url?.replace(/\/+$/, '').replace(/\/v1\/rim$/, '');

@@ -12,9 +12,9 @@ import { withRenewedChains } from '../nvml/renewal.ts';
 
 export interface NrasOptions extends CollectorOptions {
   /** The service, or its address for GPUs; NVIDIA's `/v4/attest/gpu` by default. Its keys are asked for at the same host. */
-  readonly url?: string;
+  readonly url?: string | undefined;
   /** Read at each request. Without one NVIDIA serves whom it will. */
-  readonly service_key_file?: string;
+  readonly service_key_file?: string | undefined;
   /** For the service's answer; 30,000 by default. */
   readonly timeout_ms?: number;
   readonly fetch?: typeof globalThis.fetch;
@@ -27,15 +27,13 @@ export interface NrasOptions extends CollectorOptions {
 
 /** @throws {AttesterError} when this machine cannot attest, or the service key cannot be read. */
 export async function createNrasAttester(options: NrasOptions = {}): Promise<Attester> {
-  const { timeout_ms = 30_000, fetch = globalThis.fetch, clock = () => new Date(), roots } = options;
+  const { timeout_ms = 30_000, fetch = globalThis.fetch, clock = () => new Date(), roots, service_key_file } = options;
   const url = gpuAddress(options.url ?? NRAS_URL);
-  await readAuthorization(options.service_key_file);
+  await readAuthorization(service_key_file);
   const collector = options.collector ?? (await createCollector({ ...options, switches: false }));
   const keys = createNrasKeys({ url: keysUrl(url), timeout_ms, fetch, clock });
-  const { service_key_file } = options;
-  const request = { url, timeout_ms, fetch, clock, ...(service_key_file === undefined ? {} : { service_key_file }) };
-  const trust = { clock, ...(roots === undefined ? {} : { roots }) };
-  const check = withRenewedChains(collector, (nonce, evidence) => checkEvidence(nonce, evidence, trust));
+  const request = { url, timeout_ms, fetch, clock, service_key_file };
+  const check = withRenewedChains(collector, (nonce, evidence) => checkEvidence(nonce, evidence, { clock, roots }));
   /** When the service asked to be left alone, and for how long. */
   let closed = { at_ms: 0, for_ms: 0 };
 

@@ -18,8 +18,8 @@ export interface NvattestOptions {
   readonly environment: NvattestEnvironment;
   /** A path, or a name to be found in PATH; `nvattest` by default. */
   readonly program?: string;
-  readonly rim_url?: string;
-  readonly ocsp_url?: string;
+  readonly rim_url?: string | undefined;
+  readonly ocsp_url?: string | undefined;
   /** For each run of the program, of which an attestation is two; 30 s by default, NVIDIA's own limit for one NVML call. */
   readonly run_deadline_ms?: number;
   /** Told once, before the first collection: `nvattest version`. */

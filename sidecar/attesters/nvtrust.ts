@@ -45,7 +45,7 @@ export async function createNvtrustAttester(options: NvtrustOptions): Promise<At
     size: workers,
     backoff_ms,
     max_backoff_ms: MAX_BACKOFF_MS,
-    ...(options.onTrouble === undefined ? {} : { onTrouble: options.onTrouble }),
+    onTrouble: options.onTrouble,
     start: () =>
       startWorker({
         command,

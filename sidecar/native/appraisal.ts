@@ -22,9 +22,9 @@ export interface AppraisalOptions {
   readonly collateral: Collateral;
   readonly clock: () => Date;
   /** For evidence and endorsements that were never valid together: a replay. */
-  readonly clocks?: Clocks;
+  readonly clocks?: Clocks | undefined;
   /** PEM, in place of NVIDIA's pinned roots. */
-  readonly roots?: { readonly device: string; readonly rim: string };
+  readonly roots?: { readonly device: string; readonly rim: string } | undefined;
 }
 
 /** A device whose every check passed. */

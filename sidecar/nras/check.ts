@@ -13,7 +13,7 @@ import type { NrasKeys } from './keys.ts';
 export interface EvidenceOptions {
   readonly clock: () => Date;
   /** PEM, in place of NVIDIA's pinned root. */
-  readonly roots?: { readonly device: string };
+  readonly roots: { readonly device: string } | undefined;
 }
 
 export interface TokenOptions {

@@ -9,7 +9,7 @@ export const NRAS_URL = 'https://nras.attestation.nvidia.com/v4/attest/gpu';
 
 export interface RequestOptions {
   readonly url: string;
-  readonly service_key_file?: string;
+  readonly service_key_file: string | undefined;
   readonly timeout_ms: number;
   readonly fetch: typeof globalThis.fetch;
   readonly clock: () => Date;

@@ -11,7 +11,7 @@ export interface PoolOptions {
   readonly backoff_ms: number;
   readonly max_backoff_ms: number;
   /** A start failed, or a waiting worker left: for the log. */
-  readonly onTrouble?: (error: Error) => void;
+  readonly onTrouble?: ((error: Error) => void) | undefined;
 }
 
 export interface Pool {
