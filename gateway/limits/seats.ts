@@ -32,23 +32,26 @@ export interface Seats {
   readonly taken: number;
 }
 
-interface Counts {
-  requests: number;
-  streams: number;
-  tee: number;
-}
+/** What of a key is counted. */
+export type Counted = 'requests' | 'streams' | 'tee';
+type Counts = Record<Counted, number>;
 
 /** So many keys that nobody asks with stay in the table: one whose entries come and go would be built anew all the time. */
 const MAX_RESTING = 256;
 
 const overloaded = (message: string) => new Problem('overloaded', message, { retryAfterSeconds: 1 });
 
+/** The key has as many as it may. */
+export const tooMany = (limit: number, what: Counted) =>
+  new Problem(
+    'rate_limit_exceeded',
+    `This API key may have ${limit} ${what === 'tee' ? 'requests with tee' : what} at once.`,
+    { retryAfterSeconds: 1 },
+  );
+
 /** @param limit 0: none */
-function within(count: number, limit: number, what: string): void {
-  if (limit > 0 && count >= limit)
-    throw new Problem('rate_limit_exceeded', `This API key may have ${limit} ${what} at once.`, {
-      retryAfterSeconds: 1,
-    });
+function within(count: number, limit: number, what: Counted): void {
+  if (limit > 0 && count >= limit) throw tooMany(limit, what);
 }
 
 export function createSeats(limits: SeatLimits): Seats {
@@ -107,7 +110,7 @@ class Taken implements Seat {
 
   tee(): void {
     if (this.#left) return;
-    within(this.#key.tee, this.#caller.limits.tee ?? this.#limits.max_tee_per_key, 'requests with tee');
+    within(this.#key.tee, this.#caller.limits.tee ?? this.#limits.max_tee_per_key, 'tee');
     this.#tee = 1;
     this.#key.tee++;
   }

@@ -4,11 +4,11 @@ import type { Registry } from 'prom-client';
 import { RateLimiterCluster } from 'rate-limiter-flexible';
 import type { Caller } from '../keys/caller.ts';
 import type { MakeLimiter } from '../limits/rates.ts';
-import type { Seat, SeatLimits, Seats } from '../limits/seats.ts';
+import { type Counted, type Seat, type SeatLimits, type Seats, tooMany } from '../limits/seats.ts';
 import { Problem } from '../problem.ts';
 import type { MemoryStore } from '../store/memory.ts';
 import type { Kept, Store } from '../store/store.ts';
-import { Asker, type Counted, isMessage, type Peer } from './messages.ts';
+import { Asker, isMessage, type Peer } from './messages.ts';
 
 const ASK_MS = 3_000;
 const RATE_MS = 2_000;
@@ -118,12 +118,7 @@ function sharedSeats(local: Seats, limits: SeatLimits, asker: Asker, primary: Pe
       const allowed = await asker.ask(primary, question, ASK_MS, (given) => given && leave(what));
       if (allowed === undefined)
         throw new Problem('overloaded', 'Requests cannot be counted now.', { retryAfterSeconds: 1 });
-      if (!allowed)
-        throw new Problem(
-          'rate_limit_exceeded',
-          `This API key may have ${own[what]} ${what === 'tee' ? 'requests with tee' : what} at once.`,
-          { retryAfterSeconds: 1 },
-        );
+      if (!allowed) throw tooMany(own[what], what);
       // Whoever left while the answer was on its way has left this too.
       if (left) leave(what);
       else sat.push(what);

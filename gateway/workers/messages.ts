@@ -1,10 +1,8 @@
 // What a worker and the primary process say to each other: one question, one answer.
 import type { Registry } from 'prom-client';
 import type { Owner } from '../keys/caller.ts';
+import type { Counted } from '../limits/seats.ts';
 import type { Kept } from '../store/store.ts';
-
-/** What of a key is counted for all workers together. */
-export type Counted = 'requests' | 'streams' | 'tee';
 
 export type Question =
   /** Has any other worker kept this? Asked of the primary by a worker, and by it of the others. */

@@ -4,8 +4,9 @@ import type { Logger } from 'pino';
 import { AggregatorRegistry, Registry } from 'prom-client';
 import { RateLimiterClusterMaster } from 'rate-limiter-flexible';
 import type { GatewayConfig } from '../config.ts';
+import type { Counted } from '../limits/seats.ts';
 import { serveMetrics } from '../telemetry/listener.ts';
-import { type Answers, Asker, type Counted, isMessage, type Peer, type Question } from './messages.ts';
+import { type Answers, Asker, isMessage, type Peer, type Question } from './messages.ts';
 
 const FIND_MS = 2_000;
 const METRICS_MS = 2_000;
