@@ -217,20 +217,22 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           asked: false,
           retry: null,
         };
-        let leaveTurn: (() => void) | null = null;
-        const timer = setTimeout(() => {
+        const giveUp = (error: Error) => {
           if (one.asked && state === 'connected') link?.send({ type: 'cancel', id });
-          one.reject(unavailable('The attestation did not come in time.'));
-        }, options.attest_timeout_ms);
+          one.reject(error);
+        };
+        let leaveTurn: (() => void) | null = null;
+        const timer = setTimeout(
+          () => giveUp(unavailable('The attestation did not come in time.')),
+          options.attest_timeout_ms,
+        );
         pending.set(id, one);
         leaveTurn = turns.enter(owner, () => {
           one.asked = true;
           if (state === 'connected') link?.attest(id, raw);
         });
         onLeft(() => {
-          if (pending.get(id) !== one) return;
-          if (one.asked && state === 'connected') link?.send({ type: 'cancel', id });
-          one.reject(new ClientGone('nobody waits for this attestation any more'));
+          if (pending.get(id) === one) giveUp(new ClientGone('nobody waits for this attestation any more'));
         });
       });
     },
