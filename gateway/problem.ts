@@ -29,7 +29,7 @@ export type ProblemCode =
   | 'page_unavailable';
 
 export interface ProblemOptions extends ErrorOptions {
-  readonly param?: string;
+  readonly param?: string | null | undefined;
   /** Sent as an integer `retry-after`. */
   readonly retryAfterSeconds?: number;
   readonly headers?: Readonly<Record<string, string>>;

@@ -63,8 +63,8 @@ export function createAside(): Aside {
       throw new Problem(code, lost, { cause, retryAfterSeconds: 1 });
     })) as Answer<K>;
     if ('said' in answer) return answer.said;
-    const { message, param, ...refused } = answer.refused;
-    throw new Problem(refused.code, message, param === null ? {} : { param });
+    const { refused } = answer;
+    throw new Problem(refused.code, refused.message, { param: refused.param });
   }
 
   async function readAside(endpoint: Endpoint, body: Buffer, caller: Caller): Promise<Asked> {

@@ -53,7 +53,7 @@ function judged(endpoint: Endpoint, value: unknown): GenerationRequest {
   const issue = parsed.error.issues[0];
   const param = issue === undefined || issue.path.length === 0 ? undefined : issue.path.join('.');
   const message = param === undefined ? 'The request body must be a JSON object.' : `${param}: ${issue?.message}`;
-  throw new Problem('invalid_request', message, param === undefined ? {} : { param });
+  throw new Problem('invalid_request', message, { param });
 }
 
 /** @throws {Problem} invalid_json */
