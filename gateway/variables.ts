@@ -8,7 +8,7 @@ import { otelShape } from './telemetry/otel.ts';
 
 const MiB = 1024 * 1024;
 /** 0: no limit. */
-const limit = (fallback: number, max = 1_000_000) => integer(fallback, 0, max);
+const limit = (fallback: number) => integer(fallback, 0, 1_000_000);
 const flag = z
   .enum(['0', '1'])
   .default('0')

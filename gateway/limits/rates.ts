@@ -25,7 +25,7 @@ export type MakeLimiter = (options: { points: number; duration: number; keyPrefi
 
 export const inMemory: MakeLimiter = (options) => new RateLimiterMemory(options);
 
-export function createRates(make: MakeLimiter = inMemory): Rates {
+export function createRates(make: MakeLimiter): Rates {
   const limiters = new Map<number, RateLimiterAbstract>();
   return {
     async take(name, per_second) {

@@ -1,9 +1,8 @@
 // Reference values (RIMs) and revocation answers (OCSP) for verifiers in browsers, which reach no other origin. Those who
 // signed them vouch for them, so it does not matter who hands them over: the page checks each signature itself.
-import type { Context as HonoContext } from 'hono';
 import { createCollateral } from '../../verify/index.ts';
 import { readBody } from '../body.ts';
-import type { Deps, Env } from '../context.ts';
+import type { Context, Deps } from '../context.ts';
 import { Problem } from '../problem.ts';
 
 /** NVIDIA's names for its RIMs: `NV_GPU_DRIVER_GH100_550.90.07`. */
@@ -14,9 +13,9 @@ const MAX_OCSP_ANSWER_BYTES = 64 * 1024;
 const MAX_RUNNING = 16;
 const TIMEOUT_MS = 10_000;
 
-export function createCollateralRoutes({ config }: Deps, fetch = globalThis.fetch) {
+export function createCollateralRoutes({ config }: Deps) {
   // It keeps RIMs, so that a page that is opened often asks NVIDIA once.
-  const kept = createCollateral({ fetch, rim_url: config.rim_url, timeout_ms: TIMEOUT_MS });
+  const kept = createCollateral({ fetch: globalThis.fetch, rim_url: config.rim_url, timeout_ms: TIMEOUT_MS });
   let running = 0;
 
   async function bounded<T>(what: string, get: () => Promise<T>): Promise<T> {
@@ -34,7 +33,7 @@ export function createCollateralRoutes({ config }: Deps, fetch = globalThis.fetc
 
   return {
     /** As NVIDIA's service answers `GET /v1/rim/{id}`: `{id, rim}`, the document in base64. */
-    async rim(c: HonoContext<Env>): Promise<Response> {
+    async rim(c: Context): Promise<Response> {
       const id = c.req.param('id') ?? '';
       if (!RIM_ID.test(id)) throw new Problem('invalid_request', 'This is no name of a RIM.', { param: 'id' });
       const document = await bounded('The RIM', () => kept.rim({ id, version: '', chip: '' }));
@@ -43,16 +42,16 @@ export function createCollateralRoutes({ config }: Deps, fetch = globalThis.fetc
     },
 
     /** A DER OCSP request in, the responder's answer out. */
-    async ocsp(c: HonoContext<Env>): Promise<Response> {
+    async ocsp(c: Context): Promise<Response> {
       const body = new Uint8Array(await readBody(c.env.incoming, MAX_OCSP_REQUEST_BYTES));
       if (body[0] !== 0x30) throw new Problem('invalid_request', 'The body is not an OCSP request in DER.');
-      const answer = await bounded('The revocation answer', () => ask(config.ocsp_url, body, fetch));
+      const answer = await bounded('The revocation answer', () => ask(config.ocsp_url, body));
       return c.body(answer, 200, { 'content-type': 'application/ocsp-response' });
     },
   };
 }
 
-async function ask(url: string, body: Uint8Array<ArrayBuffer>, fetch: typeof globalThis.fetch) {
+async function ask(url: string, body: Uint8Array<ArrayBuffer>) {
   const response = await fetch(url, {
     method: 'POST',
     headers: { 'content-type': 'application/ocsp-request', accept: 'application/ocsp-response' },

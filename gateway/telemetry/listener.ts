@@ -9,8 +9,7 @@ export interface Numbers {
   readonly contentType: string;
 }
 
-/** It never listens by itself: whoever makes it does. */
-export function createMetricsServer(numbers: Numbers): Server {
+function createMetricsServer(numbers: Numbers): Server {
   return createServer(
     { maxHeaderSize: 8 * 1024, headersTimeout: 5_000, requestTimeout: 5_000 },
     (request, response) => {

@@ -9,13 +9,13 @@ export interface ModelLabels {
   of(model: string | null, served: boolean): string;
 }
 
-export function createModelLabels(max = MAX_MODEL_LABELS): ModelLabels {
+export function createModelLabels(): ModelLabels {
   const known = new Set<string>();
   return {
     of(model, served) {
       if (model === null) return OTHER_MODEL;
       if (known.has(model)) return model;
-      if (!served || known.size >= max || model.length > 128) return OTHER_MODEL;
+      if (!served || known.size >= MAX_MODEL_LABELS || model.length > 128) return OTHER_MODEL;
       known.add(model);
       return model;
     },

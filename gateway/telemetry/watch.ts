@@ -28,7 +28,7 @@ export class Watch {
   /** What the sidecar told of its own times. */
   phases: Phases | null = null;
 
-  constructor(trace: ExchangeTrace | null = null) {
+  constructor(trace: ExchangeTrace | null) {
     this.began_ms = performance.now();
     this.trace = trace;
   }

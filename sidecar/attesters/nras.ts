@@ -26,7 +26,7 @@ export interface NrasOptions extends CollectorOptions {
 }
 
 /** @throws {AttesterError} when this machine cannot attest, or the service key cannot be read. */
-export async function createNrasAttester(options: NrasOptions = {}): Promise<Attester> {
+export async function createNrasAttester(options: NrasOptions): Promise<Attester> {
   const { timeout_ms = 30_000, fetch = globalThis.fetch, clock = () => new Date(), roots, service_key_file } = options;
   const url = gpuAddress(options.url ?? NRAS_URL);
   await readAuthorization(service_key_file);

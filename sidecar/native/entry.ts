@@ -29,11 +29,10 @@ export interface EntryOptions extends ServiceOptions {
   readonly clock: () => Date;
   /** Throws unless the document verifies. */
   readonly checkRim: (document: Uint8Array) => Promise<unknown>;
-  /** After this a RIM is asked for again, in the background: NVIDIA may have signed it anew. A day by default. */
-  readonly rim_renew_ms?: number;
 }
 
-const DAY_MS = 86_400_000;
+/** After this a RIM is asked for again, in the background: NVIDIA may have signed it anew. */
+const RIM_RENEW_MS = 86_400_000;
 const ALWAYS = { from: new Date(0), until: new Date(8.64e15) };
 /** An OCSP answer is renewed when this part of its life is over. */
 const RENEW_AFTER = 0.75;
@@ -50,7 +49,7 @@ export async function rimEntry(id: string, bytes: Uint8Array, fetched: Date, opt
     () => 'good' as const,
     () => 'unusable' as const,
   );
-  const renew_at = new Date(fetched.getTime() + (options.rim_renew_ms ?? DAY_MS));
+  const renew_at = new Date(fetched.getTime() + RIM_RENEW_MS);
   return { kind: 'rim', id, bytes, verdict, fetched, ...ALWAYS, renew_at, again: () => askRim(id, options) };
 }
 

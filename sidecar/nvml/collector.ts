@@ -25,7 +25,7 @@ export interface Collector {
 const CLOSE_MS = 500;
 
 /** @throws {AttesterError} when this machine cannot attest. */
-export async function createCollector(options: CollectorOptions = {}): Promise<Collector> {
+export async function createCollector(options: CollectorOptions): Promise<Collector> {
   const { parallel_calls = PARALLEL_CALLS, collection_timeout_ms = 30_000 } = options;
   const kept = keepMachine(options);
   const first = await inTime((signal) => until(kept.open(), signal), collection_timeout_ms);

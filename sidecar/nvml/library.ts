@@ -1,6 +1,6 @@
 // Opens NVIDIA's management library (libnvidia-ml.so.1).
 import { NVML, refusal } from './failure.ts';
-import { callAsync, type KoffiFunction, type KoffiLibrary, loadKoffi, PARALLEL_CALLS } from './ffi.ts';
+import { callAsync, type KoffiFunction, type KoffiLibrary, loadKoffi } from './ffi.ts';
 
 /** Handles and numbers go by value; a Buffer goes as the address of its bytes. */
 export type Argument = number | bigint | Buffer;
@@ -37,7 +37,7 @@ export const LIBRARY = 'libnvidia-ml.so.1';
  * @param max_calls at a time, whoever makes them: each takes a thread, and those that hang keep theirs.
  * @throws {AttesterError} without koffi or without the library.
  */
-export function openLibrary(path: string, max_calls = PARALLEL_CALLS): NvmlLibrary {
+export function openLibrary(path: string, max_calls: number): NvmlLibrary {
   const library = loaded(path);
   const functions = new Map<FunctionName, KoffiFunction | null>();
   for (const [name, parameters] of Object.entries(FUNCTIONS) as [FunctionName, readonly string[]][])
