@@ -1,5 +1,5 @@
 // The engine client: sends a request to the backend over a kept connection and hands its answer on as it arrives.
-import { Problem } from '../problem.ts';
+import { asProblem, Problem } from '../problem.ts';
 import { Connection, type Origin, type Taker } from './connection.ts';
 import type { AnswerHead, Engine, EngineCall, EngineHandler } from './engine.ts';
 import { BackendFault } from './fault.ts';
@@ -135,7 +135,11 @@ class Call implements Taker, EngineCall {
   end(): void {
     if (this.#over) return;
     this.#over = true;
-    this.#handler.end();
+    try {
+      this.#handler.end();
+    } catch (error) {
+      this.#handler.fail(asProblem(error));
+    }
   }
 
   broken(cause: unknown): void {

@@ -26,7 +26,7 @@ export interface AnswerHead {
   readonly made: { toClient: SharedHeaders | null };
 }
 
-/** Called in this order: head once, data any number of times, then end or fail, once. What `head` or `data` throws becomes `fail`. */
+/** Called in this order: head once, data any number of times, then end or fail, once. What `head`, `data` or `end` throws becomes `fail`. */
 export interface EngineHandler {
   head(head: AnswerHead): void;
   /** The bytes are the handler's to keep. */

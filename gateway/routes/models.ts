@@ -24,9 +24,8 @@ export function modelsDelivery(
       if (bytes > MAX_LIST_BYTES) port.refuse(bad());
     },
     end() {
-      const list = readList(Buffer.concat(chunks).toString('utf8'));
-      if (list === null) return port.refuse(bad());
-      const body = JSON.stringify({ ...list, data: list.data.filter(({ id }) => models.has(id)) });
+      const body = listOf(Buffer.concat(chunks).toString('utf8'), models);
+      if (body === null) return port.refuse(bad());
       outgoing.writeHead(head.status, {
         'content-type': 'application/json',
         'content-length': Buffer.byteLength(body),
@@ -38,9 +37,11 @@ export function modelsDelivery(
   };
 }
 
-function readList(text: string): z.infer<typeof listSchema> | null {
+/** null for what is no list, or too deep to be written again. */
+function listOf(text: string, models: ReadonlySet<string>): string | null {
   try {
-    return listSchema.parse(JSON.parse(text));
+    const list = listSchema.parse(JSON.parse(text));
+    return JSON.stringify({ ...list, data: list.data.filter(({ id }) => models.has(id)) });
   } catch {
     return null;
   }

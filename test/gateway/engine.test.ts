@@ -246,6 +246,23 @@ describe('the engine client', () => {
   });
 });
 
+describe('a handler of an answer', () => {
+  it.each(['head', 'data', 'end'] as const)('that throws in its %s has failed, and nobody else', async (where) => {
+    await backend((socket) => socket.write(OK));
+    const does = (step: string) => () => {
+      if (step === where) throw new RangeError('too deep');
+    };
+    const problem = await new Promise<Problem>((fail) =>
+      engine?.call(
+        { method: 'GET', path: '/', headers: {}, body: null, repeatable: true },
+        { head: does('head'), data: does('data'), end: does('end'), fail },
+      ),
+    );
+    expect(problem.status).toBeGreaterThanOrEqual(500);
+    expect((await ask()).body).toBe('ok');
+  });
+});
+
 describe("a backend's answer, read by us and written by Node", () => {
   it('has the same head and body, however it is framed and cut', async () => {
     await fc.assert(

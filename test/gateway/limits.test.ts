@@ -307,4 +307,16 @@ describe('the models of a key', () => {
     expect(backend.seen).toHaveLength(0);
     backend.models = '{"object":"list","data":[]}';
   });
+
+  it('are not told from a list that is too deep to be written again', async () => {
+    const { backend } = stage.service;
+    const deep = '['.repeat(100_000) + ']'.repeat(100_000);
+    const url = await stage.gateway({}, ['few models=m']);
+    for (const list of [`{"data":[{"id":"m","x":${deep}}]}`, deep]) {
+      backend.models = list;
+      const got = await ask(`${url}/v1/models`, { method: 'GET', headers: bearer('few') });
+      expectError(got, 502, 'backend_bad_response');
+    }
+    backend.models = '{"object":"list","data":[]}';
+  });
 });
