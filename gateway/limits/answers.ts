@@ -51,12 +51,16 @@ class BoundedAnswer implements EngineHandler, EngineCall {
 
   data(chunk: Buffer): void {
     this.#handler.data(chunk);
-    if (performance.now() - this.#began_ms > this.#limits.max_answer_ms) return this.#stop('backend_timeout', 'time');
+    const { max_answer_ms, max_stream_bytes, max_stream_events } = this.#limits;
+    if (performance.now() - this.#began_ms > max_answer_ms)
+      return this.#stop('backend_timeout', `The answer was not complete within ${max_answer_ms} ms.`);
     if (!this.#stream) return;
     this.#bytes += chunk.length;
     this.#events += this.#eventsIn(chunk);
-    if (this.#bytes > this.#limits.max_stream_bytes) this.#stop('backend_bad_response', 'bytes');
-    else if (this.#events > this.#limits.max_stream_events) this.#stop('backend_bad_response', 'events');
+    if (this.#bytes > max_stream_bytes)
+      this.#stop('backend_bad_response', `The stream is longer than ${max_stream_bytes} bytes.`);
+    else if (this.#events > max_stream_events)
+      this.#stop('backend_bad_response', `The stream has more than ${max_stream_events} events.`);
   }
 
   end(): void {
@@ -94,14 +98,8 @@ class BoundedAnswer implements EngineHandler, EngineCall {
     return events;
   }
 
-  #stop(code: 'backend_timeout' | 'backend_bad_response', what: 'time' | 'bytes' | 'events'): void {
+  #stop(code: 'backend_timeout' | 'backend_bad_response', message: string): void {
     this.cancel();
-    const limits = this.#limits;
-    const text = {
-      time: `The answer was not complete within ${limits.max_answer_ms} ms.`,
-      bytes: `The stream is longer than ${limits.max_stream_bytes} bytes.`,
-      events: `The stream has more than ${limits.max_stream_events} events.`,
-    }[what];
-    this.#handler.fail(new Problem(code, text));
+    this.#handler.fail(new Problem(code, message));
   }
 }
