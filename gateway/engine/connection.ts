@@ -40,7 +40,10 @@ export class Connection {
   readonly #connecting: NodeJS.Timeout;
   #taker: Taker | null = null;
   #silence_ms = 0;
-  /** Something moved since the last look; when it did, as the looks tell. */
+  /**
+   * Something moved since the last look; when it did, as the looks tell. What its taker is not given is no movement: interim
+   * answers, pieces of a head and of chunk lines could come for ever.
+   */
   #moved = false;
   #moved_ms = 0;
   #paused = false;
@@ -83,7 +86,7 @@ export class Connection {
     return this.#idle_since_ms;
   }
 
-  /** Sends a request, head and body, and gives its answer to `taker`. `silence_ms`: the longest wait for its next byte. */
+  /** Sends a request, head and body, and gives its answer to `taker`. `silence_ms`: the longest wait for its head, then for its next piece. */
   ask(parts: readonly Buffer[], silence_ms: number, taker: Taker): void {
     this.#taker = taker;
     this.#silence_ms = silence_ms;
@@ -139,7 +142,6 @@ export class Connection {
 
   /** The first `length` of `bytes`, which are another's when this returns. True: it may read on. */
   #read(bytes: Buffer, length: number): true {
-    this.#moved = true;
     try {
       // Nobody asked: whatever it says cannot be an answer.
       if (this.#taker === null) throw notHttp('bytes without a request');
@@ -160,7 +162,9 @@ export class Connection {
 
   #take(body: ResponseBody, bytes: Buffer, from: number, to: number): void {
     const data = body.take(bytes, from, to);
-    if (data.length > 0) this.#taker?.data(data);
+    if (data.length === 0) return;
+    this.#moved = true;
+    this.#taker?.data(data);
   }
 
   /** The head and what follows it; kept while that is not complete. Interim answers are passed over, those nobody asked for too. */
@@ -174,6 +178,7 @@ export class Connection {
       from += head.size;
       if (head.status === 101) throw notHttp('an upgrade that nobody asked for');
       if (head.status < 200) continue;
+      this.#moved = true;
       this.#head = head;
       this.#body = new ResponseBody(head.framing);
       this.#taker?.head(head);

@@ -183,6 +183,31 @@ describe('the engine client', () => {
     expect((await ask()).problem?.code).toBe(code);
   });
 
+  it.each([
+    ['interim answers', '', 'HTTP/1.1 102 Processing\r\n\r\n'],
+    ['a head', 'HTTP/1.1 200 OK\r\nX: ', 'a'],
+    ['the extension of a chunk', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;', 'a'],
+    ['a trailer', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n', 'X: a\r\n'],
+  ])('takes for silence what never becomes an answer: %s for ever', async (_, start, piece) => {
+    await backend((socket) => {
+      socket.write(start);
+      const dripping = setInterval(() => socket.write(piece), 50);
+      socket.on('close', () => clearInterval(dripping));
+    });
+    expect((await ask()).problem?.code).toBe('backend_timeout');
+  });
+
+  it('takes a body that comes in pieces for none, however long it takes', async () => {
+    await backend(async (socket) => {
+      socket.write('HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n');
+      for (let i = 0; i < 16; i++) {
+        await new Promise((resolve) => setTimeout(resolve, 50));
+        socket.write('x');
+      }
+    });
+    expect(await ask()).toMatchObject({ problem: null, body: 'x'.repeat(16) });
+  });
+
   it('does not use a connection again on which more came than was asked for', async () => {
     const connections = await backend((socket, _bytes, connection) => {
       socket.write(OK);
