@@ -92,6 +92,11 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
   // Node drops headers beyond this without a word: twice our limit, so that `faultOf` sees that there are too many.
   server.maxHeadersCount = 2 * MAX_HEADERS;
   server.maxConnections = options.max_connections;
+  server.on('checkContinue', (incoming: IncomingMessage, outgoing: ServerResponse) => {
+    outgoing.writeContinue();
+    if (outgoing.socket === null) headBehindContinue(outgoing);
+    server.emit('request', incoming, outgoing);
+  });
   server.on('checkExpectation', (incoming: IncomingMessage, outgoing: ServerResponse) =>
     refuseLast(incoming, outgoing, new Problem('expectation_failed', 'Only "expect: 100-continue" can be met.')),
   );
@@ -110,6 +115,19 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     refuseOnSocket(socket, problemOf(error), log);
   });
   return server;
+}
+
+/**
+ * Behind another answer, "100 Continue" waits as this one's first bytes, and Node would put the head before them, within the
+ * length that it says, once bytes of the body come. Before those it goes where it belongs.
+ */
+function headBehindContinue(outgoing: ServerResponse): void {
+  const writeHead = outgoing.writeHead as (...head: unknown[]) => ServerResponse;
+  outgoing.writeHead = (...head: unknown[]) => {
+    writeHead.apply(outgoing, head);
+    outgoing.flushHeaders();
+    return outgoing;
+  };
 }
 
 /**

@@ -164,4 +164,23 @@ describe('where one request ends and the next begins', () => {
       'answer c',
     ]);
   });
+
+  it.each([
+    ['an answer', CHAT, 200],
+    ['a refusal', '{', 400],
+  ])(
+    '"100 Continue" for a request that waits its turn stands before %s to it, and not inside',
+    async (_name, body, status) => {
+      let n = 0;
+      service.backend.script = async (request, response) => {
+        if (++n === 1) await new Promise((resolve) => setTimeout(resolve, 100));
+        await chatAnswer('Hello.')(request, response);
+      };
+      const expecting = post(PATH, body, ['expect: 100-continue']);
+      const got = await raw(url, post(PATH, CHAT) + expecting + post(PATH, CHAT), { answers: 3 });
+      expect(got.answers.map((answer) => answer.status)).toEqual([200, status, 200]);
+      for (const answer of got.answers) expect(() => JSON.parse(answer.body)).not.toThrow();
+      expect(got.text.match(/HTTP\/1\.1 \d+/g)?.[1]).toBe('HTTP/1.1 100');
+    },
+  );
 });
