@@ -90,6 +90,8 @@ export function openLink(socketPath: string, events: LinkEvents): Link {
   }, HEARTBEAT_MS);
 
   ws.on('message', (data, isBinary) => {
+    // What came in one read with the frame that ended it is still told.
+    if (gone) return;
     heard_ms = performance.now();
     const frame = isBinary ? parseBinary(data as Buffer) : parseFrame((data as Buffer).toString('utf8'));
     if (frame === null || (frame.type !== 'hello' && !greeted)) return end('a frame that the protocol does not allow');

@@ -167,6 +167,28 @@ describe('the sidecar client', () => {
     });
   });
 
+  it.each([
+    ['has turned out to be simulated', { ...HELLO, simulated: { root: 'root' } }, 'refused'],
+    ['breaks the protocol', { type: 'nothing' }, 'connecting'],
+  ])('takes nothing more from a sidecar that %s, however soon it comes', async (_, frame, state) => {
+    await scripted((asked, ws) => {
+      // One read of the client's.
+      for (const next of [frame, attested(asked.id), HELLO]) ws.send(JSON.stringify(next));
+      servers[0]?.close();
+    });
+    client = createSidecar({
+      socket_path: path,
+      attest_timeout_ms: 600,
+      max_attestations_in_flight: 16,
+      allow_simulated: false,
+    });
+    await client.ready(2_000);
+    await expect(client.attest('owner', 'one', RAW, NONCE, never)).rejects.toMatchObject({
+      code: 'attestation_unavailable',
+    });
+    expect(client.state).toBe(state);
+  });
+
   it('does not take trouble for readiness', async () => {
     const server = createServer();
     const sockets = new WebSocketServer({ server });
