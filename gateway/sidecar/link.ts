@@ -11,7 +11,7 @@ import {
   splitBinaryFrame,
   type ToSidecar,
 } from '../../proto/frames.ts';
-import { areMembers } from './members.ts';
+import { membersIn } from './members.ts';
 
 const HELLO_TIMEOUT_MS = 5_000;
 const ONE_PIECE_BYTES = 64 * 1024;
@@ -139,8 +139,8 @@ function parseBinary(frame: Buffer): Answered | null {
   try {
     const { head, carried } = splitBinaryFrame(frame);
     const { type, id, nonce, phases } = attestedHeadSchema.parse(JSON.parse(head));
-    const members = Buffer.from(carried.buffer, carried.byteOffset, carried.byteLength);
-    return areMembers(members) ? { type, id, nonce, members, phases } : null;
+    const members = membersIn(Buffer.from(carried.buffer, carried.byteOffset, carried.byteLength));
+    return members === null ? null : { type, id, nonce, members, phases };
   } catch {
     return null;
   }

@@ -1,5 +1,6 @@
-// What an attestation has beside raw and nonce, as the sidecar sends it: looked at without being taken apart. Of each attestation
-// it is the largest part, and the texts and objects of a parse would be half of what the gateway's memory is cleaned of.
+// What an attestation has beside raw and nonce, as the sidecar sends it: in its own form looked at without being taken apart. Of each
+// attestation it is the largest part, and the texts and objects of a parse would be half of what the gateway's memory is cleaned of.
+import { isUtf8 } from 'node:buffer';
 import { attestedMembersSchema } from '../../proto/frames.ts';
 
 const QUOTE = 0x22;
@@ -17,14 +18,18 @@ const END = Buffer.from('}]}');
 /** As many devices as the schema allows; more are for it to refuse. */
 const MAX_DEVICES = 64;
 
-/** Whether the bytes are JSON of {@link attestedMembersSchema}. The form that a sidecar writes is seen at a glance; any other is parsed. */
-export function areMembers(bytes: Buffer): boolean {
-  if (isPlain(bytes)) return true;
-  if (bytes[0] !== BRACE) return false;
+/**
+ * The bytes, if they are JSON of {@link attestedMembersSchema}; null otherwise. The form that a sidecar writes is seen at a glance.
+ * Any other is parsed and written anew: it goes into an answer, and into the one line of an event.
+ */
+export function membersIn(bytes: Buffer): Buffer | null {
+  if (isPlain(bytes)) return bytes;
+  if (bytes[0] !== BRACE || !isUtf8(bytes)) return null;
   try {
-    return attestedMembersSchema.safeParse(JSON.parse(bytes.toString('utf8'))).success;
+    const value: unknown = JSON.parse(bytes.toString('utf8'));
+    return attestedMembersSchema.safeParse(value).success ? Buffer.from(JSON.stringify(value)) : null;
   } catch {
-    return false;
+    return null;
   }
 }
 

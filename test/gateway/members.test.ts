@@ -1,15 +1,16 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { areMembers } from '../../gateway/sidecar/members.ts';
+import { membersIn } from '../../gateway/sidecar/members.ts';
 import { attestedMembersSchema } from '../../proto/frames.ts';
 
 const DEVICE = { arch: 'HOPPER', report: 'AAAA+/==', certificate_chain: 'QUJD'.repeat(50) };
 const MEMBERS = { token: '[["JWT","a.b.c"],{"GPU-0":"\\\\x\n"}]', evidence: [DEVICE] };
 const TEXT = JSON.stringify(MEMBERS);
 
-/** What the members are: an object in JSON that the schema accepts. */
+/** What the members are: an object in JSON, in UTF-8, that the schema accepts. */
 function isRight(bytes: Buffer): boolean {
   try {
-    return attestedMembersSchema.safeParse(JSON.parse(bytes.toString('utf8'))).success && bytes[0] === 0x7b;
+    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+    return attestedMembersSchema.safeParse(JSON.parse(text)).success && bytes[0] === 0x7b;
   } catch {
     return false;
   }
@@ -23,7 +24,7 @@ describe('the members of an attestation', () => {
     const parse = vi.spyOn(JSON, 'parse');
     // Wherever they lie: behind a head of any length.
     for (let before = 0; before < 8; before++)
-      expect(areMembers(Buffer.concat([Buffer.alloc(before), bytes]).subarray(before))).toBe(true);
+      expect(membersIn(Buffer.concat([Buffer.alloc(before), bytes]).subarray(before))).toEqual(bytes);
     expect(parse).not.toHaveBeenCalled();
   });
 
@@ -33,7 +34,10 @@ describe('the members of an attestation', () => {
     ['spaces', JSON.stringify(MEMBERS, null, 1)],
     ['letters beyond ASCII', JSON.stringify({ ...MEMBERS, token: 'tökén' })],
     ['any escape', TEXT.replace('JWT', 'J\\u0057T\\/\\b\\f\\r\\t')],
-  ])('are right with %s too', (_, text) => expect(areMembers(Buffer.from(text))).toBe(true));
+    ['a member said twice', TEXT.replace('{"token"', '{"token":"another","token"')],
+  ])('are right with %s too, and go on as JSON on one line', (_, text) =>
+    expect(String(membersIn(Buffer.from(text)))).toBe(JSON.stringify(JSON.parse(text))),
+  );
 
   it.each([
     ['no JSON', 'hello'],
@@ -52,7 +56,11 @@ describe('the members of an attestation', () => {
     ['an empty architecture', JSON.stringify({ ...MEMBERS, evidence: [{ ...DEVICE, arch: '' }] })],
     ['a short report', JSON.stringify({ ...MEMBERS, evidence: [{ ...DEVICE, report: 'AA=' }] })],
     ['a short chain', JSON.stringify({ ...MEMBERS, evidence: [{ ...DEVICE, certificate_chain: 'AA=' }] })],
-  ])('are refused when they are %s', (_, text) => expect(areMembers(Buffer.from(text))).toBe(false));
+  ])('are refused when they are %s', (_, text) => expect(membersIn(Buffer.from(text))).toBeNull());
+
+  it('are refused when they are not UTF-8', () => {
+    expect(membersIn(Buffer.from(TEXT.replace('JWT', 'J\xff'), 'latin1'))).toBeNull();
+  });
 
   it('are taken and refused as a parse would, whatever byte is another, missing or one too many', () => {
     const odd = Buffer.from('"\\{}[],:\u0000\u001f \nnu/é\u007fz0', 'utf8');
@@ -64,7 +72,8 @@ describe('the members of an attestation', () => {
         const more = Buffer.concat([good.subarray(0, at), Buffer.of(byte), good.subarray(at)]);
         const less = Buffer.concat([good.subarray(0, at), good.subarray(at + 1)]);
         for (const bytes of [other, more, less, good.subarray(0, at)])
-          if (areMembers(bytes) !== isRight(bytes)) expect.fail(`judged wrongly: ${JSON.stringify(String(bytes))}`);
+          if ((membersIn(bytes) !== null) !== isRight(bytes))
+            expect.fail(`judged wrongly: ${JSON.stringify(String(bytes))}`);
       }
   });
 });
