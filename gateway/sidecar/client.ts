@@ -143,6 +143,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     if (frame.retry_after_ms === undefined)
       return one.reject(unavailable(`The sidecar could not attest: ${frame.message} (${frame.code}).`));
     const { id } = frame;
+    // Node's timers would take one that is far too long for none.
+    const retry_ms = Math.min(frame.retry_after_ms, options.attest_timeout_ms);
     clearTimeout(one.retry ?? undefined);
     one.retry = setTimeout(() => {
       one.retry = null;
@@ -150,7 +152,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       if (state !== 'connected') return;
       options.onRetry?.();
       link?.attest(id, one.raw);
-    }, frame.retry_after_ms);
+    }, retry_ms);
   }
 
   connect();

@@ -153,6 +153,26 @@ describe('the sidecar client', () => {
     expect(seen).toEqual(['one']);
   });
 
+  it('does not ask again before a time to retry that is longer than it waits at all', async () => {
+    let asked = 0;
+    await scripted((frame, ws) => {
+      if (frame.type === 'attest') asked++;
+      const failed = { type: 'failed', id: frame.id, code: 'queue_full', message: 'full', retry_after_ms: 2 ** 40 };
+      ws.send(JSON.stringify(failed));
+    });
+    client = createSidecar({
+      socket_path: path,
+      attest_timeout_ms: 300,
+      max_attestations_in_flight: 16,
+      allow_simulated: true,
+    });
+    await client.ready(2_000);
+    await expect(client.attest('owner', 'one', RAW, NONCE, never)).rejects.toMatchObject({
+      code: 'attestation_unavailable',
+    });
+    expect(asked).toBe(1);
+  });
+
   it('refuses an answer over another nonce', async () => {
     await scripted((frame, ws) => ws.send(JSON.stringify({ ...attested(frame.id), nonce: 'cd'.repeat(32) })));
     client = createSidecar({
