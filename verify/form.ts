@@ -44,7 +44,8 @@ export function readInput(input: unknown, limits: Limits = {}): Input {
   const members = once(text);
   const at = members.findIndex(({ key }) => key === 'attestation');
   const member = members[at];
-  if ('raw' in value || member === undefined) {
+  // What has this member is the response that carries it, and is compared, whatever it says besides.
+  if (member === undefined) {
     noDuplicates(text);
     return { attestation: readAttestation(value), carrier: null };
   }
@@ -59,8 +60,7 @@ export function readInput(input: unknown, limits: Limits = {}): Input {
 
 function fromObject(input: unknown): Input {
   if (!isRecord(input)) throw no('not an object');
-  if (Object.hasOwn(input, 'raw') || !Object.hasOwn(input, 'attestation'))
-    return { attestation: readAttestation(input), carrier: null };
+  if (!Object.hasOwn(input, 'attestation')) return { attestation: readAttestation(input), carrier: null };
   const { attestation, ...value } = input;
   return { attestation: readAttestation(unwrapped(attestation)), carrier: { text: null, value } };
 }

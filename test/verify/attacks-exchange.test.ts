@@ -132,6 +132,20 @@ describe('the response that carries the attestation', () => {
       expect(await codeOf(JSON.parse(carried(evil)), { expected: { request: WHOLE.request } })).not.toBe('valid');
     }
   });
+  test('is compared although it has the members of an attestation itself', async () => {
+    const evil = JSON.stringify({ ...JSON.parse(OTHER.response), ...good });
+    for (const beside of ['0', JSON.stringify(good)]) {
+      const text = withLastMember(evil, 'attestation', beside);
+      expect(await codeOf(text, { expected: { request: WHOLE.request } })).not.toBe('valid');
+      expect(await codeOf(JSON.parse(text), { expected: { request: WHOLE.request } })).not.toBe('valid');
+    }
+  });
+  test('may have a member of its own that is called as one of the attestation', async () => {
+    const response = withLastMember(WHOLE.response, 'raw', '"1.0"');
+    const text = carried(response, await withRaw(rawOf({ ...WHOLE, response })));
+    expect(await codeOf(text)).toBe('valid');
+    expect(await codeOf(JSON.parse(text))).toBe('valid');
+  });
   // A comparison by recursion would run out of stack.
   test('parsed, and of great depth, is refused with a code', async () => {
     const response = `{"a":${'['.repeat(50_000)}${']'.repeat(50_000)}}`;

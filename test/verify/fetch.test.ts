@@ -78,6 +78,15 @@ describe('a verifying fetch', () => {
       (text: string) => text.replace('"content":"Hello."', '"content":"Hullo."'),
       'response_mismatch',
     ],
+    [
+      'an answer that was changed, and calls itself an attestation',
+      (text: string) =>
+        JSON.stringify({
+          ...JSON.parse(text.replace('"content":"Hello."', '"content":"Hullo."')),
+          ...JSON.parse(text).attestation,
+        }),
+      'response_mismatch',
+    ],
     ['a nonce that was changed', (text: string) => text.replace(/"nonce":"./, '"nonce":"g'), 'not_an_attestation'],
   ])('throws for %s', async (_name, between, code) => {
     backend.script = chatAnswer('Hello.');
