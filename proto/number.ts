@@ -29,8 +29,11 @@ export function isKeptNumber(value: unknown): value is object {
   return isRawJSON(value);
 }
 
+/** The text of such a number. */
+export const keptText = (number: object): string => (number as { readonly rawJSON: string }).rawJSON;
+
 /** The value of a number, kept as text or not; null for anything else. */
 export function numberOf(value: unknown): number | null {
   if (typeof value === 'number') return value;
-  return isKeptNumber(value) ? Number(JSON.stringify(value)) : null;
+  return isKeptNumber(value) ? Number(keptText(value)) : null;
 }

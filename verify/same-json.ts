@@ -1,5 +1,5 @@
 // When two JSON texts or values are the same, and when one is a part of the other.
-import { isKeptNumber, numberOf } from '../proto/number.ts';
+import { isKeptNumber, keptText, numberOf } from '../proto/number.ts';
 
 /** Equal but for white space between JSON tokens. `signed` is JSON: raw was parsed. */
 export function sameTokens(held: string, signed: string): boolean {
@@ -57,7 +57,7 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 function sameScalar(held: unknown, signed: unknown): boolean {
   if (held === signed) return true;
   if (!isKeptNumber(signed)) return false;
-  return isKeptNumber(held) ? JSON.stringify(held) === JSON.stringify(signed) : held === numberOf(signed);
+  return isKeptNumber(held) ? keptText(held) === keptText(signed) : held === numberOf(signed);
 }
 
 /** Deeper than any chunk of a completion. */
@@ -74,14 +74,29 @@ export function isPartOf(part: unknown, whole: unknown, appended = false, depth 
   if (part === null || sameScalar(part, whole)) return true;
   if (typeof part === 'string') return appended && typeof whole === 'string' && whole.endsWith(part);
   if (!isObject(part) || !isObject(whole) || Array.isArray(part) !== Array.isArray(whole)) return false;
-  if (Array.isArray(part) && Array.isArray(whole))
-    return part.every((item) =>
-      whole.some((other) => sameIndex(item, other) && isPartOf(item, other, appended, depth + 1)),
-    );
-  return Object.keys(part).every((name) => {
+  if (Array.isArray(part) && Array.isArray(whole)) {
+    // The fold appends in order, and orders by index: no item of the whole is looked at twice.
+    let at = 0;
+    const next = (item: unknown) => {
+      const fits = (other: unknown) => sameIndex(item, other) && isPartOf(item, other, appended, depth + 1);
+      while (at < whole.length && !fits(whole[at])) at++;
+      return at++ < whole.length;
+    };
+    return part.every(next);
+  }
+  return namesOf(part).every((name) => {
     const text = name === 'text' || ((appended || name === 'message') && !SET.has(name));
     return Object.hasOwn(whole, name) && isPartOf(part[name], whole[name], text, depth + 1);
   });
+}
+
+/** An object of a part is held against many of the whole: its names are listed once. */
+const names = new WeakMap<object, readonly string[]>();
+
+function namesOf(part: object): readonly string[] {
+  const known = names.get(part) ?? Object.keys(part);
+  names.set(part, known);
+  return known;
 }
 
 const sameIndex = (a: unknown, b: unknown) =>

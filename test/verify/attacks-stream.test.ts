@@ -5,7 +5,7 @@ import { foldPayloads } from '../../proto/fold.ts';
 import { withLastMember } from '../../proto/json.ts';
 import { PAYLOADS, STREAMED, transcript } from '../../scripts/vectors/exchange.ts';
 import { forge } from '../../scripts/vectors/forge.ts';
-import { codeOf, good, options, world } from './attacks.ts';
+import { codeOf, good, options, within, world } from './attacks.ts';
 
 describe('a finish chunk that carries the attestation of its stream', async () => {
   const streamed = await forge(world, { parts: STREAMED });
@@ -54,6 +54,25 @@ describe('a finish chunk that carries the attestation of its stream', async () =
       { choices: [choice, null] },
     ])
       expect([change, await code(change)]).toEqual([change, 'response_mismatch']);
+  });
+  test('is a part of the whole with its lists in their order, and no item stands for two', async () => {
+    const parts = { ...STREAMED, response: withLastMember(STREAMED.response, 'ids', '[1,2,2,{"a":3,"b":4},5]') };
+    const proof = await forge(world, { parts });
+    const code = (ids: unknown) => codeOf(JSON.stringify({ ...finish, ids, attestation: proof }));
+    for (const ids of [[], [1], [2, 2, { a: 3 }], [{ b: 4 }, 5]])
+      expect([ids, await code(ids)]).toEqual([ids, 'valid']);
+    for (const ids of [[2, 1], [1, 1], [5, 5], [{ a: 4 }], [{ a: 3, c: 1 }]])
+      expect([ids, await code(ids)]).toEqual([ids, 'response_mismatch']);
+  });
+  test.each([
+    ['numbers', `[${'0,'.repeat(40_000)}1]`, `[${'1,'.repeat(40_000)}1]`],
+    ['members', `[${'{},'.repeat(20_000)}1]`, `[{${Array.from({ length: 20_000 }, (_, i) => `"${i}a":0`).join()}}]`],
+    ['digits', `[${'1.0,'.repeat(80_000)}1]`, `[${'1'.repeat(320_000)}]`],
+  ])('of many %s is compared in time', async (_name, whole, part) => {
+    const parts = { ...STREAMED, response: withLastMember(STREAMED.response, 'x', whole) };
+    const proof = JSON.stringify(await forge(world, { parts }));
+    const evil = withLastMember(withLastMember(PAYLOADS.at(-1) as string, 'x', part), 'attestation', proof);
+    await within(1000, 200, async () => expect(await codeOf(evil)).toBe('response_mismatch'));
   });
   // Of a text completion nothing tells a chunk from the whole.
   test('of a text completion is refused where its time or its usage is another', async () => {
