@@ -7,7 +7,7 @@ import { CheckFailure } from '../verify/checks.ts';
 import { identify } from '../verify/nvidia/device.ts';
 import { DEVICE_ROOT_PEM } from '../verify/nvidia/roots.ts';
 import { parseReport, type Report, verifyReportSignature } from '../verify/spdm/report.ts';
-import { parseToken } from '../verify/token/index.ts';
+import { parseToken, type TokenDevice } from '../verify/token/index.ts';
 import type { Certificate } from '../verify/x509/certificate.ts';
 import { ChainError } from '../verify/x509/chain.ts';
 import { DerError } from '../verify/x509/der.ts';
@@ -40,7 +40,13 @@ function checkToken(token: string, nonce: Nonce): void {
   if (parsed.nonces.length === 0 || parsed.nonces.some((one) => one !== nonce))
     throw refuse('the token is about another nonce');
   if (parsed.overallResult === false) throw refuse('the verifier says that the device does not pass');
+  const failed = parsed.devices.find(saysNo);
+  if (failed !== undefined) throw refuse(`the verifier says that ${failed.name} does not pass`);
 }
+
+/** Of one device, whatever is said of the whole: verify/ would refuse it for that. null: it does not say. */
+const saysNo = ({ measres, debug, secureBoot }: TokenDevice) =>
+  (measres ?? 'success') !== 'success' || (debug ?? 'disabled') !== 'disabled' || secureBoot === false;
 
 async function checkDevice(
   evidence: Evidence,

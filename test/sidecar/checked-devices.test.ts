@@ -22,8 +22,12 @@ async function evidenceOf({ model, device }: { model: Model; device: Device }, o
 
 const jwt = (claims: object) =>
   `${Buffer.from('{"alg":"none"}').toString('base64url')}.${Buffer.from(JSON.stringify(claims)).toString('base64url')}.`;
-const token = JSON.stringify([['JWT', jwt({ eat_nonce: nonce })], { 'GPU-0': jwt({ eat_nonce: nonce }) }]);
-const check = (evidence: Collected['evidence'], arches: readonly string[]) =>
+const tokenOf = (claims: object = {}, overall: object = {}) =>
+  JSON.stringify([
+    ['JWT', jwt({ eat_nonce: nonce, ...overall })],
+    { 'GPU-0': jwt({ eat_nonce: nonce }), 'GPU-1': jwt({ eat_nonce: nonce, ...claims }) },
+  ]);
+const check = (evidence: Collected['evidence'], arches: readonly string[], token = tokenOf()) =>
   checkCollected({ token, evidence }, nonce, {
     devices: arches.map((arch) => ({ arch, model: arch })),
     simulated: { root: root.certificate.pem },
@@ -63,4 +67,16 @@ describe('evidence of several devices', () => {
     const evidence = [await evidenceOf(gpu), await evidenceOf(nvswitch), await evidenceOf(nvswitch)];
     await expect(check(evidence, ['HOPPER', 'LS10', 'LS10'])).rejects.toThrow('two devices gave the same evidence');
   });
+});
+
+describe('a token', () => {
+  const yes = { 'x-nvidia-overall-att-result': true };
+  const taken = async (token: string) => check([await evidenceOf(gpu)], ['HOPPER'], token);
+  test('that says yes of the whole and of each device is taken', () =>
+    taken(tokenOf({ measres: 'success', secboot: true, dbgstat: 'disabled' }, yes)));
+
+  test.each([{ measres: 'fail' }, { measres: 'comparison-failed' }, { dbgstat: 'enabled' }, { secboot: false }])(
+    'that says yes of the whole and %o of one device is refused',
+    (claims) => expect(taken(tokenOf(claims, yes))).rejects.toThrow('the verifier says that GPU-1 does not pass'),
+  );
 });
