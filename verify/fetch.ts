@@ -141,12 +141,14 @@ function look(event: SseEvent): Look {
   const text = new TextDecoder().decode(event.data);
   if (text === '[DONE]') return { finishes: true, error: false, attestation: null };
   const { choices, error } = parseChunk(text);
-  const finishes =
-    Array.isArray(choices) &&
-    choices.some((choice) => Boolean((choice as { finish_reason?: unknown } | null)?.finish_reason));
+  // A client that looks at `choices[0]` reads an object as it reads a list.
+  const finishes = Object.values(choices ?? {}).some((choice: { finish_reason?: unknown } | null) =>
+    Boolean(choice?.finish_reason),
+  );
   return {
     finishes,
-    error: error !== undefined && error !== null,
+    // As clients do: what is empty or false is no error to them.
+    error: Boolean(error),
     attestation: attestationIn(text),
   };
 }

@@ -43,6 +43,9 @@ function checked(
 const post = (send: typeof fetch, body: string) =>
   send(`${gateway.url}/v1/chat/completions`, { method: 'POST', headers: { 'content-type': 'application/json' }, body });
 
+/** Of a stream: everything before its finish chunk. */
+const beforeEnd = (text: string) => text.slice(0, text.search(/data: [^\n]*"finish_reason":"stop"/));
+
 describe('a verifying fetch', () => {
   it('gives the OpenAI client whole answers that are proven, and asks for the proof by itself', async () => {
     backend.script = chatAnswer('Proven.');
@@ -123,6 +126,12 @@ describe('a verifying fetch', () => {
       'a proof that has a member twice',
       (text: string) => text.replace('"attestation":{', '$&"raw":"evil",'),
       'not_an_attestation',
+    ],
+    ['an error that says nothing', (text: string) => `${beforeEnd(text)}data: {"error":false,"choices":[]}\n\n`, null],
+    [
+      'choices that are no list',
+      (text: string) => `${beforeEnd(text)}data: {"choices":{"0":{"index":0,"delta":{},"finish_reason":"stop"}}}\n\n`,
+      null,
     ],
     ['a missing proof', (text: string) => text.replace(/,"attestation":.*?\}(?=\n\n)/s, '}'), null],
     [
