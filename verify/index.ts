@@ -12,7 +12,7 @@ export {
 } from './collateral.ts';
 export { appraiseEvidence, verifyEvidence } from './evidence.ts';
 export { UnprovenAnswerError, type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
-export { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from './services.ts';
+export { fetchNrasKeys, NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from './services.ts';
 export { type Jwk, type Jwks, NRAS_KEYS_URL } from './token/index.ts';
 export type {
   Claims,

@@ -1,7 +1,9 @@
-// NVIDIA's two services over HTTP: reference values (RIMs) and revocation answers (OCSP). What they say is not yet trusted.
+// NVIDIA's services over HTTP: reference values (RIMs) and revocation answers (OCSP), which are not yet trusted, and the keys of
+// its remote attestation service, which are, as its host's TLS certificate vouches for them.
 import { concat, fromBase64 } from './bytes.ts';
 import { makeOcspRequest, OCSP_NONCE_BYTES } from './ocsp/request.ts';
 import { MAX_OCSP_BYTES } from './ocsp/response.ts';
+import type { Jwks } from './token/index.ts';
 import type { Certificate } from './x509/certificate.ts';
 
 export const NVIDIA_RIM_URL = 'https://rim.attestation.nvidia.com';
@@ -27,6 +29,7 @@ type Fetch = typeof globalThis.fetch;
 export const MAX_RIM_BYTES = 1024 * 1024;
 /** base64 in JSON. */
 const MAX_RIM_ANSWER_BYTES = 2 * MAX_RIM_BYTES;
+const MAX_KEYS_BYTES = 1024 * 1024;
 const DEFAULT_TIMEOUT_MS = 10_000;
 
 /** `GET /v1/rim/{id}` answers JSON whose member `rim` is the document in base64. */
@@ -56,6 +59,13 @@ export async function fetchOcsp(
   if (response === null) return null;
   options.onFetched?.('ocsp', id, response);
   return { response, nonce };
+}
+
+/** As `VerifyOptions.fetchNrasKeys` asks for them. */
+export async function fetchNrasKeys(url: string, fetch: Fetch, options: ServiceOptions = {}): Promise<Jwks> {
+  const answer = await request(url, { headers: { accept: 'application/json' } }, MAX_KEYS_BYTES, fetch, options);
+  if (answer === null) throw new Error(`${new URL(url).host} has no keys`);
+  return JSON.parse(new TextDecoder().decode(answer)) as Jwks;
 }
 
 /** The body of a 200; null for 404. */

@@ -1,13 +1,16 @@
 // `countersign verify`: checks an attestation or bare evidence, prints the report, exits 0 (valid), 1 (invalid) or 2 (usage).
-import { appraiseAttestation, appraiseEvidence, type VerificationReport, type VerifyOptions } from '../index.ts';
-import type { Jwks } from '../token/index.ts';
+import {
+  appraiseAttestation,
+  appraiseEvidence,
+  fetchNrasKeys,
+  type VerificationReport,
+  type VerifyOptions,
+} from '../index.ts';
 import { parsePem } from '../x509/certificate.ts';
 import { type Arguments, readArguments, USAGE, UsageError } from './args.ts';
 import { collateralFor, fetchingInto } from './collateral.ts';
 import { MAX_INPUT_BYTES, readInput, readText } from './input.ts';
 import { printReport } from './print.ts';
-
-const NETWORK_TIMEOUT_MS = 10_000;
 
 try {
   process.exitCode = await run(process.argv.slice(2));
@@ -66,9 +69,11 @@ function optionsOf(args: Arguments): VerifyOptions {
     limits: { maxCharacters: MAX_INPUT_BYTES },
     without: { referenceValues: args.withoutReferenceValues, revocation: args.withoutRevocation },
     // NVIDIA's keys for its remote service's tokens come over the network too.
-    ...(args.offline ? {} : { fetchNrasKeys }),
+    ...(args.offline ? {} : { fetchNrasKeys: (url: string) => fetchNrasKeys(url, fetch, { onFetch }) }),
   };
 }
+
+const onFetch = (what: string) => console.error(`fetching ${what} …`);
 
 /** @throws {UsageError} */
 function readRoot(file: string): string {
@@ -79,11 +84,4 @@ function readRoot(file: string): string {
     throw new UsageError(`--allow-simulated ${file}: not a PEM certificate`);
   }
   return text;
-}
-
-async function fetchNrasKeys(url: string): Promise<Jwks> {
-  console.error(`fetching ${url} …`);
-  const response = await fetch(url, { signal: AbortSignal.timeout(NETWORK_TIMEOUT_MS) });
-  if (!response.ok) throw new Error(`answered ${response.status}`);
-  return (await response.json()) as Jwks;
 }

@@ -1,0 +1,42 @@
+// Appraises what the verify endpoint is given, with everything that it fetches for that.
+import {
+  appraiseAttestation,
+  createCollateral,
+  type FailureCode,
+  fetchNrasKeys,
+  type Jwks,
+  type VerificationReport,
+} from '../../verify/index.ts';
+import type { Job, Verdict, WorkerOptions } from './job.ts';
+
+/** A sidecar's key lives as long as its process, and what it signs for an hour; the evidence beside it is right for longer. */
+const PAST: ReadonlySet<FailureCode | undefined> = new Set(['token_expired', 'token_key_unavailable'] as const);
+/** Who names a key that there is not must not have us ask NVIDIA each time. */
+const KEYS_KEPT_MS = 30_000;
+
+export function createAppraise(
+  options: WorkerOptions,
+  fetch: typeof globalThis.fetch,
+  clock: () => number = Date.now,
+): (job: Job) => Promise<Verdict> {
+  // One for all requests: it keeps what it fetched until that expires.
+  const collateral = createCollateral({ fetch, rim_url: options.rim_url, ocsp_url: options.ocsp_url });
+  let asked: { readonly at_ms: number; readonly keys: Promise<Jwks> } | null = null;
+  const nrasKeys = (url: string): Promise<Jwks> => {
+    const since_ms = asked === null ? -1 : clock() - asked.at_ms;
+    if (asked === null || since_ms < 0 || since_ms >= KEYS_KEPT_MS)
+      asked = { at_ms: clock(), keys: fetchNrasKeys(url, fetch) };
+    return asked.keys;
+  };
+  return async ({ body, countersignKeys, simulatedRoot }) => {
+    const text = Buffer.from(body).toString('utf8');
+    const trusted = { collateral, fetchNrasKeys: nrasKeys, ...(simulatedRoot === null ? {} : { simulatedRoot }) };
+    let report = await appraiseAttestation(text, { countersignKeys, ...trusted });
+    if (PAST.has(failureOf(report)?.code)) report = await appraiseAttestation(text, trusted);
+    const failed = failureOf(report);
+    const { name, code, detail } = failed ?? { name: 'form', code: undefined, detail: 'it could not be checked' };
+    return { valid: report.valid, failed: { name, code: code ?? null, detail }, json: JSON.stringify(report) };
+  };
+}
+
+const failureOf = ({ checks }: VerificationReport) => checks.find((check) => check.status === 'fail');
