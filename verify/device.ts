@@ -83,7 +83,7 @@ export async function verifyDevice(
   await list.run(
     'device_mode',
     [...grounds, 'reference_values'],
-    () => checkMode(report, matched !== null, noReference, accusers),
+    () => checkMode(report, matched !== null, noReference, accusers, context.nvidia),
     index,
   );
   if (trusted === null || list.unmet('report_signature', index)) return null;
@@ -150,7 +150,13 @@ const MODES = {
  * No byte of the report says "confidential" or "debug off": NVIDIA's verifiers conclude both from measurements that have
  * their reference values, and so does this. A token is believed where it says the opposite.
  */
-function checkMode(report: Report, matched: boolean, noReference: string | null, accusers: readonly TokenDevice[]) {
+function checkMode(
+  report: Report,
+  matched: boolean,
+  noReference: string | null,
+  accusers: readonly TokenDevice[],
+  nvidia: Context['nvidia'],
+) {
   for (const { name, debug, secureBoot } of accusers) {
     if (debug !== null && debug !== 'disabled')
       throw new CheckFailure('debug_enabled', `the token says of ${name} that debugging is ${debug.slice(0, 40)}`);
@@ -161,9 +167,10 @@ function checkMode(report: Report, matched: boolean, noReference: string | null,
   if (!matched) return skipped(`the report alone does not say it (${noReference ?? 'no reference values'})`);
   const mode = passThrough ?? (protectedPcie === true ? 'ppcie' : null);
   const how = mode === null ? 'how it is passed through is not in its report' : `passed through as ${MODES[mode]}`;
-  return seen(
-    `secure boot and debugging off, as its measurements have the values of NVIDIA's confidential mode; ${how}`,
-  );
+  const values = nvidia.rim
+    ? "the values of NVIDIA's confidential mode"
+    : 'the values that were signed under the root that the caller gave';
+  return seen(`secure boot and debugging off, as its measurements have ${values}; ${how}`);
 }
 
 function claimsOf(identity: DeviceIdentity, { opaque }: Report, matched: number | null): DeviceClaims {

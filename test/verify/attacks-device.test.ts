@@ -182,6 +182,15 @@ describe('what is simulated', () => {
       false,
     );
   });
+  test('makes no reference values of NVIDIA of those that the caller trusts', async () => {
+    const { checks } = await verifyAttestation(good, options);
+    const mode = checks.find(({ name }) => name === 'device_mode');
+    expect(mode).toMatchObject({
+      status: 'pass',
+      detail: expect.stringContaining('under the root that the caller gave'),
+    });
+    expect(mode?.detail).not.toContain('NVIDIA');
+  });
   test('is no root of NVIDIA because it has its name', async () => {
     const root = { ...issuers.root };
     const spec = {
