@@ -91,7 +91,7 @@ function kindOf(kinds: readonly DeviceClaims['kind'][]): string {
   return kinds.includes('gpu') ? 'device' : 'NVSwitch';
 }
 
-function notProven({ list, token, about }: Findings, simulated: boolean, valid: boolean): string[] {
+function notProven({ list, devices, token, about }: Findings, simulated: boolean, valid: boolean): string[] {
   if (!valid) return ['Anything: a check failed.'];
   const missing: string[] = [];
   if (simulated)
@@ -102,6 +102,11 @@ function notProven({ list, token, about }: Findings, simulated: boolean, valid: 
     );
   if (!simulated && !list.passed('revocation'))
     missing.push('That the certificates were not revoked: nobody was asked.');
+  // Nothing that is signed says how many devices there are: whoever hands evidence over may leave some out.
+  if (devices.some(({ claims }) => claims.mode === 'ppcie') && devices.every(({ claims }) => claims.kind === 'gpu'))
+    missing.push(
+      'That the switches between the GPUs are genuine: a GPU is behind protected PCIe, and no switch signed.',
+    );
   if (about === 'exchange')
     missing.push(
       'That this GPU computed the answer: it signed a hash that software on its host gave it.',

@@ -6,6 +6,7 @@ import { bare, evidenceOf, type ForgeOptions, forge } from '../../scripts/vector
 import { AT, DAY_MS, deviceOf } from '../../scripts/vectors/world.ts';
 import { issue } from '../../sidecar/simulated/certificate.ts';
 import type { Device } from '../../sidecar/simulated/device.ts';
+import type { ReportOptions } from '../../sidecar/simulated/report.ts';
 import { makeToken } from '../../sidecar/simulated/token.ts';
 import { verifyAttestation, verifyEvidence } from '../../verify/index.ts';
 import { codeOf, codeOfEvidence, good, options, refused, refusedEvidence, world } from './attacks.ts';
@@ -109,6 +110,12 @@ describe('several devices', () => {
   test('pass when each of them is right', async () => {
     expect(await codeOf(await forge(world, { devices: [a, b] }))).toBe('valid');
     expect(await codeOfEvidence(await listed(a, b))).toBe('valid');
+  });
+  test('behind protected PCIe, without a switch, leave the switches unproven in words', async () => {
+    const words = async (report: ReportOptions) =>
+      (await verifyAttestation(await forge(world, { devices: [a, b], report }), options)).not_proven.join();
+    expect(await words({})).not.toContain('switches');
+    expect(await words({ protectedPcie: 0xaa })).toContain('the switches');
   });
   test('of which any has a broken signature are refused', async () => {
     const broken = bare(await evidenceOf(b, nonce, { breakSignature: true }), nonce);
