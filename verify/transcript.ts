@@ -38,7 +38,9 @@ function folded(payloads: readonly string[]): string {
 function payloadsOf(transcript: Uint8Array): string[] {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   try {
-    const payloads = events(transcript).flatMap(({ data }) => (data === null ? [] : [decoder.decode(data)]));
+    const carrying = events(transcript).filter(({ data }) => data !== null);
+    if (carrying.some(isNamed)) throw mismatch('an event has a name');
+    const payloads = carrying.map(({ data }) => decoder.decode(data ?? undefined));
     const done = payloads.indexOf('[DONE]');
     // Clients stop there, so what came after it was not shown to anybody.
     if (done >= 0 && done < payloads.length - 1) throw mismatch('events come after [DONE]');
@@ -66,5 +68,11 @@ function events(transcript: Uint8Array): SseEvent[] {
   const rest = splitter.end();
   return rest === null ? all : [...all, rest];
 }
+
+/** HTML Living Standard §9.2.6: without a name it is a `message`. */
+const NAME = /(?:^|[\r\n])event:(?! ?(?:message)?(?:[\r\n]|$))/;
+
+/** No name is in the hash, and by some a client passes over the event: the GPU did not sign an answer without it. */
+const isNamed = ({ bytes, start }: SseEvent) => NAME.test(new TextDecoder('latin1').decode(bytes.subarray(start)));
 
 const mismatch = (message: string) => new CheckFailure('stream_mismatch', message);

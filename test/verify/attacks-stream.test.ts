@@ -245,6 +245,13 @@ describe('a stream', async () => {
     });
     expect(await code(of(PAYLOADS, other), other)).toBe('stream_mismatch');
   });
+  test('with an event that has a name is refused: some clients read it otherwise, others not at all', async () => {
+    const named = (line: string) => code(of(PAYLOADS).replace(/data: [^\n]*"Hel"/, `${line}$&`));
+    for (const line of ['event: thread.x\n', 'event:x\r\n', 'event: message\nevent: x\r', 'event: message \n'])
+      expect([line, await named(line)]).toEqual([line, 'stream_mismatch']);
+    for (const line of ['event: message\n', 'event:\n', 'event\n', 'id: x\n', ': event: x\n', 'retry: 1\n'])
+      expect([line, await named(line)]).toEqual([line, 'valid']);
+  });
   test('that ends before [DONE] is the stream all the same', async () => {
     expect(await code(of(PAYLOADS).replace('data: [DONE]\n\n', ''))).toBe('valid');
   });

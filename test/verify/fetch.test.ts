@@ -127,6 +127,11 @@ describe('a verifying fetch', () => {
       (text: string) => text.replace('"attestation":{', '$&"raw":"evil",'),
       'not_an_attestation',
     ],
+    [
+      'a delta under a name, which the OpenAI client passes over',
+      (text: string) => text.replace(/data: [^\n]*"lo"/, 'event: thread.x\n$&'),
+      'stream_mismatch',
+    ],
     ['an error that says nothing', (text: string) => `${beforeEnd(text)}data: {"error":false,"choices":[]}\n\n`, null],
     [
       'choices that are no list',
