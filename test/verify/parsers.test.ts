@@ -1,4 +1,5 @@
 // Everything that reads bytes from others: it reads the genuine ones, and refuses what is cut short or changed with a code.
+import { generateKeyPairSync, sign } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { fromHex } from '../../verify/bytes.ts';
 import { CheckFailure } from '../../verify/checks.ts';
@@ -9,7 +10,8 @@ import { parseOpaque } from '../../verify/spdm/opaque.ts';
 import { parseReport, verifyReportSignature } from '../../verify/spdm/report.ts';
 import { type Certificate, parseCertificate, parsePem } from '../../verify/x509/certificate.ts';
 import { ChainError, verifyChain } from '../../verify/x509/chain.ts';
-import { DerError, oid, readOne } from '../../verify/x509/der.ts';
+import { DerError, oid, readOne, sequence } from '../../verify/x509/der.ts';
+import { ecdsaVerify } from '../../verify/x509/ecdsa.ts';
 import { vectorsPresent } from '../vectors.ts';
 import { chainText, ocspResponses, reportBytes, text } from './genuine.ts';
 
@@ -228,4 +230,29 @@ describe.skipIf(!vectorsPresent)('OCSP responses', () => {
     const [response] = ocspResponses();
     spoil(response ?? new Uint8Array(), parseOcspResponse, [DerError, OcspRefusal]);
   });
+});
+
+test('an ECDSA signature verifies in DER alone, its integers positive and in their shortest form', async () => {
+  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  const key = { spki: publicKey.export({ type: 'spki', format: 'der' }), curve: 'P-256' } as const;
+  const data = Buffer.from('data');
+  const verifies = (der: Uint8Array) => ecdsaVerify(key, 'SHA-256', der, data);
+  const integer = (...content: number[]) => [2, content.length, ...content];
+  const signature = (...parts: number[][]) => Uint8Array.from([0x30, parts.flat().length, ...parts.flat()]);
+  // Of 32 bytes and below 0x80 each, so that a zero more leaves them of a length that the curve has.
+  let numbers: number[][];
+  do numbers = sequence(readOne(sign('sha256', data, privateKey))).map(({ content }) => [...content]);
+  while (numbers.some(({ length }) => length !== 32));
+  const [r = [], s = []] = numbers;
+  expect(await verifies(signature(integer(...r), integer(...s)))).toBe(true);
+  for (const evil of [
+    [integer(0, ...r), integer(...s)],
+    [integer(...r), integer(0, ...s)],
+    [integer(...r), integer(...s), integer(0)],
+    [integer(...r)],
+    [integer(0), integer(...s)],
+    [integer(...r), integer()],
+    [integer(0xff, ...r), integer(...s)],
+  ])
+    expect([evil, await verifies(signature(...evil))]).toEqual([evil, false]);
 });

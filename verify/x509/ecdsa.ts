@@ -1,7 +1,7 @@
 // ECDSA over WebCrypto, with the keys imported once.
 import { buffered, concat, toHex } from '../bytes.ts';
 import type { Certificate } from './certificate.ts';
-import { DerError, readOne, sequence, TAG } from './der.ts';
+import { DerError, integer, readOne, sequence } from './der.ts';
 
 const MAX_KEYS = 256;
 /** CryptoKey, by a name that both the DOM's types and Node's have. */
@@ -62,10 +62,10 @@ function rawSignature(der: Uint8Array, size: number): Uint8Array | null {
   try {
     const [r, s, ...more] = sequence(readOne(der));
     if (r === undefined || s === undefined || more.length > 0) return null;
-    const fixed = [r, s].map(({ tag, content }) => {
+    const fixed = [r, s].map((value) => {
+      const { content } = value;
       const digits = content[0] === 0 ? content.subarray(1) : content;
-      if (tag !== TAG.integer || digits.length > size || (content[0] ?? 0x80) >= 0x80)
-        throw new DerError('not a positive integer');
+      if (integer(value) <= 0n || digits.length > size) throw new DerError('not a positive integer of the curve');
       return concat(new Uint8Array(size - digits.length), digits);
     });
     return concat(...fixed);
