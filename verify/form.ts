@@ -124,7 +124,9 @@ export function readDevices(input: unknown, limits: Limits = {}): DeviceInput[] 
 
 function readDevice(value: unknown): DeviceInput {
   const it = own(value, ['arch', 'report', 'certificate_chain', 'evidence', 'certificate', 'nonce']);
-  const [report, chain] = 'report' in it ? [it.report, it.certificate_chain] : [it.evidence, it.certificate];
+  const ours = 'report' in it || 'certificate_chain' in it;
+  if (ours && ('evidence' in it || 'certificate' in it)) throw no('evidence in two forms at once');
+  const [report, chain] = ours ? [it.report, it.certificate_chain] : [it.evidence, it.certificate];
   const nonce = it.nonce ?? null;
   if (!isArch(it.arch) || !isBase64(report) || !isBase64(chain))
     throw no('evidence must be a list of {arch, certificate, evidence, nonce}');

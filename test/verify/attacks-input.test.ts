@@ -139,6 +139,14 @@ describe('what is no attestation at all', () => {
     for (const evidence of [[], null, {}, '', 0, [null], [[]], [{}]])
       await refused('not_an_attestation', { ...good, evidence });
   });
+  test('evidence in both of its forms at once is refused: its reader may mean the other', async () => {
+    const [one] = listed;
+    const ours = { report: one?.evidence, certificate_chain: one?.certificate };
+    expect(await codeOfEvidence([{ arch: one?.arch, nonce, ...ours }])).toBe('valid');
+    for (const more of [{ evidence: 'AAAA' }, { certificate: 'AAAA' }, { evidence: 'AAAA', certificate: 'AAAA' }])
+      await refusedEvidence('not_an_attestation', [{ arch: one?.arch, nonce, ...ours, ...more }]);
+    await refusedEvidence('not_an_attestation', [{ ...one, certificate_chain: 'AAAA' }]);
+  });
   test('a nonce in another writing is refused', async () => {
     for (const other of [nonce.toUpperCase(), `0x${nonce}`, ` ${nonce}`, `${nonce}\n`, nonce.slice(1)])
       await refused('not_an_attestation', { ...good, nonce: other });
