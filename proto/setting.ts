@@ -24,7 +24,10 @@ export const fraction = (min: number, max: number) =>
     number('must be a decimal number such as 0.25').min(min).max(max),
   );
 
-export const httpUrl = z.url({ protocol: /^https?$/ });
+/** Where a service is. `fetch` takes no URL with a user name, and says so with the whole of it, to whoever reads the error. */
+export const httpUrl = z
+  .url({ protocol: /^https?$/, error: 'must be an http or https URL' })
+  .refine((url) => !/\/\/[^/?#]*@/.test(url), 'must have no user name and no password');
 
 export const logLevel = z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info');
 

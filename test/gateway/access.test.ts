@@ -106,6 +106,15 @@ describe('the configuration', () => {
     [{}, /^BACKEND_URL is required$/],
     [{ BACKEND_URL: 'ftp://x' }, /^BACKEND_URL must be an http/],
     [{ BACKEND_URL: 'http://x/v1', PORT: '70000' }, /^PORT .*65535/],
+    [{ BACKEND_URL: 'http://x/v1', RIM_URL: 'nowhere' }, /^RIM_URL must be an http or https URL$/],
+    [
+      { BACKEND_URL: 'http://x/v1', RIM_URL: 'http://me:secret@mirror' },
+      /^RIM_URL must have no user name and no password$/,
+    ],
+    [
+      { BACKEND_URL: 'http://x/v1', OCSP_URL: 'http://me@mirror/?a' },
+      /^OCSP_URL must have no user name and no password$/,
+    ],
     [{ BACKEND_URL: 'http://x/v1', PORT: ' ' }, /^PORT must be a whole number in decimal digits$/],
     [{ BACKEND_URL: 'http://x/v1', PORT: '0x1F90' }, /^PORT /],
     [{ BACKEND_URL: 'http://x/v1', METRICS_PORT: '1e4' }, /^METRICS_PORT /],

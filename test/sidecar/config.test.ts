@@ -9,6 +9,16 @@ describe("the sidecar's configuration", () => {
     );
   });
 
+  it.each(['RIM_URL', 'OCSP_URL', 'NRAS_URL'])(
+    'stops the start for a password in %s, and does not repeat it',
+    (name) => {
+      expect(() => loadConfig({ [name]: 'https://me:secret@mirror' })).toThrow(
+        new ConfigError(`${name} must have no user name and no password`),
+      );
+      expect(loadConfig({ [name]: 'https://mirror/a@b' })).toBeDefined();
+    },
+  );
+
   it('measures the path of the socket as it will be used: in full', () => {
     const cwd = vi.spyOn(process, 'cwd').mockReturnValue(`/${'x'.repeat(95)}`);
     try {
