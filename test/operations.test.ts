@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
+import { schema } from '../gateway/variables.ts';
 import { FAILURE_CODES } from '../proto/frames.ts';
 
 const at = (path: string) => fileURLToPath(new URL(`../${path}`, import.meta.url));
@@ -50,6 +51,15 @@ it('settings that it names for the service key reach the sidecar under compose',
   const named = found(part7, /`((?:NVIDIA|NRAS)_[A-Z_]*KEY(?:_FILE)?)`/g);
   expect(named).toHaveLength(2);
   expect(Object.keys(compose.services.sidecar.environment)).toEqual(expect.arrayContaining(named));
+});
+
+it('every setting reaches the gateway under compose, but for those that are not for .env', () => {
+  const { services } = parse(read('compose.yaml'), { merge: true });
+  const elsewhere = ['HOST', 'PORT', 'SIDECAR_SOCKET', 'BACKEND_API_KEY', 'ALLOW_SIMULATED', 'DRAIN_MS'];
+  const wanted = Object.keys(schema.shape).filter((name) => !elsewhere.includes(name));
+  for (const name of ['gateway', 'demo-gateway'])
+    expect(Object.keys(services[name].environment)).toEqual(expect.arrayContaining(wanted));
+  for (const name of elsewhere) expect(read('.env.example')).toContain(name);
 });
 
 describe('the steps for systemd', () => {
