@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { accessSync, constants, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
@@ -67,5 +67,10 @@ describe('the steps for systemd', () => {
 
   it('install the page too, built where its sources and esbuild are', () => {
     expect(steps).toMatch(/^npm ci && npm run build:page && cp -r build \/opt\/countersign\//m);
+  });
+
+  it('make the first key with a command that can be run where it was copied to', () => {
+    expect(steps).toMatch(/^\/opt\/countersign\/bin\/countersign\.js keys add /m);
+    expect(() => accessSync(at('bin/countersign.js'), constants.X_OK)).not.toThrow();
   });
 });
