@@ -1,5 +1,5 @@
 // The launcher's settings, with the demo's defaults: the one place in this process that reads the environment.
-import { ConfigError, type GatewayConfig, loadConfig } from '../gateway/config.ts';
+import { ConfigError, type GatewayConfig, loadConfig, NO_ARGUMENTS } from '../gateway/config.ts';
 
 export interface DemoConfig {
   readonly gateway: GatewayConfig;
@@ -9,7 +9,7 @@ export interface DemoConfig {
   readonly env: NodeJS.ProcessEnv;
 }
 
-export { ConfigError };
+export { ConfigError, NO_ARGUMENTS };
 
 /** Where the demo's defaults are not the processes' own. */
 export const DEMO_DEFAULTS = { ALLOW_SIMULATED: '1', ATTESTER: 'simulated', LOG_LEVEL: 'warn' };

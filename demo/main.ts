@@ -4,7 +4,7 @@ import { createServer } from 'node:net';
 import { Agent, fetch } from 'undici';
 import { NODE_FLAGS as GATEWAY_FLAGS } from '../gateway/node-flags.ts';
 import { NODE_FLAGS as SIDECAR_FLAGS } from '../sidecar/node-flags.ts';
-import { ConfigError, type DemoConfig, loadDemoConfig } from './config.ts';
+import { ConfigError, type DemoConfig, loadDemoConfig, NO_ARGUMENTS } from './config.ts';
 import { StartError } from './errors.ts';
 
 const START_TIMEOUT_MS = 60_000;
@@ -28,6 +28,7 @@ let drain_ms = 0;
 let stopping_ms: number | null = null;
 
 try {
+  if (process.argv.length > 2) throw new ConfigError(NO_ARGUMENTS);
   await start(loadDemoConfig(process.env));
 } catch (error) {
   if (!(error instanceof ConfigError || error instanceof StartError)) throw error;

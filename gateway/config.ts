@@ -1,8 +1,10 @@
 // The gateway's settings: the one place in this process that reads the environment.
 import { readFileSync } from 'node:fs';
-import { given } from '../proto/setting.ts';
+import { given, NO_ARGUMENTS } from '../proto/setting.ts';
 import { type TracingConfig, tracingOf } from './telemetry/otel.ts';
 import { backendKey, schema } from './variables.ts';
+
+export { NO_ARGUMENTS };
 
 /** Paths of a PEM certificate chain and its key. */
 export interface TlsFiles {

@@ -1,13 +1,14 @@
 // The gateway process: configuration in, a server or the primary of several workers out.
 import type { Logger } from 'pino';
 import { where } from '../proto/where.ts';
-import { ConfigError, loadConfig } from './config.ts';
+import { ConfigError, loadConfig, NO_ARGUMENTS } from './config.ts';
 import { serve } from './serve.ts';
 import { createLog } from './telemetry/log.ts';
 import { isMember } from './workers/member.ts';
 import { runPrimary } from './workers/primary.ts';
 
 try {
+  if (process.argv.length > 2) throw new ConfigError(NO_ARGUMENTS);
   const config = loadConfig(process.env);
   const log = createLog(config.log_level);
   endOnUncaught(log);

@@ -5,6 +5,10 @@ import * as z from 'zod';
 export const given = (env: Readonly<Record<string, string | undefined>>): Record<string, string> =>
   Object.fromEntries(Object.entries(env).filter((entry): entry is [string, string] => Boolean(entry[1])));
 
+/** For a process that is given some: they would be passed over in silence. */
+export const NO_ARGUMENTS =
+  'there are no options: settings are environment variables, all of them in docs/configuration.md';
+
 /** `Number` alone takes a blank for 0, and hexadecimal digits besides. A default is a number already. */
 const read = (form: RegExp) => (value: unknown) => (form.test(String(value)) ? Number(value) : Number.NaN);
 

@@ -1,5 +1,6 @@
 // The sidecar process: owns the GPU, answers gateways on a Unix socket.
 import type { Logger } from 'pino';
+import { NO_ARGUMENTS } from '../proto/setting.ts';
 import { where } from '../proto/where.ts';
 import { AttesterError } from './attester.ts';
 import { createAttester } from './attesters/index.ts';
@@ -10,6 +11,7 @@ import { startServer } from './server.ts';
 import { SocketError } from './socket.ts';
 
 try {
+  if (process.argv.length > 2) throw new ConfigError(NO_ARGUMENTS);
   const config = loadConfig(process.env);
   const log = createLog(config.log_level);
   endOnUncaught(log);

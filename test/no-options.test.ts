@@ -1,0 +1,23 @@
+import { expect, it } from 'vitest';
+import { startProcess } from './process.ts';
+
+it.each([
+  ['demo/main.ts', 'countersign'],
+  ['gateway/main.ts', 'gateway'],
+  ['sidecar/main.ts', 'sidecar'],
+])(
+  '%s starts nothing with options, of which it has none, and says where its settings are',
+  async (script, name) => {
+    for (const option of ['--help', '--port=9000']) {
+      const process = startProcess(script, [option], { BACKEND_URL: 'http://127.0.0.1:1/v1', PORT: '0' });
+      const end = setTimeout(() => void process.kill('SIGKILL'), 10_000);
+      const { code } = await process.exited;
+      clearTimeout(end);
+      expect([code, process.output()]).toEqual([
+        1,
+        `${name}: there are no options: settings are environment variables, all of them in docs/configuration.md\n`,
+      ]);
+    }
+  },
+  30_000,
+);
