@@ -14,9 +14,14 @@ const read = (form: RegExp) => (value: unknown) => (form.test(String(value)) ? N
 
 const number = (what: string) => z.number({ error: ({ code }) => (code === 'invalid_type' ? what : undefined) });
 
+const range = (min: number, max: number) => `must be from ${min} to ${max}`;
+
 /** From `min` to `max`, both allowed. */
 export const wholeNumber = (min: number, max: number) =>
-  z.preprocess(read(/^\d+$/), number('must be a whole number in decimal digits').int().min(min).max(max));
+  z.preprocess(
+    read(/^\d+$/),
+    number('must be a whole number in decimal digits').min(min, range(min, max)).max(max, range(min, max)),
+  );
 
 /** {@link wholeNumber} that has a default. */
 export const integer = (fallback: number, min: number, max: number) => wholeNumber(min, max).prefault(fallback);
@@ -25,7 +30,7 @@ export const integer = (fallback: number, min: number, max: number) => wholeNumb
 export const fraction = (min: number, max: number) =>
   z.preprocess(
     read(/^(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i),
-    number('must be a decimal number such as 0.25').min(min).max(max),
+    number('must be a decimal number such as 0.25').min(min, range(min, max)).max(max, range(min, max)),
   );
 
 /** Where a service is. `fetch` takes no URL with a user name, and says so with the whole of it, to whoever reads the error. */

@@ -115,6 +115,7 @@ describe('the configuration', () => {
       { BACKEND_URL: 'http://x/v1', OCSP_URL: 'http://me@mirror/?a' },
       /^OCSP_URL must have no user name and no password$/,
     ],
+    [{ BACKEND_URL: 'http://x/v1', WORKERS: '1'.repeat(20) }, /^WORKERS must be from 1 to 64$/],
     [{ BACKEND_URL: 'http://x/v1', PORT: ' ' }, /^PORT must be a whole number in decimal digits$/],
     [{ BACKEND_URL: 'http://x/v1', PORT: '0x1F90' }, /^PORT /],
     [{ BACKEND_URL: 'http://x/v1', METRICS_PORT: '1e4' }, /^METRICS_PORT /],
