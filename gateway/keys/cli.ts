@@ -76,7 +76,7 @@ function add(file: string, name: string, settings: string[]): number {
 }
 
 function list(file: string): number {
-  for (const line of parseKeys(textOf(file) ?? '')) {
+  for (const line of parseKeys(textThereIn(file))) {
     const [, ...settings] = writeLine(line).split(' ');
     console.log([line.name, ...settings, ...(line.plain ? ['(kept as a plain key)'] : [])].join(' '));
   }
@@ -84,7 +84,7 @@ function list(file: string): number {
 }
 
 function remove(file: string, name: string): number {
-  const text = textOf(file) ?? '';
+  const text = textThereIn(file);
   const lines = parseKeys(text);
   if (!lines.some((one) => one.name === name)) throw new KeysFileError(`has no key named ${name}`);
   if (lines.length === 1)
@@ -101,6 +101,13 @@ function remove(file: string, name: string): number {
   replace(file, kept.join('\n'));
   console.error(`${name} was removed from ${file}.`);
   return 0;
+}
+
+/** A path that was mistyped is no empty list. */
+function textThereIn(file: string): string {
+  const text = textOf(file);
+  if (text === null) throw new KeysFileError('is not there');
+  return text;
 }
 
 /** null: there is no file yet. */

@@ -245,6 +245,8 @@ describe('countersign keys', () => {
       [['list', '--rps', '1'], 2, /only add takes settings/],
       [['steal', 'bob'], 2, /no such command/],
       [['add', 'bob', '--unknown'], 2, /usage/],
+      [['list', '--file', `${file}.mistyped`], 1, /is not there/],
+      [['remove', 'alice', '--file', `${file}.mistyped`], 1, /is not there/],
     ] as const) {
       const got = await command(...args);
       expect([got.code, got.out], args.join(' ')).toEqual([code, '']);
