@@ -12,6 +12,8 @@ import { expectError } from './expect-error.ts';
 /** More than is read at once, with characters of one to four bytes. */
 const TEXT = 'the Danube fließt – 東京 \\u0041\\n 😀; '.repeat(14_000);
 const MESSAGES = `"messages":[{"role":"user","content":"${TEXT}"}]`;
+/** JSON has no opinion on it, and next to `tee` it goes with it. */
+const SPACE = ' '.repeat(300_000);
 const SOME_MODELS: Caller = { ...ANYONE, limits: { ...NO_LIMITS, models: new Set(['small']) } };
 
 const broken = (text: string) => Buffer.concat([Buffer.from(text), Buffer.from([0xff]), Buffer.from('"}]}')]);
@@ -43,6 +45,7 @@ describe('a large request, read on a thread,', () => {
     ['not JSON', 'chat', `{${MESSAGES}`, ANYONE, { code: 'invalid_json' }],
     ['an array', 'chat', `[{${MESSAGES}}]`, ANYONE, { code: 'invalid_request', param: null }],
     ['with a bad member', 'chat', `{${MESSAGES},"n":"two"}`, ANYONE, { code: 'invalid_request', param: 'n' }],
+    ['that is short without tee', 'chat', `{"messages":[{"role":"user"}],${SPACE}"tee":true}`, ANYONE, { tee: true }],
     ['with tee twice', 'chat', `{"tee":true,${MESSAGES},"tee":true}`, ANYONE, { param: 'tee' }],
   ])('is the same as one read at once: %s', async (_name, endpoint, text, caller, expected) => {
     const body = Buffer.from(text);
@@ -55,6 +58,7 @@ describe('a large request, read on a thread,', () => {
   it.each<[string, string | Buffer, Partial<Passing>, object]>([
     ['a stream', `{"stream":true,"input":"${TEXT}"}`, {}, { stream: true }],
     ['with tee that is false', `{"tee":false,"input":"${TEXT}"}`, {}, { stream: false }],
+    ['short without tee', `{"tee":${SPACE}false,"input":""}`, {}, { stream: false }],
     ['with tee', `{"input":"${TEXT}","tee":true}`, {}, { code: 'invalid_request', param: 'tee' }],
     ['with tee in a body of another type', `{"input":"${TEXT}","tee":true}`, { json: false }, { stream: false }],
     ['of another type, with a stream', `{"input":"${TEXT}","stream":true}`, { json: false }, { stream: true }],
