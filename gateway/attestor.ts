@@ -29,7 +29,7 @@ export function createAttestor(aside: Aside, sidecar: Sidecar, store: Store, now
     async attest(exchange, answer, onLeft) {
       const { owner, id, request, watch } = exchange;
       const timestamp = Math.floor(now_ms() / 1000);
-      const drafted = aside.draft({ request, answer, timestamp });
+      const drafted = aside.draft({ request, answer, timestamp }, exchange);
       const { completionId, raw, nonce, start, room_bytes } = drafted instanceof Promise ? await drafted : drafted;
       watch.attests();
       const answered = await sidecar.attest(owner, id, raw, nonce, onLeft);

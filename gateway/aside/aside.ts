@@ -5,17 +5,18 @@ import { Problem, type ProblemCode } from '../problem.ts';
 import { Thread, ThreadEnded } from '../thread.ts';
 import { type Asked, type Endpoint, readAsked } from './asked.ts';
 import { type Draft, draft, type Parts } from './draft.ts';
+import { type Asker, Line } from './line.ts';
 import { type Passed, type Passing, readPassed, unread } from './passed.ts';
 
 export interface Aside {
   /** A body of so many bytes is coming. */
   expect(bytes: number): void;
-  /** @throws {Problem} as {@link readAsked}, and overloaded. A promise rejects with the same. */
-  read(endpoint: Endpoint, body: Buffer, caller: Caller): Asked | Promise<Asked>;
-  /** @throws {Problem} as {@link readPassed}, and overloaded. A promise rejects with the same. */
-  pass(passing: Passing): Passed | Promise<Passed>;
-  /** @throws {Problem} backend_bad_response, attestation_unavailable. A promise rejects with the same. */
-  draft(parts: Parts): Draft | Promise<Draft>;
+  /** @throws {Problem} as {@link readAsked}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
+  read(endpoint: Endpoint, body: Buffer, caller: Caller, asker: Asker): Asked | Promise<Asked>;
+  /** @throws {Problem} as {@link readPassed}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
+  pass(passing: Passing, asker: Asker): Passed | Promise<Passed>;
+  /** @throws {Problem} backend_bad_response, attestation_unavailable. A promise rejects with the same, or with {@link ClientGone}. */
+  draft(parts: Parts, asker: Asker): Draft | Promise<Draft>;
   close(): Promise<void>;
 }
 
@@ -56,35 +57,48 @@ export function createAside(): Aside {
     { resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB } },
     IDLE_MS,
   );
+  const line = new Line();
 
-  async function ask<K extends Kind>(kind: K, of: Questions[K], code: ProblemCode, lost: string): Promise<Answers[K]> {
-    const answer = (await thread.ask({ kind, of }).catch((cause) => {
-      if (!(cause instanceof ThreadEnded)) throw cause;
-      throw new Problem(code, lost, { cause, retryAfterSeconds: 1 });
-    })) as Answer<K>;
+  async function ask<K extends Kind>(
+    kind: K,
+    of: Questions[K],
+    asker: Asker,
+    code: ProblemCode,
+    lost: string,
+  ): Promise<Answers[K]> {
+    const answer = (await line
+      .run(asker, () => thread.ask({ kind, of }))
+      .catch((cause) => {
+        if (!(cause instanceof ThreadEnded)) throw cause;
+        throw new Problem(code, lost, { cause, retryAfterSeconds: 1 });
+      })) as Answer<K>;
     if ('said' in answer) return answer.said;
     const { refused } = answer;
     throw new Problem(refused.code, refused.message, { param: refused.param });
   }
 
-  async function readAside(endpoint: Endpoint, body: Buffer, caller: Caller): Promise<Asked> {
-    const read = await ask('read', { endpoint, body, caller }, 'overloaded', UNREAD);
+  async function readAside(endpoint: Endpoint, body: Buffer, caller: Caller, asker: Asker): Promise<Asked> {
+    const read = await ask('read', { endpoint, body, caller }, asker, 'overloaded', UNREAD);
     return { ...read, request: body, forward: forwardOf(read, body) };
   }
 
-  async function passAside(passing: Passing): Promise<Passed> {
-    const read = await ask('pass', passing, 'overloaded', UNREAD);
+  async function passAside(passing: Passing, asker: Asker): Promise<Passed> {
+    const read = await ask('pass', passing, asker, 'overloaded', UNREAD);
     return { ...read, forward: forwardOf(read, passing.body) };
   }
 
   return {
     expect: (bytes) => void (bytes > MANY_BYTES && thread.warm()),
-    read: (endpoint, body, caller) =>
-      body.length > MANY_BYTES ? readAside(endpoint, body, caller) : readAsked(endpoint, body, caller),
-    pass: (passing) => unread(passing) ?? (passing.body.length > MANY_BYTES ? passAside(passing) : readPassed(passing)),
-    draft: (parts) =>
-      lengthOf(parts) > MANY_BYTES ? ask('draft', parts, 'attestation_unavailable', UNDRAFTED) : draft(parts),
-    close: () => thread.end(),
+    read: (endpoint, body, caller, asker) =>
+      body.length > MANY_BYTES ? readAside(endpoint, body, caller, asker) : readAsked(endpoint, body, caller),
+    pass: (passing, asker) =>
+      unread(passing) ?? (passing.body.length > MANY_BYTES ? passAside(passing, asker) : readPassed(passing)),
+    draft: (parts, asker) =>
+      lengthOf(parts) > MANY_BYTES ? ask('draft', parts, asker, 'attestation_unavailable', UNDRAFTED) : draft(parts),
+    close() {
+      line.end();
+      return thread.end();
+    },
   };
 }
 

@@ -41,7 +41,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     const reading = readBody(incoming, config.max_body_bytes, seat);
     if (reading instanceof Promise) aside.expect(Number(incoming.headers['content-length'] ?? 0));
     const body = reading instanceof Promise ? await reading : reading;
-    const asking = aside.read(endpoint, body, c.env.caller);
+    const asking = aside.read(endpoint, body, c.env.caller, c.env);
     const asked = asking instanceof Promise ? await asking : asking;
     const { request, forward, choices, stream, model } = asked;
     const tee = asked.tee || teeHeader(incoming.headers);

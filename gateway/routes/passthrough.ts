@@ -32,7 +32,7 @@ export function passthrough({ config, engine, aside }: Deps) {
       throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
     const { models } = caller.limits;
     const judged = method === 'POST' && models !== null ? caller : null;
-    const { forward, stream } = await aside.pass({ body, json, judged });
+    const { forward, stream } = await aside.pass({ body, json, judged }, c.env);
     if (stream) await c.env.seat.stream();
     const watch = c.env.watch;
     const exchange = { id: c.env.id, owner: c.env.owner, request: '', tee: false, choices: 1, outgoing, watch };

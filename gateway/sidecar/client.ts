@@ -3,8 +3,8 @@ import type { Failed, Hello } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { ClientGone } from '../body.ts';
 import { Problem } from '../problem.ts';
+import { createTurns } from '../turns.ts';
 import { type Answered, type Link, openLink } from './link.ts';
-import { createTurns } from './turns.ts';
 
 const BACKOFF_MIN_MS = 25;
 /** A try costs a refused Unix connection; waiting longer costs every answer that waits for a restart. */

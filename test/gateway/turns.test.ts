@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createTurns } from '../../gateway/sidecar/turns.ts';
+import { createTurns } from '../../gateway/turns.ts';
 import { chatAnswer } from '../backend.ts';
 import { CHAT, chat } from '../client.ts';
 import { bearer, type Stage, startStage } from './limits-stage.ts';

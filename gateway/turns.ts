@@ -1,4 +1,4 @@
-// Whose turn it is at the GPU: a few requests are with the sidecar, the others wait here, each owner in turn.
+// Whose turn it is at what serves few at once, the GPU or a thread: the others wait here, each owner in turn.
 
 export interface Turns {
   /** Calls `start`, now or when a place is free and it is this owner's turn. Returns how to give the place, or the wait, up. */

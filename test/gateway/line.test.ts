@@ -1,0 +1,57 @@
+import { Worker } from 'node:worker_threads';
+import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
+import { createAside } from '../../gateway/aside/aside.ts';
+import { ANYONE } from '../../gateway/keys/caller.ts';
+import { client, HERE } from './here.ts';
+
+const BODY = Buffer.from(`{"messages":[{"role":"user","content":"${'a'.repeat(300_000)}"}]}`);
+
+describe('the line before the thread that reads large requests', () => {
+  const aside = createAside();
+  afterAll(() => aside.close());
+  afterEach(() => vi.restoreAllMocks());
+  const read = (by = HERE) => aside.read('chat', BODY, ANYONE, by) as Promise<unknown>;
+  const named = (reading: Promise<unknown>) =>
+    reading.then(
+      () => 'read',
+      ({ name, code }) => code ?? name,
+    );
+
+  it('gives the thread one after the other, and nothing of those who left', async () => {
+    await read();
+    const posted = vi.spyOn(Worker.prototype, 'postMessage');
+    const [stays, leaves, left] = [client('a'), client('b'), client('c')];
+    left.leave();
+    const all = [read(stays), read(leaves), read(left), read()].map(named);
+    expect(posted).toHaveBeenCalledTimes(1);
+    leaves.leave();
+    expect(await Promise.all(all)).toEqual(['read', 'ClientGone', 'ClientGone', 'read']);
+    expect(posted).toHaveBeenCalledTimes(2);
+  });
+
+  it('takes each owner in turn', async () => {
+    const order: string[] = [];
+    const [a, b] = [client('a'), client('b')];
+    const asked: [string, typeof a][] = [
+      ['a1', a],
+      ['a2', a],
+      ['a3', a],
+      ['b1', b],
+    ];
+    await Promise.all(asked.map(([name, by]) => read(by).then(() => order.push(name))));
+    expect(order).toEqual(['a1', 'a2', 'b1', 'a3']);
+  });
+
+  it('listens no longer to a client whose turn has come', async () => {
+    const by = client('a');
+    await Promise.all([read(by), read(by)]);
+    expect((by.outgoing as unknown as NodeJS.EventEmitter).listenerCount('close')).toBe(0);
+  });
+
+  it('tells all who wait when the thread is ended, and goes on', async () => {
+    const lost = [read(), read(), read(client('b'))].map(named);
+    await aside.close();
+    expect(await Promise.all(lost)).toEqual(['overloaded', 'overloaded', 'overloaded']);
+    expect(await named(read())).toBe('read');
+  });
+});
