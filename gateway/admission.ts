@@ -35,7 +35,7 @@ export function bounded({ config, seats, rates }: Deps): Step {
 }
 
 /** The verify endpoint is open to everybody: places of its own, and a rate for each address. */
-export function verifyBounded({ config, rates }: Deps): Step {
+export function verifyBounded({ config, rates, verifier }: Deps): Step {
   let open = 0;
   return async (c) => {
     const { incoming, outgoing } = c.env;
@@ -45,7 +45,8 @@ export function verifyBounded({ config, rates }: Deps): Step {
     }
     // Its end has been told already, and would not give the place back.
     if (outgoing.destroyed) throw new ClientGone('the client left before its turn');
-    if (open >= config.max_verify_concurrent)
+    // A client that leaves gives its place back, and its body is kept until it is verified.
+    if (Math.max(open, verifier.running) >= config.max_verify_concurrent)
       throw new Problem('overloaded', 'Too many verifications run at once.', { retryAfterSeconds: 1 });
     open++;
     whenTaken(outgoing, () => open--);

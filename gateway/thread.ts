@@ -40,6 +40,11 @@ export class Thread<Question, Answer> {
     this.#idle_ms = idle_ms;
   }
 
+  /** Questions that have no answer yet. */
+  get pending(): number {
+    return this.#pending.size;
+  }
+
   /** A question is coming: starting takes as long as many an answer. */
   warm(): void {
     this.#worker ??= this.#start();

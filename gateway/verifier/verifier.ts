@@ -4,6 +4,8 @@ import { Thread, ThreadEnded } from '../thread.ts';
 import type { Job, Verdict, WorkerOptions } from './job.ts';
 
 export interface Verifier {
+  /** How many verifications are not done, those of clients that have left among them. */
+  readonly running: number;
   /** @throws {Problem} overloaded when it is not done in time, or the thread ended. */
   appraise(job: Job): Promise<Verdict>;
   close(): Promise<void>;
@@ -22,6 +24,10 @@ export function createVerifier({ rim_url, ocsp_url, verify_timeout_ms }: Verifie
     resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB },
   });
   return {
+    get running() {
+      return thread.pending;
+    },
+
     async appraise(job) {
       const timer = setTimeout(() => void thread.end(), verify_timeout_ms);
       try {

@@ -1,4 +1,5 @@
 import { request } from 'node:http';
+import { Worker } from 'node:worker_threads';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { addressOf } from '../../gateway/limits/address.ts';
 import { chatAnswer } from '../backend.ts';
@@ -76,6 +77,20 @@ describe('the verify endpoint, open to everybody,', () => {
     slow.end(body.slice(10));
     expect(await answer).toBe(200);
     await eventually(async () => (await verify(url, body)).text === 'true', 60_000);
+  });
+
+  it('has no more of them for clients that leave', async () => {
+    const url = await stage.gateway({ MAX_VERIFY_CONCURRENT: '1' });
+    const body = await attested(url);
+    const posted = vi.spyOn(Worker.prototype, 'postMessage');
+    const leaver = request(`${url}${PATH}`, { method: 'POST' }).on('error', () => {});
+    leaver.end(hostile(15));
+    await eventually(() => posted.mock.calls.length === 1, 30_000);
+    leaver.destroy();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expectError(await verify(url, body), 503, 'overloaded');
+    await eventually(async () => (await verify(url, body)).text === 'true', 60_000);
+    posted.mockRestore();
   });
 
   it('works in a thread of its own: what takes it seconds takes the thread that chats next to nothing', async () => {
