@@ -26,6 +26,10 @@ export type Seen =
 const LIVE_CHUNK: Seen = { kind: 'chunk', live: true };
 const LATE_CHUNK: Seen = { kind: 'chunk', live: false };
 const bad = (message: string, cause?: unknown) => new Problem('backend_bad_response', message, { cause });
+/** It is nested deeper than the stack. What could just be merged may still be too deep to be written. */
+const unfoldable = (cause: unknown): never => {
+  throw bad('The backend sent a chunk that cannot be folded.', cause);
+};
 
 export class Recorder {
   readonly #max_answer_bytes: number;
@@ -84,13 +88,21 @@ export class Recorder {
     return this.#choices(chunk.choices);
   }
 
-  /** What raw needs. @throws {Problem} backend_bad_response unless every choice has finished. */
+  /** What raw needs. @throws {Problem} backend_bad_response unless every choice has finished. A promise rejects with the same. */
   finish(): Folded | Promise<Folded> {
     if (this.#finished.size === 0 || this.#open.size > 0)
       throw bad('The backend ended its stream before its answer was finished.');
     return this.#bytes > MANY_BYTES
-      ? inTurns(this.#fold.pieces()).then((pieces) => this.#folded(pieces))
-      : this.#folded(this.#fold.text());
+      ? inTurns(this.#fold.pieces()).then((pieces) => this.#folded(pieces), unfoldable)
+      : this.#folded(this.#text());
+  }
+
+  #text(): string {
+    try {
+      return this.#fold.text();
+    } catch (cause) {
+      return unfoldable(cause);
+    }
   }
 
   #folded(response: string | readonly Piece[]): Folded {
@@ -134,7 +146,7 @@ export class Recorder {
     try {
       this.#fold.add(chunk);
     } catch (cause) {
-      throw bad('The backend sent a chunk that cannot be folded.', cause);
+      unfoldable(cause);
     }
   }
 

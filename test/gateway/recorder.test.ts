@@ -38,6 +38,31 @@ function expectAsPublished(payloads: readonly string[], sizes: readonly number[]
 }
 
 describe('the recorder', () => {
+  it.each([0, 300_000])(
+    'says of a chunk nested too deep that it cannot be folded, however deep (%i bytes more)',
+    async (more) => {
+      for (const depth of [1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 7_000, 8_000, 10_000, 100_000]) {
+        for (const [before, after] of [
+          ['{"a":', '}'],
+          ['[', ']'],
+        ] as const) {
+          const recorder = new Recorder(1 << 24);
+          const x = `${before.repeat(depth)}1${after.repeat(depth)}`;
+          const payload = `{"choices":[{"index":0,"delta":{"content":"${'a'.repeat(more)}"},"finish_reason":"stop"}],"x":${x}}`;
+          const made = async () => {
+            for (const event of events(payload)) recorder.observe(event);
+            await recorder.finish();
+          };
+          const code = await made().then(
+            () => null,
+            (error) => error.code ?? error,
+          );
+          expect([null, 'backend_bad_response']).toContain(code);
+        }
+      }
+    },
+  );
+
   it('folds and hashes a stream as the published rule says, whatever repeats in it', () => {
     const text = fc.oneof(
       fc.constantFrom('', ' the', 'é😀', '\\n', '\\"', '\\u0041', '"', '"}', '{', "'", '\u2028', 'x'.repeat(3_000)),
