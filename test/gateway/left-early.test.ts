@@ -51,7 +51,7 @@ describe('a verification whose client has gone', () => {
   it('takes no place', async () => {
     const config = { max_verify_per_second: 1, max_verify_concurrent: 1, write_stall_ms: 1_000 };
     const rates = { take: async () => ({ allowed: true, limit: 1, remaining: 0, reset_ms: 1 }) };
-    const step = verifyBounded({ config, rates } as unknown as Deps);
+    const step = verifyBounded({ config, rates, verifier: { running: 0 } } as unknown as Deps);
     const context = (destroyed: boolean) =>
       ({
         env: {
