@@ -143,6 +143,14 @@ export function lastBrace(event: SseEvent): number {
   return last;
 }
 
+/** Without a name an event is a `message`. */
+const NAME = /(?:^|[\r\n])event:(?! ?(?:message)?(?:[\r\n]|$))/;
+
+/** By some names a client passes over the event, and no hash covers names: a stream with such an event says what its reader makes of it. */
+export function isNamed({ bytes, start }: SseEvent): boolean {
+  return NAME.test(new TextDecoder('latin1').decode(bytes.subarray(start)));
+}
+
 function dataOf(event: Uint8Array, from: number): Uint8Array | null {
   let data: Uint8Array | null = null;
   eachDataLine(event, from, (start, end) => {

@@ -2,7 +2,7 @@
 import type { Attestation } from '../proto/attestation.ts';
 import { foldPayloads } from '../proto/fold.ts';
 import type { RawParts } from '../proto/raw.ts';
-import { type SseEvent, SseLimitError, SseSplitter } from '../proto/sse.ts';
+import { isNamed, type SseEvent, SseLimitError, SseSplitter } from '../proto/sse.ts';
 import { concat, digest, toHex, utf8 } from './bytes.ts';
 import { CheckFailure } from './checks.ts';
 import { attestationIn, withoutAttestation } from './spliced.ts';
@@ -68,11 +68,5 @@ function events(transcript: Uint8Array): SseEvent[] {
   const rest = splitter.end();
   return rest === null ? all : [...all, rest];
 }
-
-/** HTML Living Standard §9.2.6: without a name it is a `message`. */
-const NAME = /(?:^|[\r\n])event:(?! ?(?:message)?(?:[\r\n]|$))/;
-
-/** No name is in the hash, and by some a client passes over the event: the GPU did not sign an answer without it. */
-const isNamed = ({ bytes, start }: SseEvent) => NAME.test(new TextDecoder('latin1').decode(bytes.subarray(start)));
 
 const mismatch = (message: string) => new CheckFailure('stream_mismatch', message);

@@ -139,7 +139,7 @@ def read(text):
         document, payloads[carrying] = read(payloads[carrying])
         return document, payloads
     document = json.loads(text, object_pairs_hook=once)
-    if "raw" in document or "attestation" not in document:
+    if "attestation" not in document:
         return document, None
     start = text.rindex(SPLICED)
     end = json.JSONDecoder().raw_decode(text, start + len(SPLICED))[1]
@@ -148,14 +148,19 @@ def read(text):
 
 def events(text):
     """What each event of the stream says: its `data:` lines. Lines end in LF, CR LF or CR, as clients read them too."""
-    found, data = [], []
+    found, data, named = [], [], False
     for line in [*re.split("\r\n|\r|\n", text), ""]:
         name, _, value = line.partition(":")
         if name == "data":
             data.append(value.removeprefix(" "))
-        elif line == "" and data:
-            found.append("\n".join(data))
-            data = []
+        elif name == "event":
+            named = named or value.removeprefix(" ") not in ("", "message")
+        elif line == "":
+            if data:
+                found.append("\n".join(data))
+            if data and named:  # by some names clients pass an event over: then the stream is another one
+                found.append("")
+            data, named = [], False
     return found
 
 

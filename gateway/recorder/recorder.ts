@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import { type Chunk, Fold, FoldError, type Piece, parseChunk } from '../../proto/fold.ts';
 import { numberOf } from '../../proto/number.ts';
-import type { SseEvent } from '../../proto/sse.ts';
+import { isNamed, type SseEvent } from '../../proto/sse.ts';
 import type { Folded } from '../aside/draft.ts';
 import { MANY_BYTES } from '../gathering.ts';
 import { Problem } from '../problem.ts';
@@ -79,9 +79,11 @@ export class Recorder {
       this.#add(repeated);
       return this.#finished.has(repeated.index) ? LATE_CHUNK : LIVE_CHUNK;
     }
-    if (isDone(data)) return { kind: 'done' };
-    const chunk = this.#parse(data);
+    const done = isDone(data);
+    const chunk = done ? {} : this.#parse(data);
     if (chunk.error !== undefined && chunk.error !== null) return { kind: 'error', body: chunk };
+    if (isNamed(event)) throw bad('The backend sent an event that has a name.');
+    if (done) return { kind: 'done' };
     if ('attestation' in chunk) throw bad('The backend sent an attestation of its own.');
     this.#record(data, chunk);
     this.#repeat.learn(event, chunk);

@@ -113,6 +113,13 @@ export const EXCHANGE_CASES: readonly Case[] = [
     description: 'the response that carries the attestation is not the one that was signed',
     text: (await carried(kit)).replace('"content":"Hello."', '"content":"Goodbye."'),
   })),
+  fail('expected_exchange', 'members-beside-another-response', 'response_mismatch', async (kit) => {
+    const members = JSON.stringify(await forge(kit.world)).slice(1, -1);
+    const text = (await carried(kit))
+      .replace('"content":"Hello."', '"content":"Goodbye."')
+      .replace('{', `{${members},`);
+    return { description: 'another response, which has the members of an attestation itself beside one', text };
+  }),
   fail('expected_exchange', 'event-changed', 'stream_mismatch', async (kit) => ({
     description: 'a delta of the stream was changed',
     ...(await streamed(kit, (payloads) => payloads.splice(2, 1, (PAYLOADS[2] as string).replace('lo.', 'p!')))),
@@ -129,4 +136,13 @@ export const EXCHANGE_CASES: readonly Case[] = [
     description: 'an event of the stream stands twice',
     ...(await streamed(kit, (payloads) => payloads.splice(1, 0, PAYLOADS[1] as string))),
   })),
+  fail('expected_exchange', 'event-named', 'stream_mismatch', async (kit) => {
+    const { attestation, options } = await streamed(kit, () => {});
+    const named = options.expected.transcript.replace(`data: ${PAYLOADS[1]}`, `event: thread.x\n$&`);
+    return {
+      description: 'an event of the stream has a name, by which some clients pass it over',
+      attestation,
+      options: { expected: { transcript: named } },
+    };
+  }),
 ];

@@ -115,6 +115,9 @@ describe.skipIf(python === null)(`verify.py${SKIPPED}`, () => {
     for (const newline of ['\n', '\r\n', '\r']) {
       const right = transcript(answer, PAYLOADS, newline);
       expect(await both(right)).toBeNull();
+      const named = Buffer.from(Buffer.from(right).toString().replace('data: ', 'event: message\ndata: '));
+      expect(await both(named)).toBeNull();
+      expect(await both(Buffer.from(named.toString().replace('message', 'thread.x')))).toBe('expected_exchange');
       for (const before of [`: x\rdata: ${hidden}\r\r`, `event: x\r\ndata:${hidden}\r\n\r\n`])
         expect(await both(Buffer.concat([Buffer.from(before), right]))).toBe('expected_exchange');
       expect(await both(Buffer.concat([right, Buffer.from(`data: ${hidden}\n\n`)]))).toBe('expected_exchange');

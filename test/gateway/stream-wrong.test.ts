@@ -31,6 +31,8 @@ describe('a stream that goes wrong', () => {
     ['ends in a clean [DONE] without a finish chunk', [role(), delta('x'), DONE]],
     ['sends a chunk that is not JSON', [role(), 'data: {"half":\n\n', finish(), DONE]],
     ['sends an attestation of its own', [role(), event({ choices: [], attestation: {} }), finish(), DONE]],
+    ['gives an event a name', [role(), `event: thread.x\n${delta('not ')}`, delta('safe'), finish(), DONE]],
+    ['gives [DONE] a name', [role(), delta('x'), finish(), `event: x\r\n${DONE}`]],
     [
       'sends a chunk that is not UTF-8',
       [role(), Buffer.from([0x64, 0x61, 0x74, 0x61, 0x3a, 0x22, 0xff, 0x22, 0x0a, 0x0a]), finish(), DONE],
