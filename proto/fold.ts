@@ -143,20 +143,34 @@ function mergedArray(before: Json[], items: Json[], inDelta: boolean): Json[] {
       before.push(merged(undefined, item, '', inDelta));
       continue;
     }
-    // Nearly always it is the last one that grows, or one after it that begins.
-    const last = before.length - 1;
-    const lastIndex = indexOf(before[last]);
-    const at =
-      lastIndex !== null && lastIndex <= index
-        ? last + (lastIndex < index ? 1 : 0)
-        : before.findIndex((other) => (indexOf(other) ?? -1) >= index);
-    const found = at < 0 ? undefined : before[at];
     // The key 'choices' tells merged() that `delta` and `text` of this object are to be appended to.
     const key = inDelta ? '' : 'choices';
-    if (found !== undefined && indexOf(found) === index) before[at] = merged(found, item, key, inDelta);
-    else before.splice(at < 0 ? before.length : at, 0, merged(undefined, item, key, inDelta));
+    // Nearly always it is the last one that grows, or one after it that begins.
+    const last = before.at(-1);
+    const lastIndex = last === undefined ? -1 : (indexOf(last) ?? MAX_INDEX + 1);
+    const found = lastIndex === index ? last : lastIndex < index ? undefined : byIndex(before).get(index);
+    const into = merged(found, item, key, inDelta);
+    if (into === found) continue;
+    const at = lastIndex < index ? -1 : before.findIndex((other) => (indexOf(other) ?? -1) > index);
+    before.splice(at < 0 ? before.length : at, 0, into);
+    indexed.get(before)?.set(index, into);
   }
   return before;
+}
+
+/** The items of an array by their index, once another than the last has grown: an array may be long, and would be searched for each. */
+const indexed = new WeakMap<Json[], Map<number, Json>>();
+
+function byIndex(items: Json[]): Map<number, Json> {
+  const known = indexed.get(items);
+  if (known !== undefined) return known;
+  const found = new Map<number, Json>();
+  for (const item of items) {
+    const index = indexOf(item);
+    if (index !== null) found.set(index, item);
+  }
+  indexed.set(items, found);
+  return found;
 }
 
 function indexOf(item: Json | undefined): number | null {

@@ -161,6 +161,25 @@ describe('fold', () => {
     );
   });
 
+  it('merges by index whichever item grows, what has no index standing where it was appended', () => {
+    const x = (...items: unknown[]) => JSON.stringify({ x: items });
+    const at = (index: number, text: string) => ({ index, delta: { text } });
+    const folded = foldPayloads([
+      x(at(3, 'd'), at(1, 'b'), 'loose', at(3, 'D'), at(2, 'c')),
+      x(at(1, 'B'), at(0, 'a'), at(2, 'C'), at(4, 'e')),
+      x(at(3, '!'), at(0, 'A'), at(4, 'E'), null, at(1, '?')),
+    ]);
+    expect(JSON.parse(folded).x).toEqual([
+      at(0, 'aA'),
+      at(1, 'bB?'),
+      at(2, 'cC'),
+      at(3, 'dD!'),
+      'loose',
+      at(4, 'eE'),
+      null,
+    ]);
+  });
+
   it('treats __proto__ as a member like any other', () => {
     const text = foldPayloads([
       '{"object":"text_completion","__proto__":{"polluted":true},"choices":[{"index":0,"text":"a","__proto__":{"x":1}}]}',

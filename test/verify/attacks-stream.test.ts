@@ -266,6 +266,16 @@ describe('a stream', async () => {
       expect(await code(of(payloads, other), other)).toBe('stream_mismatch');
     }
   });
+  test('in which one of many items grows is folded in time', async () => {
+    const many = Array.from({ length: 10_000 }, (_, i) => `{"index":${i}}`);
+    const payloads = [
+      first,
+      withLastMember(second, 'x', `[${[...many, ...Array(30_000).fill('{"index":9000}')]}]`),
+      last,
+    ];
+    await within(250, 200, async () => expect(await code(of(payloads))).toBe('stream_mismatch'));
+    await within(250, 200, async () => expect(foldPayloads(payloads)).toContain('{"index":9999}]'));
+  });
   // Clients stop reading at [DONE], so what stands behind it is never shown.
   test('with [DONE] before its end is refused', async () => {
     expect(await code(of(PAYLOADS).replace('data: ', 'data: [DONE]\n\ndata: '))).toBe('stream_mismatch');
