@@ -8,22 +8,30 @@ import { flowingWriter, type Port } from './relay.ts';
 export function pipeDelivery(head: AnswerHead, port: Port, exchange: Exchange): Delivery {
   const { outgoing } = exchange;
   const stream = mediaType(head.headers) === 'text/event-stream';
-  if (head.length !== null) outgoing.setHeader('content-length', String(head.length));
-  outgoing.writeHead(head.status, headersOf(head, stream));
-  if (stream) outgoing.flushHeaders();
   const write = flowingWriter(exchange, port);
+  function begin(): void {
+    if (head.length !== null) outgoing.setHeader('content-length', String(head.length));
+    outgoing.writeHead(head.status, headersOf(head, stream));
+  }
+  if (stream) {
+    begin();
+    outgoing.flushHeaders();
+  }
   /** The last four bytes; null before the first. */
   let tail: number | null = null;
   return {
     data(chunk) {
       if (stream) tail = tailOf(tail, chunk);
+      else if (!outgoing.headersSent) begin();
       write(chunk);
     },
     end() {
+      if (!outgoing.headersSent) begin();
       outgoing.end();
       port.done({ status: head.status });
     },
     fail(problem) {
+      if (!outgoing.headersSent) return port.refuse(problem);
       // Between two events an error can be said. Inside one, or inside a body of known length, only a broken connection is honest.
       if (stream && head.length === null && betweenEvents(tail)) outgoing.end(errorEvent(problem));
       else outgoing.destroy();

@@ -103,6 +103,19 @@ describe('a bad backend', () => {
     expectError(await chat(gateway.url, { ...CHAT, tee: true }), 502, 'backend_bad_response');
   });
 
+  it('that breaks off right behind its headers is a 502: nothing of the answer has been told', async () => {
+    for (const headers of [{ 'content-length': 100 }, {}]) {
+      backend.script = (_request, response) => {
+        response.writeHead(200, { 'content-type': 'application/json', ...headers }).flushHeaders();
+        setTimeout(() => response.destroy(), 20);
+      };
+      for (const query of ['', '?node']) {
+        const got = await ask(`${gateway.url}/v1/chat/completions${query}`, { body: JSON.stringify(CHAT) });
+        expectError(got, 502, 'backend_bad_response');
+      }
+    }
+  });
+
   it('that breaks off in an event stream of known length breaks the connection: no word of ours fits into the length', async () => {
     const event = delta('x');
     for (const length of [10_000, event.length + 10]) {
