@@ -2,7 +2,7 @@
 import type { Aside } from './aside/aside.ts';
 import type { Body, Folded } from './aside/draft.ts';
 import type { Exchange } from './delivery/exchange.ts';
-import type { Sidecar } from './sidecar/client.ts';
+import { type Sidecar, tooLate } from './sidecar/client.ts';
 import type { Store } from './store/store.ts';
 
 /** In UTF-8. The promise that brings it may live on and would hold the bytes: who has written them may put `NOTHING` in their place. */
@@ -23,16 +23,24 @@ export interface Attestor {
 /** In place of bytes that were let go of. */
 export const NOTHING = Buffer.alloc(0);
 
-export function createAttestor(aside: Aside, sidecar: Sidecar, store: Store, now_ms: () => number): Attestor {
+export function createAttestor(
+  aside: Aside,
+  sidecar: Sidecar,
+  store: Store,
+  attest_timeout_ms: number,
+  now_ms: () => number,
+): Attestor {
   return {
     name: ({ owner, id }, completionId) => store.name(owner, id, completionId),
     async attest(exchange, answer, onLeft) {
       const { owner, id, request, watch } = exchange;
       const timestamp = Math.floor(now_ms() / 1000);
+      const began_ms = performance.now();
       const drafted = aside.draft({ request, answer, timestamp }, exchange);
-      const { completionId, raw, nonce, start, room_bytes } = drafted instanceof Promise ? await drafted : drafted;
+      const { completionId, raw, nonce, start, room_bytes } =
+        drafted instanceof Promise ? await inTime(drafted, attest_timeout_ms) : drafted;
       watch.attests();
-      const answered = await sidecar.attest(owner, id, raw, nonce, onLeft);
+      const answered = await sidecar.attest(owner, id, raw, nonce, onLeft, began_ms);
       const { members, phases } = answered;
       // Its promise is old by now, and would hold the bytes until V8 looks through the old objects.
       answered.members = NOTHING;
@@ -50,4 +58,13 @@ function withMembers(start: Uint8Array<ArrayBuffer>, room_bytes: number, rest: B
   const both = Buffer.from(start.buffer, start.byteOffset, start.length + rest.length);
   both.set(rest, start.length);
   return both;
+}
+
+/** Others' may be drafted before it. @throws {Problem} attestation_unavailable after `timeout_ms`. */
+function inTime<T>(promise: Promise<T>, timeout_ms: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(tooLate()), timeout_ms);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }

@@ -48,7 +48,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     onRetry: () => telemetry.metrics.sidecarRetries.inc(),
   });
   const aside = createAside();
-  const attestor = createAttestor(aside, sidecar, store, Date.now);
+  const attestor = createAttestor(aside, sidecar, store, config.attest_timeout_ms, Date.now);
   const verifier = createVerifier(config);
   let draining = false;
   const app = createApp({

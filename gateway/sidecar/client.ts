@@ -39,6 +39,7 @@ export interface Sidecar {
   /**
    * The sidecar's answer over `raw` (UTF-8), whose nonce must be `nonce`; asked for when it is the owner's turn, and again
    * after a reconnect: the same raw gives the same nonce. `onLeft` is called once, with what to call when nobody waits any more.
+   * Since `began_ms`, as performance.now() tells it, it is waited for.
    * @throws {Problem} attestation_unavailable. @throws {ClientGone} when nobody waited any more.
    */
   attest(
@@ -47,6 +48,7 @@ export interface Sidecar {
     raw: Uint8Array,
     nonce: Nonce,
     onLeft: (left: () => void) => void,
+    began_ms?: number,
   ): Promise<Answered>;
   close(): void;
 }
@@ -65,6 +67,8 @@ interface Pending {
 const SETTLED = { raw: new Uint8Array(0), resolve: () => {}, reject: () => {} };
 
 const unavailable = (message: string) => new Problem('attestation_unavailable', message, { retryAfterSeconds: 2 });
+
+export const tooLate = () => unavailable('The attestation did not come in time.');
 
 const inTrouble = (message: string) => unavailable(`The sidecar cannot attest: ${message}`);
 
@@ -196,7 +200,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       });
     },
 
-    attest(owner, id, raw, nonce, onLeft) {
+    attest(owner, id, raw, nonce, onLeft, began_ms = performance.now()) {
       return new Promise<Answered>((resolve, reject) => {
         const settle = () => {
           clearTimeout(timer);
@@ -225,8 +229,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         };
         let leaveTurn: (() => void) | null = null;
         const timer = setTimeout(
-          () => giveUp(unavailable('The attestation did not come in time.')),
-          options.attest_timeout_ms,
+          () => giveUp(tooLate()),
+          Math.max(0, began_ms + options.attest_timeout_ms - performance.now()),
         );
         pending.set(id, one);
         leaveTurn = turns.enter(owner, () => {
