@@ -46,8 +46,8 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
   // Connections that end with the answer that is on its way: what still comes on them is read, and is nobody's request.
   const ending = new WeakSet<Duplex>();
   const listener = (incoming: IncomingMessage, outgoing: ServerResponse) => {
-    if (ending.has(incoming.socket)) return;
     if (outgoing.socket === null) endInTurn(incoming, outgoing);
+    if (ending.has(incoming.socket)) return;
     const fault = faultOf(incoming);
     if (fault !== null) return refuseLast(incoming, outgoing, fault);
     // Node does not take an upgrade up, and reads nothing after it. Its body may still turn out to be none.
