@@ -1,7 +1,7 @@
 // The gateway's environment variables: what each means, which values it may have, and what holds without it.
 import { resolve } from 'node:path';
 import * as z from 'zod';
-import { httpUrl, integer, logLevel, socketPath, wholeNumber } from '../proto/setting.ts';
+import { httpUrl, integer, logLevel, namesUser, socketPath, wholeNumber } from '../proto/setting.ts';
 import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../verify/index.ts';
 import { originOf } from './origins.ts';
 import { otelShape } from './telemetry/otel.ts';
@@ -31,7 +31,7 @@ export const schema = z.object({
   BACKEND_URL: z
     .url({ protocol: /^https?$/, error: 'must be an http or https URL such as http://127.0.0.1:8000/v1' })
     .refine(
-      (url) => !/[?#]|\/\/[^/]*@/.test(url),
+      (url) => !/[?#]/.test(url) && !namesUser(url),
       'must have no query and no user name: a key goes into BACKEND_API_KEY',
     )
     .transform((url) => url.replace(/\/+$/, ''))

@@ -33,10 +33,16 @@ export const fraction = (min: number, max: number) =>
     number('must be a decimal number such as 0.25').min(min, range(min, max)).max(max, range(min, max)),
   );
 
+/** Whether it names a user or a password, as `fetch` reads it. */
+export function namesUser(url: string): boolean {
+  const read = URL.canParse(url) ? new URL(url) : null;
+  return read !== null && (read.username !== '' || read.password !== '');
+}
+
 /** Where a service is. `fetch` takes no URL with a user name, and says so with the whole of it, to whoever reads the error. */
 export const httpUrl = z
   .url({ protocol: /^https?$/, error: 'must be an http or https URL' })
-  .refine((url) => !/\/\/[^/?#]*@/.test(url), 'must have no user name and no password');
+  .refine((url) => !namesUser(url), 'must have no user name and no password');
 
 export const logLevel = z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info');
 

@@ -12,10 +12,15 @@ describe("the sidecar's configuration", () => {
   it.each(['RIM_URL', 'OCSP_URL', 'NRAS_URL'])(
     'stops the start for a password in %s, and does not repeat it',
     (name) => {
-      expect(() => loadConfig({ [name]: 'https://me:secret@mirror' })).toThrow(
-        new ConfigError(`${name} must have no user name and no password`),
-      );
-      expect(loadConfig({ [name]: 'https://mirror/a@b' })).toBeDefined();
+      for (const url of ['https://me:secret@mirror', 'https://me@mirror/a', 'https://:x@mirror?a'])
+        expect(() => loadConfig({ [name]: url })).toThrow(
+          new ConfigError(`${name} must have no user name and no password`),
+        );
+      // Without the slashes a URL is read as with them.
+      for (const url of ['https:me:secret@mirror', 'https:/me:secret@mirror', 'https:\\\\me:secret@mirror'])
+        expect(() => loadConfig({ [name]: url })).toThrow(/^[A-Z_]+ must (?!.*secret)/);
+      for (const url of ['https://mirror/a@b', 'https://mirror/a//b@c', 'https://mirror/?x=//u@h'])
+        expect(loadConfig({ [name]: url })).toBeDefined();
     },
   );
 
