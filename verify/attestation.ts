@@ -170,7 +170,7 @@ function appraisedKinds(list: CheckList, token: ParsedToken | null, claims: Toke
   return token.devices.map(kindOf);
 }
 
-/** The checks that have a device each. DESIGN §9: evidence may be absent only where NVIDIA signed the token. */
+/** The checks that are made on evidence. DESIGN §9: evidence may be absent only where NVIDIA signed the token. */
 const OF_DEVICES = [
   'report_form',
   'report_nonce',
@@ -180,6 +180,7 @@ const OF_DEVICES = [
   'revocation',
   'reference_values',
   'device_mode',
+  'topology',
 ] as const;
 
 async function checkEvidence(
