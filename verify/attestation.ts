@@ -142,10 +142,13 @@ function checkTokenNonce({ nonces }: ParsedToken, nonce: string) {
 }
 
 function checkTokenResult({ overallResult, devices }: ParsedToken) {
-  if (overallResult === false) throw new CheckFailure('token_result_false', 'the verifier beside the GPU said no');
+  if (overallResult === false) throw new CheckFailure('token_result_false', 'the verifier beside the device said no');
   const failed = devices.find(({ measres }) => measres !== null && measres !== 'success');
   if (failed !== undefined)
-    throw new CheckFailure('token_result_false', `the verifier beside the GPU said that ${failed.name} does not match`);
+    throw new CheckFailure(
+      'token_result_false',
+      `the verifier beside the device said that ${failed.name} does not match`,
+    );
   if (overallResult === null) return skipped('the token gives no overall result');
   return seen('the overall result is true');
 }
