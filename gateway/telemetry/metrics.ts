@@ -64,7 +64,13 @@ export function createMetrics(registry: Registry) {
     }),
     sidecarConnections: new Counter({
       name: 'countersign_sidecar_connections_total',
-      help: 'Sidecars that said hello and were accepted; each after the first is a restart or a reconnect.',
+      help: 'Sidecars that said hello and were accepted, by each worker for itself; each after its first is a restart or a reconnect.',
+      registers,
+    }),
+    sidecarRefusals: new Counter({
+      name: 'countersign_sidecar_refusals_total',
+      help: 'Sidecars that were refused: for whose socket it is, for being simulated, or by the code of the check that an answer of theirs failed.',
+      labelNames: ['code'] as const,
       registers,
     }),
     sidecarRetries: new Counter({

@@ -55,7 +55,9 @@ describe('evidence of several devices', () => {
 
   test('of a GPU that is called a switch is refused', async () => {
     const evidence = [await evidenceOf(gpu), { ...(await evidenceOf(b200)), arch: 'LS10' as const }];
-    await expect(check(evidence, ['HOPPER', 'LS10'])).rejects.toThrow('device 1: the certificates are not of a LS10');
+    await expect(check(evidence, ['HOPPER', 'LS10'])).rejects.toThrow(
+      'device 1: the evidence says LS10, the certificates are of a GB100',
+    );
   });
 
   test.each([gpu, b200])('of a GPU behind protected PCIe ($model.arch) without any switch is refused', async (one) => {
