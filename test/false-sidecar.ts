@@ -16,6 +16,8 @@ export interface Lies {
   readonly hello?: object;
   /** In place of any answer. */
   readonly failed?: object;
+  /** As soon as it has said hello. */
+  readonly leaves?: boolean;
   readonly devices?: number;
 }
 
@@ -43,6 +45,7 @@ export async function startFalseSidecar(folder: Folder, lies: Lies = {}): Promis
     seen.connections++;
     ws.on('error', () => ws.terminate());
     ws.send(JSON.stringify({ ...hello, ...lies.hello }));
+    if (lies.leaves === true) ws.close();
     ws.on('message', async (data, isBinary) => {
       if (!isBinary) return;
       seen.asked++;
