@@ -215,7 +215,8 @@ describe('the endpoint', () => {
     const both = (times: number) =>
       eventually(() => said('listening').length === times && said('sidecar').length === times, 60_000);
     await both(2);
-    const url = `http://127.0.0.1:${said('metrics')[0]?.port}`;
+    const { port } = said('metrics')[0]?.address as { port: number };
+    const url = `http://127.0.0.1:${port}`;
     const names = ['http_server_request_duration_seconds_count', 'countersign_sidecar_connections_total'];
     const counts = async () => {
       const got = await samples(url);
@@ -229,7 +230,9 @@ describe('the endpoint', () => {
     const atLeast = (counts: number[]) => counts.map((count, i) => count >= (before[i] as number));
     expect(atLeast(await counts())).toEqual([true, true, true]);
     await both(4);
-    await chat(gateway.url, CHAT);
+    // PORT=0, and nobody held the first one meanwhile.
+    const again = said('listening').at(-1)?.address as { port: number };
+    await chat(`http://127.0.0.1:${again.port}`, CHAT);
     await eventually(async () => (await counts())[0] === 9);
     const now = await samples(url);
     expect(now.value('countersign_sidecar_connections_total')).toBe(4);
