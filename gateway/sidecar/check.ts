@@ -26,13 +26,15 @@ export interface Checker {
 
 /** Past this the thread ends, and the process does not. An answer has 8 MiB at most. */
 const MAX_HEAP_MB = 256;
+/** Little of an answer outlives its check. */
+const MAX_YOUNG_HEAP_MB = 4;
 /** A start takes longer than a GPU may: whoever asked once is likely to ask again. */
 const IDLE_MS = 3_600_000;
 
 export function createChecker(): Checker {
   const thread = new Thread<CheckQuestion, CheckAnswer>(
     new URL('./check-worker.ts', import.meta.url),
-    { resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB } },
+    { resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB, maxYoungGenerationSizeMb: MAX_YOUNG_HEAP_MB } },
     IDLE_MS,
   );
   return {

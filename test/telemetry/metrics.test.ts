@@ -5,7 +5,6 @@ import { MAX_MODEL_LABELS } from '../../gateway/telemetry/models.ts';
 import { answer, chatAnswer, chatStream, delta, event, role, stream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { expectError } from '../gateway/expect-error.ts';
-import { startGatewayProcess } from '../gateway-process.ts';
 import { eventually, type Service, startGateway, startService, startSidecar } from '../harness.ts';
 import { startProcess } from '../process.ts';
 import { parseSamples, type Samples } from './samples.ts';
@@ -210,29 +209,33 @@ describe('the endpoint', () => {
 
   it('never lowers a counter when a worker ends: the next one goes on from there', async () => {
     const env = { BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket, ALLOW_SIMULATED: '1' };
-    const gateway = await startGatewayProcess({ ...env, METRICS_PORT: '0', WORKERS: '2' });
-    const said = (msg: string) => gateway.lines().filter((line) => line.msg === msg);
+    const gateway = startProcess('gateway/main.ts', [], { ...env, PORT: '0', METRICS_PORT: '0', WORKERS: '2' });
+    const said = (msg: string) =>
+      gateway
+        .output()
+        .split('\n')
+        .filter((line) => line.endsWith(`"msg":"${msg}"}`))
+        .map((line) => JSON.parse(line) as { pid: number; address: { port: number } });
+    const port = (msg: string) => said(msg).at(-1)?.address.port;
     const both = (times: number) =>
       eventually(() => said('listening').length === times && said('sidecar').length === times, 60_000);
     await both(2);
-    const { port } = said('metrics')[0]?.address as { port: number };
-    const url = `http://127.0.0.1:${port}`;
+    const url = `http://127.0.0.1:${port('metrics')}`;
     const names = ['http_server_request_duration_seconds_count', 'countersign_sidecar_connections_total'];
     const counts = async () => {
       const got = await samples(url);
       return [...names, 'http_server_request_duration_seconds_bucket'].map((name) => got.value(name) ?? 0);
     };
-    for (let i = 0; i < 8; i++) await chat(gateway.url, { ...CHAT, tee: true });
+    for (let i = 0; i < 8; i++) await chat(`http://127.0.0.1:${port('listening')}`, { ...CHAT, tee: true });
     await eventually(async () => (await counts())[0] === 8);
     const before = await counts();
-    for (const { pid } of said('listening')) process.kill(pid as number, 'SIGKILL');
+    for (const { pid } of said('listening')) process.kill(pid, 'SIGKILL');
     await eventually(() => said('a worker ended').length === 2);
     const atLeast = (counts: number[]) => counts.map((count, i) => count >= (before[i] as number));
     expect(atLeast(await counts())).toEqual([true, true, true]);
     await both(4);
     // PORT=0, and nobody held the first one meanwhile.
-    const again = said('listening').at(-1)?.address as { port: number };
-    await chat(`http://127.0.0.1:${again.port}`, CHAT);
+    await chat(`http://127.0.0.1:${port('listening')}`, CHAT);
     await eventually(async () => (await counts())[0] === 9);
     const now = await samples(url);
     expect(now.value('countersign_sidecar_connections_total')).toBe(4);
