@@ -112,6 +112,8 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     throw new ConfigError(`MAX_HELD_BYTES must not be less than MAX_BODY_BYTES (${e.MAX_BODY_BYTES})`);
   if ((e.TLS_CERT_FILE === undefined) !== (e.TLS_KEY_FILE === undefined))
     throw new ConfigError('TLS_CERT_FILE and TLS_KEY_FILE are set together or not at all');
+  if (e.BACKEND_API_KEY !== undefined && e.BACKEND_API_KEY_FILE !== undefined)
+    throw new ConfigError('BACKEND_API_KEY and BACKEND_API_KEY_FILE are both set: set one of them');
   return {
     host: e.HOST.replace(/^\[|\]$/g, ''),
     port: e.PORT,

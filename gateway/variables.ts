@@ -41,7 +41,11 @@ export const schema = z.object({
   BACKEND_API_KEY: backendKey
     .optional()
     .describe('Sent to the backend as `Authorization: Bearer`. A client’s own key never leaves the gateway'),
-  BACKEND_API_KEY_FILE: z.string().min(1).optional().describe('The same from a file, where secrets are files'),
+  BACKEND_API_KEY_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('The same from a file, where secrets are files; not together with `BACKEND_API_KEY`'),
   SIDECAR_SOCKET: socketPath(resolve).describe(
     'The Unix socket that the sidecar listens on. It and its folder must belong to root, to the gateway’s own user or to `SIDECAR_UID`; nobody else may write in the folder',
   ),
