@@ -66,7 +66,7 @@ describe('permits', () => {
 describe('a key with many tee requests', () => {
   let stage: Stage;
   beforeAll(async () => {
-    stage = await startStage({ collectionMs: 40 });
+    stage = await startStage({ collectionMs: 150 });
   });
   afterAll(() => stage.close());
 
@@ -79,7 +79,7 @@ describe('a key with many tee requests', () => {
       expect(got.json().attestation).toBeDefined();
       ended.push(name);
     };
-    const many = Array.from({ length: 30 }, () => send('many'));
+    const many = Array.from({ length: 20 }, () => send('many'));
     await new Promise((resolve) => setTimeout(resolve, 200));
     const before = ended.length;
     await send('one');
@@ -88,8 +88,8 @@ describe('a key with many tee requests', () => {
     // Without tee nothing waits at all.
     const started = performance.now();
     await chat(url, CHAT, bearer('many'));
-    expect(performance.now() - started).toBeLessThan(250);
-    expect(ended.length).toBeLessThan(30);
+    expect(performance.now() - started).toBeLessThan(1_000);
+    expect(ended.length).toBeLessThan(20);
     await Promise.all(many);
   });
 });
