@@ -1,4 +1,4 @@
-// Who may come in: the key, the places there are, the rate. All of it before a byte of the body is read.
+// Who may come in: the key, the places there are, the rate. Before a byte of the body is read, but for the place among all, which is for what is here.
 import { ClientGone } from './body.ts';
 import type { Context, Deps, Step } from './context.ts';
 import { addressOf } from './limits/address.ts';
@@ -15,6 +15,9 @@ export function authenticated({ keys }: Deps): Step {
     c.env.owner = caller.owner;
   };
 }
+
+/** For routes without a body: their requests are here whole. @throws {Problem} overloaded */
+export const withoutBody: Step = (c) => c.env.seat.whole();
 
 /** Past capacity a request is refused at once, so that those accepted are served. Without a rate nothing is waited for. */
 export function bounded({ config, seats, rates }: Deps): Step {
