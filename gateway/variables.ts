@@ -148,7 +148,9 @@ export const schema = z.object({
     .string()
     .min(1)
     .default('127.0.0.1')
-    .describe('The address of `METRICS_PORT`. What it serves needs no key: keep it from strangers'),
+    .describe(
+      'The address of `METRICS_PORT`. What it serves needs no key: keep it from strangers. It is asked for by an address, a name without a dot, or one that `CORS_ORIGINS` names',
+    ),
   TLS_CERT_FILE: z.string().min(1).optional().describe('PEM certificate chain; with `TLS_KEY_FILE`: HTTPS'),
   TLS_KEY_FILE: z
     .string()
