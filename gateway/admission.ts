@@ -4,7 +4,6 @@ import type { Context, Deps, Step } from './context.ts';
 import { addressOf } from './limits/address.ts';
 import type { Allowance } from './limits/rates.ts';
 import { Problem } from './problem.ts';
-import { endWhenStalled, readNothingMeanwhile } from './stall.ts';
 import type { Outgoing } from './wire/answer.ts';
 
 /** Names the caller, by the key. */
@@ -27,7 +26,6 @@ export function bounded({ config, seats, rates }: Deps): Step {
     const seat = seats.take(caller);
     c.env.seat = seat;
     whenTaken(outgoing, () => seat.leave());
-    endWhenStalled(outgoing, config.write_stall_ms);
     const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
     const rated = () =>
       per_second === 0
@@ -53,7 +51,6 @@ export function verifyBounded({ config, rates, verifier }: Deps): Step {
       throw new Problem('overloaded', 'Too many verifications run at once.', { retryAfterSeconds: 1 });
     open++;
     whenTaken(outgoing, () => open--);
-    endWhenStalled(outgoing, config.write_stall_ms);
   };
 }
 
@@ -79,6 +76,5 @@ function whenTaken(outgoing: Outgoing, release: () => void): void {
       release();
     };
     socket.once('drain', taken).once('close', taken);
-    readNothingMeanwhile(outgoing);
   });
 }

@@ -20,6 +20,8 @@ export interface GatewayConfig {
   readonly backend_api_key: string | null;
   /** Absolute path. */
   readonly sidecar_socket: string;
+  /** null: the socket must be root's or this process's user's. */
+  readonly sidecar_uid: number | null;
   readonly api_keys_file: string | null;
   readonly max_body_bytes: number;
   /** Largest answer, whole or streamed, that is kept to be attested. */
@@ -115,6 +117,8 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     throw new ConfigError(`MAX_HELD_BYTES_PER_KEY must not be less than MAX_BODY_BYTES (${e.MAX_BODY_BYTES})`);
   if ((e.TLS_CERT_FILE === undefined) !== (e.TLS_KEY_FILE === undefined))
     throw new ConfigError('TLS_CERT_FILE and TLS_KEY_FILE are set together or not at all');
+  if (e.BACKEND_API_KEY !== undefined && e.BACKEND_API_KEY_FILE !== undefined)
+    throw new ConfigError('BACKEND_API_KEY and BACKEND_API_KEY_FILE are both set: set one of them');
   // Without keys everybody is one caller, who may have all there is.
   const per_key = e.API_KEYS_FILE === undefined ? 0 : null;
   return {
@@ -123,6 +127,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     backend_url: e.BACKEND_URL,
     backend_api_key: e.BACKEND_API_KEY ?? keyFrom(e.BACKEND_API_KEY_FILE),
     sidecar_socket: e.SIDECAR_SOCKET,
+    sidecar_uid: e.SIDECAR_UID ?? null,
     api_keys_file: e.API_KEYS_FILE ?? null,
     max_body_bytes: e.MAX_BODY_BYTES,
     max_answer_bytes: e.MAX_ANSWER_BYTES,

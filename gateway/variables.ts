@@ -43,8 +43,19 @@ export const schema = z.object({
   BACKEND_API_KEY: backendKey
     .optional()
     .describe('Sent to the backend as `Authorization: Bearer`. A client’s own key never leaves the gateway'),
-  BACKEND_API_KEY_FILE: z.string().min(1).optional().describe('The same from a file, where secrets are files'),
-  SIDECAR_SOCKET: socketPath(resolve).describe('The Unix socket that the sidecar listens on'),
+  BACKEND_API_KEY_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('The same from a file, where secrets are files; not together with `BACKEND_API_KEY`'),
+  SIDECAR_SOCKET: socketPath(resolve).describe(
+    'The Unix socket that the sidecar listens on. It and its folder must belong to root, to the gateway’s own user or to `SIDECAR_UID`; nobody else may write in the folder',
+  ),
+  SIDECAR_UID: wholeNumber(0, 0xffff_fffe)
+    .optional()
+    .describe(
+      'The number of the user that the sidecar runs as, where that is another than the gateway’s. The image has it set',
+    ),
   API_KEYS_FILE: z
     .string()
     .min(1)
@@ -137,7 +148,9 @@ export const schema = z.object({
     .string()
     .min(1)
     .default('127.0.0.1')
-    .describe('The address of `METRICS_PORT`. What it serves needs no key: keep it from strangers'),
+    .describe(
+      'The address of `METRICS_PORT`. What it serves needs no key: keep it from strangers. It is asked for by an address, a name without a dot, or one that `CORS_ORIGINS` names',
+    ),
   TLS_CERT_FILE: z.string().min(1).optional().describe('PEM certificate chain; with `TLS_KEY_FILE`: HTTPS'),
   TLS_KEY_FILE: z
     .string()

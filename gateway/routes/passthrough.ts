@@ -44,8 +44,9 @@ export function passthrough({ config, engine, aside }: Deps) {
       method,
       path,
       headers,
-      body: forward.length === 0 ? null : forward,
+      body: method === 'GET' || forward.length === 0 ? null : forward,
       repeatable: method === 'GET',
+      owner: c.env.owner,
     };
     const listed = models !== null && method === 'GET' && /^\/models\/?(\?|$)/.test(path) ? models : null;
     const outcome = await relay(engine, request, exchange, (head, port) =>
