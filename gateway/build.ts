@@ -11,6 +11,7 @@ import { createEngine } from './engine/client.ts';
 import { loadKeys } from './keys/load.ts';
 import { boundAnswers } from './limits/answers.ts';
 import { createSeats } from './limits/seats.ts';
+import { createPermits } from './permits.ts';
 import { createSidecar } from './sidecar/client.ts';
 import { createStoreAndRates } from './store-and-rates.ts';
 import { registerGauges } from './telemetry/gauges.ts';
@@ -36,10 +37,15 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
   const { store, rates } = createStoreAndRates(config, log, member);
   const telemetry = createTelemetry(log, tracer);
   member?.metrics(telemetry.registry);
+  const attestations = {
+    max_permits: config.max_attestations_in_flight,
+    max_waiting: config.max_attestations_waiting,
+  };
   const sidecar = createSidecar({
     socket_path: config.sidecar_socket,
     attest_timeout_ms: config.attest_timeout_ms,
     max_attestations_in_flight: config.max_attestations_in_flight,
+    permits: member === null ? createPermits(attestations) : member.permits('attestations', attestations),
     allow_simulated: config.allow_simulated,
     onState(state, reason) {
       if (state === 'connected') telemetry.metrics.sidecarConnections.inc();

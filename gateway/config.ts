@@ -52,8 +52,10 @@ export interface GatewayConfig {
   /** How long a tee request waits for a sidecar that is away before it is refused. */
   readonly sidecar_wait_ms: number;
   readonly attest_timeout_ms: number;
-  /** Attestations that the sidecar is asked for at once; those beyond wait here, each key in its turn. */
+  /** Attestations that the sidecar is asked for at once, by all workers together; those beyond wait here, each key in its turn. */
   readonly max_attestations_in_flight: number;
+  /** How many may wait, of all workers together. */
+  readonly max_attestations_waiting: number;
   readonly attestation_ttl_ms: number;
   readonly attestation_store_bytes: number;
   /** null: attestations are kept, and requests counted, in this process. May hold a password. */
@@ -140,6 +142,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     sidecar_wait_ms: e.SIDECAR_WAIT_MS,
     attest_timeout_ms: e.ATTEST_TIMEOUT_MS,
     max_attestations_in_flight: e.MAX_ATTESTATIONS_IN_FLIGHT,
+    max_attestations_waiting: e.MAX_ATTESTATIONS_WAITING,
     attestation_ttl_ms: e.ATTESTATION_TTL_MS,
     attestation_store_bytes: e.ATTESTATION_STORE_BYTES,
     attestation_store_url: e.ATTESTATION_STORE_URL ?? null,

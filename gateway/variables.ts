@@ -99,8 +99,11 @@ export const schema = z.object({
   ATTEST_TIMEOUT_MS: integer(60_000, 100, 3_600_000).describe(
     'From the end of an answer to its attestation, restarts of the sidecar included',
   ),
-  MAX_ATTESTATIONS_IN_FLIGHT: integer(16, 1, 1024).describe(
-    'Attestations that the sidecar is asked for at once; the others wait for their key’s turn',
+  MAX_ATTESTATIONS_IN_FLIGHT: integer(2, 1, 1024).describe(
+    'Attestations that the sidecar is asked for at once, by all workers together; the others wait for their key’s turn. A GPU makes one at a time, and 2 keep it busy: more only make other keys wait longer',
+  ),
+  MAX_ATTESTATIONS_WAITING: integer(4096, 1, 1_000_000).describe(
+    'Answers that wait for their attestation, of all workers together; past it the key with most of them gets 503 `overloaded`',
   ),
   ATTESTATION_TTL_MS: integer(3_600_000, 1_000, 604_800_000).describe(
     'How long an attestation is kept for `GET …/attestation`',
