@@ -52,8 +52,8 @@ interface Run {
 }
 
 async function runChecks(input: unknown, context: Context): Promise<Run> {
-  const { expected = {}, limits } = context.options;
-  const list = new CheckList();
+  const { expected = {}, limits, stopAtFailure } = context.options;
+  const list = new CheckList(stopAtFailure);
   const given = await list.run('form', [], () => checkForm(input, limits));
   const attestation = given?.attestation ?? EMPTY;
 
