@@ -4,6 +4,7 @@ import type { Context, Deps, Step } from './context.ts';
 import { addressOf } from './limits/address.ts';
 import type { Allowance } from './limits/rates.ts';
 import { Problem } from './problem.ts';
+import { leaveUnread } from './refusal.ts';
 import { endWhenStalled, readNothingMeanwhile } from './stall.ts';
 import type { Outgoing } from './wire/answer.ts';
 
@@ -40,6 +41,7 @@ export function verifyBounded({ config, rates }: Deps): Step {
     const { incoming, outgoing } = c.env;
     const address = addressOf(incoming.headers, outgoing.socket, config.client_address_header);
     c.env.address = address;
+    leaveUnread(incoming, outgoing);
     if (config.max_verify_per_second > 0)
       admit(c, await rates.take(`verify:${address}`, config.max_verify_per_second), 'verifications from one address');
     // Its end has been told already, and would not be told again.

@@ -85,7 +85,9 @@ export const schema = z.object({
     'Verifications that wait for their turn; past it 503 `overloaded` for whoever has most of them',
   ),
   MAX_VERIFY_PER_SECOND: limit(50).describe('Verifications in any second from one address; 0: no limit'),
-  VERIFY_TIMEOUT_MS: integer(30_000, 100, 600_000).describe('The longest that a verification may take, and may wait for its turn'),
+  VERIFY_TIMEOUT_MS: integer(30_000, 100, 600_000).describe(
+    'The longest that a verification may take, and may wait for its turn',
+  ),
   CLIENT_ADDRESS_HEADER: z
     .string()
     .regex(/^[a-z0-9-]{1,64}$/i, 'must be the name of a header')

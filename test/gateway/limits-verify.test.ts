@@ -1,4 +1,5 @@
 import { request } from 'node:http';
+import { connect } from 'node:net';
 import { Worker } from 'node:worker_threads';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { addressOf } from '../../gateway/limits/address.ts';
@@ -61,6 +62,29 @@ describe('the verify endpoint, open to everybody,', () => {
     expect(address('10.0.0.1:40001')).toBe('10.0.0.1');
     for (const given of ['[2001:db8:1:2::7]', '[2001:db8:1:2::8]:40001'])
       expect(address(given)).toBe('2001:db8:1:2::/64');
+  });
+
+  it('reads no more of a large body that it refuses, and its client has the answer', async () => {
+    const url = await stage.gateway({ MAX_VERIFY_BYTES: '65536' });
+    const socket = connect(Number(new URL(url).port), '127.0.0.1');
+    const closed = new Promise((resolve) => socket.on('close', resolve).on('error', () => {}));
+    let answer = '';
+    socket.on('data', (chunk) => {
+      answer += chunk;
+    });
+    socket.write(`POST ${PATH} HTTP/1.1\r\nhost: h\r\ncontent-length: 500000000\r\n\r\n`);
+    const megabyte = Buffer.alloc(1024 * 1024);
+    let sent = 0;
+    const send = () => {
+      while (socket.writable && sent++ < 500) if (!socket.write(megabyte)) return;
+    };
+    socket.on('drain', send);
+    await eventually(() => answer !== '');
+    send();
+    await closed;
+    expect(answer).toMatch(/^HTTP\/1\.1 413 .*"code":"body_too_large"/s);
+    // What the system keeps on both sides.
+    expect(sent).toBeLessThan(30);
   });
 
   it('has so many places, which a body takes when it is here', async () => {
