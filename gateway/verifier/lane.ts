@@ -77,7 +77,7 @@ export class Lane {
 
   async #ask(job: Job): Promise<Verdict> {
     const { ends_after_each, worker } = this.#options;
-    for (let again = true; ; again = false) {
+    for (let again = !ends_after_each; ; again = false) {
       let hangs = false;
       const timer = setTimeout(() => {
         hangs = true;
@@ -89,7 +89,7 @@ export class Lane {
         return verdict;
       } catch (error) {
         if (!(error instanceof ThreadEnded)) throw error;
-        // The time that was over was another's: this one is verified by the next thread.
+        // In a thread that several share, the time that was over was another's: this one is verified by the next thread.
         if (hangs || !again || this.#closed) throw late();
       } finally {
         clearTimeout(timer);

@@ -52,7 +52,7 @@ export function verifierBounds({ workers, ...options }: Omit<VerifierOptions, 'r
     slow_bytes: Math.max(options.max_verify_bytes, share(SLOW_BODIES * options.max_verify_bytes)),
     quick_heap_mb: QUICK_HEAP_MB,
     // What MAX_JSON_VALUES are at their worst, and copies of the text.
-    slow_heap_mb: 256 + Math.ceil((8 * options.max_verify_bytes) / MiB),
+    slow_heap_mb: 192 + Math.ceil((6 * options.max_verify_bytes) / MiB),
   };
 }
 
