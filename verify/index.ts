@@ -1,7 +1,7 @@
 // Countersign's verifier: one import for Node and browsers, WebCrypto alone.
 export type { Attestation, Evidence } from '../proto/attestation.ts';
 export { appraiseAttestation, verifyAttestation } from './attestation.ts';
-export { CHECKS, type Check, type CheckName, type FailureCode, VerificationError } from './checks.ts';
+export { CHECKS, type Check, CheckFailure, type CheckName, type FailureCode, VerificationError } from './checks.ts';
 export {
   type Collateral,
   type CollateralOptions,
@@ -11,7 +11,8 @@ export {
   type RimQuery,
 } from './collateral.ts';
 export { appraiseEvidence, verifyEvidence } from './evidence.ts';
-export { UnprovenAnswerError, type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
+export { UnprovenAnswerError, type UnprovenCode, type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
+export { type Carried, checkReports } from './report-check.ts';
 export { fetchNrasKeys, NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from './services.ts';
 export { type Jwk, type Jwks, NRAS_KEYS_URL } from './token/index.ts';
 export type {
@@ -29,3 +30,4 @@ export type {
   VerifiedEvidence,
   VerifyOptions,
 } from './types.ts';
+export { ageInWords } from './verdict.ts';

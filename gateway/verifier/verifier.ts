@@ -108,6 +108,8 @@ export function createVerifier(
           if (coming > 0) share.expect(bytes + coming);
           share.take(bytes);
         },
+        // Its place in the queue is asked for when it is appraised.
+        whole() {},
         async appraise(job) {
           if (lane === quick && !hasFewMarks(job.body)) slowly();
           return lane.run(asker, job, share);

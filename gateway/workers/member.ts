@@ -17,17 +17,11 @@ const RATE_MS = 2_000;
 /** True in a process that is one of several workers. */
 export const isMember = cluster.isWorker;
 
-/** What one request may need by itself. */
-interface Largest {
-  readonly max_body_bytes: number;
-  readonly max_answer_bytes: number;
-}
-
 export interface Member {
   /** What others keep is found too. */
   store(memory: MemoryStore): Store;
-  /** Per key as for one process, whichever worker a request meets; in total a share of it for each worker. */
-  seats(make: (limits: SeatLimits) => Seats, limits: SeatLimits & Largest): Seats;
+  /** Per key as for one process, whichever worker a request meets, where that has a number of its own; in total a share of it for each worker. */
+  seats(make: (limits: SeatLimits) => Seats, limits: SeatLimits): Seats;
   /** One queue of that name for all workers, which the primary keeps. */
   permits(name: string, limits: PermitLimits): Permits;
   readonly limiter: MakeLimiter;
@@ -72,14 +66,17 @@ export function joinPrimary(workers: number): Member {
     seats(make, limits) {
       const share = (limit: number) => Math.max(1, Math.ceil(limit / workers));
       const largest = limits.max_body_bytes + limits.max_answer_bytes;
+      const shareOfBytes = (limit: number) => Math.min(limit, Math.max(largest, share(limit)));
       const local = make({
         ...limits,
         max_concurrent_requests: share(limits.max_concurrent_requests),
         max_streams: share(limits.max_streams),
-        max_held_bytes: Math.min(limits.max_held_bytes, Math.max(largest, share(limits.max_held_bytes))),
-        max_concurrent_per_key: 0,
-        max_streams_per_key: 0,
-        max_tee_per_key: 0,
+        max_attestations_waiting: share(limits.max_attestations_waiting),
+        max_held_bytes: shareOfBytes(limits.max_held_bytes),
+        max_held_bytes_per_key: limits.max_held_bytes_per_key && shareOfBytes(limits.max_held_bytes_per_key),
+        max_concurrent_per_key: countedElsewhere(limits.max_concurrent_per_key),
+        max_streams_per_key: countedElsewhere(limits.max_streams_per_key),
+        max_tee_per_key: countedElsewhere(limits.max_tee_per_key),
       });
       return sharedSeats(local, limits, asker, primary);
     },
@@ -94,6 +91,9 @@ export function joinPrimary(workers: number): Member {
     },
   };
 }
+
+/** A number of its own is counted by the primary, and not here; half of what there is, is half of each worker's. */
+const countedElsewhere = (limit: number | null) => (limit === null ? null : 0);
 
 /** Between processes a Buffer becomes a Uint8Array. */
 function known(found: Kept | null | undefined): Kept | null {
@@ -111,7 +111,14 @@ function sharedSeats(local: Seats, limits: SeatLimits, asker: Asker, primary: Pe
   const withoutLimits = (caller: Caller): Caller => {
     let same = unlimited.get(caller);
     if (same === undefined) {
-      same = { ...caller, limits: { ...caller.limits, concurrent: 0, streams: 0, tee: 0 } };
+      const { concurrent, streams, tee } = caller.limits;
+      const limits = {
+        ...caller.limits,
+        concurrent: countedElsewhere(concurrent),
+        streams: countedElsewhere(streams),
+        tee: countedElsewhere(tee),
+      };
+      same = { ...caller, limits };
       unlimited.set(caller, same);
     }
     return same;
@@ -143,6 +150,7 @@ function sharedSeats(local: Seats, limits: SeatLimits, asker: Asker, primary: Pe
         await seat.tee();
         await sit('tee');
       },
+      whole: () => seat.whole(),
       hold: (bytes, coming) => seat.hold(bytes, coming),
       leave() {
         seat.leave();
@@ -159,9 +167,9 @@ function sharedSeats(local: Seats, limits: SeatLimits, asker: Asker, primary: Pe
     take(caller) {
       const seat = local.take(withoutLimits(caller));
       const own = {
-        requests: caller.limits.concurrent ?? limits.max_concurrent_per_key,
-        streams: caller.limits.streams ?? limits.max_streams_per_key,
-        tee: caller.limits.tee ?? limits.max_tee_per_key,
+        requests: caller.limits.concurrent ?? limits.max_concurrent_per_key ?? 0,
+        streams: caller.limits.streams ?? limits.max_streams_per_key ?? 0,
+        tee: caller.limits.tee ?? limits.max_tee_per_key ?? 0,
       };
       return own.requests + own.streams + own.tee === 0 ? seat : counted(seat, caller.name, own);
     },

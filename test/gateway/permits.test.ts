@@ -66,29 +66,30 @@ describe('permits', () => {
 describe('a key with many tee requests', () => {
   let stage: Stage;
   beforeAll(async () => {
-    stage = await startStage({ collectionMs: 40 });
+    stage = await startStage({ collectionMs: 150 });
   });
   afterAll(() => stage.close());
 
   it('does not make another key wait for all of them', async () => {
     stage.service.backend.script = chatAnswer('Hello.');
-    const url = await stage.gateway({ MAX_ATTESTATIONS_IN_FLIGHT: '2' }, ['many', 'one']);
+    const url = await stage.gateway({}, ['many', 'one']);
     const ended: string[] = [];
     const send = async (name: string) => {
       const got = await chat(url, { ...CHAT, tee: true, user: String(ended.length) }, bearer(name));
       expect(got.json().attestation).toBeDefined();
       ended.push(name);
     };
-    const many = Array.from({ length: 30 }, () => send('many'));
+    const many = Array.from({ length: 20 }, () => send('many'));
     await new Promise((resolve) => setTimeout(resolve, 200));
+    const before = ended.length;
     await send('one');
-    // Those with the sidecar, one turn of the other key, and what was done before it came.
-    expect(ended.indexOf('one')).toBeLessThan(15);
+    // One that was being collected, one that was ready, and perhaps one on its way to its client.
+    expect(ended.indexOf('one') - before).toBeLessThanOrEqual(3);
     // Without tee nothing waits at all.
     const started = performance.now();
     await chat(url, CHAT, bearer('many'));
-    expect(performance.now() - started).toBeLessThan(250);
-    expect(ended.length).toBeLessThan(30);
+    expect(performance.now() - started).toBeLessThan(1_000);
+    expect(ended.length).toBeLessThan(20);
     await Promise.all(many);
   });
 });

@@ -2,7 +2,6 @@
 // and its time are not the gateway's.
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { setPriority } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** An attack that does not end by itself is ended. */
@@ -21,8 +20,6 @@ export interface Given<Options> {
 
 /** Runs `run` until its time is over; what it returns is the attack's word on what became of it. */
 export function attack<Options = object>(run: (given: Given<Options>) => Promise<unknown>): void {
-  // Strangers do not take the server's own processor.
-  setPriority(10);
   const { url, key, ms, options } = JSON.parse(process.argv[2] as string);
   const ends_ms = performance.now() + ms;
   setTimeout(() => process.exit(1), ms + GRACE_MS).unref();

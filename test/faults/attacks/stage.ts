@@ -22,7 +22,7 @@ export const WORKERS = [1, 2, 4] as const;
 const PEACE_MS = 5_000;
 const WARM_MS = 2_000;
 /** A machine with two cores that others use too: below this a p99 says nothing about the gateway. */
-const FLOOR_MS = 400;
+const FLOOR_MS = 750;
 const TIMES_PEACE = 5;
 const PEACEFUL_CLIENTS = 4;
 
