@@ -19,11 +19,6 @@ export class Share {
     return this.#amount;
   }
 
-  /** Whether `amount` more could be had now; nothing is taken. @throws {Problem} as {@link take} */
-  expect(amount: number): void {
-    if (!this.#shares.has(amount)) this.#shares.yielding(this.#owner, amount);
-  }
-
   /** @throws {Problem} overloaded when there is no room, and no owner who has more than this one would then have. */
   take(amount: number): void {
     while (!this.#shares.has(amount)) {
@@ -35,10 +30,15 @@ export class Share {
     this.#amount += amount;
   }
 
-  /** Gives everything back. */
+  /** Gives back all but `amount`. */
+  keep(amount: number): void {
+    const less = Math.max(0, this.#amount - amount);
+    this.#amount -= less;
+    this.#shares.count(this.#owner, this, -less);
+  }
+
   leave(): void {
-    this.#shares.count(this.#owner, this, -this.#amount);
-    this.#amount = 0;
+    this.keep(0);
   }
 }
 
@@ -66,7 +66,7 @@ export class Shares {
     own.amount += by;
     this.#taken += by;
     if (by > 0) own.shares.add(share);
-    else own.shares.delete(share);
+    else if (share.amount === 0) own.shares.delete(share);
     if (own.amount > 0) this.#owners.set(owner, own);
     else this.#owners.delete(owner);
   }

@@ -41,6 +41,8 @@ const QUICK_HEAP_MB = 96;
 const QUICK_MARKS = 10_000;
 /** Of others one is verified at a time, of all workers together. Meanwhile so many bodies of the largest size are read or wait. */
 const SLOW_BODIES = 4;
+/** Room is kept for the rest of a body for so long after each part of it. */
+const IDLE_MS = 1_000;
 
 /** What a process may take at most: of bodies, and by its two threads. A thread's own code and stacks are near 16 MiB. */
 export function verifierBounds({ workers, ...options }: Omit<VerifierOptions, 'rim_url' | 'ocsp_url'>) {
@@ -95,26 +97,36 @@ export function createVerifier(
       const giveWay = () => outgoing.destroy();
       let lane = quick;
       let share: Share = quick.shares.enter(address, giveWay);
-      const slowly = () => {
-        const held = share.amount;
+      let here_bytes = 0;
+      /** Gives back what was taken for a part of the body that does not come. */
+      let idle: NodeJS.Timeout | undefined;
+      const slowly = (bytes: number) => {
         share.leave();
         lane = slow;
         share = slow.shares.enter(address, giveWay);
-        share.take(held);
+        share.take(bytes);
       };
       return {
         hold(bytes, coming) {
-          if (lane === quick && share.amount + bytes + coming > MANY_BYTES) slowly();
-          if (coming > 0) share.expect(bytes + coming);
-          share.take(bytes);
+          here_bytes += bytes;
+          if (lane === quick && here_bytes + coming > MANY_BYTES) {
+            // For all that is announced: it is not read half, and then refused.
+            slowly(here_bytes + coming);
+            if (coming > 0) idle = setTimeout(() => share.keep(here_bytes), IDLE_MS).unref();
+          }
+          share.take(Math.max(0, here_bytes - share.amount));
+          idle?.refresh();
         },
         // Its place in the queue is asked for when it is appraised.
-        whole() {},
+        whole: () => clearTimeout(idle),
         async appraise(job) {
-          if (lane === quick && !hasFewMarks(job.body)) slowly();
+          if (lane === quick && !hasFewMarks(job.body)) slowly(here_bytes);
           return lane.run(asker, job, share);
         },
-        leave: () => share.leave(),
+        leave() {
+          clearTimeout(idle);
+          share.leave();
+        },
       };
     },
     close: async () => void (await Promise.all([quick.close(), slow.close()])),

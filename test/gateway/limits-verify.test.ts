@@ -87,6 +87,30 @@ describe('the verify endpoint, open to everybody,', () => {
     expect(sent).toBeLessThan(30);
   });
 
+  it('has room for a few large bodies, and keeps it for those that come', async () => {
+    const url = await stage.gateway({ MAX_VERIFY_BYTES: '1000000', CLIENT_ADDRESS_HEADER: 'x-forwarded-for' });
+    const large = ' '.repeat(999_000);
+    const from = (n: number) => ({ 'x-forwarded-for': `10.0.0.${n}` });
+    const slow = [1, 2, 3, 4].map((n) => announced(url, large, from(n)));
+    for (const { outgoing } of slow) outgoing.write(' ');
+    await eventually(async () => (await verify(url, large, from(5))).status === 503);
+    // Nothing comes, and it has not given way: it is not read on, and not in the way either.
+    await eventually(async () => (await verify(url, large, from(5))).status === 400);
+    for (const { outgoing, answer } of slow) {
+      outgoing.end(large.slice(1));
+      expect(await answer).toBe(400);
+    }
+    const one = [1, 1, 1, 1].map((n) => announced(url, large, from(n)));
+    for (const { outgoing, answer } of one) {
+      outgoing.write(' ');
+      answer.catch(() => {});
+    }
+    await eventually(async () => (await verify(url, large, from(1))).status === 503);
+    // Of one address all four are not held against another.
+    expect((await verify(url, large, from(5))).status).toBe(400);
+    for (const { outgoing } of one) outgoing.destroy();
+  });
+
   it('has so many places, which a body takes when it is here', async () => {
     const url = await stage.gateway({ MAX_VERIFY_CONCURRENT: '1' });
     const body = await attested(url);
@@ -195,8 +219,9 @@ describe('the verify endpoint, open to everybody,', () => {
 });
 
 /** A request whose head is sent. */
-function announced(url: string, body: string) {
-  const outgoing = request(`${url}${PATH}`, { method: 'POST', headers: { 'content-length': body.length } });
+function announced(url: string, body: string, headers = {}) {
+  const length = { 'content-length': body.length };
+  const outgoing = request(`${url}${PATH}`, { method: 'POST', headers: { ...length, ...headers } });
   const answer = new Promise<number>((resolve, reject) =>
     outgoing.on('response', (incoming) => resolve(incoming.resume().statusCode ?? 0)).on('error', reject),
   );

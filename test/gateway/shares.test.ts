@@ -67,13 +67,18 @@ describe('a bounded amount, shared by owner,', () => {
     enter('h', 'h', 1);
   });
 
-  it('is looked at before it is taken, and nothing happens by that', () => {
+  it('is given back in part too', () => {
     const { gone, enter } = stage(10);
-    enter('a', 'a1', 9);
-    const b = enter('b', 'b1', 1);
-    b.expect(7);
-    expect(() => b.expect(8)).toThrow(OVERLOADED);
-    expect([gone, b.amount]).toEqual([[], 1]);
+    const first = enter('a', 'a1', 9);
+    first.keep(9);
+    expect(() => enter('a', 'a2', 2)).toThrow(OVERLOADED);
+    first.keep(3);
+    first.keep(5);
+    expect(first.amount).toBe(3);
+    enter('b', 'b1', 2);
+    enter('c', 'c1', 5);
+    enter('d', 'd1', 2);
+    expect(gone).toEqual(['c1']);
   });
 
   it('is free again when all have left, in whatever order', () => {
