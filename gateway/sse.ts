@@ -1,10 +1,12 @@
 // The few server-sent events that the gateway writes itself.
-import { lastBrace, type SseEvent } from '../proto/sse.ts';
+import { EVENT_END, EVENT_START, writeEvents } from '../proto/sse.ts';
 import type { Problem } from './problem.ts';
 
 export const DONE = Buffer.from('data: [DONE]\n\n');
 /** A comment: keeps the connection warm, and no client sees it. */
 export const ATTESTING = Buffer.from(': attesting\n\n');
+/** In place of a backend's own comment. */
+export const WAITING = Buffer.from(': waiting\n\n');
 
 /** Takes the place of the finish chunk. */
 export function errorEvent(problem: Problem): Buffer {
@@ -12,25 +14,16 @@ export function errorEvent(problem: Problem): Buffer {
 }
 
 const ATTESTATION = Buffer.from(',"attestation":');
-const DONE_DATA = Buffer.from('[DONE]');
-
-export function isDone(data: Uint8Array): boolean {
-  return data.length === 6 && DONE_DATA.equals(data);
-}
-
+const LF = 0x0a;
+const BRACE = 0x7d;
 /** Copying so much costs less than more writes. */
 const ONE_PIECE_BYTES = 64 * 1024;
 
-/** The event, in pieces, with `,"attestation":…` put before the last `}` of its data: taken out again, the bytes are the backend's. */
-export function withAttestation(event: SseEvent, attestationJson: Uint8Array): Uint8Array[] {
-  const brace = lastBrace(event);
-  const pieces = [event.bytes.subarray(0, brace), ATTESTATION, attestationJson, event.bytes.subarray(brace)];
-  return attestationJson.length > ONE_PIECE_BYTES ? pieces : [Buffer.concat(pieces)];
-}
-
-/** A last event may have come without its empty line: whatever follows it would become a part of it. */
-export function terminated(event: SseEvent): Uint8Array {
-  const last = event.bytes.at(-1);
-  const lineEnded = last === 0x0a || last === 0x0d;
-  return event.complete ? event.bytes : Buffer.concat([event.bytes, Buffer.from(lineEnded ? '\n' : '\n\n')]);
+/** The event, in pieces, with `,"attestation":…` before the last `}` of its payload: taken out again, the bytes are the backend's. */
+export function withAttestation(payload: Uint8Array, attestationJson: Uint8Array): Uint8Array[] {
+  const brace = payload.lastIndexOf(BRACE);
+  const pieces = [payload.subarray(0, brace), ATTESTATION, attestationJson, payload.subarray(brace)];
+  if (payload.includes(LF)) return [writeEvents([Buffer.concat(pieces)])];
+  const event = [EVENT_START, ...pieces, EVENT_END];
+  return attestationJson.length > ONE_PIECE_BYTES ? event : [Buffer.concat(event)];
 }

@@ -1,6 +1,6 @@
 // Reads a streamed answer: its words as they come, its bytes as they were, and the chunk that carries the attestation.
-import { SseLimitError, SseSplitter } from '../proto/sse.ts';
-import { concat } from '../verify/bytes.ts';
+import { PayloadReader, readPayloads, SseError } from '../proto/sse.ts';
+import { concatAll } from '../verify/bytes.ts';
 import { GatewayError } from './gateway.ts';
 
 /** Larger answers are cut off: they could not be checked. */
@@ -18,19 +18,19 @@ export interface Answer {
 /** @param onText is given each piece of the answer, untrusted. @throws {GatewayError} when the connection breaks. @throws {DOMException} when it was aborted. */
 export async function readAnswer(response: Response, onText: (text: string) => void): Promise<Answer> {
   if (!(response.headers.get('content-type') ?? '').startsWith('text/event-stream')) return readWhole(response, onText);
-  const splitter = new SseSplitter(MAX_STREAM_BYTES);
+  const payloads = new PayloadReader(MAX_STREAM_BYTES);
   const kept: Uint8Array[] = [];
   let carrier: string | null = null;
   let error: Answer['error'] = null;
   let bytes = 0;
 
-  function take(data: Uint8Array | null): void {
-    if (data === null) return;
-    const text = new TextDecoder().decode(data);
+  function take(payload: Uint8Array): void {
+    const text = new TextDecoder().decode(payload);
     const chunk = parse(text);
     if (chunk === null) return;
     if (chunk.attestation !== undefined) carrier ??= text;
-    if (chunk.error) error = { code: String(chunk.error.code ?? 'error'), message: String(chunk.error.message ?? '') };
+    if (chunk.error !== undefined && chunk.error !== null)
+      error = { code: String(chunk.error.code ?? 'error'), message: String(chunk.error.message ?? '') };
     const content = chunk.choices?.[0]?.delta?.content;
     if (typeof content === 'string' && content !== '') onText(content);
   }
@@ -39,21 +39,28 @@ export async function readAnswer(response: Response, onText: (text: string) => v
   try {
     for (let part = await reader?.read(); part !== undefined && !part.done; part = await reader?.read()) {
       bytes += part.value.length;
-      if (bytes > MAX_STREAM_BYTES) throw new SseLimitError('the answer is too large');
+      if (bytes > MAX_STREAM_BYTES) throw new SseError('too_large', 'the answer is too large');
       kept.push(part.value);
-      for (const { data } of splitter.push(part.value)) take(data);
+      for (const payload of payloads.push(part.value)) take(payload);
     }
+    const last = payloads.end();
+    if (last !== null) take(last);
   } catch (cause) {
     throw broken(cause);
   }
-  take(splitter.end()?.data ?? null);
-  return { transcript: concat(...kept), carrier, error };
+  return { transcript: concatAll(kept), carrier, error };
 }
 
 /** What a reader throws is a TypeError where the connection broke, a DOMException where the visitor stopped it. */
 function broken(cause: unknown): unknown {
-  if (cause instanceof SseLimitError)
-    return new GatewayError(200, 'answer_too_large', 'The answer is larger than what this page keeps to check.');
+  if (cause instanceof SseError)
+    return cause.reason === 'too_large'
+      ? new GatewayError(200, 'answer_too_large', 'The answer is larger than what this page keeps to check.')
+      : new GatewayError(
+          200,
+          'stream_malformed',
+          'The answer is no stream that could be proven: it has more than data.',
+        );
   if (!(cause instanceof TypeError)) return cause;
   return new GatewayError(0, 'connection_lost', 'The connection broke before the answer was complete.');
 }
@@ -67,14 +74,15 @@ async function readWhole(response: Response, onText: (text: string) => void): Pr
   return { transcript: null, carrier: whole?.attestation === undefined ? null : text, error: null };
 }
 
-/** The chunk of a stream that was saved which carries the attestation; null where none does. */
+/** The chunk of a stream that was saved which carries the attestation; null where none does, or the stream cannot be read. */
 export function carrierOf(transcript: Uint8Array): string | null {
-  const splitter = new SseSplitter(MAX_STREAM_BYTES);
-  const events = splitter.push(transcript);
-  const rest = splitter.end();
-  for (const { data } of rest === null ? events : [...events, rest]) {
-    const text = data === null ? '' : new TextDecoder().decode(data);
-    if (text.includes('"attestation"') && parse(text)?.attestation !== undefined) return text;
+  try {
+    for (const payload of readPayloads(transcript, MAX_STREAM_BYTES)) {
+      const text = new TextDecoder().decode(payload);
+      if (text.includes('"attestation"') && parse(text)?.attestation !== undefined) return text;
+    }
+  } catch (cause) {
+    if (!(cause instanceof SseError)) throw cause;
   }
   return null;
 }

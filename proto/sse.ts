@@ -1,181 +1,206 @@
-// Server-sent events as bytes: cuts a byte stream into whole events without copying or re-encoding what it passes on.
-// HTML Living Standard §9.2.6: lines end in LF, CR LF or CR; an empty line ends an event; a line that starts with ':' is a comment.
+// The one profile of an event stream that can be proven, for whoever passes it on, checks it or keeps it.
+//
+// It has data lines, comments and empty lines, each ended by LF or CR LF, with one byte order mark at the very start at most. A
+// comment is printable ASCII: other characters end a line for some readers. Server-sent events (HTML Living Standard §9.2.6)
+// may be written in more ways, and each of them is read otherwise by some client; no hash covers what is not data.
 
-/** One event, as it came. */
-export interface SseEvent {
-  /** Every byte of the event, its terminating empty line included. */
-  readonly bytes: Uint8Array;
-  /** Where its first line begins in `bytes`: behind a byte order mark, if the stream began with one. */
-  readonly start: number;
-  /** The bytes of its `data:` lines, joined by LF; null when it has none (a comment, a lone `event:` line). */
-  readonly data: Uint8Array | null;
-  /** False for a last event that the stream left without its empty line. */
-  readonly complete: boolean;
+/** Why a stream cannot be read. The message never quotes the stream. */
+export class SseError extends Error {
+  override readonly name = 'SseError';
+  readonly reason: 'malformed' | 'too_large';
+  constructor(reason: SseError['reason'], message: string) {
+    super(message);
+    this.reason = reason;
+  }
 }
 
-/** An event grew past the limit. */
-export class SseLimitError extends Error {
-  override readonly name = 'SseLimitError';
-}
-
-const LF = 10;
-const CR = 13;
-const BRACE = 0x7d;
+const TAB = 0x09;
+const LF = 0x0a;
+const CR = 0x0d;
+const COLON = 0x3a;
+const SPACE = 0x20;
+const TILDE = 0x7e;
+const BYTE_ORDER_MARK = Uint8Array.of(0xef, 0xbb, 0xbf);
+const encoder = new TextEncoder();
+const DATA = encoder.encode('data:');
+/** What stands around a payload in an event as {@link writeEvents} writes it. */
+export const EVENT_START = encoder.encode('data: ');
+export const EVENT_END = encoder.encode('\n\n');
+const NEXT_LINE = encoder.encode('\ndata: ');
+const DONE = encoder.encode('[DONE]');
 const EMPTY = new Uint8Array(0);
 
-/** Push what arrives; take whole events. What has not ended yet waits inside, at most `maxEventBytes` of it. */
-export class SseSplitter {
-  readonly #maxEventBytes: number;
-  #pending: Uint8Array = EMPTY;
-  /** Room that `#pending` may grow into, so that an event in many pieces is not copied for each of them. */
-  #room: Uint8Array | null = null;
-  #first = true;
-  /** Where in `#pending` the search for the end goes on, so that a slow event is not searched from its start each time. */
-  #searched = 0;
+const malformed = (message: string) => new SseError('malformed', message);
 
-  constructor(maxEventBytes: number) {
-    this.#maxEventBytes = maxEventBytes;
+/** Takes the bytes of a stream as they come and gives its payloads: what the `data:` lines of each event say, joined by LF. */
+export class PayloadReader {
+  readonly #max_event_bytes: number;
+  /** A line that has not ended: the first `#line_bytes` of this room, which doubles as it fills. */
+  #room: Uint8Array = EMPTY;
+  #line_bytes = 0;
+  /** The data lines of the event at hand. */
+  #lines: Uint8Array[] = [];
+  #lines_bytes = 0;
+  /** So many of them are copies. */
+  #copied = 0;
+  #begun = false;
+  #comments = 0;
+
+  constructor(max_event_bytes: number) {
+    this.#max_event_bytes = max_event_bytes;
   }
 
-  /** An event has begun and not ended: the next chunk goes on with it. */
+  /** An event has begun and not ended: the next bytes go on with it. */
   get midEvent(): boolean {
-    return this.#pending.length > 0;
+    return this.#line_bytes > 0 || this.#lines.length > 0;
   }
 
-  /** The events that `chunk` completes. @throws {SseLimitError} */
-  push(chunk: Uint8Array): SseEvent[] {
-    const bytes = this.#pending.length === 0 ? chunk : this.#grown(chunk);
-    const events: SseEvent[] = [];
-    let start = 0;
-    let from = this.#searched;
-    // CR is rare: one look for all of this.
-    const plain = bytes.indexOf(CR, from) < 0;
-    for (;;) {
-      const end = plain ? plainEventEnd(bytes, from) : eventEnd(bytes, from);
-      if (end < 0) break;
-      events.push(this.#event(bytes.subarray(start, end), true));
-      start = end;
-      from = end;
+  /** How many comments came so far. */
+  get comments(): number {
+    return this.#comments;
+  }
+
+  /**
+   * Adds the payloads that `bytes` complete to `payloads`; some may be views of `bytes`. Where it throws, those before the fault are there.
+   * @throws {SseError}
+   */
+  push(bytes: Uint8Array, payloads: Uint8Array[] = []): Uint8Array[] {
+    let from = 0;
+    for (let lf = bytes.indexOf(LF); lf >= 0; lf = bytes.indexOf(LF, from)) {
+      const payload = this.#take(this.#whole(bytes.subarray(from, lf)));
+      if (payload !== null) payloads.push(payload);
+      from = lf + 1;
     }
-    // Events are views of these bytes: what follows them must not grow into the same room.
-    if (start > 0) this.#room = null;
-    this.#pending = start === bytes.length ? EMPTY : bytes.subarray(start);
-    // An end can be cut anywhere in CR LF CR LF, so the last three bytes are looked at again.
-    this.#searched = Math.max(0, this.#pending.length - 3);
-    if (this.#pending.length > this.#maxEventBytes) throw new SseLimitError('an event is larger than the limit');
-    return events;
+    this.#keep(bytes.subarray(from));
+    // What stays here until the next call must not be a view of bytes that are another's by then.
+    for (; this.#copied < this.#lines.length; this.#copied++)
+      this.#lines[this.#copied] = Uint8Array.from(this.#lines[this.#copied] as Uint8Array);
+    return payloads;
   }
 
-  #event(bytes: Uint8Array, complete: boolean): SseEvent {
-    const start = this.#bom(bytes);
-    return { bytes, start, data: dataOf(bytes, start), complete };
+  /** At the end of the stream: the payload of a last event whose empty line is missing. @throws {SseError} */
+  end(): Uint8Array | null {
+    const payload = this.#line_bytes > 0 ? this.#take(this.#whole(EMPTY)) : null;
+    return payload ?? this.#dispatch();
   }
 
-  /** A byte order mark at the start of the stream is no part of its first line: clients take it off, so it is not read here. */
-  #bom(event: Uint8Array): number {
-    if (!this.#first) return 0;
-    this.#first = false;
-    return event[0] === 0xef && event[1] === 0xbb && event[2] === 0xbf ? 3 : 0;
+  /** The line that ends with `rest`. */
+  #whole(rest: Uint8Array): Uint8Array {
+    if (this.#line_bytes === 0) return rest;
+    this.#keep(rest);
+    const line = this.#room.subarray(0, this.#line_bytes);
+    // Payloads are views of the room: the next line gets another one.
+    this.#room = EMPTY;
+    this.#line_bytes = 0;
+    return line;
   }
 
-  #grown(chunk: Uint8Array): Uint8Array {
-    const before = this.#pending.length;
-    const length = before + chunk.length;
-    if (this.#room === null || this.#room.length < length) {
-      this.#room = new Uint8Array(Math.max(2 * length, 1024));
-      this.#room.set(this.#pending);
+  #keep(bytes: Uint8Array): void {
+    const length = this.#line_bytes + bytes.length;
+    this.#limit(length);
+    if (bytes.length === 0) return;
+    if (this.#room.length < length) {
+      const room = new Uint8Array(Math.max(2 * length, 1024));
+      room.set(this.#room.subarray(0, this.#line_bytes));
+      this.#room = room;
     }
-    this.#room.set(chunk, before);
-    return this.#room.subarray(0, length);
+    this.#room.set(bytes, this.#line_bytes);
+    this.#line_bytes = length;
   }
 
-  /** At the end of the stream: an event whose empty line is missing, as many servers leave their last one. */
-  end(): SseEvent | null {
-    const bytes = this.#pending;
-    this.#pending = EMPTY;
-    this.#room = null;
-    this.#searched = 0;
-    return bytes.length === 0 ? null : this.#event(bytes, false);
+  #limit(line_bytes: number): void {
+    if (this.#lines_bytes + line_bytes > this.#max_event_bytes)
+      throw new SseError('too_large', 'an event is larger than the limit');
   }
-}
 
-/** {@link eventEnd} where every line ends in LF. */
-function plainEventEnd(bytes: Uint8Array, from: number): number {
-  for (let lf = bytes.indexOf(LF, from); lf >= 0; lf = bytes.indexOf(LF, lf + 1))
-    if (bytes[lf + 1] === LF) return lf + 2;
-  return -1;
-}
-
-/** The offset after the empty line that ends the event, searched from `from`; -1 when there is none yet. */
-function eventEnd(bytes: Uint8Array, from: number): number {
-  for (let i = from; ; i++) {
-    const lf = bytes.indexOf(LF, i);
-    const cr = carriageReturn(bytes, i, lf);
-    if (lf < 0 && cr < 0) return -1;
-    const eol = cr >= 0 && (lf < 0 || cr < lf) ? cr : lf;
-    const next = lineEnd(bytes, eol);
-    if (next < 0 || next >= bytes.length) return -1;
-    if (bytes[next] === LF || bytes[next] === CR) return lineEnd(bytes, next);
-    i = eol;
+  /** One line, without its LF. @returns the payload of the event that it ends. */
+  #take(line: Uint8Array): Uint8Array | null {
+    const from = !this.#begun && startsWith(line, BYTE_ORDER_MARK) ? BYTE_ORDER_MARK.length : 0;
+    this.#begun = true;
+    const text = line.subarray(from, line.at(-1) === CR ? line.length - 1 : line.length);
+    if (text.length === 0) return this.#dispatch();
+    if (text[0] === COLON) {
+      if (!text.every(isPrintable)) throw malformed('a comment has other characters than printable ASCII');
+      this.#comments++;
+      return null;
+    }
+    if (!startsWith(text, DATA)) throw malformed('a line is neither data nor a comment');
+    if (text.includes(CR)) throw malformed('a line ends in CR alone');
+    const value = text.subarray(text[DATA.length] === SPACE ? DATA.length + 1 : DATA.length);
+    this.#limit(value.length + 1);
+    this.#lines.push(value);
+    this.#lines_bytes += value.length + 1;
+    return null;
   }
-}
 
-/** CR is rare: look for it only up to the LF already found. */
-function carriageReturn(bytes: Uint8Array, from: number, lf: number): number {
-  const cr = lf < 0 ? bytes.indexOf(CR, from) : bytes.subarray(from, lf).indexOf(CR);
-  return cr < 0 || lf < 0 ? cr : cr + from;
-}
-
-/** The offset after the line break at `eol`; -1 when a CR is last and an LF may still follow. */
-function lineEnd(bytes: Uint8Array, eol: number): number {
-  if (bytes[eol] === LF) return eol + 1;
-  if (eol + 1 >= bytes.length) return -1;
-  return bytes[eol + 1] === LF ? eol + 2 : eol + 1;
-}
-
-/** The offset in `event.bytes` of the last `}` that is data, not a comment or another field; -1 when there is none. */
-export function lastBrace(event: SseEvent): number {
-  let last = -1;
-  eachDataLine(event.bytes, event.start, (start, end) => {
-    const brace = event.bytes.subarray(start, end).lastIndexOf(BRACE);
-    if (brace >= 0) last = start + brace;
-  });
-  return last;
-}
-
-/** Without a name an event is a `message`. */
-const NAME = /(?:^|[\r\n])event:(?! ?(?:message)?(?:[\r\n]|$))/;
-
-/** By some names a client passes over the event, and no hash covers names: a stream with such an event says what its reader makes of it. */
-export function isNamed({ bytes, start }: SseEvent): boolean {
-  return NAME.test(new TextDecoder('latin1').decode(bytes.subarray(start)));
-}
-
-function dataOf(event: Uint8Array, from: number): Uint8Array | null {
-  let data: Uint8Array | null = null;
-  eachDataLine(event, from, (start, end) => {
-    const line = event.subarray(start, end);
-    data = data === null ? line : concat(concat(data, NEWLINE), line);
-  });
-  return data;
-}
-
-/** "data" and a colon, or "data" alone on its line: where its value begins and ends. */
-function eachDataLine(event: Uint8Array, from: number, take: (start: number, end: number) => void): void {
-  for (let i = from; i < event.length; ) {
-    let eol = i;
-    while (eol < event.length && event[eol] !== LF && event[eol] !== CR) eol++;
-    if (event[i] === 0x64 && event[i + 1] === 0x61 && event[i + 2] === 0x74 && event[i + 3] === 0x61)
-      if (event[i + 4] === 0x3a || i + 4 === eol) take(Math.min(eol, event[i + 5] === 0x20 ? i + 6 : i + 5), eol);
-    i = event[eol] === CR && event[eol + 1] === LF ? eol + 2 : eol + 1;
+  #dispatch(): Uint8Array | null {
+    const lines = this.#lines;
+    if (lines.length === 0) return null;
+    const [first] = lines;
+    const payload = lines.length === 1 && first !== undefined ? first : joined(lines, this.#lines_bytes - 1);
+    this.#lines = [];
+    this.#lines_bytes = 0;
+    this.#copied = 0;
+    return payload;
   }
 }
 
-const NEWLINE = Uint8Array.of(LF);
-
-function concat(a: Uint8Array, b: Uint8Array): Uint8Array {
-  const both = new Uint8Array(a.length + b.length);
-  both.set(a);
-  both.set(b, a.length);
-  return both;
+/** All payloads of a whole stream. @throws {SseError} */
+export function readPayloads(stream: Uint8Array, max_event_bytes: number): Uint8Array[] {
+  const reader = new PayloadReader(max_event_bytes);
+  const payloads = reader.push(stream);
+  const last = reader.end();
+  if (last !== null) payloads.push(last);
+  return payloads;
 }
+
+/** The payload with which streams of chat and text completions end. */
+export function isDone(payload: Uint8Array): boolean {
+  return payload.length === DONE.length && startsWith(payload, DONE);
+}
+
+/** The payloads as events: for each `data: `, its bytes, and two LF. No other byte of a stream's framing goes on to a client. */
+export function writeEvents(payloads: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const pieces: Uint8Array[] = [];
+  let length = 0;
+  const put = (piece: Uint8Array) => {
+    pieces.push(piece);
+    length += piece.length;
+  };
+  for (const payload of payloads) {
+    put(EVENT_START);
+    let from = 0;
+    for (let lf = payload.indexOf(LF); lf >= 0; lf = payload.indexOf(LF, from)) {
+      put(payload.subarray(from, lf));
+      put(NEXT_LINE);
+      from = lf + 1;
+    }
+    put(payload.subarray(from));
+    put(EVENT_END);
+  }
+  const events = new Uint8Array(length);
+  let at = 0;
+  for (const piece of pieces) {
+    events.set(piece, at);
+    at += piece.length;
+  }
+  return events;
+}
+
+function joined(lines: readonly Uint8Array[], length: number): Uint8Array {
+  const payload = new Uint8Array(length);
+  let at = 0;
+  for (const line of lines) {
+    payload.set(line, at);
+    at += line.length;
+    if (at < length) payload[at++] = LF;
+  }
+  return payload;
+}
+
+function startsWith(bytes: Uint8Array, start: Uint8Array): boolean {
+  for (let i = 0; i < start.length; i++) if (bytes[i] !== start[i]) return false;
+  return true;
+}
+
+const isPrintable = (byte: number): boolean => (byte >= SPACE && byte <= TILDE) || byte === TAB;

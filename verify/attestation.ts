@@ -12,7 +12,8 @@ import { type Input, readInput } from './form.ts';
 import { checkPolicy } from './policy.ts';
 import { checkTokenDigests, type ParsedToken, parseToken, verifyTokenSignature } from './token/index.ts';
 import { compareTokenWithReports, kindOf } from './token-report.ts';
-import type { TokenClaims, VerificationReport, Verified, VerifyOptions } from './types.ts';
+import { attestationOf } from './transcript.ts';
+import type { Expected, TokenClaims, VerificationReport, Verified, VerifyOptions } from './types.ts';
 import { concluded } from './verdict.ts';
 
 /**
@@ -23,7 +24,8 @@ import { concluded } from './verdict.ts';
  * const { claims, exchange } = await verifyAttestation(responseText, { collateral, expected: { request: body } });
  * ```
  * @param input an attestation, or a response that carries one: as JSON text (a JSON string of it, too) or parsed. Text is
- * better: the bytes of a response can be compared only where they are given.
+ * better: the bytes of a response can be compared only where they are given. Or the bytes of an event stream that carries one,
+ * which are then compared as `expected.transcript` is.
  * @returns what was verified; `exchange` holds the signed texts, and is to be had in no other way.
  * @throws {VerificationError} with the code of the first check that failed and the whole list.
  * @throws {TypeError} for options that cannot be used.
@@ -52,7 +54,11 @@ interface Run {
 }
 
 async function runChecks(input: unknown, context: Context): Promise<Run> {
-  const { expected = {}, limits } = context.options;
+  const { limits } = context.options;
+  const expected: Expected = {
+    ...context.options.expected,
+    ...(input instanceof Uint8Array ? { transcript: input } : {}),
+  };
   const list = new CheckList();
   const given = await list.run('form', [], () => checkForm(input, limits));
   const attestation = given?.attestation ?? EMPTY;
@@ -102,6 +108,8 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
 const EMPTY: Attestation = { raw: '', nonce: '', token: '' };
 
 function checkForm(input: unknown, limits: VerifyOptions['limits']) {
+  if (input instanceof Uint8Array)
+    return passed('an event stream that carries an attestation', readInput(attestationOf(input, limits), limits));
   const given: Input = readInput(input, limits);
   return passed(given.carrier === null ? 'an attestation' : 'a response that carries an attestation', given);
 }

@@ -52,6 +52,11 @@ export function equal(a: Uint8Array, b: Uint8Array): boolean {
 }
 
 export function concat(...parts: readonly Uint8Array[]): Bytes {
+  return concatAll(parts);
+}
+
+/** {@link concat} of however many: a call takes a limited number of arguments. */
+export function concatAll(parts: readonly Uint8Array[]): Bytes {
   const out = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
   let at = 0;
   for (const part of parts) {

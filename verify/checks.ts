@@ -33,6 +33,7 @@ export type FailureCode =
   | 'raw_malformed'
   | 'request_mismatch'
   | 'response_mismatch'
+  | 'stream_malformed'
   | 'stream_mismatch'
   | 'token_malformed'
   | 'token_nonce_mismatch'

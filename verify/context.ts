@@ -33,8 +33,9 @@ const OFFLINE = createCollateral();
 export function readOptions(options: VerifyOptions): Context {
   const { at = new Date(), clocks = {}, roots = {}, simulatedRoot, collateral, policy = {} } = options;
   // Nothing is older than NaN seconds.
-  if (policy.maxAgeSeconds !== undefined && !(policy.maxAgeSeconds >= 0))
-    throw new TypeError('policy.maxAgeSeconds is not a number of seconds');
+  for (const name of ['maxAgeSeconds', 'maxAheadSeconds'] as const)
+    if (policy[name] !== undefined && !(policy[name] >= 0))
+      throw new TypeError(`policy.${name} is not a number of seconds`);
   const clock = (name: keyof typeof clocks, otherwise: Date) => instant(clocks[name] ?? otherwise, `clocks.${name}`);
   const ocsp = clock('ocsp', instant(at, 'at'));
   const device = roots.device === undefined ? deviceRoots() : pem(roots.device, 'roots.device');

@@ -1,9 +1,12 @@
 // A fetch for OpenAI clients that asks for an attestation with every answer and lets no answer end unproven.
 import { parseChunk } from '../proto/fold.ts';
 import { withLastMember } from '../proto/json.ts';
-import { type SseEvent, SseSplitter } from '../proto/sse.ts';
+import { nonceOf } from '../proto/raw.ts';
+import { isDone, PayloadReader, SseError, writeEvents } from '../proto/sse.ts';
 import { verifyAttestation } from './attestation.ts';
-import { concat } from './bytes.ts';
+import { concatAll } from './bytes.ts';
+import { type FailureCode, VerificationError } from './checks.ts';
+import { LruMap } from './lru.ts';
 import { attestationIn } from './spliced.ts';
 import type { Verified, VerifyOptions } from './types.ts';
 
@@ -14,141 +17,229 @@ export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
   readonly onVerified?: (verified: Verified) => void;
   /** Largest stream that is kept to be checked, in bytes. 64 MiB by default. */
   readonly max_stream_bytes?: number;
+  /**
+   * Paths whose answers are handed over although nothing proves them, such as `/v1/embeddings`: the whole path of the request's
+   * URL, or its end from a slash on.
+   */
+  readonly unprovenPaths?: readonly string[];
 }
 
-/** An answer ended without a proof. For a proof that is wrong, see VerificationError. */
+/** The code of an {@link UnprovenAnswerError}: that of the check that failed, or one of its own. */
+export type UnprovenCode = FailureCode | keyof typeof MESSAGES;
+
+const MESSAGES = {
+  endpoint_not_proven: 'Requests to this path cannot be proven, and unprovenPaths does not name it.',
+  request_not_provable: 'The request body is not a JSON object.',
+  response_not_provable: 'The response has a status or a type that no proof covers.',
+  attestation_missing: 'The answer ended without an attestation.',
+  attestation_seen: 'The attestation was handed over before, with another answer.',
+  stream_malformed: 'The stream has more than data lines and comments, or is not in UTF-8.',
+  stream_too_large: 'The stream is larger than what is kept to be checked.',
+} as const;
+const NOT_VERIFIED = 'The attestation of the answer does not verify.';
+
+/** An answer ended without a proof. Its message is one of a few fixed texts: none of what a server sent is in it. */
 export class UnprovenAnswerError extends Error {
   override readonly name = 'UnprovenAnswerError';
+  readonly code: UnprovenCode;
+  /** `cause`: the VerificationError with its checks, where a check failed. */
+  constructor(code: UnprovenCode, options?: ErrorOptions) {
+    super(Object.hasOwn(MESSAGES, code) ? MESSAGES[code as keyof typeof MESSAGES] : NOT_VERIFIED, options);
+    this.code = code;
+  }
 }
 
-const GENERATES = /\/(chat\/)?completions\/?$/;
+/** Answers to these can be proven. */
+const PROVEN = /\/(chat\/)?completions\/?$/;
+/** Lists of models and attestations: nothing that a model wrote. HEAD and OPTIONS have no answer to prove. */
+const READ_ONLY = /\/(models(\/[^/]+)?|attestation)\/?$/;
 const MAX_STREAM_BYTES = 64 * 1024 * 1024;
+/** How old a proof may be, and how far ahead of this clock, unless the caller's policy says otherwise. */
+const FRESH = { maxAgeSeconds: 300, maxAheadSeconds: 60 };
+/** Proofs that are known again: of an hour at 28 a second, and all that are fresh at 277. */
+const MAX_SEEN = 100_000;
 
 /**
  * A `fetch` that adds `tee: true` to chat and text completions and checks every answer against the request that was
  * sent, streamed bytes included. A whole answer is handed over when it is proven. Of a stream, deltas are handed over as they
- * come and the end (from the first finish chunk on) when it is proven; otherwise the stream errors. Other requests pass through.
+ * come and the end (from the first finish chunk on) when it is proven; otherwise the stream errors. What a client reads of a
+ * stream is written anew from the payloads that were hashed. A proof is refused when it is older than 300 s, more than 60 s
+ * ahead (`policy`), or was seen before. Requests that cannot be proven are refused before they are sent, unless
+ * `unprovenPaths` names their path; lists of models and attestations pass.
  *
  * ```ts
  * const client = new OpenAI({ baseURL: 'http://127.0.0.1:8080/v1', fetch: verifyingFetch({ onVerified: (v) => keep(v) }) });
  * ```
- * @throws {VerificationError} a proof is wrong. @throws {UnprovenAnswerError} there is none.
+ * Errors of the server (a status of 400 or more) are handed over as they are.
+ * @throws {UnprovenAnswerError} for whatever else ends without a proof; with the code of the check that failed, if one did.
  */
 export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof globalThis.fetch {
-  const { fetch: send = globalThis.fetch, onVerified, max_stream_bytes = MAX_STREAM_BYTES, ...verify } = options;
+  const {
+    fetch: send = globalThis.fetch,
+    onVerified,
+    max_stream_bytes = MAX_STREAM_BYTES,
+    unprovenPaths = [],
+    ...verify
+  } = options;
+  const policy = { ...FRESH, ...verify.policy };
+  const seen = new LruMap<string, true>(MAX_SEEN);
+
+  /** `answer`: the text of a whole one, the bytes of a stream. @throws {UnprovenAnswerError} */
+  async function prove(answer: string | Uint8Array, request: string): Promise<void> {
+    const verified = await verifyAttestation(answer, { ...verify, policy, expected: { request } }).catch((cause) => {
+      throw cause instanceof VerificationError ? new UnprovenAnswerError(cause.code, { cause }) : cause;
+    });
+    // A part of a stream must not pass for a whole answer.
+    if (typeof answer === 'string' && verified.exchange.stream !== null)
+      throw new UnprovenAnswerError('response_mismatch');
+    const rawHash = await nonceOf(verified.attestation.raw);
+    if (seen.get(rawHash)) throw new UnprovenAnswerError('attestation_seen');
+    seen.set(rawHash, true);
+    onVerified?.(verified);
+  }
 
   return async (input, init) => {
     const request = new Request(input, init);
-    if (request.method !== 'POST' || !GENERATES.test(new URL(request.url).pathname)) return send(input, init);
-    const body = withTee(await request.clone().text());
-    const headers = new Headers(request.headers);
-    headers.delete('content-length');
-    const response = await send(request.url, { ...init, method: 'POST', headers, body, signal: request.signal });
-    if (!response.ok) return response;
-    const prove = async (text: string, transcript?: Uint8Array): Promise<void> => {
-      const expected = { request: body, ...(transcript === undefined ? {} : { transcript }) };
-      const verified = await verifyAttestation(text, { ...verify, expected });
-      // A piece of a stream must not pass for a whole answer.
-      if (transcript === undefined && verified.exchange.stream !== null)
-        throw new UnprovenAnswerError('the proof is about a stream, and the answer is whole');
-      onVerified?.(verified);
-    };
-    if (isEventStream(response)) {
-      const stream = response.body?.pipeThrough(new TransformStream(heldUntilProven(prove, max_stream_bytes)));
-      return rebuilt(response, stream ?? null);
+    const { pathname } = new URL(request.url);
+    if (request.method !== 'POST' || !PROVEN.test(pathname)) {
+      if (mayPass(request.method, pathname, unprovenPaths)) return send(input, init);
+      throw new UnprovenAnswerError('endpoint_not_proven');
     }
+    const body = withTee(await request.clone().text());
+    const response = await send(request.url, { ...membersOf(request), ...init, ...sending(request, body) });
+    if (response.status >= 400) return response;
+    if (response.status !== 200) throw new UnprovenAnswerError('response_not_provable');
+    const type = mediaType(response);
+    if (type === 'text/event-stream' && response.body !== null) {
+      const held = heldUntilProven((stream) => prove(stream, body), max_stream_bytes);
+      return rebuilt(response, response.body.pipeThrough(new TransformStream(held)));
+    }
+    if (type !== 'application/json') throw new UnprovenAnswerError('response_not_provable');
     const text = await response.text();
-    if (!hasAttestation(text)) throw new UnprovenAnswerError('the answer carries no attestation');
-    await prove(text);
+    if (attestationIn(text) === null) throw new UnprovenAnswerError('attestation_missing');
+    await prove(text, body);
     return rebuilt(response, text);
   };
 }
 
-/** @throws {TypeError} when the body is no JSON object: nothing could be proven about it. */
+function mayPass(method: string, pathname: string, unprovenPaths: readonly string[]): boolean {
+  if (method === 'HEAD' || method === 'OPTIONS') return true;
+  if (method === 'GET' && READ_ONLY.test(pathname)) return true;
+  return unprovenPaths.some((path) => path.startsWith('/') && pathname.endsWith(path));
+}
+
+/** What a Request says of how it is to be carried, for a fetch that is given its URL. Not every runtime has all of it. */
+function membersOf({ redirect, credentials, cache, integrity, keepalive, referrerPolicy }: Request): RequestInit {
+  const members = { redirect, credentials, cache, integrity, keepalive, referrerPolicy };
+  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined));
+}
+
+function sending(request: Request, body: string): RequestInit {
+  const headers = new Headers(request.headers);
+  headers.delete('content-length');
+  return { method: 'POST', headers, body, signal: request.signal };
+}
+
+/** @throws {UnprovenAnswerError} when the body is no JSON object: nothing could be proven about it. */
 function withTee(body: string): string {
-  const value: unknown = JSON.parse(body);
-  if (typeof value !== 'object' || value === null) throw new TypeError('the request body is not a JSON object');
-  return 'tee' in value ? body : withLastMember(body, 'tee', 'true');
-}
-
-function isEventStream(response: Response): boolean {
-  return (response.headers.get('content-type') ?? '').startsWith('text/event-stream');
-}
-
-function hasAttestation(text: string): boolean {
+  let value: unknown;
   try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && 'attestation' in value;
+    value = JSON.parse(body);
   } catch {
-    return false;
+    throw new UnprovenAnswerError('request_not_provable');
   }
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw new UnprovenAnswerError('request_not_provable');
+  const { tee } = value as { tee?: unknown };
+  return tee === undefined ? withLastMember(body, 'tee', 'true') : body;
+}
+
+function mediaType(response: Response): string {
+  const [type = ''] = (response.headers.get('content-type') ?? '').split(';', 1);
+  return type.trim().toLowerCase();
 }
 
 /** The body is decoded by now, so what described its encoding goes. */
-function rebuilt(response: Response, body: string | ReadableStream<Uint8Array> | null): Response {
+function rebuilt(response: Response, body: string | ReadableStream<Uint8Array>): Response {
   const headers = new Headers(response.headers);
   headers.delete('content-length');
   headers.delete('content-encoding');
   return new Response(body, { status: response.status, statusText: response.statusText, headers });
 }
 
-type Prove = (attestation: string, transcript: Uint8Array) => Promise<void>;
-
-function heldUntilProven(prove: Prove, max_stream_bytes: number) {
-  const splitter = new SseSplitter(max_stream_bytes);
+/** Hands on the payloads that are hashed, in events of its own, and no other byte. What could end a client's reading waits for the proof. */
+function heldUntilProven(prove: (stream: Uint8Array) => Promise<void>, max_stream_bytes: number) {
+  const reader = new PayloadReader(max_stream_bytes);
+  /** Every event as it is handed on. */
   const kept: Uint8Array[] = [];
-  const held: Uint8Array[] = [];
-  let attestation: string | null = null;
-  let failed = false;
+  let held = 0;
+  let attested = false;
   let bytes = 0;
 
-  function take(event: SseEvent, controller: TransformStreamDefaultController<Uint8Array>): void {
-    const seen = look(event);
-    attestation ??= seen.attestation;
-    failed ||= seen.error;
-    if (held.length > 0 || seen.finishes || seen.attestation !== null) held.push(event.bytes);
-    else controller.enqueue(event.bytes);
+  function take(payloads: readonly Uint8Array[], controller: TransformStreamDefaultController<Uint8Array>): void {
+    for (const payload of payloads) {
+      const look = lookAt(payload);
+      attested ||= look.attested;
+      const event = writeEvents([payload]);
+      kept.push(event);
+      if (held > 0 || !look.passes) held++;
+      else controller.enqueue(event);
+    }
   }
 
   return {
     transform(chunk: Uint8Array, controller: TransformStreamDefaultController<Uint8Array>): void {
       bytes += chunk.length;
-      if (bytes > max_stream_bytes)
-        throw new UnprovenAnswerError('the stream is larger than what is kept to be checked');
-      kept.push(chunk);
-      for (const event of splitter.push(chunk)) take(event, controller);
+      if (bytes > max_stream_bytes) throw new UnprovenAnswerError('stream_too_large');
+      const payloads: Uint8Array[] = [];
+      try {
+        readable(() => reader.push(chunk, payloads));
+      } finally {
+        take(payloads, controller);
+      }
     },
     async flush(controller: TransformStreamDefaultController<Uint8Array>): Promise<void> {
-      const rest = splitter.end();
-      if (rest !== null) take(rest, controller);
-      if (attestation !== null) await prove(attestation, concat(...kept));
-      // A stream that ends in an error is the client's to report; it said no "stop".
-      else if (!failed || held.length > 0) throw new UnprovenAnswerError('the stream ended without an attestation');
-      for (const one of held) controller.enqueue(one);
+      const last = readable(() => reader.end());
+      if (last !== null) take([last], controller);
+      if (!attested) throw new UnprovenAnswerError('attestation_missing');
+      await prove(concatAll(kept));
+      for (const event of held > 0 ? kept.slice(-held) : []) controller.enqueue(event);
     },
   };
+}
+
+/** @throws {UnprovenAnswerError} */
+function readable<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (cause) {
+    if (!(cause instanceof SseError)) throw cause;
+    throw new UnprovenAnswerError(cause.reason === 'malformed' ? 'stream_malformed' : 'stream_too_large', { cause });
+  }
 }
 
 interface Look {
-  readonly finishes: boolean;
-  readonly error: boolean;
-  /** The attestation's text, as it came. */
-  readonly attestation: string | null;
+  /** A chunk of an answer that goes on: a client that reads it goes on reading. */
+  readonly passes: boolean;
+  readonly attested: boolean;
 }
 
-function look(event: SseEvent): Look {
-  if (event.data === null) return { finishes: false, error: false, attestation: null };
-  const text = new TextDecoder().decode(event.data);
-  if (text === '[DONE]') return { finishes: true, error: false, attestation: null };
-  const { choices, error } = parseChunk(text);
-  // A client that looks at `choices[0]` reads an object as it reads a list.
-  const finishes = Object.values(choices ?? {}).some((choice: { finish_reason?: unknown } | null) =>
-    Boolean(choice?.finish_reason),
-  );
-  return {
-    finishes,
-    // As clients do: what is empty or false is no error to them.
-    error: Boolean(error),
-    attestation: attestationIn(text),
-  };
+const HELD: Look = { passes: false, attested: false };
+
+/** @throws {UnprovenAnswerError} for what is neither JSON nor `[DONE]`. */
+function lookAt(payload: Uint8Array): Look {
+  if (isDone(payload)) return HELD;
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload);
+    if (attestationIn(text) !== null) return { passes: false, attested: true };
+    const chunk = parseChunk(text);
+    const { choices, error = null } = chunk;
+    const goesOn = Array.isArray(choices) ? !choices.some(finishes) : Object.keys(chunk).length === 0;
+    return { passes: error === null && goesOn, attested: false };
+  } catch (cause) {
+    throw new UnprovenAnswerError('stream_malformed', { cause });
+  }
 }
+
+const finishes = (choice: { finish_reason?: unknown } | null): boolean =>
+  (choice?.finish_reason ?? null) !== null && choice?.finish_reason !== '';

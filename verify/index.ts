@@ -11,7 +11,7 @@ export {
   type RimQuery,
 } from './collateral.ts';
 export { appraiseEvidence, verifyEvidence } from './evidence.ts';
-export { UnprovenAnswerError, type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
+export { UnprovenAnswerError, type UnprovenCode, type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
 export { fetchNrasKeys, NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from './services.ts';
 export { type Jwk, type Jwks, NRAS_KEYS_URL } from './token/index.ts';
 export type {
@@ -29,3 +29,4 @@ export type {
   VerifiedEvidence,
   VerifyOptions,
 } from './types.ts';
+export { ageInWords } from './verdict.ts';

@@ -3,18 +3,19 @@ import { type CheckList, seen } from './checklist.ts';
 import { CheckFailure } from './checks.ts';
 import type { Context } from './context.ts';
 
-/** Between the gateway's clock and ours. */
+/** Between the gateway's clock and ours, where the caller does not say. */
 const SKEW_SECONDS = 300;
 
 /** @param timestamp Unix seconds; null where nothing says when. @throws {CheckFailure} too_old, policy_refused */
 export function checkPolicy(list: CheckList, timestamp: number | null, { at, options }: Context) {
-  const { maxAgeSeconds, requiredChecks = [] } = options.policy ?? {};
+  const { maxAgeSeconds = null, maxAheadSeconds = null, requiredChecks = [] } = options.policy ?? {};
   const said: string[] = [];
-  if (maxAgeSeconds !== undefined) {
+  if (maxAgeSeconds !== null || maxAheadSeconds !== null) {
     if (timestamp === null) throw new CheckFailure('policy_refused', 'bare evidence does not say when it was made');
     const age = Math.floor(at.getTime() / 1000) - timestamp;
-    if (age < -SKEW_SECONDS) throw new CheckFailure('policy_refused', `the time in raw is ${-age} seconds ahead`);
-    if (age > maxAgeSeconds)
+    if (age < -(maxAheadSeconds ?? SKEW_SECONDS))
+      throw new CheckFailure('policy_refused', `the time in raw is ${-age} seconds ahead`);
+    if (maxAgeSeconds !== null && age > maxAgeSeconds)
       throw new CheckFailure('too_old', `${age} seconds old; at most ${maxAgeSeconds} are accepted`);
     said.push(`${Math.max(0, age)} seconds old`);
   }

@@ -2,15 +2,19 @@
 import type { Attestation } from '../proto/attestation.ts';
 import { foldPayloads } from '../proto/fold.ts';
 import type { RawParts } from '../proto/raw.ts';
-import { isNamed, type SseEvent, SseLimitError, SseSplitter } from '../proto/sse.ts';
-import { concat, digest, toHex, utf8 } from './bytes.ts';
+import { isDone, readPayloads, SseError } from '../proto/sse.ts';
+import { concatAll, digest, toHex, utf8 } from './bytes.ts';
 import { CheckFailure } from './checks.ts';
 import { attestationIn, withoutAttestation } from './spliced.ts';
+import type { Limits } from './types.ts';
 
 /** One carries the attestation, in which raw is quoted: twice the 60 Mi characters that raw may have, and what it is beside. */
 const MAX_EVENT_BYTES = 256 * 1024 * 1024;
 
-/** @param attestation the one that is checked: it alone may stand in one of the events. @throws {CheckFailure} stream_mismatch */
+/**
+ * @param attestation the one that is checked: it alone may stand in one of the events.
+ * @throws {CheckFailure} stream_malformed: it has more than the profile in proto/sse.ts allows; stream_mismatch
+ */
 export async function compareTranscript(
   attestation: Attestation,
   { stream, response }: RawParts,
@@ -20,7 +24,7 @@ export async function compareTranscript(
   const payloads = withoutSpliced(payloadsOf(transcript), attestation);
   if (payloads.length !== stream.events)
     throw mismatch(`the transcript has ${payloads.length} events, the stream that was signed had ${stream.events}`);
-  const bytes = concat(...payloads.map((payload) => utf8(`${payload}\n`)));
+  const bytes = concatAll(payloads.map((payload) => utf8(`${payload}\n`)));
   if (toHex(await digest('SHA-256', bytes)) !== stream.sha256)
     throw mismatch('the events are others than those that were signed');
   if (folded(payloads) !== response) throw mismatch('the events do not fold into the response in raw');
@@ -34,20 +38,29 @@ function folded(payloads: readonly string[]): string {
   }
 }
 
+/** The attestation as the first event that carries one has it, character for character. @throws {CheckFailure} stream_malformed, not_an_attestation */
+export function attestationOf(transcript: Uint8Array, { maxCharacters = MAX_EVENT_BYTES }: Limits = {}): string {
+  if (transcript.length > maxCharacters)
+    throw new CheckFailure('too_large', `a stream of more than ${maxCharacters} bytes`);
+  for (const payload of payloadsOf(transcript)) {
+    const attestation = attestationIn(payload);
+    if (attestation !== null) return attestation;
+  }
+  throw new CheckFailure('not_an_attestation', 'no event of the stream carries an attestation');
+}
+
 /** Every `data:` payload but `[DONE]`. DESIGN §5 hashes the bytes as UTF-8. */
 function payloadsOf(transcript: Uint8Array): string[] {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   try {
-    const carrying = events(transcript).filter(({ data }) => data !== null);
-    if (carrying.some(isNamed)) throw mismatch('an event has a name');
-    const payloads = carrying.map(({ data }) => decoder.decode(data ?? undefined));
-    const done = payloads.indexOf('[DONE]');
+    const payloads = readPayloads(transcript, MAX_EVENT_BYTES);
+    const done = payloads.findIndex(isDone);
     // Clients stop there, so what came after it was not shown to anybody.
-    if (done >= 0 && done < payloads.length - 1) throw mismatch('events come after [DONE]');
-    return done < 0 ? payloads : payloads.slice(0, -1);
+    if (done >= 0 && done < payloads.length - 1) throw malformed('events come after [DONE]');
+    return (done < 0 ? payloads : payloads.slice(0, -1)).map((payload) => decoder.decode(payload));
   } catch (cause) {
-    if (cause instanceof TypeError || cause instanceof SseLimitError)
-      throw new CheckFailure('stream_mismatch', 'the transcript is not an event stream in UTF-8', { cause });
+    if (cause instanceof SseError) throw malformed(cause.message, cause);
+    if (cause instanceof TypeError) throw malformed('the transcript is not in UTF-8', cause);
     throw cause;
   }
 }
@@ -62,11 +75,5 @@ function withoutSpliced(payloads: readonly string[], attestation: Attestation): 
   return cut;
 }
 
-function events(transcript: Uint8Array): SseEvent[] {
-  const splitter = new SseSplitter(MAX_EVENT_BYTES);
-  const all = splitter.push(transcript);
-  const rest = splitter.end();
-  return rest === null ? all : [...all, rest];
-}
-
 const mismatch = (message: string) => new CheckFailure('stream_mismatch', message);
+const malformed = (message: string, cause?: unknown) => new CheckFailure('stream_malformed', message, { cause });

@@ -63,6 +63,8 @@ export interface Expected {
 export interface Policy {
   /** The oldest answer that is accepted, by the time in raw. */
   readonly maxAgeSeconds?: number | undefined;
+  /** How far the time in raw may be ahead of the time of the check; 300 with `maxAgeSeconds`. */
+  readonly maxAheadSeconds?: number | undefined;
   /** Checks that must pass: a skip of one of these is a refusal. */
   readonly requiredChecks?: readonly CheckName[] | undefined;
 }

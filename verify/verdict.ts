@@ -39,6 +39,21 @@ export function concluded(findings: Findings): VerificationReport {
   };
 }
 
+const UNITS = [
+  ['day', 86_400],
+  ['hour', 3_600],
+  ['minute', 60],
+  ['second', 1],
+] as const;
+
+/** `2 minutes ago`, or `5 seconds ahead of this clock`. @param time {@link Claims.time} */
+export function ageInWords(time: string, at: Date): string {
+  const age = Math.round((at.getTime() - Date.parse(time)) / 1000);
+  const [unit, length] = UNITS.find(([, seconds]) => Math.abs(age) >= seconds) ?? ['second', 1];
+  const count = Math.floor(Math.abs(age) / length);
+  return `${count} ${unit}${count === 1 ? '' : 's'} ${age < 0 ? 'ahead of this clock' : 'ago'}`;
+}
+
 function isoTime(seconds: number): string | null {
   const date = new Date(seconds * 1000);
   return Number.isNaN(date.getTime()) ? null : date.toISOString();

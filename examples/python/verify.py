@@ -89,7 +89,6 @@ def verify(text, roots, at, request=None):
                 endings = tuple(f',"response":{one},"timestamp":{signed["timestamp"]}}}' for one in held)
                 require(raw.endswith(endings), "another response")
             if isinstance(exchange, list):
-                require("[DONE]" not in exchange, "events come after [DONE]")
                 digest = hashlib.sha256("".join(f"{payload}\n" for payload in exchange).encode()).hexdigest()
                 stream = '"stream":{"events":%d,"sha256":"%s"}' % (len(exchange), digest)
                 require(raw.endswith(f',{stream},"timestamp":{signed["timestamp"]}}}'), "another stream")
@@ -134,6 +133,7 @@ def read(text):
         payloads = events(text)
         if payloads[-1:] == ["[DONE]"]:
             payloads.pop()
+        require("[DONE]" not in payloads, "events come after [DONE]")
         carrying = next((i for i, payload in enumerate(payloads) if SPLICED in payload), None)
         require(carrying is not None, "no event of the stream carries an attestation")
         document, payloads[carrying] = read(payloads[carrying])
@@ -147,20 +147,19 @@ def read(text):
 
 
 def events(text):
-    """What each event of the stream says: its `data:` lines. Lines end in LF, CR LF or CR, as clients read them too."""
-    found, data, named = [], [], False
-    for line in [*re.split("\r\n|\r|\n", text), ""]:
-        name, _, value = line.partition(":")
-        if name == "data":
-            data.append(value.removeprefix(" "))
-        elif name == "event":
-            named = named or value.removeprefix(" ") not in ("", "message")
+    """The payload of each event: what its `data:` lines say. A stream has data, comments in ASCII and empty lines, and nothing else:
+    whatever else it could have is read by some clients in one way, by others in another, and is in no hash."""
+    found, data = [], []
+    for line in [*text.split("\n"), ""]:
+        line = line.removesuffix("\r")
+        require("\r" not in line, "a line of the stream ends in CR alone")
+        if line.startswith("data:"):
+            data.append(line.removeprefix("data:").removeprefix(" "))
         elif line == "":
-            if data:
-                found.append("\n".join(data))
-            if data and named:  # by some names clients pass an event over: then the stream is another one
-                found.append("")
-            data, named = [], False
+            found += ["\n".join(data)] if data else []
+            data = []
+        else:
+            require(re.fullmatch(r":[\t -~]*", line), "a line of the stream is neither data nor a comment")
     return found
 
 

@@ -1,12 +1,12 @@
 // Delivers a stream with its attestation: deltas at once, the finish chunk only with the proof in it. No proof, no "stop".
-import { type SseEvent, SseLimitError, SseSplitter } from '../../proto/sse.ts';
+import { PayloadReader, SseError, writeEvents } from '../../proto/sse.ts';
 import type { Folded } from '../aside/draft.ts';
 import type { Attestor } from '../attestor.ts';
 import type { AnswerHead } from '../engine/engine.ts';
 import { errorOf } from '../engine/error.ts';
 import { asProblem, Problem } from '../problem.ts';
 import { Recorder, type Seen } from '../recorder/recorder.ts';
-import { ATTESTING, DONE, errorEvent, terminated, withAttestation } from '../sse.ts';
+import { ATTESTING, DONE, errorEvent, WAITING, withAttestation } from '../sse.ts';
 import type { Delivery, Exchange } from './exchange.ts';
 import { headersOf } from './headers.ts';
 import { flowingWriter, type Port } from './relay.ts';
@@ -17,10 +17,11 @@ const KEEP_WARM_MS = 5_000;
 const AFTER_DONE_MS = 1_000;
 
 interface Held {
-  readonly event: SseEvent;
+  readonly payload: Uint8Array;
   readonly finish: boolean;
 }
 
+/** What leaves are the payloads that were hashed, in events that the gateway writes itself, and comments of its own. */
 export function streamDelivery(
   head: AnswerHead,
   port: Port,
@@ -29,74 +30,74 @@ export function streamDelivery(
   max_answer_bytes: number,
 ): Delivery {
   const { outgoing } = exchange;
-  const splitter = new SseSplitter(Math.min(MAX_EVENT_BYTES, max_answer_bytes));
+  const reader = new PayloadReader(Math.min(MAX_EVENT_BYTES, max_answer_bytes));
   const recorder = new Recorder(max_answer_bytes);
   /** The finish chunk and what came after it, in order. Empty until a finish chunk comes. */
   let held: Held[] = [];
   let over = false;
   let named = false;
+  let comments = 0;
   let drained: NodeJS.Timeout | null = null;
   const write = flowingWriter(exchange, port);
 
   outgoing.writeHead(head.status, headersOf(head, true));
   outgoing.flushHeaders();
 
-  /** Events that may go out leave in one write, as the bytes in which they came: each begins where the one before it ends. */
-  function pass(events: readonly SseEvent[]): void {
-    const first = events[0];
-    const last = events.at(-1);
-    if (first === undefined || last === undefined) return;
-    if (!last.complete) return write(terminated(last)); // the stream's last event comes alone
-    const from = first.bytes.byteOffset;
-    write(Buffer.from(first.bytes.buffer, from, last.bytes.byteOffset + last.bytes.byteLength - from));
+  function pass(payloads: readonly Uint8Array[]): void {
+    if (payloads.length > 0) write(writeEvents(payloads));
   }
 
-  /** Nearly all of a stream: events that say a little more, and go out as they are. */
+  /** Nearly all of a stream: events that say a little more, and are written as the gateway writes them. */
   function takeChunk(chunk: Buffer): void {
-    const repeated = held.length > 0 || splitter.midEvent ? 0 : recorder.repeats(chunk);
+    const repeated = held.length > 0 || reader.midEvent ? 0 : recorder.repeats(chunk);
     if (repeated === chunk.length) return write(chunk);
     if (repeated > 0) write(chunk.subarray(0, repeated));
-    take(splitter.push(chunk.subarray(repeated)));
+    const payloads: Uint8Array[] = [];
+    try {
+      reader.push(chunk.subarray(repeated), payloads);
+    } finally {
+      // A bad line takes nothing with it that came before.
+      take(payloads);
+    }
+    if (reader.comments > comments && !over) write(WAITING);
+    comments = reader.comments;
   }
 
-  function take(events: readonly SseEvent[]): void {
-    let passing: SseEvent[] = [];
-    for (const event of events) {
-      const seen = observe(event, passing);
+  function take(payloads: readonly Uint8Array[]): void {
+    let passing: Uint8Array[] = [];
+    for (const payload of payloads) {
+      const seen = observe(payload, passing);
       if (seen.kind === 'done' || seen.kind === 'error') {
         pass(passing);
         return seen.kind === 'done'
-          ? finish(event)
+          ? finish(true)
           : giveUp(
               new Problem('backend_bad_response', 'The backend sent an error in its stream.'),
               Buffer.from(`data: ${JSON.stringify(errorOf(502, seen.body))}\n\n`),
             );
       }
-      const live = seen.kind !== 'note' && seen.live;
       // Another choice goes on, so what was held was not the last finish chunk.
-      if (live && held.length > 0 && mayRelease(seen.kind === 'finish')) {
+      if (seen.live && held.length > 0 && mayRelease(seen.kind === 'finish')) {
         pass(passing);
+        pass(held.map((one) => one.payload));
         passing = [];
-        for (const one of held) write(terminated(one.event));
         held = [];
       }
-      // What has no data says nothing: it need not wait, and is not kept.
-      const hold = seen.kind !== 'note' && (held.length > 0 || seen.kind === 'finish');
-      if (!hold) {
-        passing.push(event);
+      if (held.length === 0 && seen.kind !== 'finish') {
+        passing.push(payload);
         continue;
       }
       pass(passing);
       passing = [];
-      held.push({ event, finish: seen.kind === 'finish' });
+      held.push({ payload, finish: seen.kind === 'finish' });
     }
     pass(passing);
   }
 
   /** A bad event takes nothing with it that came before. */
-  function observe(event: SseEvent, passing: readonly SseEvent[]): Seen {
+  function observe(payload: Uint8Array, passing: readonly Uint8Array[]): Seen {
     try {
-      const seen = recorder.observe(event);
+      const seen = recorder.observe(payload);
       if (!named && recorder.completionId !== null) {
         named = true;
         attestor.name(exchange, recorder.completionId);
@@ -113,27 +114,27 @@ export function streamDelivery(
     return recorder.finished - (finishing ? 1 : 0) < exchange.choices;
   }
 
-  function finish(done: SseEvent | null): void {
-    over = true;
+  /** `done`: the backend said so, and its connection may still be open. */
+  function finish(done: boolean): void {
     const recording = recorder.finish();
+    over = true;
     // After [DONE] the response ends by itself, and its connection serves the next request; if not, it is cut.
-    if (done !== null) drained = setTimeout(() => port.cancel(), AFTER_DONE_MS);
-    void prove(recording, done).catch((error) => {
+    if (done) drained = setTimeout(() => port.cancel(), AFTER_DONE_MS);
+    void prove(recording).catch((error) => {
       if (!outgoing.destroyed) giveUp(asProblem(error));
     });
   }
 
-  async function prove(recording: Folded | Promise<Folded>, done: SseEvent | null): Promise<void> {
+  async function prove(recording: Folded | Promise<Folded>): Promise<void> {
     const warm = setInterval(() => outgoing.write(ATTESTING), KEEP_WARM_MS);
     try {
       const folded = recording instanceof Promise ? await recording : recording;
       const { json } = await attestor.attest(exchange, folded, port.onLeft);
       const last = held.findLastIndex((one) => one.finish);
-      for (const [i, one] of held.entries()) {
-        const event = { ...one.event, bytes: terminated(one.event) };
-        for (const piece of i === last ? withAttestation(event, json) : [event.bytes]) outgoing.write(piece);
-      }
-      outgoing.end(done === null ? DONE : terminated(done));
+      for (const [i, { payload }] of held.entries())
+        for (const piece of i === last ? withAttestation(payload, json) : [writeEvents([payload])])
+          outgoing.write(piece);
+      outgoing.end(DONE);
       port.done({ status: head.status, tee: 'attested' });
     } finally {
       clearInterval(warm);
@@ -153,8 +154,10 @@ export function streamDelivery(
     try {
       step();
     } catch (error) {
+      // The end, an error of the backend's among them, may have come before what is wrong.
+      if (over) return;
       giveUp(
-        error instanceof SseLimitError
+        error instanceof SseError
           ? new Problem('backend_bad_response', `The backend broke its stream: ${error.message}.`)
           : asProblem(error),
       );
@@ -166,9 +169,9 @@ export function streamDelivery(
     end: () => {
       clearTimeout(drained ?? undefined);
       guarded(() => {
-        const rest = splitter.end();
-        if (rest !== null) take([rest]);
-        if (!over) finish(null);
+        const last = reader.end();
+        if (last !== null) take([last]);
+        if (!over) finish(false);
       });
     },
     fail: (problem) => {

@@ -2,11 +2,10 @@
 import { isUtf8 } from 'node:buffer';
 import { type Chunk, Fold, FoldError, type Piece, parseChunk } from '../../proto/fold.ts';
 import { numberOf } from '../../proto/number.ts';
-import { isNamed, type SseEvent } from '../../proto/sse.ts';
+import { isDone } from '../../proto/sse.ts';
 import type { Folded } from '../aside/draft.ts';
 import { MANY_BYTES } from '../gathering.ts';
 import { Problem } from '../problem.ts';
-import { isDone } from '../sse.ts';
 import { inTurns } from './in-turns.ts';
 import { PayloadHash } from './payload-hash.ts';
 import { Repeat, type Repeated } from './repeat.ts';
@@ -17,14 +16,10 @@ export type Seen =
   | { readonly kind: 'chunk'; readonly live: boolean }
   /** It carries the finish_reason of a choice. `live`: that choice had not finished before. */
   | { readonly kind: 'finish'; readonly live: boolean }
-  /** No data: a comment, a lone field. */
-  | { readonly kind: 'note' }
   | { readonly kind: 'done' }
   /** The backend gave up inside its stream. */
   | { readonly kind: 'error'; readonly body: unknown };
 
-const LIVE_CHUNK: Seen = { kind: 'chunk', live: true };
-const LATE_CHUNK: Seen = { kind: 'chunk', live: false };
 const bad = (message: string, cause?: unknown) => new Problem('backend_bad_response', message, { cause });
 /** It is nested deeper than the stack. What could just be merged may still be too deep to be written. */
 const unfoldable = (cause: unknown): never => {
@@ -71,23 +66,17 @@ export class Recorder {
   }
 
   /** @throws {Problem} backend_bad_response */
-  observe(event: SseEvent): Seen {
-    const { data, bytes } = event;
-    if (data === null) return { kind: 'note' };
-    const repeated = this.#repeat.read(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), 0);
-    if (repeated !== null) {
-      this.#add(repeated);
-      return this.#finished.has(repeated.index) ? LATE_CHUNK : LIVE_CHUNK;
-    }
-    const done = isDone(data);
-    const chunk = done ? {} : this.#parse(data);
-    if (chunk.error !== undefined && chunk.error !== null) return { kind: 'error', body: chunk };
-    if (isNamed(event)) throw bad('The backend sent an event that has a name.');
-    if (done) return { kind: 'done' };
+  observe(payload: Uint8Array): Seen {
+    if (isDone(payload)) return { kind: 'done' };
+    const chunk = this.#parse(payload);
+    const { error, choices } = chunk;
+    if (error !== undefined && error !== null) return { kind: 'error', body: chunk };
     if ('attestation' in chunk) throw bad('The backend sent an attestation of its own.');
-    this.#record(data, chunk);
-    this.#repeat.learn(event, chunk);
-    return this.#choices(chunk.choices);
+    if (choices !== undefined && choices !== null && !Array.isArray(choices))
+      throw bad('The backend sent choices that are no list.');
+    this.#record(payload, chunk);
+    this.#repeat.learn(payload, chunk);
+    return this.#choices(choices ?? []);
   }
 
   /** What raw needs. @throws {Problem} backend_bad_response unless every choice has finished. A promise rejects with the same. */
@@ -152,10 +141,10 @@ export class Recorder {
     }
   }
 
-  #choices(choices: unknown): Seen {
+  #choices(choices: readonly unknown[]): Seen {
     let live = false;
     let finishes = false;
-    for (const choice of Array.isArray(choices) ? choices : []) {
+    for (const choice of choices) {
       if (typeof choice !== 'object' || choice === null) continue;
       const { index, finish_reason } = choice as { index?: unknown; finish_reason?: unknown };
       const at = numberOf(index) ?? 0;
@@ -163,7 +152,7 @@ export class Recorder {
         live = true;
         this.#open.add(at);
       }
-      if (typeof finish_reason !== 'string' || finish_reason === '') continue;
+      if (finish_reason === undefined || finish_reason === null || finish_reason === '') continue;
       finishes = true;
       this.#open.delete(at);
       this.#finished.add(at);

@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { Chunk } from '../../proto/fold.ts';
 import { numberOf } from '../../proto/number.ts';
-import type { SseEvent } from '../../proto/sse.ts';
+import { EVENT_END, EVENT_START } from '../../proto/sse.ts';
 import { isSame } from '../bytes.ts';
 
 /** What a repeated event says that is new. */
@@ -22,57 +22,50 @@ const CONTENT = /"delta"\s*:\s*\{\s*"content"\s*:\s*"/;
 const CLOSED = /^"\s*\}/;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
-const LF = 0x0a;
 /** An event with more around its text is parsed each time. */
 const MAX_FRAME_BYTES = 2_048;
 /** The fold merges choices by their index up to 10,000; so many are never asked for. */
 const MAX_INDEX = 1_000;
 
-/** What stands around the text, and how much of it is not payload. */
+/** What stands around the text in the event as the gateway writes it. */
 interface Frame {
   readonly index: number;
   readonly before: Uint8Array;
   readonly after: Uint8Array;
-  readonly head_bytes: number;
-  readonly tail_bytes: number;
 }
 
 /**
- * An event is a repetition when it has the bytes of an earlier one before and after the text of its only delta, and that
- * text is plain: no escape, no quote, no control character. Then its lines are the earlier one's, and its payload is JSON
- * because the earlier one was, and parses to the same but for that text.
+ * An event is a repetition when it is written as the gateway writes events, with the bytes of an earlier payload before and after
+ * the text of its only delta, and that text is plain: no escape, no quote, no control character. Then its payload is JSON because
+ * the earlier one was, and parses to the same but for that text.
  */
 export class Repeat {
   #frame: Frame | null = null;
 
-  /** Looks at an event that was parsed: the next one may repeat it. */
-  learn({ bytes, start, data }: SseEvent, chunk: Chunk): void {
+  /** Looks at a payload that was parsed: the next one may repeat it. */
+  learn(payload: Uint8Array, chunk: Chunk): void {
     this.#frame = null;
-    // One data line, behind no byte order mark; what ends in a bare CR may go on with the next byte.
-    if (data === null || data.buffer !== bytes.buffer || start !== 0 || bytes.at(-1) !== LF) return;
     const index = onlyContent(chunk);
-    if (index === null || bytes.length > MAX_FRAME_BYTES) return;
-    const head_bytes = data.byteOffset - bytes.byteOffset;
-    const text = Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString('latin1');
-    // Names that are escaped could hide a second delta, so nothing may be escaped.
-    if (text.includes('\\')) return;
+    if (index === null || payload.length > MAX_FRAME_BYTES) return;
+    const text = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength).toString('latin1');
+    // Names that are escaped could hide a second delta, so nothing may be escaped. A second line would be another event's form.
+    if (text.includes('\\') || text.includes('\n')) return;
     const found = CONTENT.exec(text);
     // A member of that name twice: which of them counts is the parser's to say.
     if (found === null || text.indexOf(DELTA) !== text.lastIndexOf(DELTA)) return;
     const from = found.index + found[0].length;
     const to = text.indexOf('"', from);
     if (!CLOSED.test(text.slice(to, to + 64))) return;
-    // Copies: a Buffer's `slice` would keep what it is a part of.
-    const before = new Uint8Array(bytes.subarray(0, head_bytes + from));
-    const after = new Uint8Array(bytes.subarray(head_bytes + to));
-    this.#frame = { index, before, after, head_bytes, tail_bytes: bytes.length - head_bytes - data.length };
+    const before = new Uint8Array(Buffer.concat([EVENT_START, payload.subarray(0, from)]));
+    const after = new Uint8Array(Buffer.concat([payload.subarray(to), EVENT_END]));
+    this.#frame = { index, before, after };
   }
 
   /** The event that begins at `at`; null where it does not repeat, or is not all here. */
   read(bytes: Buffer, at: number): Repeated | null {
     const frame = this.#frame;
     if (frame === null) return null;
-    const { index, before, after, head_bytes, tail_bytes } = frame;
+    const { index, before, after } = frame;
     const from = at + before.length;
     if (from + after.length > bytes.length || !isSame(bytes, at, before, 0, before.length)) return null;
     let to = from;
@@ -84,7 +77,7 @@ export class Repeat {
     const end = to + after.length;
     if (!isSame(bytes, to, after, 0, after.length)) return null;
     if (!ascii && !isUtf8(bytes.subarray(from, to))) return null;
-    const data = new Uint8Array(bytes.buffer, bytes.byteOffset + at + head_bytes, end - tail_bytes - at - head_bytes);
+    const data = bytes.subarray(at + EVENT_START.length, end - EVENT_END.length);
     return { index, content: bytes.toString(ascii ? 'latin1' : 'utf8', from, to), data, end };
   }
 }

@@ -1,5 +1,5 @@
 // One proof on the page: its verdict, its checks, what is proven and what is not, and everything to look at and to take along.
-import type { Check, CheckName, VerificationReport } from '../../verify/index.ts';
+import { ageInWords, type Check, type CheckName, type VerificationReport } from '../../verify/index.ts';
 import { announce, el, follow } from '../dom.ts';
 import { createCheckList } from './check-list.ts';
 import { exchangeView } from './exchange.ts';
@@ -125,7 +125,11 @@ function claimsOf({ proven, not_proven, claims }: VerificationReport): HTMLEleme
   const list = (title: string, kind: string, texts: readonly string[]) =>
     el('section', { class: kind }, el('h3', {}, title), el('ul', {}, ...texts.map((text) => el('li', {}, text))));
   const facts: [string, string][] = [];
-  if (claims.time !== null) facts.push(['Time', `${new Date(claims.time).toLocaleString()}, by the gateway's clock`]);
+  if (claims.time !== null)
+    facts.push([
+      'Time',
+      `${new Date(claims.time).toLocaleString()}, ${ageInWords(claims.time, new Date())}, by the gateway's clock`,
+    ]);
   for (const { model, driver, vbios, mode, ueid } of claims.devices) {
     facts.push([claims.simulated ? 'Device (simulated)' : 'Device', model]);
     facts.push([

@@ -7,7 +7,7 @@ import { carrierOf } from '../stream.ts';
 
 export interface Subject {
   readonly kind: 'attestation' | 'evidence';
-  /** For the verifier, as it came: an attestation, a response or chunk that carries one, or a list of evidence. */
+  /** For the verifier, as it came: an attestation, a response or chunk that carries one, or a list of evidence. Empty: the stream itself. */
   readonly text: string;
   /** The bytes of the stream, where there was one. */
   readonly transcript: Uint8Array<ArrayBuffer> | null;
@@ -24,7 +24,7 @@ export function readStored(bytes: Uint8Array<ArrayBuffer>, name: string): Subjec
   const text = textOf(bytes);
   const rest = { request: null, name };
   if (/^\uFEFF?\s*(data|event|id|retry)?:/.test(text.slice(0, 64)))
-    return { kind: 'attestation', text: carrierOf(bytes) ?? '{}', transcript: bytes, ...rest };
+    return { kind: 'attestation', text: carrierOf(bytes) ?? '', transcript: bytes, ...rest };
   const kind = text.trimStart().startsWith('[') ? 'evidence' : 'attestation';
   return { kind, text, transcript: null, ...rest };
 }

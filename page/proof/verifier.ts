@@ -62,7 +62,7 @@ export async function verify(
     },
   };
   const appraise = subject.kind === 'evidence' ? appraiseEvidence : appraiseAttestation;
-  const report = await appraise(subject.text, options);
+  const report = await appraise(subject.text === '' ? (subject.transcript ?? '') : subject.text, options);
   return { report, took_ms: performance.now() - began };
 }
 

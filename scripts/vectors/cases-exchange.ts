@@ -136,13 +136,22 @@ export const EXCHANGE_CASES: readonly Case[] = [
     description: 'an event of the stream stands twice',
     ...(await streamed(kit, (payloads) => payloads.splice(1, 0, PAYLOADS[1] as string))),
   })),
-  fail('expected_exchange', 'event-named', 'stream_mismatch', async (kit) => {
+  fail('expected_exchange', 'event-named', 'stream_malformed', async (kit) => {
     const { attestation, options } = await streamed(kit, () => {});
     const named = options.expected.transcript.replace(`data: ${PAYLOADS[1]}`, `event: thread.x\n$&`);
     return {
       description: 'an event of the stream has a name, by which some clients pass it over',
       attestation,
       options: { expected: { transcript: named } },
+    };
+  }),
+  fail('expected_exchange', 'byte-order-mark', 'stream_malformed', async (kit) => {
+    const { attestation, options } = await streamed(kit, () => {});
+    const hidden = options.expected.transcript.replace(`data: ${PAYLOADS[1]}`, `\ufeff${'data: {"choices":[]}'}\n\n$&`);
+    return {
+      description: 'a line begins with a byte order mark, which some clients take off and no hash covers',
+      attestation,
+      options: { expected: { transcript: hidden } },
     };
   }),
 ];

@@ -32,11 +32,10 @@ describe('a finish chunk', () => {
       fc.oneof(
         { weight: 4, arbitrary: said.map((text) => delta(text, index)) },
         { weight: 3, arbitrary: fc.constantFrom(': ping\n\n', ': another\n\n') },
-        { weight: 1, arbitrary: fc.constant('event: note\n\n') },
       ),
       { maxLength: 6 },
     );
-  const late = fc.array(fc.constantFrom(': late\n\n', usage(), 'event: note\n\n'), { maxLength: 3 });
+  const late = fc.array(fc.constantFrom(': late\n\n', usage()), { maxLength: 3 });
   const one = fc.tuple(some(0), late).map(([before, after]) => ({
     n: 1,
     events: [role(), ...before, finish(), ...after, DONE],
@@ -61,12 +60,15 @@ describe('a finish chunk', () => {
         expect(seen.map(({ payload }) => payload)).toEqual(payloadsOf(text));
         const last = payloadsOf(finish('stop', n - 1))[0];
         expect(seen.filter(({ proof }) => proof)).toEqual([{ payload: last, proof: true }]);
-        expect(commentsOf(got.text).sort()).toEqual(commentsOf(text).sort());
+        expect(commentsOf(got.text).filter((one) => !OWN_COMMENTS.has(one))).toEqual([]);
       }),
       { numRuns: RUNS },
     );
   }, 60_000);
 });
+
+/** What a backend says beside its data is not passed on. */
+const OWN_COMMENTS = new Set([': waiting', ': attesting']);
 
 describe('a finish chunk whose attestation does not come', () => {
   let service: Service;
@@ -84,6 +86,6 @@ describe('a finish chunk whose attestation does not come', () => {
     const got = await chat(service.gateway.url, TEE);
     expect(got.text).not.toContain('"stop"');
     expect(got.text).toContain('"attestation_unavailable"');
-    expect(commentsOf(got.text)).toEqual(commentsOf(pieces.join('')));
+    expect(commentsOf(got.text).filter((one) => !OWN_COMMENTS.has(one))).toEqual([]);
   });
 });

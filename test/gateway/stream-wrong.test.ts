@@ -32,6 +32,12 @@ describe('a stream that goes wrong', () => {
     ['sends a chunk that is not JSON', [role(), 'data: {"half":\n\n', finish(), DONE]],
     ['sends an attestation of its own', [role(), event({ choices: [], attestation: {} }), finish(), DONE]],
     ['gives an event a name', [role(), `event: thread.x\n${delta('not ')}`, delta('safe'), finish(), DONE]],
+    ['begins a later line with a byte order mark', [role(), `\ufeff${delta('not ')}`, delta('safe'), finish(), DONE]],
+    ['hides data in a comment', [role(), `: \u2028${delta('not ')}`, delta('safe'), finish(), DONE]],
+    ['sends an id', [role(), `id: 1\n${delta('x')}`, finish(), DONE]],
+    ['sends a line of its own kind', [role(), `error: ${delta('x')}`, finish(), DONE]],
+    ['ends a line in CR alone', [role(), delta('x').replace('\n\n', '\r\r'), finish(), DONE]],
+    ['sends choices that are no list', [role(), event({ choices: { 0: { finish_reason: 'stop' } } }), finish(), DONE]],
     ['gives [DONE] a name', [role(), delta('x'), finish(), `event: x\r\n${DONE}`]],
     [
       'sends a chunk that is not UTF-8',
@@ -115,7 +121,7 @@ describe('a stream that goes wrong', () => {
       backend.script = async (_request, response) => {
         response.writeHead(200, { 'content-type': 'text/event-stream' });
         response.setMaxListeners(0);
-        const piece = `: ${'x'.repeat(65_536)}\n\n`;
+        const piece = delta('x'.repeat(65_536));
         while (!response.destroyed && written < 400 * piece.length) {
           written += piece.length;
           if (!response.write(piece))

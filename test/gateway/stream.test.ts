@@ -182,8 +182,10 @@ describe('a stream with tee', () => {
     ];
     backend.script = stream(pieces);
     const got = await chat(gateway.url, TEE);
-    expect(got.text.startsWith(pieces.slice(0, 3).join(''))).toBe(true);
-    expect(got.text.endsWith('\r\n\r\ndata: [DONE]\n\n')).toBe(true);
+    // In events of the gateway's own: no byte of the backend's framing is passed on.
+    const data = got.text.replace(': waiting\n\n', '');
+    expect(data.startsWith(`data: ${JSON.stringify(chunk)}\n\n${pieces[2]}data: {`)).toBe(true);
+    expect(got.text.endsWith('}\n\ndata: [DONE]\n\n')).toBe(true);
     const attestation = JSON.parse(got.payloads().at(-2) as string).attestation;
     expect(splitRaw(attestation.raw).stream).toEqual({
       events: 3,
@@ -240,15 +242,23 @@ describe('a stream with tee', () => {
     expect((await chat(gateway.url, TEE)).text).not.toContain('"stop"');
     backend.script = stream([Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), Buffer.from(finish())]), DONE]);
     const got = await chat(gateway.url, TEE);
-    expect(got.body[0]).toBe(0xef);
-    expect(JSON.parse(got.text.slice(1).split('\n')[0]?.slice(6) ?? '').attestation.nonce).toMatch(/^[0-9a-f]{64}$/);
+    expect(JSON.parse(got.text.split('\n')[0]?.slice(6) ?? '').attestation.nonce).toMatch(/^[0-9a-f]{64}$/);
   });
 
   it('puts the attestation into the data, whatever stands beside it', async () => {
-    backend.script = stream([role(), finish().replace('\n\n', '\n: odd }\nid: }\ndata:\n\n'), DONE]);
+    backend.script = stream([role(), finish().replace('\n\n', '\n: odd }\ndata:\n\n'), DONE]);
     const got = await chat(gateway.url, TEE);
     const line = got.text.split('\n').find((one) => one.includes('"stop"')) ?? '';
     expect(JSON.parse(line.slice(6)).attestation.nonce).toMatch(/^[0-9a-f]{64}$/);
+    expect(got.text).not.toContain('odd');
+  });
+
+  it('takes a chunk that finishes in any way for a finish chunk', async () => {
+    for (const reason of ['true', '0.0', '{}', '["stop"]', '"length"']) {
+      const chunk = finish().replace('"finish_reason":"stop"', `"finish_reason":${reason}`);
+      backend.script = stream([role(), chunk, null]);
+      expect((await chat(gateway.url, TEE)).text).not.toContain(`"finish_reason":${reason}`);
+    }
   });
 
   it('folds tool calls, and keeps exact numbers', async () => {

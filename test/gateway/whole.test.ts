@@ -57,7 +57,7 @@ describe('a whole answer with tee', () => {
   it.each([
     '{"id":"c-1","object":"chat.completion","choices":[],"score":1.0,"big":12345678901234567890}',
     '{ "2":"b","1":"a", "id":"c-2", "choices":[{"x":"}"}] }\n',
-    '{"id":"c-3","dup":1,"dup":2,"text":"\\u00e9é\\ud83d\\ude00😀"}',
+    '{"id":"c-3","inner":{"dup":1,"dup":2},"text":"\\u00e9é\\ud83d\\ude00😀"}',
   ])("carries the attestation as its last member, every other byte the backend's: %s", async (body) => {
     backend.script = answer(body);
     const request =
@@ -120,6 +120,8 @@ describe('a whole answer with tee', () => {
   it.each([
     ['an attestation of its own', answer('{"id":"x","attestation":{"raw":"","nonce":"","token":""}}')],
     ['an escaped attestation of its own', answer('{"id":"x","attestati\\u006fn":1}')],
+    ['a member twice', answer('{"id":"c-3","choices":[],"text":"a","text":"b"}')],
+    ['a member twice, once escaped', answer('{"choices":[],"text":"a","t\\u0065xt":"b"}')],
     ['half a JSON', answer('{"id":"x"')],
     ['no object', answer('[1]')],
     ['bytes that are not UTF-8', answer(Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d]))],

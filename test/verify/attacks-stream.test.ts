@@ -248,9 +248,18 @@ describe('a stream', async () => {
   test('with an event that has a name is refused: some clients read it otherwise, others not at all', async () => {
     const named = (line: string) => code(of(PAYLOADS).replace(/data: [^\n]*"Hel"/, `${line}$&`));
     for (const line of ['event: thread.x\n', 'event:x\r\n', 'event: message\nevent: x\r', 'event: message \n'])
-      expect([line, await named(line)]).toEqual([line, 'stream_mismatch']);
-    for (const line of ['event: message\n', 'event:\n', 'event\n', 'id: x\n', ': event: x\n', 'retry: 1\n'])
-      expect([line, await named(line)]).toEqual([line, 'valid']);
+      expect([line, await named(line)]).toEqual([line, 'stream_malformed']);
+    for (const line of ['event: message\n', 'event:\n', 'event\n', 'id: x\n', 'retry: 1\n', 'error: x\n', 'data\n'])
+      expect([line, await named(line)]).toEqual([line, 'stream_malformed']);
+    for (const line of [': event: x\n', ':\r\n', '\r\n']) expect([line, await named(line)]).toEqual([line, 'valid']);
+  });
+  test('with words behind a byte order mark, or behind what ends a line for some readers alone, is refused', async () => {
+    const evil = 'data: {"choices":[{"index":0,"delta":{"content":"EVIL"}}]}\n\n';
+    for (const before of ['\ufeff', ': \u2028', ': \u2029', ': \u0085', ': \v', ': \f', ': \x1c', ': \0', ': \r', '\r'])
+      expect([before, await code(of(PAYLOADS).replace('\n\n', `\n\n${before}${evil}`))]).toEqual([
+        before,
+        'stream_malformed',
+      ]);
   });
   test('that ends before [DONE] is the stream all the same', async () => {
     expect(await code(of(PAYLOADS).replace('data: [DONE]\n\n', ''))).toBe('valid');
@@ -278,9 +287,9 @@ describe('a stream', async () => {
   });
   // Clients stop reading at [DONE], so what stands behind it is never shown.
   test('with [DONE] before its end is refused', async () => {
-    expect(await code(of(PAYLOADS).replace('data: ', 'data: [DONE]\n\ndata: '))).toBe('stream_mismatch');
+    expect(await code(of(PAYLOADS).replace('data: ', 'data: [DONE]\n\ndata: '))).toBe('stream_malformed');
     expect(await code(of(PAYLOADS).replace(`data: ${third}`, `data: [DONE]\n\ndata: ${third}`))).toBe(
-      'stream_mismatch',
+      'stream_malformed',
     );
   });
   test('may begin with a byte order mark, which clients take off, and nowhere else have one', async () => {
@@ -290,6 +299,6 @@ describe('a stream', async () => {
   test('that is no UTF-8 is refused', async () => {
     const bytes = new TextEncoder().encode(of(PAYLOADS).replace('Hel', 'H~l'));
     bytes[bytes.indexOf(0x7e)] = 0xff;
-    expect(await codeOf(attestation, { expected: { transcript: bytes } })).toBe('stream_mismatch');
+    expect(await codeOf(attestation, { expected: { transcript: bytes } })).toBe('stream_malformed');
   });
 });

@@ -259,7 +259,25 @@ describe('what the caller holds', () => {
     expect(await code(stream, { expected: { transcript: new Uint8Array() } })).toBe('stream_mismatch');
     expect(
       await code(stream, { expected: { transcript: Uint8Array.of(0x64, 0x61, 0x74, 0x61, 0x3a, 0xff, 10, 10) } }),
-    ).toBe('stream_mismatch');
+    ).toBe('stream_malformed');
+  });
+
+  test('a stream, handed in by itself', async () => {
+    const stream = await attest(await streamed());
+    const saved = transcript(stream);
+    expect(
+      (await verifyAttestation(saved, OPTIONS)).checks.find(({ name }) => name === 'expected_exchange')?.detail,
+    ).toBe(`raw holds the ${PAYLOADS.length} events of the stream, byte for byte`);
+    const changed = new TextDecoder().decode(saved);
+    const codeOfText = async (text: string, limits = {}) =>
+      (await appraiseAttestation(new TextEncoder().encode(text), { ...OPTIONS, limits })).checks.find(
+        (check) => check.status === 'fail',
+      )?.code;
+    expect(await codeOfText(changed.replace('Hel', 'Jel'))).toBe('stream_mismatch');
+    expect(await codeOfText(`event: x\n${changed}`)).toBe('stream_malformed');
+    expect(await codeOfText('data: {}\n\n')).toBe('not_an_attestation');
+    expect(await codeOfText('')).toBe('not_an_attestation');
+    expect(await codeOfText(changed, { maxCharacters: 100 })).toBe('too_large');
   });
 
   test('a stream whose finish chunk is no JSON once the attestation stands in it', async () => {

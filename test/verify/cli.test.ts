@@ -266,8 +266,7 @@ describe.skipIf(!vectorsPresent)('countersign fetch-collateral', () => {
       url,
       ...common,
     ]);
-    expect((await child.exited).code).toBe(0);
-    expect(child.output()).toContain('2 files');
+    expect([(await child.exited).code, child.output()]).toEqual([0, expect.stringContaining('2 files')]);
     service.close();
     expect(readdirSync(join(into, 'rim')).sort()).toEqual([...rims.keys()].map((id) => `${id}.xml`));
     const offline = run('verify', 'evidence', evidence, '--offline', '--collateral', into, ...common);

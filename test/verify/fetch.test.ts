@@ -1,6 +1,6 @@
 import OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { UnprovenAnswerError, VerificationError, type Verified, verifyingFetch } from '../../verify/index.ts';
+import { UnprovenAnswerError, type Verified, type VerifyingFetchOptions, verifyingFetch } from '../../verify/index.ts';
 import { answer, chatAnswer, chatStream } from '../backend.ts';
 import { type Service, startService } from '../harness.ts';
 
@@ -27,6 +27,7 @@ afterAll(() => service.close());
 function checked(
   between: (text: string) => string = (text) => text,
   before: (body: string) => string = (body) => body,
+  options: VerifyingFetchOptions = {},
 ) {
   const network: typeof fetch = async (input, init) => {
     const response = await fetch(input, init?.body == null ? init : { ...init, body: before(String(init.body)) });
@@ -37,7 +38,7 @@ function checked(
     });
   };
   const simulatedRoot = sidecar.attester.simulated?.root;
-  return verifyingFetch({ fetch: network, simulatedRoot, onVerified: (proof) => void proofs.push(proof) });
+  return verifyingFetch({ fetch: network, simulatedRoot, onVerified: (proof) => void proofs.push(proof), ...options });
 }
 
 const post = (send: typeof fetch, body: string) =>
@@ -94,8 +95,8 @@ describe('a verifying fetch', () => {
   ])('throws for %s', async (_name, between, code) => {
     backend.script = chatAnswer('Hello.');
     const error = await post(checked(between), BODY).catch((cause: unknown) => cause);
-    expect(error).toBeInstanceOf(VerificationError);
-    expect((error as VerificationError).code).toBe(code);
+    expect(error).toBeInstanceOf(UnprovenAnswerError);
+    expect((error as UnprovenAnswerError).code).toBe(code);
     expect(proofs).toHaveLength(0);
   });
 
@@ -105,7 +106,7 @@ describe('a verifying fetch', () => {
       checked(undefined, (body) => body.replace('Hi', 'Ho')),
       BODY,
     ).catch((cause: unknown) => cause);
-    expect((error as VerificationError).code).toBe('request_mismatch');
+    expect((error as UnprovenAnswerError).code).toBe('request_mismatch');
   });
 
   it('throws for an answer without a proof', async () => {
@@ -130,7 +131,7 @@ describe('a verifying fetch', () => {
     [
       'a delta under a name, which the OpenAI client passes over',
       (text: string) => text.replace(/data: [^\n]*"lo"/, 'event: thread.x\n$&'),
-      'stream_mismatch',
+      'stream_malformed',
     ],
     ['an error that says nothing', (text: string) => `${beforeEnd(text)}data: {"error":false,"choices":[]}\n\n`, null],
     [
@@ -158,11 +159,164 @@ describe('a verifying fetch', () => {
       for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>)
         text += Buffer.from(chunk).toString();
     })().catch((cause: unknown) => cause);
-    if (code === null) expect(error).toBeInstanceOf(UnprovenAnswerError);
-    else expect((error as VerificationError).code).toBe(code);
+    expect(error).toBeInstanceOf(UnprovenAnswerError);
+    expect((error as UnprovenAnswerError).code).toBe(code ?? 'attestation_missing');
     expect(text).toContain('data: ');
     expect(text).not.toContain('"stop"');
     expect(proofs).toHaveLength(0);
+  });
+
+  const streamed = JSON.stringify({ model: 'm', messages: MESSAGES, stream: true });
+  const EVIL = 'data: {"choices":[{"index":0,"delta":{"content":"EVIL"}}]}\n\n';
+  const EVIL_END =
+    'data: {"choices":[{"index":0,"delta":{"content":"EVIL"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n';
+  const INVENTED_END = `data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n`;
+
+  it.each([
+    [
+      'hidden from a hash by a byte order mark',
+      (text: string) => text.replace('\n\ndata: ', `\n\n\ufeff${EVIL}data: `),
+    ],
+    ['hidden in a comment behind a line separator', (text: string) => text.replace('\n\n', `\n\n:\u2028${EVIL}`)],
+    ['hidden in a comment behind a next-line character', (text: string) => text.replace('\n\n', `\n\n:\u0085${EVIL}`)],
+    ['hidden in a comment behind a form feed', (text: string) => text.replace('\n\n', `\n\n:\f${EVIL}`)],
+    ['in a stream that was invented whole, its end behind a byte order mark', () => `${EVIL}\n\n\ufeff${EVIL_END}`],
+    ['in front of an error that says nothing as a number', () => `${EVIL}data: {"error":0.0}\n\n`],
+    ['in front of an error that is minus zero', () => `${EVIL}data: {"error":-0}\n\n`],
+    ['in front of an error with an exponent', () => `${EVIL}data: {"error":0e0,"choices":[]}\n\n${INVENTED_END}`],
+    [
+      'in front of an error that the OpenAI client takes for its own',
+      () => `${EVIL}data: {"error":{"message":"FetchRequestCanceledException"}}\n\n`,
+    ],
+    [
+      'with a proof whose fault names what the OpenAI client takes for its own',
+      (text: string) =>
+        text.replace('"attestation":{', '$&"FetchRequestCanceledException":1,"FetchRequestCanceledException":2,'),
+    ],
+    ['in front of what only looks like the end', (text: string) => `${beforeEnd(text)}data: [DONE] \n\n`],
+    ['in front of the end alone', (text: string) => `${beforeEnd(text)}data: [DONE]\n\n`],
+    ['in front of a finish that is no text', () => `${EVIL}data: {"choices":[{"index":0,"finish_reason":1.0}]}\n\n`],
+  ])('gives the OpenAI client no end of a stream with words that nobody signed, %s', async (_name, between) => {
+    backend.script = chatStream(['Hel', 'lo']);
+    const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'any', fetch: checked(between), maxRetries: 0 });
+    const finishes: unknown[] = [];
+    const error = await (async () => {
+      for await (const { choices } of await client.chat.completions.create({
+        model: 'm',
+        messages: MESSAGES,
+        stream: true,
+      }))
+        finishes.push(...choices.map((choice) => choice.finish_reason).filter(Boolean));
+      return 'a clean end';
+    })().catch((cause: unknown) => cause);
+    expect(error).toBeInstanceOf(UnprovenAnswerError);
+    expect((error as Error).message).not.toMatch(/FetchRequest|EVIL/);
+    expect(finishes).toEqual([]);
+    expect(proofs).toHaveLength(0);
+  });
+
+  it('hands on no byte of how the server framed its stream', async () => {
+    backend.script = chatStream(['Hel', 'lo']);
+    const framed = (text: string) => `\ufeff: hi\r\n${text.replaceAll('\n', '\r\n').replaceAll('data: ', 'data:')}`;
+    const text = await (await post(checked(framed), streamed)).text();
+    expect(text.split('\n\n').every((event) => event === '' || /^data: [^\r\n]+$/.test(event))).toBe(true);
+    expect(text.endsWith('data: [DONE]\n\n')).toBe(true);
+    expect(proofs).toHaveLength(1);
+  });
+
+  it.each([
+    ['204', new Response(null, { status: 204, headers: { 'content-type': 'text/event-stream' } })],
+    ['205', new Response(null, { status: 205, headers: { 'content-type': 'text/event-stream' } })],
+    ['201', new Response('{}', { status: 201, headers: { 'content-type': 'application/json' } })],
+    ['304', new Response(null, { status: 304 })],
+    ['200 and plain text', new Response('Hello.', { headers: { 'content-type': 'text/plain' } })],
+    [
+      '200 and a type that only begins like one',
+      new Response('', { headers: { 'content-type': 'text/event-streams' } }),
+    ],
+    ['200 and an empty stream', new Response('', { headers: { 'content-type': 'text/event-stream' } })],
+  ])('takes no answer of status %s for a proven one', async (_name, response) => {
+    const send = verifyingFetch({ fetch: async () => response });
+    const ended = await post(send, streamed)
+      .then((answer) => answer.text())
+      .catch((cause: unknown) => cause);
+    expect(ended).toBeInstanceOf(UnprovenAnswerError);
+  });
+
+  it.each(['responses', 'messages', 'embeddings', 'chat/completions/x', 'audio/speech'])(
+    'sends no POST to /v1/%s, whose answer nothing proves, unless it is told to',
+    async (path) => {
+      backend.script = answer('{"data":[]}', 200);
+      const url = `${gateway.url}/v1/${path}`;
+      const init = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' };
+      const error = await checked()(url, init).catch((cause: unknown) => cause);
+      expect((error as UnprovenAnswerError).code).toBe('endpoint_not_proven');
+      expect(backend.seen).toHaveLength(0);
+      const told = verifyingFetch({ unprovenPaths: [`/v1/${path}`] });
+      expect((await told(url, init)).status).toBe(200);
+      await expect(verifyingFetch({ unprovenPaths: ['/v1'] })(url, init)).rejects.toBeInstanceOf(UnprovenAnswerError);
+    },
+  );
+
+  it('passes no GET on but for models and attestations', async () => {
+    const send = checked();
+    expect((await send(`${gateway.url}/v1/models`)).status).toBe(200);
+    expect((await send(`${gateway.url}/v1/chat/completions/none/attestation`)).status).toBe(404);
+    for (const path of ['chat/completions/c-1', 'responses/r-1', 'files/f-1/content'])
+      await expect(send(`${gateway.url}/v1/${path}`)).rejects.toBeInstanceOf(UnprovenAnswerError);
+  });
+
+  it('takes no proof twice', async () => {
+    backend.script = chatAnswer('Hello.');
+    let kept: string | null = null;
+    const send = checked((text) => {
+      kept ??= text;
+      return kept;
+    });
+    expect((await post(send, BODY)).status).toBe(200);
+    const error = await post(send, BODY).catch((cause: unknown) => cause);
+    expect((error as UnprovenAnswerError).code).toBe('attestation_seen');
+    expect(proofs).toHaveLength(1);
+  });
+
+  it('takes no proof that is older than five minutes or more than one ahead, or than it is told', async () => {
+    const now_ms = Date.now();
+    const at = async (offset_s: number, policy = {}) => {
+      backend.script = chatAnswer(`Hello ${offset_s}.`);
+      const options = { at: new Date(now_ms + offset_s * 1000), policy };
+      const given = post(checked(undefined, undefined, options), BODY);
+      return given.then(() => 'proven').catch((cause: UnprovenAnswerError) => cause.code);
+    };
+    expect(await at(0)).toBe('proven');
+    expect(await at(290)).toBe('proven');
+    expect(await at(330)).toBe('too_old');
+    expect(await at(330, { maxAgeSeconds: 400 })).toBe('proven');
+    expect(await at(-50)).toBe('proven');
+    expect(await at(-90)).toBe('policy_refused');
+    expect(await at(-90, { maxAheadSeconds: 120 })).toBe('proven');
+    expect(await at(-90, { maxAgeSeconds: 10 })).toBe('policy_refused');
+  });
+
+  it('carries a request as its caller wants it carried', async () => {
+    const seen: RequestInit[] = [];
+    const network: typeof fetch = async (_input, init) => {
+      seen.push(init ?? {});
+      return new Response('{}', { status: 500 });
+    };
+    const request = new Request(`${gateway.url}/v1/chat/completions`, {
+      method: 'POST',
+      body: BODY,
+      redirect: 'error',
+      credentials: 'omit',
+      headers: { 'x-own': '1' },
+    });
+    await verifyingFetch({ fetch: network })(request);
+    expect(seen[0]).toMatchObject({ method: 'POST', redirect: 'error', credentials: 'omit' });
+    expect(new Headers(seen[0]?.headers).get('x-own')).toBe('1');
+    for (const body of ['', 'x', '[]', 'null', '5']) {
+      const error = await post(verifyingFetch({ fetch: network }), body).catch((cause: unknown) => cause);
+      expect((error as UnprovenAnswerError).code).toBe('request_not_provable');
+    }
   });
 
   it('leaves errors and other requests as they are', async () => {

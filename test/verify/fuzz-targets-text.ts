@@ -6,7 +6,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { Fold, parseChunk } from '../../proto/fold.ts';
 import { JsonTextError, topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { splitRaw } from '../../proto/raw.ts';
-import { SseSplitter } from '../../proto/sse.ts';
+import { PayloadReader, readPayloads, SseError, writeEvents } from '../../proto/sse.ts';
 import { nonceHex, PAYLOADS, rawOf, STREAMED, transcript, WHOLE } from '../../scripts/vectors/exchange.ts';
 import { jwks, nrasToken, nvattestToken } from '../../scripts/vectors/tokens.ts';
 import { AT, type World } from '../../scripts/vectors/world.ts';
@@ -52,19 +52,27 @@ export function mutateTranscript(bytes: Uint8Array, random: Random): Uint8Array 
   return new Uint8Array(Buffer.from(events.join(''), 'latin1'));
 }
 
-/** Every byte comes out again, once, whatever it was cut into. */
-function splitEvents(input: Uint8Array): void {
-  const splitter = new SseSplitter(1 << 20);
-  const out: Uint8Array[] = [];
+/** How a stream is cut decides nothing, and what is written of its payloads is read as them again. */
+function readStream(input: Uint8Array): void {
+  const reader = new PayloadReader(1 << 20);
+  const pieces: Uint8Array[] = [];
   const step = 1 + (input.length % 97);
-  for (let at = 0; at < input.length; at += step)
-    for (const event of splitter.push(input.slice(at, at + step))) out.push(Uint8Array.from(event.bytes));
-  const rest = splitter.end();
-  if (rest !== null) out.push(rest.bytes);
-  if (!Buffer.concat(out).equals(Buffer.from(input))) throw new TypeError('bytes were lost or changed');
-  const [whole] = [new SseSplitter(1 << 20)];
-  const events = whole.push(input).length + (whole.end() === null ? 0 : 1);
-  if (events !== out.length) throw new TypeError('how a stream is cut decides what its events are');
+  let refused: SseError | null = null;
+  try {
+    for (let at = 0; at < input.length; at += step) pieces.push(...reader.push(input.slice(at, at + step)));
+    const last = reader.end();
+    if (last !== null) pieces.push(last);
+  } catch (error) {
+    if (!(error instanceof SseError)) throw error;
+    refused = error;
+  }
+  // The whole is refused where its pieces are.
+  const whole = readPayloads(input, 1 << 20);
+  if (refused !== null || !Buffer.from(writeEvents(whole)).equals(Buffer.from(writeEvents(pieces))))
+    throw new TypeError('how a stream is cut decides what its payloads are');
+  const again = readPayloads(writeEvents(whole), 1 << 21);
+  if (again.length !== whole.length || again.some((one, i) => !Buffer.from(one).equals(whole[i] as Uint8Array)))
+    throw new TypeError('what was written is read as something else');
 }
 
 function foldChunks(input: string): void {
@@ -143,8 +151,8 @@ export function textTargets(world: World): AnyTarget[] {
       weight: 4,
       good: new Uint8Array(Buffer.from(transcript(PAYLOADS, { raw: 'x' }))),
       mutate: mutateTranscript,
-      run: splitEvents,
-      refusals: ['SseLimitError'],
+      run: readStream,
+      refusals: ['SseError'],
     },
   ];
 }

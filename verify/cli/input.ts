@@ -1,18 +1,9 @@
 // Reads what the CLI is given: an attestation, a response, or a transcript of server-sent events.
 import { readFileSync } from 'node:fs';
-import { SseSplitter } from '../../proto/sse.ts';
-import { attestationIn } from '../spliced.ts';
 import { UsageError } from './args.ts';
 
 /** Larger files are refused before they are read into memory as text. */
 export const MAX_INPUT_BYTES = 256 * 1024 * 1024;
-
-export interface Input {
-  /** For verifyAttestation: an attestation's JSON, or a whole response's. */
-  readonly text: string;
-  /** Present when the file is a transcript: its bytes are checked too. */
-  readonly transcript: Uint8Array<ArrayBuffer> | null;
-}
 
 /** Where the file system says no. */
 export function unusable(path: string, error: unknown): UsageError {
@@ -39,25 +30,11 @@ export function readText(file: string): string {
   return decode(readBytes(file), file);
 }
 
-/** @throws {UsageError} when it cannot be read, or is not UTF-8. */
-export function readInput(file: string): Input {
+/** For verifyAttestation: an attestation's JSON or a whole response's; of a stream its bytes. @throws {UsageError} when it cannot be read, or is not UTF-8. */
+export function readInput(file: string): string | Uint8Array<ArrayBuffer> {
   const bytes = readBytes(file);
   const text = decode(bytes, file);
-  if (!/^(data|event|id|retry)?:/.test(text.slice(0, 64).trimStart())) return { text, transcript: null };
-  return { text: attestationOf(bytes, file), transcript: bytes };
-}
-
-/** The attestation as an event has it, character for character; where none does, nothing that a check could pass. */
-function attestationOf(transcript: Uint8Array, file: string): string {
-  const splitter = new SseSplitter(MAX_INPUT_BYTES);
-  const events = splitter.push(transcript);
-  const rest = splitter.end();
-  if (rest !== null) events.push(rest);
-  for (const { data } of events) {
-    const attestation = data === null ? null : attestationIn(decode(data, file));
-    if (attestation !== null) return attestation;
-  }
-  return '{}';
+  return /^\ufeff?\s*(data|event|id|retry)?:/.test(text.slice(0, 64)) ? bytes : text;
 }
 
 /** What is not UTF-8 has no text: one that is nearly right would be the text of other files too. */

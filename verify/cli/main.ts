@@ -28,7 +28,7 @@ async function run(argv: readonly string[]): Promise<number> {
   }
   if (args.command === 'fetch-collateral') return fetchCollateral(args);
   const report = await appraise(args, { ...optionsOf(args), collateral: collateralFor(args) });
-  console.log(args.json ? JSON.stringify(report, null, 2) : printReport(report));
+  console.log(args.json ? JSON.stringify(report, null, 2) : printReport(report, args.at ?? new Date()));
   return report.valid ? 0 : 1;
 }
 
@@ -40,24 +40,31 @@ async function fetchCollateral(args: Arguments): Promise<number> {
     console.log(`kept ${path}`);
   });
   const report = await appraise(args, { ...optionsOf(args), collateral });
-  console.log(args.json ? JSON.stringify(report, null, 2) : `${printReport(report)}\n\n${kept} files in ${args.into}`);
+  console.log(
+    args.json
+      ? JSON.stringify(report, null, 2)
+      : `${printReport(report, args.at ?? new Date())}\n\n${kept} files in ${args.into}`,
+  );
   return report.valid ? 0 : 1;
 }
 
 async function appraise(args: Arguments, options: VerifyOptions): Promise<VerificationReport> {
   const input = readInput(args.file);
   // A file that is a bare list of evidence is checked as one, whatever the command was.
-  if (args.command === 'evidence' || (args.command === 'fetch-collateral' && input.text.trimStart().startsWith('['))) {
+  if (args.command === 'evidence' || (args.command === 'fetch-collateral' && isList(input))) {
     if (args.request !== null || args.response !== null)
       throw new UsageError('bare evidence holds no request and no response: --request and --response have no use');
-    return appraiseEvidence(input.text, options);
+    return appraiseEvidence(input, options);
   }
   const expected = {
     ...(args.request === null ? {} : { request: readText(args.request) }),
     ...(args.response === null ? {} : { response: readText(args.response) }),
-    ...(input.transcript === null ? {} : { transcript: input.transcript }),
   };
-  return appraiseAttestation(input.text, { ...options, expected });
+  return appraiseAttestation(input, { ...options, expected });
+}
+
+function isList(input: string | Uint8Array): boolean {
+  return typeof input === 'string' && input.trimStart().startsWith('[');
 }
 
 function optionsOf(args: Arguments): VerifyOptions {

@@ -1,14 +1,15 @@
 // The report for people: a line a check, what was found, what it proves and what it does not.
 import type { Check } from '../checks.ts';
-import type { Claims, VerificationReport } from '../index.ts';
+import { ageInWords, type Claims, type VerificationReport } from '../index.ts';
 
 const MARK = { pass: 'pass', fail: 'FAIL', skip: 'skip' } as const;
 
-export function printReport(report: VerificationReport): string {
+/** @param at the time of the check */
+export function printReport(report: VerificationReport, at: Date): string {
   const lines = report.checks.map(line);
   const width = Math.max(...lines.map(([name]) => name.length));
   const out = lines.map(([name, mark, detail]) => `  ${mark}  ${name.padEnd(width)}  ${detail}`);
-  out.push('', ...claimLines(report.claims));
+  out.push('', ...claimLines(report.claims, at));
   if (report.proven.length > 0) out.push('', 'proven', ...report.proven.map((text) => `  + ${text}`));
   if (report.not_proven.length > 0) out.push('', 'not proven', ...report.not_proven.map((text) => `  - ${text}`));
   const failed = report.checks.find((check) => check.status === 'fail');
@@ -19,10 +20,11 @@ export function printReport(report: VerificationReport): string {
 /** A token may name any issuer: what it says must not clear the screen, nor write lines of this report. */
 const plain = (text: string): string => text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '?');
 
-function claimLines(claims: Claims): string[] {
+function claimLines(claims: Claims, at: Date): string[] {
   const out = ['claims'];
   if (claims.simulated) out.push('  SIMULATED: no GPU made this');
-  if (claims.time !== null) out.push(`  time      ${claims.time} (by the gateway's clock)`);
+  if (claims.time !== null)
+    out.push(`  time      ${claims.time}, ${ageInWords(claims.time, at)} (by the gateway's clock)`);
   if (claims.nonce !== null) out.push(`  nonce     ${claims.nonce}`);
   if (claims.token !== null)
     out.push(
