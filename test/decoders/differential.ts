@@ -42,7 +42,12 @@ export const fetchWay: Way = {
   async carry(sent) {
     const { answer, verified } = await throughFetch(sent);
     const proven = verified === null ? null : (verified.exchange.stream?.sha256 ?? 'a whole answer');
-    return { answer, proven, endProves: true, framing: isEventStream(answer) ? OWN_EVENTS : null };
+    return {
+      answer,
+      proven,
+      endProves: true,
+      framing: isEventStream(answer) && answer.status < 400 ? OWN_EVENTS : null,
+    };
   },
 };
 

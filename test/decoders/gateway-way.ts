@@ -90,7 +90,7 @@ async function verdict(bytes: Uint8Array<ArrayBuffer>, { sidecar }: Service): Pr
 }
 
 function attestationIn(bytes: Uint8Array): string | null {
-  for (const payload of readByStandard(bytes).payloads.filter((one) => one.startsWith('{'))) {
+  for (const payload of readByStandard(bytes).payloads.filter((one) => one.trimStart().startsWith('{'))) {
     const member = topLevelMembers(payload).find(({ key }) => key === 'attestation');
     if (member !== undefined) return payload.slice(member.valueStart, member.valueEnd);
   }

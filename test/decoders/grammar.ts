@@ -22,9 +22,9 @@ export interface Recipe extends Manner {
 
 type Change =
   | { readonly kind: 'insert' | 'replace'; readonly at: number; readonly text: string }
-  | { readonly kind: 'drop' | 'double' | 'swap' | 'split'; readonly at: number }
-  /** Inside an event, at thousandths of it. */
-  | { readonly kind: 'poke'; readonly at: number; readonly offset: number; readonly text: string }
+  | { readonly kind: 'drop' | 'double' | 'swap'; readonly at: number }
+  /** Inside an event, at thousandths of it; `split` behind the next comma from there. */
+  | { readonly kind: 'poke' | 'split'; readonly at: number; readonly offset: number; readonly text: string }
   | { readonly kind: 'stop'; readonly at: number; readonly offset: number };
 
 /** Stands for the JSON text of the attestation. */
@@ -143,6 +143,9 @@ const ODD_PAYLOADS = [
   `{"attestation":${PROOF}}`,
 ];
 
+/** Between two members, where JSON has room for a line break. */
+const SPLITS = ['\ndata: ', '\ndata:', '\r\ndata: ', '\ndata:  ', '\ndata:\ndata:', '\n: x\ndata: ', '\rdata: ', '\n'];
+
 const mostly = (usual: string, others: readonly string[], weight = 6): fc.Arbitrary<string> =>
   fc.oneof({ weight, arbitrary: fc.constant(usual) }, { weight: 1, arbitrary: fc.constantFrom(...others) });
 
@@ -174,7 +177,20 @@ const comment: fc.Arbitrary<string> = fc
   .tuple(fc.constantFrom(...BREAKS, ...NOT_UTF8, BOM), payload, mostly('\n\n', NEWLINES))
   .map(([mark, text, end]) => `: x${mark}data: ${text}${mark}${mark}${end}`);
 
+/** What can be proven, written in every way that can be: of these, readers must think the same. */
+const provable: fc.Arbitrary<string> = fc
+  .tuple(
+    fc.constantFrom(' ', '', '  ', '\t', ' \t'),
+    fc
+      .tuple(mostly('{"content":"a"}', DELTAS, 1), mostly('null', FINISHES, 2), mostly('', MORE, 2))
+      .map(([delta, finish, more]) => chunkOf(choiceOf(delta, finish), more)),
+    fc.constantFrom('', '', ' ', '\t', '\ndata:', '\ndata: ', '\r\ndata:\t', '\n: x', '\r\n:'),
+    fc.constantFrom('\n\n', '\r\n\r\n', '\n\r\n', '\r\n\n', '\n\n\n', '\r\n\r\n\n'),
+  )
+  .map(([space, chunk, behind, end]) => `data:${space}${chunk}${behind}${end}`);
+
 const text = fc.oneof(
+  { weight: 4, arbitrary: provable },
   { weight: 5, arbitrary: line },
   { weight: 1, arbitrary: comment },
   { weight: 1, arbitrary: fc.tuple(line, line).map((two) => two.join('')) },
@@ -185,7 +201,14 @@ const at = fc.nat({ max: GENUINE.length });
 const offset = fc.nat({ max: 999 });
 const change: fc.Arbitrary<Change> = fc.oneof(
   { weight: 8, arbitrary: fc.record({ kind: fc.constantFrom('insert' as const, 'replace' as const), at, text }) },
-  { weight: 2, arbitrary: fc.record({ kind: fc.constantFrom('drop', 'double', 'swap', 'split' as const), at }) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ kind: fc.constantFrom('drop' as const, 'double' as const, 'swap' as const), at }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({ kind: fc.constant('split' as const), at, offset, text: fc.constantFrom(...SPLITS) }),
+  },
   { weight: 2, arbitrary: fc.record({ kind: fc.constant('poke' as const), at, offset, text }) },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('stop' as const), at, offset }) },
 );
@@ -240,8 +263,8 @@ function apply(change: Change, events: string[]): void {
       return void events.splice(i, 0, event);
     case 'swap':
       return void events.splice(i, 2, ...events.slice(i, i + 2).reverse());
-    case 'split': // between two members, where JSON has room for a line break
-      return void events.splice(i, 1, event.replace(',', ',\ndata: '));
+    case 'split':
+      return void events.splice(i, 1, event.slice(0, cut) + event.slice(cut).replace(',', () => `,${change.text}`));
     case 'poke':
       return void events.splice(i, 1, event.slice(0, cut) + change.text + event.slice(cut));
     case 'stop':
