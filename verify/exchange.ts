@@ -103,5 +103,5 @@ function exactly(text: string): unknown {
 function looksLikeFinishChunk({ object, choices }: Readonly<Record<string, unknown>>): boolean {
   if (object === 'chat.completion' || !Array.isArray(choices)) return false;
   const bags = choices.filter((choice) => typeof choice === 'object' && choice !== null);
-  return bags.some(({ finish_reason }) => Boolean(finish_reason)) && !bags.some((choice) => 'message' in choice);
+  return bags.some(({ finish_reason: reason }) => (reason ?? '') !== '') && !bags.some((choice) => 'message' in choice);
 }
