@@ -1,8 +1,11 @@
 // What openai, the AI SDK and LangChain read of streams, on each way to them. `npm run fuzz` gives them 20,000.
-import { afterAll, beforeAll } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { attest, EXCHANGE, RESPONSE } from '../verify/maker.ts';
+import { cliWay } from './cli-way.ts';
 import { type GatewayWay, gatewayWay } from './gateway-way.ts';
 import { nodeDecoders } from './node-decoders.ts';
-import { OFFLINE_WAYS, suite } from './suite.ts';
+import { BODY, throughFetch } from './stream.ts';
+import { expectNoAttack, OFFLINE_WAYS, suite, TIMEOUT_MS } from './suite.ts';
 
 let gateway: GatewayWay;
 beforeAll(async () => {
@@ -11,3 +14,22 @@ beforeAll(async () => {
 afterAll(() => gateway?.close());
 
 suite(() => nodeDecoders, [...OFFLINE_WAYS, ['through a gateway with tee', () => gateway]]);
+
+test('what is read from a saved stream that the CLI finds valid was signed', { timeout: TIMEOUT_MS }, async () => {
+  const way = cliWay();
+  try {
+    await expectNoAttack(nodeDecoders, way);
+  } finally {
+    way.close();
+  }
+});
+
+// A client that asked for a stream reads nothing of it, and some end without an error.
+test('a whole answer, proven, is refused where a stream was asked for', async () => {
+  const attestation = JSON.stringify(await attest({ ...EXCHANGE, request: BODY }));
+  const bytes = new TextEncoder().encode(RESPONSE.replace(/\}$/, `,"attestation":${attestation}}`));
+  const answer = { status: 200, type: 'application/json', pieces: [bytes], broken: null };
+  const { answer: delivered } = await throughFetch({ text: '', bytes, attestation, answer });
+  const readings = await Promise.all(nodeDecoders.map((decoder) => decoder.read([delivered])));
+  expect(readings.flat().map(({ threw }) => threw)).not.toContain(null);
+});
