@@ -150,10 +150,13 @@ function checkTokenNonce({ nonces }: ParsedToken, nonce: string) {
 }
 
 function checkTokenResult({ overallResult, devices }: ParsedToken) {
-  if (overallResult === false) throw new CheckFailure('token_result_false', 'the verifier beside the GPU said no');
+  if (overallResult === false) throw new CheckFailure('token_result_false', 'the verifier beside the device said no');
   const failed = devices.find(({ measres }) => measres !== null && measres !== 'success');
   if (failed !== undefined)
-    throw new CheckFailure('token_result_false', `the verifier beside the GPU said that ${failed.name} does not match`);
+    throw new CheckFailure(
+      'token_result_false',
+      `the verifier beside the device said that ${failed.name} does not match`,
+    );
   if (overallResult === null) return skipped('the token gives no overall result');
   return seen('the overall result is true');
 }
@@ -178,7 +181,7 @@ function appraisedKinds(list: CheckList, token: ParsedToken | null, claims: Toke
   return token.devices.map(kindOf);
 }
 
-/** The checks that have a device each. DESIGN §9: evidence may be absent only where NVIDIA signed the token. */
+/** The checks that are made on evidence. DESIGN §9: evidence may be absent only where NVIDIA signed the token. */
 const OF_DEVICES = [
   'report_form',
   'report_nonce',
@@ -188,6 +191,7 @@ const OF_DEVICES = [
   'revocation',
   'reference_values',
   'device_mode',
+  'topology',
 ] as const;
 
 async function checkEvidence(

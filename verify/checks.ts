@@ -20,6 +20,7 @@ export const CHECKS = [
   'reference_values', // 7
   'token_report_match', // 8
   'device_mode', // 9
+  'topology', // 9: over all devices at once
   'policy', // 10
 ] as const;
 export type CheckName = (typeof CHECKS)[number];
@@ -66,6 +67,7 @@ export type FailureCode =
   | 'token_report_mismatch'
   | 'device_not_confidential'
   | 'debug_enabled'
+  | 'topology_mismatch'
   | 'too_old'
   | 'policy_refused';
 

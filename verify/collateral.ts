@@ -3,7 +3,7 @@ import { toHex } from './bytes.ts';
 import { LruMap } from './lru.ts';
 import { makeCertId } from './ocsp/request.ts';
 import { type OcspResponse, parseOcspResponse } from './ocsp/response.ts';
-import { findAnswer, validity } from './ocsp/verify.ts';
+import { answersAbout, validity } from './ocsp/verify.ts';
 import { fetchOcsp, fetchRim, MAX_RIM_BYTES, type ServiceOptions } from './services.ts';
 import type { Certificate } from './x509/certificate.ts';
 
@@ -130,9 +130,10 @@ function indexOcsp(responses: Iterable<Uint8Array> = []): Map<bigint, HandedIn[]
   for (const response of responses) {
     if (++count > MAX_HANDED_IN) throw new RangeError(`more than ${MAX_HANDED_IN} OCSP responses`);
     const parsed = readable(response);
-    for (const { certId } of parsed?.responses ?? []) {
-      const same = index.get(certId.serial) ?? [];
-      if (parsed !== null) index.set(certId.serial, [...same, { response, parsed }]);
+    for (const serial of new Set(parsed?.responses.map(({ certId }) => certId.serial))) {
+      const same = index.get(serial) ?? [];
+      if (parsed !== null) same.push({ response, parsed });
+      index.set(serial, same);
     }
   }
   return index;
@@ -146,26 +147,37 @@ function readable(response: Uint8Array): OcspResponse | null {
   }
 }
 
-/** Of several about one certificate, the newest that holds; failing that the newest, so that the check can say what is wrong. */
+/**
+ * Of several about one certificate, the newest that holds; failing that the newest, so that the check can say what is wrong.
+ * One that says several things is as new as the newest of them, and of two as new as each other the one that is not good
+ * comes first: what says no must not hide.
+ */
 async function chooseAnswer(
   candidates: readonly HandedIn[],
   query: OcspQuery,
 ): Promise<(OcspAnswer & { readonly holds: boolean }) | null> {
-  let best: { response: Uint8Array; holds: boolean; rank: number } | null = null;
-  for (const { response, parsed } of candidates) {
-    const answer = await findAnswer(parsed, query.certificate, query.issuer);
-    if (answer === null) continue;
-    const { thisUpdate, nextUpdate } = validity(answer);
-    const holds = query.at >= thisUpdate && query.at <= nextUpdate;
-    const rank = thisUpdate.getTime() + (holds ? 1e15 : 0);
-    if (best === null || rank > best.rank) best = { response, holds, rank };
-  }
-  return best === null ? null : { response: best.response, holds: best.holds };
+  const answers: {
+    readonly response: Uint8Array;
+    readonly holds: boolean;
+    readonly at: Date;
+    readonly good: boolean;
+  }[] = [];
+  for (const { response, parsed } of candidates)
+    for (const answer of await answersAbout(parsed, query.certificate, query.issuer)) {
+      const { thisUpdate, nextUpdate } = validity(answer);
+      const holds = query.at >= thisUpdate && query.at <= nextUpdate;
+      answers.push({ response, holds, at: thisUpdate, good: answer.status === 'good' });
+    }
+  answers.sort(
+    (a, b) => Number(b.holds) - Number(a.holds) || b.at.getTime() - a.at.getTime() || Number(a.good) - Number(b.good),
+  );
+  const [best] = answers;
+  return best === undefined ? null : { response: best.response, holds: best.holds };
 }
 
-/** An answer that is not good, or cannot be read, is asked for again. */
+/** An answer that is not good, or not the only one, or cannot be read, is asked for again. */
 async function holdsUntil(response: Uint8Array, { certificate, issuer }: OcspQuery): Promise<Date | null> {
   const parsed = readable(response);
-  const answer = parsed === null ? null : await findAnswer(parsed, certificate, issuer);
-  return answer?.status === 'good' ? validity(answer).nextUpdate : null;
+  const [answer, ...others] = parsed === null ? [] : await answersAbout(parsed, certificate, issuer);
+  return answer?.status === 'good' && others.length === 0 ? validity(answer).nextUpdate : null;
 }

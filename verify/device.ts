@@ -6,6 +6,7 @@ import type { DeviceIdentity } from './nvidia/device.ts';
 import { fwidOf } from './nvidia/fwid.ts';
 import type { ParsedEvidence } from './parsed.ts';
 import { checkRevocation, compare, findReferenceValues, type ReferenceValues } from './reference.ts';
+import type { OpaqueData } from './spdm/opaque.ts';
 import { type Report, verifyReportSignature } from './spdm/report.ts';
 import type { TokenDevice } from './token/index.ts';
 import { checkChain } from './trust.ts';
@@ -16,6 +17,7 @@ import { DerError } from './x509/der.ts';
 /** A device whose report and chain passed. */
 export interface VerifiedDevice {
   readonly claims: DeviceClaims;
+  readonly opaque: OpaqueData;
   readonly simulated: boolean;
 }
 
@@ -59,8 +61,9 @@ export async function verifyDevice(
       const reason = simulated ?? (without.revocation ? unasked : null);
       if (reason !== null || trusted === null) return skipped(reason ?? '');
       const count = await checkRevocation(trusted.path, found?.value ?? null, context);
+      const signers = found?.value ? ', and of those who signed its reference values' : '';
       return seen(
-        `${count} certificates are good${found?.value ? ', those who signed the reference values included' : ''}`,
+        `${count} certificates are good, of the authorities above the device's own${signers}; about its own nobody can be asked`,
       );
     },
     index,
@@ -83,11 +86,12 @@ export async function verifyDevice(
   await list.run(
     'device_mode',
     [...grounds, 'reference_values'],
-    () => checkMode(report, matched !== null, noReference, accusers, context.nvidia),
+    () => checkMode(report, trusted?.identity.kind, matched !== null, noReference, accusers, context.nvidia),
     index,
   );
   if (trusted === null || list.unmet('report_signature', index)) return null;
-  return { claims: claimsOf(trusted.identity, report, matched), simulated: trusted.simulated };
+  const { opaque } = report;
+  return { claims: claimsOf(trusted.identity, report, matched), opaque, simulated: trusted.simulated };
 }
 
 /** A result or what was thrown, to be looked at by the check whose turn comes later. */
@@ -152,6 +156,7 @@ const MODES = {
  */
 function checkMode(
   report: Report,
+  kind: DeviceIdentity['kind'] | undefined,
   matched: boolean,
   noReference: string | null,
   accusers: readonly TokenDevice[],
@@ -170,7 +175,8 @@ function checkMode(
   const values = nvidia.rim
     ? "the values of NVIDIA's confidential mode"
     : 'the values that were signed under the root that the caller gave';
-  return seen(`secure boot and debugging off, as its measurements have ${values}; ${how}`);
+  const off = `secure boot and debugging off, as its measurements have ${values}`;
+  return seen(kind === 'switch' ? off : `${off}; ${how}`);
 }
 
 function claimsOf(identity: DeviceIdentity, { opaque }: Report, matched: number | null): DeviceClaims {

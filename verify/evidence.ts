@@ -8,6 +8,7 @@ import { type DeviceInput, readDevices } from './form.ts';
 import { type ParsedEvidence, parseEvidence } from './parsed.ts';
 import { checkPolicy } from './policy.ts';
 import type { TokenDevice } from './token/index.ts';
+import { checkTopology } from './topology.ts';
 import type { VerificationReport, VerifiedEvidence, VerifyOptions } from './types.ts';
 import { concluded } from './verdict.ts';
 
@@ -87,7 +88,9 @@ export async function verifyDevices(
       return verifyDevice(list, { index, arch, evidence, nonce: stated ?? nonce, accusers: own }, context);
     }),
   );
-  return verified.filter((device) => device !== null);
+  const devices = verified.filter((device) => device !== null);
+  await list.run('topology', ['form', 'report_form', 'report_signature', 'report_chain'], () => checkTopology(devices));
+  return devices;
 }
 
 /**

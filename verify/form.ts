@@ -138,7 +138,8 @@ function readDevice(value: unknown): DeviceInput {
 function devices(value: unknown): readonly unknown[] {
   if (!Array.isArray(value) || value.length === 0) throw no('evidence must be a list that is not empty');
   if (value.length > MAX_DEVICES) throw no(`evidence of more than ${MAX_DEVICES} devices`);
-  return value;
+  // Place by place: a list that was handed in parsed may have holes, which its own methods pass over.
+  return Array.from({ length: value.length }, (_, i) => value[i] as unknown);
 }
 
 /** Own members only: nothing that an object inherits is evidence. */

@@ -2,6 +2,7 @@
 import type { CheckList } from './checklist.ts';
 import type { Context } from './context.ts';
 import type { VerifiedDevice } from './device.ts';
+import { leftOpen } from './topology.ts';
 import type { Claims, DeviceClaims, Level, TokenClaims, VerificationReport } from './types.ts';
 
 export interface Findings {
@@ -87,7 +88,11 @@ function proven(findings: Findings, simulated: boolean): string[] {
     said.push(
       `What it measured of its firmware has the reference values that ${nvidia.rim ? 'NVIDIA signed for confidential mode' : 'were signed under the root that the caller gave'}.`,
     );
-  if (list.passed('revocation')) said.push('None of the certificates on which this rests was revoked.');
+  if (list.passed('revocation')) {
+    const kind = kindOf(devices.map(({ claims }) => claims.kind));
+    const signers = list.passed('reference_values') ? ', and of those who signed its reference values' : '';
+    said.push(`Nobody revoked a certificate of the authorities between the ${kind}'s own and its root${signers}.`);
+  }
   if (list.passed('expected_exchange')) said.push('What the caller holds is what was signed.');
   return said;
 }
@@ -106,27 +111,33 @@ function kindOf(kinds: readonly DeviceClaims['kind'][]): string {
   return kinds.includes('gpu') ? 'device' : 'NVSwitch';
 }
 
-function notProven({ list, devices, token, about }: Findings, simulated: boolean, valid: boolean): string[] {
+function notProven({ list, devices, appraised, token, about }: Findings, simulated: boolean, valid: boolean): string[] {
   if (!valid) return ['Anything: a check failed.'];
+  const kinds = devices.length === 0 ? appraised : devices.map(({ claims }) => claims.kind);
+  const kind = kindOf(kinds);
   const missing: string[] = [];
   if (simulated)
     missing.push('Anything about hardware: the device is simulated in software, and anyone can make such a root.');
   else if (!list.passed('reference_values'))
     missing.push(
-      'That the GPU runs the firmware that NVIDIA published, in confidential mode: its measurements were not compared.',
+      `That the ${kind} runs the firmware that NVIDIA published, in confidential mode: its measurements were not compared.`,
     );
-  if (!simulated && !list.passed('revocation'))
-    missing.push('That the certificates were not revoked: nobody was asked.');
-  // Nothing that is signed says how many devices there are: whoever hands evidence over may leave some out.
-  if (devices.some(({ claims }) => claims.mode === 'ppcie') && devices.every(({ claims }) => claims.kind === 'gpu'))
+  if (!simulated)
     missing.push(
-      'That the switches between the GPUs are genuine: a GPU is behind protected PCIe, and no switch signed.',
+      list.passed('revocation')
+        ? `That the ${kind}'s own certificate was not revoked: its boot ROM issued it, and no service answers for it.`
+        : 'That the certificates were not revoked: nobody was asked.',
     );
+  // Whoever hands evidence over may leave some out: of other GPUs, nothing that is signed says how many there are.
+  if (devices.length > 0)
+    for (const { what, reason } of leftOpen(devices)) if (what !== null) missing.push(`That ${what}: ${reason}.`);
   if (about === 'exchange')
     missing.push(
-      'That this GPU computed the answer: it signed a hash that software on its host gave it.',
+      kind === 'NVSwitch'
+        ? 'That a GPU computed the answer: none signed.'
+        : `That this ${kind} computed the answer: it signed a hash that software on its host gave it.`,
       "Which model's weights ran, or what software asked: only CPU evidence over measured software could show it.",
-      "When: the time in raw is the gateway's, and the GPU has no clock.",
+      `When: the time in raw is the gateway's, and the ${kind} has no clock.`,
     );
   else missing.push('What the nonce stands for: a device signs whatever it is given.');
   if (token !== null && token.signature === 'self-asserted')

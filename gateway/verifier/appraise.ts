@@ -13,6 +13,8 @@ import type { Job, Verdict, WorkerOptions } from './job.ts';
 const PAST: ReadonlySet<FailureCode | undefined> = new Set(['token_expired', 'token_key_unavailable'] as const);
 /** Who names a key that there is not must not have us ask NVIDIA each time. */
 const KEYS_KEPT_MS = 30_000;
+/** After a failure, from its end: one request a second at most, and no right token is refused for longer than that. */
+const FAILURE_KEPT_MS = 1_000;
 
 export function createAppraise(
   options: WorkerOptions,
@@ -21,12 +23,15 @@ export function createAppraise(
 ): (job: Job) => Promise<Verdict> {
   // One for all requests: it keeps what it fetched until that expires.
   const collateral = createCollateral({ fetch, rim_url: options.rim_url, ocsp_url: options.ocsp_url });
-  let asked: { readonly at_ms: number; readonly keys: Promise<Jwks> } | null = null;
+  // Whoever comes while it is on its way waits for the same answer.
+  let asked: { readonly keys: Promise<Jwks>; from_ms: number; kept_ms: number } | null = null;
   const nrasKeys = (url: string): Promise<Jwks> => {
-    const since_ms = asked === null ? -1 : clock() - asked.at_ms;
-    if (asked === null || since_ms < 0 || since_ms >= KEYS_KEPT_MS)
-      asked = { at_ms: clock(), keys: fetchNrasKeys(url, fetch) };
-    return asked.keys;
+    const age_ms = asked === null ? -1 : clock() - asked.from_ms;
+    if (asked !== null && age_ms >= 0 && age_ms < asked.kept_ms) return asked.keys;
+    const own = { keys: fetchNrasKeys(url, fetch), from_ms: clock(), kept_ms: KEYS_KEPT_MS };
+    own.keys.catch(() => Object.assign(own, { from_ms: clock(), kept_ms: FAILURE_KEPT_MS }));
+    asked = own;
+    return own.keys;
   };
   return async ({ body, countersignKeys, simulatedRoot }) => {
     const text = Buffer.from(body).toString('utf8');

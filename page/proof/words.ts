@@ -63,7 +63,7 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
     title: 'The firmware is the certified one',
     meaning: 'The firmware that made the report is the one its certificate was issued for.',
   },
-  revocation: { title: 'Nothing was revoked', meaning: 'NVIDIA says now that the certificates are still good.' },
+  revocation: { title: 'Nothing was revoked', meaning: 'NVIDIA says now that the authorities above the GPU are still good.' },
   reference_values: {
     title: 'The GPU runs what NVIDIA published',
     meaning: 'What the GPU measured of its firmware and driver has the values that NVIDIA signed.',
@@ -73,6 +73,10 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
     meaning: 'Driver, VBIOS and device in the token are those in the report.',
   },
   device_mode: { title: 'Confidential mode', meaning: 'The GPU booted securely, with debugging off.' },
+  topology: {
+    title: 'The devices belong together',
+    meaning: 'All GPUs are in one mode, and the switches between them are those that they name.',
+  },
   policy: {
     title: "The caller's own rules",
     meaning: 'How old a proof may be, and which checks must pass. This page asks for no more than the checks above.',
@@ -83,7 +87,10 @@ export const GROUPS: readonly (readonly [title: string, names: readonly CheckNam
   ['The text', ['form', 'raw_hash', 'raw_members', 'expected_exchange']],
   ['The token', ['token_shape', 'token_nonce', 'token_result', 'token_digests', 'token_signature']],
   ["The GPU's report", ['report_form', 'report_nonce', 'report_signature', 'report_chain', 'report_fwid']],
-  ['What stands behind it', ['revocation', 'reference_values', 'token_report_match', 'device_mode', 'policy']],
+  [
+    'What stands behind it',
+    ['revocation', 'reference_values', 'token_report_match', 'device_mode', 'topology', 'policy'],
+  ],
 ];
 
 export const VERDICTS = {

@@ -1,4 +1,5 @@
 // Cases about the report, its chain and its mode, and the caller's policy.
+import type { ReportOptions } from '../../sidecar/simulated/report.ts';
 import { labelled } from '../../sidecar/simulated/twin.ts';
 import { withLeaf, withoutAuthority } from './devices.ts';
 import { nonceHex, OTHER, rawOf, WHOLE } from './exchange.ts';
@@ -12,9 +13,9 @@ const forged =
   (description: string, options: (kit: Kit) => ForgeOptions, skipped: Made['skipped'] = ALONE) =>
   async (kit: Kit): Promise<Made> => ({ description, attestation: await forge(kit.world, options(kit)), skipped });
 
-const twoDevices = async ({ world }: Kit, broken: boolean): Promise<unknown[]> => [
+const twoDevices = async ({ world }: Kit, second: ReportOptions = {}): Promise<unknown[]> => [
   bare(await evidenceOf(world.a, NONCE), NONCE),
-  bare(await evidenceOf(world.b, NONCE, { breakSignature: broken }), NONCE),
+  bare(await evidenceOf(world.b, NONCE, second), NONCE),
 ];
 
 const withoutRevocation = { without: { revocation: true } } as const;
@@ -49,7 +50,7 @@ export const DEVICE_CASES: readonly Case[] = [
 
   pass('report_nonce', 'bare-evidence', async (kit) => ({
     description: "bare evidence of two devices in NVIDIA's form",
-    evidence: await twoDevices(kit, false),
+    evidence: await twoDevices(kit),
     options: withoutRevocation,
     skipped: ['revocation'],
   })),
@@ -73,7 +74,7 @@ export const DEVICE_CASES: readonly Case[] = [
   ),
   fail('report_signature', 'second-device', 'report_signature_invalid', async (kit) => ({
     description: "of two devices the second one's signature is broken",
-    evidence: await twoDevices(kit, true),
+    evidence: await twoDevices(kit, { breakSignature: true }),
     options: withoutRevocation,
   })),
 
@@ -148,6 +149,18 @@ export const DEVICE_CASES: readonly Case[] = [
     'device_not_confidential',
     forged('the token says that the device did not boot securely', () => ({ token: { claims: { secboot: false } } })),
   ),
+
+  pass('topology', 'one-mode', async (kit) => ({
+    description: 'two devices, of which neither is behind protected PCIe',
+    evidence: await twoDevices(kit),
+    options: withoutRevocation,
+    skipped: ['revocation'],
+  })),
+  fail('topology', 'another-mode', 'topology_mismatch', async (kit) => ({
+    description: 'the second of two devices says that it is behind protected PCIe, the first that it is not',
+    evidence: await twoDevices(kit, { protectedPcie: 0xaa }),
+    options: withoutRevocation,
+  })),
 
   pass(
     'policy',

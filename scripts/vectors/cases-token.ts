@@ -9,7 +9,8 @@ import { AT, DAY_MS } from './world.ts';
 
 const NONCE = nonceHex(rawOf(WHOLE));
 const OF_DEVICES = ['report_form', 'report_nonce', 'report_signature', 'report_chain', 'report_fwid'] as const;
-const APPRAISED = [...UNCOMPARED, ...OF_DEVICES, 'revocation', 'reference_values', 'token_report_match'] as const;
+const AFTER_THEM = ['revocation', 'reference_values', 'token_report_match', 'topology'] as const;
+const APPRAISED = [...UNCOMPARED, ...OF_DEVICES, ...AFTER_THEM] as const;
 const KEYS = "under a test key that the caller hands in as NVIDIA's";
 
 const nras = ({ world, service }: Kit, change: Partial<ServiceToken> = {}): string =>

@@ -23,6 +23,8 @@ export interface LeafChange {
   /** `digitalSignature` by default. */
   readonly usage?: 'digitalSignature' | 'keyCertSign';
   readonly extensions?: readonly Buffer[];
+  /** In place of the identifier of the issuer's key. */
+  readonly authorityKeyId?: Buffer;
 }
 
 const subject = (commonName: string) => name(['C', TWIN.country], ['O', TWIN.organization], ['CN', commonName]);
@@ -40,6 +42,7 @@ export function makeLeaf(issuer: Holder, change: LeafChange = {}): Holder {
     notAfter: change.notAfter ?? NOT_AFTER,
     extensions: [...constraints, ext.keyUsage(change.usage ?? 'digitalSignature'), ...(change.extensions ?? [])],
     lateExtensions: [ext.firmwareId(spki(issuer.certificate.publicKey), change.fwid ?? FWID)],
+    ...(change.authorityKeyId === undefined ? {} : { authorityKeyId: change.authorityKeyId }),
   };
   return { key, certificate: issue(spec, publicKey, issuer) };
 }

@@ -1,7 +1,7 @@
 // One reference document or revocation answer that was fetched: what it is, how long it holds, and how to ask again.
 import type { OcspQuery } from '../../verify/index.ts';
 import { parseOcspResponse } from '../../verify/ocsp/response.ts';
-import { findAnswer, verifyOcsp } from '../../verify/ocsp/verify.ts';
+import { answersAbout, verifyOcsp } from '../../verify/ocsp/verify.ts';
 import { fetchOcsp, fetchRim, type ServiceOptions } from '../../verify/services.ts';
 import type { Kind } from './store.ts';
 
@@ -87,8 +87,8 @@ export async function ocspEntry(
 
 async function saysNo(response: Uint8Array, { certificate, issuer }: OcspQuery): Promise<'not_good' | 'unusable'> {
   try {
-    const answer = await findAnswer(parseOcspResponse(response), certificate, issuer);
-    return answer !== null && answer.status !== 'good' ? 'not_good' : 'unusable';
+    const answers = await answersAbout(parseOcspResponse(response), certificate, issuer);
+    return answers.some(({ status }) => status !== 'good') ? 'not_good' : 'unusable';
   } catch {
     return 'unusable';
   }

@@ -28,6 +28,8 @@ export interface CertificateSpec {
   readonly extensions: readonly Buffer[];
   /** After the key identifiers. */
   readonly lateExtensions?: readonly Buffer[];
+  /** In place of the identifier of the issuer's key. */
+  readonly authorityKeyId?: Buffer;
 }
 
 export const ECDSA_WITH_SHA384 = der.sequence(der.oid('1.2.840.10045.4.3.3'));
@@ -54,7 +56,7 @@ export function issue(
 ): Certificate {
   const self = 'selfKey' in issuer;
   const issuerName = self ? spec.subject : issuer.certificate.subject;
-  const issuerKeyId = keyIdentifier(self ? publicKey : issuer.certificate.publicKey);
+  const issuerKeyId = spec.authorityKeyId ?? keyIdentifier(self ? publicKey : issuer.certificate.publicKey);
   const tbs = der.sequence(
     der.context(0, der.integer(2)),
     der.integer(spec.serial),

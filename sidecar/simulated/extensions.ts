@@ -1,7 +1,7 @@
 // The X.509 extensions that the genuine device, RIM and OCSP responder certificates carry.
 import * as der from './der.ts';
 
-function extension(id: string, value: Buffer, critical = false): Buffer {
+export function extension(id: string, value: Buffer, critical = false): Buffer {
   return der.sequence(der.oid(id), ...(critical ? [der.boolean(true)] : []), der.octetString(value));
 }
 

@@ -30,16 +30,34 @@ export interface OcspAnswer {
   readonly nextUpdate?: Date;
   /** The request's nonce, given back. */
   readonly nonce?: Uint8Array;
-  readonly hash?: 'sha384' | 'sha1';
+  readonly hash?: keyof typeof HASH_OIDS;
   readonly breakSignature?: boolean;
+  /** Further answers in the same response, after this one. */
+  readonly also?: readonly SingleAnswer[];
+  /** Extensions of the response, after the nonce. */
+  readonly responseExtensions?: readonly Buffer[];
+  /** DER that stands behind an answer's thisUpdate, in place of nextUpdate and singleExtensions. */
+  readonly tail?: readonly Buffer[];
+  readonly singleExtensions?: readonly Buffer[];
 }
+
+type SingleAnswer = Pick<OcspAnswer, 'certificate' | 'issuer' | 'status' | 'thisUpdate' | 'nextUpdate' | 'hash'> &
+  Pick<OcspAnswer, 'tail' | 'singleExtensions'>;
 
 const ID_PKIX_OCSP_BASIC = der.oid('1.3.6.1.5.5.7.48.1.1');
 const ID_PKIX_OCSP_NONCE = der.oid('1.3.6.1.5.5.7.48.1.2');
-const HASH_OIDS = { sha384: der.oid('2.16.840.1.101.3.4.2.2'), sha1: der.oid('1.3.14.3.2.26') } as const;
+const HASH_OIDS = {
+  sha384: der.oid('2.16.840.1.101.3.4.2.2'),
+  sha1: der.oid('1.3.14.3.2.26'),
+  /** One that WebCrypto does not have. */
+  'sha3-384': der.oid('2.16.840.1.101.3.4.2.9'),
+} as const;
 
 /** A responder that `issuer` has delegated. `signsOcsp: false` leaves out the extended key usage that says so. */
-export function makeResponder(issuer: Holder, options: { notAfter?: Date; signsOcsp?: boolean } = {}): Holder {
+export function makeResponder(
+  issuer: Holder,
+  options: { notAfter?: Date; signsOcsp?: boolean; extensions?: readonly Buffer[]; authorityKeyId?: Buffer } = {},
+): Holder {
   const { key, publicKey } = newKey();
   const usages = options.signsOcsp === false ? [] : [ext.ocspSigning(), ext.ocspNoCheck()];
   const spec = {
@@ -47,7 +65,13 @@ export function makeResponder(issuer: Holder, options: { notAfter?: Date; signsO
     serial: randomSerial(),
     notBefore: NOT_BEFORE,
     notAfter: options.notAfter ?? NOT_AFTER,
-    extensions: [ext.basicConstraints(false), ext.keyUsage('digitalSignature'), ...usages],
+    extensions: [
+      ext.basicConstraints(false),
+      ext.keyUsage('digitalSignature'),
+      ...usages,
+      ...(options.extensions ?? []),
+    ],
+    ...(options.authorityKeyId === undefined ? {} : { authorityKeyId: options.authorityKeyId }),
   };
   return { key, certificate: issue(spec, publicKey, issuer) };
 }
@@ -55,12 +79,15 @@ export function makeResponder(issuer: Holder, options: { notAfter?: Date; signsO
 /** The OCSPResponse, DER (§4.2.1). */
 export function makeOcspResponse(answer: OcspAnswer): Buffer {
   const { responder } = answer;
-  const nonce = answer.nonce === undefined ? [] : [der.context(1, der.sequence(nonceExtension(answer.nonce)))];
+  const extensions = [
+    ...(answer.nonce === undefined ? [] : [nonceExtension(answer.nonce)]),
+    ...(answer.responseExtensions ?? []),
+  ];
   const data = der.sequence(
     der.context(2, der.octetString(keyIdentifier(responder.certificate.publicKey))), // ResponderID byKey
     der.generalizedTime(answer.thisUpdate), // producedAt
-    der.sequence(singleResponse(answer)),
-    ...nonce,
+    der.sequence(...[answer, ...(answer.also ?? [])].map(singleResponse)),
+    ...(extensions.length === 0 ? [] : [der.context(1, der.sequence(...extensions))]),
   );
   // A broken signature is one over other bytes: still well formed.
   const signature = sign('sha384', answer.breakSignature ? Buffer.concat([data, data]) : data, responder.key);
@@ -70,16 +97,20 @@ export function makeOcspResponse(answer: OcspAnswer): Buffer {
   return der.sequence(der.enumerated(0), der.context(0, bytes));
 }
 
-const nonceExtension = (nonce: Uint8Array): Buffer =>
+export const nonceExtension = (nonce: Uint8Array): Buffer =>
   der.sequence(ID_PKIX_OCSP_NONCE, der.octetString(der.octetString(nonce)));
 
-function singleResponse(answer: OcspAnswer): Buffer {
-  const next = answer.nextUpdate === undefined ? [] : [der.context(0, der.generalizedTime(answer.nextUpdate))];
-  return der.sequence(certId(answer), certStatus(answer.status), der.generalizedTime(answer.thisUpdate), ...next);
+function singleResponse(answer: SingleAnswer): Buffer {
+  const { nextUpdate, singleExtensions: extensions = [] } = answer;
+  const tail = answer.tail ?? [
+    ...(nextUpdate === undefined ? [] : [der.context(0, der.generalizedTime(nextUpdate))]),
+    ...(extensions.length === 0 ? [] : [der.context(1, der.sequence(...extensions))]),
+  ];
+  return der.sequence(certId(answer), certStatus(answer.status), der.generalizedTime(answer.thisUpdate), ...tail);
 }
 
 /** §4.1.1: hashes of the issuer's name and of its public key's bits, then the certificate's serial number. */
-function certId({ certificate, issuer, hash = 'sha384' }: OcspAnswer): Buffer {
+function certId({ certificate, issuer, hash = 'sha384' }: SingleAnswer): Buffer {
   const digest = (bytes: Uint8Array) => der.octetString(createHash(hash).update(bytes).digest());
   const algorithm = der.sequence(HASH_OIDS[hash], der.nil());
   return der.sequence(

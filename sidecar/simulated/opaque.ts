@@ -9,6 +9,10 @@ export interface OpaqueOptions {
   readonly fwid?: Uint8Array | null;
   /** 0x55 off, 0xAA on: several GPUs behind one protected PCIe domain. */
   readonly protectedPcie?: number;
+  /** Behind protected PCIe: the ids of the switches at each link, 8 bytes each, as they write them themselves. A switch's own. */
+  readonly fabricIds?: readonly Uint8Array[];
+  /** Of the GPUs at a switch's ports, up to eight. */
+  readonly gpuIds?: readonly Uint8Array[];
 }
 
 /** The field types in the order in which a 550 driver writes them. */
@@ -29,10 +33,13 @@ export function opaqueData(options: OpaqueOptions = {}): Buffer {
     field(11, OFF), // NVDEC0: locked
     ...(fwid === null ? [] : [field(20, fwid)]),
     field(21, options.protectedPcie === undefined ? OFF : Buffer.of(options.protectedPcie)),
+    ...(options.fabricIds === undefined ? [] : [field(22, Buffer.concat(options.fabricIds.map(reversed)))]),
   ]);
 }
 
 const OFF = Buffer.of(0x55);
+/** GPUs write a switch's id from its other end. */
+const reversed = (id: Uint8Array): Buffer => Buffer.from(id).reverse();
 
 export function field(type: number, value: Uint8Array): Buffer {
   const header = Buffer.alloc(4);

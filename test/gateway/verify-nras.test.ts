@@ -43,19 +43,53 @@ test('one that NVIDIA signed is right', async () => {
   expect(JSON.parse(verdict.json)).toMatchObject({ level: 'gpu', claims: { token: { signature: 'nvidia-signed' } } });
 });
 
-test('keys are asked for once in half a minute, whoever asks for what key, and whatever comes', async () => {
-  for (const answer of [keys, () => new Response('', { status: 503 })]) {
-    const { appraise, asked, later } = endpoint(answer);
-    const codes = async () =>
-      (await Promise.all([newKey('other'), newKey('third')].map((key) => appraise(attestation(key))))).map(
-        ({ failed }) => failed.code,
-      );
-    expect(await codes()).toEqual(['token_key_unavailable', 'token_key_unavailable']);
-    later(29_999);
-    await codes();
-    expect(asked).toHaveLength(1);
-    later(1);
-    await codes();
-    expect(asked).toHaveLength(2);
-  }
+const codesOf = async ({ appraise }: ReturnType<typeof endpoint>, ...names: readonly string[]) =>
+  (await Promise.all(names.map((name) => appraise(attestation(newKey(name)))))).map(({ failed }) => failed.code);
+const UNAVAILABLE = 'token_key_unavailable';
+
+test('keys are asked for once in half a minute, whoever asks for what key', async () => {
+  const one = endpoint(keys);
+  expect(await codesOf(one, 'other', 'third')).toEqual([UNAVAILABLE, UNAVAILABLE]);
+  one.later(29_999);
+  await codesOf(one, 'other', 'third');
+  expect(one.asked).toHaveLength(1);
+  one.later(1);
+  await codesOf(one, 'other', 'third');
+  expect(one.asked).toHaveLength(2);
+});
+
+test.each([
+  ['an error', () => new Response('', { status: 503 })],
+  ['no JSON', () => new Response('<html>')],
+  [
+    'no connection',
+    () => {
+      throw new TypeError('fetch failed');
+    },
+  ],
+])(
+  'after a failure, %s, they are asked for again in a second, and what is right is right then',
+  async (_name, broken) => {
+    let answer: () => Response = broken;
+    const one = endpoint(() => answer());
+    expect(await codesOf(one, 'other', 'third')).toEqual([UNAVAILABLE, UNAVAILABLE]);
+    one.later(999);
+    expect(await codesOf(one, 'other', 'third')).toEqual([UNAVAILABLE, UNAVAILABLE]);
+    expect(one.asked).toHaveLength(1);
+    answer = keys;
+    one.later(1);
+    expect((await one.appraise(attestation(known))).valid).toBe(true);
+    expect(one.asked).toHaveLength(2);
+    one.later(29_999);
+    expect((await one.appraise(attestation(known))).valid).toBe(true);
+    expect(one.asked).toHaveLength(2);
+  },
+);
+
+test('a clock that is set back keeps nothing for longer', async () => {
+  const one = endpoint(keys);
+  await codesOf(one, 'other');
+  one.later(-3_600_000);
+  await codesOf(one, 'other');
+  expect(one.asked).toHaveLength(2);
 });

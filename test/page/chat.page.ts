@@ -11,7 +11,7 @@ import { checks, missing, openStage, type Stage, say, verdict } from './stage.ts
 const EVERY = [
   ...['form', 'raw_hash', 'raw_members', 'expected_exchange', 'token_shape', 'token_nonce', 'token_result'],
   ...['token_digests', 'token_signature', 'report_form', 'report_nonce', 'report_signature', 'report_chain'],
-  ...['report_fwid', 'revocation', 'reference_values', 'token_report_match', 'device_mode', 'policy'],
+  ...['report_fwid', 'revocation', 'reference_values', 'token_report_match', 'device_mode', 'topology', 'policy'],
 ];
 
 describe.skipIf(missing !== '')(`a chat${missing}`, () => {

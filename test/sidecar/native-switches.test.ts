@@ -86,6 +86,16 @@ describe.skipIf(missing !== null)('native behind protected PCIe', () => {
       { switch_report: new Map([[0, { measurements: wrong }]]) },
       /^measurement_mismatch: switch 0: /,
     ],
+    [
+      'a switch that the GPUs do not name',
+      { switch_report: new Map([[1, { fabricIds: [Buffer.alloc(8, 7)] }]]) },
+      /^topology_mismatch: device 3 is a switch that the GPUs do not name/,
+    ],
+    [
+      'a GPU at the switches of another machine',
+      { report: new Map([[1, { fabricIds: [Buffer.alloc(8, 7), Buffer.alloc(8, 8)] }]]) },
+      /^topology_mismatch: device 1 is at other switches than device 0/,
+    ],
     ['protected PCIe off since the start', { protected_pcie: false }, /^gpu_lost: protected PCIe/],
   ])('%s is refused in words', async (_what, faults, words) => {
     Object.assign(bench.faults, faults);

@@ -79,12 +79,16 @@ const SWITCH_BLOCKS = 31;
 /** A switch's firmware measures less than a GPU's; its last five blocks are constants in genuine reports. */
 const SWITCH_ACTIVE: ReadonlySet<number> = new Set([1, 2, 3, 4, 5, 6, 9, 11, 21, 22, 25]);
 
-const switchOpaque = () =>
+const SWITCH_ID = Buffer.from('53494d0000000001', 'hex');
+/** Eight GPUs, and behind them 64 bytes that say which port leads to which. */
+const GPU_IDS_BYTES = 128;
+
+const switchOpaque = ({ fabricIds = [SWITCH_ID], gpuIds = [] }: OpaqueOptions) =>
   Buffer.concat([
     field(6, Buffer.from(SWITCH_BIOS)),
-    field(22, Buffer.from('53494d0000000001', 'hex')), // its own id on the fabric
+    field(22, Buffer.concat(fabricIds)), // its own id on the fabric
     field(12, measurementCounts(26)),
-    field(26, Buffer.alloc(128)), // the GPUs at its ports
+    field(26, Buffer.concat([...gpuIds, Buffer.alloc(GPU_IDS_BYTES)], GPU_IDS_BYTES)), // the GPUs at its ports
     field(23, Buffer.of(0xec, 0)),
     field(24, littleEndian(2)),
     field(25, littleEndian(1)), // locked
@@ -95,7 +99,7 @@ export const NVSWITCH: Model = {
   name: 'NVSwitch LS10',
   architecture: 2,
   chip: LS10,
-  report: (options = {}) => ({ opaque: switchOpaque(), blocks: SWITCH_BLOCKS, ...options }),
+  report: (options = {}) => ({ opaque: switchOpaque(options), blocks: SWITCH_BLOCKS, ...options }),
   manifests: (signer) => [
     [
       // Project and SKUs are constants of NVIDIA's verifiers: no switch states them.

@@ -54,7 +54,9 @@ export async function startNvmlServer(
     if (faults.collection_ms > 0) await delay(faults.collection_ms);
     const nonce = faults.stale_nonce.has(index) ? (last_nonces.get(index) ?? Buffer.alloc(32, 7)) : asked;
     last_nonces.set(index, asked);
-    const mode = faults.protected_pcie ? { protectedPcie: 0xaa } : {};
+    const links = Array.from({ length: LINKS }, (_, link) => fabricId(0, link % switches.length));
+    const fabric = switches.length > 0 ? { fabricIds: links } : {};
+    const mode = faults.protected_pcie ? { protectedPcie: 0xaa, ...fabric } : {};
     const options = model.report({ ...mode, ...faults.report.get(index) });
     const opaque = faults.new_format ? { opaque: inNewFormat(options.opaque ?? opaqueData(options)) } : {};
     return makeReport(nonce, device(index).key, { ...options, ...opaque });
@@ -64,7 +66,8 @@ export async function startNvmlServer(
     collected++;
     if (faults.collection_ms > 0) await delay(faults.collection_ms);
     const nonce = faults.stale_switch_nonce.has(index) ? Buffer.alloc(32, 7) : asked;
-    return makeReport(nonce, switchAt(index).key, NVSWITCH.report(faults.switch_report.get(index)));
+    const ids = { fabricIds: [fabricId(0, index)], gpuIds: devices.map((_, gpu) => fabricId(1, gpu)) };
+    return makeReport(nonce, switchAt(index).key, NVSWITCH.report({ ...ids, ...faults.switch_report.get(index) }));
   }
 
   function switchAt(index: number): Device {
@@ -149,6 +152,12 @@ export async function startNvmlServer(
     },
   };
 }
+
+/** Of an H100 to its switches. */
+const LINKS = 18;
+
+/** Of a switch (kind 0) or a GPU (kind 1), as the switch writes it. */
+const fabricId = (kind: number, index: number) => Buffer.from([0x53, 0x49, 0x4d, 0, 0, kind, 0, index + 1]);
 
 /** 32 bits each, little-endian: the order of every machine these tests run on. */
 function numbers(...values: readonly number[]): Buffer {

@@ -5,7 +5,9 @@ import { nonceHex, OTHER, rawOf, WHOLE } from '../../scripts/vectors/exchange.ts
 import { bare, evidenceOf, type ForgeOptions, forge } from '../../scripts/vectors/forge.ts';
 import { AT, DAY_MS, deviceOf } from '../../scripts/vectors/world.ts';
 import { issue } from '../../sidecar/simulated/certificate.ts';
+import { nil } from '../../sidecar/simulated/der.ts';
 import type { Device } from '../../sidecar/simulated/device.ts';
+import { extension } from '../../sidecar/simulated/extensions.ts';
 import type { ReportOptions } from '../../sidecar/simulated/report.ts';
 import { makeToken } from '../../sidecar/simulated/token.ts';
 import { verifyAttestation, verifyEvidence } from '../../verify/index.ts';
@@ -88,6 +90,10 @@ describe('a chain', () => {
     const leaf = makeLeaf({ certificate: a.brom.certificate, key: b.brom.key });
     await refusedOne('chain_invalid', deviceOf(issuers, a.brom, leaf));
   });
+  test("whose leaf names another key of its issuer's is refused", () =>
+    refusedOne('chain_invalid', withLeaf(world, { authorityKeyId: Buffer.alloc(20, 1) })));
+  test('with a critical extension that is not understood is refused', () =>
+    refusedOne('chain_invalid', withLeaf(world, { extensions: [extension('1.2.3.4.5', nil(), true)] })));
   test('called by another architecture is refused', async () => {
     const evidence = good.evidence.map((one) => ({ ...one, arch: 'BLACKWELL' }));
     await refused('chain_invalid', { ...good, evidence });

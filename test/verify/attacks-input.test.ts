@@ -1,7 +1,7 @@
 // Attacks by the form of the input: duplicates, prototype keys, fields of a hundred megabytes, great depth.
 import { describe, expect, test } from 'vitest';
 import { evidenceSchema } from '../../proto/attestation.ts';
-import { nonceHex, rawOf, WHOLE } from '../../scripts/vectors/exchange.ts';
+import { nonceHex, rawOf, STREAMED, WHOLE } from '../../scripts/vectors/exchange.ts';
 import { bare, evidenceOf, forge } from '../../scripts/vectors/forge.ts';
 import { codeOf, codeOfEvidence, good, refused, refusedEvidence, within, world } from './attacks.ts';
 
@@ -165,5 +165,66 @@ describe('what is no attestation at all', () => {
     const other = await forge(world, { raw: rawOf({ ...WHOLE, request: '{"tee":true}' }) });
     for (const name of ['raw', 'nonce', 'token', 'evidence'] as const)
       expect(await codeOf({ ...good, [name]: other[name] })).not.toBe('valid');
+  });
+});
+
+describe('values that no JSON text has', () => {
+  const [one] = good.evidence;
+  const [named] = listed;
+  const withHole = (at: number, ...items: unknown[]) => {
+    const list = items.toSpliced(at, 0, null);
+    delete list[at];
+    return list;
+  };
+  const selfish: Record<string, unknown> = { choices: [] };
+  Object.assign(selfish, { self: selfish, choices: [selfish] });
+
+  test('a list of evidence with a hole in it is refused, wherever the hole is', async () => {
+    for (const evidence of [
+      withHole(0, one),
+      withHole(1, one),
+      withHole(0),
+      new Array(64),
+      Array.from({ length: 1 }),
+    ]) {
+      await refused('not_an_attestation', { ...good, evidence });
+      await refusedEvidence('not_an_attestation', evidence);
+    }
+    await refusedEvidence('not_an_attestation', withHole(0, named));
+  });
+  test('a list of evidence is what stands in its places, however it says that it is walked', async () => {
+    const walked = (list: unknown[]) =>
+      Object.assign(list, {
+        map: () => [],
+        entries: () => [],
+        *[Symbol.iterator]() {
+          for (;;) yield null;
+        },
+      });
+    expect(await codeOf({ ...good, evidence: walked([one]) })).toBe('valid');
+    expect(await codeOfEvidence(walked([named]))).toBe('valid');
+    await refused('not_an_attestation', { ...good, evidence: walked([{}]) });
+  });
+  test('an object that holds itself, or what JSON has no word for, ends with a code', async () => {
+    const odd: readonly unknown[] = [selfish, 1n, Symbol('x'), () => good, Number.NaN, undefined, new Date(Number.NaN)];
+    const streamed = await forge(world, { parts: STREAMED });
+    for (const value of odd) {
+      for (const name of ['raw', 'nonce', 'token'] as const)
+        await refused('not_an_attestation', { ...good, [name]: value });
+      if (value !== undefined) await refused('not_an_attestation', { ...good, evidence: value });
+      for (const name of ['arch', 'report', 'certificate_chain'] as const)
+        await refused('not_an_attestation', { ...good, evidence: [{ ...one, [name]: value }] });
+      for (const name of ['arch', 'evidence', 'certificate'] as const)
+        await refusedEvidence('not_an_attestation', [{ ...named, [name]: value }]);
+      for (const attestation of [good, streamed])
+        for (const carrier of [
+          { attestation, x: value },
+          { attestation, choices: value },
+          { attestation, choices: [value] },
+          { attestation, choices: withHole(0, { finish_reason: 'stop', delta: value }) },
+          { attestation, choices: [{ finish_reason: 'stop', delta: { content: value } }], toJSON: () => value },
+        ])
+          await refused('response_mismatch', carrier);
+    }
   });
 });

@@ -4,11 +4,12 @@ import { equal, toBase64 } from '../../verify/bytes.ts';
 import { CheckFailure } from '../../verify/checks.ts';
 import { appraiseEvidence, createCollateral, type VerificationReport, type VerifyOptions } from '../../verify/index.ts';
 import { parseOcspResponse } from '../../verify/ocsp/response.ts';
+import { parseReport } from '../../verify/spdm/report.ts';
 import { parseToken } from '../../verify/token/index.ts';
 import { compareTokenWithReports } from '../../verify/token-report.ts';
 import { type Certificate, parsePem } from '../../verify/x509/certificate.ts';
 import { vectorsPresent } from '../vectors.ts';
-import { CLOCKS, chainText, evidenceOf, h100, h100Rims, ocspResponses, text } from './genuine.ts';
+import { CLOCKS, chainText, evidenceOf, h100, h100Rims, ocspResponses, reportBytes, text } from './genuine.ts';
 
 const NEITHER: VerifyOptions = { without: { referenceValues: true, revocation: true } };
 const statuses = ({ checks }: VerificationReport) =>
@@ -24,6 +25,8 @@ interface Row {
 }
 
 const UNASKED = { revocation: 'skip', reference_values: 'skip', device_mode: 'skip' } as const;
+/** The report does not say whether there are switches, or those that it names did not sign. */
+const OPEN = { topology: 'skip' } as const;
 const with545 = (vbios: string) => (): VerifyOptions => ({
   without: { revocation: true },
   clocks: { rim: new Date('2024-01-01T00:00:00Z') },
@@ -31,7 +34,7 @@ const with545 = (vbios: string) => (): VerifyOptions => ({
     rims: [text('h100-545.00/Driver_RIM_test_no_gpu.swidtag'), text(`h100-545.00/${vbios}`)],
   }),
 });
-const broken = { report_signature: 'report_signature_invalid', report_fwid: 'skip', ...UNASKED } as const;
+const broken = { report_signature: 'report_signature_invalid', report_fwid: 'skip', ...UNASKED, ...OPEN } as const;
 
 const TABLE: readonly Row[] = [
   {
@@ -45,7 +48,7 @@ const TABLE: readonly Row[] = [
     name: 'h100-545.00 with its reference values: passes, without a firmware id',
     evidence: () => [evidenceOf('HOPPER', 'h100-545.00', 'report.hex')],
     options: with545('1010_0200_882_96005E0001_test_no_gpu.swidtag'),
-    expected: { report_fwid: 'skip', revocation: 'skip' },
+    expected: { report_fwid: 'skip', revocation: 'skip', ...OPEN },
     level: 'gpu',
   },
   {
@@ -57,6 +60,7 @@ const TABLE: readonly Row[] = [
       revocation: 'skip',
       reference_values: 'measurement_mismatch',
       device_mode: 'skip',
+      ...OPEN,
     },
     level: 'none',
   },
@@ -69,19 +73,19 @@ const TABLE: readonly Row[] = [
   {
     name: "h100-590.12 in NVIDIA's own form: passes",
     evidence: () => text('h100-590.12/evidence.json'),
-    expected: UNASKED,
+    expected: { ...UNASKED, ...OPEN },
     level: 'gpu',
   },
   {
     name: 'blackwell-575.32: passes, its firmware id under the other OID',
     evidence: () => [evidenceOf('BLACKWELL', 'blackwell-575.32', 'report.hex')],
-    expected: UNASKED,
+    expected: { ...UNASKED, ...OPEN },
     level: 'gpu',
   },
   {
     name: 'switch-ls10: passes',
     evidence: () => [evidenceOf('LS10', 'switch-ls10', 'report.hex')],
-    expected: { ...UNASKED, report_fwid: 'skip' },
+    expected: { ...UNASKED, ...OPEN, report_fwid: 'skip' },
     level: 'none',
   },
   {
@@ -117,6 +121,7 @@ describe.skipIf(!vectorsPresent)('genuine evidence', () => {
     expect(proven.join(' ')).toContain('genuine NVIDIA GPU');
     const ppcie = await appraiseEvidence(text('h100-590.12/evidence.json'), NEITHER);
     expect(ppcie.claims.devices[0]?.mode).toBe('ppcie');
+    expect(ppcie.not_proven.join(' ')).toContain('a GPU is behind protected PCIe, and no switch signed');
   });
 
   test("by default nothing is left out: offline, and with today's clock, each endorsement has its own verdict", async () => {
@@ -171,6 +176,29 @@ describe.skipIf(!vectorsPresent)('genuine evidence', () => {
     ];
     const { valid, level, claims } = await appraiseEvidence(devices, NEITHER);
     expect([valid, level, claims.devices.length, claims.nonce]).toEqual([true, 'gpu', 4, null]);
+  });
+
+  test('a switch that a GPU behind protected PCIe does not name, and a GPU in another mode, refuse the whole', async () => {
+    const [behind] = JSON.parse(text('h100-590.12/evidence.json')) as unknown[];
+    for (const [other, detail] of [
+      [evidenceOf('LS10', 'switch-ls10', 'report.hex'), 'device 1 is a switch that the GPUs do not name'],
+      [h100(), 'device 1 is in another mode than device 0'],
+    ]) {
+      const { checks } = await appraiseEvidence([behind, other], NEITHER);
+      const failed = checks.filter(({ status }) => status === 'fail');
+      expect(failed).toMatchObject([{ name: 'topology', code: 'topology_mismatch', detail }]);
+    }
+  });
+
+  test('a GPU names its switches by the ids that they state, turned round', () => {
+    // Of one machine: the second report has a broken signature, and its list is read all the same.
+    const own = parseReport(reportBytes('switch-ls10/report.hex')).opaque;
+    const gpu = parseReport(reportBytes('h100-535.86.09/report-invalid-signature.hex')).opaque;
+    const turned = Buffer.from(own.fabricIds?.[0] ?? '', 'hex')
+      .reverse()
+      .toString('hex');
+    expect([own.fabricIds?.length, own.gpuIds?.length, gpu.fabricIds?.length]).toEqual([1, 8, 18]);
+    expect([new Set(gpu.fabricIds).size, gpu.fabricIds?.includes(turned)]).toEqual([4, true]);
   });
 
   test('the same device twice is not two', async () => {

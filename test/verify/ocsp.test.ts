@@ -1,7 +1,9 @@
 // Revocation: answers that hold, and one thing wrong in each of the others.
 import { describe, expect, test } from 'vitest';
+import * as der from '../../sidecar/simulated/der.ts';
 import { makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
-import { makeOcspResponse, makeResponder, type OcspAnswer } from '../../sidecar/simulated/ocsp.ts';
+import { extension, ocspNoCheck } from '../../sidecar/simulated/extensions.ts';
+import { makeOcspResponse, makeResponder, nonceExtension, type OcspAnswer } from '../../sidecar/simulated/ocsp.ts';
 import { DEVICE_ROOT, makeRoot } from '../../sidecar/simulated/pki.ts';
 import { CheckFailure } from '../../verify/checks.ts';
 import { createCollateral } from '../../verify/collateral.ts';
@@ -105,6 +107,84 @@ describe('an OCSP answer', () => {
     await expect(verifyOcsp(answer({ status: { revokedAt: AT, reason: 6 } }), brom, ica, { at: AT })).rejects.toThrow(
       'on hold',
     );
+  });
+});
+
+describe('several answers in one response', () => {
+  const good = {
+    certificate: device.brom.certificate,
+    issuer: provisioner.certificate,
+    status: 'good',
+    thisUpdate: new Date(AT.getTime() - HOUR_MS),
+    nextUpdate: new Date(AT.getTime() + HOUR_MS),
+  } as const;
+  const revoked = { ...good, status: { revokedAt: AT, reason: 1 } } as const;
+  const elsewhere = { ...revoked, certificate: identity.certificate, issuer: issuers.root.certificate };
+  const both = (first: Partial<OcspAnswer>, ...also: NonNullable<OcspAnswer['also']>) => answer({ ...first, also });
+
+  test.each([
+    ['that say the same of one certificate', both(good, good), 'good'],
+    ['by two hashes', both(good, { ...good, hash: 'sha1' }), 'good'],
+    ['of which one is about another certificate', both(good, elsewhere), 'good'],
+    ['that say good and then revoked', both(good, revoked), 'revocation_invalid'],
+    ['that say revoked and then good', both(revoked, good), 'revocation_invalid'],
+    ['that say good and, by another hash, revoked', both(good, { ...revoked, hash: 'sha1' }), 'revocation_invalid'],
+    ['that say good and unknown', both(good, { ...good, status: 'unknown' }), 'revocation_invalid'],
+    ['that say good for two times', both(good, { ...good, nextUpdate: AT }), 'revocation_invalid'],
+    ['that say revoked twice', both(revoked, revoked), 'certificate_revoked'],
+    ['the second by a hash that is not supported', both(good, { ...revoked, hash: 'sha3-384' }), 'revocation_invalid'],
+    ['the only one by a hash that is not supported', answer({ hash: 'sha3-384' }), 'revocation_invalid'],
+  ])('%s', async (_name, response, expected) => {
+    expect(await verdict(response)).toBe(expected);
+    expect(await verdict(response)).toBe(expected);
+  });
+
+  test('are chosen by the newest of them, and what is not good comes before what is, whatever came first', async () => {
+    const query = { certificate: brom, issuer: ica, at: AT };
+    const older = new Date(AT.getTime() - 2 * HOUR_MS);
+    const pairs: readonly (readonly [Uint8Array, Uint8Array])[] = [
+      [both({ ...good, thisUpdate: older }, { ...revoked, thisUpdate: AT }), answer()],
+      [answer(revoked), answer()],
+    ];
+    for (const [bad, fine] of pairs)
+      for (const ocsp of [
+        [bad, fine],
+        [fine, bad],
+      ])
+        expect((await createCollateral({ ocsp }).ocsp(query))?.response).toBe(bad);
+  });
+});
+
+describe('what is not understood in an answer', () => {
+  const unknown = (critical: boolean) => extension('1.2.3.4.5', der.nil(), critical);
+  const update = der.context(0, der.generalizedTime(new Date(AT.getTime() + HOUR_MS)));
+  const extensions = der.context(1, der.sequence(unknown(false)));
+  const by = (options: Parameters<typeof makeResponder>[1]) =>
+    answer({ responder: makeResponder(provisioner, options) });
+  const criticalNonce = extension('1.3.6.1.5.5.7.48.1.2', der.octetString(nonce), true);
+
+  test.each([
+    ['an extension of the response', answer({ responseExtensions: [unknown(false)] }), 'good'],
+    ['a critical extension of the response', answer({ responseExtensions: [unknown(true)] }), 'revocation_invalid'],
+    ['a critical nonce', answer({ responseExtensions: [criticalNonce] }), 'good'],
+    ['two nonces', answer({ nonce, responseExtensions: [nonceExtension(nonce)] }), 'revocation_invalid'],
+    ['an extension of one answer', answer({ singleExtensions: [unknown(false)] }), 'good'],
+    ['a critical extension of one answer', answer({ singleExtensions: [unknown(true)] }), 'revocation_invalid'],
+    [
+      'an extension of one answer twice',
+      answer({ singleExtensions: [unknown(false), unknown(false)] }),
+      'revocation_invalid',
+    ],
+    ['extensions before the next update', answer({ tail: [extensions, update] }), 'revocation_invalid'],
+    ['extensions twice', answer({ tail: [update, extensions, extensions] }), 'revocation_invalid'],
+    ['a next update twice', answer({ tail: [update, update] }), 'revocation_invalid'],
+    ['extensions that are none', answer({ tail: [update, der.context(1, der.nil())] }), 'revocation_invalid'],
+    ['an extension of the responder', by({ extensions: [unknown(false)] }), 'good'],
+    ['a critical extension of the responder', by({ extensions: [unknown(true)] }), 'revocation_invalid'],
+    ["the responder's extension twice", by({ extensions: [ocspNoCheck()] }), 'revocation_invalid'],
+    ["another issuer's key, by its identifier", by({ authorityKeyId: Buffer.alloc(20, 1) }), 'revocation_invalid'],
+  ])('%s', async (_name, response, expected) => {
+    expect(await verdict(response)).toBe(expected);
   });
 });
 

@@ -34,6 +34,9 @@ export async function makeCertId(certificate: Certificate, issuer: Certificate):
   );
 }
 
+/** With which hash functions a CertID may name an issuer: those that WebCrypto has. */
+export type CertIdHash = 'SHA-1' | 'SHA-256' | 'SHA-384' | 'SHA-512';
+
 interface IssuerHashes {
   readonly name: Bytes;
   readonly key: Bytes;
@@ -42,7 +45,7 @@ interface IssuerHashes {
 const known = new WeakMap<Certificate, Map<string, IssuerHashes>>();
 
 /** §4.1.1: of the issuer's name, and of its public key's bits. */
-export async function issuerHashes(issuer: Certificate, hash: 'SHA-1' | 'SHA-256' | 'SHA-384'): Promise<IssuerHashes> {
+export async function issuerHashes(issuer: Certificate, hash: CertIdHash): Promise<IssuerHashes> {
   const hashes = known.get(issuer) ?? new Map<string, IssuerHashes>();
   known.set(issuer, hashes);
   const before = hashes.get(hash);

@@ -1,6 +1,5 @@
 // Reads OCSP responses (RFC 6960 §4.2.1). What it returns is not yet trusted: verifyOcsp makes it so.
-import type { Certificate } from '../x509/certificate.ts';
-import { parseCertificate } from '../x509/certificate.ts';
+import { type Certificate, parseCertificate, parseExtensions } from '../x509/certificate.ts';
 import {
   bitString,
   children,
@@ -14,11 +13,12 @@ import {
   TAG,
   time,
 } from '../x509/der.ts';
+import type { CertIdHash } from './request.ts';
 
 /** §4.1.1: which certificate, by hashes of its issuer's name and key. */
 export interface CertId {
   /** null: a hash that is not supported. */
-  readonly hash: 'SHA-1' | 'SHA-256' | 'SHA-384' | null;
+  readonly hash: CertIdHash | null;
   readonly issuerNameHash: Uint8Array;
   readonly issuerKeyHash: Uint8Array;
   readonly serial: bigint;
@@ -61,10 +61,11 @@ const MAX_CERTIFICATES = 8;
 
 const BASIC_RESPONSE = '1.3.6.1.5.5.7.48.1.1';
 export const OCSP_NONCE = '1.3.6.1.5.5.7.48.1.2';
-export const HASHES: Readonly<Record<string, 'SHA-1' | 'SHA-256' | 'SHA-384'>> = {
+export const HASHES: Readonly<Record<string, CertIdHash>> = {
   '1.3.14.3.2.26': 'SHA-1',
   '2.16.840.1.101.3.4.2.1': 'SHA-256',
   '2.16.840.1.101.3.4.2.2': 'SHA-384',
+  '2.16.840.1.101.3.4.2.3': 'SHA-512',
 };
 const SIGNATURES: Readonly<Record<string, 'SHA-256' | 'SHA-384'>> = {
   '1.2.840.10045.4.3.2': 'SHA-256',
@@ -74,12 +75,13 @@ const SIGNATURES: Readonly<Record<string, 'SHA-256' | 'SHA-384'>> = {
 /** @throws {DerError} it is not a response. @throws {OcspRefusal} it is one without an answer. */
 export function parseOcspResponse(der: Uint8Array): OcspResponse {
   if (der.length > MAX_OCSP_BYTES) throw new DerError('an OCSP response is too large');
-  const [statusValue, body] = sequence(readOne(der));
+  const [statusValue, body, ...others] = sequence(readOne(der));
+  if (others.length > 0) throw new DerError('an OCSP response has other parts');
   const status = expectTag(statusValue, TAG.enumerated).content;
   if (status.length !== 1) throw new DerError('a response status is malformed');
   if (status[0] !== 0) throw new OcspRefusal(status[0] ?? 0);
-  const [type, octets] = sequence(readOne(expectTag(body, 0xa0).content));
-  if (oid(type) !== BASIC_RESPONSE) throw new DerError('not a basic OCSP response');
+  const [type, octets, ...more] = sequence(readOne(expectTag(body, 0xa0).content));
+  if (oid(type) !== BASIC_RESPONSE || more.length > 0) throw new DerError('not a basic OCSP response');
   return parseBasic(expectTag(octets, TAG.octetString).content);
 }
 
@@ -117,10 +119,13 @@ function responderId(value: DerValue | undefined): OcspResponse['responder'] {
   return { keyHash: readOne(expectTag(value, 0xa2).content, TAG.octetString).content };
 }
 
+/** certID, status, thisUpdate, [0] nextUpdate, [1] extensions. */
 function parseSingle(value: DerValue): SingleResponse {
   const [certId, status, thisUpdate, ...rest] = sequence(value);
-  const next = rest.find(({ tag }) => tag === 0xa0);
-  if (rest.some(({ tag }) => tag !== 0xa0 && tag !== 0xa1)) throw new DerError('an answer has other parts');
+  const next = rest[0]?.tag === 0xa0 ? rest.shift() : undefined;
+  const extensions = rest[0]?.tag === 0xa1 ? rest.shift() : undefined;
+  if (rest.length > 0) throw new DerError('an answer has other parts');
+  understood(extensions);
   return {
     certId: parseCertId(certId),
     status: parseStatus(status),
@@ -130,7 +135,8 @@ function parseSingle(value: DerValue): SingleResponse {
 }
 
 function parseCertId(value: DerValue | undefined): CertId {
-  const [algorithm, nameHash, keyHash, serial] = sequence(value);
+  const [algorithm, nameHash, keyHash, serial, ...more] = sequence(value);
+  if (more.length > 0) throw new DerError('a certID has other parts');
   return {
     hash: HASHES[oid(sequence(algorithm)[0])] ?? null,
     issuerNameHash: expectTag(nameHash, TAG.octetString).content,
@@ -143,7 +149,8 @@ function parseCertId(value: DerValue | undefined): CertId {
 function parseStatus(value: DerValue | undefined): CertStatus {
   if (value?.tag === 0x80 && value.content.length === 0) return 'good';
   if (value?.tag === 0x82 && value.content.length === 0) return 'unknown';
-  const [revokedAt, reason] = children(expectTag(value, 0xa1).content);
+  const [revokedAt, reason, ...more] = children(expectTag(value, 0xa1).content);
+  if (more.length > 0) throw new DerError('a revocation has other parts');
   const code = reason === undefined ? null : readOne(expectTag(reason, 0xa0).content, TAG.enumerated).content;
   if (code !== null && code.length !== 1) throw new DerError('a revocation reason is malformed');
   return { revokedAt: time(expectTag(revokedAt, TAG.generalizedTime)), reason: code?.[0] ?? null };
@@ -151,11 +158,14 @@ function parseStatus(value: DerValue | undefined): CertStatus {
 
 /** RFC 8954 §2.1: an OCTET STRING inside the extension's own. */
 function nonceOf(extensions: DerValue | undefined): Uint8Array | null {
-  if (extensions === undefined) return null;
-  for (const extension of sequence(readOne(expectTag(extensions, 0xa1).content))) {
-    const parts = sequence(extension);
-    if (oid(parts[0]) !== OCSP_NONCE) continue;
-    return readOne(expectTag(parts.at(-1), TAG.octetString).content, TAG.octetString).content;
-  }
-  return null;
+  const nonce = understood(extensions === undefined ? undefined : expectTag(extensions, 0xa1)).get(OCSP_NONCE);
+  return nonce === undefined ? null : readOne(nonce.value, TAG.octetString).content;
+}
+
+/** RFC 5280 §4.2 holds for OCSP's extensions too (RFC 6960 §4.4): a critical one that is not understood refuses the response. */
+function understood(extensions: DerValue | undefined): ReturnType<typeof parseExtensions> {
+  const parsed: ReturnType<typeof parseExtensions> = extensions === undefined ? new Map() : parseExtensions(extensions);
+  for (const [id, { critical }] of parsed)
+    if (critical && id !== OCSP_NONCE) throw new DerError(`a critical extension that is not understood (${id})`);
+  return parsed;
 }

@@ -3,6 +3,7 @@ import { concat, digest, equal, toHex } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
 import { LruMap } from '../lru.ts';
 import type { Certificate } from '../x509/certificate.ts';
+import { names, notUnderstood } from '../x509/chain.ts';
 import { DerError } from '../x509/der.ts';
 import { ecdsaVerify, signedBy } from '../x509/ecdsa.ts';
 import { issuerHashes } from './request.ts';
@@ -79,8 +80,13 @@ async function findVerified(
   label: string,
 ): Promise<Answer> {
   const parsed = parse(response);
-  const single = await findAnswer(parsed, certificate, issuer);
-  if (single === null) throw invalid(`the OCSP response is not about ${label}`);
+  const answers = await answersAbout(parsed, certificate, issuer);
+  const [single] = answers;
+  if (single === undefined) throw invalid(`the OCSP response is not about ${label}`);
+  if (answers.some(({ certId }) => certId.hash === null))
+    throw invalid(`the OCSP response may be about ${label}: it names its issuer by a hash that is not supported`);
+  if (!answers.every((other) => saysTheSame(other, single)))
+    throw invalid(`the OCSP response says of ${label} now this and now that`);
   const responder = await findResponder(parsed, issuer);
   if (responder !== issuer && !(await signedBy(responder, issuer)))
     throw invalid("the OCSP responder's certificate is not signed by the issuer of the certificate");
@@ -89,20 +95,30 @@ async function findVerified(
   return { single, delegate: responder === issuer ? null : responder, nonce: parsed.nonce };
 }
 
-/** The part of a response that is about this certificate: hashes of name and key, and the serial number. */
-export async function findAnswer(
+/**
+ * The parts of a response that are about this certificate: hashes of name and key, and the serial number. One with its serial
+ * number and a hash that is not supported is among them: it may be about this one, and must not be overlooked.
+ */
+export async function answersAbout(
   { responses }: OcspResponse,
   certificate: Certificate,
   issuer: Certificate,
-): Promise<SingleResponse | null> {
-  for (const single of responses) if (await isAbout(single.certId, certificate, issuer)) return single;
-  return null;
+): Promise<SingleResponse[]> {
+  const same = await Promise.all(responses.map(({ certId }) => isAbout(certId, certificate, issuer)));
+  return responses.filter((_, i) => same[i]);
 }
 
 async function isAbout(id: CertId, certificate: Certificate, issuer: Certificate): Promise<boolean> {
-  if (id.serial !== certificate.serial || id.hash === null) return false;
+  if (id.serial !== certificate.serial) return false;
+  if (id.hash === null) return true;
   const { name, key } = await issuerHashes(issuer, id.hash);
   return equal(id.issuerNameHash, name) && equal(id.issuerKeyHash, key);
+}
+
+/** The status with its time and reason, and for how long. */
+function saysTheSame(a: SingleResponse, b: SingleResponse): boolean {
+  const said = ({ status, thisUpdate, nextUpdate }: SingleResponse) => JSON.stringify([status, thisUpdate, nextUpdate]);
+  return said(a) === said(b);
 }
 
 export function validity({ thisUpdate, nextUpdate }: SingleResponse): GoodStatus {
@@ -125,11 +141,14 @@ async function findResponder(response: OcspResponse, issuer: Certificate): Promi
   for (const candidate of [issuer, ...response.certificates]) {
     if (!(await isResponder(response.responder, candidate))) continue;
     if (candidate === issuer || equal(candidate.der, issuer.der)) return issuer;
-    if (!equal(candidate.issuer, issuer.subject))
+    if (!names(candidate, issuer))
       throw invalid('the OCSP responder was not certified by the issuer of the certificate');
     if (candidate.extendedKeyUsage?.includes(ID_KP_OCSP_SIGNING) !== true)
       throw invalid('the OCSP responder may not sign OCSP responses');
     if (candidate.keyUsage?.has('digitalSignature') === false) throw invalid('the OCSP responder may not sign');
+    const unknown = notUnderstood(candidate);
+    if (unknown !== null)
+      throw invalid(`the OCSP responder's certificate has a critical extension that is not understood (${unknown})`);
     return candidate;
   }
   throw invalid('the OCSP response does not bring its responder');

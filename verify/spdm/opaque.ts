@@ -13,6 +13,8 @@ export const FIELD = {
   projectSku: 18,
   fwid: 20,
   protectedPcieStatus: 21,
+  fabricIds: 22,
+  gpuIds: 26,
   opaqueDataVersion: 34,
   chipInfo: 35,
   featureFlag: 36,
@@ -40,6 +42,10 @@ export interface OpaqueData {
   readonly nvdec0Disabled: boolean | null;
   readonly protectedPcie: boolean | null;
   readonly passThrough: PassThrough | null;
+  /** On the NVLink fabric, as hex of the bytes: a switch's own id; on a GPU one for each of its links. topology.ts reads them. */
+  readonly fabricIds: readonly string[] | null;
+  /** Of the GPUs at a switch's ports. */
+  readonly gpuIds: readonly string[] | null;
   /** How often each measurement was extended. */
   readonly measurementCounts: readonly number[] | null;
   /** Security version numbers by field type; NVDAOD alone has them. */
@@ -90,6 +96,8 @@ export function parseOpaque(bytes: Uint8Array): OpaqueData {
     nvdec0Disabled: nvdec0 === null ? null : !nvdec0,
     protectedPcie: status(fields, FIELD.protectedPcieStatus),
     passThrough: passThrough(fields, version),
+    fabricIds: ids(fields, FIELD.fabricIds),
+    gpuIds: ids(fields, FIELD.gpuIds, GPU_IDS),
     measurementCounts: counts(fields),
     svns: new Map([...fields.values()].filter(isSvn).map(({ type, value }) => [type, littleEndian(value)])),
   };
@@ -168,6 +176,19 @@ function vbiosVersion(fields: Fields): string | null {
   }
   const version = text(fields, FIELD.vbiosVersion)?.toUpperCase() ?? '';
   return /^[0-9A-F]{2}(\.[0-9A-F]{2}){4}$/.test(version) ? version : fail(FIELD.vbiosVersion);
+}
+
+const ID_BYTES = 8;
+/** What follows them in a switch's field says which port leads to which. */
+const GPU_IDS = 8;
+
+/** @param count how many there must be; as many as fill the field by default. */
+function ids(fields: Fields, type: number, count?: number): string[] | null {
+  const value = fields.get(type)?.value;
+  if (value === undefined) return null;
+  const length = count ?? value.length / ID_BYTES;
+  if (!Number.isInteger(length) || length * ID_BYTES > value.length) return fail(type);
+  return Array.from({ length }, (_, i) => toHex(value.subarray(i * ID_BYTES, (i + 1) * ID_BYTES)));
 }
 
 function counts(fields: Fields): number[] | null {

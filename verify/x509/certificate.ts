@@ -160,16 +160,23 @@ function publicKey(value: DerValue): Pick<Certificate, 'spki' | 'curve' | 'publi
 
 /** [1] and [2] are unique identifiers, which nobody uses; [3] holds the extensions. */
 function readExtensions(tail: readonly DerValue[], version: bigint): Map<string, Extension> {
+  const [part, ...more] = tail;
+  if (part === undefined) return new Map();
+  if (part.tag !== 0xa3 || version !== 2n || more.length > 0) throw new DerError('a certificate has an unknown part');
+  return parseExtensions(part);
+}
+
+/** The list of extensions inside an explicit tag, as certificates and OCSP responses carry it; each stands once. @throws {DerError} */
+export function parseExtensions(tagged: DerValue): Map<string, Extension> {
   const extensions = new Map<string, Extension>();
-  for (const part of tail) {
-    if (part.tag !== 0xa3 || version !== 2n) throw new DerError('a certificate has an unknown part');
-    for (const entry of sequence(readOne(part.content))) {
-      const [name, ...rest] = sequence(entry);
-      const critical = rest[0]?.tag === TAG.boolean ? boolean(rest.shift() as DerValue) : false;
-      const id = oid(name);
-      if (extensions.has(id)) throw new DerError('a certificate has an extension twice');
-      extensions.set(id, { critical, value: expectTag(rest[0], TAG.octetString).content });
-    }
+  for (const entry of sequence(readOne(tagged.content))) {
+    const [name, ...rest] = sequence(entry);
+    const critical = rest[0]?.tag === TAG.boolean ? boolean(rest.shift() as DerValue) : false;
+    const [value, ...more] = rest;
+    const id = oid(name);
+    if (more.length > 0) throw new DerError('an extension has other parts');
+    if (extensions.has(id)) throw new DerError('an extension stands twice');
+    extensions.set(id, { critical, value: expectTag(value, TAG.octetString).content });
   }
   return extensions;
 }

@@ -65,10 +65,25 @@ function anchored(chain: readonly Certificate[], roots: readonly Certificate[]):
   );
 }
 
+/** The object identifier of a critical extension that is not understood; null where there is none. */
+export function notUnderstood({ extensions }: Certificate): string | null {
+  for (const [id, { critical }] of extensions) if (critical && !UNDERSTOOD.has(id)) return id;
+  return null;
+}
+
+/** Is this issuer the one that the certificate names: by its name, and by its key's identifier where both state one (RFC 5280 §4.2.1.1)? */
+export function names(certificate: Certificate, issuer: Certificate): boolean {
+  const [stated, own] = [certificate.authorityKeyId, issuer.subjectKeyId];
+  return equal(certificate.issuer, issuer.subject) && (stated === null || own === null || equal(stated, own));
+}
+
 function checkCertificate(certificate: Certificate, depth: number, length: number): void {
-  for (const [id, { critical }] of certificate.extensions)
-    if (critical && !UNDERSTOOD.has(id))
-      throw new ChainError('invalid', `${label(certificate)} has a critical extension that is not understood (${id})`);
+  const unknown = notUnderstood(certificate);
+  if (unknown !== null)
+    throw new ChainError(
+      'invalid',
+      `${label(certificate)} has a critical extension that is not understood (${unknown})`,
+    );
   if (depth === 0) return;
   if (!certificate.isCa) throw new ChainError('invalid', `${label(certificate)} is not a certificate authority`);
   if (certificate.keyUsage !== null && !certificate.keyUsage.has('keyCertSign'))
@@ -87,7 +102,7 @@ async function checkSignatures(path: readonly Certificate[]): Promise<void> {
   if (verified.has(id)) return;
   const links = path.slice(0, -1).map((certificate, i) => ({ certificate, issuer: path[i + 1] as Certificate }));
   for (const { certificate, issuer } of links)
-    if (!equal(certificate.issuer, issuer.subject))
+    if (!names(certificate, issuer))
       throw new ChainError('invalid', `${label(certificate)} was not issued by ${label(issuer)}`);
   // All at once: a chain that is new costs the time of its slowest signature where there are cores for it.
   const right = await Promise.all(links.map(({ certificate, issuer }) => signedBy(certificate, issuer)));

@@ -1,0 +1,124 @@
+// Holds the devices of one list of evidence against each other: all GPUs in one mode, and behind protected PCIe each of them at
+// the switches that signed beside it. What each says of the others is in the opaque data that it signed, by 8-byte ids:
+//
+//   a GPU      the switch at each of its links, zeros where a link leads nowhere, and the bytes of an id the other way round
+//   a switch   its own id, and the GPUs at its ports
+//
+// A GPU states no id of its own, nor does its certificate hold one: the GPUs that the switches name can only be counted.
+import { type Outcome, seen, skipped } from './checklist.ts';
+import { CheckFailure } from './checks.ts';
+import type { VerifiedDevice } from './device.ts';
+
+/** What right reports leave open, because a device that they name did not sign, or because they do not say. */
+export interface LeftOpen {
+  readonly reason: string;
+  /** What is not proven for this reason, after "That"; null where there is nothing to add to what is said of each device. */
+  readonly what: string | null;
+}
+
+interface Placed extends VerifiedDevice {
+  /** Counted from 0 in the list. */
+  readonly index: number;
+}
+
+/** @param devices every device of the list, its report and chain found right. @throws {CheckFailure} topology_mismatch */
+export function checkTopology(devices: readonly VerifiedDevice[]): Outcome<true> {
+  const placed = devices.map((device, index) => ({ ...device, index }));
+  const gpus = placed.filter(({ claims }) => claims.kind === 'gpu');
+  const switches = placed.filter(({ claims }) => claims.kind === 'switch');
+  const [first] = gpus;
+  for (const gpu of gpus)
+    if (first !== undefined && !sameMode(gpu, first))
+      throw mismatch(`device ${gpu.index} is in another mode than device ${first.index}`);
+  if (first !== undefined && isProtected(first)) checkFabric(gpus, switches);
+  const open = leftOpen(devices);
+  if (open.length > 0) return skipped(open.map(({ reason }) => reason).join('; '));
+  const count = gpus.length === 1 ? 'one GPU' : `${gpus.length} GPUs in one mode`;
+  return seen(
+    switches.length === 0
+      ? `${count}, not behind protected PCIe`
+      : `${count}, behind protected PCIe, and each of the ${switches.length} switches that they name`,
+  );
+}
+
+/** Empty where the check passes. To be asked where nothing in the reports contradicts anything else. */
+export function leftOpen(devices: readonly VerifiedDevice[]): LeftOpen[] {
+  const gpus = devices.filter(({ claims }) => claims.kind === 'gpu');
+  const switches = devices.filter(({ claims }) => claims.kind === 'switch');
+  if (gpus.length === 0) return [{ reason: 'no GPU signed', what: 'any GPU is genuine' }];
+  if (!gpus.some(isProtected)) {
+    const reason = 'no GPU says that it is behind protected PCIe';
+    if (switches.length > 0) return [{ reason, what: 'the switches are those between these GPUs' }];
+    const stated = gpus.every((gpu) => statedMode(gpu) !== null);
+    return stated ? [] : [{ reason: 'not every report says whether its GPU is behind protected PCIe', what: null }];
+  }
+  const what = 'the switches between the GPUs are genuine';
+  if (switches.length === 0) return [{ reason: 'a GPU is behind protected PCIe, and no switch signed', what }];
+  const named = new Set(gpus.flatMap(switchesOf)).size;
+  const ports = new Set(switches.flatMap(gpusOf)).size;
+  return [
+    ...(named > switches.length
+      ? [{ reason: `the GPUs name ${named} switches, and ${switches.length} signed`, what }]
+      : []),
+    ...(ports > gpus.length
+      ? [
+          {
+            reason: `the switches name ${ports} GPUs, and ${gpus.length} signed`,
+            what: 'every GPU at these switches is genuine',
+          },
+        ]
+      : []),
+  ];
+}
+
+/** Each GPU names the same switches, and each switch is one of them and names the same GPUs, no fewer than signed. */
+function checkFabric(gpus: readonly Placed[], switches: readonly Placed[]): void {
+  const [first] = gpus;
+  const named = new Set(first === undefined ? [] : switchesOf(first));
+  for (const gpu of gpus) {
+    if (gpu.opaque.fabricIds === null && switches.length > 0)
+      throw mismatch(`device ${gpu.index} does not say at which switches it is`);
+    if (!sameSet(named, new Set(switchesOf(gpu))))
+      throw mismatch(`device ${gpu.index} is at other switches than device ${first?.index}`);
+  }
+  const own = new Set<string>();
+  const ports = new Set(switches[0] === undefined ? [] : gpusOf(switches[0]));
+  for (const one of switches) {
+    const [id, ...more] = one.opaque.fabricIds ?? [];
+    if (id === undefined || more.length > 0) throw mismatch(`device ${one.index} does not say which switch it is`);
+    if (!named.has(id)) throw mismatch(`device ${one.index} is a switch that the GPUs do not name`);
+    if (own.has(id)) throw mismatch(`device ${one.index} says that it is a switch that signed before it`);
+    own.add(id);
+    if (!sameSet(ports, new Set(gpusOf(one))))
+      throw mismatch(`device ${one.index} has other GPUs at its ports than device ${switches[0]?.index}`);
+  }
+  if (switches.length > 0 && ports.size < gpus.length)
+    throw mismatch(`the switches name ${ports.size} GPUs, and ${gpus.length} signed`);
+}
+
+const isProtected = ({ claims }: VerifiedDevice) => claims.mode === 'ppcie';
+
+/** null: the report does not say. */
+function statedMode({ claims, opaque }: VerifiedDevice): string | null {
+  return claims.mode ?? (opaque.protectedPcie === false ? 'not ppcie' : null);
+}
+
+/** Drivers before 590 say no more than whether it is protected PCIe; the oldest say nothing, which is no protected PCIe either. */
+function sameMode(a: VerifiedDevice, b: VerifiedDevice): boolean {
+  if (isProtected(a) || isProtected(b)) return isProtected(a) && isProtected(b);
+  return a.claims.mode === null || b.claims.mode === null || a.claims.mode === b.claims.mode;
+}
+
+/** Zeros stand for no device. */
+const isId = (id: string) => /[^0]/.test(id);
+
+/** The switches at a GPU's links, as they write their ids themselves. */
+const switchesOf = ({ opaque }: VerifiedDevice): string[] =>
+  (opaque.fabricIds ?? []).filter(isId).map((id) => (id.match(/../g) ?? []).reverse().join(''));
+
+const gpusOf = ({ opaque }: VerifiedDevice): readonly string[] => (opaque.gpuIds ?? []).filter(isId);
+
+const sameSet = (a: ReadonlySet<string>, b: ReadonlySet<string>) =>
+  a.size === b.size && [...a].every((one) => b.has(one));
+
+const mismatch = (message: string) => new CheckFailure('topology_mismatch', message);
