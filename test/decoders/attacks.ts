@@ -1,5 +1,6 @@
 // Attacks on what clients read, by name: each of them showed a client words that nobody signed, or an end that nobody proved.
 import {
+  ABORTS,
   BOM,
   BREAKS,
   choiceOf,
@@ -60,7 +61,7 @@ const falseErrors: readonly Attack[] = ['0.0', '-0', '0e0', '0', 'false', '""', 
   },
 ]);
 
-const aborts: readonly Attack[] = ['FetchRequestCanceledException', 'AbortError'].flatMap((name) => [
+const aborts: readonly Attack[] = ABORTS.flatMap((name) => [
   {
     name: `an invented answer whose attestation has ${name} twice`,
     text: invented(evilWith(`,"attestation":{"${name}":1,"${name}":2}`)),
@@ -122,6 +123,11 @@ const others: readonly Attack[] = [
   { name: 'an invented answer with [DONE] and no proof', text: invented('data: [DONE]') },
   { name: 'an invented answer that just ends', text: invented() },
   { name: 'nothing at all', text: '' },
+  ...ABORTS.map((broken) => ({
+    name: `an invented answer whose connection breaks with ${broken}`,
+    text: invented(),
+    manner: { broken },
+  })),
 ];
 
 export const attacks: readonly Attack[] = [
@@ -134,4 +140,4 @@ export const attacks: readonly Attack[] = [
 ];
 
 export const sendAttack = ({ text, manner }: Attack): Promise<Sent> =>
-  send(text, { signed: 'genuine', status: 200, type: EVENT_STREAM, cuts: [300, 301, 700], ...manner });
+  send(text, { signed: 'genuine', status: 200, type: EVENT_STREAM, cuts: [300, 301, 700], broken: null, ...manner });

@@ -31,7 +31,8 @@ export function cliWay(): CliWay {
       if (!(await isValid(file, root))) return null;
       const { raw } = JSON.parse(attestation) as { raw: string };
       const proven = splitRaw(raw).stream?.sha256 ?? 'a whole answer';
-      return { answer: { ...answer, status: 200, type: EVENT_STREAM }, proven, endProves: false, framing: null };
+      const saved = { ...answer, status: 200, type: EVENT_STREAM, broken: null };
+      return { answer: saved, proven, endProves: false, framing: null };
     },
     close: () => folder.remove(),
   };

@@ -57,7 +57,7 @@ export const savedWay: Way = {
   async carry(sent) {
     const verdict = await savedVerdict(sent);
     if ('refused' in verdict) return null;
-    const answer = { ...sent.answer, status: 200, type: EVENT_STREAM };
+    const answer = { ...sent.answer, status: 200, type: EVENT_STREAM, broken: null };
     return { answer, proven: verdict.signed, endProves: false, framing: null };
   },
 };
@@ -198,6 +198,6 @@ async function smallest(
 }
 
 function shown(one: Recipe): string {
-  const { signed, status, type, cuts } = one;
-  return `${JSON.stringify({ signed, status, type, cuts })}\n${JSON.stringify(textOf(one))}`;
+  const { signed, status, type, cuts, broken } = one;
+  return `${JSON.stringify({ signed, status, type, cuts, broken })}\n${JSON.stringify(textOf(one))}`;
 }

@@ -23,14 +23,15 @@ export async function gatewayWay(): Promise<GatewayWay> {
   service.backend.script = async ({ body }, response) => {
     const answer = answers.get((JSON.parse(body) as { user: string }).user);
     if (answer === undefined) throw new TypeError('a request that nobody sent');
-    const { status, type, pieces } = answer;
+    const { status, type, pieces, broken } = answer;
     response.writeHead(status, type === '' ? {} : { 'content-type': type });
     if (!NULL_BODY.includes(status))
       for (const piece of pieces) {
         response.write(piece);
         await new Promise(setImmediate);
       }
-    response.end();
+    if (broken === null) response.end();
+    else response.destroy();
   };
   return {
     name: 'through a gateway with tee',

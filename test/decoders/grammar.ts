@@ -10,6 +10,8 @@ export interface Manner {
   readonly cuts: readonly number[];
   readonly status: number;
   readonly type: string;
+  /** What the connection breaks with, by name, behind the last byte; null where it does not. */
+  readonly broken: string | null;
 }
 
 /** How one nasty stream is made; {@link textOf} makes it. */
@@ -214,6 +216,7 @@ const change: fc.Arbitrary<Change> = fc.oneof(
 );
 
 export const recipe: fc.Arbitrary<Recipe> = fc.record({
+  broken: fc.option(fc.constantFrom('TypeError', ...ABORTS), { freq: 20 }),
   signed: fc.constantFrom('genuine' as const, 'as read' as const),
   newline: fc.oneof(
     { weight: 6, arbitrary: fc.constant('\n' as const) },

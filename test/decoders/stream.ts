@@ -27,11 +27,18 @@ const MAX_PROOFS = 1000;
 
 export const sendRecipe = (recipe: Recipe): Promise<Sent> => send(textOf(recipe), recipe);
 
-export async function send(text: string, { signed, status, type, cuts }: Manner): Promise<Sent> {
+export async function send(text: string, { signed, status, type, cuts, broken }: Manner): Promise<Sent> {
   const attestation = await (signed === 'genuine' ? genuine : signedAsRead(text));
   const bytes = encode(text.replaceAll(PROOF, attestation));
-  return { text, bytes, attestation, answer: { status, type, pieces: cutAt(bytes, cuts), broken: null } };
+  return {
+    text,
+    bytes,
+    attestation,
+    answer: { status, type, pieces: cutAt(bytes, cuts), broken: broken === null ? null : errorOf(broken) },
+  };
 }
+
+const errorOf = (name: string): Error => Object.assign(new Error(`${name}: the connection broke`), { name });
 
 /** By an operator who has a GPU sign what the stream says by the standard, whatever that is. */
 async function signedAsRead(text: string): Promise<string> {
