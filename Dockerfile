@@ -67,7 +67,7 @@ RUN export NODE_COMPILE_CACHE=/tmp/compiled; \
 
 FROM gateway-sources AS gateway
 COPY --chown=0:0 --from=gateway-compiled /tmp/compiled .compiled
-ENV HOST=0.0.0.0 PORT=8080 SIDECAR_SOCKET=/run/countersign/sidecar.sock
+ENV HOST=0.0.0.0 PORT=8080 SIDECAR_SOCKET=/run/countersign/sidecar.sock SIDECAR_UID=10001
 EXPOSE 8080
 USER 10002:10000
 HEALTHCHECK --interval=10s --timeout=10s --start-period=20s --retries=3 CMD ["node", "gateway/healthcheck.ts"]

@@ -92,7 +92,7 @@ export const BARS: readonly Bar[] = [
     { most: [2.5, 1.7] },
   ),
   ratio(
-    "  the same without the sidecar's check of what was signed",
+    "  the same with the gateway's check of what was signed alone",
     'whole-1k',
     each('both', 'ours tee unchecked', OURS),
     { most: [2.5, 1.7] },

@@ -1,5 +1,6 @@
 // One round trip to a sidecar through the gateway's own client: a raw of its own, and an answer that is about it.
 import { createHash, randomBytes } from 'node:crypto';
+import { createChecker } from '../gateway/sidecar/check.ts';
 import { createSidecar } from '../gateway/sidecar/client.ts';
 import { buildRaw, type Nonce } from '../proto/raw.ts';
 
@@ -15,14 +16,21 @@ export interface Asker {
 
 /** @throws when no sidecar is there in time. */
 export async function connectTo(socket_path: string): Promise<Asker> {
+  const checker = createChecker();
   const client = createSidecar({
     socket_path,
+    sidecar_uid: null,
+    checker,
     attest_timeout_ms: ATTEST_MS,
     max_attestations_in_flight: 1,
     allow_simulated: true,
   });
-  await client.ready(READY_MS).catch((error: Error) => {
+  const close = () => {
     client.close();
+    void checker.close();
+  };
+  await client.ready(READY_MS).catch((error: Error) => {
+    close();
     throw error;
   });
   return {
@@ -35,7 +43,7 @@ export async function connectTo(socket_path: string): Promise<Asker> {
       await client.attest(OWNER, id, raw, nonce, () => {});
       return performance.now() - start;
     },
-    close: () => client.close(),
+    close,
   };
 }
 

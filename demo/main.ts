@@ -137,22 +137,29 @@ function end(code: number): never {
 
 interface Health {
   readonly status: string;
-  readonly sidecar: { readonly simulated: boolean | null; readonly trouble: { readonly message: string } | null };
+  readonly sidecar: {
+    readonly simulated: boolean | null;
+    readonly trouble: { readonly message: string } | null;
+    readonly refused: { readonly message: string } | null;
+  };
 }
 
 async function healthy(url: string): Promise<Health> {
   const until = performance.now() + START_TIMEOUT_MS;
   let last = 'no answer';
+  let refused: string | null = null;
   while (performance.now() < until && stopping_ms === null) {
     try {
       const response = await ask(`${url}/health`);
       const health = (await response.json()) as Health;
       // A sidecar that cannot attest tries again by itself, and requests without tee are served meanwhile.
       if (health.status === 'ok' || (health.status === 'degraded' && health.sidecar.trouble !== null)) return health;
+      refused = health.sidecar.refused?.message ?? null;
       last = health.status;
     } catch {
       // Not listening yet.
     }
+    if (refused !== null) throw new StartError(`the gateway refuses the sidecar: ${refused}`);
     await sleep(POLL_MS);
   }
   if (stopping_ms !== null) return new Promise(() => {}); // stop() ends the process

@@ -11,6 +11,7 @@ import { createEngine } from './engine/client.ts';
 import { loadKeys } from './keys/load.ts';
 import { boundAnswers } from './limits/answers.ts';
 import { createSeats } from './limits/seats.ts';
+import { createChecker } from './sidecar/check.ts';
 import { createSidecar } from './sidecar/client.ts';
 import { createStoreAndRates } from './store-and-rates.ts';
 import { registerGauges } from './telemetry/gauges.ts';
@@ -36,14 +37,19 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
   const { store, rates } = createStoreAndRates(config, log, member);
   const telemetry = createTelemetry(log, tracer);
   member?.metrics(telemetry.registry);
+  const checker = createChecker();
   const sidecar = createSidecar({
     socket_path: config.sidecar_socket,
+    sidecar_uid: config.sidecar_uid,
     attest_timeout_ms: config.attest_timeout_ms,
     max_attestations_in_flight: config.max_attestations_in_flight,
     allow_simulated: config.allow_simulated,
-    onState(state, reason) {
+    checker,
+    onState(state, reason, refused) {
       if (state === 'connected') telemetry.metrics.sidecarConnections.inc();
-      log[state === 'connected' ? 'info' : 'warn']({ state, reason }, 'sidecar');
+      if (refused === null) return log[state === 'connected' ? 'info' : 'warn']({ state, reason }, 'sidecar');
+      telemetry.metrics.sidecarRefusals.inc({ code: refused.code });
+      log.error({ state, reason, code: refused.code }, 'sidecar');
     },
     onRetry: () => telemetry.metrics.sidecarRetries.inc(),
   });
@@ -78,7 +84,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
       keys.close();
       await engine.close();
       sidecar.close();
-      await Promise.all([aside.close(), verifier.close()]);
+      await Promise.all([aside.close(), checker.close(), verifier.close()]);
       // What was cut drops what it had begun to keep: a turn, so that it has.
       await setImmediate();
       await store.close();

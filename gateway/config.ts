@@ -20,6 +20,8 @@ export interface GatewayConfig {
   readonly backend_api_key: string | null;
   /** Absolute path. */
   readonly sidecar_socket: string;
+  /** null: the socket must be root's or this process's user's. */
+  readonly sidecar_uid: number | null;
   readonly api_keys_file: string | null;
   readonly max_body_bytes: number;
   /** Largest answer, whole or streamed, that is kept to be attested. */
@@ -116,6 +118,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     backend_url: e.BACKEND_URL,
     backend_api_key: e.BACKEND_API_KEY ?? keyFrom(e.BACKEND_API_KEY_FILE),
     sidecar_socket: e.SIDECAR_SOCKET,
+    sidecar_uid: e.SIDECAR_UID ?? null,
     api_keys_file: e.API_KEYS_FILE ?? null,
     max_body_bytes: e.MAX_BODY_BYTES,
     max_answer_bytes: e.MAX_ANSWER_BYTES,

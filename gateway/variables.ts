@@ -42,7 +42,14 @@ export const schema = z.object({
     .optional()
     .describe('Sent to the backend as `Authorization: Bearer`. A client’s own key never leaves the gateway'),
   BACKEND_API_KEY_FILE: z.string().min(1).optional().describe('The same from a file, where secrets are files'),
-  SIDECAR_SOCKET: socketPath(resolve).describe('The Unix socket that the sidecar listens on'),
+  SIDECAR_SOCKET: socketPath(resolve).describe(
+    'The Unix socket that the sidecar listens on. It and its folder must belong to root, to the gateway’s own user or to `SIDECAR_UID`; nobody else may write in the folder',
+  ),
+  SIDECAR_UID: wholeNumber(0, 0xffff_fffe)
+    .optional()
+    .describe(
+      'The number of the user that the sidecar runs as, where that is another than the gateway’s. The image has it set',
+    ),
   API_KEYS_FILE: z
     .string()
     .min(1)

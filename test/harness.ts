@@ -25,6 +25,9 @@ export function temporaryFolder(): Folder {
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
 }
 
+/** For tests of the connection to a sidecar alone, whose scripted sidecars sign nothing; `gateway/sidecar/check.ts` has tests of its own. */
+export const UNCHECKED = { sidecar_uid: null, checker: { warm() {}, check: async () => null } } as const;
+
 export interface RunningGateway {
   /** `http://127.0.0.1:PORT` */
   readonly url: string;

@@ -1,7 +1,7 @@
 // Countersign's verifier: one import for Node and browsers, WebCrypto alone.
 export type { Attestation, Evidence } from '../proto/attestation.ts';
 export { appraiseAttestation, verifyAttestation } from './attestation.ts';
-export { CHECKS, type Check, type CheckName, type FailureCode, VerificationError } from './checks.ts';
+export { CHECKS, type Check, CheckFailure, type CheckName, type FailureCode, VerificationError } from './checks.ts';
 export {
   type Collateral,
   type CollateralOptions,
@@ -12,6 +12,7 @@ export {
 } from './collateral.ts';
 export { appraiseEvidence, verifyEvidence } from './evidence.ts';
 export { UnprovenAnswerError, type UnprovenCode, type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
+export { type Carried, checkReports } from './report-check.ts';
 export { fetchNrasKeys, NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from './services.ts';
 export { type Jwk, type Jwks, NRAS_KEYS_URL } from './token/index.ts';
 export type {

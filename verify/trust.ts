@@ -22,15 +22,24 @@ export async function checkChain(
   context: Context,
 ): Promise<Passed<TrustedChain>> {
   const { path, simulated } = await trustedPath(chain, context);
+  const identity = deviceOf(path, arch);
+  const root = path.at(-1)?.subjectCommonName ?? '';
+  const detail = `${path.length} certificates up to ${simulated ? 'the simulated' : 'the pinned'} root '${root}'`;
+  return passed(detail, { path, identity, simulated });
+}
+
+/**
+ * @param path verified, leaf first. @param arch as the evidence states it.
+ * @throws {CheckFailure} chain_invalid where the leaf's key is not that of such a device.
+ */
+export function deviceOf(path: readonly Certificate[], arch: string): DeviceIdentity {
   if (!isDeviceKey(path[0])) throw new CheckFailure('chain_invalid', 'the leaf certificate is not one of a device');
   const identity = identify(path);
   if (identity === null)
     throw new CheckFailure('chain_invalid', 'the certificates are of no GPU or switch that is known');
   if (identity.arch !== arch.toUpperCase())
     throw new CheckFailure('chain_invalid', `the evidence says ${arch}, the certificates are of a ${identity.chip}`);
-  const root = path.at(-1)?.subjectCommonName ?? '';
-  const detail = `${path.length} certificates up to ${simulated ? 'the simulated' : 'the pinned'} root '${root}'`;
-  return passed(detail, { path, identity, simulated });
+  return identity;
 }
 
 /** id-DMTF-eku-responder-auth (DSP0274): the one purpose that a device's key may be limited to. */
@@ -60,7 +69,8 @@ async function trustedPath(chain: readonly Certificate[], { deviceRoots, simulat
   }
 }
 
-function chainFailure(cause: ChainError): CheckFailure {
+/** By the verifier's own codes. */
+export function chainFailure(cause: ChainError): CheckFailure {
   const codes = { untrusted_root: 'untrusted_root', expired: 'certificate_expired', invalid: 'chain_invalid' } as const;
   return new CheckFailure(codes[cause.reason], cause.message, { cause });
 }

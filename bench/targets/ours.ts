@@ -131,12 +131,12 @@ export const oursTee = gatewayKind('ours tee', 'every answer attested by the sof
 });
 export const oursTeeUnsigned = gatewayKind(
   'ours tee unsigned',
-  'as tee, but the sidecar checks and hands out evidence that was signed once: the cost of tee without a signature in software',
+  'as tee, but signed at the cost of a hash: the cost of tee without a signature in software, both checks included',
   { sidecar: 'blank' },
 );
 export const oursTeeUnchecked = gatewayKind(
   'ours tee unchecked',
-  'as unsigned, and the sidecar does not check: what is left of tee without public-key cryptography. Not how it is run',
+  'as unsigned, and the sidecar does not check: what is left of tee with the check of the gateway alone. Not how it is run',
   { sidecar: 'unchecked' },
 );
 export const oursTee50 = gatewayKind('ours tee 50 ms', 'as tee, with a collection of 50 ms, one at a time', {

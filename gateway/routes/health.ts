@@ -16,6 +16,10 @@ export const healthSchema = z.strictObject({
     devices: z.array(z.strictObject({ arch: z.string(), model: z.string() })),
     simulated: z.boolean().nullable(),
     trouble: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
+    refused: z
+      .strictObject({ code: z.string(), message: z.string() })
+      .nullable()
+      .describe('why it may not be used, where status is refused'),
   }),
   version: z.string(),
 });
@@ -25,7 +29,7 @@ export function health({ engine, sidecar, version, config, draining }: Deps) {
   const probe = cached(() => probeBackend(engine, config.backend_api_key));
   return async (c: Context): Promise<Response> => {
     const backend = await probe();
-    const { state, hello, trouble } = sidecar;
+    const { state, hello, trouble, refused } = sidecar;
     const serves = backend.status === 'ok' ? (state === 'connected' && trouble === null ? 'ok' : 'degraded') : 'down';
     const status = draining() ? 'draining' : serves;
     const body: Health = {
@@ -37,6 +41,7 @@ export function health({ engine, sidecar, version, config, draining }: Deps) {
         devices: hello?.devices ?? [],
         simulated: hello === null ? null : hello.simulated !== null,
         trouble,
+        refused: refused === null ? null : { code: refused.code, message: refused.message },
       },
       version,
     };

@@ -1,18 +1,19 @@
 // One WebSocket connection to the sidecar, from connecting to its end: frames in, frames out, hello first, heartbeat.
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { WebSocket } from 'ws';
 import {
   attestedHeadSchema,
   type FromSidecar,
   fromSidecarSchema,
   type Hello,
-  MAX_FRAME_BYTES,
   type Phases,
   splitBinaryFrame,
   type ToSidecar,
 } from '../../proto/frames.ts';
 import { membersIn } from './members.ts';
 
+/** No frame of a sidecar's is larger: 64 devices' evidence and a token about them take some 2 MiB. */
+const MAX_FRAME_BYTES = 8 * 1024 * 1024;
 const HELLO_TIMEOUT_MS = 5_000;
 const ONE_PIECE_BYTES = 64 * 1024;
 const HEARTBEAT_MS = 1_000;
@@ -45,14 +46,11 @@ export interface Link {
   close(): void;
 }
 
-export function openLink(socketPath: string, events: LinkEvents): Link {
-  let socket: Socket | null = null;
+/** `socket`: one that is being connected. */
+export function openLink(socket: Socket, events: LinkEvents): Link {
   // The path stays out of the address: in a URL a space or a # would make another of it.
   const ws = new WebSocket('ws://localhost/', {
-    createConnection: () => {
-      socket = connect(socketPath);
-      return socket;
-    },
+    createConnection: () => socket,
     perMessageDeflate: false,
     maxPayload: MAX_FRAME_BYTES,
     handshakeTimeout: HELLO_TIMEOUT_MS,
@@ -74,13 +72,12 @@ export function openLink(socketPath: string, events: LinkEvents): Link {
   let corked = false;
   /** What is asked for in one turn of the event loop goes out in one write. */
   const together = () => {
-    if (corked || socket === null) return;
+    if (corked) return;
     corked = true;
-    const held = socket;
-    held.cork();
+    socket.cork();
     setImmediate(() => {
       corked = false;
-      held.uncork();
+      socket.uncork();
     });
   };
   const helloTimer = setTimeout(() => end('no hello in time'), HELLO_TIMEOUT_MS);

@@ -13,6 +13,14 @@ const HTTP_S = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 const GAP_S = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const ATTESTATION_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30, 60];
 
+/** Why a sidecar may be refused: gateway/sidecar/client.ts, and the codes of verify/report-check.ts. */
+const REFUSALS = [
+  ...['simulated', 'socket_owner', 'socket_mode', 'socket_kind'],
+  ...['token_malformed', 'token_nonce_mismatch', 'token_result_false', 'evidence_missing', 'evidence_malformed'],
+  ...['report_malformed', 'report_nonce_mismatch', 'report_signature_invalid'],
+  ...['untrusted_root', 'chain_invalid', 'certificate_expired'],
+];
+
 const GEN_AI = ['gen_ai_operation_name', 'gen_ai_provider_name', 'gen_ai_request_model'] as const;
 
 export type Metrics = ReturnType<typeof createMetrics>;
@@ -64,7 +72,13 @@ export function createMetrics(registry: Registry) {
     }),
     sidecarConnections: new Counter({
       name: 'countersign_sidecar_connections_total',
-      help: 'Sidecars that said hello and were accepted; each after the first is a restart or a reconnect.',
+      help: 'Sidecars that said hello and were accepted, by each worker for itself; each after its first is a restart or a reconnect.',
+      registers,
+    }),
+    sidecarRefusals: new Counter({
+      name: 'countersign_sidecar_refusals_total',
+      help: 'Sidecars that were refused: for whose socket it is, for being simulated, or by the code of the check that an answer of theirs failed.',
+      labelNames: ['code'] as const,
       registers,
     }),
     sidecarRetries: new Counter({
@@ -98,10 +112,12 @@ export function createMetrics(registry: Registry) {
 /** An alert on the first error needs the zero before it. */
 function startAtZero({
   refusals,
+  sidecarRefusals,
   backendErrors,
   attestations,
-}: Pick<Metrics, 'refusals' | 'backendErrors' | 'attestations'>) {
+}: Pick<Metrics, 'refusals' | 'sidecarRefusals' | 'backendErrors' | 'attestations'>) {
   for (const code of Object.keys(STATUS)) (code.startsWith('backend_') ? backendErrors : refusals).inc({ code }, 0);
+  for (const code of REFUSALS) sidecarRefusals.inc({ code }, 0);
   for (const outcome of ['attested', 'failed', 'left']) attestations.of(outcome);
 }
 

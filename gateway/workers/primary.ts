@@ -10,6 +10,8 @@ import { type Answers, Asker, isMessage, type Peer, type Question } from './mess
 
 const FIND_MS = 2_000;
 const METRICS_MS = 2_000;
+/** Metrics that only ever grow. */
+const COUNTED = new Set(['counter', 'histogram']);
 const RESTART_MIN_MS = 250;
 const RESTART_MAX_MS = 10_000;
 /** A worker that lived for so long did not fail at its start. */
@@ -41,6 +43,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     worker.once('exit', (code, signal) => {
       seats.delete(worker);
       serving.delete(worker);
+      keepCounted(worker);
       if (stopping) return ended();
       // What the first ones refuse, a configuration or a port, the next ones refuse too.
       if (!listened) return end(code || 1);
@@ -85,15 +88,26 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   }
 
   const told = new WeakMap<Worker, Answers['metrics']>();
+  /** Counters and histograms of workers that ended, added up. */
+  let before: Answers['metrics'] = [];
   /** Of one that does not answer, what it said last: without it the sums would seem to begin anew. */
   async function metrics(): Promise<string> {
-    const all = [...serving].map(async (worker) => {
+    const asked = [...serving].map(async (worker) => {
       const now = await asker.ask(peerOf(worker), { ask: 'metrics' }, METRICS_MS);
+      if (!serving.has(worker)) return;
       if (now === undefined) log.warn({ worker: worker.id }, 'a worker does not answer');
       else told.set(worker, now);
-      return told.get(worker) ?? [];
     });
-    return AggregatorRegistry.aggregate(await Promise.all(all)).metrics();
+    await Promise.all(asked);
+    // Each worker's numbers once: one that ended meanwhile is in `before` alone.
+    return AggregatorRegistry.aggregate([before, ...[...serving].map((worker) => told.get(worker) ?? [])]).metrics();
+  }
+
+  /** What an ended worker had counted stays counted, as far as it was told: a counter that goes down means a restart to Prometheus. */
+  function keepCounted(worker: Worker): void {
+    const last = told.get(worker)?.filter(({ type }) => COUNTED.has(String(type))) ?? [];
+    told.delete(worker);
+    before = AggregatorRegistry.aggregate([before, last]).getMetricsAsArray() as unknown as Answers['metrics'];
   }
 
   function count(worker: Worker, key: string, counted: Counted, by: number): void {

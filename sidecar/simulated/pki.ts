@@ -34,7 +34,8 @@ export async function loadOrMakeRoot(dir: string, root: RootName = DEVICE_ROOT):
   const keyFile = join(dir, KEY_FILE);
   const rootFile = join(dir, ROOT_FILE);
   try {
-    await mkdir(dirname(dir), { recursive: true });
+    // The socket's folder, by default: others may not write in it, whatever the umask.
+    await mkdir(dirname(dir), { recursive: true, mode: 0o750 });
     await mkdir(dir, { mode: 0o700 }).catch(unless('EEXIST'));
     if ((await read(keyFile)) === undefined) {
       // The key always comes before its copy. A copy with no key, looked for once more, is a key that was lost.

@@ -104,7 +104,7 @@ describe.skipIf(why !== null)('the units under systemd', () => {
     expect(await connect('65534', '65534')).toBe('EACCES');
     // Not even somebody else's folder can be looked into.
     expect(await machine.run('stat', '-c', '%a %U %G', '/run/countersign', SOCKET)).toBe(
-      '2750 countersign-sidecar countersign\n660 countersign-sidecar countersign',
+      '2750 root countersign\n660 root countersign',
     );
   });
 

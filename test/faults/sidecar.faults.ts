@@ -1,5 +1,10 @@
 // The sidecar killed, stopped, restarted and gone for good, each under a hundred open tee streams.
+
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
+import type { Nonce } from '../../proto/raw.ts';
+import { startFalseSidecar } from '../false-sidecar.ts';
 import { Fault } from './fault.ts';
 import { Stage, type StageOptions } from './stage.ts';
 import { echo, sleep } from './words.ts';
@@ -49,6 +54,26 @@ describe('the sidecar, under a hundred open tee streams', () => {
     const end_ms = performance.now() + 8_000;
     await stage.restartSidecarWhile(() => performance.now() < end_ms);
     expect(await fault.end('sidecar restarted every 2 s')).toEqual(NOTHING_LOST);
+  });
+
+  it('replaced by a false one, with proofs of something else: no client gets one, and the true one is believed again', async (context) => {
+    const fault = await underStreams(context, { gateway: { ATTEST_TIMEOUT_MS: '2000', SIDECAR_WAIT_MS: '500' } });
+    await stage.sidecar.kill('SIGKILL');
+    rmSync(join(stage.folder.path, 'run', 'sidecar.sock'));
+    const run = { ...stage.folder, path: join(stage.folder.path, 'run') };
+    const another = 'ab'.repeat(32) as Nonce;
+    const impostor = await startFalseSidecar(run, {
+      answer: (_honest, _nonce, twin) => twin.attest(another, new AbortController().signal),
+    });
+    expect(await fault.all()).toEqual({
+      'deltas, then error attestation_unavailable': STREAMS,
+      'no tee: the stream whole': 20,
+    });
+    expect(impostor.seen.asked).toBeGreaterThan(0);
+    await impostor.close();
+    stage.backend.script = echo();
+    stage.startSidecar();
+    await fault.end('sidecar replaced by a false one, whose proofs are of something else');
   });
 
   it('gone for good: every tee stream ends in an error, never in "stop", and new ones are refused', async (context) => {

@@ -7,7 +7,7 @@ import { createAttestor } from '../../gateway/attestor.ts';
 import type { Exchange } from '../../gateway/delivery/exchange.ts';
 import { createSidecar } from '../../gateway/sidecar/client.ts';
 import type { Store } from '../../gateway/store/store.ts';
-import { temporaryFolder } from '../harness.ts';
+import { temporaryFolder, UNCHECKED } from '../harness.ts';
 
 const EXCHANGE = {
   owner: 'owner',
@@ -28,6 +28,7 @@ function attestorWith(drafted: (parts: Parts) => ReturnType<Aside['draft']>) {
     attest_timeout_ms: TIMEOUT_MS,
     max_attestations_in_flight: 1,
     allow_simulated: true,
+    ...UNCHECKED,
   });
   const aside = { draft: drafted } as unknown as Aside;
   const attestor = createAttestor(aside, sidecar, {} as Store, TIMEOUT_MS, Date.now);

@@ -8,7 +8,7 @@ import { WebSocketServer } from 'ws';
 import { createSidecar, type Sidecar } from '../../gateway/sidecar/client.ts';
 import { splitBinaryFrame } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import { type Folder, temporaryFolder } from '../harness.ts';
+import { type Folder, temporaryFolder, UNCHECKED } from '../harness.ts';
 
 const NONCE = 'ab'.repeat(32) as Nonce;
 const EACH_BYTES = 20_000;
@@ -53,6 +53,7 @@ describe('the sidecar client', () => {
       attest_timeout_ms: 5_000,
       max_attestations_in_flight: 4,
       allow_simulated: true,
+      ...UNCHECKED,
     });
     await client.ready(5_000);
   });

@@ -7,7 +7,7 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import { createSidecar, type Sidecar } from '../../gateway/sidecar/client.ts';
 import { splitBinaryFrame } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import { type Folder, temporaryFolder } from '../harness.ts';
+import { type Folder, temporaryFolder, UNCHECKED } from '../harness.ts';
 
 let folder: Folder;
 let path: string;
@@ -73,6 +73,7 @@ describe('the sidecar client', () => {
       attest_timeout_ms: 5_000,
       max_attestations_in_flight: 16,
       allow_simulated: true,
+      ...UNCHECKED,
     });
     await client.ready(5_000);
     for (const turn of ['a', 'b']) {
@@ -96,6 +97,7 @@ describe('the sidecar client', () => {
       attest_timeout_ms: 5_000,
       max_attestations_in_flight: 16,
       allow_simulated: true,
+      ...UNCHECKED,
     });
     await expect(client.ready(5_000)).resolves.toBeUndefined();
   });
@@ -111,6 +113,7 @@ describe('the sidecar client', () => {
       attest_timeout_ms: 5_000,
       max_attestations_in_flight: 16,
       allow_simulated: true,
+      ...UNCHECKED,
     });
     await client.ready(2_000);
     const asked = client.attest('owner', 'one', RAW, NONCE, never);
@@ -137,6 +140,7 @@ describe('the sidecar client', () => {
       attest_timeout_ms: 5_000,
       max_attestations_in_flight: 16,
       allow_simulated: true,
+      ...UNCHECKED,
     });
     await client.ready(2_000);
     const asked = client.attest('owner', 'one', RAW, NONCE, never);
@@ -165,6 +169,7 @@ describe('the sidecar client', () => {
       attest_timeout_ms: 300,
       max_attestations_in_flight: 16,
       allow_simulated: true,
+      ...UNCHECKED,
     });
     await client.ready(2_000);
     await expect(client.attest('owner', 'one', RAW, NONCE, never)).rejects.toMatchObject({
@@ -180,6 +185,7 @@ describe('the sidecar client', () => {
       attest_timeout_ms: 5_000,
       max_attestations_in_flight: 16,
       allow_simulated: true,
+      ...UNCHECKED,
     });
     await client.ready(2_000);
     await expect(client.attest('owner', 'one', RAW, NONCE, never)).rejects.toMatchObject({
@@ -201,6 +207,7 @@ describe('the sidecar client', () => {
       attest_timeout_ms: 600,
       max_attestations_in_flight: 16,
       allow_simulated: false,
+      ...UNCHECKED,
     });
     await client.ready(2_000);
     await expect(client.attest('owner', 'one', RAW, NONCE, never)).rejects.toMatchObject({
@@ -221,6 +228,7 @@ describe('the sidecar client', () => {
       attest_timeout_ms: 5_000,
       max_attestations_in_flight: 16,
       allow_simulated: true,
+      ...UNCHECKED,
     });
     const ready = client.ready(3_000);
     await new Promise<void>((resolve) => server.listen(path, resolve));

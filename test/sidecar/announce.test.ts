@@ -7,7 +7,7 @@ import { type Attester, AttesterError } from '../../sidecar/attester.ts';
 import { lateAttester } from '../../sidecar/attesters/late.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated.ts';
 import { withSuccessor } from '../../sidecar/attesters/successor.ts';
-import { type Folder, type RunningSidecar, startSidecar, temporaryFolder } from '../harness.ts';
+import { type Folder, type RunningSidecar, startSidecar, temporaryFolder, UNCHECKED } from '../harness.ts';
 
 let folder: Folder;
 let running: RunningSidecar | null = null;
@@ -31,7 +31,13 @@ afterEach(async () => {
 
 const simulated = () => createSimulatedAttester({ rootDir: join(folder.path, 'root') });
 const connect = (socket_path: string) =>
-  createSidecar({ socket_path, attest_timeout_ms: 5_000, max_attestations_in_flight: 16, allow_simulated: true });
+  createSidecar({
+    socket_path,
+    attest_timeout_ms: 5_000,
+    max_attestations_in_flight: 16,
+    allow_simulated: true,
+    ...UNCHECKED,
+  });
 
 describe('a connected gateway', () => {
   test('hears of the devices and keys of an attester that was late, on the same connection', async () => {

@@ -53,9 +53,20 @@ describe('evidence of several devices', () => {
     );
   });
 
+  test('signed by an authority, as a device’s boot ROM is one for its own keys, is refused', async () => {
+    const { brom, chain } = gpu.device;
+    const report = await makeReport(Buffer.from(nonce, 'hex'), brom.key, gpu.model.report());
+    const above = chain.slice(1).map(({ pem }) => pem);
+    const certificate_chain = Buffer.from(above.join('')).toString('base64');
+    const evidence = [{ arch: 'HOPPER', report: report.toString('base64'), certificate_chain }];
+    await expect(check(evidence, ['HOPPER'])).rejects.toThrow('device 0: the leaf certificate is not one of a device');
+  });
+
   test('of a GPU that is called a switch is refused', async () => {
     const evidence = [await evidenceOf(gpu), { ...(await evidenceOf(b200)), arch: 'LS10' as const }];
-    await expect(check(evidence, ['HOPPER', 'LS10'])).rejects.toThrow('device 1: the certificates are not of a LS10');
+    await expect(check(evidence, ['HOPPER', 'LS10'])).rejects.toThrow(
+      'device 1: the evidence says LS10, the certificates are of a GB100',
+    );
   });
 
   test.each([gpu, b200])('of a GPU behind protected PCIe ($model.arch) without any switch is refused', async (one) => {

@@ -1,0 +1,72 @@
+// A sidecar that somebody else wrote: it speaks the protocol, has the software twin sign what it is asked, and may lie about it.
+import { createHash } from 'node:crypto';
+import { createServer } from 'node:http';
+import { join } from 'node:path';
+import { WebSocketServer } from 'ws';
+import { splitBinaryFrame } from '../proto/frames.ts';
+import type { Nonce } from '../proto/raw.ts';
+import type { Attester, Collected } from '../sidecar/attester.ts';
+import { createSimulatedAttester } from '../sidecar/attesters/simulated.ts';
+import type { Folder } from './harness.ts';
+
+export interface Lies {
+  /** In place of what the twin signed over `nonce`. */
+  readonly answer?: (honest: Collected, nonce: Nonce, twin: Attester) => Collected | Promise<Collected>;
+  /** Laid over the true hello. */
+  readonly hello?: object;
+  /** In place of any answer. */
+  readonly failed?: object;
+  /** As soon as it has said hello. */
+  readonly leaves?: boolean;
+  readonly devices?: number;
+}
+
+export interface FalseSidecar {
+  readonly socket: string;
+  readonly twin: Attester;
+  /** Connections, and requests to attest, so far. */
+  readonly seen: { connections: number; asked: number };
+  close(): Promise<void>;
+}
+
+/** Its socket is `sidecar.sock` in the folder, as an honest one's. */
+export async function startFalseSidecar(folder: Folder, lies: Lies = {}): Promise<FalseSidecar> {
+  const socket = join(folder.path, 'sidecar.sock');
+  const twin = await createSimulatedAttester({
+    rootDir: join(folder.path, 'false-root'),
+    ...(lies.devices === undefined ? {} : { devices: lies.devices }),
+  });
+  const { devices, simulated } = twin;
+  const hello = { type: 'hello', protocol: 'countersign/1', attester: 'false', devices, simulated, trouble: null };
+  const seen = { connections: 0, asked: 0 };
+  const server = createServer();
+  const sockets = new WebSocketServer({ server });
+  sockets.on('connection', (ws) => {
+    seen.connections++;
+    ws.on('error', () => ws.terminate());
+    ws.send(JSON.stringify({ ...hello, ...lies.hello }));
+    if (lies.leaves === true) ws.close();
+    ws.on('message', async (data, isBinary) => {
+      if (!isBinary) return;
+      seen.asked++;
+      const { head, carried } = splitBinaryFrame(data as Buffer);
+      const { id } = JSON.parse(head) as { id: string };
+      if (lies.failed !== undefined) return ws.send(JSON.stringify({ type: 'failed', id, ...lies.failed }));
+      const nonce = createHash('sha256').update(carried).digest('hex') as Nonce;
+      const honest = await twin.attest(nonce, new AbortController().signal);
+      const { token, evidence } = (await lies.answer?.(honest, nonce, twin)) ?? honest;
+      ws.send(JSON.stringify({ type: 'attested', id, nonce, token, evidence }));
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(socket, resolve));
+  return {
+    socket,
+    twin,
+    seen,
+    async close() {
+      for (const ws of sockets.clients) ws.terminate();
+      server.closeAllConnections();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+  };
+}

@@ -1,0 +1,122 @@
+// What is looked at before an attestation is handed on, by the sidecar and again by the gateway: one report for each device, GPU or
+// switch, over our nonce, signed by such a device's own key under the root that counts. NVIDIA's verifier has said `true` for less.
+// Revocation, reference values and the device's mode are the relying party's to check: attestation.ts.
+import type { Evidence } from '../proto/attestation.ts';
+import { EncodingError, fromBase64, toHex } from './bytes.ts';
+import { CheckFailure } from './checks.ts';
+import { LruMap } from './lru.ts';
+import { deviceRoots } from './nvidia/roots.ts';
+import { parseReport, type Report, verifyReportSignature } from './spdm/report.ts';
+import { parseToken, type TokenDevice } from './token/index.ts';
+import { chainFailure, deviceOf } from './trust.ts';
+import { type Certificate, parsePem } from './x509/certificate.ts';
+import { ChainError, verifyChain } from './x509/chain.ts';
+import { DerError } from './x509/der.ts';
+
+/** What an attestation has beside raw and its nonce. */
+export interface Carried {
+  readonly token: string;
+  readonly evidence: readonly Evidence[];
+}
+
+/** Of a genuine device: some 7,000. */
+const MAX_CHAIN_CHARACTERS = 64 * 1024;
+
+/**
+ * @param nonce 64 lowercase hex digits.
+ * @param simulatedRoot PEM of the one root that counts in place of NVIDIA's; null: NVIDIA's alone.
+ * @throws {CheckFailure} of the first thing that is wrong. Its message names the device, counted from 0.
+ */
+export async function checkReports(
+  { token, evidence }: Carried,
+  nonce: string,
+  simulatedRoot: string | null,
+  at = new Date(),
+): Promise<void> {
+  checkToken(token, nonce);
+  if (evidence.length === 0) throw new CheckFailure('evidence_missing', 'there is no evidence');
+  const devices = await Promise.all(
+    evidence.map((one, i) =>
+      checkDevice(one, nonce, simulatedRoot, at).catch((error: unknown) => {
+        if (!(error instanceof CheckFailure)) throw error;
+        throw new CheckFailure(error.code, `device ${i}: ${error.message}`, { cause: error });
+      }),
+    ),
+  );
+  const behind = devices.some(({ opaque }) => opaque.protectedPcie === true || opaque.passThrough === 'ppcie');
+  if (behind && !evidence.some(({ arch }) => arch === 'LS10'))
+    throw new CheckFailure(
+      'evidence_missing',
+      'a GPU is behind protected PCIe, and there is no evidence of its switches',
+    );
+  // A boot ROM certifies another signing key for other firmware, so its own key, in the second certificate, counts too.
+  const keys = devices.flatMap(({ path }) => path.slice(0, 2).map(({ spki }) => toHex(spki)));
+  if (new Set(keys).size !== keys.length)
+    throw new CheckFailure('evidence_malformed', 'two devices gave the same evidence');
+}
+
+/** A verifier that kept its last result would answer with a token about another nonce, or with one that says no. */
+function checkToken(token: string, nonce: string): void {
+  const { nonces, overallResult, devices } = parseToken(token);
+  if (nonces.length === 0 || nonces.some((one) => one !== nonce))
+    throw new CheckFailure('token_nonce_mismatch', 'the token is about another nonce');
+  if (overallResult === false)
+    throw new CheckFailure('token_result_false', 'the verifier says that the device does not pass');
+  const failed = devices.find(saysNo);
+  if (failed !== undefined)
+    throw new CheckFailure('token_result_false', `the verifier says that ${failed.name} does not pass`);
+}
+
+/** Of one device, whatever is said of the whole: a relying party would refuse it for that. null: it does not say. */
+const saysNo = ({ measres, debug, secureBoot }: TokenDevice) =>
+  (measres ?? 'success') !== 'success' || (debug ?? 'disabled') !== 'disabled' || secureBoot === false;
+
+interface CheckedDevice {
+  readonly path: readonly Certificate[];
+  readonly opaque: Report['opaque'];
+}
+
+async function checkDevice(
+  { arch, report: text, certificate_chain }: Evidence,
+  nonce: string,
+  simulatedRoot: string | null,
+  at: Date,
+): Promise<CheckedDevice> {
+  const report = parseReport(read('the report', () => fromBase64(text)));
+  if (report.nonce !== nonce) throw new CheckFailure('report_nonce_mismatch', 'the report is over another nonce');
+  const path = await verifiedPath(certificate_chain, simulatedRoot, at);
+  deviceOf(path, arch);
+  if (!(await verifyReportSignature(report, path[0] as Certificate)))
+    throw new CheckFailure('report_signature_invalid', "the report's signature does not verify under its leaf");
+  return { path, opaque: report.opaque };
+}
+
+/** A device sends the same chain with every report. What verified once is not verified again until a certificate in it expires. */
+const paths = new LruMap<string, readonly Certificate[]>(64);
+
+/** Leaf first. @throws {CheckFailure} */
+async function verifiedPath(chain: string, simulatedRoot: string | null, at: Date): Promise<readonly Certificate[]> {
+  if (chain.length > MAX_CHAIN_CHARACTERS)
+    throw new CheckFailure('evidence_malformed', 'the certificate chain is too long');
+  const key = `${simulatedRoot ?? ''}\n${chain}`;
+  const known = paths.get(key);
+  if (known?.every(({ notBefore, notAfter }) => at >= notBefore && at <= notAfter)) return known;
+  const certificates = read('the certificate chain', () => parsePem(new TextDecoder().decode(fromBase64(chain))));
+  const roots = simulatedRoot === null ? deviceRoots() : read('the simulated root', () => parsePem(simulatedRoot));
+  try {
+    const path = await verifyChain(certificates, roots, at);
+    paths.set(key, path);
+    return path;
+  } catch (error) {
+    throw error instanceof ChainError ? chainFailure(error) : error;
+  }
+}
+
+function read<T>(what: string, parse: () => T): T {
+  try {
+    return parse();
+  } catch (cause) {
+    if (!(cause instanceof EncodingError || cause instanceof DerError)) throw cause;
+    throw new CheckFailure('evidence_malformed', `${what}: ${cause.message}`, { cause });
+  }
+}
