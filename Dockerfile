@@ -2,7 +2,8 @@
 #   docker build --target gateway -t countersign-gateway .
 # NODE_IMAGE may be any image of Debian or Ubuntu with Node 24. Behind a private mirror or a private CA, hand the build its own
 # npmrc, pip.conf and CA bundle as secrets: --secret id=npmrc,src=… --secret id=pip,src=… --secret id=ca,src=… (none is kept).
-ARG NODE_IMAGE=node:24.18.0-bookworm-slim@sha256:6f7b03f7c2c8e2e784dcf9295400527b9b1270fd37b7e9a7285cf83b6951452d
+# Its version is the one that the tests run on (package.json, `node`): test/deploy/pins.test.ts compares them.
+ARG NODE_IMAGE=node:24.21.0-bookworm-slim@sha256:d6aa754f16b3197301076f047b5def2f02ea1dbbc2ca920407d46d7ec7f87b20
 
 FROM ${NODE_IMAGE} AS build
 WORKDIR /app

@@ -1,10 +1,9 @@
-// Who may come in: the key, the places there are, the rate. All of it before a byte of the body is read.
+// Who may come in: the key, the places there are, the rate. Before a byte of the body is read, but for the place among all, which is for what is here.
 import { ClientGone } from './body.ts';
 import type { Context, Deps, Step } from './context.ts';
 import { addressOf } from './limits/address.ts';
 import type { Allowance } from './limits/rates.ts';
 import { Problem } from './problem.ts';
-import { endWhenStalled, readNothingMeanwhile } from './stall.ts';
 import type { Outgoing } from './wire/answer.ts';
 
 /** Names the caller, by the key. */
@@ -16,6 +15,9 @@ export function authenticated({ keys }: Deps): Step {
   };
 }
 
+/** For routes without a body: their requests are here whole. @throws {Problem} overloaded */
+export const withoutBody: Step = (c) => c.env.seat.whole();
+
 /** Past capacity a request is refused at once, so that those accepted are served. Without a rate nothing is waited for. */
 export function bounded({ config, seats, rates }: Deps): Step {
   return (c) => {
@@ -24,7 +26,6 @@ export function bounded({ config, seats, rates }: Deps): Step {
     const seat = seats.take(caller);
     c.env.seat = seat;
     whenTaken(outgoing, () => seat.leave());
-    endWhenStalled(outgoing, config.write_stall_ms);
     const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
     const rated = () =>
       per_second === 0
@@ -50,7 +51,6 @@ export function verifyBounded({ config, rates, verifier }: Deps): Step {
       throw new Problem('overloaded', 'Too many verifications run at once.', { retryAfterSeconds: 1 });
     open++;
     whenTaken(outgoing, () => open--);
-    endWhenStalled(outgoing, config.write_stall_ms);
   };
 }
 
@@ -76,6 +76,5 @@ function whenTaken(outgoing: Outgoing, release: () => void): void {
       release();
     };
     socket.once('drain', taken).once('close', taken);
-    readNothingMeanwhile(outgoing);
   });
 }

@@ -1,6 +1,6 @@
 // The gateway's table of contents: every route and what serves it. It never listens, so tests can hold it.
 import { Hono } from 'hono';
-import { authenticated, bounded, verifyBounded } from './admission.ts';
+import { authenticated, bounded, verifyBounded, withoutBody } from './admission.ts';
 import type { Deps, Env, Handle, Step } from './context.ts';
 import { createEdge, preflight } from './edge.ts';
 import { origins } from './origins.ts';
@@ -26,6 +26,7 @@ export function createApp(deps: Deps): Hono<Env> {
     routes.on(methods.split(' '), path, edge(path, steps, handle));
   const open = [origins(deps)];
   const admitted = [...open, authenticated(deps), bounded(deps)];
+  const bodiless = [...admitted, withoutBody];
   on(app, 'OPTIONS', '/*', open, preflight);
 
   on(app, 'GET', '/health', open, health(deps));
@@ -37,14 +38,14 @@ export function createApp(deps: Deps): Hono<Env> {
   const collateral = createCollateralRoutes(deps);
   on(app, 'GET', '/', open, page.document);
   on(app, 'GET', '/page/service', open, service(deps));
-  on(app, 'GET', '/page/collateral/v1/rim/:id', admitted, collateral.rim);
+  on(app, 'GET', '/page/collateral/v1/rim/:id', bodiless, collateral.rim);
   on(app, 'POST', '/page/collateral/ocsp', admitted, collateral.ocsp);
   on(app, 'GET', '/page/assets/:asset', open, page.asset);
 
   on(app, 'POST', '/v1/chat/completions', admitted, generate('chat', deps));
   on(app, 'POST', '/v1/completions', admitted, generate('completion', deps));
   for (const path of ['/v1/chat/completions/:id/attestation', '/v1/completions/:id/attestation']) {
-    on(app, 'GET', path, admitted, attestationById(deps));
+    on(app, 'GET', path, bodiless, attestationById(deps));
     on(rest, 'ALL', path, admitted, only('GET'));
   }
   on(rest, 'ALL', '/v1/chat/completions', admitted, only('POST'));

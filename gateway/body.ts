@@ -18,12 +18,15 @@ function tooLarge(max_bytes: number): Problem {
   return new Problem('body_too_large', `The request body is larger than ${max_bytes} bytes.`);
 }
 
-/** Is told of bytes that are kept, and of those that are announced. @throws {Problem} where they have no room. */
+/** Where a body is kept. @throws {Problem} where it has no room. */
 export interface Room {
+  /** `bytes` more are kept, and `coming` are announced. */
   hold(bytes: number, coming: number): void;
+  /** All of it is here. */
+  whole(): void;
 }
 
-const ENOUGH: Room = { hold: () => {} };
+const ENOUGH: Room = { hold: () => {}, whole: () => {} };
 
 const EMPTY = Buffer.alloc(0);
 
@@ -45,6 +48,7 @@ export function readBody(
   if ('body' in incoming) {
     const { body } = incoming;
     room.hold(body.length, 0);
+    room.whole();
     incoming.body = EMPTY;
     return body;
   }
@@ -66,7 +70,14 @@ export function readBody(
       }
       gathering.add(chunk);
     };
-    const onEnd = () => settle(null);
+    const onEnd = () => {
+      try {
+        room.whole();
+      } catch (error) {
+        return settle(error as Error);
+      }
+      settle(null);
+    };
     const onGone = () => settle(gone());
     incoming.on('data', onData).on('end', onEnd).on('error', onGone).on('close', onGone);
   });

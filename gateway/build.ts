@@ -11,6 +11,7 @@ import { createEngine } from './engine/client.ts';
 import { loadKeys } from './keys/load.ts';
 import { boundAnswers } from './limits/answers.ts';
 import { createSeats } from './limits/seats.ts';
+import { createPermits } from './permits.ts';
 import { createChecker } from './sidecar/check.ts';
 import { createSidecar } from './sidecar/client.ts';
 import { createStoreAndRates } from './store-and-rates.ts';
@@ -38,11 +39,16 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
   const telemetry = createTelemetry(log, tracer);
   member?.metrics(telemetry.registry);
   const checker = createChecker();
+  const attestations = {
+    max_permits: config.max_attestations_in_flight,
+    max_waiting: config.max_attestations_waiting,
+  };
   const sidecar = createSidecar({
     socket_path: config.sidecar_socket,
     sidecar_uid: config.sidecar_uid,
     attest_timeout_ms: config.attest_timeout_ms,
     max_attestations_in_flight: config.max_attestations_in_flight,
+    permits: member === null ? createPermits(attestations) : member.permits('attestations', attestations),
     allow_simulated: config.allow_simulated,
     checker,
     onState(state, reason, refused) {

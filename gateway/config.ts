@@ -28,11 +28,12 @@ export interface GatewayConfig {
   readonly max_answer_bytes: number;
   readonly max_connections: number;
   readonly max_concurrent_requests: number;
-  /** Per key, 0: no limit; a key's own line in the keys file goes before. */
-  readonly max_concurrent_per_key: number;
+  /** Per key, 0: no limit, null: half of what there is for all; a key's own line in the keys file goes before. */
+  readonly max_concurrent_per_key: number | null;
   readonly max_requests_per_second_per_key: number;
-  readonly max_streams_per_key: number;
-  readonly max_tee_per_key: number;
+  readonly max_streams_per_key: number | null;
+  readonly max_tee_per_key: number | null;
+  readonly max_held_bytes_per_key: number | null;
   /** Requests, and answers that are to be attested, of all exchanges that run. */
   readonly max_held_bytes: number;
   readonly max_streams: number;
@@ -54,8 +55,10 @@ export interface GatewayConfig {
   /** How long a tee request waits for a sidecar that is away before it is refused. */
   readonly sidecar_wait_ms: number;
   readonly attest_timeout_ms: number;
-  /** Attestations that the sidecar is asked for at once; those beyond wait here, each key in its turn. */
+  /** Attestations that the sidecar is asked for at once, by all workers together; those beyond wait here, each key in its turn. */
   readonly max_attestations_in_flight: number;
+  /** How many may wait, of all workers together. */
+  readonly max_attestations_waiting: number;
   readonly attestation_ttl_ms: number;
   readonly attestation_store_bytes: number;
   /** null: attestations are kept, and requests counted, in this process. May hold a password. */
@@ -110,8 +113,14 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     throw new ConfigError(`API_KEYS_FILE is required when HOST (${e.HOST}) is not a loopback address`);
   if (e.MAX_HELD_BYTES < e.MAX_BODY_BYTES)
     throw new ConfigError(`MAX_HELD_BYTES must not be less than MAX_BODY_BYTES (${e.MAX_BODY_BYTES})`);
+  if (e.MAX_HELD_BYTES_PER_KEY && e.MAX_HELD_BYTES_PER_KEY < e.MAX_BODY_BYTES)
+    throw new ConfigError(`MAX_HELD_BYTES_PER_KEY must not be less than MAX_BODY_BYTES (${e.MAX_BODY_BYTES})`);
   if ((e.TLS_CERT_FILE === undefined) !== (e.TLS_KEY_FILE === undefined))
     throw new ConfigError('TLS_CERT_FILE and TLS_KEY_FILE are set together or not at all');
+  if (e.BACKEND_API_KEY !== undefined && e.BACKEND_API_KEY_FILE !== undefined)
+    throw new ConfigError('BACKEND_API_KEY and BACKEND_API_KEY_FILE are both set: set one of them');
+  // Without keys everybody is one caller, who may have all there is.
+  const per_key = e.API_KEYS_FILE === undefined ? 0 : null;
   return {
     host: e.HOST.replace(/^\[|\]$/g, ''),
     port: e.PORT,
@@ -124,12 +133,13 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     max_answer_bytes: e.MAX_ANSWER_BYTES,
     max_connections: e.MAX_CONNECTIONS,
     max_concurrent_requests: e.MAX_CONCURRENT_REQUESTS,
-    max_concurrent_per_key: e.MAX_CONCURRENT_PER_KEY,
+    max_concurrent_per_key: e.MAX_CONCURRENT_PER_KEY ?? per_key,
     max_requests_per_second_per_key: e.MAX_REQUESTS_PER_SECOND_PER_KEY,
     max_held_bytes: e.MAX_HELD_BYTES,
     max_streams: e.MAX_STREAMS,
-    max_streams_per_key: e.MAX_STREAMS_PER_KEY,
-    max_tee_per_key: e.MAX_TEE_PER_KEY,
+    max_streams_per_key: e.MAX_STREAMS_PER_KEY ?? per_key,
+    max_tee_per_key: e.MAX_TEE_PER_KEY ?? per_key,
+    max_held_bytes_per_key: e.MAX_HELD_BYTES_PER_KEY ?? per_key,
     max_stream_bytes: e.MAX_STREAM_BYTES,
     max_stream_events: e.MAX_STREAM_EVENTS,
     max_answer_ms: e.MAX_ANSWER_MS,
@@ -143,6 +153,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     sidecar_wait_ms: e.SIDECAR_WAIT_MS,
     attest_timeout_ms: e.ATTEST_TIMEOUT_MS,
     max_attestations_in_flight: e.MAX_ATTESTATIONS_IN_FLIGHT,
+    max_attestations_waiting: e.MAX_ATTESTATIONS_WAITING,
     attestation_ttl_ms: e.ATTESTATION_TTL_MS,
     attestation_store_bytes: e.ATTESTATION_STORE_BYTES,
     attestation_store_url: e.ATTESTATION_STORE_URL ?? null,

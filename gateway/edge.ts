@@ -5,6 +5,7 @@ import { ClientGone } from './body.ts';
 import type { Context, Deps, Handle, Step } from './context.ts';
 import { asProblem } from './problem.ts';
 import { newId, setCommonHeaders } from './refusal.ts';
+import type { Outgoing } from './wire/answer.ts';
 
 const PREFLIGHT = {
   'access-control-allow-methods': 'GET, POST, DELETE, OPTIONS',
@@ -16,7 +17,7 @@ const PREFLIGHT = {
  * middleware, which would cost as much as the rest of the routing. Headers are set on Node's response, so that answers
  * that bypass Hono carry them too.
  */
-export function createEdge({ telemetry, log }: Deps) {
+export function createEdge({ config, telemetry, log }: Deps) {
   return (route: string, steps: readonly Step[], handle: Handle) =>
     async (c: Context): Promise<Response> => {
       const { incoming, outgoing } = c.env;
@@ -25,6 +26,7 @@ export function createEdge({ telemetry, log }: Deps) {
       const id = newId();
       c.env.id = id;
       setCommonHeaders(outgoing, id);
+      endWhenStalled(outgoing, config.write_stall_ms);
       let response: Response;
       try {
         for (const step of steps) {
@@ -64,6 +66,13 @@ export function createEdge({ telemetry, log }: Deps) {
     outgoing.end(body);
     return RESPONSE_ALREADY_SENT;
   }
+}
+
+/** Lets a client go that takes nothing: nothing has moved on its connection for `stall_ms`, and bytes still wait for it. */
+function endWhenStalled(outgoing: Outgoing, stall_ms: number): void {
+  outgoing.setTimeout(stall_ms, () => {
+    if (outgoing.writableLength > 0 || (outgoing.socket?.writableLength ?? 0) > 0) outgoing.destroy();
+  });
 }
 
 /** Browsers ask first. Any header may be sent: clients add their own, and a list would break the next one. */

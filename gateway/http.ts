@@ -1,13 +1,14 @@
 // The HTTP server: its limits, and what of a request is settled before any route sees it.
 import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
-import { createServer as createTlsServer } from 'node:https';
+import { createServer as createTlsServer, Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { getRequestListener, RequestError } from '@hono/node-server';
 import type { Logger } from 'pino';
 import { where } from '../proto/where.ts';
+import { PacedConnection, PacedRequest } from './paced.ts';
 import { asProblem, Problem } from './problem.ts';
-import { commonHeaders, linger, newId, refuse, refuseOnSocket } from './refusal.ts';
+import { commonHeaders, newId, refuse, refuseOnSocket } from './refusal.ts';
 import { isHost, originForm } from './target.ts';
 import type { Credentials } from './tls.ts';
 
@@ -41,101 +42,76 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     // Node would refuse without a body; `faultOf` does it in words.
     requireHostHeader: false,
     insecureHTTPParser: false,
+    IncomingMessage: PacedRequest,
   };
   const route = getRequestListener(fetch, { hostname: 'localhost', errorHandler: (error) => unforeseen(error, log) });
-  // Connections that end with the answer that is on its way: what still comes on them is read, and is nobody's request.
-  const ending = new WeakSet<Duplex>();
+  const refuseLast = (incoming: IncomingMessage, outgoing: ServerResponse, fault: Problem) =>
+    connectionOf(incoming).enqueue(incoming, outgoing, () => refuse(incoming, outgoing, fault, log), true);
+  /** Those who wait to be told to go on with their bodies. */
+  const expecting = new WeakSet<IncomingMessage>();
   const listener = (incoming: IncomingMessage, outgoing: ServerResponse) => {
-    if (outgoing.socket === null) endInTurn(incoming, outgoing);
-    if (ending.has(incoming.socket)) return;
     const fault = faultOf(incoming);
     if (fault !== null) return refuseLast(incoming, outgoing, fault);
     // Node does not take an upgrade up, and reads nothing after it. Its body may still turn out to be none.
     if (incoming.headers.upgrade !== undefined) outgoing.shouldKeepAlive = false;
-    void route(incoming, outgoing);
-  };
-  const refuseLast = (incoming: IncomingMessage, outgoing: ServerResponse, fault: Problem) => {
-    endWith(incoming.socket, outgoing);
-    refuse(incoming, outgoing, fault, log);
-  };
-  const endWith = (socket: Duplex, answer: ServerResponse) => {
-    ending.add(socket);
-    answer.shouldKeepAlive = false;
-    if (answer.headersSent) answer.once('finish', () => linger(socket));
-    // Node calls it after the last answer, and would cut what the client still sends: it could lose its answer (RFC 9112 §9.6).
-    (socket as Socket).destroySoon = () => linger(socket);
-  };
-  /** Behind another answer: one that breaks off before its turn would leave its client waiting, for Node forgets it. */
-  const endInTurn = ({ socket }: IncomingMessage, outgoing: ServerResponse) => {
-    const { assignSocket } = outgoing;
-    outgoing.assignSocket = (given) => {
-      socket.off('close', onClose);
-      assignSocket.call(outgoing, given);
-      if (!outgoing.destroyed) return;
-      ending.add(given);
-      linger(given);
+    const serve = () => {
+      if (expecting.has(incoming)) outgoing.writeContinue();
+      void route(incoming, outgoing);
     };
-    // Node 22, and 24 before 24.16, never tell it that its client has left, and it would keep its place for good.
-    const leave = () => {
-      if (outgoing.closed) return;
-      outgoing.destroyed = true;
-      outgoing.emit('close');
-    };
-    const onClose = () => process.nextTick(leave);
-    // As many as a client sends at once.
-    socket.setMaxListeners(0).once('close', onClose);
+    connectionOf(incoming).enqueue(incoming, outgoing, serve, false);
   };
   const server =
     options.tls === null
       ? createServer(serverOptions, listener)
       : createTlsServer({ ...serverOptions, ...options.tls, handshakeTimeout: options.headers_timeout_ms }, listener);
+  pace(server);
   // Node drops headers beyond this without a word: twice our limit, so that `faultOf` sees that there are too many.
   server.maxHeadersCount = 2 * MAX_HEADERS;
   server.maxConnections = options.max_connections;
   server.on('checkContinue', (incoming: IncomingMessage, outgoing: ServerResponse) => {
-    outgoing.writeContinue();
-    if (outgoing.socket === null) headBehindContinue(outgoing);
+    expecting.add(incoming);
     server.emit('request', incoming, outgoing);
   });
   server.on('checkExpectation', (incoming: IncomingMessage, outgoing: ServerResponse) =>
     refuseLast(incoming, outgoing, new Problem('expectation_failed', 'Only "expect: 100-continue" can be met.')),
   );
-  server.on('connect', (_incoming, socket) =>
-    refuseOnSocket(socket, new Problem('method_not_allowed', 'This is no proxy.'), log),
-  );
+  server.on('connect', (incoming: IncomingMessage) => {
+    const connection = connectionOf(incoming);
+    const fault = new Problem('method_not_allowed', 'This is no proxy.');
+    connection.endWith(() => refuseOnSocket(connection, fault, log));
+  });
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
-    const pending = (socket as { _httpMessage?: ServerResponse & { req: IncomingMessage } })._httpMessage;
     if (error.code === 'ECONNRESET') return void socket.destroy();
-    if (ending.has(socket)) return;
-    // What cannot be read follows a request that is being answered: that answer is the connection's last.
-    if (pending?.req.complete) return endWith(socket, pending);
-    // In the middle of an answer there is no place for another.
-    if (!socket.writable || pending?.headersSent) return void socket.destroy();
-    ending.add(socket);
-    refuseOnSocket(socket, problemOf(error), log);
+    const connection = socket as PacedConnection;
+    const refused = () => refuseOnSocket(connection, problemOf(error), log);
+    // What did not come in time may have come, and wait behind what is being answered.
+    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') connection.endSoon(refused);
+    else connection.endWith(refused);
   });
   return server;
 }
 
-/**
- * Behind another answer, "100 Continue" waits as this one's first bytes, and Node would put the head before them, within the
- * length that it says, once bytes of the body come. Before those it goes where it belongs.
- */
-function headBehindContinue(outgoing: ServerResponse): void {
-  const writeHead = outgoing.writeHead as (...head: unknown[]) => ServerResponse;
-  outgoing.writeHead = (...head: unknown[]) => {
-    writeHead.apply(outgoing, head);
-    outgoing.flushHeaders();
-    return outgoing;
-  };
+/** Every connection is given to Node as one that is read in measure. */
+function pace(server: Server): void {
+  const event = server instanceof TlsServer ? 'secureConnection' : 'connection';
+  const byNode = server.listeners(event) as ((this: Server, socket: Duplex) => void)[];
+  server.removeAllListeners(event);
+  server.on(event, (socket: Socket) => {
+    const paced = new PacedConnection(socket);
+    for (const take of byNode) take.call(server, paced);
+  });
 }
+
+const connectionOf = (incoming: IncomingMessage) => incoming.socket as Duplex as PacedConnection;
 
 /**
  * What is wrong with a request that the parser let through. Its target becomes the form that routes know.
  * Where two readers could disagree about a request's end or its host (RFC 9112 §3.2, §6.1), it is refused.
  */
 function faultOf(incoming: IncomingMessage): Problem | null {
-  const http11 = incoming.httpVersionMinor >= 1;
+  if (incoming.httpVersion !== '1.1' && incoming.httpVersion !== '1.0')
+    return new Problem('http_version_not_supported', 'HTTP/1.1 and HTTP/1.0 are spoken here.');
+  const http11 = incoming.httpVersion === '1.1';
   let hosts = 0;
   for (let i = 0; i < incoming.rawHeaders.length; i += 2)
     if (incoming.rawHeaders[i]?.length === 4 && incoming.rawHeaders[i]?.toLowerCase() === 'host') hosts++;

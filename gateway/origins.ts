@@ -32,9 +32,9 @@ function allows({ cors_origins, api_keys_file }: Deps['config'], origin: string,
 
 const hostOf = (origin: string) => origin.replace(/^https?:\/\//, '');
 
-/** Whether this is a name by which a gateway without keys may be called. */
-function createOwnHosts({ cors_origins, api_keys_file }: Deps['config']): (host: string | undefined) => boolean {
-  if (api_keys_file !== null || cors_origins?.includes('*')) return () => true;
+/** Whether this is a name by which something that asks for no key may be called. */
+export function createOwnHosts(cors_origins: readonly string[] | null): (host: string | undefined) => boolean {
+  if (cors_origins?.includes('*')) return () => true;
   const named = new Set(cors_origins?.map(hostOf));
   let known: string | undefined;
   return (host) => {
@@ -47,7 +47,7 @@ function createOwnHosts({ cors_origins, api_keys_file }: Deps['config']): (host:
 
 /** CORS (Fetch §3.3). A page that is not allowed is refused before anything is done for it: 403 `origin_not_allowed`. */
 export function origins({ config }: Deps): Step {
-  const ownHost = createOwnHosts(config);
+  const ownHost = config.api_keys_file === null ? createOwnHosts(config.cors_origins) : () => true;
   return (c) => {
     const { incoming, outgoing } = c.env;
     const { origin, host } = incoming.headers;

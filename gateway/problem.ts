@@ -19,6 +19,7 @@ export type ProblemCode =
   | 'rate_limit_exceeded'
   | 'headers_too_large'
   | 'internal_error'
+  | 'http_version_not_supported'
   | 'backend_unreachable'
   | 'backend_bad_response'
   | 'backend_timeout'
@@ -53,6 +54,7 @@ export const STATUS: Record<ProblemCode, number> = {
   rate_limit_exceeded: 429,
   headers_too_large: 431,
   internal_error: 500,
+  http_version_not_supported: 505,
   backend_unreachable: 502,
   backend_bad_response: 502,
   backend_timeout: 504,

@@ -13,6 +13,11 @@ const LINGER_MS = 1_000;
 /** Ends our side of a connection, and reads on for a while: cut at once, a client that still sends would lose its answer. */
 export function linger(socket: Duplex): void {
   socket.end();
+  cutSoon(socket);
+}
+
+/** Cuts a connection whose last answer is written, once its client has had the time to take it. */
+export function cutSoon(socket: Duplex): void {
   setTimeout(() => socket.destroy(), LINGER_MS).unref();
 }
 

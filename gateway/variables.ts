@@ -9,6 +9,8 @@ import { otelShape } from './telemetry/otel.ts';
 const MiB = 1024 * 1024;
 /** 0: no limit. */
 const limit = (fallback: number) => integer(fallback, 0, 1_000_000);
+const limitPerKey = wholeNumber(0, 1_000_000).optional();
+const WITHOUT = (all: string) => `Without it half of \`${all}\`, and no limit where there are no API keys`;
 const flag = z
   .enum(['0', '1'])
   .default('0')
@@ -41,7 +43,11 @@ export const schema = z.object({
   BACKEND_API_KEY: backendKey
     .optional()
     .describe('Sent to the backend as `Authorization: Bearer`. A client’s own key never leaves the gateway'),
-  BACKEND_API_KEY_FILE: z.string().min(1).optional().describe('The same from a file, where secrets are files'),
+  BACKEND_API_KEY_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('The same from a file, where secrets are files; not together with `BACKEND_API_KEY`'),
   SIDECAR_SOCKET: socketPath(resolve).describe(
     'The Unix socket that the sidecar listens on. It and its folder must belong to root, to the gateway’s own user or to `SIDECAR_UID`; nobody else may write in the folder',
   ),
@@ -64,9 +70,11 @@ export const schema = z.object({
   MAX_CONNECTIONS: integer(16_384, 1, 1_000_000).describe(
     'Connections open at once, idle ones included; another is closed at once',
   ),
-  MAX_CONCURRENT_REQUESTS: integer(4096, 1, 1_000_000).describe('Requests served at once; past it: 503 `overloaded`'),
-  MAX_CONCURRENT_PER_KEY: limit(0).describe(
-    'Requests at once of one API key; 0: no limit. A key’s own `concurrent=` comes first',
+  MAX_CONCURRENT_REQUESTS: integer(4096, 1, 1_000_000).describe(
+    'Requests served at once, each from when all of its body is here; past it: 503 `overloaded`',
+  ),
+  MAX_CONCURRENT_PER_KEY: limitPerKey.describe(
+    `Requests at once of one API key, from the first line on; 0: no limit. A key’s own \`concurrent=\` comes first. ${WITHOUT('MAX_CONCURRENT_REQUESTS')}`,
   ),
   MAX_REQUESTS_PER_SECOND_PER_KEY: limit(0).describe(
     'Requests in any second of one API key; 0: no limit. A key’s own `rps=` comes first',
@@ -74,12 +82,17 @@ export const schema = z.object({
   MAX_HELD_BYTES: integer(512 * MiB, MiB, 1024 * 1024 * MiB).describe(
     'Bodies and answers held in memory for all requests together, no less than `MAX_BODY_BYTES`; past it: 503 `overloaded`',
   ),
+  MAX_HELD_BYTES_PER_KEY: wholeNumber(0, 1024 * 1024 * MiB)
+    .optional()
+    .describe(
+      `Of these, what one API key may have, no less than \`MAX_BODY_BYTES\`; 0: no limit. ${WITHOUT('MAX_HELD_BYTES')}`,
+    ),
   MAX_STREAMS: integer(4096, 1, 1_000_000).describe('Streams at once; past it: 503 `overloaded`'),
-  MAX_STREAMS_PER_KEY: limit(0).describe(
-    'Streams at once of one API key; 0: no limit. A key’s own `streams=` comes first',
+  MAX_STREAMS_PER_KEY: limitPerKey.describe(
+    `Streams at once of one API key; 0: no limit. A key’s own \`streams=\` comes first. ${WITHOUT('MAX_STREAMS')}`,
   ),
-  MAX_TEE_PER_KEY: limit(0).describe(
-    'Requests with tee at once of one API key; 0: no limit. A key’s own `tee=` comes first',
+  MAX_TEE_PER_KEY: limitPerKey.describe(
+    `Requests with tee at once of one API key; 0: no limit. A key’s own \`tee=\` comes first. ${WITHOUT('MAX_ATTESTATIONS_WAITING')}`,
   ),
   MAX_STREAM_BYTES: integer(256 * MiB, 1024, 1024 * 1024 * MiB).describe('The greatest length of a stream'),
   MAX_STREAM_EVENTS: integer(1_000_000, 1, 1_000_000_000).describe('The greatest number of a stream’s events'),
@@ -106,8 +119,11 @@ export const schema = z.object({
   ATTEST_TIMEOUT_MS: integer(60_000, 100, 3_600_000).describe(
     'From the end of an answer to its attestation, restarts of the sidecar included',
   ),
-  MAX_ATTESTATIONS_IN_FLIGHT: integer(16, 1, 1024).describe(
-    'Attestations that the sidecar is asked for at once; the others wait for their key’s turn',
+  MAX_ATTESTATIONS_IN_FLIGHT: integer(2, 1, 1024).describe(
+    'Attestations that the sidecar is asked for at once, by all workers together; the others wait for their key’s turn. A GPU makes one at a time, and 2 keep it busy: more only make other keys wait longer',
+  ),
+  MAX_ATTESTATIONS_WAITING: integer(4096, 1, 1_000_000).describe(
+    'Answers that wait for their attestation, of all workers together; past it the key with most of them gets 503 `overloaded`',
   ),
   ATTESTATION_TTL_MS: integer(3_600_000, 1_000, 604_800_000).describe(
     'How long an attestation is kept for `GET …/attestation`',
@@ -132,7 +148,9 @@ export const schema = z.object({
     .string()
     .min(1)
     .default('127.0.0.1')
-    .describe('The address of `METRICS_PORT`. What it serves needs no key: keep it from strangers'),
+    .describe(
+      'The address of `METRICS_PORT`. What it serves needs no key: keep it from strangers. It is asked for by an address, a name without a dot, or one that `CORS_ORIGINS` names',
+    ),
   TLS_CERT_FILE: z.string().min(1).optional().describe('PEM certificate chain; with `TLS_KEY_FILE`: HTTPS'),
   TLS_KEY_FILE: z
     .string()

@@ -19,20 +19,25 @@ export interface GatewayProcessOptions {
   readonly log?: string | null;
   /** Of Node, beside those that it always has. */
   readonly flags?: readonly string[];
+  /** What it may have of the machine, from its first instruction on. */
+  readonly bounds?: Bounds;
+}
+
+export interface Bounds {
+  /** The `cgroup.procs` file of the group that it belongs to. */
+  readonly cgroup_procs: string;
+  /** `ulimit -n`. */
+  readonly descriptors: number;
 }
 
 /** @throws when it does not listen within 20 s. */
 export async function startGatewayProcess(
   env: Record<string, string>,
-  { cwd = ROOT, log = null, flags = [] }: GatewayProcessOptions = {},
+  { cwd = ROOT, log = null, flags = [], bounds }: GatewayProcessOptions = {},
 ): Promise<GatewayProcess> {
-  const started = startCommand(
-    process.execPath,
-    [...NODE_FLAGS, ...flags, MAIN],
-    { PORT: '0', ALLOW_SIMULATED: '1', ...env },
-    cwd,
-    log,
-  );
+  const node = [process.execPath, ...NODE_FLAGS, ...flags, MAIN];
+  const [program = '', ...args] = bounds === undefined ? node : bounded(node, bounds);
+  const started = startCommand(program, args, { PORT: '0', ALLOW_SIMULATED: '1', ...env }, cwd, log);
   const lines = () =>
     started
       .output()
@@ -48,4 +53,10 @@ export async function startGatewayProcess(
   if (line === undefined) throw new Error(`the gateway ended: ${started.output()}`);
   const { port } = line.address as { port: number };
   return { ...started, url: `http${line.tls === true ? 's' : ''}://127.0.0.1:${port}`, lines };
+}
+
+/** A shell that limits itself, and then becomes the command. */
+function bounded(command: readonly string[], { cgroup_procs, descriptors }: Bounds): string[] {
+  const script = 'echo $$ > "$0" && ulimit -n "$1" && shift && exec "$@"';
+  return ['/bin/sh', '-c', script, cgroup_procs, String(descriptors), ...command];
 }

@@ -1,8 +1,9 @@
 // Who waits for the thread: one is with it, the others wait here, each owner in turn. Whoever leaves takes along what was to be read.
 import { ClientGone } from '../body.ts';
 import type { Owner } from '../keys/caller.ts';
+import { createPermits } from '../permits.ts';
+import { Problem } from '../problem.ts';
 import { ThreadEnded } from '../thread.ts';
-import { createTurns } from '../turns.ts';
 import type { Outgoing } from '../wire/answer.ts';
 
 /** For whom something is read. */
@@ -11,17 +12,21 @@ export interface Asker {
   readonly outgoing: Pick<Outgoing, 'destroyed' | 'once' | 'off'>;
 }
 
+/** Each keeps a large body, or an answer. */
+const MAX_WAITING = 4096;
+
+const full = () => new Problem('overloaded', 'Too much is waiting to be read.', { retryAfterSeconds: 1 });
 const gone = () => new ClientGone('the client left before it was its turn');
 
 export class Line {
-  readonly #turns = createTurns(1);
+  readonly #permits = createPermits({ max_permits: 1, max_waiting: MAX_WAITING });
   readonly #waiting = new Set<(error: Error) => void>();
 
-  /** @throws {ClientGone} @throws {ThreadEnded} before its turn; what `does` throws. */
+  /** @throws {ClientGone} @throws {ThreadEnded} before its turn. @throws {Problem} overloaded; what `does` throws. */
   run<T>({ owner, outgoing }: Asker, does: () => Promise<T>): Promise<T> {
     // The client may have left while something else was waited for, and `close` does not come twice.
     if (outgoing.destroyed) return Promise.reject(gone());
-    let leave = () => {};
+    let release = () => {};
     const done = new Promise<T>((resolve, reject) => {
       const settle = () => {
         outgoing.off('close', onClose);
@@ -29,18 +34,19 @@ export class Line {
       };
       const stop = (error: Error) => {
         settle();
-        leave();
+        release();
         reject(error);
       };
       const onClose = () => stop(gone());
       outgoing.once('close', onClose);
       this.#waiting.add(stop);
-      leave = this.#turns.enter(owner, () => {
+      const start = () => {
         settle();
         resolve(does());
-      });
+      };
+      release = this.#permits.acquire(owner, start, () => stop(full()));
     });
-    return done.finally(() => leave());
+    return done.finally(() => release());
   }
 
   /** Whoever waits is told. */

@@ -1,7 +1,6 @@
 // Carries one answer from the backend to the client: one of the deliveries writes it, the client's leaving cancels it.
 import type { AnswerHead, Engine, EngineCall, EngineHandler, EngineRequest } from '../engine/engine.ts';
 import { Problem } from '../problem.ts';
-import { readNothingMeanwhile } from '../stall.ts';
 import { errorDelivery } from './error.ts';
 import type { Delivery, Exchange, Flow, Outcome } from './exchange.ts';
 
@@ -135,7 +134,6 @@ export function flowingWriter(exchange: Exchange, flow: Flow): (bytes: Uint8Arra
     if (outgoing.write(bytes) || waiting || outgoing.destroyed) return;
     waiting = true;
     flow.pause();
-    readNothingMeanwhile(outgoing);
     outgoing.once('drain', onDrain);
   };
 }

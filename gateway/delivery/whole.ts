@@ -5,7 +5,6 @@ import { type Attestor, NOTHING } from '../attestor.ts';
 import type { AnswerHead } from '../engine/engine.ts';
 import { Gathering } from '../gathering.ts';
 import { asProblem } from '../problem.ts';
-import { readNothingMeanwhile } from '../stall.ts';
 import type { Delivery, Exchange } from './exchange.ts';
 import { headersOf } from './headers.ts';
 import type { Port } from './relay.ts';
@@ -36,7 +35,6 @@ export function wholeDelivery(
     for (const piece of pieces) outgoing.write(piece);
     outgoing.end();
     socket?.uncork();
-    readNothingMeanwhile(outgoing);
     port.done({ status: head.status, tee: 'attested' });
   }
   return {

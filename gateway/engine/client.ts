@@ -1,9 +1,10 @@
 // The engine client: sends a request to the backend over a kept connection and hands its answer on as it arrives.
+import type { Owner } from '../keys/caller.ts';
 import { asProblem, Problem } from '../problem.ts';
-import { Connection, type Origin, type Taker } from './connection.ts';
-import type { AnswerHead, Engine, EngineCall, EngineHandler } from './engine.ts';
+import type { Connection, Origin, Taker } from './connection.ts';
+import type { AnswerHead, Engine, EngineCall, EngineHandler, EngineRequest } from './engine.ts';
 import { BackendFault } from './fault.ts';
-import { Heads } from './heads.ts';
+import { Pool } from './pool.ts';
 import { writeRequest } from './request.ts';
 
 const HUNG_UP = new Set(['ECONNRESET', 'EPIPE']);
@@ -17,13 +18,13 @@ export function createEngine(options: { backend_url: string; backend_timeout_ms:
     host: base.hostname.replace(/^\[|\]$/g, ''),
     port: Number(base.port) || (secure ? 443 : 80),
   };
-  const pool = new Pool(origin, Math.min(MAX_LOOK_MS, Math.ceil(options.backend_timeout_ms / LOOKS_IN_SILENCE)));
+  const pool = new Pool(origin, options.backend_timeout_ms);
   const prefix = base.pathname.replace(/\/+$/, '');
   return {
     call(request, handler) {
       const parts = writeRequest(request, prefix, base.host);
-      const call = new Call(pool, parts, request.repeatable, options.backend_timeout_ms, handler);
-      call.send(pool.take());
+      const call = new Call(pool, request, parts, options.backend_timeout_ms, handler);
+      call.send(pool.take(request.owner));
       return call;
     },
     async close() {
@@ -32,66 +33,6 @@ export function createEngine(options: { backend_url: string; backend_timeout_ms:
   };
 }
 
-/** Idle connections go before a backend closes them: uvicorn does after 5 s, and a request may be on its way then. */
-const KEEP_ALIVE_MS = 4_000;
-const MAX_LOOK_MS = 250;
-const LOOKS_IN_SILENCE = 8;
-
-/** Idle connections, the last one used first: the others may rest until they are closed. */
-class Pool {
-  readonly #origin: Origin;
-  readonly #heads = new Heads();
-  readonly #all = new Set<Connection>();
-  /** The one that has been idle for longest stands first. */
-  readonly #idle: Connection[] = [];
-  /** One look at all of them: a timer of its own for each would be set with every request. */
-  readonly #looking: NodeJS.Timeout;
-
-  constructor(origin: Origin, look_ms: number) {
-    this.#origin = origin;
-    this.#looking = setInterval(() => this.#look(), look_ms).unref();
-  }
-
-  take(): Connection {
-    const last = this.#idle.pop();
-    if (last === undefined || !old(last)) return last ?? this.fresh();
-    // Nobody looked for a while: the process stood still.
-    last.destroy();
-    this.#endOld();
-    return this.fresh();
-  }
-
-  #look(): void {
-    const now_ms = performance.now();
-    for (const connection of this.#all) connection.look(now_ms);
-    this.#endOld();
-  }
-
-  #endOld(): void {
-    for (let first = this.#idle[0]; first !== undefined && old(first); first = this.#idle[0]) first.destroy();
-  }
-
-  fresh(): Connection {
-    const connection = new Connection(this.#origin, this.#heads, {
-      idle: (one) => this.#idle.push(one),
-      gone: (one) => {
-        this.#all.delete(one);
-        const at = this.#idle.lastIndexOf(one);
-        if (at >= 0) this.#idle.splice(at, 1);
-      },
-    });
-    this.#all.add(connection);
-    return connection;
-  }
-
-  close(): void {
-    clearInterval(this.#looking);
-    for (const connection of [...this.#all]) connection.cut();
-  }
-}
-
-const old = (connection: Connection): boolean => performance.now() - connection.idle_since_ms > KEEP_ALIVE_MS;
-
 const NO_PARTS: readonly Buffer[] = [];
 
 class Call implements Taker, EngineCall {
@@ -99,6 +40,7 @@ class Call implements Taker, EngineCall {
   /** Until the answer begins: it may have to be sent again. */
   #parts: readonly Buffer[];
   readonly #repeatable: boolean;
+  readonly #owner: Owner | null;
   readonly #silence_ms: number;
   readonly #handler: EngineHandler;
   readonly #sent_ms = performance.now();
@@ -108,10 +50,17 @@ class Call implements Taker, EngineCall {
   #headed = false;
   #over = false;
 
-  constructor(pool: Pool, parts: readonly Buffer[], repeatable: boolean, silence_ms: number, handler: EngineHandler) {
+  constructor(
+    pool: Pool,
+    { repeatable, owner }: EngineRequest,
+    parts: readonly Buffer[],
+    silence_ms: number,
+    handler: EngineHandler,
+  ) {
     this.#pool = pool;
-    this.#parts = parts;
     this.#repeatable = repeatable;
+    this.#owner = owner;
+    this.#parts = parts;
     this.#silence_ms = silence_ms;
     this.#handler = handler;
   }
@@ -144,9 +93,9 @@ class Call implements Taker, EngineCall {
 
   broken(cause: unknown): void {
     if (this.#over) return;
-    if (this.#repeatable && !this.#repeated && !this.#headed && this.#wasHungUp(cause)) {
+    if (this.#repeatable && !this.#repeated && !this.#headed && this.#mayRepeat(cause)) {
       this.#repeated = true;
-      return this.send(this.#pool.fresh());
+      return this.send(this.#pool.fresh(this.#owner));
     }
     this.#over = true;
     // What a delivery refused is its own problem, not the backend's.
@@ -154,16 +103,14 @@ class Call implements Taker, EngineCall {
   }
 
   /**
-   * A backend may hang up on an idle connection just as a request goes out on it (llama-server does after every stream).
-   * A request that may be repeated is sent once more, on a connection of its own, if it went out on one that had carried
-   * an answer, and that broke at once and without a head.
+   * A backend may hang up on an idle connection just as a request goes out on it (llama-server does after every stream), or
+   * say first that its patience with it is over. A request that may be repeated is sent once more, on a fresh connection, if
+   * it went out on one that had carried an answer, and that said so or broke at once and without a head.
    */
-  #wasHungUp(cause: unknown): boolean {
-    const hungUp =
-      cause instanceof BackendFault
-        ? cause.kind === 'hung_up'
-        : HUNG_UP.has((cause as NodeJS.ErrnoException)?.code ?? '');
-    return hungUp && this.#carried && performance.now() - this.#sent_ms < HUNG_UP_WITHIN_MS;
+  #mayRepeat(cause: unknown): boolean {
+    const kind = cause instanceof BackendFault ? cause.kind : null;
+    const hungUp = kind === 'hung_up' || HUNG_UP.has((cause as NodeJS.ErrnoException)?.code ?? '');
+    return this.#carried && (kind === 'not_asked' || (hungUp && performance.now() - this.#sent_ms < HUNG_UP_WITHIN_MS));
   }
 
   pause(): void {

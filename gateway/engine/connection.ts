@@ -2,6 +2,7 @@
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { batch } from '../batch.ts';
+import type { Owner } from '../keys/caller.ts';
 import type { AnswerHead } from './engine.ts';
 import { BackendFault } from './fault.ts';
 import type { Heads } from './heads.ts';
@@ -34,6 +35,8 @@ const CONNECT_TIMEOUT_MS = 5_000;
 const LANDING = Buffer.allocUnsafeSlow(64 * 1024);
 
 export class Connection {
+  /** Whose requests it carries; null: one request and no other. */
+  readonly owner: Owner | null;
   readonly #socket: Socket;
   readonly #heads: Heads;
   readonly #events: ConnectionEvents;
@@ -54,7 +57,8 @@ export class Connection {
   #carried = false;
   #idle_since_ms = 0;
 
-  constructor(origin: Origin, heads: Heads, events: ConnectionEvents) {
+  constructor(origin: Origin, heads: Heads, owner: Owner | null, events: ConnectionEvents) {
+    this.owner = owner;
     this.#heads = heads;
     this.#events = events;
     const { host, port } = origin;
@@ -92,6 +96,11 @@ export class Connection {
     this.#silence_ms = silence_ms;
     this.#moved = true;
     batch.add(this.#socket);
+    // What is here already is read before the request leaves, and cannot be its answer.
+    if (this.#carried && this.#socket.writableCorked === 0) {
+      this.#socket.cork();
+      setImmediate(() => this.#socket.uncork());
+    }
     if (parts.length === 1) return void this.#socket.write(parts[0] as Buffer);
     this.#socket.cork();
     for (const part of parts) this.#socket.write(part);
@@ -169,6 +178,8 @@ export class Connection {
 
   /** The head and what follows it; kept while that is not complete. Interim answers are passed over, those nobody asked for too. */
   #begin(bytes: Buffer, to: number): void {
+    // Corked: the request has not left yet.
+    if (this.#socket.writableCorked > 0) throw new BackendFault('not_asked', 'bytes before the request');
     for (let from = 0; from < to; ) {
       const head = this.#heads.read(bytes, from, to);
       if (head === null) {
@@ -178,6 +189,9 @@ export class Connection {
       from += head.size;
       if (head.status === 101) throw notHttp('an upgrade that nobody asked for');
       if (head.status < 200) continue;
+      // What a server says to an idle connection as it closes it (RFC 9110 §15.5.9) crosses a request that is on its way.
+      if (head.status === 408 && !head.reusable && this.#carried)
+        throw new BackendFault('not_asked', 'the end of an idle connection');
       this.#moved = true;
       this.#head = head;
       this.#body = new ResponseBody(head.framing);

@@ -1,5 +1,6 @@
 // What the gateway asks of its engine, the backend that generates: a request, and who takes the answer as it arrives.
 import type { IncomingHttpHeaders } from 'node:http';
+import type { Owner } from '../keys/caller.ts';
 import type { Problem } from '../problem.ts';
 import type { SharedHeaders } from '../shared-headers.ts';
 import type { Headers } from './headers.ts';
@@ -13,6 +14,8 @@ export interface EngineRequest {
   readonly body: Buffer | string | null;
   /** Asking twice does no harm: it may be sent again when the backend hung up. */
   readonly repeatable: boolean;
+  /** Whose it is: its connection carries requests of nobody else. null: a fresh connection, which carries no other request at all. */
+  readonly owner: Owner | null;
 }
 
 /** The head of the backend's answer. */

@@ -7,6 +7,8 @@ export type FaultKind =
   | 'silent'
   /** Bytes that are no HTTP/1.1 answer. */
   | 'not_http'
+  /** An answer that was on its way before the request was: it is to nothing. */
+  | 'not_asked'
   /** The connection ended before the answer did. */
   | 'hung_up'
   /** The gateway ended it: its own time was over. */

@@ -13,13 +13,11 @@ const HOP_BY_HOP = [
   'upgrade',
 ];
 
-/** Ours to set, or none of the backend's business: the client's key opens this gateway and nothing behind it. */
+/** Ours to set, or none of the backend's business. */
 const KEPT_FROM_BACKEND = new Set([
   ...HOP_BY_HOP,
   'host',
   'content-length',
-  'authorization',
-  'cookie',
   'accept-encoding',
   'expect',
   'x-tee',
@@ -29,7 +27,28 @@ const KEPT_FROM_BACKEND = new Set([
   // Nothing is kept that a 304 could be about. Other conditions stay: without `if-range`, a `range` would be of any version.
   'if-none-match',
   'if-modified-since',
+  // Orders: another method or target than the one that was judged here.
+  'x-http-method',
+  'x-original-url',
+  'x-original-uri',
+  'x-rewrite-url',
+  'x-sendfile-type',
+  // Who asks is for this gateway to say.
+  'forwarded',
+  'via',
+  'x-real-ip',
+  'x-client-ip',
+  'x-cluster-client-ip',
+  'true-client-ip',
+  'cf-connecting-ip',
 ]);
+
+/** Any of these words in a name says that its value is a credential: the client's own open this gateway and nothing behind it. */
+const CREDENTIAL =
+  /(^|-)(authorization|auth|oauth2?|cookie2?|(api|access|auth|secret|private)?keys?|(access|auth|id|api|bearer)?tokens?|secrets?|passw(or)?d|credentials?|jwt|assertion)(-|$)/;
+const NO_CREDENTIAL = /(^|-)(idempotency|routing|cache)-key$/;
+const ORDER_TO_BACKEND =
+  /^(x-(forwarded|accel|envoy|middleware|remote|authenticated|webauth|ssl|client-cert)|remote|ssl|proxy)(-|$)|-method-override$/;
 
 /** Ours to set, or the backend's own affair. */
 const KEPT_FROM_CLIENT = new Set([
@@ -37,32 +56,73 @@ const KEPT_FROM_CLIENT = new Set([
   'content-length',
   'date',
   'server',
-  'set-cookie',
+  'via',
+  'x-powered-by',
   'x-request-id',
   'x-attestation-id',
   'strict-transport-security',
   'alt-svc',
-  'cache-control',
-  'content-security-policy',
-  'x-content-type-options',
-  'referrer-policy',
   'vary',
-  // A proxy in front would take these as orders.
-  'x-accel-redirect',
-  'x-accel-expires',
-  'x-accel-limit-rate',
-  'x-sendfile',
+  'age',
+  'expires',
+  'pragma',
+  'cache-tag',
+  'x-content-type-options',
+  'x-frame-options',
+  'referrer-policy',
+  // Orders to a browser about more than this answer.
+  'clear-site-data',
+  'link',
+  'nel',
+  'origin-agent-cluster',
+  'refresh',
+  'report-to',
+  'reporting-endpoints',
+  'service-worker-allowed',
+  'sourcemap',
+  'speculation-rules',
+  'x-sourcemap',
 ]);
+/** Cookies and log-ins, orders to a proxy in front, and what a page may do. */
+const ORDER_TO_CLIENT =
+  /^(set-(cookie2?|login)|(x-)?(proxy|surrogate)|x-(accel|envoy|forwarded|lighttpd|litespeed|middleware|reproxy|sendfile)|access-control|attribution-reporting|content-security-policy|cross-origin|(document|feature|permissions)-policy|sec)(-|$)|(^|-)cache-control$/;
 
 export type Headers = Record<string, string | string[]>;
+
+const PLAIN = /^[a-z0-9-]+$/;
+
+/** Some servers read `transfer_encoding` and `x.api.key` as the names with hyphens: so they are judged. */
+const judged = (name: string): string => (PLAIN.test(name) ? name : name.replace(/[^a-z0-9]/g, '-'));
+
+function staysFromBackend(name: string): boolean {
+  const as = judged(name);
+  return KEPT_FROM_BACKEND.has(as) || ORDER_TO_BACKEND.test(as) || (CREDENTIAL.test(as) && !NO_CREDENTIAL.test(as));
+}
+
+function staysFromClient(name: string): boolean {
+  const as = judged(name);
+  return KEPT_FROM_CLIENT.has(as) || ORDER_TO_CLIENT.test(as);
+}
+
+/** A shorter one may be a part of any value by chance. */
+const MIN_KEY_CHARACTERS = 8;
+
+/** Whether a value holds the key that the client showed, under whatever name it comes. */
+function holdsKey(value: string | string[], key: string | undefined): boolean {
+  if (key === undefined) return false;
+  const values = typeof value === 'string' ? [value] : value;
+  return values.some((one) => one === key || (key.length >= MIN_KEY_CHARACTERS && one.includes(key)));
+}
 
 /** What the backend is asked with. Compression is not asked for: what is attested are the bytes of the answer. */
 export function toBackend(headers: IncomingHttpHeaders, apiKey: string | null): Headers {
   const listed = connectionListed(headers.connection);
+  const key = /^\S+ +(\S+)$/.exec(headers.authorization ?? '')?.[1];
   const out: Headers = {};
   for (const name in headers) {
     const value = headers[name];
-    if (value !== undefined && !KEPT_FROM_BACKEND.has(name) && !listed?.has(name)) out[name] = value;
+    if (value !== undefined && !staysFromBackend(name) && !listed?.has(name) && !holdsKey(value, key))
+      out[name] = value;
   }
   out['accept-encoding'] = 'identity';
   if (apiKey !== null) out.authorization = `Bearer ${apiKey}`;
@@ -75,9 +135,7 @@ export function toClient(headers: IncomingHttpHeaders): Headers {
   const out: Headers = {};
   for (const name in headers) {
     const value = headers[name];
-    if (value === undefined || KEPT_FROM_CLIENT.has(name) || name.startsWith('access-control-') || listed?.has(name))
-      continue;
-    out[name] = value;
+    if (value !== undefined && !staysFromClient(name) && !listed?.has(name)) out[name] = value;
   }
   return out;
 }

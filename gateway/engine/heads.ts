@@ -1,6 +1,6 @@
 // The heads that a backend says: one that it said before, byte for byte but for its length and its date, is not read again.
 import { digitAt, isSame } from '../bytes.ts';
-import { type Places, type ResponseHead, readResponseHead } from './response-head.ts';
+import { hasNoContent, type Places, type ResponseHead, readResponseHead } from './response-head.ts';
 
 /** A backend has one for whole answers, one for streams, and few others. */
 const MAX_HEADS = 4;
@@ -34,7 +34,8 @@ export class Heads {
     const places: Places = { length: null, date: null };
     const all = bytes.subarray(from, to);
     const head = readResponseHead(all, places);
-    if (head !== null && hasBody(head.status) && head.size <= MAX_BYTES) this.#remember(all, head, places);
+    // An answer without content may say a length that means nothing.
+    if (head !== null && !hasNoContent(head.status) && head.size <= MAX_BYTES) this.#remember(all, head, places);
     return head;
   }
 
@@ -43,9 +44,6 @@ export class Heads {
     this.#known = [knownOf(bytes, head, places), ...this.#known.slice(0, MAX_HEADS - 1)];
   }
 }
-
-/** An answer without one may say a length that means nothing. */
-const hasBody = (status: number): boolean => status >= 200 && status !== 204 && status !== 304;
 
 function knownOf(bytes: Buffer, head: ResponseHead, { length, date }: Places): Known {
   const gaps = [

@@ -15,8 +15,8 @@ const ONE_PIECE_BYTES = 64 * 1024;
 /** Header lines that go to the backend again and again, with one method and one path, of requests that have a body. */
 export class SharedLines {
   readonly text: string;
-  /** All that comes before the number of the length, once it was written. */
-  head: Uint8Array | null = null;
+  /** All that comes before the number of the length, once it was written; `close`: where the connection carries no other request. */
+  readonly head: { keep_alive: Uint8Array | null; close: Uint8Array | null } = { keep_alive: null, close: null };
 
   constructor(text: string) {
     this.text = text;
@@ -48,15 +48,17 @@ export function writeRequest(request: EngineRequest, prefix: string, host: strin
 }
 
 function sharedHead(request: EngineRequest, shared: SharedLines, prefix: string, host: string): Uint8Array {
+  const kind = request.owner === null ? 'close' : 'keep_alive';
   // Memory of its own: as long as it is kept, it would hold a pool that others' bytes are in.
-  shared.head ??= new Uint8Array(Buffer.from(headOf(request, shared.text, prefix, host) + LENGTH, 'latin1'));
-  return shared.head;
+  shared.head[kind] ??= new Uint8Array(Buffer.from(headOf(request, shared.text, prefix, host) + LENGTH, 'latin1'));
+  return shared.head[kind];
 }
 
 /** Up to the length. */
-function headOf({ method, path }: EngineRequest, lines: string, prefix: string, host: string): string {
+function headOf({ method, path, owner }: EngineRequest, lines: string, prefix: string, host: string): string {
   if (NO_PATH.test(path)) throw new Problem('invalid_request', 'The path holds a character that HTTP cannot carry.');
-  return `${method} ${prefix}${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: keep-alive\r\n${lines}`;
+  const connection = owner === null ? 'close' : 'keep-alive';
+  return `${method} ${prefix}${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: ${connection}\r\n${lines}`;
 }
 
 const linesOf = (headers: Headers | SharedLines): string =>

@@ -1,5 +1,5 @@
 // Takes a backend's body out of its framing (RFC 9112 §6–7): all of one read in one piece, copied once.
-import { type Framing, notHttp } from './response-head.ts';
+import { type Framing, NO_VALUE, notHttp } from './response-head.ts';
 
 const CR = 13;
 const LF = 10;
@@ -100,6 +100,7 @@ export class ResponseBody {
     this.#line = '';
     if (line.charCodeAt(line.length - 2) !== CR) throw notHttp('a chunk line without CR LF');
     const text = line.slice(0, -2);
+    if (NO_VALUE.test(text)) throw notHttp('a chunk line with a control character');
     if (this.#state === 'data_end') {
       if (text !== '') throw notHttp('a chunk longer than its size');
       this.#state = 'size';

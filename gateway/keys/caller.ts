@@ -15,6 +15,8 @@ export interface KeyLimits {
   readonly tee: number | null;
   /** null: every model that the backend has. */
   readonly models: ReadonlySet<string> | null;
+  /** It may use the routes that manage the backend. */
+  readonly admin: boolean;
 }
 
 export interface Caller {
@@ -24,7 +26,14 @@ export interface Caller {
   readonly limits: KeyLimits;
 }
 
-export const NO_LIMITS: KeyLimits = { rps: null, concurrent: null, streams: null, tee: null, models: null };
+export const NO_LIMITS: KeyLimits = {
+  rps: null,
+  concurrent: null,
+  streams: null,
+  tee: null,
+  models: null,
+  admin: false,
+};
 
-/** Everybody, where no keys are configured. */
-export const ANYONE: Caller = { owner: 'anyone', name: 'anyone', limits: NO_LIMITS };
+/** Everybody, where no keys are configured: whoever is on the machine, which is theirs to manage. */
+export const ANYONE: Caller = { owner: 'anyone', name: 'anyone', limits: { ...NO_LIMITS, admin: true } };

@@ -19,10 +19,11 @@ import { keysFileOf } from '../config.ts';
 import { KeysFileError, parseKeys } from './file.ts';
 import { checkName, digestOf, type KeyLine, KeyLineError, readLine, readSettings, writeLine } from './line.ts';
 
-const USAGE = `usage: countersign keys add NAME [--rps N] [--concurrent N] [--streams N] [--tee N] [--models A,B]
+const USAGE = `usage: countersign keys add NAME [--rps N] [--concurrent N] [--streams N] [--tee N] [--models A,B] [--admin]
        countersign keys list
        countersign keys remove NAME
   --file FILE   the keys file; without it the one that API_KEYS_FILE names
+--admin       the key may use the routes that manage the backend
 add prints the new key once, on standard output. A running gateway takes the change up by itself.`;
 
 /** 256 random bits behind a prefix that people and secret scanners recognise. */
@@ -37,6 +38,7 @@ const OPTIONS = {
   streams: { type: 'string' },
   tee: { type: 'string' },
   models: { type: 'string' },
+  admin: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
 } as const;
 
@@ -58,7 +60,7 @@ function main(args: string[]): number {
     return add(
       file,
       name,
-      Object.entries(settings).map(([key, value]) => `${key}=${value}`),
+      Object.entries(settings).map(([key, value]) => (value === true ? key : `${key}=${value}`)),
     );
   if (command === 'remove') return remove(file, name);
   throw new UsageError(`no such command: ${command}`);

@@ -1,4 +1,4 @@
-// One line of the keys file: `name:sha256:HEX rps=5 concurrent=10 streams=4 tee=2 models=a,b`, read and written.
+// One line of the keys file: `name:sha256:HEX rps=5 concurrent=10 streams=4 tee=2 models=a,b admin`, read and written.
 import { hash } from 'node:crypto';
 import { type KeyLimits, NO_LIMITS } from './caller.ts';
 
@@ -51,14 +51,19 @@ export function readLine(line: string, number: number): KeyLine {
   return { name: checkName(name), digest: Buffer.from(hex, 'hex'), limits: readSettings(settings), plain: false };
 }
 
-/** From `rps=5` and the like. @throws {KeyLineError} */
+/** From `rps=5` and the like, and `admin`. @throws {KeyLineError} */
 export function readSettings(settings: readonly string[]): KeyLimits {
   const limits: { -readonly [K in keyof KeyLimits]: KeyLimits[K] } = { ...NO_LIMITS };
   for (const setting of settings) {
+    if (setting === 'admin') {
+      if (limits.admin) throw new KeyLineError('admin is given twice');
+      limits.admin = true;
+      continue;
+    }
     const [key = '', value = ''] = setting.split(/=(.*)/s);
     const count = COUNTS.find((one) => one === key);
     if (count === undefined && key !== 'models')
-      throw new KeyLineError(`a setting is one of ${[...COUNTS, 'models'].join(', ')}, as in rps=5`);
+      throw new KeyLineError(`a setting is admin, or one of ${[...COUNTS, 'models'].join(', ')}, as in rps=5`);
     if (limits[count ?? 'models'] !== null) throw new KeyLineError(`${key} is given twice`);
     if (count === undefined) limits.models = readModels(value);
     else limits[count] = readCount(count, value);
@@ -81,10 +86,11 @@ function readModels(value: string): ReadonlySet<string> {
 
 /** The opposite of {@link readLine}, of a hashed line. */
 export function writeLine(line: KeyLine): string {
-  const { models } = line.limits;
+  const { models, admin } = line.limits;
   const settings = COUNTS.filter((count) => line.limits[count] !== null).map(
     (count) => `${count}=${line.limits[count]}`,
   );
   if (models !== null) settings.push(`models=${[...models].join(',')}`);
+  if (admin) settings.push('admin');
   return [`${line.name}:sha256:${line.digest.toString('hex')}`, ...settings].join(' ');
 }

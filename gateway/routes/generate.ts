@@ -64,6 +64,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
         headers: headersOf(incoming, watch),
         body: forward,
         repeatable: true,
+        owner: tee ? null : owner,
       },
       exchange,
       (head, port) => deliver(head, port, exchange, seat),

@@ -62,7 +62,7 @@ function probeBackend(engine: Engine, apiKey: string | null): Promise<BackendHea
       resolve(result);
     };
     const call = engine.call(
-      { method: 'GET', path: '/models', headers, body: null, repeatable: true },
+      { method: 'GET', path: '/models', headers, body: null, repeatable: true, owner: null },
       {
         head: ({ status }) =>
           finish(status < 500 ? { status: 'ok' } : { status: 'down', code: 'backend_bad_response' }),

@@ -8,6 +8,7 @@ import { pipeDelivery } from '../delivery/pipe.ts';
 import { relay } from '../delivery/relay.ts';
 import { toBackend } from '../engine/headers.ts';
 import { checkPath } from '../keys/models.ts';
+import { checkRoute } from '../keys/routes.ts';
 import { Problem } from '../problem.ts';
 import { modelsDelivery } from './models.ts';
 
@@ -25,6 +26,7 @@ export function passthrough({ config, engine, aside }: Deps) {
     const caller = c.env.caller;
     const type = incoming.headers['content-type'];
     const json = isJson(type);
+    checkRoute(caller, method, path);
     checkPath(caller, method, path, json);
     const body = await readBody(incoming, config.max_body_bytes, c.env.seat);
     // Clients that send it with all of their requests may ask for lists too: there is nothing to attest.
@@ -42,8 +44,9 @@ export function passthrough({ config, engine, aside }: Deps) {
       method,
       path,
       headers,
-      body: forward.length === 0 ? null : forward,
+      body: method === 'GET' || forward.length === 0 ? null : forward,
       repeatable: method === 'GET',
+      owner: c.env.owner,
     };
     const listed = models !== null && method === 'GET' && /^\/models\/?(\?|$)/.test(path) ? models : null;
     const outcome = await relay(engine, request, exchange, (head, port) =>

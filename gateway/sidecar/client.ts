@@ -5,8 +5,8 @@ import type { Failed, Hello } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import type { FailureCode } from '../../verify/index.ts';
 import { ClientGone } from '../body.ts';
+import { createPermits, type Permits } from '../permits.ts';
 import { Problem } from '../problem.ts';
-import { createTurns } from '../turns.ts';
 import type { Checker } from './check.ts';
 import { type Answered, type Link, openLink } from './link.ts';
 import { connectOwned, SocketRefused } from './socket.ts';
@@ -29,6 +29,8 @@ export interface SidecarOptions {
   readonly attest_timeout_ms: number;
   /** Asked for at once; the others wait for their owner's turn. */
   readonly max_attestations_in_flight: number;
+  /** In place of that limit: its queue is bounded, and several processes may share it. */
+  readonly permits?: Permits;
   readonly allow_simulated: boolean;
   readonly checker: Pick<Checker, 'warm' | 'check'>;
   /** For the log: state changes, never content. `refused`: why, in the state of that name. */
@@ -61,7 +63,7 @@ export interface Sidecar {
    * The sidecar's answer over `raw` (UTF-8), whose nonce must be `nonce`, checked; asked for when it is the owner's turn, and again
    * after a reconnect: the same raw gives the same nonce. `onLeft` is called once, with what to call when nobody waits any more.
    * Since `began_ms`, as performance.now() tells it, it is waited for.
-   * @throws {Problem} attestation_unavailable. @throws {ClientGone} when nobody waited any more.
+   * @throws {Problem} attestation_unavailable, overloaded. @throws {ClientGone} when nobody waited any more.
    */
   attest(
     owner: string,
@@ -80,7 +82,7 @@ interface Pending {
   readonly nonce: Nonce;
   resolve: (answered: Answered) => void;
   reject: (error: Error) => void;
-  /** It has had its turn. */
+  /** It has a permit. */
   asked: boolean;
   /** An answer has come. */
   answered: boolean;
@@ -93,6 +95,9 @@ const SETTLED = { raw: new Uint8Array(0), resolve: () => {}, reject: () => {} };
 const unavailable = (message: string) => new Problem('attestation_unavailable', message, { retryAfterSeconds: 2 });
 
 export const tooLate = () => unavailable('The attestation did not come in time.');
+
+const tooMany = () =>
+  new Problem('overloaded', 'Too many answers wait for their attestation.', { retryAfterSeconds: 2 });
 
 const inTrouble = (message: string) => unavailable(`The sidecar cannot attest: ${message}`);
 
@@ -109,7 +114,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   let reconnect: NodeJS.Timeout | null = null;
   const waiting = new Set<() => void>();
   const pending = new Map<string, Pending>();
-  const turns = createTurns(options.max_attestations_in_flight);
+  const { permits = createPermits({ max_permits: options.max_attestations_in_flight, max_waiting: Infinity }) } =
+    options;
 
   function become(next: SidecarState, reason: string, why: Refused | null = null): void {
     if (state === next && refused?.message === why?.message) return;
@@ -272,7 +278,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           clearTimeout(one.retry ?? undefined);
           pending.delete(id);
           Object.assign(one, SETTLED);
-          leaveTurn?.();
+          release?.();
         };
         const one: Pending = {
           raw,
@@ -294,16 +300,17 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           if (one.asked && state === 'connected') link?.send({ type: 'cancel', id });
           one.reject(error);
         };
-        let leaveTurn: (() => void) | null = null;
+        let release: (() => void) | null = null;
         const timer = setTimeout(
           () => giveUp(tooLate()),
           Math.max(0, began_ms + options.attest_timeout_ms - performance.now()),
         );
         pending.set(id, one);
-        leaveTurn = turns.enter(owner, () => {
+        const start = () => {
           one.asked = true;
           if (state === 'connected') link?.attest(id, raw);
-        });
+        };
+        release = permits.acquire(owner, start, () => one.reject(tooMany()));
         onLeft(() => {
           if (pending.get(id) === one) giveUp(new ClientGone('nobody waits for this attestation any more'));
         });

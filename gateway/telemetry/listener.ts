@@ -1,6 +1,8 @@
 // The server of METRICS_PORT: /metrics and nothing else, for whoever the operator lets near that port.
 import { createServer, type Server } from 'node:http';
 import type { Logger } from 'pino';
+import type { GatewayConfig } from '../config.ts';
+import { createOwnHosts } from '../origins.ts';
 
 /** Whose numbers: those of one process, or of all workers together. */
 export interface Numbers {
@@ -9,10 +11,15 @@ export interface Numbers {
   readonly contentType: string;
 }
 
-function createMetricsServer(numbers: Numbers): Server {
+function createMetricsServer(numbers: Numbers, ownHost: (host: string | undefined) => boolean): Server {
   return createServer(
     { maxHeaderSize: 8 * 1024, headersTimeout: 5_000, requestTimeout: 5_000 },
     (request, response) => {
+      // It asks for no key: a web page must not read it by a name of its own that was made to mean this machine (DNS rebinding).
+      if (!ownHost(request.headers.host))
+        return void response
+          .writeHead(403, { 'content-type': 'text/plain' })
+          .end('This service has no such name: ask by an address, or name it in CORS_ORIGINS.\n');
       const path = request.url?.split('?', 1)[0];
       if (path !== '/metrics' || (request.method !== 'GET' && request.method !== 'HEAD'))
         return void response.writeHead(404, { 'content-type': 'text/plain' }).end('Only GET /metrics is here.\n');
@@ -26,12 +33,16 @@ function createMetricsServer(numbers: Numbers): Server {
 
 /** Listens where METRICS_PORT says, if it says so. A port that cannot be had ends the process. */
 export function serveMetrics(
-  { metrics_host: host, metrics_port: port }: { metrics_host: string; metrics_port: number | null },
+  {
+    metrics_host: host,
+    metrics_port: port,
+    cors_origins,
+  }: Pick<GatewayConfig, 'metrics_host' | 'metrics_port' | 'cors_origins'>,
   numbers: Numbers,
   log: Logger,
 ): void {
   if (port === null) return;
-  const server = createMetricsServer(numbers);
+  const server = createMetricsServer(numbers, createOwnHosts(cors_origins));
   server.once('error', (error: NodeJS.ErrnoException) => {
     console.error(`gateway: METRICS_PORT: cannot listen on ${host}:${port}: ${error.code}`);
     process.exit(1);

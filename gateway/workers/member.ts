@@ -1,10 +1,11 @@
-// A worker's side of what several workers share: attestations that another one keeps, and what a key may have at once.
+// A worker's side of what several workers share: attestations that another one keeps, what a key may have at once, whose turn it is.
 import cluster from 'node:cluster';
 import type { Registry } from 'prom-client';
 import { RateLimiterCluster } from 'rate-limiter-flexible';
 import type { Caller } from '../keys/caller.ts';
 import type { MakeLimiter } from '../limits/rates.ts';
 import { type Counted, type Seat, type SeatLimits, type Seats, tooMany } from '../limits/seats.ts';
+import { createPermits, type PermitLimits, type Permits } from '../permits.ts';
 import { Problem } from '../problem.ts';
 import type { MemoryStore } from '../store/memory.ts';
 import type { Kept, Store } from '../store/store.ts';
@@ -16,17 +17,13 @@ const RATE_MS = 2_000;
 /** True in a process that is one of several workers. */
 export const isMember = cluster.isWorker;
 
-/** What one request may need by itself. */
-interface Largest {
-  readonly max_body_bytes: number;
-  readonly max_answer_bytes: number;
-}
-
 export interface Member {
   /** What others keep is found too. */
   store(memory: MemoryStore): Store;
-  /** Per key as for one process, whichever worker a request meets; in total a share of it for each worker. */
-  seats(make: (limits: SeatLimits) => Seats, limits: SeatLimits & Largest): Seats;
+  /** Per key as for one process, whichever worker a request meets, where that has a number of its own; in total a share of it for each worker. */
+  seats(make: (limits: SeatLimits) => Seats, limits: SeatLimits): Seats;
+  /** One queue of that name for all workers, which the primary keeps. */
+  permits(name: string, limits: PermitLimits): Permits;
   readonly limiter: MakeLimiter;
   /** The primary serves what all workers say together. */
   metrics(registry: Registry): void;
@@ -34,12 +31,14 @@ export interface Member {
 
 export function joinPrimary(workers: number): Member {
   const asker = new Asker();
+  const queues = new Map<string, SharedPermits>();
   let kept: MemoryStore | null = null;
   let counted: Registry | null = null;
-  const primary: Peer = { send: (message) => void process.send?.(message) };
+  const primary: Peer = { send: (message) => void (process.connected && process.send?.(message)) };
   process.on('message', (message: unknown) => {
     if (!isMessage(message)) return;
     if (message.countersign === 'answer') asker.answered(message.n, message.answer);
+    if (message.countersign === 'permit') queues.get(message.name)?.answered(message.n, message.given);
     if (message.countersign !== 'question') return;
     const { n, question } = message;
     const answer = (given: unknown) => primary.send({ countersign: 'answer', n, answer: given });
@@ -67,16 +66,24 @@ export function joinPrimary(workers: number): Member {
     seats(make, limits) {
       const share = (limit: number) => Math.max(1, Math.ceil(limit / workers));
       const largest = limits.max_body_bytes + limits.max_answer_bytes;
+      const shareOfBytes = (limit: number) => Math.min(limit, Math.max(largest, share(limit)));
       const local = make({
         ...limits,
         max_concurrent_requests: share(limits.max_concurrent_requests),
         max_streams: share(limits.max_streams),
-        max_held_bytes: Math.min(limits.max_held_bytes, Math.max(largest, share(limits.max_held_bytes))),
-        max_concurrent_per_key: 0,
-        max_streams_per_key: 0,
-        max_tee_per_key: 0,
+        max_attestations_waiting: share(limits.max_attestations_waiting),
+        max_held_bytes: shareOfBytes(limits.max_held_bytes),
+        max_held_bytes_per_key: limits.max_held_bytes_per_key && shareOfBytes(limits.max_held_bytes_per_key),
+        max_concurrent_per_key: countedElsewhere(limits.max_concurrent_per_key),
+        max_streams_per_key: countedElsewhere(limits.max_streams_per_key),
+        max_tee_per_key: countedElsewhere(limits.max_tee_per_key),
       });
       return sharedSeats(local, limits, asker, primary);
+    },
+    permits(name, limits) {
+      const permits = sharedPermits(primary, name, limits);
+      queues.set(name, permits);
+      return permits;
     },
     limiter: (options) => new RateLimiterCluster({ ...options, timeoutMs: RATE_MS }),
     metrics(registry) {
@@ -84,6 +91,9 @@ export function joinPrimary(workers: number): Member {
     },
   };
 }
+
+/** A number of its own is counted by the primary, and not here; half of what there is, is half of each worker's. */
+const countedElsewhere = (limit: number | null) => (limit === null ? null : 0);
 
 /** Between processes a Buffer becomes a Uint8Array. */
 function known(found: Kept | null | undefined): Kept | null {
@@ -101,7 +111,14 @@ function sharedSeats(local: Seats, limits: SeatLimits, asker: Asker, primary: Pe
   const withoutLimits = (caller: Caller): Caller => {
     let same = unlimited.get(caller);
     if (same === undefined) {
-      same = { ...caller, limits: { ...caller.limits, concurrent: 0, streams: 0, tee: 0 } };
+      const { concurrent, streams, tee } = caller.limits;
+      const limits = {
+        ...caller.limits,
+        concurrent: countedElsewhere(concurrent),
+        streams: countedElsewhere(streams),
+        tee: countedElsewhere(tee),
+      };
+      same = { ...caller, limits };
       unlimited.set(caller, same);
     }
     return same;
@@ -133,6 +150,7 @@ function sharedSeats(local: Seats, limits: SeatLimits, asker: Asker, primary: Pe
         await seat.tee();
         await sit('tee');
       },
+      whole: () => seat.whole(),
       hold: (bytes, coming) => seat.hold(bytes, coming),
       leave() {
         seat.leave();
@@ -149,11 +167,66 @@ function sharedSeats(local: Seats, limits: SeatLimits, asker: Asker, primary: Pe
     take(caller) {
       const seat = local.take(withoutLimits(caller));
       const own = {
-        requests: caller.limits.concurrent ?? limits.max_concurrent_per_key,
-        streams: caller.limits.streams ?? limits.max_streams_per_key,
-        tee: caller.limits.tee ?? limits.max_tee_per_key,
+        requests: caller.limits.concurrent ?? limits.max_concurrent_per_key ?? 0,
+        streams: caller.limits.streams ?? limits.max_streams_per_key ?? 0,
+        tee: caller.limits.tee ?? limits.max_tee_per_key ?? 0,
       };
       return own.requests + own.streams + own.tee === 0 ? seat : counted(seat, caller.name, own);
+    },
+  };
+}
+
+interface Waiting {
+  readonly owner: string;
+  readonly start: () => void;
+  readonly refused: () => void;
+  /** Back to whoever deals them out. */
+  release: () => void;
+}
+
+interface SharedPermits extends Permits {
+  /** The primary has given what `n` asked for, or refused it. */
+  answered(n: number, given: boolean): void;
+}
+
+/**
+ * A worker's end of a queue that the primary keeps for all of them. Nothing starts that the primary has not allowed, however
+ * long it takes; once it is gone, and its workers are about to end, each goes on by itself.
+ */
+function sharedPermits(primary: Peer, name: string, limits: PermitLimits): SharedPermits {
+  const waiting = new Map<number, Waiting>();
+  const alone = createPermits(limits);
+  let last = 0;
+  const askAlone = (one: Waiting) => {
+    one.release = alone.acquire(one.owner, one.start, one.refused);
+  };
+  process.once('disconnect', () => {
+    for (const one of waiting.values()) askAlone(one);
+    waiting.clear();
+  });
+  return {
+    get waiting() {
+      return waiting.size + alone.waiting;
+    },
+    acquire(owner, start, refused) {
+      const n = ++last;
+      const release = () => primary.send({ countersign: 'release', name, n });
+      const one: Waiting = { owner, start, refused, release };
+      if (process.connected) {
+        waiting.set(n, one);
+        primary.send({ countersign: 'acquire', name, n, owner, limits });
+      } else askAlone(one);
+      return () => {
+        waiting.delete(n);
+        one.release();
+      };
+    },
+    answered(n, given) {
+      const one = waiting.get(n);
+      waiting.delete(n);
+      // Whoever has left meanwhile has released it.
+      if (given) one?.start();
+      else one?.refused();
     },
   };
 }

@@ -2,6 +2,7 @@
 import type { Registry } from 'prom-client';
 import type { Owner } from '../keys/caller.ts';
 import type { Counted } from '../limits/seats.ts';
+import type { PermitLimits } from '../permits.ts';
 import type { Kept } from '../store/store.ts';
 
 export type Question =
@@ -23,7 +24,19 @@ export type Message =
   | { readonly countersign: 'question'; readonly n: number; readonly question: Question }
   | { readonly countersign: 'answer'; readonly n: number; readonly answer: unknown }
   /** What was sat on is free again. */
-  | { readonly countersign: 'leave'; readonly key: string; readonly counted: Counted };
+  | { readonly countersign: 'leave'; readonly key: string; readonly counted: Counted }
+  /** A worker asks the primary for a permit of the queue `name`; `n` is its own number for that. */
+  | {
+      readonly countersign: 'acquire';
+      readonly name: string;
+      readonly n: number;
+      readonly owner: string;
+      readonly limits: PermitLimits;
+    }
+  /** The primary's answer: the permit, or that the queue is full. */
+  | { readonly countersign: 'permit'; readonly name: string; readonly n: number; readonly given: boolean }
+  /** It is needed no longer, given or not. */
+  | { readonly countersign: 'release'; readonly name: string; readonly n: number };
 
 export function isMessage(value: unknown): value is Message {
   return typeof value === 'object' && value !== null && 'countersign' in value;

@@ -5,8 +5,9 @@ import { AggregatorRegistry, Registry } from 'prom-client';
 import { RateLimiterClusterMaster } from 'rate-limiter-flexible';
 import type { GatewayConfig } from '../config.ts';
 import type { Counted } from '../limits/seats.ts';
+import { createPermits, type Permits } from '../permits.ts';
 import { serveMetrics } from '../telemetry/listener.ts';
-import { type Answers, Asker, isMessage, type Peer, type Question } from './messages.ts';
+import { type Answers, Asker, isMessage, type Message, type Peer, type Question } from './messages.ts';
 
 const FIND_MS = 2_000;
 const METRICS_MS = 2_000;
@@ -25,6 +26,9 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   new RateLimiterClusterMaster();
   const asker = new Asker();
   const seats = new Map<Worker, Map<string, number>>();
+  const queues = new Map<string, Permits>();
+  /** Of each worker, what it waits for or has, and how that is released: all of it when the worker ends. */
+  const acquired = new Map<Worker, Map<string, () => void>>();
   /** Of these, who serves. One that is still starting has kept nothing, and reads its files anyway. */
   const serving = new Set<Worker>();
   let stopping = false;
@@ -35,6 +39,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     const worker = cluster.fork();
     const started_ms = performance.now();
     seats.set(worker, new Map());
+    acquired.set(worker, new Map());
     worker.on('message', (message: unknown) => take(worker, message));
     worker.once('listening', () => {
       listened = true;
@@ -42,6 +47,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     });
     worker.once('exit', (code, signal) => {
       seats.delete(worker);
+      releaseAll(worker);
       serving.delete(worker);
       keepCounted(worker);
       if (stopping) return ended();
@@ -58,10 +64,33 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     if (!isMessage(message)) return;
     if (message.countersign === 'answer') asker.answered(message.n, message.answer);
     else if (message.countersign === 'leave') count(worker, message.key, message.counted, -1);
+    else if (message.countersign === 'acquire') acquire(worker, message);
+    else if (message.countersign === 'release') release(worker, `${message.name} ${message.n}`);
+    else if (message.countersign === 'permit') return;
     else
       void answer(worker, message.question).then((given) =>
         peerOf(worker).send({ countersign: 'answer', n: message.n, answer: given }),
       );
+  }
+
+  function acquire(worker: Worker, { name, n, owner, limits }: Extract<Message, { countersign: 'acquire' }>): void {
+    const permits = queues.get(name) ?? createPermits(limits);
+    queues.set(name, permits);
+    const say = (given: boolean) => () => peerOf(worker).send({ countersign: 'permit', name, n, given });
+    acquired.get(worker)?.set(`${name} ${n}`, permits.acquire(owner, say(true), say(false)));
+  }
+
+  function release(worker: Worker, id: string): void {
+    const releases = acquired.get(worker);
+    const one = releases?.get(id);
+    releases?.delete(id);
+    one?.();
+  }
+
+  function releaseAll(worker: Worker): void {
+    const releases = acquired.get(worker) ?? new Map<string, () => void>();
+    acquired.delete(worker);
+    for (const one of releases.values()) one();
   }
 
   async function answer(worker: Worker, question: Question): Promise<unknown> {

@@ -93,6 +93,15 @@ describe('what the images are made of', () => {
   });
 });
 
+describe('the Node of the images', () => {
+  it('is the one that the tests run on', () => {
+    const { devDependencies } = JSON.parse(read('package.json')) as { devDependencies: Record<string, string> };
+    const images = DOCKERFILES.flatMap((path) => basesOf(read(path))).filter((image) => image.startsWith('node:'));
+    expect(images.length).toBeGreaterThan(0);
+    for (const image of images) expect(/^node:([\d.]+)-/.exec(image)?.[1]).toBe(devDependencies.node);
+  });
+});
+
 describe('the reader of pins', () => {
   const digest = `sha256:${'a'.repeat(64)}`;
 

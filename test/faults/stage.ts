@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Backend, startBackend } from '../backend.ts';
 import { ask } from '../client.ts';
-import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
+import { type Bounds, type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
 import { eventually, type Folder, temporaryFolder } from '../harness.ts';
 import { type RunningProcess, startProcess } from '../process.ts';
 import { type Cost, childrenOf, costOf } from './cost.ts';
@@ -20,6 +20,8 @@ export interface StageOptions {
   readonly root?: string;
   /** A file for the gateway's log. */
   readonly log?: string;
+  /** The gateway's. */
+  readonly bounds?: Bounds;
 }
 
 export class Stage {
@@ -62,7 +64,10 @@ export class Stage {
       ATTESTATION_STORE_BYTES: String(4 * 1024 * 1024),
       ...options.gateway,
     };
-    const gateway = await startGatewayProcess(env, { log: options.log ?? null });
+    const gateway = await startGatewayProcess(env, {
+      log: options.log ?? null,
+      ...(options.bounds === undefined ? {} : { bounds: options.bounds }),
+    });
     const startSidecar = () =>
       startProcess('sidecar/main.ts', [], {
         ATTESTER: 'simulated',

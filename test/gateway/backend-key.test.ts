@@ -19,7 +19,17 @@ describe("the backend's key", () => {
     writeFileSync(file(), ' from-a-file\n');
     expect(keyOf({})).toBeNull();
     expect(keyOf({ BACKEND_API_KEY_FILE: file() })).toBe('from-a-file');
-    expect(keyOf({ BACKEND_API_KEY: 'given', BACKEND_API_KEY_FILE: file() })).toBe('given');
+    expect(keyOf({ BACKEND_API_KEY: 'given' })).toBe('given');
+    // Compose hands on what is not set as an empty text.
+    expect(keyOf({ BACKEND_API_KEY: 'given', BACKEND_API_KEY_FILE: '' })).toBe('given');
+    expect(keyOf({ BACKEND_API_KEY: '', BACKEND_API_KEY_FILE: file() })).toBe('from-a-file');
+  });
+
+  it('stops the start where it is given twice: neither is the right one in silence', () => {
+    writeFileSync(file(), 'from-a-file\n');
+    expect(() => keyOf({ BACKEND_API_KEY: 'given', BACKEND_API_KEY_FILE: file() })).toThrow(
+      /^BACKEND_API_KEY and BACKEND_API_KEY_FILE are both set: set one of them$/,
+    );
   });
 
   it('stops the start with one line that names the variable, and not the key, when the file is no use', () => {

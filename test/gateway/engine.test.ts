@@ -13,6 +13,7 @@ import { eventually } from '../harness.ts';
 interface Answer {
   status: number | null;
   headers: Record<string, unknown>;
+  length: number | null;
   body: string;
   problem: Problem | null;
 }
@@ -48,13 +49,18 @@ async function backend(
   return () => connections;
 }
 
-function ask(body: Buffer | string | null = '{}', repeatable = true, onData = () => {}): Promise<Answer> {
+function ask(
+  body: Buffer | string | null = '{}',
+  repeatable = true,
+  onData = () => {},
+  owner: string | null = 'one',
+): Promise<Answer> {
   return new Promise((resolve) => {
-    const answer: Answer = { status: null, headers: {}, body: '', problem: null };
+    const answer: Answer = { status: null, headers: {}, length: null, body: '', problem: null };
     engine?.call(
-      { method: 'POST', path: '/x', headers: { 'content-type': 'application/json' }, body, repeatable },
+      { method: 'POST', path: '/x', headers: { 'content-type': 'application/json' }, body, repeatable, owner },
       {
-        head: ({ status, headers }) => void Object.assign(answer, { status, headers: { ...headers } }),
+        head: ({ status, headers, length }) => void Object.assign(answer, { status, headers: { ...headers }, length }),
         data: (chunk) => {
           answer.body += chunk.toString();
           onData();
@@ -66,6 +72,14 @@ function ask(body: Buffer | string | null = '{}', repeatable = true, onData = ()
   });
 }
 
+/** Until a connection has rested, and may carry another request. */
+async function rest(): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve, 35));
+  await new Promise(setImmediate);
+}
+
+const BAD = 'backend_bad_response';
+const CHUNKED = 'Transfer-Encoding: chunked\r\n\r\n';
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
 
 describe('the engine client', () => {
@@ -75,7 +89,10 @@ describe('the engine client', () => {
       asked.push(bytes);
       socket.write(OK);
     });
-    for (const body of ['{"é":1}', Buffer.from('{}'), null]) expect(await ask(body)).toMatchObject({ body: 'ok' });
+    for (const body of ['{"é":1}', Buffer.from('{}'), null]) {
+      expect(await ask(body)).toMatchObject({ body: 'ok' });
+      await rest();
+    }
     expect(connections()).toBe(1);
     expect(asked[0]).toMatch(/^POST \/v1\/x HTTP\/1\.1\r\nhost: 127\.0\.0\.1:\d+\r\n/);
     expect(asked.map((text) => /content-length: (\d+)/.exec(text)?.[1])).toEqual(['8', '2', '0']);
@@ -92,6 +109,8 @@ describe('the engine client', () => {
       const connections = await backend((socket) => void socket.write(OK), 60_000);
       await ask();
       vi.advanceTimersByTime(3_900);
+      await rest();
+      await rest();
       await ask();
       expect(connections()).toBe(1);
       const closed = new Promise((resolve) => [...sockets].at(-1)?.once('close', resolve));
@@ -109,6 +128,9 @@ describe('the engine client', () => {
     try {
       const connections = await backend((socket) => void socket.write(OK), 60_000);
       await Promise.all([ask(), ask()]);
+      vi.advanceTimersByTime(30);
+      await rest();
+      await rest();
       const { now } = performance;
       vi.spyOn(performance, 'now').mockImplementation(() => now.call(performance) + 4_100);
       await ask();
@@ -141,6 +163,7 @@ describe('the engine client', () => {
     ],
     ['a body until the end of the connection', 'HTTP/1.1 200 OK\r\n\r\nok', true],
     ['HTTP/1.0', 'HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok', true],
+    ['spaces and tabs around a value', 'HTTP/1.1 200 OK\r\nContent-Length: \t 2 \t\r\n\r\nok'],
   ])('reads %s, wherever it is cut', async (_, text, closes = false) => {
     for (let cut = 1; cut < text.length; cut += 3) {
       await backend((socket) => {
@@ -175,11 +198,17 @@ describe('the engine client', () => {
       'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nokay\r\n',
       'backend_bad_response',
     ],
+    ['white space in a length that HTTP does not have', 'HTTP/1.1 200 OK\r\nContent-Length: \xa02\r\n\r\nok', BAD],
+    ['chunks in HTTP/1.0', `HTTP/1.0 200 OK\r\n${CHUNKED}2\r\nok\r\n0\r\n\r\n`, BAD],
+    ['a bare CR in the extension of a chunk', `HTTP/1.1 200 OK\r\n${CHUNKED}2;a=\rb\r\nok\r\n0\r\n\r\n`, BAD],
+    ['a bare CR in a trailer', `HTTP/1.1 200 OK\r\n${CHUNKED}2\r\nok\r\n0\r\nx: a\rb\r\n\r\n`, BAD],
+    ['bare line feeds', 'HTTP/1.1 200 OK\nContent-Length: 2\n\nok', BAD],
+    ['a bare line feed before the end of a head', 'HTTP/1.1 200 OK\r\nContent-Length: 2\n\r\nok', BAD],
     ['more than its length', `${OK}more`, 'backend_bad_response'],
     ['a head without an end', `HTTP/1.1 200 OK\r\nX: ${'a'.repeat(70_000)}`, 'backend_bad_response'],
     ['silence', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no', 'backend_timeout'],
   ])('refuses %s', async (_, text, code) => {
-    await backend((socket) => socket.write(text));
+    await backend((socket) => socket.write(text, 'latin1'));
     expect((await ask()).problem?.code).toBe(code);
   });
 
@@ -219,6 +248,27 @@ describe('the engine client', () => {
     expect(connections()).toBe(2);
   });
 
+  it.each([
+    ['a length', 'Content-Length: 5\r\n'],
+    ['a coding', 'Transfer-Encoding: chunked\r\n'],
+  ])('reads a 204 that announces %s as one without content, and does not use its connection again', async (_, line) => {
+    const connections = await backend((socket) => socket.write(`HTTP/1.1 204 No Content\r\n${line}\r\n`));
+    for (let i = 1; i <= 2; i++) {
+      expect(await ask()).toMatchObject({ status: 204, length: null, body: '', problem: null });
+      await rest();
+      expect(connections()).toBe(i);
+    }
+  });
+
+  it('uses the connection of a 204 again that announces nothing', async () => {
+    const connections = await backend((socket) => socket.write('HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n'));
+    for (let i = 0; i < 2; i++) {
+      expect(await ask()).toMatchObject({ status: 204, length: null, problem: null });
+      await rest();
+    }
+    expect(connections()).toBe(1);
+  });
+
   it('asks once more when a kept connection was hung up, and only what may be asked twice', async () => {
     const asked: number[] = [];
     await backend((socket, _bytes, connection) => {
@@ -227,9 +277,12 @@ describe('the engine client', () => {
       else socket.write(OK);
     });
     await ask();
+    await rest();
     expect(await ask()).toMatchObject({ body: 'ok' });
     expect(asked).toEqual([1, 1, 2]);
+    await rest();
     await ask();
+    await rest();
     expect((await ask('{}', false)).problem?.code).toBe('backend_unreachable');
   });
 
@@ -246,7 +299,7 @@ describe('the engine client', () => {
     let problem: Problem | null = null;
     let bytes = 0;
     const call = engine?.call(
-      { method: 'GET', path: '/', headers: {}, body: null, repeatable: true },
+      { method: 'GET', path: '/', headers: {}, body: null, repeatable: true, owner: 'one' },
       {
         head: () => {},
         data: (chunk) => {
@@ -271,6 +324,109 @@ describe('the engine client', () => {
   });
 });
 
+describe('the connections of the engine client', () => {
+  const NO = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno';
+  /** Answers each first request of a connection, and says `more` so many milliseconds later; then answers late. */
+  const saysMore = (more: string, behind_ms: number) => {
+    const asked = new Map<Socket, number>();
+    return backend((socket) => {
+      const before = asked.get(socket) ?? 0;
+      asked.set(socket, before + 1);
+      if (before > 0) return void setTimeout(() => socket.write(OK), 50);
+      socket.write(OK);
+      setTimeout(() => socket.writable && socket.write(more), behind_ms);
+    });
+  };
+
+  it.each([1, 2, 5, 10, 20])('take nothing for an answer that comes %i ms behind another one', async (behind_ms) => {
+    const connections = await saysMore(NO, behind_ms);
+    for (let i = 0; i < 10; i++) {
+      // On a machine that stands still for a moment both come in one read: then there is no answer.
+      expect((await ask()).body).not.toBe('no');
+      if (i % 2 === 0) await new Promise((resolve) => setTimeout(resolve, behind_ms - 1));
+    }
+    expect(connections()).toBe(10);
+  });
+
+  it('carry requests of one owner each, however late more comes', async () => {
+    await saysMore(NO, 60);
+    await ask();
+    await rest();
+    expect(await ask('{}', true, undefined, 'another')).toMatchObject({ body: 'ok' });
+    // Within one owner nobody can tell: HTTP/1.1 does not say which request an answer belongs to.
+    await rest();
+    await ask();
+    await rest();
+    expect(await ask()).toMatchObject({ body: expect.stringMatching(/^(ok|no)$/) });
+  });
+
+  it('carry nothing before and nothing after a request without an owner, and it says so', async () => {
+    const asked: [number, string | undefined][] = [];
+    const connections = await backend((socket, bytes, connection) => {
+      asked.push([connection, /^connection: (.*)\r$/m.exec(bytes)?.[1]]);
+      socket.write(OK);
+    });
+    for (const owner of ['one', null, null, 'one']) {
+      await ask('{}', true, undefined, owner);
+      await rest();
+    }
+    expect(asked).toEqual([
+      [1, 'keep-alive'],
+      [2, 'close'],
+      [3, 'close'],
+      [1, 'keep-alive'],
+    ]);
+    await eventually(() => [...sockets].filter((socket) => !socket.destroyed).length === 1);
+    expect(connections()).toBe(3);
+  });
+
+  it('are no more than 1,024 of one owner when they are idle, and 2,048 of all', async () => {
+    let release: (() => void)[] = [];
+    await backend((socket) => void release.push(() => socket.write(OK)), 10_000);
+    const open = () => [...sockets].filter((socket) => !socket.destroyed).length;
+    const ofOwners = async (owners: readonly string[], each: number) => {
+      const answers = owners.flatMap((owner) => Array.from({ length: each }, () => ask('{}', true, undefined, owner)));
+      await eventually(() => release.length === answers.length);
+      for (const go of release) go();
+      release = [];
+      await Promise.all(answers);
+    };
+    await ofOwners(['one'], 1_100);
+    await eventually(() => open() === 1_024);
+    await ofOwners(['two', 'three'], 600);
+    await eventually(() => open() === 2_048);
+  });
+
+  const PATIENCE_OVER = 'HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno';
+  it.each([
+    ['is asked again on a fresh connection, if it may be', true, { status: 200, body: 'ok', problem: null }, 2],
+    ['is not answered by it, if not', false, { status: null, problem: { code: 'backend_unreachable' } }, 1],
+  ])('that a backend closes with a 408: a request that crosses it %s', async (_, repeatable, answer, connections) => {
+    const asked = new Set<Socket>();
+    const opened = await backend((socket) => {
+      if (asked.has(socket)) socket.end(PATIENCE_OVER);
+      else socket.write(OK);
+      asked.add(socket);
+    });
+    await ask();
+    await rest();
+    expect(await ask('{}', repeatable)).toMatchObject(answer);
+    expect(opened()).toBe(connections);
+  });
+
+  it('hand on a 408 that is an answer: on a fresh connection, or one that stays open', async () => {
+    await backend((socket) => socket.end(PATIENCE_OVER));
+    expect(await ask()).toMatchObject({ status: 408, body: 'no' });
+    await engine?.close();
+    const connections = await backend((socket) => socket.write(PATIENCE_OVER.replace('Connection: close\r\n', '')));
+    for (let i = 0; i < 2; i++) {
+      expect(await ask()).toMatchObject({ status: 408, body: 'no' });
+      await rest();
+    }
+    expect(connections()).toBe(1);
+  });
+});
+
 describe('a handler of an answer', () => {
   it.each(['head', 'data', 'end'] as const)('that throws in its %s has failed, and nobody else', async (where) => {
     await backend((socket) => socket.write(OK));
@@ -279,7 +435,7 @@ describe('a handler of an answer', () => {
     };
     const problem = await new Promise<Problem>((fail) =>
       engine?.call(
-        { method: 'GET', path: '/', headers: {}, body: null, repeatable: true },
+        { method: 'GET', path: '/', headers: {}, body: null, repeatable: true, owner: 'one' },
         { head: does('head'), data: does('data'), end: does('end'), fail },
       ),
     );

@@ -71,12 +71,14 @@ describe('the keys file', () => {
     const lines: string[] = [];
     writeFileSync(
       file,
-      `\uFEFF# team\r\n\r\n${hashed('alice', 'a', 'rps=5 tee=2 models=m/1,m:2')}plain-one\nplain-two\n`,
+      `\uFEFF# team\r\n\r\n${hashed('alice', 'a', 'rps=5 tee=2 models=m/1,m:2 admin')}plain-one\nplain-two\n`,
     );
     load(logInto(lines));
     expect(['a', 'plain-one', 'plain-two', 'b'].map(asked)).toEqual(['alice', 'line-4', 'line-5', 'invalid_api_key']);
     const { limits } = (keys as Keys).authenticate('bearer  a');
-    expect(limits).toEqual({ rps: 5, concurrent: null, streams: null, tee: 2, models: new Set(['m/1', 'm:2']) });
+    const models = new Set(['m/1', 'm:2']);
+    expect(limits).toEqual({ rps: 5, concurrent: null, streams: null, tee: 2, models, admin: true });
+    expect((keys as Keys).authenticate('bearer plain-one').limits.admin).toBe(false);
     expect(lines).toHaveLength(1);
     expect(lines[0]).toContain('countersign keys add');
     expect(lines[0]).not.toContain('plain-one');
@@ -91,7 +93,9 @@ describe('the keys file', () => {
       ['ok\nalice:sha256:secret-key', /line 2: a hashed key is written/],
       [`alice:sha512:${hex}`, /line 1: a hashed key is written/],
       [`secret key:sha256:${hex}`, /line 1: /],
-      [`alice:sha256:${hex} secret-key=5`, /line 1: a setting is one of/],
+      [`alice:sha256:${hex} secret-key=5`, /line 1: a setting is admin, or one of/],
+      [`alice:sha256:${hex} admin admin`, /line 1: admin is given twice/],
+      [`alice:sha256:${hex} admin=1`, /line 1: a setting is admin, or one of/],
       [`alice:sha256:${hex} rps=secret-key`, /line 1: rps is a whole number/],
       [`alice:sha256:${hex} rps=1 rps=2`, /line 1: rps is given twice/],
       [`alice:sha256:${hex} models=,`, /line 1: models names/],
@@ -162,20 +166,20 @@ describe('the keys file', () => {
 describe('countersign keys', () => {
   it('adds a key that works and is printed once, lists names, removes, and keeps the rest of the file', async () => {
     writeFileSync(file, '# our team\nold-plain-key', { mode: 0o640 });
-    const added = await command('add', 'alice', '--rps', '5', '--models', 'a,b');
+    const added = await command('add', 'alice', '--rps', '5', '--models', 'a,b', '--admin');
     expect(added.code).toBe(0);
     const key = added.out.trim();
     expect(key).toMatch(/^csk-[A-Za-z0-9_-]{43}$/);
     expect(readFileSync(file, 'utf8')).not.toContain(key);
     expect(readFileSync(file, 'utf8')).toMatch(
-      /^# our team\nold-plain-key\nalice:sha256:[0-9a-f]{64} rps=5 models=a,b\n$/,
+      /^# our team\nold-plain-key\nalice:sha256:[0-9a-f]{64} rps=5 models=a,b admin\n$/,
     );
     expect(statSync(file).mode & 0o777).toBe(0o640);
     load();
     expect([key, 'old-plain-key'].map(asked)).toEqual(['alice', 'line-2']);
-    expect((await command('list')).out).toBe('line-2 (kept as a plain key)\nalice rps=5 models=a,b\n');
+    expect((await command('list')).out).toBe('line-2 (kept as a plain key)\nalice rps=5 models=a,b admin\n');
     expect((await command('remove', 'line-2')).code).toBe(0);
-    expect(readFileSync(file, 'utf8')).toMatch(/^# our team\n\nalice:sha256:\S+ rps=5 models=a,b\n$/);
+    expect(readFileSync(file, 'utf8')).toMatch(/^# our team\n\nalice:sha256:\S+ rps=5 models=a,b admin\n$/);
     await eventually(() => asked('old-plain-key') === 'invalid_api_key');
   });
 

@@ -13,23 +13,29 @@ const LIMITS = {
   max_concurrent_requests: 10,
   max_held_bytes: 10,
   max_streams: 1,
+  max_attestations_waiting: 10,
+  max_body_bytes: 10,
+  max_answer_bytes: 10,
   max_concurrent_per_key: 0,
   max_streams_per_key: 1,
   max_tee_per_key: 1,
+  max_held_bytes_per_key: 10,
 };
 
 describe('a seat that was left', () => {
-  it('is counted neither as a stream nor as tee, nor holds anything', () => {
+  it('is counted neither among all, nor as a stream nor as tee, nor holds anything', () => {
     const seats = createSeats(LIMITS);
     // Another request of the key is open, so that its counts are kept.
-    seats.take(ANYONE);
+    seats.take(ANYONE).whole();
     const gone = seats.take(ANYONE);
     gone.leave();
+    gone.whole();
     gone.stream();
     gone.tee();
     gone.hold(10);
     gone.leave();
     const next = seats.take(ANYONE);
+    next.whole();
     next.stream();
     next.tee();
     next.hold(10);

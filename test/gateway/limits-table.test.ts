@@ -5,19 +5,20 @@ import { MAX_HEADER_BYTES, MAX_HEADERS } from '../../gateway/http.ts';
 import { MAX_MESSAGES } from '../../proto/openai.ts';
 
 const document = readFileSync(new URL('../../docs/limits.md', import.meta.url), 'utf8');
-const rows = [...document.matchAll(/^\| `([A-Z_]+)` \| (\d+) \| (\S+?)[ ,|].*\| (.+) \|$/gm)].map(
+const rows = [...document.matchAll(/^\| `([A-Z_]+)` \| (\d+|half) \| (\S+?)[ ,|].*\| (.+) \|$/gm)].map(
   ([, name = '', value, unit, gets]) => ({
     name,
-    value: Number(value) * (unit === 'MiB' ? 1024 * 1024 : 1),
+    value: value === 'half' ? null : Number(value) * (unit === 'MiB' ? 1024 * 1024 : 1),
     unit,
     gets,
   }),
 );
-const config = loadConfig({ BACKEND_URL: 'http://127.0.0.1:1/v1' });
-/** Every number of the configuration is a limit, but for ports and the number of processes. */
+const config = loadConfig({ BACKEND_URL: 'http://127.0.0.1:1/v1', API_KEYS_FILE: 'keys' });
+/** Every number of the configuration is a limit, but for ports and the number of processes; a key's share without one is half. */
 const numbers = Object.entries(config)
-  .filter(([name, value]) => typeof value === 'number' && !name.endsWith('port') && name !== 'workers')
-  .map(([name, value]) => ({ name: name.toUpperCase(), value: value as number }));
+  .filter(([name, value]) => typeof value === 'number' || name.endsWith('_per_key'))
+  .filter(([name]) => !name.endsWith('port') && name !== 'workers')
+  .map(([name, value]) => ({ name: name.toUpperCase(), value: value as number | null }));
 
 describe('docs/limits.md', () => {
   it('lists every limit of the configuration, each with its default and its unit', () => {
@@ -26,7 +27,7 @@ describe('docs/limits.md', () => {
     expect(listed).toEqual(numbers.map(({ name, value }) => `${name} ${value}`).sort());
     for (const { name, unit, gets } of rows) {
       if (name.endsWith('_MS')) expect(unit).toBe('ms');
-      if (name.endsWith('_BYTES')) expect(unit).toBe('MiB');
+      if (/_BYTES(_PER_KEY)?$/.test(name)) expect(unit).toBe('MiB');
       expect(gets?.length).toBeGreaterThan(10);
     }
   });

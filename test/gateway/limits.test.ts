@@ -190,10 +190,13 @@ describe('a client that sends several requests at once and leaves', () => {
     const held = holdAnswers(stage.service);
     const body = JSON.stringify(CHAT);
     const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nte: trailers\r\ncontent-length: ${body.length}\r\n\r\n`;
-    const socket = connect(Number(new URL(url).port), '127.0.0.1', () => socket.write((head + body).repeat(4)));
+    const sockets = Array.from({ length: 4 }, () => {
+      const socket = connect(Number(new URL(url).port), '127.0.0.1', () => socket.write((head + body).repeat(4)));
+      return socket;
+    });
     await eventually(() => held.count === 4);
     expectError(await chat(url, CHAT), 503, 'overloaded');
-    socket.destroy();
+    for (const socket of sockets) socket.destroy();
     await eventually(() => stage.service.backend.seen.every(({ aborted_ms }) => aborted_ms !== null));
     const next = Array.from({ length: 4 }, () => chat(url, CHAT));
     await eventually(() => held.count === 8);

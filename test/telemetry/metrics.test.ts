@@ -253,6 +253,12 @@ describe('the endpoint', () => {
     expect((await samples(url)).value('countersign_build_info')).toBe(1);
     expect((await get('/v1/models', url)).status).toBe(404);
     expect((await get('/health', url)).status).toBe(404);
+    // A web page's name that was made to mean this machine.
+    const named = (host: string) => ask(`${url}/metrics`, { method: 'GET', headers: { host } });
+    const statuses = ['evil.example:9090', 'localhost:9090', 'gateway:9090', '10.0.0.7:9090'].map(
+      async (host) => (await named(host)).status,
+    );
+    expect(await Promise.all(statuses)).toEqual([403, 200, 200, 200]);
     await gateway.kill('SIGTERM');
   });
 });

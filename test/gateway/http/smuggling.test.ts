@@ -138,13 +138,13 @@ describe('where one request ends and the next begins', () => {
     expect(seen()).toEqual([]);
   });
 
-  it('an answer is never given to the wrong request: what cannot be read waits behind it, and ends the connection', async () => {
+  it('an answer is never given to the wrong request: what cannot be read is refused behind it, and ends the connection', async () => {
     service.backend.script = async (request, response) => {
       await new Promise((resolve) => setTimeout(resolve, 100));
       await chatAnswer('the first')(request, response);
     };
     const got = await raw(url, `${post(PATH, CHAT)}GARBAGE\r\n\r\n`, { linger_ms: 2_000 });
-    expect(got.answers.map((answer) => answer.status)).toEqual([200]);
+    expect(got.answers.map((answer) => answer.status)).toEqual([200, 400]);
     expect(got.answers[0]?.body).toContain('the first');
     expect(got.closed).toBe(true);
   });

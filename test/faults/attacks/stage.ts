@@ -1,0 +1,191 @@
+// What an attack happens to: a gateway in a container's own bounds, with one worker or several, and a client that means well.
+import { type ChildProcess, fork } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { expect, type TestContext } from 'vitest';
+import { parse } from 'yaml';
+import { chatAnswer } from '../../backend.ts';
+import { type Folder, temporaryFolder } from '../../harness.ts';
+import { Stage } from '../stage.ts';
+import { createMemoryGroup, type MemoryGroup } from './memory-group.ts';
+import type { PeacefulOptions, Times } from './peaceful.ts';
+
+/** The API keys that there are: the peaceful client's, and the attacker's. */
+export const PEACEFUL_KEY = 'a-peaceful-key-of-at-least-32-characters';
+export const ATTACKERS_KEY = 'an-attackers-key-of-at-least-32-characters';
+
+export const WORKERS = [1, 2, 4] as const;
+
+const PEACE_MS = 5_000;
+const WARM_MS = 2_000;
+/** A machine with two cores that others use too: below this a p99 says nothing about the gateway. */
+const FLOOR_MS = 750;
+const TIMES_PEACE = 5;
+const PEACEFUL_CLIENTS = 4;
+
+export interface AttackStageOptions {
+  readonly workers: number;
+  readonly gateway?: Record<string, string>;
+  readonly sidecar?: Record<string, string>;
+  /** By default what compose.yaml gives the gateway. */
+  readonly memory_bytes?: number;
+  readonly descriptors?: number;
+  readonly peaceful?: Partial<PeacefulOptions>;
+}
+
+export interface Seen {
+  readonly peace: Times;
+  readonly attacked: Times;
+  /** Processes of the gateway that the kernel has killed. */
+  readonly killed: number;
+  /** Workers that ended, whatever ended them. */
+  readonly workers_ended: number;
+  readonly alive: boolean;
+  readonly peak_bytes: number;
+  /** What the attack's process says of itself; undefined where it did not end well. */
+  readonly attack: unknown;
+}
+
+/** What compose.yaml gives the gateway. */
+export const COMPOSE = composeBounds();
+
+export class AttackStage {
+  readonly stage: Stage;
+  readonly #group: MemoryGroup;
+  readonly #peaceful: ChildProcess;
+  readonly #folder: Folder;
+
+  private constructor(stage: Stage, group: MemoryGroup, peaceful: ChildProcess, folder: Folder) {
+    this.stage = stage;
+    this.#group = group;
+    this.#peaceful = peaceful;
+    this.#folder = folder;
+  }
+
+  /** The backend answers every request at once, and keeps nothing of it: what is slow is the gateway. */
+  static async start(context: TestContext, options: AttackStageOptions): Promise<AttackStage> {
+    const { workers, gateway = {}, memory_bytes = COMPOSE.memory_bytes, descriptors = COMPOSE.descriptors } = options;
+    const group = createMemoryGroup(memory_bytes);
+    if (group === null) {
+      console.error(
+        `NOT RUN: "${context.task.name}": no memory cgroup can be made here. Run as root, outside of a sandbox.`,
+      );
+      return context.skip('needs a memory cgroup: run as root');
+    }
+    const folder = temporaryFolder();
+    const keys = join(folder.path, 'keys');
+    writeFileSync(keys, `${PEACEFUL_KEY}\n${ATTACKERS_KEY}\n`);
+    const stage = await Stage.start({
+      gateway: { API_KEYS_FILE: keys, WORKERS: String(workers), LOG_LEVEL: 'info', ...gateway },
+      sidecar: options.sidecar ?? {},
+      bounds: { cgroup_procs: group.procs, descriptors },
+    }).catch(async (error) => {
+      folder.remove();
+      await group.remove();
+      throw error;
+    });
+    const { backend } = stage;
+    const answered = chatAnswer('Hello.');
+    backend.script = (request, response) => {
+      backend.seen.length = 0;
+      return answered(request, response);
+    };
+    const peaceful = forked('peaceful.ts', {
+      url: stage.url,
+      key: PEACEFUL_KEY,
+      tee: false,
+      connections: 'kept',
+      probe_connections: 'new',
+      clients: PEACEFUL_CLIENTS * workers,
+      ...options.peaceful,
+    } satisfies PeacefulOptions);
+    const attacked = new AttackStage(stage, group, peaceful, folder);
+    await sleep(WARM_MS);
+    await attacked.#times();
+    return attacked;
+  }
+
+  /** Measures peace, then runs an attack (`file` beside this one, see attack.ts) for `ms` and measures meanwhile. */
+  async under(file: string, options: object, ms: number): Promise<Seen> {
+    await sleep(PEACE_MS);
+    const peace = await this.#times();
+    const attacker = forked(file, { url: this.stage.url, key: ATTACKERS_KEY, ms, options });
+    let attack: unknown;
+    attacker.on('message', ({ result }: { result: unknown }) => {
+      attack = result;
+    });
+    await once(attacker, 'exit');
+    const attacked = await this.#times();
+    const { child, output } = this.stage.gateway;
+    return {
+      peace,
+      attacked,
+      killed: this.#group.killed,
+      workers_ended: output().split('"a worker ended"').length - 1,
+      alive: child.exitCode === null && child.signalCode === null,
+      peak_bytes: this.#group.peak_bytes,
+      attack,
+    };
+  }
+
+  /** What the peaceful client has seen since this was asked last. */
+  async #times(): Promise<Times> {
+    this.#peaceful.send('times');
+    const [times] = await once(this.#peaceful, 'message');
+    return times;
+  }
+
+  async close(): Promise<void> {
+    this.#peaceful.disconnect();
+    await this.stage.close();
+    this.#folder.remove();
+    await this.#group.remove();
+  }
+}
+
+/** Nobody was brought down: every process lives, /health answered in time, and the peaceful client hardly noticed. */
+export function expectUnharmed({ peace, attacked, killed, workers_ended, alive, peak_bytes, attack }: Seen): void {
+  const [calm_ms, attacked_ms] = [percentile(peace.chat, 99), percentile(attacked.chat, 99)];
+  const seen = {
+    p50: [percentile(peace.chat, 50), percentile(attacked.chat, 50)],
+    p99: [calm_ms, attacked_ms],
+    chats: [peace.chat.length, attacked.chat.length],
+    slowest_health: Math.round(Math.max(...attacked.health)),
+    failed: attacked.failed,
+    peak_mib: Math.round(peak_bytes / 1024 / 1024),
+    attack,
+  };
+  console.log(`peace, attack: ${JSON.stringify(seen)}`);
+  expect({ killed, workers_ended, alive, failed: attacked.failed }, JSON.stringify(seen)).toEqual({
+    killed: 0,
+    workers_ended: 0,
+    alive: true,
+    failed: {},
+  });
+  expect(peace.chat.length).toBeGreaterThan(20);
+  expect(attacked.chat.length).toBeGreaterThan(20);
+  expect(attacked.health.length).toBeGreaterThan(5);
+  expect(attack, 'the attack did not end well').toBeDefined();
+  expect(attacked_ms, `p99 of chat: ${JSON.stringify(seen)}`).toBeLessThan(Math.max(FLOOR_MS, TIMES_PEACE * calm_ms));
+}
+
+export function percentile(times: readonly number[], percent: number): number {
+  const sorted = times.toSorted((a, b) => a - b);
+  return Math.round(sorted[Math.ceil((percent / 100) * sorted.length) - 1] ?? Number.NaN);
+}
+
+function forked(file: string, given: object): ChildProcess {
+  const path = fileURLToPath(new URL(file, import.meta.url));
+  return fork(path, [JSON.stringify(given)], { execArgv: ['--max-old-space-size=4096'], stdio: 'inherit' });
+}
+
+function composeBounds(): { memory_bytes: number; descriptors: number } {
+  const file = readFileSync(new URL('../../../compose.yaml', import.meta.url), 'utf8');
+  const gateway = parse(file, { merge: true })['x-gateway'];
+  const gib = /:-(\d+)g\}$/.exec(gateway.mem_limit)?.[1];
+  if (gib === undefined) throw new Error(`compose.yaml: no limit in ${gateway.mem_limit}`);
+  return { memory_bytes: Number(gib) * 1024 ** 3, descriptors: gateway.ulimits.nofile };
+}

@@ -1,0 +1,95 @@
+// A concurrency limit with a fair queue: the order in which permits are given, what a full queue does, and what another key waits.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createPermits } from '../../gateway/permits.ts';
+import { chatAnswer } from '../backend.ts';
+import { CHAT, chat } from '../client.ts';
+import { bearer, type Stage, startStage } from './limits-stage.ts';
+
+function queueOf(max_permits: number, max_waiting: number) {
+  const permits = createPermits({ max_permits, max_waiting });
+  const order: string[] = [];
+  const refused: string[] = [];
+  const acquire = (owner: string, name: string) =>
+    permits.acquire(
+      owner,
+      () => order.push(name),
+      () => refused.push(name),
+    );
+  return { permits, order, refused, acquire };
+}
+
+describe('permits', () => {
+  it('go round by owner, a few at a time, and who leaves gives way', () => {
+    const { permits, order, acquire } = queueOf(2, 100);
+    const a = ['a1', 'a2', 'a3', 'a4', 'a5'].map((name) => acquire('a', name));
+    const b = ['b1', 'b2'].map((name) => acquire('b', name));
+    const c = acquire('c', 'c1');
+    expect(order).toEqual(['a1', 'a2']);
+    expect(permits.waiting).toBe(6);
+    b[0]?.(); // left while it waited
+    a[0]?.();
+    a[0]?.(); // twice counts once
+    a[1]?.();
+    expect(order).toEqual(['a1', 'a2', 'b2', 'a3']);
+    a[2]?.();
+    expect(order.slice(4)).toEqual(['c1']);
+    for (const release of [b[1], c, a[3], a[4]]) release?.();
+    expect(order.slice(5)).toEqual(['a4', 'a5']);
+    expect(permits.waiting).toBe(0);
+  });
+
+  it('go first to whoever holds the fewest: one that comes into a flood waits for those that are held', () => {
+    const { order, acquire } = queueOf(2, 100);
+    const many = Array.from({ length: 10 }, (_, i) => acquire('many', `m${i}`));
+    acquire('one', 'o1');
+    acquire('one', 'o2');
+    for (const release of many.slice(0, 2)) release();
+    expect(order).toEqual(['m0', 'm1', 'o1', 'm2']);
+  });
+
+  it('are waited for by so many: past that the latest of whoever has most in the queue is refused', () => {
+    const { permits, order, refused, acquire } = queueOf(1, 3);
+    const many = Array.from({ length: 5 }, (_, i) => acquire('many', `m${i}`));
+    expect(refused).toEqual(['m4']);
+    acquire('one', 'o1');
+    expect(refused).toEqual(['m4', 'm3']);
+    acquire('two', 't1');
+    acquire('two', 't2');
+    expect(refused).toEqual(['m4', 'm3', 'm2', 't2']);
+    expect(permits.waiting).toBe(3);
+    for (const release of many) release();
+    expect(order).toEqual(['m0', 'm1', 'o1']);
+    expect(permits.waiting).toBe(1);
+  });
+});
+
+describe('a key with many tee requests', () => {
+  let stage: Stage;
+  beforeAll(async () => {
+    stage = await startStage({ collectionMs: 150 });
+  });
+  afterAll(() => stage.close());
+
+  it('does not make another key wait for all of them', async () => {
+    stage.service.backend.script = chatAnswer('Hello.');
+    const url = await stage.gateway({}, ['many', 'one']);
+    const ended: string[] = [];
+    const send = async (name: string) => {
+      const got = await chat(url, { ...CHAT, tee: true, user: String(ended.length) }, bearer(name));
+      expect(got.json().attestation).toBeDefined();
+      ended.push(name);
+    };
+    const many = Array.from({ length: 20 }, () => send('many'));
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    const before = ended.length;
+    await send('one');
+    // One that was being collected, one that was ready, and perhaps one on its way to its client.
+    expect(ended.indexOf('one') - before).toBeLessThanOrEqual(3);
+    // Without tee nothing waits at all.
+    const started = performance.now();
+    await chat(url, CHAT, bearer('many'));
+    expect(performance.now() - started).toBeLessThan(1_000);
+    expect(ended.length).toBeLessThan(20);
+    await Promise.all(many);
+  });
+});
