@@ -1,6 +1,7 @@
 // One client's connection while its requests are of the plain form; at the first that is not, Node's parser has it for good.
 import type { Socket } from 'node:net';
 import { linger } from '../refusal.ts';
+import { Unserved } from '../unserved.ts';
 import { WireAnswer } from './answer.ts';
 import { MAX_WIRE_BYTES, readRequest, Said, type WireRequest } from './request.ts';
 
@@ -20,6 +21,7 @@ export class WireConnection {
   readonly #socket: Socket;
   readonly #options: WireOptions;
   readonly #said = new Said();
+  readonly #unserved: Unserved;
   #pending: Buffer | null = null;
   #pieces: NodeJS.Timeout | null = null;
   #stall: NodeJS.Timeout | null = null;
@@ -35,6 +37,7 @@ export class WireConnection {
   constructor(socket: Socket, options: WireOptions) {
     this.#socket = socket;
     this.#options = options;
+    this.#unserved = new Unserved(() => this.#socket.destroy());
     socket.on('data', this.#onData).on('end', this.#onEnd).on('close', this.#onClose);
     socket.on('drain', this.#onDrain).on('timeout', this.#onTimeout).on('error', this.#onError);
     socket.setTimeout(options.first_byte_ms);
@@ -61,10 +64,17 @@ export class WireConnection {
     if (this.#ended) return;
     const all = this.#pending === null ? bytes : Buffer.concat([this.#pending, bytes]);
     // Whatever comes before the client has its answer waits.
-    if (this.#answer === null && !this.#turning && !stalls) return this.#take(all);
-    this.#pending = all;
-    if (all.length > MAX_WIRE_BYTES) this.#endAfterAnswer();
+    if (this.#answer === null && !this.#turning && !stalls) this.#take(all);
+    else {
+      this.#pending = all;
+      if (all.length > MAX_WIRE_BYTES) this.#endAfterAnswer();
+    }
+    this.#keep();
   };
+
+  #keep(): void {
+    this.#unserved.set(this.#pending?.length ?? 0);
+  }
 
   /** What a client sends counts as movement, though it takes nothing: from here on a time of our own runs beside the socket's. */
   #distrust(): void {
@@ -131,6 +141,7 @@ export class WireConnection {
       const pending = this.#pending;
       this.#pending = null;
       if (!this.#socket.destroyed && pending !== null) this.#take(pending);
+      this.#keep();
     });
   }
 
@@ -179,6 +190,7 @@ export class WireConnection {
     const socket = this.#socket;
     clearTimeout(this.#pieces ?? undefined);
     clearTimeout(this.#stall ?? undefined);
+    this.#unserved.set(0);
     socket.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
     socket.off('drain', this.#onDrain).off('timeout', this.#onTimeout).off('error', this.#onError);
   }

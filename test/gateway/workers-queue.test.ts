@@ -42,7 +42,11 @@ const whole = (times: number) =>
   eventually(() => said('listening').length === times && said('sidecar').length === times, 60_000);
 const workers = () => said('listening').map(({ pid }) => pid as number);
 /** Once all workers have ended, their successors have another free port. */
-const url = () => `http://127.0.0.1:${(said('listening').at(-1)?.address as { port: number }).port}`;
+const url = () => {
+  const last = said('listening').at(-1) as { address: { port: number } };
+  const { port } = last.address;
+  return `http://127.0.0.1:${port}`;
+};
 const flood = (count: number, ended: () => void) =>
   Array.from({ length: count }, (_, i) =>
     chat(url(), { ...CHAT, tee: true, user: `${i}` }, bearer('many')).then(ended, () => {}),
