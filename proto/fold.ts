@@ -12,6 +12,7 @@
 //  8. At the end a choice's `delta` becomes `message`, with role "assistant" and content null where no chunk gave one, and
 //     `index` leaves its tool calls; `object` "chat.completion.chunk" becomes "chat.completion", and each choice of such a
 //     stream has a `message`.
+import { duplicateMember } from './json.ts';
 import { isKeptNumber, numberOf, parseKeepingNumbers } from './number.ts';
 
 type Json = null | boolean | number | string | object;
@@ -47,6 +48,8 @@ export function parseChunk(payload: string): Chunk {
   // llama-server begins some streams with `null`: an event like any other, that says nothing.
   if (value === null) return {};
   if (!isBag(value)) throw new FoldError('a chunk is not a JSON object');
+  // Of two members of one name one reader takes the first and another the last.
+  if (duplicateMember(payload) !== null) throw new FoldError('a chunk names a member twice');
   return value;
 }
 
