@@ -72,7 +72,7 @@ export function readInput(input: unknown, limits: Limits = {}): Input {
     noDuplicates(text);
     return { attestation: readAlone(value, limits), carrier: null };
   }
-  noDuplicates(text);
+  noDuplicates(text.slice(member.valueStart, member.valueEnd));
   const { attestation, ...rest } = value;
   return {
     attestation: readAttestation(unwrapped(attestation, limits), limits),

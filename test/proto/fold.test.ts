@@ -147,7 +147,7 @@ describe('fold', () => {
         one.length > 1_000 ? `[${one},[${one}]]` : `[${Array(n).fill(`{"index":0.5,"a":[${one}]}`)}]`,
       );
     const bag = fc
-      .array(fc.tuple(fc.string(), fc.oneof(item, items)))
+      .uniqueArray(fc.tuple(fc.string(), fc.oneof(item, items)), { selector: ([name]) => name })
       .map((members) => `{${members.map(([name, value]) => `${quoted(name)}:${value}`)}}`);
     fc.assert(
       fc.property(bag, fc.oneof(item, items), (one, other) => {
