@@ -4,6 +4,7 @@ import type { Context, Deps, Step } from './context.ts';
 import { addressOf } from './limits/address.ts';
 import type { Allowance } from './limits/rates.ts';
 import { Problem } from './problem.ts';
+import { leaveUnread } from './refusal.ts';
 import type { Outgoing } from './wire/answer.ts';
 
 /** Names the caller, by the key. */
@@ -35,22 +36,17 @@ export function bounded({ config, seats, rates }: Deps): Step {
   };
 }
 
-/** The verify endpoint is open to everybody: places of its own, and a rate for each address. */
-export function verifyBounded({ config, rates, verifier }: Deps): Step {
-  let open = 0;
+/** The verify endpoint is open to everybody: a rate for each address. What it takes beyond that is shared by address too. */
+export function verifyBounded({ config, rates }: Deps): Step {
   return async (c) => {
     const { incoming, outgoing } = c.env;
-    if (config.max_verify_per_second > 0) {
-      const address = addressOf(incoming.headers, outgoing.socket, config.client_address_header);
+    const address = addressOf(incoming.headers, outgoing.socket, config.client_address_header);
+    c.env.address = address;
+    leaveUnread(incoming, outgoing);
+    if (config.max_verify_per_second > 0)
       admit(c, await rates.take(`verify:${address}`, config.max_verify_per_second), 'verifications from one address');
-    }
-    // Its end has been told already, and would not give the place back.
+    // Its end has been told already, and would not be told again.
     if (outgoing.destroyed) throw new ClientGone('the client left before its turn');
-    // A client that leaves gives its place back, and its body is kept until it is verified.
-    if (Math.max(open, verifier.running) >= config.max_verify_concurrent)
-      throw new Problem('overloaded', 'Too many verifications run at once.', { retryAfterSeconds: 1 });
-    open++;
-    whenTaken(outgoing, () => open--);
   };
 }
 

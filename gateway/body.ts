@@ -83,6 +83,9 @@ export function readBody(
   });
 }
 
+/** Names and values in a stranger's JSON: as many as a prompt of a million tokens has. Of the worst kind they take a second and 200 MB. */
+export const MAX_JSON_VALUES = 1_000_000;
+
 const REPLACEMENT = '\ufffd';
 
 /** The body as text, exactly: what is hashed later is this string. @throws {Problem} invalid_json when it is not UTF-8. */

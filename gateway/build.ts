@@ -18,7 +18,7 @@ import { createStoreAndRates } from './store-and-rates.ts';
 import { registerGauges } from './telemetry/gauges.ts';
 import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts';
 import type { Tracer } from './telemetry/trace.ts';
-import { createVerifier } from './verifier/verifier.ts';
+import { createVerifier, SLOW_PERMITS, slowPermits } from './verifier/verifier.ts';
 import { VERSION } from './version.ts';
 import { isMember, joinPrimary } from './workers/member.ts';
 
@@ -61,7 +61,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
   });
   const aside = createAside();
   const attestor = createAttestor(aside, sidecar, store, config.attest_timeout_ms, Date.now);
-  const verifier = createVerifier(config);
+  const verifier = createVerifier(config, member?.permits(SLOW_PERMITS, slowPermits(config)));
   let draining = false;
   const app = createApp({
     config,

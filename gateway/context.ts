@@ -51,6 +51,8 @@ export interface Bindings extends Ends {
   caller: Caller;
   owner: Owner;
   seat: Seat;
+  /** The client's, on the verify endpoint alone. */
+  address: string;
   outcome: Outcome;
   watch: Watch;
 }

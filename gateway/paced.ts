@@ -5,6 +5,7 @@ import { IncomingMessage, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { cutSoon, linger } from './refusal.ts';
+import { Unserved } from './unserved.ts';
 
 /** One request and what answers it, once those before it are answered. */
 interface Exchange {
@@ -19,20 +20,30 @@ interface Exchange {
 const PIECE_BYTES = 1024;
 /** Of a body whose length is known, as much as one read brings. */
 const BODY_PIECE_BYTES = 64 * 1024;
+/** Of one read so many pieces go to Node at once, and the others in turn. */
+const PIECES_AT_ONCE = 4;
+/** What Node keeps of a request that waits, and of a byte of a head that is not complete. */
+const WAITING_COST_BYTES = 4 * 1024;
+const HEAD_COST = 4;
 /** A client that has sent so much ahead is read no further. Below it reading goes on, for only who reads sees that a client has left. */
 const AHEAD_BYTES = 4 * 1024;
-/** So many connections go on with what they sent ahead in one turn of the event loop: a request that comes by itself does not wait for a crowd. */
-const PER_TURN = 4;
-const turns: (() => void)[] = [];
+/** So much of a turn of the event loop goes to what was sent ahead: a request that comes by itself does not wait for a crowd. */
+const TURN_MS = 1;
+let turns: (() => void)[] = [];
 
 function inTurn(goOn: () => void): void {
   if (turns.push(goOn) === 1) setImmediate(takeTurns);
 }
 
 function takeTurns(): void {
-  const now = turns.splice(0, PER_TURN);
+  const now = turns;
+  turns = [];
+  const end_ms = performance.now() + TURN_MS;
+  let taken = 0;
+  do now[taken++]?.();
+  while (taken < now.length && performance.now() < end_ms);
+  turns = now.slice(taken).concat(turns);
   if (turns.length > 0) setImmediate(takeTurns);
-  for (const goOn of now) goOn();
 }
 
 /** Says when more of its body is wanted: Node tells a socket of its own, and no other stream. */
@@ -45,9 +56,15 @@ export class PacedRequest extends IncomingMessage {
 
 export class PacedConnection extends Duplex {
   readonly #socket: Socket;
+  readonly #unserved = new Unserved(() => this.destroy());
   /** Read, and not yet given to Node. */
   #ahead: Buffer[] = [];
   #aheadBytes = 0;
+  /** Given to Node of a head that is not complete. */
+  #headBytes = 0;
+  /** The request that came out last. */
+  #last: IncomingMessage | null = null;
+  #pieces = 0;
   /** Node has taken what it was given, and asks for more. */
   #wanted = false;
   #bodyWanted = false;
@@ -95,6 +112,8 @@ export class PacedConnection extends Duplex {
     if (this.#over) return;
     // Some of it may have come with the head, in this very piece.
     this.#bodyBytes = Math.max(0, Number(incoming.headers['content-length'] ?? 0) - this.#pieceBytes);
+    this.#headBytes = 0;
+    this.#last = incoming;
     this.#waiting.push({ incoming, outgoing, serve, last });
     if (last) {
       this.#stopFeeding();
@@ -143,12 +162,20 @@ export class PacedConnection extends Duplex {
     if (piece.length === next.length) this.#ahead.shift();
     else this.#ahead[0] = next.subarray(piece.length);
     this.#aheadBytes -= piece.length;
+    if (this.#last === null || this.#last.complete) this.#headBytes += piece.length;
     this.#bodyBytes = Math.max(0, this.#bodyBytes - piece.length);
     this.#pieceBytes = piece.length;
     this.#wanted = false;
     this.#bodyWanted = false;
     this.push(piece);
     this.#readOn();
+    this.#keep();
+  }
+
+  /** Says what is kept of what nobody serves yet. */
+  #keep(): void {
+    const bytes = this.#aheadBytes + HEAD_COST * this.#headBytes + WAITING_COST_BYTES * this.#waiting.length;
+    this.#unserved.set(this.destroyed ? 0 : bytes);
   }
 
   /** No request waits for an answer, or one does whose body is not here yet and is being read. */
@@ -199,8 +226,10 @@ export class PacedConnection extends Duplex {
     if (this.#over) return;
     this.#ahead.push(bytes);
     this.#aheadBytes += bytes.length;
+    this.#pieces = 0;
     this.#feed();
     this.#readOn();
+    this.#keep();
   };
 
   /** Reads from the client, or does not: what has been sent ahead waits there, and so does whoever takes nothing of its answers. */
@@ -221,7 +250,8 @@ export class PacedConnection extends Duplex {
 
   override _read(): void {
     this.#wanted = true;
-    this.#feed();
+    if (++this.#pieces < PIECES_AT_ONCE || this.#aheadBytes === 0) this.#feed();
+    else inTurn(() => this.#feed());
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, callback: (error?: Error | null) => void): void {
@@ -244,6 +274,7 @@ export class PacedConnection extends Duplex {
 
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
     this.#socket.destroy();
+    this.#unserved.set(0);
     this.#ahead = [];
     // Node tells the one that is being served; those behind it, not before 24.16.
     for (const { outgoing } of this.#waiting) if (!outgoing.closed) outgoing.emit('close');

@@ -1,11 +1,13 @@
 // Refuses what never reaches a route: the same shape, headers and log line as every other answer.
 import { randomBytes } from 'node:crypto';
-import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
+import { IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Logger } from 'pino';
+import { MANY_BYTES } from './gathering.ts';
 import type { Problem } from './problem.ts';
 import { share } from './shared-headers.ts';
 import type { Outgoing } from './wire/answer.ts';
+import type { WireRequest } from './wire/request.ts';
 
 /** How long a client has to take its answer before the connection is cut. */
 const LINGER_MS = 1_000;
@@ -19,6 +21,24 @@ export function linger(socket: Duplex): void {
 /** Cuts a connection whose last answer is written, once its client has had the time to take it. */
 export function cutSoon(socket: Duplex): void {
   setTimeout(() => socket.destroy(), LINGER_MS).unref();
+}
+
+/**
+ * Where a large body is refused, the connection ends behind the answer and nothing more is read from it: to let a stranger's
+ * megabytes by would take the time of others.
+ */
+export function leaveUnread(incoming: IncomingMessage | WireRequest, outgoing: Outgoing): void {
+  const { socket } = outgoing;
+  if (!(incoming instanceof IncomingMessage) || !(outgoing instanceof ServerResponse) || socket === null) return;
+  if (Number(incoming.headers['content-length'] ?? Number.POSITIVE_INFINITY) <= MANY_BYTES) return;
+  outgoing.once('finish', () => {
+    if (incoming.complete) return;
+    // By then Node has begun to let it by.
+    setImmediate(() => {
+      socket.pause();
+      linger(socket);
+    });
+  });
 }
 
 const COMMON = share({

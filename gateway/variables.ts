@@ -101,9 +101,13 @@ export const schema = z.object({
     'A client that takes nothing of its answer for so long is let go',
   ),
   MAX_VERIFY_BYTES: integer(16 * MiB, 1024, 64 * MiB).describe('The largest body of the verify endpoint'),
-  MAX_VERIFY_CONCURRENT: integer(32, 1, 10_000).describe('Verifications at once; past it: 503 `overloaded`'),
+  MAX_VERIFY_CONCURRENT: integer(32, 1, 10_000).describe(
+    'Verifications that wait for their turn; past it 503 `overloaded` for whoever has most of them',
+  ),
   MAX_VERIFY_PER_SECOND: limit(50).describe('Verifications in any second from one address; 0: no limit'),
-  VERIFY_TIMEOUT_MS: integer(30_000, 100, 600_000).describe('The longest that a verification may take'),
+  VERIFY_TIMEOUT_MS: integer(30_000, 100, 600_000).describe(
+    'The longest that a verification may take, and may wait for its turn',
+  ),
   CLIENT_ADDRESS_HEADER: z
     .string()
     .regex(/^[a-z0-9-]{1,64}$/i, 'must be the name of a header')

@@ -16,6 +16,29 @@ export class JsonTextError extends Error {
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
+/** `,` `:` `[` `{`: one of them stands before every name and every value but the first. */
+const BEFORE_VALUE: readonly boolean[] = Array.from({ length: 128 }, (_, c) => ',:[{'.includes(String.fromCharCode(c)));
+
+/**
+ * Whether a JSON text has no more than `max` names and values, empty objects and arrays counted twice. Asked before a stranger's
+ * text is parsed: what that costs in time and memory goes by this count, which can be half the text's length.
+ */
+export function hasAtMost(text: string, max: number): boolean {
+  if (text.length <= max) return true;
+  let count = 0;
+  let strings = 0;
+  for (let i = 0; i < text.length; i++) {
+    const c = text.charCodeAt(i);
+    if (c === QUOTE) {
+      // With more strings than names and values it is no JSON, and is not looked through to its end.
+      if (++strings > max + 1) return false;
+      const end = endOfString(text, i);
+      if (end < 0) return true;
+      i = end - 1;
+    } else if (BEFORE_VALUE[c] === true && ++count > max) return false;
+  }
+  return true;
+}
 
 /** A JSON text without the space around it, which belongs to no value. */
 export function withoutSpaceAround(text: string): string {
@@ -35,11 +58,17 @@ function isSpace(code: number): boolean {
   return code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09;
 }
 
-/** `at` is on the opening quote; returns the offset after the closing one. Searched for, not stepped to: a text may be megabytes. */
 function skipString(text: string, at: number): number {
+  const end = endOfString(text, at);
+  if (end < 0) throw new JsonTextError('a string does not end');
+  return end;
+}
+
+/** `at` is on the opening quote; the offset after the closing one, or -1. Searched for, not stepped to: a text may be megabytes. */
+function endOfString(text: string, at: number): number {
   for (let quote = at; ; ) {
     quote = text.indexOf('"', quote + 1);
-    if (quote < 0) throw new JsonTextError('a string does not end');
+    if (quote < 0) return -1;
     let escapes = 0;
     while (text.charCodeAt(quote - 1 - escapes) === BACKSLASH) escapes++;
     if (escapes % 2 === 0) return quote + 1;
@@ -139,4 +168,32 @@ function readByMembers(text: string): Record<string, unknown> {
   return Object.fromEntries(
     members.map(({ key, valueStart, valueEnd }) => [key, JSON.parse(text.slice(valueStart, valueEnd)) as unknown]),
   );
+}
+
+/** A name that stands twice in one object, at any depth; null where none does. @param text JSON. */
+export function duplicateMember(text: string): string | null {
+  // Of each object that is open its names, once it has one; of each array null.
+  const open: (Set<string> | 'nameless' | null)[] = [];
+  for (let i = 0; i < text.length; i++) {
+    const c = text[i];
+    if (c === '{') open.push('nameless');
+    else if (c === '[') open.push(null);
+    else if (c === '}' || c === ']') open.pop();
+    else if (c === '"') {
+      const start = i;
+      let escaped = false;
+      for (i++; text[i] !== '"'; i++)
+        if (text[i] === '\\') {
+          escaped = true;
+          i++;
+        }
+      const names = open.at(-1) ?? null;
+      if (names === null || text[skipSpace(text, i + 1)] !== ':') continue;
+      const name = escaped ? (JSON.parse(text.slice(start, i + 1)) as string) : text.slice(start + 1, i);
+      if (names === 'nameless') open[open.length - 1] = new Set([name]);
+      else if (names.has(name)) return name;
+      else names.add(name);
+    }
+  }
+  return null;
 }

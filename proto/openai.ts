@@ -36,6 +36,22 @@ export const completionRequestSchema = z.object({
     .nullish(),
 });
 
+/**
+ * Whether `prompt` has the schema's word. Asked in its place: zod's union tells of each item, of which there may be a million,
+ * why it is none of the four.
+ */
+export function isPrompt(value: unknown): boolean {
+  if (value === undefined || value === null || typeof value === 'string') return true;
+  if (!Array.isArray(value)) return false;
+  if (isTokens(value)) return true;
+  if (value.length > MAX_MESSAGES) return false;
+  return (
+    value.every((item) => typeof item === 'string') || value.every((item) => Array.isArray(item) && isTokens(item))
+  );
+}
+
+const isTokens = (list: readonly unknown[]) => list.every(Number.isSafeInteger);
+
 export type GenerationRequest = z.infer<typeof chatRequestSchema> | z.infer<typeof completionRequestSchema>;
 
 export interface PlainChat {

@@ -54,12 +54,12 @@ interface Run {
 }
 
 async function runChecks(input: unknown, context: Context): Promise<Run> {
-  const { limits } = context.options;
+  const { limits, stopAtFailure } = context.options;
   const expected: Expected = {
     ...context.options.expected,
     ...(input instanceof Uint8Array ? { transcript: input } : {}),
   };
-  const list = new CheckList();
+  const list = new CheckList(stopAtFailure);
   const given = await list.run('form', [], () => checkForm(input, limits));
   const attestation = given?.attestation ?? EMPTY;
 

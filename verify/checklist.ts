@@ -22,6 +22,14 @@ export class CheckList {
   readonly #checks: Check[] = [];
   /** Names, or name and device, of what failed or could not run for a failure. */
   readonly #unmet = new Set<string>();
+  readonly #stopsAtFailure: boolean;
+  /** The check that failed first. */
+  #failed: CheckName | undefined;
+
+  /** @param stopsAtFailure nothing runs after a check that failed. */
+  constructor(stopsAtFailure = false) {
+    this.#stopsAtFailure = stopsAtFailure;
+  }
 
   /**
    * Runs `check` when everything in `after` went well, of the same device or of none. A CheckFailure becomes a `fail`; other
@@ -34,7 +42,9 @@ export class CheckList {
     check: () => Outcome<T> | Promise<Outcome<T>>,
     device?: number,
   ): Promise<T | null> {
-    const ground = after.find((other) => this.#unmet.has(other) || this.unmet(other, device));
+    const ground =
+      after.find((other) => this.#unmet.has(other) || this.unmet(other, device)) ??
+      (this.#stopsAtFailure ? this.#failed : undefined);
     if (ground !== undefined) {
       this.#unmet.add(key(name, device));
       this.skip(name, `not run: ${ground} failed`, device);
@@ -51,6 +61,7 @@ export class CheckList {
     } catch (error) {
       if (!(error instanceof CheckFailure)) throw error;
       this.#unmet.add(key(name, device));
+      this.#failed ??= name;
       this.#add({ name, status: 'fail', code: error.code, detail: error.message }, device);
       return null;
     }

@@ -32,7 +32,7 @@ export async function verifyEvidence(input: unknown, options: VerifyOptions = {}
 /** As {@link verifyEvidence}, but a failed check is in what is returned. */
 export async function appraiseEvidence(input: unknown, options: VerifyOptions = {}): Promise<VerificationReport> {
   const context = readOptions(options);
-  const list = new CheckList();
+  const list = new CheckList(options.stopAtFailure);
   const nonce = options.expected?.nonce?.toLowerCase() ?? null;
   const inputs = await list.run('form', [], () => {
     const devices = readDevices(input, options.limits);

@@ -1,6 +1,13 @@
 // Reads what is given to be verified: an attestation, one in a response, or bare evidence. Strict about JSON, once, at the door.
 import type { Attestation, Evidence } from '../proto/attestation.ts';
-import { JsonTextError, type Member, topLevelMembers, withoutMember } from '../proto/json.ts';
+import {
+  duplicateMember,
+  hasAtMost,
+  JsonTextError,
+  type Member,
+  topLevelMembers,
+  withoutMember,
+} from '../proto/json.ts';
 import { CheckFailure } from './checks.ts';
 import type { Limits } from './types.ts';
 
@@ -29,7 +36,23 @@ export interface DeviceInput {
 
 const MAX_CHARACTERS = 64 * 1024 * 1024;
 export const MAX_DEVICES = 64;
+/** More than an answer of 64 MiB has, be it all token probabilities. */
+const MAX_VALUES = 16 * 1024 * 1024;
 const MAX_BASE64_CHARACTERS = 4_000_000;
+/** Members by which clients know an answer: beside an attestation's own they would be read, and nothing signed them. */
+const OF_AN_ANSWER = [
+  'id',
+  'object',
+  'model',
+  'choices',
+  'output',
+  'content',
+  'message',
+  'text',
+  'data',
+  'usage',
+  'error',
+];
 
 const no = (message: string) => new CheckFailure('not_an_attestation', message);
 
@@ -38,7 +61,7 @@ const no = (message: string) => new CheckFailure('not_an_attestation', message);
  * @throws {CheckFailure} not_json, not_an_attestation, too_large
  */
 export function readInput(input: unknown, limits: Limits = {}): Input {
-  if (typeof input !== 'string') return fromObject(input);
+  if (typeof input !== 'string') return fromObject(input, limits);
   const { value, text } = parse(input, limits);
   if (!isRecord(value)) throw no('not a JSON object');
   const members = once(text);
@@ -47,41 +70,49 @@ export function readInput(input: unknown, limits: Limits = {}): Input {
   // What has this member is the response that carries it, and is compared, whatever it says besides.
   if (member === undefined) {
     noDuplicates(text);
-    return { attestation: readAttestation(value), carrier: null };
+    return { attestation: readAlone(value, limits), carrier: null };
   }
-  const inside = text.slice(member.valueStart, member.valueEnd);
-  noDuplicates(inside);
+  noDuplicates(text);
   const { attestation, ...rest } = value;
   return {
-    attestation: readAttestation(unwrapped(attestation)),
+    attestation: readAttestation(unwrapped(attestation, limits), limits),
     carrier: { text: withoutMember(text, members, at), value: rest },
   };
 }
 
-function fromObject(input: unknown): Input {
+function fromObject(input: unknown, limits: Limits): Input {
   if (!isRecord(input)) throw no('not an object');
-  if (!Object.hasOwn(input, 'attestation')) return { attestation: readAttestation(input), carrier: null };
+  if (!Object.hasOwn(input, 'attestation')) return { attestation: readAlone(input, limits), carrier: null };
   const { attestation, ...value } = input;
-  return { attestation: readAttestation(unwrapped(attestation)), carrier: { text: null, value } };
+  return { attestation: readAttestation(unwrapped(attestation, limits), limits), carrier: { text: null, value } };
+}
+
+/** An attestation that no response carries. */
+function readAlone(value: Record<string, unknown>, limits: Limits): Attestation {
+  const of = OF_AN_ANSWER.find((name) => Object.hasOwn(value, name));
+  if (of !== undefined) throw no(`beside an attestation's own members stands '${of}', which is an answer's`);
+  return readAttestation(value, limits);
 }
 
 /** An attestation kept as text inside of JSON. */
-function unwrapped(value: unknown): unknown {
+function unwrapped(value: unknown, limits: Limits): unknown {
   if (typeof value !== 'string') return value;
-  const inner = json(value);
+  const inner = json(value, limits);
   if (isRecord(inner)) noDuplicates(value);
   return inner;
 }
 
-function parse(input: string, { maxCharacters = MAX_CHARACTERS }: Limits): { value: unknown; text: string } {
+function parse(input: string, limits: Limits): { value: unknown; text: string } {
+  const { maxCharacters = MAX_CHARACTERS } = limits;
   if (input.length > maxCharacters)
     throw new CheckFailure('too_large', `more than ${maxCharacters} characters of JSON text`);
   const text = input.startsWith('\ufeff') ? input.slice(1) : input;
-  const value = json(text);
-  return typeof value === 'string' ? { value: json(value), text: value } : { value, text };
+  const value = json(text, limits);
+  return typeof value === 'string' ? { value: json(value, limits), text: value } : { value, text };
 }
 
-function json(text: string): unknown {
+function json(text: string, limits: Limits): unknown {
+  bounded(text, limits);
   try {
     return JSON.parse(text);
   } catch (cause) {
@@ -89,16 +120,22 @@ function json(text: string): unknown {
   }
 }
 
+/** Counted before it is parsed, which is what costs. @throws {CheckFailure} too_large */
+function bounded(text: string, { maxValues = MAX_VALUES }: Limits): void {
+  if (!hasAtMost(text, maxValues)) throw new CheckFailure('too_large', `more than ${maxValues} JSON names and values`);
+}
+
 function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function readAttestation(value: unknown): Attestation {
+function readAttestation(value: unknown, limits: Limits): Attestation {
   if (!isRecord(value)) throw no('the attestation is not an object');
   const { raw, nonce, token, evidence } = own(value, ['raw', 'nonce', 'token', 'evidence']);
   if (typeof raw !== 'string' || typeof token !== 'string' || raw === '' || token === '')
     throw no('raw and token must be strings');
   if (typeof nonce !== 'string' || !/^[0-9a-f]{64}$/.test(nonce)) throw no('nonce must be 64 lowercase hex digits');
+  bounded(raw, limits);
   if (evidence === undefined) return { raw, nonce, token };
   const list = devices(evidence);
   return { raw, nonce, token, evidence: list.map((one) => readEvidence(one)) };
@@ -166,28 +203,11 @@ function once(text: string): Member[] {
   }
 }
 
-const COLON = /\s*:/y;
-
 /**
  * Refuses an object, at any depth, in which a name stands twice: parsers differ in which of the two they mean.
  * @param text JSON. @throws {CheckFailure} not_an_attestation
  */
 export function noDuplicates(text: string): void {
-  const names: (Set<string> | null)[] = [];
-  for (let i = 0; i < text.length; i++) {
-    const c = text[i];
-    if (c === '{') names.push(new Set());
-    else if (c === '[') names.push(null);
-    else if (c === '}' || c === ']') names.pop();
-    else if (c === '"') {
-      const start = i;
-      for (i++; text[i] !== '"'; i++) if (text[i] === '\\') i++;
-      const seen = names.at(-1) ?? null;
-      COLON.lastIndex = i + 1;
-      if (seen === null || !COLON.test(text)) continue;
-      const name = JSON.parse(text.slice(start, i + 1)) as string;
-      if (seen.has(name)) throw no(`the member ${JSON.stringify(name.slice(0, 64))} appears twice`);
-      seen.add(name);
-    }
-  }
+  const name = duplicateMember(text);
+  if (name !== null) throw no(`the member ${JSON.stringify(name.slice(0, 64))} appears twice`);
 }

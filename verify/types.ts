@@ -29,6 +29,8 @@ export interface VerifyOptions {
   /** Countersign's own keys, for tokens of its native attester. */
   readonly countersignKeys?: Jwks | undefined;
   readonly limits?: Limits | undefined;
+  /** The first check that fails is the last that is made: for those who verify what strangers send. */
+  readonly stopAtFailure?: boolean | undefined;
 }
 
 export interface Clocks {
@@ -72,6 +74,8 @@ export interface Policy {
 export interface Limits {
   /** Characters of JSON text; 64 Mi by default. */
   readonly maxCharacters?: number | undefined;
+  /** Names and values in it, and again in raw; 16 Mi by default. */
+  readonly maxValues?: number | undefined;
 }
 
 /**

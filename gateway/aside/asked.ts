@@ -1,14 +1,15 @@
 // Reads what a generation request asks for, and cuts `tee` out of its text before the backend sees it.
 import type { IncomingHttpHeaders } from 'node:http';
-import { parseJson, topLevelMembers, withoutMember } from '../../proto/json.ts';
+import { hasAtMost, parseJson, topLevelMembers, withoutMember } from '../../proto/json.ts';
 import {
   chatRequestSchema,
   completionRequestSchema,
   type GenerationRequest,
   isPlainChat,
-  type PlainChat,
+  isPrompt,
+  MAX_MESSAGES,
 } from '../../proto/openai.ts';
-import { bodyText } from '../body.ts';
+import { bodyText, MAX_JSON_VALUES } from '../body.ts';
 import type { Caller } from '../keys/caller.ts';
 import { checkModel } from '../keys/models.ts';
 import { Problem } from '../problem.ts';
@@ -27,7 +28,7 @@ export interface Asked {
   readonly model: string | undefined;
 }
 
-const SCHEMAS = { chat: chatRequestSchema, completion: completionRequestSchema };
+const SCHEMAS = { chat: chatRequestSchema, completion: completionRequestSchema.omit({ prompt: true }) };
 
 /** @throws {Problem} invalid_json, invalid_request naming the member, model_not_found. */
 export function readAsked(endpoint: Endpoint, body: Buffer, caller: Caller): Asked {
@@ -40,15 +41,23 @@ export function readAsked(endpoint: Endpoint, body: Buffer, caller: Caller): Ask
     tee,
     request: text,
     forward: forward === text ? body : forward,
-    choices: choicesOf(endpoint, request),
+    choices: choicesOf(endpoint, request.n, (value as { prompt?: unknown }).prompt),
     stream: request.stream === true,
     model: request.model,
   };
 }
 
 /** @throws {Problem} invalid_request naming the member. */
-function judged(endpoint: Endpoint, value: unknown): GenerationRequest {
+function judged(endpoint: Endpoint, value: unknown): Omit<GenerationRequest, 'messages' | 'prompt'> {
+  const { messages, prompt } = (value ?? {}) as { messages?: unknown; prompt?: unknown };
+  // Before they are looked at: of a million that are wrong, zod would tell of each.
+  if (endpoint === 'chat' && Array.isArray(messages) && messages.length > MAX_MESSAGES)
+    throw new Problem('invalid_request', `messages: must be ${MAX_MESSAGES} at most.`, { param: 'messages' });
   const parsed = SCHEMAS[endpoint].safeParse(value);
+  if (parsed.success && endpoint === 'completion' && !isPrompt(prompt))
+    throw new Problem('invalid_request', 'prompt: must be a text, texts, a token list or token lists.', {
+      param: 'prompt',
+    });
   if (parsed.success) return parsed.data;
   const issue = parsed.error.issues[0];
   const param = issue === undefined || issue.path.length === 0 ? undefined : issue.path.join('.');
@@ -56,8 +65,10 @@ function judged(endpoint: Endpoint, value: unknown): GenerationRequest {
   throw new Problem('invalid_request', message, { param });
 }
 
-/** @throws {Problem} invalid_json */
+/** @throws {Problem} invalid_json, body_too_large */
 export function readJson(text: string): unknown {
+  if (!hasAtMost(text, MAX_JSON_VALUES))
+    throw new Problem('body_too_large', `The request body has more than ${MAX_JSON_VALUES} JSON names and values.`);
   try {
     return parseJson(text);
   } catch {
@@ -85,8 +96,7 @@ export function teeHeader(headers: IncomingHttpHeaders): boolean {
   throw new Problem('invalid_request', 'The header x-tee must be 1 or 0.', { param: 'x-tee' });
 }
 
-function choicesOf(endpoint: Endpoint, request: GenerationRequest | PlainChat): number {
-  const prompt = endpoint === 'completion' && 'prompt' in request ? request.prompt : null;
-  const many = Array.isArray(prompt) && typeof prompt[0] !== 'number';
-  return (request.n ?? 1) * (many ? Math.max(1, prompt.length) : 1);
+function choicesOf(endpoint: Endpoint, n: number | null | undefined, prompt: unknown): number {
+  const many = endpoint === 'completion' && Array.isArray(prompt) && typeof prompt[0] !== 'number';
+  return (n ?? 1) * (many ? Math.max(1, prompt.length) : 1);
 }

@@ -1,14 +1,15 @@
-// Who waits for the thread: one is with it, the others wait here, each owner in turn. Whoever leaves takes along what was to be read.
+// Who waits for a thread: as many as it serves are with it, the others wait here, each owner in turn. Whoever leaves takes along
+// what was to be read.
 import { ClientGone } from '../body.ts';
-import type { Owner } from '../keys/caller.ts';
-import { createPermits } from '../permits.ts';
+import { createPermits, type Permits } from '../permits.ts';
 import { Problem } from '../problem.ts';
 import { ThreadEnded } from '../thread.ts';
 import type { Outgoing } from '../wire/answer.ts';
 
 /** For whom something is read. */
 export interface Asker {
-  readonly owner: Owner;
+  /** Of an API key, or an address. */
+  readonly owner: string;
   readonly outgoing: Pick<Outgoing, 'destroyed' | 'once' | 'off'>;
 }
 
@@ -19,17 +20,26 @@ const full = () => new Problem('overloaded', 'Too much is waiting to be read.', 
 const gone = () => new ClientGone('the client left before it was its turn');
 
 export class Line {
-  readonly #permits = createPermits({ max_permits: 1, max_waiting: MAX_WAITING });
+  readonly #permits: Permits;
   readonly #waiting = new Set<(error: Error) => void>();
 
-  /** @throws {ClientGone} @throws {ThreadEnded} before its turn. @throws {Problem} overloaded; what `does` throws. */
-  run<T>({ owner, outgoing }: Asker, does: () => Promise<T>): Promise<T> {
+  constructor(permits: Permits = createPermits({ max_permits: 1, max_waiting: MAX_WAITING })) {
+    this.#permits = permits;
+  }
+
+  /**
+   * @param signal ends the wait, and not what has begun.
+   * @throws {ClientGone} @throws {ThreadEnded} before its turn. @throws {Problem} overloaded; the signal's reason; what `does` throws.
+   */
+  run<T>({ owner, outgoing }: Asker, does: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     // The client may have left while something else was waited for, and `close` does not come twice.
     if (outgoing.destroyed) return Promise.reject(gone());
+    if (signal?.aborted === true) return Promise.reject(signal.reason);
     let release = () => {};
     const done = new Promise<T>((resolve, reject) => {
       const settle = () => {
         outgoing.off('close', onClose);
+        signal?.removeEventListener('abort', onAbort);
         this.#waiting.delete(stop);
       };
       const stop = (error: Error) => {
@@ -38,7 +48,9 @@ export class Line {
         reject(error);
       };
       const onClose = () => stop(gone());
+      const onAbort = () => stop(signal?.reason);
       outgoing.once('close', onClose);
+      signal?.addEventListener('abort', onAbort, { once: true });
       this.#waiting.add(stop);
       const start = () => {
         settle();

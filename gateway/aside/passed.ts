@@ -48,7 +48,10 @@ function asksForStream(body: Buffer): boolean {
   if (!mayName(body, 'stream')) return false;
   try {
     return isStream(readJson(bodyText(body)));
-  } catch {
+  } catch (error) {
+    // What could be an object and is not read could ask for one.
+    if ((error as Problem).code === 'body_too_large' && body.toString('latin1', 0, 1024).trimStart()[0] === '{')
+      throw error;
     return false;
   }
 }

@@ -25,19 +25,30 @@ const validQuery: MiddlewareHandler = zValidator('query', query, (result) => {
 
 export function verify({ sidecar, config, verifier, telemetry }: Deps) {
   return async (c: Context): Promise<Response> => {
-    const body = await readBody(c.env.incoming, config.max_verify_bytes);
-    if (!isUtf8(body)) throw new Problem('invalid_json', 'The request body is not valid UTF-8.');
-    if (body.length < BLANK_BYTES && body.toString('utf8').trim() === '')
-      throw new Problem('invalid_request', 'Send an attestation, or a response that carries one, as the body.');
-    const verdict = await verifier.appraise({
-      body,
-      countersignKeys: sidecar.hello?.token_keys as Jwks | undefined,
-      simulatedRoot: config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null,
-    });
+    const { incoming, outgoing, address } = c.env;
+    const guest = verifier.enter(address, outgoing);
+    let verdict: Verdict;
+    try {
+      verdict = await guest.appraise({
+        body: whole(await readBody(incoming, config.max_verify_bytes, guest)),
+        countersignKeys: sidecar.hello?.token_keys as Jwks | undefined,
+        simulatedRoot: config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null,
+      });
+    } finally {
+      guest.leave();
+    }
     telemetry.verified(verdict.valid ? 'valid' : (verdict.failed.code ?? 'not_an_attestation'));
     if (c.req.query('report') === '1') return c.body(verdict.json, 200, { 'content-type': 'application/json' });
     return verdict.valid ? c.json(true) : refusal(c, verdict);
   };
+}
+
+/** @throws {Problem} invalid_json, invalid_request */
+function whole(body: Buffer): Buffer {
+  if (!isUtf8(body)) throw new Problem('invalid_json', 'The request body is not valid UTF-8.');
+  if (body.length < BLANK_BYTES && body.toString('utf8').trim() === '')
+    throw new Problem('invalid_request', 'Send an attestation, or a response that carries one, as the body.');
+  return body;
 }
 
 function refusal(c: Context, { failed }: Verdict): Response {

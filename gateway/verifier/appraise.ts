@@ -7,6 +7,7 @@ import {
   type Jwks,
   type VerificationReport,
 } from '../../verify/index.ts';
+import { MAX_JSON_VALUES } from '../body.ts';
 import type { Job, Verdict, WorkerOptions } from './job.ts';
 
 /** A sidecar's key lives as long as its process, and what it signs for an hour; the evidence beside it is right for longer. */
@@ -17,7 +18,7 @@ const KEYS_KEPT_MS = 30_000;
 const FAILURE_KEPT_MS = 1_000;
 
 export function createAppraise(
-  options: WorkerOptions,
+  options: Pick<WorkerOptions, 'rim_url' | 'ocsp_url'>,
   fetch: typeof globalThis.fetch,
   clock: () => number = Date.now,
 ): (job: Job) => Promise<Verdict> {
@@ -35,7 +36,14 @@ export function createAppraise(
   };
   return async ({ body, countersignKeys, simulatedRoot }) => {
     const text = Buffer.from(body).toString('utf8');
-    const trusted = { collateral, fetchNrasKeys: nrasKeys, ...(simulatedRoot === null ? {} : { simulatedRoot }) };
+    const trusted = {
+      collateral,
+      fetchNrasKeys: nrasKeys,
+      limits: { maxValues: MAX_JSON_VALUES },
+      // What comes first costs least: public keys are asked for nothing that failed before.
+      stopAtFailure: true,
+      ...(simulatedRoot === null ? {} : { simulatedRoot }),
+    };
     let report = await appraiseAttestation(text, { countersignKeys, ...trusted });
     if (PAST.has(failureOf(report)?.code)) report = await appraiseAttestation(text, trusted);
     const failed = failureOf(report);

@@ -4,6 +4,7 @@ import type { FailureCode, Jwks } from '../../verify/index.ts';
 export interface WorkerOptions {
   readonly rim_url: string;
   readonly ocsp_url: string;
+  readonly verify_timeout_ms: number;
 }
 
 export interface Job {

@@ -1,7 +1,21 @@
-// The thread that verifies: whatever an attestation costs to read and check, chat does not wait for it.
+// A thread that verifies: whatever an attestation costs to read and check, chat does not wait for it.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { workerData } from 'node:worker_threads';
 import { answerQuestions } from '../thread.ts';
 import { createAppraise } from './appraise.ts';
 import type { Job, Verdict, WorkerOptions } from './job.ts';
 
-answerQuestions<Job, Verdict>(createAppraise(workerData as WorkerOptions, globalThis.fetch));
+const options = workerData as WorkerOptions;
+const appraise = createAppraise(options, globalThis.fetch);
+
+// null: time is over. What is still waited for ends by itself, and nobody else's verification with it.
+answerQuestions<Job, Verdict | null>(async (job) => {
+  const done = new AbortController();
+  const late = sleep(options.verify_timeout_ms, null, { signal: done.signal });
+  try {
+    return await Promise.race([appraise(job), late]);
+  } finally {
+    late.catch(() => {});
+    done.abort();
+  }
+});

@@ -1,8 +1,10 @@
 // One client's connection while its requests are of the plain form; at the first that is not, Node's parser has it for good.
 import type { Socket } from 'node:net';
+import { Growing } from '../gathering.ts';
 import { linger } from '../refusal.ts';
+import { Unserved } from '../unserved.ts';
 import { WireAnswer } from './answer.ts';
-import { MAX_WIRE_BYTES, readRequest, Said, type WireRequest } from './request.ts';
+import { MAX_WIRE_BYTES, Progress, readRequest, Said, type WireRequest } from './request.ts';
 
 export interface WireOptions {
   serve(request: WireRequest, answer: WireAnswer): void;
@@ -20,7 +22,11 @@ export class WireConnection {
   readonly #socket: Socket;
   readonly #options: WireOptions;
   readonly #said = new Said();
+  readonly #unserved: Unserved;
   #pending: Buffer | null = null;
+  /** What `#pending` is a view of, once it came in pieces. */
+  #growing: Growing | null = null;
+  #progress = new Progress();
   #pieces: NodeJS.Timeout | null = null;
   #stall: NodeJS.Timeout | null = null;
   #answer: WireAnswer | null = null;
@@ -35,6 +41,7 @@ export class WireConnection {
   constructor(socket: Socket, options: WireOptions) {
     this.#socket = socket;
     this.#options = options;
+    this.#unserved = new Unserved(() => this.#socket.destroy());
     socket.on('data', this.#onData).on('end', this.#onEnd).on('close', this.#onClose);
     socket.on('drain', this.#onDrain).on('timeout', this.#onTimeout).on('error', this.#onError);
     socket.setTimeout(options.first_byte_ms);
@@ -59,12 +66,20 @@ export class WireConnection {
     const stalls = this.#socket.writableNeedDrain;
     if (stalls) this.#distrust();
     if (this.#ended) return;
-    const all = this.#pending === null ? bytes : Buffer.concat([this.#pending, bytes]);
+    if (this.#pending !== null) this.#growing ??= new Growing(this.#pending);
+    const all = this.#pending === null ? bytes : (this.#growing as Growing).add(bytes);
     // Whatever comes before the client has its answer waits.
-    if (this.#answer === null && !this.#turning && !stalls) return this.#take(all);
-    this.#pending = all;
-    if (all.length > MAX_WIRE_BYTES) this.#endAfterAnswer();
+    if (this.#answer === null && !this.#turning && !stalls) this.#take(all);
+    else {
+      this.#pending = all;
+      if (all.length > MAX_WIRE_BYTES) this.#endAfterAnswer();
+    }
+    this.#keep();
   };
+
+  #keep(): void {
+    this.#unserved.set(this.#pending?.length ?? 0);
+  }
 
   /** What a client sends counts as movement, though it takes nothing: from here on a time of our own runs beside the socket's. */
   #distrust(): void {
@@ -95,13 +110,16 @@ export class WireConnection {
   }
 
   #take(bytes: Buffer): void {
-    const reading = readRequest(bytes, this.#said);
+    const reading = readRequest(bytes, this.#said, this.#progress);
     if (reading === 'incomplete') {
       this.#pending = bytes;
       this.#pieces ??= setTimeout(() => this.#handOver(), PIECES_MS);
       return;
     }
     this.#pending = reading === 'other' ? bytes : null;
+    // A request's body is a part of it.
+    this.#growing = null;
+    this.#progress = new Progress();
     if (reading === 'other') return this.#handOver();
     clearTimeout(this.#pieces ?? undefined);
     this.#pieces = null;
@@ -131,6 +149,7 @@ export class WireConnection {
       const pending = this.#pending;
       this.#pending = null;
       if (!this.#socket.destroyed && pending !== null) this.#take(pending);
+      this.#keep();
     });
   }
 
@@ -179,6 +198,7 @@ export class WireConnection {
     const socket = this.#socket;
     clearTimeout(this.#pieces ?? undefined);
     clearTimeout(this.#stall ?? undefined);
+    this.#unserved.set(0);
     socket.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
     socket.off('drain', this.#onDrain).off('timeout', this.#onTimeout).off('error', this.#onError);
   }

@@ -5,7 +5,7 @@ import { RateLimiterCluster } from 'rate-limiter-flexible';
 import type { Caller } from '../keys/caller.ts';
 import type { MakeLimiter } from '../limits/rates.ts';
 import { type Counted, type Seat, type SeatLimits, type Seats, tooMany } from '../limits/seats.ts';
-import { createPermits, type PermitLimits, type Permits } from '../permits.ts';
+import type { PermitLimits, Permits } from '../permits.ts';
 import { Problem } from '../problem.ts';
 import type { MemoryStore } from '../store/memory.ts';
 import type { Kept, Store } from '../store/store.ts';
@@ -34,7 +34,7 @@ export function joinPrimary(workers: number): Member {
   const queues = new Map<string, SharedPermits>();
   let kept: MemoryStore | null = null;
   let counted: Registry | null = null;
-  const primary: Peer = { send: (message) => void (process.connected && process.send?.(message)) };
+  const primary: Peer = { send: (message) => void process.send?.(message) };
   process.on('message', (message: unknown) => {
     if (!isMessage(message)) return;
     if (message.countersign === 'answer') asker.answered(message.n, message.answer);
@@ -176,14 +176,6 @@ function sharedSeats(local: Seats, limits: SeatLimits, asker: Asker, primary: Pe
   };
 }
 
-interface Waiting {
-  readonly owner: string;
-  readonly start: () => void;
-  readonly refused: () => void;
-  /** Back to whoever deals them out. */
-  release: () => void;
-}
-
 interface SharedPermits extends Permits {
   /** The primary has given what `n` asked for, or refused it. */
   answered(n: number, given: boolean): void;
@@ -191,42 +183,30 @@ interface SharedPermits extends Permits {
 
 /**
  * A worker's end of a queue that the primary keeps for all of them. Nothing starts that the primary has not allowed, however
- * long it takes; once it is gone, and its workers are about to end, each goes on by itself.
+ * long it takes; without a primary there is no worker, either.
  */
 function sharedPermits(primary: Peer, name: string, limits: PermitLimits): SharedPermits {
-  const waiting = new Map<number, Waiting>();
-  const alone = createPermits(limits);
+  const waiting = new Map<number, { readonly start: () => void; readonly refused: () => void }>();
   let last = 0;
-  const askAlone = (one: Waiting) => {
-    one.release = alone.acquire(one.owner, one.start, one.refused);
-  };
-  process.once('disconnect', () => {
-    for (const one of waiting.values()) askAlone(one);
-    waiting.clear();
-  });
   return {
     get waiting() {
-      return waiting.size + alone.waiting;
+      return waiting.size;
     },
     acquire(owner, start, refused) {
       const n = ++last;
-      const release = () => primary.send({ countersign: 'release', name, n });
-      const one: Waiting = { owner, start, refused, release };
-      if (process.connected) {
-        waiting.set(n, one);
-        primary.send({ countersign: 'acquire', name, n, owner, limits });
-      } else askAlone(one);
+      waiting.set(n, { start, refused });
+      primary.send({ countersign: 'acquire', name, n, owner, limits });
       return () => {
         waiting.delete(n);
-        one.release();
+        primary.send({ countersign: 'release', name, n });
       };
     },
     answered(n, given) {
-      const one = waiting.get(n);
+      const request = waiting.get(n);
       waiting.delete(n);
       // Whoever has left meanwhile has released it.
-      if (given) one?.start();
-      else one?.refused();
+      if (given) request?.start();
+      else request?.refused();
     },
   };
 }

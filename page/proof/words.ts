@@ -63,7 +63,10 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
     title: 'The firmware is the certified one',
     meaning: 'The firmware that made the report is the one its certificate was issued for.',
   },
-  revocation: { title: 'Nothing was revoked', meaning: 'NVIDIA says now that the authorities above the GPU are still good.' },
+  revocation: {
+    title: 'Nothing was revoked',
+    meaning: 'NVIDIA says now that the authorities above the GPU are still good.',
+  },
   reference_values: {
     title: 'The GPU runs what NVIDIA published',
     meaning: 'What the GPU measured of its firmware and driver has the values that NVIDIA signed.',

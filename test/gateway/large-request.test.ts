@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createAside } from '../../gateway/aside/aside.ts';
 import { type Endpoint, readAsked } from '../../gateway/aside/asked.ts';
 import { type Passing, readPassed } from '../../gateway/aside/passed.ts';
+import { MAX_JSON_VALUES } from '../../gateway/body.ts';
 import { MANY_BYTES } from '../../gateway/gathering.ts';
 import { ANYONE, type Caller, NO_LIMITS } from '../../gateway/keys/caller.ts';
 import { splitRaw } from '../../proto/raw.ts';
@@ -47,6 +48,13 @@ describe('a large request, read on a thread,', () => {
     ['an array', 'chat', `[{${MESSAGES}}]`, ANYONE, { code: 'invalid_request', param: null }],
     ['with a bad member', 'chat', `{${MESSAGES},"n":"two"}`, ANYONE, { code: 'invalid_request', param: 'n' }],
     ['that is short without tee', 'chat', `{"messages":[{"role":"user"}],${SPACE}"tee":true}`, ANYONE, { tee: true }],
+    ['of many tokens', 'completion', `{"prompt":[${'1,'.repeat(MAX_JSON_VALUES - 10)}1]}`, ANYONE, { choices: 1 }],
+    ['of more', 'completion', `{"prompt":[${'1,'.repeat(MAX_JSON_VALUES)}1]}`, ANYONE, { code: 'body_too_large' }],
+    ['of objects', 'chat', `{${MESSAGES},"x":[${'{},'.repeat(600_000)}1]}`, ANYONE, { code: 'body_too_large' }],
+    ['that is deep', 'chat', `{${MESSAGES},"x":${'['.repeat(1_100_000)}`, ANYONE, { code: 'body_too_large' }],
+    ['of many texts', 'completion', `{"prompt":[${'"",'.repeat(300_000)}""]}`, ANYONE, { param: 'prompt' }],
+    ['of many lists', 'completion', `{"prompt":[${'[],'.repeat(300_000)}[]]}`, ANYONE, { param: 'prompt' }],
+    ['of many messages', 'chat', `{"messages":[${'{},'.repeat(300_000)}{}],"n":1}`, ANYONE, { param: 'messages' }],
     ['with tee twice', 'chat', `{"tee":true,${MESSAGES},"tee":true}`, ANYONE, { param: 'tee' }],
   ])('is the same as one read at once: %s', async (_name, endpoint, text, caller, expected) => {
     const body = Buffer.from(text);
@@ -64,6 +72,8 @@ describe('a large request, read on a thread,', () => {
     ['with tee in a body of another type', `{"input":"${TEXT}","tee":true}`, { json: false }, { stream: false }],
     ['of another type, with a stream', `{"input":"${TEXT}","stream":true}`, { json: false }, { stream: true }],
     ['not JSON', `{"tee":1,"input":"${TEXT}"`, {}, { code: 'invalid_json' }],
+    ['of objects', `{"stream":true,"x":[${'{},'.repeat(600_000)}1]}`, {}, { code: 'body_too_large' }],
+    ['of lines', `--b\r\n${'{"stream":true},'.repeat(400_000)}`, { json: false }, { stream: false }],
     ['for another model', `{"model":"large","input":"${TEXT}"}`, { judged: SOME_MODELS }, { code: 'model_not_found' }],
   ])('is passed through as one read at once: %s', async (_name, text, how, expected) => {
     const passing = { body: Buffer.from(text), json: true, judged: null, ...how };

@@ -180,6 +180,30 @@ describe('fold', () => {
     ]);
   });
 
+  it('stands in the order of indices as if each item were put before the first with a greater one', () => {
+    const item = fc.oneof({ weight: 4, arbitrary: fc.nat(12) }, fc.constant(null));
+    fc.assert(
+      fc.property(fc.array(fc.array(item, { maxLength: 6 }), { maxLength: 6 }), fc.boolean(), (chunks, early) => {
+        const expected: { index?: number; n: number }[] = [];
+        const folded = new Fold();
+        for (const [n, chunk] of chunks.entries()) {
+          const items = chunk.map((index) => (index === null ? { n } : { index, n }));
+          folded.add(parseChunk(JSON.stringify({ x: items })));
+          // What is written in between changes nothing.
+          if (early) folded.text();
+          for (const one of items) {
+            const same = expected.find(({ index }) => index !== undefined && index === one.index);
+            const at = one.index === undefined ? -1 : expected.findIndex(({ index = -1 }) => index > (one.index ?? 0));
+            if (same !== undefined) same.n = n;
+            else expected.splice(at < 0 ? expected.length : at, 0, { ...one });
+          }
+        }
+        expect((JSON.parse(folded.text()) as { x?: unknown }).x ?? []).toEqual(expected);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+
   it('treats __proto__ as a member like any other', () => {
     const text = foldPayloads([
       '{"object":"text_completion","__proto__":{"polluted":true},"choices":[{"index":0,"text":"a","__proto__":{"x":1}}]}',

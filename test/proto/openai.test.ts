@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { chatRequestSchema, isPlainChat, MAX_MESSAGES } from '../../proto/openai.ts';
+import { chatRequestSchema, completionRequestSchema, isPlainChat, isPrompt, MAX_MESSAGES } from '../../proto/openai.ts';
 
 const ANYTHING = [
   null,
@@ -92,5 +92,50 @@ describe('a chat request that is plain', () => {
     expect(isPlainChat({ messages: Array(MAX_MESSAGES).fill({ role: 'a'.repeat(64) }), model: 'm'.repeat(512) })).toBe(
       true,
     );
+  });
+});
+
+describe('a prompt', () => {
+  const schema = completionRequestSchema.shape.prompt;
+  const item = fc.oneof(
+    fc.string(),
+    fc.integer(),
+    fc.array(fc.oneof(fc.integer(), anything), { maxLength: 3 }),
+    anything,
+  );
+  const lists = fc.oneof(
+    fc.array(fc.string()),
+    fc.array(fc.integer()),
+    fc.array(fc.array(fc.integer())),
+    fc.array(item, { maxLength: 4 }),
+  );
+
+  it('is one by hand exactly where it is one by the schema', () => {
+    const seen = { yes: 0, no: 0 };
+    fc.assert(
+      fc.property(fc.oneof(lists, item), (made) => {
+        const value = parsed(made);
+        const said = isPrompt(value);
+        seen[said ? 'yes' : 'no']++;
+        expect(said).toBe(schema.safeParse(value).success);
+      }),
+      { numRuns: 5_000 },
+    );
+    expect(Math.min(seen.yes, seen.no)).toBeGreaterThan(500);
+  });
+
+  it('may be many tokens, and as many texts or lists as a conversation has messages', () => {
+    const many = (length: number, of: unknown) => Array.from({ length }, () => of);
+    for (const [value, right] of [
+      [many(MAX_MESSAGES + 1, 7), true],
+      [many(MAX_MESSAGES, 'a'), true],
+      [many(MAX_MESSAGES + 1, 'a'), false],
+      [many(MAX_MESSAGES, [7]), true],
+      [many(MAX_MESSAGES + 1, [7]), false],
+      [[2 ** 53], false],
+      [[[1.5]], false],
+      [undefined, true],
+    ] as const)
+      expect([isPrompt(value), schema.safeParse(value).success]).toEqual([right, right]);
   });
 });

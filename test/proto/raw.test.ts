@@ -1,6 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { JsonTextError, parseJson, topLevelMembers, withLastMember, withoutMember } from '../../proto/json.ts';
+import {
+  hasAtMost,
+  JsonTextError,
+  parseJson,
+  topLevelMembers,
+  withLastMember,
+  withoutMember,
+} from '../../proto/json.ts';
 import { buildRaw, nonceOf, splitRaw } from '../../proto/raw.ts';
 
 const ODD_BODIES = [
@@ -123,5 +130,39 @@ describe('members of a JSON text', () => {
       }),
       { numRuns: 2_000 },
     );
+  });
+});
+
+describe('how many names and values a JSON text has', () => {
+  /** One for what stands behind each comma and colon, and one for each opening bracket. */
+  function count(value: unknown): number {
+    if (typeof value !== 'object' || value === null) return 0;
+    const names = Array.isArray(value) ? 0 : Object.keys(value).length;
+    const items = Object.values(value);
+    return 1 + Math.max(0, items.length - 1) + names + items.reduce((sum: number, item) => sum + count(item), 0);
+  }
+
+  it('is counted as it is, whatever its strings hold', () => {
+    fc.assert(
+      fc.property(fc.json({ maxDepth: 5 }), fc.boolean(), (text, pretty) => {
+        const value = JSON.parse(text);
+        const written = (pretty ? JSON.stringify(value, null, 2) : text).padEnd(200);
+        const marks = count(value);
+        expect(hasAtMost(written, marks)).toBe(true);
+        if (marks > 0 && marks - 1 < written.length) expect(hasAtMost(written, marks - 1)).toBe(false);
+      }),
+      { numRuns: 3_000 },
+    );
+    expect(hasAtMost(`["${'[,:{'.repeat(100)}"]`, 1)).toBe(true);
+    expect(hasAtMost(`["\\"${'[,'.repeat(100)}"]`, 1)).toBe(true);
+    expect(hasAtMost(`["\\\\",${'[,'.repeat(100)}"]`, 100)).toBe(false);
+  });
+
+  it('is not asked of a text that is too short, and of no JSON some answer is given', () => {
+    expect(hasAtMost('[[[', 3)).toBe(true);
+    expect(hasAtMost('[[[[', 3)).toBe(false);
+    expect(hasAtMost(`"${'a'.repeat(100)}`, 3)).toBe(true);
+    expect(hasAtMost('""""""""""', 3)).toBe(false);
+    expect(hasAtMost('', 0)).toBe(true);
   });
 });

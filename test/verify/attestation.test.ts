@@ -49,6 +49,18 @@ const other = await attest({ ...EXCHANGE, response: RESPONSE.replace('Hello', 'G
 const two = await attest(EXCHANGE, [a, b]);
 const firmwares = await attest(EXCHANGE, [a, makeDevice(issuers, a)]);
 
+test('the first check that fails is the last, where the caller asks for that', async () => {
+  const options = { ...OPTIONS, stopAtFailure: true };
+  const { checks } = await appraiseAttestation({ ...good, nonce: other.nonce }, options);
+  expect(checks.map(({ name, status }) => [name, status])).toEqual(
+    CHECKS.map((name) => [name, name === 'form' ? 'pass' : name === 'raw_hash' ? 'fail' : 'skip']),
+  );
+  for (const { detail } of checks.slice(2)) expect(detail).toMatch(/^not run: /);
+  expect((await appraiseAttestation(two, options)).valid).toBe(true);
+  const all = await appraiseAttestation({ ...good, nonce: other.nonce }, OPTIONS);
+  expect(all.checks.filter(({ status }) => status === 'fail').length).toBeGreaterThan(1);
+});
+
 describe('what passes', () => {
   test('gives the signed texts, exactly', async () => {
     const { exchange, claims, level, checks } = await verifyAttestation(good, OPTIONS);
@@ -209,6 +221,13 @@ describe('what is refused, and by which check', () => {
   test('text over the limit, before it is parsed', async () => {
     const huge = `{"raw":"${'x'.repeat(1000)}"}`;
     expect(await code(huge, { limits: { maxCharacters: 500 } })).toBe('too_large');
+    // Names and values: in the text that is given, in one that it holds, and in raw.
+    const limits = { maxValues: 500 };
+    const many = `[${'1,'.repeat(500)}1]`;
+    for (const input of [many, JSON.stringify(many), { attestation: many }, { attestation: { ...good, raw: many } }])
+      expect(await code(input, { limits })).toBe('too_large');
+    expect(await code(good, { limits })).toBe('valid');
+    expect(await code(JSON.stringify(JSON.stringify(good)), { limits })).toBe('valid');
   });
 });
 
