@@ -36,6 +36,7 @@ const MESSAGES = {
   attestation_seen: 'The attestation was handed over before, with another answer.',
   stream_malformed: 'The stream has more than data lines and comments, or is not in UTF-8.',
   stream_too_large: 'The stream is larger than what is kept to be checked.',
+  response_broken: 'The answer broke off before its end.',
   response_too_large: 'The answer is larger than what is kept to be checked.',
 } as const;
 const NOT_VERIFIED = 'The attestation of the answer does not verify.';
@@ -118,14 +119,15 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     const type = mediaType(response);
     if (type === 'text/event-stream' && stream && response.body !== null) {
       const held = heldUntilProven((events) => prove(events, body), max_stream_bytes);
-      return rebuilt(response, response.body.pipeThrough(new TransformStream(held)));
+      const proven = unlessBroken(response.body, request.signal).pipeThrough(new TransformStream(held));
+      return rebuilt(response, 'text/event-stream; charset=utf-8', proven);
     }
     // A client that asked for a stream reads nothing of a whole answer, and says nothing about it.
     if (type !== 'application/json' || stream) throw new UnprovenAnswerError('response_not_provable');
-    const text = await textOf(response, max_stream_bytes);
+    const text = await textOf(response, max_stream_bytes, request.signal);
     if (attestationIn(text) === null) throw new UnprovenAnswerError('attestation_missing');
     await prove(text, body);
-    return rebuilt(response, text);
+    return rebuilt(response, 'application/json', text);
   };
 }
 
@@ -162,9 +164,11 @@ function readRequest(body: string): { body: string; stream: boolean } {
 }
 
 /** @throws {UnprovenAnswerError} for more than `max_bytes`, or what is not UTF-8. */
-async function textOf(response: Response, max_bytes: number): Promise<string> {
+async function textOf(response: Response, max_bytes: number, signal: AbortSignal): Promise<string> {
   const bytes = await readLimited(response, max_bytes).catch((cause) => {
-    throw cause instanceof RangeError ? new UnprovenAnswerError('response_too_large', { cause }) : cause;
+    throw cause instanceof RangeError
+      ? new UnprovenAnswerError('response_too_large', { cause })
+      : broken(cause, signal);
   });
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -173,14 +177,35 @@ async function textOf(response: Response, max_bytes: number): Promise<string> {
   }
 }
 
+/** The error of a body that did not come to its end: some clients take errors by other names for their own and end without one. */
+const broken = (cause: unknown, signal: AbortSignal): unknown =>
+  signal.aborted ? cause : new UnprovenAnswerError('response_broken', { cause });
+
+function unlessBroken(body: ReadableStream<Uint8Array>, signal: AbortSignal): ReadableStream<Uint8Array> {
+  const reader = body.getReader();
+  return new ReadableStream({
+    async pull(controller) {
+      try {
+        const { done, value } = await reader.read();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      } catch (cause) {
+        controller.error(broken(cause, signal));
+      }
+    },
+    cancel: (reason) => reader.cancel(reason),
+  });
+}
+
 function mediaType(response: Response): string {
   const [type = ''] = (response.headers.get('content-type') ?? '').split(';', 1);
   return type.trim().toLowerCase();
 }
 
-/** The body is decoded by now, so what described its encoding goes. */
-function rebuilt(response: Response, body: string | ReadableStream<Uint8Array>): Response {
+/** The body is decoded by now, so what described its encoding goes; a charset that is named would be another reading of it. */
+function rebuilt(response: Response, type: string, body: string | ReadableStream<Uint8Array>): Response {
   const headers = new Headers(response.headers);
+  headers.set('content-type', type);
   headers.delete('content-length');
   headers.delete('content-encoding');
   return new Response(body, { status: response.status, statusText: response.statusText, headers });

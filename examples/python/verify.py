@@ -133,7 +133,7 @@ def once(pairs):
 def read(text):
     """The attestation, and what it came in: None, the response's own text, or the payloads of the stream."""
     require(len(text) <= MAX_BYTES, "too large")
-    if re.match(r"\s*(data|event|id|retry)?:", text):
+    if re.match(r"\ufeff?\s*(data|event|id|retry)?:", text):
         payloads = events(text)
         if payloads[-1:] == ["[DONE]"]:
             payloads.pop()
@@ -142,6 +142,7 @@ def read(text):
         require(carrying is not None, "no event of the stream carries an attestation")
         document, payloads[carrying] = read(payloads[carrying])
         return document, payloads
+    text = text.removeprefix("\ufeff")
     document = json.loads(text, object_pairs_hook=once)
     if "attestation" not in document:
         require(not OF_AN_ANSWER & document.keys(), "beside an attestation's own members stands an answer's")
@@ -278,7 +279,7 @@ def main():
     given = options.parse_args()
     roots = [NVIDIA_ROOT]
     try:
-        text = open(given.file, encoding="utf-8-sig", newline="").read()
+        text = open(given.file, encoding="utf-8", newline="").read()
         request = open(given.request, encoding="utf-8", newline="").read() if given.request else None
         if given.simulated_root:
             roots += x509.load_pem_x509_certificates(open(given.simulated_root, "rb").read())
