@@ -98,6 +98,7 @@ const answering = (pieces: readonly Uint8Array[], type: string) => {
 const NONCE = '0'.repeat(64);
 const url = 'http://127.0.0.1/v1/chat/completions';
 const body = '{"messages":[{"role":"user"}],"stream":true,"tee":true}';
+const wholeBody = '{"messages":[{"role":"user"}],"tee":true}';
 
 const ofProto: readonly Reader[] = [
   ...inPieces('proto/sse: PayloadReader', LINES, payloadsOf),
@@ -220,7 +221,7 @@ const ofVerify = (world: World): readonly Reader[] => {
     ),
     reader('verify/fetch: verifyingFetch, whole', ['attestations'], async ({ bytes }) => {
       const fetch = verifyingFetch({ ...options, fetch: async () => answering([bytes], 'application/json') });
-      await (await fetch(url, { method: 'POST', body })).text();
+      await (await fetch(url, { method: 'POST', body: wholeBody })).text();
     }),
     reader('verify/fetch: verifyingFetch, a request', ['requests'], async ({ text }) => {
       const fetch = verifyingFetch({ ...options, fetch: async () => new Response('{}') });
