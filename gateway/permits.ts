@@ -11,7 +11,7 @@ export interface PermitLimits {
 export interface Permits {
   /**
    * Asks for a permit, and calls `start` when it is there: at once, or when it is this owner's turn. `refused` is called
-   * instead where the queue is full. Returns how to release the permit, or to leave the queue: to be called once all is over.
+   * instead where the queue is full. Returns how to release the permit, or to leave the queue: to be called once all is over; twice counts once.
    */
   acquire(owner: string, start: () => void, refused: () => void): () => void;
   readonly waiting: number;

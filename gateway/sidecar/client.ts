@@ -88,6 +88,8 @@ interface Pending {
   answered: boolean;
   retries: number;
   retry: NodeJS.Timeout | null;
+  /** Of its permit. Whatever comes twice counts once. */
+  release: () => void;
 }
 
 const SETTLED = { raw: new Uint8Array(0), resolve: () => {}, reject: () => {} };
@@ -193,6 +195,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     const one = pending.get(frame.id);
     if (one === undefined || !one.asked || one.answered) return null;
     one.answered = true;
+    // The sidecar is free for the next one; what it brought is looked at here.
+    one.release();
     const { members } = frame;
     const wrong: Refused | null =
       frame.nonce === one.nonce
@@ -278,7 +282,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           clearTimeout(one.retry ?? undefined);
           pending.delete(id);
           Object.assign(one, SETTLED);
-          release?.();
+          one.release();
         };
         const one: Pending = {
           raw,
@@ -295,12 +299,12 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           answered: false,
           retries: 0,
           retry: null,
+          release: () => {},
         };
         const giveUp = (error: Error) => {
           if (one.asked && state === 'connected') link?.send({ type: 'cancel', id });
           one.reject(error);
         };
-        let release: (() => void) | null = null;
         const timer = setTimeout(
           () => giveUp(tooLate()),
           Math.max(0, began_ms + options.attest_timeout_ms - performance.now()),
@@ -310,7 +314,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           one.asked = true;
           if (state === 'connected') link?.attest(id, raw);
         };
-        release = permits.acquire(owner, start, () => one.reject(tooMany()));
+        one.release = permits.acquire(owner, start, () => one.reject(tooMany()));
         onLeft(() => {
           if (pending.get(id) === one) giveUp(new ClientGone('nobody waits for this attestation any more'));
         });

@@ -196,7 +196,10 @@ function sharedPermits(primary: Peer, name: string, limits: PermitLimits): Share
       const n = ++last;
       waiting.set(n, { start, refused });
       primary.send({ countersign: 'acquire', name, n, owner, limits });
+      let over = false;
       return () => {
+        if (over) return;
+        over = true;
         waiting.delete(n);
         primary.send({ countersign: 'release', name, n });
       };

@@ -7,7 +7,7 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import { createSidecar, type Sidecar } from '../../gateway/sidecar/client.ts';
 import { splitBinaryFrame } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import { type Folder, temporaryFolder, UNCHECKED } from '../harness.ts';
+import { eventually, type Folder, temporaryFolder, UNCHECKED } from '../harness.ts';
 
 let folder: Folder;
 let path: string;
@@ -86,6 +86,31 @@ describe('the sidecar client', () => {
       written.mockRestore();
       expect(Math.max(...pieces)).toBe(2 * ids.length);
     }
+  });
+
+  it('asks for the next one while what came is being checked', async () => {
+    const seen: string[] = [];
+    await scripted((frame, ws) => {
+      seen.push(frame.id);
+      ws.send(JSON.stringify(attested(frame.id)));
+    });
+    let checked = () => {};
+    const checking = new Promise<null>((resolve) => {
+      checked = () => resolve(null);
+    });
+    client = createSidecar({
+      socket_path: path,
+      attest_timeout_ms: 5_000,
+      max_attestations_in_flight: 1,
+      allow_simulated: true,
+      ...UNCHECKED,
+      checker: { ...UNCHECKED.checker, check: () => checking },
+    });
+    await client.ready(5_000);
+    const asked = ['a', 'b'].map((id) => (client as Sidecar).attest('owner', id, RAW, NONCE, never));
+    await eventually(() => seen.length === 2);
+    checked();
+    expect((await Promise.all(asked)).map(({ id }) => id)).toEqual(['a', 'b']);
   });
 
   it.each(['a b', 'c#', 'q?', 'p%41', 'ü', 'c:d'])('connects to a socket in a folder named %s', async (name) => {
