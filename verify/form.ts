@@ -40,19 +40,7 @@ export const MAX_DEVICES = 64;
 const MAX_VALUES = 16 * 1024 * 1024;
 const MAX_BASE64_CHARACTERS = 4_000_000;
 /** Members by which clients know an answer: beside an attestation's own they would be read, and nothing signed them. */
-const OF_AN_ANSWER = [
-  'id',
-  'object',
-  'model',
-  'choices',
-  'output',
-  'content',
-  'message',
-  'text',
-  'data',
-  'usage',
-  'error',
-];
+const OF_AN_ANSWER = ['choices', 'output', 'content', 'message', 'text', 'data', 'error'];
 
 const no = (message: string) => new CheckFailure('not_an_attestation', message);
 
