@@ -50,6 +50,35 @@ export class Gathering {
   }
 }
 
+/** The same, looked at whole with each piece that comes: they lie in room that doubles, so that not every piece copies all others. */
+export class Growing {
+  #room: Buffer;
+  #bytes: number;
+
+  constructor(first: Buffer) {
+    this.#room = Buffer.allocUnsafeSlow(2 * first.length);
+    this.#room.set(first);
+    this.#bytes = first.length;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** All of them: a view of the room. */
+  add(piece: Buffer): Buffer {
+    const bytes = this.#bytes + piece.length;
+    if (bytes > this.#room.length) {
+      const room = Buffer.allocUnsafeSlow(2 * bytes);
+      room.set(this.#room.subarray(0, this.#bytes));
+      this.#room = room;
+    }
+    this.#room.set(piece, this.#bytes);
+    this.#bytes = bytes;
+    return this.#room.subarray(0, bytes);
+  }
+}
+
 const shared = (bytes: number): Buffer => Buffer.from(new SharedArrayBuffer(bytes));
 
 /** The same bytes: what was a Buffer in one thread is a Uint8Array in the next. */

@@ -2,6 +2,7 @@
 import type { Logger } from 'pino';
 import { where } from '../proto/where.ts';
 import { ConfigError, loadConfig, NO_ARGUMENTS } from './config.ts';
+import { checkMemory } from './limits/machine.ts';
 import { serve } from './serve.ts';
 import { createLog } from './telemetry/log.ts';
 import { isMember } from './workers/member.ts';
@@ -12,6 +13,7 @@ try {
   const config = loadConfig(process.env);
   const log = createLog(config.log_level);
   endOnUncaught(log);
+  if (!isMember) checkMemory(config, log);
   if (config.workers > 1 && !isMember) runPrimary(config, log);
   else await serve(config, log);
 } catch (error) {

@@ -7,6 +7,8 @@ import { Duplex } from 'node:stream';
 import { cutSoon, linger } from './refusal.ts';
 import { Unserved } from './unserved.ts';
 
+type WriteCallback = (error?: Error | null) => void;
+
 /** One request and what answers it, once those before it are answered. */
 interface Exchange {
   readonly incoming: IncomingMessage;
@@ -22,6 +24,8 @@ const PIECE_BYTES = 1024;
 const BODY_PIECE_BYTES = 64 * 1024;
 /** Of one read so many pieces go to Node at once, and the others in turn. */
 const PIECES_AT_ONCE = 4;
+/** Of what is sent, so much has to be taken in the time that a client has. */
+const PART_BYTES = 64 * 1024;
 /** What Node keeps of a request that waits, and of a byte of a head that is not complete. */
 const WAITING_COST_BYTES = 4 * 1024;
 const HEAD_COST = 4;
@@ -254,16 +258,30 @@ export class PacedConnection extends Duplex {
     else inTurn(() => this.#feed());
   }
 
-  override _write(chunk: Buffer, _encoding: BufferEncoding, callback: (error?: Error | null) => void): void {
-    this.#socket.write(chunk, callback);
-    this.#readOn();
+  override _write(chunk: Buffer, _encoding: BufferEncoding, callback: WriteCallback): void {
+    this.#send([chunk], callback);
   }
 
-  override _writev(chunks: { chunk: Buffer }[], callback: (error?: Error | null) => void): void {
+  override _writev(chunks: { chunk: Buffer }[], callback: WriteCallback): void {
+    this.#send(
+      chunks.map(({ chunk }) => chunk),
+      callback,
+    );
+  }
+
+  /** In parts, each of which the client must take in the time that is set: what it sends meanwhile counts as movement to a socket. */
+  #send(chunks: readonly Buffer[], callback: WriteCallback): void {
     const socket = this.#socket;
+    const [part, rest] = firstPart(chunks);
+    const timer = socket.timeout ? setTimeout(() => this.emit('timeout'), socket.timeout) : undefined;
+    const sent = (error?: Error | null) => {
+      clearTimeout(timer);
+      if (error || rest.length === 0) callback(error);
+      else this.#send(rest, callback);
+    };
     socket.cork();
-    for (const { chunk } of chunks.slice(0, -1)) socket.write(chunk);
-    socket.write((chunks.at(-1) as { chunk: Buffer }).chunk, callback);
+    for (const chunk of part.slice(0, -1)) socket.write(chunk);
+    socket.write(part.at(-1) as Buffer, sent);
     socket.uncork();
     this.#readOn();
   }
@@ -281,4 +299,19 @@ export class PacedConnection extends Duplex {
     this.#waiting = [];
     callback(error);
   }
+}
+
+/** As many of the chunks as make a part, and what is left. */
+function firstPart(chunks: readonly Buffer[]): [part: readonly Buffer[], rest: readonly Buffer[]] {
+  let bytes = 0;
+  for (const [i, chunk] of chunks.entries()) {
+    const room = PART_BYTES - bytes;
+    if (chunk.length > room)
+      return [
+        [...chunks.slice(0, i), chunk.subarray(0, room)],
+        [chunk.subarray(room), ...chunks.slice(i + 1)],
+      ];
+    bytes += chunk.length;
+  }
+  return [chunks, []];
 }

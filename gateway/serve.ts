@@ -6,6 +6,7 @@ import { buildApp } from './build.ts';
 import { ConfigError, type GatewayConfig } from './config.ts';
 import { createDrain } from './drain.ts';
 import { createHttpServer } from './http.ts';
+import { connectionsWithin } from './limits/machine.ts';
 import { serveMetrics } from './telemetry/listener.ts';
 import { readCredentials, watchCredentials } from './tls.ts';
 import { type Fetch, takeConnections } from './wire/server.ts';
@@ -26,7 +27,11 @@ export async function serve(config: GatewayConfig, log: Logger): Promise<void> {
   const tracer =
     tracing === null ? null : (await import('./telemetry/tracing.ts')).startTracing({ ...tracing, backend_url }, log);
   const { app, close, telemetry, drain: announceDrain } = buildApp(config, log, tracer);
-  const server = createHttpServer(app.fetch, { ...config, tls: credentials }, log);
+  const server = createHttpServer(
+    app.fetch,
+    { ...config, max_connections: connectionsWithin(config, log), tls: credentials },
+    log,
+  );
   const drain = createDrain(server, takeConnections(server, app.fetch as Fetch, log));
   server.once('error', (error: NodeJS.ErrnoException) => {
     console.error(`gateway: cannot listen on ${config.host}:${config.port}: ${error.code}`);

@@ -1,9 +1,9 @@
 // What clients have sent and nobody serves yet: parts of requests, and requests behind others. It is bounded for all connections of
 // a process together, for none of them has shown a key. Where it is too much, the connection that has most of it ends.
 
-/** Of memory, not of what was sent. */
-export const MAX_UNSERVED_BYTES = 48 * 1024 * 1024;
+import { MAX_UNSERVED_BYTES } from './limits/bounds.ts';
 
+/** Of memory, not of what was sent. */
 let total_bytes = 0;
 /** Those that have something. */
 const connections = new Set<Unserved>();

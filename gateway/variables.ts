@@ -64,11 +64,11 @@ export const schema = z.object({
       'API keys, one a line; a line that begins with `#` is a comment. Without it everybody who can connect may ask',
     ),
   MAX_BODY_BYTES: integer(16 * MiB, 1024, 256 * MiB).describe('The largest request body'),
-  MAX_ANSWER_BYTES: integer(32 * MiB, 1024, 256 * MiB).describe(
+  MAX_ANSWER_BYTES: integer(16 * MiB, 1024, 256 * MiB).describe(
     'The largest answer, whole or streamed, that is kept to be attested',
   ),
-  MAX_CONNECTIONS: integer(16_384, 1, 1_000_000).describe(
-    'Connections open at once, idle ones included; another is closed at once',
+  MAX_CONNECTIONS: integer(8192, 1, 1_000_000).describe(
+    'Connections open at once, idle ones included, divided among workers; another is closed at once. Fewer where the limit of open files leaves none for the backend',
   ),
   MAX_CONCURRENT_REQUESTS: integer(4096, 1, 1_000_000).describe(
     'Requests served at once, each from when all of its body is here; past it: 503 `overloaded`',
@@ -79,15 +79,15 @@ export const schema = z.object({
   MAX_REQUESTS_PER_SECOND_PER_KEY: limit(0).describe(
     'Requests in any second of one API key; 0: no limit. A key’s own `rps=` comes first',
   ),
-  MAX_HELD_BYTES: integer(512 * MiB, MiB, 1024 * 1024 * MiB).describe(
-    'Bodies and answers held in memory for all requests together, no less than `MAX_BODY_BYTES`; past it: 503 `overloaded`',
+  MAX_HELD_BYTES: integer(160 * MiB, MiB, 1024 * 1024 * MiB).describe(
+    'Bodies and answers held in memory for all requests together, those with tee four times, no less than `MAX_BODY_BYTES`; past it: 503 `overloaded`',
   ),
   MAX_HELD_BYTES_PER_KEY: wholeNumber(0, 1024 * 1024 * MiB)
     .optional()
     .describe(
       `Of these, what one API key may have, no less than \`MAX_BODY_BYTES\`; 0: no limit. ${WITHOUT('MAX_HELD_BYTES')}`,
     ),
-  MAX_STREAMS: integer(4096, 1, 1_000_000).describe('Streams at once; past it: 503 `overloaded`'),
+  MAX_STREAMS: integer(2048, 1, 1_000_000).describe('Streams at once; past it: 503 `overloaded`'),
   MAX_STREAMS_PER_KEY: limitPerKey.describe(
     `Streams at once of one API key; 0: no limit. A key’s own \`streams=\` comes first. ${WITHOUT('MAX_STREAMS')}`,
   ),
@@ -132,7 +132,7 @@ export const schema = z.object({
   ATTESTATION_TTL_MS: integer(3_600_000, 1_000, 604_800_000).describe(
     'How long an attestation is kept for `GET …/attestation`',
   ),
-  ATTESTATION_STORE_BYTES: integer(256 * MiB, MiB, 1024 * 1024 * MiB).describe(
+  ATTESTATION_STORE_BYTES: integer(64 * MiB, MiB, 1024 * 1024 * MiB).describe(
     'The memory that kept attestations may take',
   ),
   ATTESTATION_STORE_URL: z

@@ -12,6 +12,7 @@
 //  8. At the end a choice's `delta` becomes `message`, with role "assistant" and content null where no chunk gave one, and
 //     `index` leaves its tool calls; `object` "chat.completion.chunk" becomes "chat.completion", and each choice of such a
 //     stream has a `message`.
+import { duplicateMember } from './json.ts';
 import { isKeptNumber, numberOf, parseKeepingNumbers } from './number.ts';
 
 type Json = null | boolean | number | string | object;
@@ -47,12 +48,16 @@ export function parseChunk(payload: string): Chunk {
   // llama-server begins some streams with `null`: an event like any other, that says nothing.
   if (value === null) return {};
   if (!isBag(value)) throw new FoldError('a chunk is not a JSON object');
+  // Of two members of one name one reader takes the first and another the last.
+  if (duplicateMember(payload) !== null) throw new FoldError('a chunk names a member twice');
   return value;
 }
 
 /** Takes chunks as they come; `text()` is the completion so far as JSON text. */
 export class Fold {
   readonly #completion: Bag = bag();
+  /** Arrays whose items came in another order than that of their indices. */
+  readonly #unordered = new Set<Json[]>();
   /** Text that the choice at `#repeating` has yet to get: to look the choice up for each piece would cost more than the piece. */
   #repeated = '';
   #repeating = -1;
@@ -63,7 +68,7 @@ export class Fold {
       const value = chunk[key] as Json;
       if (key === 'usage') {
         if (value !== null || !(key in this.#completion)) this.#completion[key] = value;
-      } else this.#completion[key] = merged(this.#completion[key], value, key, false);
+      } else this.#completion[key] = merged(this.#completion[key], value, key, false, this.#unordered);
     }
   }
 
@@ -82,23 +87,29 @@ export class Fold {
   #settle(): void {
     if (this.#repeating < 0) return;
     const choices = this.#completion.choices as Bag[];
-    let at = choices.length - 1;
-    while (at > 0 && numberOf((choices[at] as Bag).index) !== this.#repeating) at--;
-    const delta = (choices[at] as Bag).delta as Bag;
+    const last = choices.at(-1) as Bag;
+    const choice = indexOf(last) === this.#repeating ? last : (byIndex(choices).get(this.#repeating) as Bag);
+    const delta = choice.delta as Bag;
     delta.content = (delta.content as string) + this.#repeated;
     this.#repeated = '';
     this.#repeating = -1;
   }
 
+  #finish(): void {
+    this.#settle();
+    for (const items of this.#unordered) order(items);
+    this.#unordered.clear();
+  }
+
   /** The JSON text of the folded completion. */
   text(): string {
-    this.#settle();
+    this.#finish();
     return JSON.stringify(finished(this.#completion));
   }
 
   /** The same text in pieces, none of which takes long to make: of a large completion the whole takes milliseconds. */
   *pieces(): Generator<Piece> {
-    this.#settle();
+    this.#finish();
     yield* piecesOf(finished(this.#completion));
   }
 }
@@ -115,15 +126,15 @@ export function foldPayloads(payloads: Iterable<string>): string {
   return fold.text();
 }
 
-function merged(before: Json | undefined, value: Json, key: string, inDelta: boolean): Json {
+function merged(before: Json | undefined, value: Json, key: string, inDelta: boolean, unordered: Set<Json[]>): Json {
   if (value === null) return before === undefined ? null : before;
   if (typeof value === 'string') return mergedString(before, value, key, inDelta);
-  if (Array.isArray(value)) return mergedArray(Array.isArray(before) ? before : [], value, inDelta);
+  if (Array.isArray(value)) return mergedArray(Array.isArray(before) ? before : [], value, inDelta, unordered);
   if (isBag(value)) {
     const into = isBag(before) ? before : bag();
     for (const name of Object.keys(value)) {
       const inside = inDelta || (key === 'choices' && (name === 'delta' || name === 'text'));
-      into[name] = merged(into[name], value[name] as Json, name, inside);
+      into[name] = merged(into[name], value[name] as Json, name, inside, unordered);
     }
     return into;
   }
@@ -136,11 +147,11 @@ function mergedString(before: Json | undefined, value: string, key: string, inDe
   return value === '' ? before : value;
 }
 
-function mergedArray(before: Json[], items: Json[], inDelta: boolean): Json[] {
+function mergedArray(before: Json[], items: Json[], inDelta: boolean, unordered: Set<Json[]>): Json[] {
   for (const item of items) {
     const index = indexOf(item);
     if (index === null) {
-      before.push(merged(undefined, item, '', inDelta));
+      before.push(merged(undefined, item, '', inDelta, unordered));
       continue;
     }
     // The key 'choices' tells merged() that `delta` and `text` of this object are to be appended to.
@@ -148,14 +159,27 @@ function mergedArray(before: Json[], items: Json[], inDelta: boolean): Json[] {
     // Nearly always it is the last one that grows, or one after it that begins.
     const last = before.at(-1);
     const lastIndex = last === undefined ? -1 : (indexOf(last) ?? MAX_INDEX + 1);
-    const found = lastIndex === index ? last : lastIndex < index ? undefined : byIndex(before).get(index);
-    const into = merged(found, item, key, inDelta);
+    const behind = lastIndex < index && !unordered.has(before);
+    const found = lastIndex === index ? last : behind ? undefined : byIndex(before).get(index);
+    const into = merged(found, item, key, inDelta, unordered);
     if (into === found) continue;
-    const at = lastIndex < index ? -1 : before.findIndex((other) => (indexOf(other) ?? -1) > index);
-    before.splice(at < 0 ? before.length : at, 0, into);
+    if (!behind) unordered.add(before);
+    before.push(into);
     indexed.get(before)?.set(index, into);
   }
   return before;
+}
+
+/** Puts items in the order of their indices; one without an index stays behind those that came before it. */
+function order(items: Json[]): void {
+  let highest = -1;
+  const placed = items.map((item) => {
+    const index = indexOf(item);
+    highest = Math.max(highest, index ?? -1);
+    return { item, place: index ?? highest };
+  });
+  placed.sort((a, b) => a.place - b.place);
+  for (const [i, { item }] of placed.entries()) items[i] = item;
 }
 
 /** The items of an array by their index, once another than the last has grown: an array may be long, and would be searched for each. */

@@ -169,3 +169,31 @@ function readByMembers(text: string): Record<string, unknown> {
     members.map(({ key, valueStart, valueEnd }) => [key, JSON.parse(text.slice(valueStart, valueEnd)) as unknown]),
   );
 }
+
+/** A name that stands twice in one object, at any depth; null where none does. @param text JSON. */
+export function duplicateMember(text: string): string | null {
+  // Of each object that is open its names, once it has one; of each array null.
+  const open: (Set<string> | 'nameless' | null)[] = [];
+  for (let i = 0; i < text.length; i++) {
+    const c = text[i];
+    if (c === '{') open.push('nameless');
+    else if (c === '[') open.push(null);
+    else if (c === '}' || c === ']') open.pop();
+    else if (c === '"') {
+      const start = i;
+      let escaped = false;
+      for (i++; text[i] !== '"'; i++)
+        if (text[i] === '\\') {
+          escaped = true;
+          i++;
+        }
+      const names = open.at(-1) ?? null;
+      if (names === null || text[skipSpace(text, i + 1)] !== ':') continue;
+      const name = escaped ? (JSON.parse(text.slice(start, i + 1)) as string) : text.slice(start + 1, i);
+      if (names === 'nameless') open[open.length - 1] = new Set([name]);
+      else if (names.has(name)) return name;
+      else names.add(name);
+    }
+  }
+  return null;
+}

@@ -20,7 +20,7 @@ const CR = 0x0d;
 const COLON = 0x3a;
 const SPACE = 0x20;
 const TILDE = 0x7e;
-const BYTE_ORDER_MARK = Uint8Array.of(0xef, 0xbb, 0xbf);
+export const BYTE_ORDER_MARK = Uint8Array.of(0xef, 0xbb, 0xbf);
 const encoder = new TextEncoder();
 const DATA = encoder.encode('data:');
 /** What stands around a payload in an event as {@link writeEvents} writes it. */

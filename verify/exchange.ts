@@ -1,7 +1,7 @@
 // Compares raw with what the caller holds: the request sent, the response or the event stream received.
 import type { Attestation } from '../proto/attestation.ts';
 import { foldPayloads } from '../proto/fold.ts';
-import { withoutSpaceAround } from '../proto/json.ts';
+import { duplicateMember, withoutSpaceAround } from '../proto/json.ts';
 import { parseKeepingNumbers } from '../proto/number.ts';
 import type { RawParts } from '../proto/raw.ts';
 import { type Outcome, seen, skipped } from './checklist.ts';
@@ -39,6 +39,8 @@ export async function compareExchange(
   }
   const chunk = carrier !== null && isChunkOf(raw, carrier);
   if (carrier !== null && !chunk) {
+    if (carrier.text !== null && duplicateMember(carrier.text) !== null)
+      throw new CheckFailure('response_mismatch', 'the response that carries the attestation names a member twice');
     if (!isResponse(raw, carrier))
       throw new CheckFailure('response_mismatch', 'the response that carries the attestation is not the one in raw');
     compared.push('the response that carries the attestation');

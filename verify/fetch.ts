@@ -7,6 +7,7 @@ import { verifyAttestation } from './attestation.ts';
 import { concatAll } from './bytes.ts';
 import { type FailureCode, VerificationError } from './checks.ts';
 import { LruMap } from './lru.ts';
+import { readLimited } from './services.ts';
 import { attestationIn } from './spliced.ts';
 import type { Verified, VerifyOptions } from './types.ts';
 
@@ -15,7 +16,7 @@ export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
   readonly fetch?: typeof globalThis.fetch;
   /** Called with every proof, before the answer (or the end of its stream) is handed over. */
   readonly onVerified?: (verified: Verified) => void;
-  /** Largest stream that is kept to be checked, in bytes. 64 MiB by default. */
+  /** Largest answer, whole or streamed, that is kept to be checked, in bytes. 64 MiB by default. */
   readonly max_stream_bytes?: number;
   /**
    * Paths whose answers are handed over although nothing proves them, such as `/v1/embeddings`: the whole path of the request's
@@ -30,11 +31,13 @@ export type UnprovenCode = FailureCode | keyof typeof MESSAGES;
 const MESSAGES = {
   endpoint_not_proven: 'Requests to this path cannot be proven, and unprovenPaths does not name it.',
   request_not_provable: 'The request body is not a JSON object.',
-  response_not_provable: 'The response has a status or a type that no proof covers.',
+  response_not_provable: 'The response has a status or a type that no proof covers, or another than was asked for.',
   attestation_missing: 'The answer ended without an attestation.',
   attestation_seen: 'The attestation was handed over before, with another answer.',
   stream_malformed: 'The stream has more than data lines and comments, or is not in UTF-8.',
   stream_too_large: 'The stream is larger than what is kept to be checked.',
+  response_broken: 'The answer broke off before its end.',
+  response_too_large: 'The answer is larger than what is kept to be checked.',
 } as const;
 const NOT_VERIFIED = 'The attestation of the answer does not verify.';
 
@@ -81,7 +84,11 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     unprovenPaths = [],
     ...verify
   } = options;
-  const policy = { ...FRESH, ...verify.policy };
+  const policy = {
+    ...verify.policy,
+    maxAgeSeconds: verify.policy?.maxAgeSeconds ?? FRESH.maxAgeSeconds,
+    maxAheadSeconds: verify.policy?.maxAheadSeconds ?? FRESH.maxAheadSeconds,
+  };
   const seen = new LruMap<string, true>(MAX_SEEN);
 
   /** `answer`: the text of a whole one, the bytes of a stream. @throws {UnprovenAnswerError} */
@@ -105,20 +112,22 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
       if (mayPass(request.method, pathname, unprovenPaths)) return send(input, init);
       throw new UnprovenAnswerError('endpoint_not_proven');
     }
-    const body = withTee(await request.clone().text());
+    const { body, stream } = readRequest(await request.clone().text());
     const response = await send(request.url, { ...membersOf(request), ...init, ...sending(request, body) });
     if (response.status >= 400) return response;
     if (response.status !== 200) throw new UnprovenAnswerError('response_not_provable');
     const type = mediaType(response);
-    if (type === 'text/event-stream' && response.body !== null) {
-      const held = heldUntilProven((stream) => prove(stream, body), max_stream_bytes);
-      return rebuilt(response, response.body.pipeThrough(new TransformStream(held)));
+    if (type === 'text/event-stream' && stream && response.body !== null) {
+      const held = heldUntilProven((events) => prove(events, body), max_stream_bytes);
+      const proven = unlessBroken(response.body, request.signal).pipeThrough(new TransformStream(held));
+      return rebuilt(response, 'text/event-stream; charset=utf-8', proven);
     }
-    if (type !== 'application/json') throw new UnprovenAnswerError('response_not_provable');
-    const text = await response.text();
+    // A client that asked for a stream reads nothing of a whole answer, and says nothing about it.
+    if (type !== 'application/json' || stream) throw new UnprovenAnswerError('response_not_provable');
+    const text = await textOf(response, max_stream_bytes, request.signal);
     if (attestationIn(text) === null) throw new UnprovenAnswerError('attestation_missing');
     await prove(text, body);
-    return rebuilt(response, text);
+    return rebuilt(response, 'application/json', text);
   };
 }
 
@@ -140,8 +149,8 @@ function sending(request: Request, body: string): RequestInit {
   return { method: 'POST', headers, body, signal: request.signal };
 }
 
-/** @throws {UnprovenAnswerError} when the body is no JSON object: nothing could be proven about it. */
-function withTee(body: string): string {
+/** The request's body with `tee`, and whether it asks for a stream. @throws {UnprovenAnswerError} when it is no JSON object. */
+function readRequest(body: string): { body: string; stream: boolean } {
   let value: unknown;
   try {
     value = JSON.parse(body);
@@ -150,8 +159,42 @@ function withTee(body: string): string {
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw new UnprovenAnswerError('request_not_provable');
-  const { tee } = value as { tee?: unknown };
-  return tee === undefined ? withLastMember(body, 'tee', 'true') : body;
+  const { tee, stream } = value as { tee?: unknown; stream?: unknown };
+  return { body: tee === undefined ? withLastMember(body, 'tee', 'true') : body, stream: stream === true };
+}
+
+/** @throws {UnprovenAnswerError} for more than `max_bytes`, or what is not UTF-8. */
+async function textOf(response: Response, max_bytes: number, signal: AbortSignal): Promise<string> {
+  const bytes = await readLimited(response, max_bytes).catch((cause) => {
+    throw cause instanceof RangeError
+      ? new UnprovenAnswerError('response_too_large', { cause })
+      : broken(cause, signal);
+  });
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch (cause) {
+    throw new UnprovenAnswerError('attestation_missing', { cause });
+  }
+}
+
+/** The error of a body that did not come to its end: some clients take errors by other names for their own and end without one. */
+const broken = (cause: unknown, signal: AbortSignal): unknown =>
+  signal.aborted ? cause : new UnprovenAnswerError('response_broken', { cause });
+
+function unlessBroken(body: ReadableStream<Uint8Array>, signal: AbortSignal): ReadableStream<Uint8Array> {
+  const reader = body.getReader();
+  return new ReadableStream({
+    async pull(controller) {
+      try {
+        const { done, value } = await reader.read();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      } catch (cause) {
+        controller.error(broken(cause, signal));
+      }
+    },
+    cancel: (reason) => reader.cancel(reason),
+  });
 }
 
 function mediaType(response: Response): string {
@@ -159,9 +202,10 @@ function mediaType(response: Response): string {
   return type.trim().toLowerCase();
 }
 
-/** The body is decoded by now, so what described its encoding goes. */
-function rebuilt(response: Response, body: string | ReadableStream<Uint8Array>): Response {
+/** The body is decoded by now, so what described its encoding goes; a charset that is named would be another reading of it. */
+function rebuilt(response: Response, type: string, body: string | ReadableStream<Uint8Array>): Response {
   const headers = new Headers(response.headers);
+  headers.set('content-type', type);
   headers.delete('content-length');
   headers.delete('content-encoding');
   return new Response(body, { status: response.status, statusText: response.statusText, headers });

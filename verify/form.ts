@@ -1,6 +1,13 @@
 // Reads what is given to be verified: an attestation, one in a response, or bare evidence. Strict about JSON, once, at the door.
 import type { Attestation, Evidence } from '../proto/attestation.ts';
-import { hasAtMost, JsonTextError, type Member, topLevelMembers, withoutMember } from '../proto/json.ts';
+import {
+  duplicateMember,
+  hasAtMost,
+  JsonTextError,
+  type Member,
+  topLevelMembers,
+  withoutMember,
+} from '../proto/json.ts';
 import { CheckFailure } from './checks.ts';
 import type { Limits } from './types.ts';
 
@@ -31,8 +38,21 @@ const MAX_CHARACTERS = 64 * 1024 * 1024;
 export const MAX_DEVICES = 64;
 /** More than an answer of 64 MiB has, be it all token probabilities. */
 const MAX_VALUES = 16 * 1024 * 1024;
-/** Of a report or a chain in 256 KiB: they take a few. */
-const MAX_BASE64_CHARACTERS = 350_000;
+const MAX_BASE64_CHARACTERS = 4_000_000;
+/** Members by which clients know an answer: beside an attestation's own they would be read, and nothing signed them. */
+const OF_AN_ANSWER = [
+  'id',
+  'object',
+  'model',
+  'choices',
+  'output',
+  'content',
+  'message',
+  'text',
+  'data',
+  'usage',
+  'error',
+];
 
 const no = (message: string) => new CheckFailure('not_an_attestation', message);
 
@@ -50,10 +70,9 @@ export function readInput(input: unknown, limits: Limits = {}): Input {
   // What has this member is the response that carries it, and is compared, whatever it says besides.
   if (member === undefined) {
     noDuplicates(text);
-    return { attestation: readAttestation(value, limits), carrier: null };
+    return { attestation: readAlone(value, limits), carrier: null };
   }
-  const inside = text.slice(member.valueStart, member.valueEnd);
-  noDuplicates(inside);
+  noDuplicates(text.slice(member.valueStart, member.valueEnd));
   const { attestation, ...rest } = value;
   return {
     attestation: readAttestation(unwrapped(attestation, limits), limits),
@@ -63,9 +82,16 @@ export function readInput(input: unknown, limits: Limits = {}): Input {
 
 function fromObject(input: unknown, limits: Limits): Input {
   if (!isRecord(input)) throw no('not an object');
-  if (!Object.hasOwn(input, 'attestation')) return { attestation: readAttestation(input, limits), carrier: null };
+  if (!Object.hasOwn(input, 'attestation')) return { attestation: readAlone(input, limits), carrier: null };
   const { attestation, ...value } = input;
   return { attestation: readAttestation(unwrapped(attestation, limits), limits), carrier: { text: null, value } };
+}
+
+/** An attestation that no response carries. */
+function readAlone(value: Record<string, unknown>, limits: Limits): Attestation {
+  const of = OF_AN_ANSWER.find((name) => Object.hasOwn(value, name));
+  if (of !== undefined) throw no(`beside an attestation's own members stands '${of}', which is an answer's`);
+  return readAttestation(value, limits);
 }
 
 /** An attestation kept as text inside of JSON. */
@@ -182,34 +208,6 @@ function once(text: string): Member[] {
  * @param text JSON. @throws {CheckFailure} not_an_attestation
  */
 export function noDuplicates(text: string): void {
-  // Of each object that is open its names, once it has one; of each array null.
-  const open: (Set<string> | 'nameless' | null)[] = [];
-  for (let i = 0; i < text.length; i++) {
-    const c = text[i];
-    if (c === '{') open.push('nameless');
-    else if (c === '[') open.push(null);
-    else if (c === '}' || c === ']') open.pop();
-    else if (c === '"') {
-      const start = i;
-      let escaped = false;
-      for (i++; text[i] !== '"'; i++)
-        if (text[i] === '\\') {
-          escaped = true;
-          i++;
-        }
-      const names = open.at(-1) ?? null;
-      if (names === null || !isName(text, i + 1)) continue;
-      const name = escaped ? (JSON.parse(text.slice(start, i + 1)) as string) : text.slice(start + 1, i);
-      if (names === 'nameless') open[open.length - 1] = new Set([name]);
-      else if (names.has(name)) throw no(`the member ${JSON.stringify(name.slice(0, 64))} appears twice`);
-      else names.add(name);
-    }
-  }
-}
-
-/** Whether a colon follows. */
-function isName(text: string, after: number): boolean {
-  let at = after;
-  while (text[at] === ' ' || text[at] === '\n' || text[at] === '\r' || text[at] === '\t') at++;
-  return text[at] === ':';
+  const name = duplicateMember(text);
+  if (name !== null) throw no(`the member ${JSON.stringify(name.slice(0, 64))} appears twice`);
 }

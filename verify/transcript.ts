@@ -2,7 +2,7 @@
 import type { Attestation } from '../proto/attestation.ts';
 import { foldPayloads } from '../proto/fold.ts';
 import type { RawParts } from '../proto/raw.ts';
-import { isDone, readPayloads, SseError } from '../proto/sse.ts';
+import { BYTE_ORDER_MARK, isDone, readPayloads, SseError } from '../proto/sse.ts';
 import { concatAll, digest, toHex, utf8 } from './bytes.ts';
 import { CheckFailure } from './checks.ts';
 import { attestationIn, withoutAttestation } from './spliced.ts';
@@ -53,6 +53,8 @@ export function attestationOf(transcript: Uint8Array, { maxCharacters = MAX_EVEN
 function payloadsOf(transcript: Uint8Array): string[] {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   try {
+    // No gateway writes one, and some clients lose the first event behind it.
+    if (BYTE_ORDER_MARK.every((byte, i) => transcript[i] === byte)) throw malformed('it begins with a byte order mark');
     const payloads = readPayloads(transcript, MAX_EVENT_BYTES);
     const done = payloads.findIndex(isDone);
     // Clients stop there, so what came after it was not shown to anybody.

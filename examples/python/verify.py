@@ -121,6 +121,10 @@ def check_device(report, chain, arch, nonce, roots, at):
 # ---- reading -------------------------------------------------------------------------------------------------------
 
 
+# Members by which clients know an answer: beside an attestation's own they would be read, and nothing signed them.
+OF_AN_ANSWER = {"id", "object", "model", "choices", "output", "content", "message", "text", "data", "usage", "error"}
+
+
 def once(pairs):
     require(len(dict(pairs)) == len(pairs), "a member stands twice")
     return dict(pairs)
@@ -129,7 +133,7 @@ def once(pairs):
 def read(text):
     """The attestation, and what it came in: None, the response's own text, or the payloads of the stream."""
     require(len(text) <= MAX_BYTES, "too large")
-    if re.match(r"\s*(data|event|id|retry)?:", text):
+    if re.match(r"\ufeff?\s*(data|event|id|retry)?:", text):
         payloads = events(text)
         if payloads[-1:] == ["[DONE]"]:
             payloads.pop()
@@ -138,8 +142,10 @@ def read(text):
         require(carrying is not None, "no event of the stream carries an attestation")
         document, payloads[carrying] = read(payloads[carrying])
         return document, payloads
+    text = text.removeprefix("\ufeff")
     document = json.loads(text, object_pairs_hook=once)
     if "attestation" not in document:
+        require(not OF_AN_ANSWER & document.keys(), "beside an attestation's own members stands an answer's")
         return document, None
     start = text.rindex(SPLICED)
     end = json.JSONDecoder().raw_decode(text, start + len(SPLICED))[1]
@@ -254,6 +260,11 @@ def extension(certificate, kind):
 # ---- the command line -----------------------------------------------------------------------------------------------
 
 
+def shown(text):
+    """What others wrote must not clear the screen, nor write lines of this report."""
+    return "".join(one if one.isprintable() else "?" for one in str(text))
+
+
 def instant(text):
     at = datetime.fromisoformat(text)
     return at if at.tzinfo else at.replace(tzinfo=timezone.utc)
@@ -268,7 +279,7 @@ def main():
     given = options.parse_args()
     roots = [NVIDIA_ROOT]
     try:
-        text = open(given.file, encoding="utf-8-sig", newline="").read()
+        text = open(given.file, encoding="utf-8", newline="").read()
         request = open(given.request, encoding="utf-8", newline="").read() if given.request else None
         if given.simulated_root:
             roots += x509.load_pem_x509_certificates(open(given.simulated_root, "rb").read())
@@ -277,10 +288,10 @@ def main():
     try:
         paths = verify(text, roots, given.at, request)
     except Invalid as error:
-        print(f"FAIL  {error}\n\nINVALID")
+        print(f"FAIL  {shown(error)}\n\nINVALID")
         return 1
     for path in paths:
-        print(f"\nsigned by a {common_name(path[1])}, under '{common_name(path[-1])}'")
+        print("\n" + shown(f"signed by a {common_name(path[1])}, under '{common_name(path[-1])}'"))
     if any(path[-1] != NVIDIA_ROOT for path in paths):
         print("SIMULATED: this proves nothing about hardware.")
     print("VALID as far as it was checked: not the token, the firmware, revocation, the GPU's mode.")

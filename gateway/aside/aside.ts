@@ -1,6 +1,7 @@
 // What takes long where there is much: reading a request, drafting an attestation. Little is done at once, much on a thread.
 import { bufferOf, MANY_BYTES } from '../gathering.ts';
 import type { Caller } from '../keys/caller.ts';
+import { READING_HEAP_MB, READING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { Problem, type ProblemCode } from '../problem.ts';
 import { Thread, ThreadEnded } from '../thread.ts';
 import { type Asked, type Endpoint, readAsked } from './asked.ts';
@@ -45,8 +46,6 @@ export interface Refused {
   readonly param: string | null;
 }
 
-/** 16 MiB of JSON can be mostly objects; past this the thread ends, and the process does not. */
-const MAX_HEAP_MB = 1024;
 /** Whoever sends one picture sends the next within minutes. */
 const IDLE_MS = 600_000;
 
@@ -54,7 +53,7 @@ export function createAside(): Aside {
   const file = new URL('./worker.ts', import.meta.url);
   const thread = new Thread<Question, Answer>(
     file,
-    { resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB } },
+    { resourceLimits: { maxOldGenerationSizeMb: READING_HEAP_MB, maxYoungGenerationSizeMb: READING_YOUNG_HEAP_MB } },
     IDLE_MS,
   );
   const line = new Line();

@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import { joined, type Piece } from '../../proto/fold.ts';
-import { parseJson, topLevelMembers } from '../../proto/json.ts';
+import { duplicateMember, parseJson } from '../../proto/json.ts';
 import { buildRaw, MAX_RAW_LENGTH, type Nonce, type StreamDigest } from '../../proto/raw.ts';
 import { MANY_BYTES } from '../gathering.ts';
 import { Problem } from '../problem.ts';
@@ -78,8 +78,7 @@ function readAnswer(body: Buffer): Pick<Folded, 'response' | 'completionId'> {
   if (Object.hasOwn(value, 'attestation')) throw badAnswer('The backend sent an attestation of its own.');
   if ('error' in value && value.error !== null) throw badAnswer('The backend sent an error as if it were an answer.');
   // Of two members of one name one reader takes the first and another the last: what is read would not be what was signed.
-  const names = topLevelMembers(response).map(({ key }) => key);
-  if (new Set(names).size < names.length) throw badAnswer('The backend sent an answer that names a member twice.');
+  if (duplicateMember(response) !== null) throw badAnswer('The backend sent an answer that names a member twice.');
   const id = (value as { id?: unknown }).id;
   return { response, completionId: typeof id === 'string' && id !== '' ? id : null };
 }

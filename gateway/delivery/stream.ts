@@ -16,6 +16,9 @@ const MAX_EVENT_BYTES = 8 * 1024 * 1024;
 const KEEP_WARM_MS = 5_000;
 const AFTER_DONE_MS = 1_000;
 
+/** Another charset that a backend names would be another reading of the same bytes. */
+const STREAM_TYPE = 'text/event-stream; charset=utf-8';
+
 interface Held {
   readonly payload: Uint8Array;
   readonly finish: boolean;
@@ -40,7 +43,11 @@ export function streamDelivery(
   let drained: NodeJS.Timeout | null = null;
   const write = flowingWriter(exchange, port);
 
-  outgoing.writeHead(head.status, headersOf(head, true));
+  const headers = headersOf(head, true);
+  outgoing.writeHead(
+    head.status,
+    headers['content-type'] === STREAM_TYPE ? headers : { ...headers, 'content-type': STREAM_TYPE },
+  );
   outgoing.flushHeaders();
 
   function pass(payloads: readonly Uint8Array[]): void {

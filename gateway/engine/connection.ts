@@ -2,12 +2,13 @@
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { batch } from '../batch.ts';
+import { Growing } from '../gathering.ts';
 import type { Owner } from '../keys/caller.ts';
 import type { AnswerHead } from './engine.ts';
 import { BackendFault } from './fault.ts';
 import type { Heads } from './heads.ts';
 import { ResponseBody } from './response-body.ts';
-import { notHttp, type ResponseHead } from './response-head.ts';
+import { mayEndHead, notHttp, type ResponseHead } from './response-head.ts';
 
 const silent = () => new BackendFault('silent', 'silent for too long');
 
@@ -52,7 +53,8 @@ export class Connection {
   #paused = false;
   #head: ResponseHead | null = null;
   #body: ResponseBody | null = null;
-  #early: Buffer | null = null;
+  /** A head that is not complete. */
+  #early: Growing | null = null;
   #gone = false;
   #carried = false;
   #idle_since_ms = 0;
@@ -157,7 +159,9 @@ export class Connection {
       if (this.#body !== null) this.#take(this.#body, bytes, 0, length);
       else if (this.#early === null) this.#begin(bytes, length);
       else {
-        const all = Buffer.concat([this.#early, bytes.subarray(0, length)]);
+        const before = this.#early.bytes;
+        const all = this.#early.add(bytes.subarray(0, length));
+        if (!mayEndHead(all, before)) return true;
         this.#early = null;
         this.#begin(all, all.length);
       }
@@ -183,7 +187,7 @@ export class Connection {
     for (let from = 0; from < to; ) {
       const head = this.#heads.read(bytes, from, to);
       if (head === null) {
-        this.#early = Buffer.from(bytes.subarray(from, to));
+        this.#early = new Growing(bytes.subarray(from, to));
         return;
       }
       from += head.size;

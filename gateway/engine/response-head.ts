@@ -39,6 +39,11 @@ interface Place {
   readonly to: number;
 }
 
+/** Whether what came from `from` on may complete a head, or make it too large: while not, it need not be read. */
+export function mayEndHead(bytes: Buffer, from: number): boolean {
+  return bytes.length > MAX_HEAD_BYTES || bytes.indexOf(END, Math.max(0, from - END.length + 1)) >= 0;
+}
+
 /** null while the head is not complete. `places` is told where they are. @throws {BackendFault} not_http */
 export function readResponseHead(bytes: Buffer, places?: Places): ResponseHead | null {
   const end = bytes.indexOf(END);

@@ -1,6 +1,7 @@
 // Who is being served: how many requests, streams and requests with tee, in total and of each key. Counted in this process.
 import type { Caller } from '../keys/caller.ts';
 import { Problem } from '../problem.ts';
+import { largestRequest } from './bounds.ts';
 
 export interface SeatLimits {
   readonly max_concurrent_requests: number;
@@ -69,7 +70,6 @@ function within(count: number, limit: number, what: Counted): void {
 export function createSeats(limits: SeatLimits): Seats {
   const total = { requests: 0, streams: 0, bytes: 0 };
   const keys = new Map<string, Counts>();
-  const { max_held_bytes, max_body_bytes, max_answer_bytes } = limits;
   const per_key: PerKey = {
     requests: limits.max_concurrent_per_key ?? half(limits.max_concurrent_requests),
     streams: limits.max_streams_per_key ?? half(limits.max_streams),
@@ -77,7 +77,7 @@ export function createSeats(limits: SeatLimits): Seats {
     // Never less than one request may need.
     bytes:
       limits.max_held_bytes_per_key ??
-      Math.min(max_held_bytes, Math.max(half(max_held_bytes), max_body_bytes + max_answer_bytes)),
+      Math.min(limits.max_held_bytes, Math.max(half(limits.max_held_bytes), largestRequest(limits))),
   };
   return {
     get taken() {

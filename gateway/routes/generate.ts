@@ -11,6 +11,7 @@ import { wholeDelivery } from '../delivery/whole.ts';
 import type { AnswerHead } from '../engine/engine.ts';
 import { type Headers, toBackend } from '../engine/headers.ts';
 import { headerLines, SharedLines } from '../engine/request.ts';
+import { TEE_COPIES } from '../limits/bounds.ts';
 import type { Seat } from '../limits/seats.ts';
 import { asProblem, Problem } from '../problem.ts';
 import type { Operation, Watch } from '../telemetry/watch.ts';
@@ -48,7 +49,10 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     const watch = c.env.watch;
     watch.generates(OPERATION[endpoint], model, tee);
     if (stream) await seat.stream();
-    if (tee) await seat.tee();
+    if (tee) {
+      await seat.tee();
+      seat.hold((TEE_COPIES - 1) * body.length);
+    }
     const [id, owner] = [c.env.id, c.env.owner];
     const exchange: Exchange = { id, owner, request: tee ? request : '', tee, choices, outgoing, watch };
     if (tee) {
@@ -106,7 +110,7 @@ function holding(delivery: Delivery, port: Port, seat: Seat): Delivery {
   return {
     data(chunk) {
       try {
-        seat.hold(chunk.length);
+        seat.hold(TEE_COPIES * chunk.length);
       } catch (error) {
         port.cancel();
         return delivery.fail(asProblem(error));

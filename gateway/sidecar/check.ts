@@ -1,6 +1,7 @@
 // Checks what a sidecar answered before anybody is given it: the same as the sidecar's own check, on a thread, because a signature and
 // what surrounds it take a millisecond, and what a false sidecar sends may take longer to read.
 import type { FailureCode } from '../../verify/index.ts';
+import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { Thread } from '../thread.ts';
 
 /** What the thread is asked. */
@@ -24,17 +25,13 @@ export interface Checker {
   close(): Promise<void>;
 }
 
-/** Past this the thread ends, and the process does not. An answer has 8 MiB at most. */
-const MAX_HEAP_MB = 256;
-/** Little of an answer outlives its check. */
-const MAX_YOUNG_HEAP_MB = 4;
 /** A start takes longer than a GPU may: whoever asked once is likely to ask again. */
 const IDLE_MS = 3_600_000;
 
 export function createChecker(): Checker {
   const thread = new Thread<CheckQuestion, CheckAnswer>(
     new URL('./check-worker.ts', import.meta.url),
-    { resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MB, maxYoungGenerationSizeMb: MAX_YOUNG_HEAP_MB } },
+    { resourceLimits: { maxOldGenerationSizeMb: CHECKING_HEAP_MB, maxYoungGenerationSizeMb: CHECKING_YOUNG_HEAP_MB } },
     IDLE_MS,
   );
   return {

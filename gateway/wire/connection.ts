@@ -1,9 +1,10 @@
 // One client's connection while its requests are of the plain form; at the first that is not, Node's parser has it for good.
 import type { Socket } from 'node:net';
+import { Growing } from '../gathering.ts';
 import { linger } from '../refusal.ts';
 import { Unserved } from '../unserved.ts';
 import { WireAnswer } from './answer.ts';
-import { MAX_WIRE_BYTES, readRequest, Said, type WireRequest } from './request.ts';
+import { MAX_WIRE_BYTES, Progress, readRequest, Said, type WireRequest } from './request.ts';
 
 export interface WireOptions {
   serve(request: WireRequest, answer: WireAnswer): void;
@@ -23,6 +24,9 @@ export class WireConnection {
   readonly #said = new Said();
   readonly #unserved: Unserved;
   #pending: Buffer | null = null;
+  /** What `#pending` is a view of, once it came in pieces. */
+  #growing: Growing | null = null;
+  #progress = new Progress();
   #pieces: NodeJS.Timeout | null = null;
   #stall: NodeJS.Timeout | null = null;
   #answer: WireAnswer | null = null;
@@ -62,7 +66,8 @@ export class WireConnection {
     const stalls = this.#socket.writableNeedDrain;
     if (stalls) this.#distrust();
     if (this.#ended) return;
-    const all = this.#pending === null ? bytes : Buffer.concat([this.#pending, bytes]);
+    if (this.#pending !== null) this.#growing ??= new Growing(this.#pending);
+    const all = this.#pending === null ? bytes : (this.#growing as Growing).add(bytes);
     // Whatever comes before the client has its answer waits.
     if (this.#answer === null && !this.#turning && !stalls) this.#take(all);
     else {
@@ -105,13 +110,16 @@ export class WireConnection {
   }
 
   #take(bytes: Buffer): void {
-    const reading = readRequest(bytes, this.#said);
+    const reading = readRequest(bytes, this.#said, this.#progress);
     if (reading === 'incomplete') {
       this.#pending = bytes;
       this.#pieces ??= setTimeout(() => this.#handOver(), PIECES_MS);
       return;
     }
     this.#pending = reading === 'other' ? bytes : null;
+    // A request's body is a part of it.
+    this.#growing = null;
+    this.#progress = new Progress();
     if (reading === 'other') return this.#handOver();
     clearTimeout(this.#pieces ?? undefined);
     this.#pieces = null;

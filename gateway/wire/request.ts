@@ -58,10 +58,21 @@ const NOT_PLAIN = new Set([
 /**
  * The plain form: one of two request lines; every line ends in CR LF and none is folded; names are tokens and none comes
  * twice; values are printable ASCII; one Host, one Content-Length of digits; nothing about coding, trailers or upgrades;
- * and not a byte after the body. `before` is what the same connection has said: it is remembered there, and read by it.
+ * and not a byte after the body. `before` is what the same connection has said: it is remembered there, and read by it. With the
+ * `progress` of an incomplete request only the same bytes and more may come.
  */
-export function readRequest(bytes: Buffer, before: Said = new Said()): Reading {
-  return (before.head === null ? null : readAgain(bytes, before.head)) ?? readAnew(bytes, before);
+export function readRequest(bytes: Buffer, before = new Said(), progress = new Progress()): Reading {
+  if (bytes.length < progress.needed) return 'incomplete';
+  const again = before.head === null ? null : readAgain(bytes, progress, before.head);
+  return again ?? readAnew(bytes, before, progress);
+}
+
+/** How far a request was read that comes in pieces, so that what was looked at is not looked at again with each of them. */
+export class Progress {
+  /** So many of its bytes must be here. */
+  needed = 0;
+  /** So many hold no end of its head. */
+  searched = 0;
 }
 
 /** The last head of a connection; null once it has said too many different ones, as a proxy's for many clients does. */
@@ -86,7 +97,7 @@ interface Head {
 }
 
 /** A client says the same head each time, but for the length: byte for byte the same is not read again. null: it is another. */
-function readAgain(bytes: Buffer, head: Head): WireRequest | 'incomplete' | 'other' | null {
+function readAgain(bytes: Buffer, progress: Progress, head: Head): Reading | null {
   const { digits, afterDigits } = head;
   let at = digits;
   let length = 0;
@@ -99,13 +110,15 @@ function readAgain(bytes: Buffer, head: Head): WireRequest | 'incomplete' | 'oth
   if (!isSame(bytes, at, head.bytes, afterDigits, head.bytes.length)) return null;
   const headers = { ...head.headers };
   headers[LENGTH] = String(length);
-  return whole(bytes, end, length, { url: head.url, headers, made: head.made });
+  return whole(bytes, progress, end, length, { url: head.url, headers, made: head.made });
 }
 
 const MAX_DIGITS = 6;
 
-function readAnew(bytes: Buffer, before: Said): Reading {
-  const end = bytes.indexOf(END_BYTES);
+function readAnew(bytes: Buffer, before: Said, progress: Progress): Reading {
+  const end = bytes.indexOf(END_BYTES, progress.searched);
+  // An end can be cut anywhere.
+  if (end < 0) progress.searched = Math.max(0, bytes.length - END.length + 1);
   if (end < 0) return bytes.length < MAX_HEAD_BYTES && beginsPlain(bytes) ? 'incomplete' : 'other';
   if (end > MAX_HEAD_BYTES) return 'other';
   const text = bytes.toString('latin1', 0, end + CRLF.length);
@@ -135,20 +148,20 @@ function readAnew(bytes: Buffer, before: Said): Reading {
       const copy = new Uint8Array(bytes.subarray(0, end + END.length));
       return { bytes: copy, digits, afterDigits: digits + length.length, url, headers, made };
     });
-  return whole(bytes, end + END.length, Number(length), { url, headers, made });
+  return whole(bytes, progress, end + END.length, Number(length), { url, headers, made });
 }
 
 function whole(
   bytes: Buffer,
+  progress: Progress,
   at: number,
   length: number,
   { url, headers, made }: Pick<Head, 'url' | 'headers' | 'made'>,
-) {
+): Reading {
   const total = at + length;
   if (total > MAX_WIRE_BYTES || bytes.length > total) return 'other';
-  return bytes.length < total
-    ? 'incomplete'
-    : ({ method: 'POST', url, headers, made, body: bytes.subarray(at) } as const);
+  progress.needed = total;
+  return bytes.length < total ? 'incomplete' : { method: 'POST', url, headers, made, body: bytes.subarray(at) };
 }
 
 interface Header {

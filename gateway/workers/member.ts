@@ -3,6 +3,7 @@ import cluster from 'node:cluster';
 import type { Registry } from 'prom-client';
 import { RateLimiterCluster } from 'rate-limiter-flexible';
 import type { Caller } from '../keys/caller.ts';
+import { largestRequest, shareOf } from '../limits/bounds.ts';
 import type { MakeLimiter } from '../limits/rates.ts';
 import { type Counted, type Seat, type SeatLimits, type Seats, tooMany } from '../limits/seats.ts';
 import type { PermitLimits, Permits } from '../permits.ts';
@@ -64,9 +65,8 @@ export function joinPrimary(workers: number): Member {
       };
     },
     seats(make, limits) {
-      const share = (limit: number) => Math.max(1, Math.ceil(limit / workers));
-      const largest = limits.max_body_bytes + limits.max_answer_bytes;
-      const shareOfBytes = (limit: number) => Math.min(limit, Math.max(largest, share(limit)));
+      const share = (limit: number) => shareOf(limit, workers);
+      const shareOfBytes = (limit: number) => shareOf(limit, workers, largestRequest(limits));
       const local = make({
         ...limits,
         max_concurrent_requests: share(limits.max_concurrent_requests),

@@ -4,6 +4,7 @@ import type { Logger } from 'pino';
 import { AggregatorRegistry, Registry } from 'prom-client';
 import { RateLimiterClusterMaster } from 'rate-limiter-flexible';
 import type { GatewayConfig } from '../config.ts';
+import { WORKER_HEAP_MB } from '../limits/bounds.ts';
 import type { Counted } from '../limits/seats.ts';
 import { createPermits, type Permits } from '../permits.ts';
 import { serveMetrics } from '../telemetry/listener.ts';
@@ -22,7 +23,10 @@ const STEADY_MS = 30_000;
 export function runPrimary(config: GatewayConfig, log: Logger): void {
   const { workers } = config;
   // Bytes travel as bytes.
-  cluster.setupPrimary({ serialization: 'advanced' });
+  cluster.setupPrimary({
+    serialization: 'advanced',
+    execArgv: [...process.execArgv, `--max-old-space-size=${WORKER_HEAP_MB}`],
+  });
   new RateLimiterClusterMaster();
   const asker = new Asker();
   const seats = new Map<Worker, Map<string, number>>();

@@ -122,6 +122,7 @@ const others: readonly Attack[] = [
   },
   { name: 'an invented answer with [DONE] and no proof', text: invented('data: [DONE]') },
   { name: 'an invented answer that just ends', text: invented() },
+  { name: 'a signed stream that begins with null', text: `data: null\n\n${genuine}`, manner: { signed: 'as read' } },
   { name: 'nothing at all', text: '' },
   ...ABORTS.map((broken) => ({
     name: `an invented answer whose connection breaks with ${broken}`,

@@ -90,7 +90,7 @@ export const langchain = decoder(
   (value) => {
     const { choices } = (value ?? {}) as { choices?: readonly ({ delta?: { content?: unknown } | null } | null)[] };
     const content = choices?.[0]?.delta?.content;
-    return typeof content === 'string' && content !== '' ? content : null;
+    return typeof content === 'string' && content !== '' ? content : undefined;
   },
 );
 

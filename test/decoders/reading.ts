@@ -24,7 +24,7 @@ export interface Decoder {
   readonly name: string;
   /** What a program gets from it. */
   readonly gives: 'texts' | 'values';
-  /** What it hands on of a value; null where that is nothing. The whole value by default. */
+  /** What it hands on of a value; undefined where that is nothing. The whole value by default. */
   ofValue?(value: unknown): unknown;
   read(answers: readonly Answer[]): Promise<Reading[]>;
   close?(): Promise<void>;
@@ -52,7 +52,7 @@ export function asGiven(decoder: Decoder, payloads: readonly string[]): string[]
       return ['no JSON']; // no decoder gives this
     }
     const seen = decoder.ofValue === undefined ? value : decoder.ofValue(value);
-    return seen === null && decoder.ofValue !== undefined ? [] : [canonical(seen)];
+    return seen === undefined ? [] : [canonical(seen)];
   });
 }
 

@@ -139,16 +139,15 @@ describe('the recorder', () => {
     expect(read(chunk(' two'))).toBeNull();
   });
 
-  it('folds as the published rule says where a member stands twice', () => {
-    const twice = [
-      (text: string) =>
-        `{"choices":[{"index":0,"delta":{"content":"${text}"},"delta":{"content":null,"content":"real"}}]}`,
-      (text: string) =>
-        `{"choices":[{"delta":{"content":"${text}"}}],"choices":[{"index":0,"delta":{"content":null,"content":"real"}}]}`,
-      (text: string) => `{"choices":[{"index":0,"delta":{"content":"other","content":"${text}"}}]}`,
-      (text: string) => `{"choices":[{"index":1,"index":0,"delta":{"content":"${text}"}}]}`,
-    ];
-    for (const payload of twice) expectAsPublished([...['a', 'b', 'c'].map(payload), FINISH]);
+  it('refuses a chunk in which a member stands twice: of the two each reader takes another', () => {
+    for (const payload of [
+      '{"choices":[{"index":0,"delta":{"content":"a"},"delta":{"content":null}}]}',
+      '{"choices":[{"delta":{"content":"a"}}],"choices":[{"index":0,"delta":{"content":"real"}}]}',
+      '{"choices":[{"index":0,"delta":{"content":"other","content":"a"}}]}',
+      '{"choices":[{"index":0,"delta":{},"finish_reason":"stop","finish_reason":null}]}',
+      '{"choices":[{"index":0,"delta":{},"finish_reason":"stop","finish\\u005freason":null}]}',
+    ])
+      expect(() => record([chunk('x'), payload, FINISH], [1 << 20])).toThrow('names a member twice');
   });
 
   it('takes for a repetition nothing that is written otherwise than the gateway writes events', () => {

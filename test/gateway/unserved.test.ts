@@ -1,7 +1,7 @@
 // What clients send without being served is bounded for all of them together: whoever has most of it is let go.
 import { connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { MAX_UNSERVED_BYTES } from '../../gateway/unserved.ts';
+import { MAX_UNSERVED_BYTES } from '../../gateway/limits/bounds.ts';
 import { CHAT, chat } from '../client.ts';
 import { eventually, type Service, startService } from '../harness.ts';
 import { get, raw } from '../raw.ts';

@@ -57,7 +57,7 @@ describe('a whole answer with tee', () => {
   it.each([
     '{"id":"c-1","object":"chat.completion","choices":[],"score":1.0,"big":12345678901234567890}',
     '{ "2":"b","1":"a", "id":"c-2", "choices":[{"x":"}"}] }\n',
-    '{"id":"c-3","inner":{"dup":1,"dup":2},"text":"\\u00e9é\\ud83d\\ude00😀"}',
+    '{"id":"c-3","one":{"same":1},"two":{"same":2},"text":"\\u00e9é\\ud83d\\ude00😀"}',
   ])("carries the attestation as its last member, every other byte the backend's: %s", async (body) => {
     backend.script = answer(body);
     const request =
@@ -121,6 +121,7 @@ describe('a whole answer with tee', () => {
     ['an attestation of its own', answer('{"id":"x","attestation":{"raw":"","nonce":"","token":""}}')],
     ['an escaped attestation of its own', answer('{"id":"x","attestati\\u006fn":1}')],
     ['a member twice', answer('{"id":"c-3","choices":[],"text":"a","text":"b"}')],
+    ['a member twice further in', answer('{"choices":[{"message":{"content":"a","content":"b"}}]}')],
     ['a member twice, once escaped', answer('{"choices":[],"text":"a","t\\u0065xt":"b"}')],
     ['half a JSON', answer('{"id":"x"')],
     ['no object', answer('[1]')],

@@ -147,7 +147,7 @@ describe('fold', () => {
         one.length > 1_000 ? `[${one},[${one}]]` : `[${Array(n).fill(`{"index":0.5,"a":[${one}]}`)}]`,
       );
     const bag = fc
-      .array(fc.tuple(fc.string(), fc.oneof(item, items)))
+      .uniqueArray(fc.tuple(fc.string(), fc.oneof(item, items)), { selector: ([name]) => name })
       .map((members) => `{${members.map(([name, value]) => `${quoted(name)}:${value}`)}}`);
     fc.assert(
       fc.property(bag, fc.oneof(item, items), (one, other) => {
@@ -178,6 +178,30 @@ describe('fold', () => {
       at(4, 'eE'),
       null,
     ]);
+  });
+
+  it('stands in the order of indices as if each item were put before the first with a greater one', () => {
+    const item = fc.oneof({ weight: 4, arbitrary: fc.nat(12) }, fc.constant(null));
+    fc.assert(
+      fc.property(fc.array(fc.array(item, { maxLength: 6 }), { maxLength: 6 }), fc.boolean(), (chunks, early) => {
+        const expected: { index?: number; n: number }[] = [];
+        const folded = new Fold();
+        for (const [n, chunk] of chunks.entries()) {
+          const items = chunk.map((index) => (index === null ? { n } : { index, n }));
+          folded.add(parseChunk(JSON.stringify({ x: items })));
+          // What is written in between changes nothing.
+          if (early) folded.text();
+          for (const one of items) {
+            const same = expected.find(({ index }) => index !== undefined && index === one.index);
+            const at = one.index === undefined ? -1 : expected.findIndex(({ index = -1 }) => index > (one.index ?? 0));
+            if (same !== undefined) same.n = n;
+            else expected.splice(at < 0 ? expected.length : at, 0, { ...one });
+          }
+        }
+        expect((JSON.parse(folded.text()) as { x?: unknown }).x ?? []).toEqual(expected);
+      }),
+      { numRuns: 1_000 },
+    );
   });
 
   it('treats __proto__ as a member like any other', () => {

@@ -10,13 +10,13 @@ import { parsePem } from '../x509/certificate.ts';
 import { type Arguments, readArguments, USAGE, UsageError } from './args.ts';
 import { collateralFor, fetchingInto } from './collateral.ts';
 import { MAX_INPUT_BYTES, readInput, readText } from './input.ts';
-import { printReport } from './print.ts';
+import { plain, printReport } from './print.ts';
 
 try {
   process.exitCode = await run(process.argv.slice(2));
 } catch (error) {
   if (!(error instanceof UsageError)) throw error;
-  console.error(`countersign: ${error.message}\nsee --help`);
+  console.error(`countersign: ${plain(error.message)}\nsee --help`);
   process.exitCode = 2;
 }
 

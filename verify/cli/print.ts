@@ -17,8 +17,10 @@ export function printReport(report: VerificationReport, at: Date): string {
   return out.map(plain).join('\n');
 }
 
-/** A token may name any issuer: what it says must not clear the screen, nor write lines of this report. */
-const plain = (text: string): string => text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '?');
+/** What others wrote, a token's issuer or a file's name, must not clear the screen, nor write lines of this report. */
+export function plain(text: string): string {
+  return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '?');
+}
 
 function claimLines(claims: Claims, at: Date): string[] {
   const out = ['claims'];

@@ -1,15 +1,15 @@
 // What an attack happens to: a gateway in a container's own bounds, with one worker or several, and a client that means well.
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { expect, type TestContext } from 'vitest';
-import { parse } from 'yaml';
 import { chatAnswer } from '../../backend.ts';
 import { type Folder, temporaryFolder } from '../../harness.ts';
 import { Stage } from '../stage.ts';
+import { COMPOSE, memoryFor } from './compose.ts';
 import { createMemoryGroup, type MemoryGroup } from './memory-group.ts';
 import type { PeacefulOptions, Times } from './peaceful.ts';
 
@@ -30,7 +30,7 @@ export interface AttackStageOptions {
   readonly workers: number;
   readonly gateway?: Record<string, string>;
   readonly sidecar?: Record<string, string>;
-  /** By default what compose.yaml gives the gateway. */
+  /** By default what compose.yaml gives the gateway, or says that so many workers need. */
   readonly memory_bytes?: number;
   readonly descriptors?: number;
   readonly peaceful?: Partial<PeacefulOptions>;
@@ -49,9 +49,6 @@ export interface Seen {
   readonly attack: unknown;
 }
 
-/** What compose.yaml gives the gateway. */
-export const COMPOSE = composeBounds();
-
 export class AttackStage {
   readonly stage: Stage;
   readonly #group: MemoryGroup;
@@ -67,7 +64,7 @@ export class AttackStage {
 
   /** The backend answers every request at once, and keeps nothing of it: what is slow is the gateway. */
   static async start(context: TestContext, options: AttackStageOptions): Promise<AttackStage> {
-    const { workers, gateway = {}, memory_bytes = COMPOSE.memory_bytes, descriptors = COMPOSE.descriptors } = options;
+    const { workers, gateway = {}, memory_bytes = memoryFor(workers), descriptors = COMPOSE.descriptors } = options;
     const group = createMemoryGroup(memory_bytes);
     if (group === null) {
       console.error(
@@ -180,12 +177,4 @@ export function percentile(times: readonly number[], percent: number): number {
 function forked(file: string, given: object): ChildProcess {
   const path = fileURLToPath(new URL(file, import.meta.url));
   return fork(path, [JSON.stringify(given)], { execArgv: ['--max-old-space-size=4096'], stdio: 'inherit' });
-}
-
-function composeBounds(): { memory_bytes: number; descriptors: number } {
-  const file = readFileSync(new URL('../../../compose.yaml', import.meta.url), 'utf8');
-  const gateway = parse(file, { merge: true })['x-gateway'];
-  const gib = /:-(\d+)g\}$/.exec(gateway.mem_limit)?.[1];
-  if (gib === undefined) throw new Error(`compose.yaml: no limit in ${gateway.mem_limit}`);
-  return { memory_bytes: Number(gib) * 1024 ** 3, descriptors: gateway.ulimits.nofile };
 }

@@ -1,0 +1,146 @@
+// What the gateway may take of its machine at most, computed from its settings, and whether that fits: memory and descriptors.
+import { totalmem } from 'node:os';
+import { getHeapStatistics } from 'node:v8';
+import type { Logger } from 'pino';
+import { ConfigError, type GatewayConfig } from '../config.ts';
+import { verifierBounds } from '../verifier/verifier.ts';
+import {
+  CHECKING_HEAP_MB,
+  CHECKING_YOUNG_HEAP_MB,
+  largestRequest,
+  MAX_UNSERVED_BYTES,
+  READING_HEAP_MB,
+  READING_YOUNG_HEAP_MB,
+  shareOf,
+  WORKER_HEAP_MB,
+} from './bounds.ts';
+
+const KiB = 1024;
+const MiB = 1024 * KiB;
+
+/** Code, stacks, and what V8 has beside its heaps. Measured: a process that has just started is 150 MiB, 40 of them its heap. */
+const PROCESS_BYTES = 112 * MiB;
+/** Of V8's youngest objects, three times --max-semi-space-size. */
+const YOUNG_HEAP_BYTES = 48 * MiB;
+const THREAD_BYTES = 16 * MiB;
+/** A connection at rest: its socket, and the last head that it sent. */
+const CONNECTION_BYTES = 8 * KiB;
+/** What waits for a client that reads slowly, before its backend is told to wait. */
+const STREAM_BYTES = 64 * KiB;
+/** Texts beside their bytes, and what an allocator keeps. */
+const HELD_COPIES = 1.25;
+const STORE_COPIES = 1.1;
+const UNSERVED_COPIES = 2;
+
+export type MemorySettings = Pick<
+  GatewayConfig,
+  | 'workers'
+  | 'max_body_bytes'
+  | 'max_answer_bytes'
+  | 'max_held_bytes'
+  | 'max_connections'
+  | 'max_streams'
+  | 'attestation_store_bytes'
+  | 'max_verify_bytes'
+  | 'max_verify_concurrent'
+  | 'verify_timeout_ms'
+>;
+
+/** A part of what is needed, and the setting that changes it. */
+export interface Part {
+  readonly name: string;
+  readonly bytes: number;
+  readonly setting: string;
+}
+
+/** The worst case, of all processes together. `heap_bytes`: what V8 allows one process that serves alone. */
+export function memoryNeeded(settings: MemorySettings, heap_bytes = getHeapStatistics().heap_size_limit): Part[] {
+  const { workers } = settings;
+  const processes = workers === 1 ? 1 : workers + 1;
+  const verifier = verifierBounds(settings);
+  const slowThread = verifier.slow_heap_mb * MiB + THREAD_BYTES;
+  const quickThread = verifier.quick_heap_mb * MiB + THREAD_BYTES;
+  const perWorker: [string, number, string][] = [
+    ['heaps', workers === 1 ? heap_bytes : WORKER_HEAP_MB * MiB + YOUNG_HEAP_BYTES, 'WORKERS'],
+    ['reading large bodies', (READING_HEAP_MB + READING_YOUNG_HEAP_MB) * MiB + THREAD_BYTES, 'WORKERS'],
+    ['checking the sidecar', (CHECKING_HEAP_MB + CHECKING_YOUNG_HEAP_MB) * MiB + THREAD_BYTES, 'WORKERS'],
+    ['verifications', quickThread + verifier.quick_bytes + verifier.slow_bytes, 'MAX_VERIFY_BYTES'],
+    ['unserved requests', UNSERVED_COPIES * MAX_UNSERVED_BYTES, 'WORKERS'],
+    [
+      'bodies and answers',
+      HELD_COPIES * shareOf(settings.max_held_bytes, workers, largestRequest(settings)),
+      'MAX_HELD_BYTES',
+    ],
+  ];
+  return [
+    { name: 'processes', bytes: processes * PROCESS_BYTES, setting: 'WORKERS' },
+    ...perWorker.map(([name, bytes, setting]) => ({ name, bytes: workers * bytes, setting })),
+    // One at a time, of all workers together.
+    { name: 'a slow verification', bytes: slowThread, setting: 'MAX_VERIFY_BYTES' },
+    {
+      name: 'kept attestations',
+      bytes: STORE_COPIES * settings.attestation_store_bytes,
+      setting: 'ATTESTATION_STORE_BYTES',
+    },
+    { name: 'connections', bytes: settings.max_connections * CONNECTION_BYTES, setting: 'MAX_CONNECTIONS' },
+    { name: 'streams', bytes: settings.max_streams * STREAM_BYTES, setting: 'MAX_STREAMS' },
+  ];
+}
+
+export const inAll = (parts: readonly Part[]): number => parts.reduce((sum, { bytes }) => sum + bytes, 0);
+
+const mib = (bytes: number) => Math.ceil(bytes / MiB);
+
+/** The memory that this process's group of processes (cgroup) may have; null where that is no less than the machine's. */
+function memoryLimit(): number | null {
+  const limit = process.constrainedMemory();
+  return limit > 0 && limit < totalmem() ? limit : null;
+}
+
+/** Says in the log what may be needed. @throws {ConfigError} where there is less. */
+export function checkMemory(settings: MemorySettings, log: Logger, limit_bytes = memoryLimit()): void {
+  const parts = memoryNeeded(settings);
+  const needed_mib = mib(inAll(parts));
+  const limit_mib = limit_bytes === null ? null : Math.floor(limit_bytes / MiB);
+  const parts_mib = Object.fromEntries(parts.map(({ name, bytes }) => [name, mib(bytes)]));
+  log.info({ needed_mib, limit_mib, parts_mib }, 'memory');
+  if (limit_mib === null || needed_mib <= limit_mib) return;
+  const most = parts.toSorted((a, b) => b.bytes - a.bytes);
+  const said = most.map(({ name, bytes, setting }) => `${name} ${mib(bytes)} (${setting})`).join(', ');
+  throw new ConfigError(
+    `the container may have ${limit_mib} MiB of memory, and with these settings the gateway may need ${needed_mib}: ` +
+      `give it more, or lower the settings. In MiB: ${said}`,
+  );
+}
+
+/** Files, the sidecar, the log, pipes between processes, listeners. */
+const OTHER_DESCRIPTORS = 64;
+
+/** How many files and connections this process may have open; null: no limit. */
+function descriptorLimit(): number | null {
+  const { userLimits } = process.report.getReport() as { userLimits?: { open_files?: { soft: string | number } } };
+  const soft = Number(userLimits?.open_files?.soft);
+  return Number.isInteger(soft) ? soft : null;
+}
+
+/**
+ * How many connections of clients this process takes: MAX_CONNECTIONS or its share of it, and fewer where descriptors for the
+ * backend would not be left, of which a request that runs has one.
+ */
+export function connectionsWithin(
+  { max_connections, max_concurrent_requests, workers }: GatewayConfig,
+  log: Logger,
+  limit = descriptorLimit(),
+): number {
+  const wanted = shareOf(max_connections, workers);
+  if (limit === null) return wanted;
+  const backend = Math.min(shareOf(max_concurrent_requests, workers), wanted);
+  const rest = Math.max(2, limit - OTHER_DESCRIPTORS);
+  const connections = Math.min(wanted, rest - Math.min(backend, Math.floor(rest / 2)));
+  if (connections < wanted)
+    log.warn(
+      { descriptors: limit, connections, wanted },
+      `fewer connections than MAX_CONNECTIONS: raise the limit of open files (ulimit -n) to ${wanted + backend + OTHER_DESCRIPTORS}`,
+    );
+  return connections;
+}

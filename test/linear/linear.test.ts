@@ -1,0 +1,116 @@
+// Everything that reads what others wrote takes one pass: twice the input, at most 2.2 times the operations (counter.ts). Inputs
+// are productions of a grammar (grammar.ts, formats-*.ts), readers are listed in readers.ts and readers-gateway.ts; what
+// is fuzzed is among them. A file that is neither read through here nor named below is an error.
+//
+// One reader, or one production of it, is looked at with
+//   node --allow-natives-syntax test/linear/child.ts readers 0/1 'proto/fold' 'choices'
+import { execFile } from 'node:child_process';
+import { globSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { beforeAll, describe, expect, it } from 'vitest';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const CHILD = fileURLToPath(new URL('child.ts', import.meta.url));
+/** As many as the test runner has workers. */
+const PARTS = 2;
+/** A minute on two cores that nothing else runs on. */
+const TIMEOUT_MS = 600_000;
+const MIN_PRODUCTIONS = 60;
+
+/** Files that read nothing of any length that a stranger wrote, and why. */
+const EXEMPT: Readonly<Record<string, string>> = {
+  'gateway/{main,serve,build,app,config,variables,version,node-flags,healthcheck,drain,tls}.ts':
+    "an operator's settings",
+  'gateway/{admission,edge,context,permits,store-and-rates}.ts': 'they count requests and hand them on',
+  'gateway/{http,refusal}.ts': "Node's parser reads, and bounds what it reads; here its headers are looked at once",
+  'gateway/paced.ts': 'hands bytes on as they are, 4 KiB of them ahead',
+  'gateway/{attestor,thread}.ts': 'what they hand on, others read',
+  'gateway/aside/{aside,line,worker}.ts': 'what they hand to a thread, asked.ts, passed.ts and draft.ts read',
+  'gateway/engine/{client,engine,pool}.ts': 'what comes over a connection, connection.ts reads',
+  'gateway/keys/{caller,cli,keys,load}.ts': "an operator's file, which line.ts and file.ts read",
+  'gateway/limits/{rates,seats,shared,shares}.ts': 'they count, by keys and addresses of bounded length',
+  'gateway/openapi/*.ts': 'our own document',
+  'gateway/page/*.ts': 'our own files',
+  'gateway/recorder/in-turns.ts': "writes the fold's pieces, each once",
+  'gateway/routes/{attestation,generate,health,metrics,openapi,passthrough,verify}.ts':
+    'what they hand on, others read',
+  'gateway/sidecar/{check,check-worker,client,link,socket}.ts':
+    'what a sidecar says, frames.ts, members.ts and report-check.ts read',
+  'gateway/store/*.ts': 'keeps bytes by an id of bounded length',
+  'gateway/telemetry/*.ts': 'counts and writes',
+  'gateway/verifier/{job,lane,verifier,worker}.ts': 'what they hand to a thread, appraise.ts reads',
+  'gateway/wire/server.ts': 'what comes over a connection, connection.ts reads',
+  'gateway/workers/*.ts': 'messages of our own processes',
+  'proto/{attestation,log-line,setting,where}.ts': "types, an operator's settings, our own errors",
+  'verify/cli/*.ts': "its user's words and files; what is in the files, others read",
+  'verify/{index,types,rim/index,token/index}.ts': 'types and names of others',
+};
+
+interface Found {
+  /** A reader and a production, with the operations at n, 2n and 4n. */
+  readonly steep: readonly string[];
+  /** Faults of the test itself: a reader that was called wrongly, or that has no production that it reads. */
+  readonly wrong: readonly string[];
+  readonly idle: readonly string[];
+  /** Those that had a part in it. */
+  readonly files: readonly string[];
+  readonly counted: number;
+  readonly productions: number;
+}
+
+async function child<T>(...parameters: readonly string[]): Promise<T> {
+  const options = { maxBuffer: 1 << 26, timeout: TIMEOUT_MS };
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    ['--allow-natives-syntax', CHILD, ...parameters],
+    options,
+  );
+  return JSON.parse(stdout) as T;
+}
+
+describe('the count', () => {
+  it('finds functions that take more than one pass, and lets those by that take one', {
+    timeout: TIMEOUT_MS,
+  }, async () => {
+    const planted = await child<Record<string, { quadratic: boolean; steep: boolean }>>('planted');
+    const wrong = Object.entries(planted).filter(([, { quadratic, steep }]) => quadratic !== steep);
+    expect(wrong.map(([name]) => name)).toEqual([]);
+    const steep = Object.values(planted).filter((one) => one.steep);
+    expect(steep.length).toBeGreaterThan(20);
+    expect(Object.keys(planted).length - steep.length).toBeGreaterThan(8);
+  });
+});
+
+describe('readers of what others wrote', () => {
+  let found: Found[];
+  beforeAll(async () => {
+    found = await Promise.all(Array.from({ length: PARTS }, (_, i) => child<Found>('readers', `${i}/${PARTS}`)));
+  }, TIMEOUT_MS);
+
+  it('take twice the operations for twice the input', () => {
+    const counted = found.reduce((sum, one) => sum + one.counted, 0);
+    console.log(`${counted} readers and productions, of ${found[0]?.productions} productions`);
+    expect(found[0]?.productions).toBeGreaterThan(MIN_PRODUCTIONS);
+    expect(found.flatMap(({ steep }) => steep)).toEqual([]);
+  });
+
+  it('are called as they should be, and read what they are given', () => {
+    expect(found.flatMap(({ wrong }) => wrong)).toEqual([]);
+    expect(found.flatMap(({ idle }) => idle)).toEqual([]);
+  });
+
+  it('are all here: each file is read through, or exempt for a reason that still holds', () => {
+    const read = new Set(found.flatMap(({ files }) => files));
+    const isRead = (file: string) => read.has(join(ROOT, file));
+    const exempt = new Set<string>();
+    for (const pattern of Object.keys(EXEMPT)) {
+      const files = globSync(pattern, { cwd: ROOT });
+      expect(files, `${pattern}: there is no such file`).not.toEqual([]);
+      for (const file of files) exempt.add(file);
+    }
+    const all = globSync('{gateway,proto,verify}/**/*.ts', { cwd: ROOT });
+    expect(all.filter((file) => !isRead(file) && !exempt.has(file))).toEqual([]);
+  });
+});

@@ -1,0 +1,323 @@
+// The gateway's readers: of clients, of the backend, of the sidecar, of the keys file.
+import { EventEmitter } from 'node:events';
+import { syncBuiltinESMExports } from 'node:module';
+import net, { type Socket } from 'node:net';
+import { readAsked } from '../../gateway/aside/asked.ts';
+import { draft } from '../../gateway/aside/draft.ts';
+import { readPassed } from '../../gateway/aside/passed.ts';
+import type { Attestor } from '../../gateway/attestor.ts';
+import { readBody } from '../../gateway/body.ts';
+import { errorDelivery } from '../../gateway/delivery/error.ts';
+import type { Delivery, Exchange } from '../../gateway/delivery/exchange.ts';
+import { mediaType } from '../../gateway/delivery/exchange.ts';
+import { pipeDelivery } from '../../gateway/delivery/pipe.ts';
+import type { Port } from '../../gateway/delivery/relay.ts';
+import { streamDelivery } from '../../gateway/delivery/stream.ts';
+import { wholeDelivery } from '../../gateway/delivery/whole.ts';
+import { Connection } from '../../gateway/engine/connection.ts';
+import type { AnswerHead, EngineHandler } from '../../gateway/engine/engine.ts';
+import { rewriteError } from '../../gateway/engine/error.ts';
+import { toBackend, toClient } from '../../gateway/engine/headers.ts';
+import { Heads } from '../../gateway/engine/heads.ts';
+import { headerLines } from '../../gateway/engine/request.ts';
+import { ResponseBody } from '../../gateway/engine/response-body.ts';
+import { Gathering } from '../../gateway/gathering.ts';
+import { ANYONE, type Caller, NO_LIMITS } from '../../gateway/keys/caller.ts';
+import { parseKeys } from '../../gateway/keys/file.ts';
+import { readLine } from '../../gateway/keys/line.ts';
+import { checkPath } from '../../gateway/keys/models.ts';
+import { checkRoute } from '../../gateway/keys/routes.ts';
+import { addressOf } from '../../gateway/limits/address.ts';
+import { boundAnswers } from '../../gateway/limits/answers.ts';
+import { originOf } from '../../gateway/origins.ts';
+import { Recorder } from '../../gateway/recorder/recorder.ts';
+import { modelsDelivery } from '../../gateway/routes/models.ts';
+import { membersIn } from '../../gateway/sidecar/members.ts';
+import { decodedPath, isHost, originForm } from '../../gateway/target.ts';
+import { Watch } from '../../gateway/telemetry/watch.ts';
+import { createAppraise } from '../../gateway/verifier/appraise.ts';
+import { WireConnection } from '../../gateway/wire/connection.ts';
+import { headerLines as answerLines } from '../../gateway/wire/lines.ts';
+import { readRequest } from '../../gateway/wire/request.ts';
+import { PayloadReader } from '../../proto/sse.ts';
+import { inPieces, prepared, type Reader, reader } from './reader.ts';
+
+const MAX = 1 << 26;
+const LINES = ['event lines', 'chunks'];
+const headOf = (type: string): AnswerHead => ({
+  status: 200,
+  headers: { 'content-type': type },
+  length: null,
+  made: { toClient: null },
+});
+const limited: Caller = { ...ANYONE, limits: { ...NO_LIMITS, models: new Set(['m']) } };
+
+/** What an answer goes to: it is told, and keeps nothing. */
+class Taker extends EventEmitter {
+  headersSent = false;
+  destroyed = false;
+  writableLength = 0;
+  writableCorked = 0;
+  writableNeedDrain = false;
+  socket = null;
+  timeout = 0;
+  statusCode = 200;
+  setHeader() {}
+  writeHead() {
+    this.headersSent = true;
+  }
+  flushHeaders() {}
+  write = () => true;
+  end() {}
+  destroy() {}
+  destroySoon() {}
+  setTimeout() {}
+  setNoDelay() {}
+  pause() {}
+  resume() {}
+  unshift() {}
+  cork() {}
+  uncork() {}
+}
+
+/** Runs a delivery over an answer that comes in pieces, until it says that it is over. */
+async function delivered(
+  pieces: readonly Buffer[],
+  make: (port: Port, exchange: Exchange, attestor: Attestor) => Delivery,
+): Promise<void> {
+  const exchange = {
+    ...{ id: 'req-1', owner: 'anyone', request: '{"messages":[]}', tee: true, choices: 1 },
+    outgoing: new Taker(),
+    watch: new Watch(null),
+  } as unknown as Exchange;
+  const attestor: Attestor = {
+    name() {},
+    attest: async ({ request }, answer) => ({ json: Buffer.from(draft({ request, answer, timestamp: 1 }).start) }),
+  };
+  await new Promise<void>((resolve) => {
+    const over = () => resolve();
+    const port: Port = { pause() {}, resume() {}, cancel() {}, onLeft() {}, done: over, refuse: over };
+    const delivery = make(port, exchange, attestor);
+    for (const piece of pieces) delivery.data(piece);
+    delivery.end();
+  });
+}
+
+function recorded(pieces: readonly Buffer[]): unknown {
+  const recorder = new Recorder(MAX);
+  const reading = new PayloadReader(MAX);
+  for (const piece of pieces) {
+    const repeated = reading.midEvent ? 0 : recorder.repeats(piece);
+    for (const payload of reading.push(piece.subarray(repeated))) recorder.observe(payload);
+  }
+  return recorder.finish();
+}
+
+/** As a connection to the backend reads them: whole heads, and then the body. */
+function answersIn(bytes: Buffer): void {
+  const known = new Heads();
+  for (let from = 0; from < bytes.length; ) {
+    const head = known.read(bytes, from, bytes.length);
+    if (head === null) return;
+    from += head.size;
+    if (head.status >= 200) return void new ResponseBody(head.framing).take(bytes, from, bytes.length);
+  }
+}
+
+/** Header lines as Node's parser hands them on. */
+function headersIn(text: string): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (const line of text.split('\r\n')) {
+    const colon = line.indexOf(':');
+    if (!/^[!#$%&'*+\-.^_`|~0-9A-Za-z]+:/.test(line)) continue;
+    const name = line.slice(0, colon).toLowerCase();
+    const value = line.slice(colon + 1).trim();
+    headers[name] = name in headers ? `${headers[name]}, ${value}` : value;
+  }
+  // Texts of one piece, as a parser makes them.
+  return JSON.parse(JSON.stringify(headers)) as Record<string, string>;
+}
+
+function bounded(pieces: readonly Buffer[]): void {
+  const taker: EngineHandler = { head() {}, data() {}, end() {}, fail() {} };
+  const call = { pause() {}, resume() {}, cancel() {} };
+  let handler = taker;
+  const engine = {
+    call: (_request: unknown, given: EngineHandler) => {
+      handler = given;
+      return call;
+    },
+    close: async () => {},
+  };
+  const limits = { max_stream_bytes: MAX, max_stream_events: MAX, max_answer_ms: 600_000 };
+  boundAnswers(engine, limits).call({} as never, taker);
+  handler.head(headOf('text/event-stream'));
+  for (const piece of pieces) handler.data(piece);
+}
+
+function wired(pieces: readonly Buffer[]): void {
+  const socket = new Taker();
+  new WireConnection(socket as unknown as Socket, {
+    serve() {},
+    handOver: () => socket.removeAllListeners(),
+    first_byte_ms: 1_000,
+    keep_alive_ms: 1_000,
+  });
+  for (const piece of pieces) socket.emit('data', piece);
+  socket.emit('close');
+}
+
+type Reads = (length: number) => boolean;
+/** Where a connection to the backend reads into, and how it is told of what it has read. */
+let landing: { readonly buffer: Buffer; readonly callback: Reads } | null = null;
+Object.assign(net, {
+  connect: ({ onread }: { onread: NonNullable<typeof landing> }) => {
+    landing = onread;
+    return new Taker();
+  },
+});
+syncBuiltinESMExports();
+
+function answered(pieces: readonly Buffer[]): void {
+  const taker = { head() {}, data() {}, end() {}, broken() {} };
+  const events = { idle() {}, gone() {} };
+  const connection = new Connection({ secure: false, host: '127.0.0.1', port: 1 }, new Heads(), 'anyone', events);
+  connection.ask([Buffer.from('GET / HTTP/1.1\r\n\r\n')], 1_000, taker);
+  for (const piece of pieces)
+    for (let at = 0; at < piece.length; ) {
+      const read = piece.copy(landing?.buffer as Buffer, 0, at);
+      landing?.callback(read);
+      at += read;
+    }
+  connection.destroy();
+}
+
+const appraise = createAppraise({ rim_url: 'http://127.0.0.1', ocsp_url: 'http://127.0.0.1' }, async () => {
+  throw new TypeError('nothing is fetched');
+});
+
+export const gatewayReaders: readonly Reader[] = [
+  reader('gateway/aside/asked: readAsked', ['requests', 'JSON'], ({ bytes }) => readAsked('chat', bytes, ANYONE)),
+  reader('gateway/aside/asked: readAsked, of prompts', ['requests'], ({ bytes }) =>
+    readAsked('completion', bytes, ANYONE),
+  ),
+  reader('gateway/aside/asked: readAsked, for some models', ['requests'], ({ bytes }) =>
+    readAsked('chat', bytes, limited),
+  ),
+  reader('gateway/aside/passed: readPassed', ['requests', 'JSON'], ({ bytes }) =>
+    readPassed({ body: bytes, json: true, judged: null }),
+  ),
+  reader('gateway/aside/passed: readPassed, for some models', ['requests'], ({ bytes }) =>
+    readPassed({ body: bytes, json: true, judged: limited }),
+  ),
+  reader('gateway/aside/draft: draft', ['JSON'], ({ bytes }) =>
+    draft({ request: bytes, answer: { body: bytes }, timestamp: 1 }),
+  ),
+  ...inPieces('gateway/recorder: Recorder', LINES, recorded, [7, Number.POSITIVE_INFINITY]),
+  ...inPieces(
+    'gateway/delivery/stream: streamDelivery',
+    LINES,
+    (pieces) =>
+      delivered(pieces, (port, exchange, attestor) =>
+        streamDelivery(headOf('text/event-stream'), port, exchange, attestor, MAX),
+      ),
+    [7, Number.POSITIVE_INFINITY],
+  ),
+  ...inPieces(
+    'gateway/delivery/pipe: pipeDelivery',
+    LINES,
+    (pieces) => delivered(pieces, (port, exchange) => pipeDelivery(headOf('text/event-stream'), port, exchange)),
+    [7],
+  ),
+  ...inPieces(
+    'gateway/delivery/whole: wholeDelivery',
+    ['JSON', 'attestations'],
+    (pieces) =>
+      delivered(pieces, (port, exchange, attestor) =>
+        wholeDelivery(headOf('application/json'), port, exchange, attestor, MAX),
+      ),
+    [64],
+  ),
+  ...inPieces(
+    'gateway/delivery/error: errorDelivery',
+    ['JSON', 'requests'],
+    (pieces) =>
+      delivered(pieces, (port, exchange) =>
+        errorDelivery({ ...headOf('application/json'), status: 400 }, port, exchange),
+      ),
+    [64],
+  ),
+  ...inPieces(
+    'gateway/routes/models: modelsDelivery',
+    ['JSON', 'requests'],
+    (pieces) =>
+      delivered(pieces, (port, exchange) => modelsDelivery(headOf('application/json'), port, exchange, new Set(['m']))),
+    [64],
+  ),
+  reader('gateway/engine/error: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
+  ...inPieces('gateway/limits/answers: boundAnswers', LINES, bounded, [7, Number.POSITIVE_INFINITY]),
+  ...inPieces('gateway/engine/connection: Connection', ['heads of answers'], answered, [1, 64]),
+  reader('gateway/engine/heads: answers', ['heads of answers'], ({ bytes }) => answersIn(bytes)),
+  ...inPieces('gateway/engine/response-body: chunks', ['chunked bodies'], (pieces) => {
+    const body = new ResponseBody('chunked');
+    for (const piece of pieces) body.take(piece, 0, piece.length);
+  }),
+  prepared(
+    'gateway/engine/headers: toBackend and toClient',
+    ['heads of answers'],
+    ({ text }) => headersIn(text),
+    (headers) => {
+      headerLines(toBackend(headers, 'key'));
+      for (const [name, value] of Object.entries(toClient(headers))) answerLines(name, value);
+      mediaType(headers);
+    },
+  ),
+  prepared(
+    'gateway/limits/address: addressOf',
+    ['heads of answers'],
+    ({ text }) => headersIn(text),
+    (headers) => addressOf(headers, null, 'x-forwarded-for'),
+  ),
+  reader('gateway/wire/request: readRequest', ['requests as bytes'], ({ bytes }) => readRequest(bytes)),
+  ...inPieces('gateway/wire/connection: WireConnection', ['requests as bytes'], wired, [1, 64]),
+  ...inPieces(
+    'gateway/body: readBody',
+    ['JSON'],
+    async (pieces) => {
+      const incoming = Object.assign(new EventEmitter(), { headers: {}, destroyed: false });
+      const body = readBody(incoming as never, MAX);
+      for (const piece of pieces) incoming.emit('data', piece);
+      incoming.emit('end');
+      await body;
+    },
+    [64],
+  ),
+  ...inPieces(
+    'gateway/gathering: Gathering',
+    ['JSON'],
+    (pieces) => {
+      const gathering = new Gathering(pieces.reduce((sum, { length }) => sum + length, 0));
+      for (const piece of pieces) gathering.add(piece);
+      gathering.whole();
+    },
+    [7],
+  ),
+  reader('gateway/target: targets and hosts', ['targets, hosts and origins'], ({ text }) => {
+    originForm('GET', text);
+    decodedPath(text);
+    isHost(text);
+  }),
+  reader('gateway/origins: originOf', ['targets, hosts and origins'], ({ text }) => originOf(text)),
+  reader('gateway/keys/models: checkPath', ['targets, hosts and origins'], ({ text }) =>
+    checkPath(limited, 'GET', `/models${text}`, false),
+  ),
+  reader('gateway/keys/routes: checkRoute', ['targets, hosts and origins'], ({ text }) =>
+    checkRoute(limited, 'DELETE', text),
+  ),
+  reader('gateway/keys/line: readLine', ['lines of keys'], ({ text }) => readLine(text, 1)),
+  reader('gateway/keys/file: parseKeys', ['lines of keys'], ({ text }) => parseKeys(text)),
+  reader('gateway/sidecar/members: membersIn', ['attestations', 'JSON', 'frames'], ({ bytes }) => membersIn(bytes)),
+  reader('gateway/verifier/appraise: appraise', ['tokens'], ({ bytes }) =>
+    appraise({ body: bytes, countersignKeys: undefined, simulatedRoot: null }),
+  ),
+];

@@ -1,0 +1,324 @@
+// The readers of proto, verify and page, and everything that is fuzzed.
+
+import { readAnswer } from '../../page/stream.ts';
+import type { Attestation } from '../../proto/attestation.ts';
+import { Fold, foldPayloads, joined, parseChunk } from '../../proto/fold.ts';
+import { fromSidecarSchema, splitBinaryFrame } from '../../proto/frames.ts';
+import { parseJson, topLevelMembers, withLastMember, withoutMember, withoutSpaceAround } from '../../proto/json.ts';
+import { parseKeepingNumbers } from '../../proto/number.ts';
+import { nonceOf, splitRaw } from '../../proto/raw.ts';
+import { PayloadReader, readPayloads, writeEvents } from '../../proto/sse.ts';
+import type { World } from '../../scripts/vectors/world.ts';
+import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '../../verify/bytes.ts';
+import { noDuplicates, readDevices, readInput } from '../../verify/form.ts';
+import { appraiseAttestation, createCollateral, verifyingFetch } from '../../verify/index.ts';
+import { checkReports } from '../../verify/report-check.ts';
+import { canonicalDocument } from '../../verify/rim/c14n.ts';
+import { readManifest } from '../../verify/rim/manifest.ts';
+import { childElements } from '../../verify/rim/tree.ts';
+import { parseXml } from '../../verify/rim/xml.ts';
+import { readSignature } from '../../verify/rim/xmldsig.ts';
+import { isPartOf, sameTokens, sameValue } from '../../verify/same-json.ts';
+import { fetchNrasKeys, fetchRim } from '../../verify/services.ts';
+import { attestationIn, withoutAttestation } from '../../verify/spliced.ts';
+import { nvtrustDigestText } from '../../verify/token/digests.ts';
+import { parseJson as parseTokenJson } from '../../verify/token/json.ts';
+import { parseJws } from '../../verify/token/jws.ts';
+import { keyOf } from '../../verify/token/keys.ts';
+import { attestationOf, compareTranscript } from '../../verify/transcript.ts';
+import { parsePem } from '../../verify/x509/certificate.ts';
+import { children, integer, oid, readAt } from '../../verify/x509/der.ts';
+import type { AnyTarget } from '../verify/fuzz-target.ts';
+import { signedTargets } from '../verify/fuzz-targets-signed.ts';
+import { textTargets } from '../verify/fuzz-targets-text.ts';
+import { fullOptions, wholeTargets } from '../verify/fuzz-targets-whole.ts';
+import { inPieces, prepared, type Reader, reader } from './reader.ts';
+
+/** What each target of the fuzzer reads: one that is not here is an error. None, where a reader below does the same. */
+const FUZZED: Readonly<Record<string, readonly string[]>> = {
+  report: ['reports'],
+  'opaque data': ['opaque data'],
+  certificate: ['DER'],
+  'PEM chain': ['PEM'],
+  'OCSP response': ['DER'],
+  RIM: ['XML'],
+  'token of nvtrust': ['tokens'],
+  'token of nvattest': [],
+  'token of NRAS': [],
+  'token, bare': [],
+  raw: [],
+  // These two cut their input at many places, which takes more than one pass.
+  'JSON object': [],
+  'server-sent events': [],
+  chunk: [],
+  attestation: [],
+  response: [],
+  'bare evidence': ['attestations'],
+  transcript: [],
+};
+
+async function fuzzed(world: World): Promise<Reader[]> {
+  const targets: AnyTarget[] = [...(await signedTargets(world)), ...textTargets(world), ...(await wholeTargets(world))];
+  return targets.flatMap((target) => {
+    const formats = FUZZED[target.name];
+    if (formats === undefined) throw new TypeError(`of the fuzzer's ${target.name} it is not said here what it reads`);
+    if (formats.length === 0) return [];
+    const { good, run } = target;
+    return reader(`fuzzed: ${target.name}`, formats, ({ text, bytes }) =>
+      typeof good === 'string' ? run(text as never) : run(new Uint8Array(bytes) as never),
+    );
+  });
+}
+
+const LINES = ['event lines', 'chunks'];
+const MAX = 1 << 26;
+
+const payloadsOf = (pieces: readonly Uint8Array[]) => {
+  const reading = new PayloadReader(MAX);
+  const payloads: Uint8Array[] = [];
+  for (const piece of pieces) reading.push(piece, payloads);
+  const last = reading.end();
+  return last === null ? payloads : [...payloads, last];
+};
+
+/** The payloads of a text of events, however it is written. */
+const payloadsIn = (text: string) => text.split('\n\n').map((event) => event.replace(/^data: /, ''));
+
+const ATTESTATION = { raw: 'x', nonce: 'x', token: 'x' };
+const values = (text: string): [unknown, unknown] => [parseKeepingNumbers(text), parseKeepingNumbers(text)];
+const answering = (pieces: readonly Uint8Array[], type: string) => {
+  const body = new ReadableStream({
+    start(controller) {
+      for (const piece of pieces) controller.enqueue(piece);
+      controller.close();
+    },
+  });
+  return new Response(body, { headers: { 'content-type': type } });
+};
+const NONCE = '0'.repeat(64);
+const url = 'http://127.0.0.1/v1/chat/completions';
+const body = '{"messages":[{"role":"user"}],"stream":true,"tee":true}';
+const wholeBody = '{"messages":[{"role":"user"}],"tee":true}';
+
+const ofProto: readonly Reader[] = [
+  ...inPieces('proto/sse: PayloadReader', LINES, payloadsOf),
+  prepared(
+    'proto/sse: writeEvents',
+    LINES,
+    ({ bytes }) => readPayloads(bytes, MAX),
+    (payloads) => writeEvents(payloads),
+  ),
+  reader('proto/sse: writeEvents, of many lines', LINES, ({ bytes }) => writeEvents([bytes])),
+  reader('proto/json: topLevelMembers, withoutMember', ['JSON', 'requests'], ({ text }) => {
+    const members = topLevelMembers(text);
+    return withoutMember(text, members, members.length - 1);
+  }),
+  reader('proto/json: withLastMember', ['JSON'], ({ text }) => withLastMember(text, 'a', '1')),
+  reader('proto/json: parseJson', ['JSON', 'requests'], ({ text }) => parseJson(text)),
+  reader('proto/json: withoutSpaceAround', ['JSON'], ({ text }) => withoutSpaceAround(text)),
+  reader('proto/number: parseKeepingNumbers', ['JSON', 'requests'], ({ text }) =>
+    JSON.stringify(parseKeepingNumbers(text)),
+  ),
+  reader('proto/raw: splitRaw', ['JSON', 'attestations'], ({ text }) => splitRaw(text)),
+  reader('proto/raw: splitRaw, a request', ['JSON'], ({ text }) =>
+    splitRaw(`{"request":${text},"response":{"a":${text}},"timestamp":1}`),
+  ),
+  reader('proto/raw: nonceOf', ['JSON'], ({ text }) => nonceOf(text)),
+  prepared(
+    'proto/fold: Fold',
+    ['chunks'],
+    ({ text }) => payloadsIn(text),
+    (payloads) => {
+      const fold = new Fold();
+      for (const payload of payloads) if (payload.startsWith('{')) fold.add(parseChunk(payload));
+      return fold.text() === joined([...fold.pieces()]);
+    },
+  ),
+  reader('proto/fold: a chunk of one kind', ['JSON'], ({ text }) =>
+    foldPayloads([
+      text,
+      `{"choices":[{"index":0,"delta":{"a":${text}}}]}`,
+      `{"choices":[{"index":0,"delta":{"a":${text}}}]}`,
+    ]),
+  ),
+  reader('proto/frames: of a sidecar', ['frames', 'attestations'], ({ text, bytes }) => {
+    if (bytes.includes('\n')) splitBinaryFrame(bytes);
+    fromSidecarSchema.safeParse(JSON.parse(text));
+  }),
+];
+
+const ofVerify = (world: World): readonly Reader[] => {
+  const options = fullOptions(world);
+  return [
+    reader('verify/form: noDuplicates', ['JSON', 'attestations'], ({ text }) => {
+      JSON.parse(text);
+      noDuplicates(text);
+    }),
+    reader('verify/form: readInput', ['JSON', 'attestations'], ({ text }) => readInput(text)),
+    reader('verify/form: readInput, of a value', ['attestations'], ({ text }) => readInput(JSON.parse(text))),
+    reader('verify/form: readDevices', ['JSON', 'attestations'], ({ text }) => readDevices(text)),
+    reader('verify/same-json: sameTokens', ['JSON', 'requests'], ({ text }) => {
+      JSON.parse(text);
+      sameTokens(` ${text}`, text);
+    }),
+    prepared(
+      'verify/same-json: sameValue',
+      ['JSON', 'requests'],
+      ({ text }) => values(text),
+      ([x, y]) => sameValue(x, y),
+    ),
+    prepared(
+      'verify/same-json: isPartOf',
+      ['JSON', 'requests'],
+      ({ text }) => values(text),
+      ([x, y]) => isPartOf(x, y),
+    ),
+    prepared(
+      'verify/same-json: isPartOf, behind others',
+      ['JSON'],
+      ({ text }) => values(text),
+      ([x, y]) => isPartOf({ a: [x, x, 'no'] }, { a: [y, 1, y, [y], y] }),
+    ),
+    reader('verify/spliced: attestationIn', ['JSON', 'attestations'], ({ text }) => attestationIn(text)),
+    reader('verify/spliced: withoutAttestation', ['JSON', 'attestations'], ({ text }) =>
+      withoutAttestation(`{"attestation":${text},"a":${text}}`, ATTESTATION as never),
+    ),
+    reader('verify/transcript: compareTranscript', ['event lines', 'chunks', 'transcripts'], ({ bytes }) =>
+      compareTranscript(
+        ATTESTATION as never,
+        {
+          request: '',
+          response: '',
+          timestamp: 1,
+          stream: { events: readPayloads(bytes, MAX).length, sha256: '' },
+        },
+        bytes,
+      ),
+    ),
+    reader('verify: an attestation and all that it brings', ['attestations', 'tokens'], ({ text }) =>
+      appraiseAttestation(text, options),
+    ),
+    reader('verify/transcript: attestationOf', ['chunks', 'transcripts'], ({ bytes }) => attestationOf(bytes)),
+    reader('verify: a stream that was attested', ['transcripts'], ({ bytes }) =>
+      appraiseAttestation(new Uint8Array(bytes), options),
+    ),
+    prepared(
+      'verify: a transcript that was attested',
+      ['transcripts'],
+      ({ text, bytes }) => ({ carrier: text.split('\n\n').at(-3)?.slice(6) ?? '', bytes }),
+      ({ carrier, bytes }) =>
+        appraiseAttestation(carrier, { ...options, expected: { transcript: new Uint8Array(bytes) } }),
+    ),
+    ...inPieces(
+      'verify/fetch: verifyingFetch, streamed',
+      ['event lines', 'chunks', 'transcripts'],
+      async (pieces) => {
+        const fetch = verifyingFetch({ ...options, fetch: async () => answering(pieces, 'text/event-stream') });
+        const response = await fetch(url, { method: 'POST', body });
+        await response.arrayBuffer();
+      },
+      [64, Number.POSITIVE_INFINITY],
+    ),
+    reader('verify/fetch: verifyingFetch, whole', ['attestations'], async ({ bytes }) => {
+      const fetch = verifyingFetch({ ...options, fetch: async () => answering([bytes], 'application/json') });
+      await (await fetch(url, { method: 'POST', body: wholeBody })).text();
+    }),
+    reader('verify/fetch: verifyingFetch, a request', ['requests'], async ({ text }) => {
+      const fetch = verifyingFetch({ ...options, fetch: async () => new Response('{}') });
+      await fetch(url, { method: 'POST', body: text });
+    }),
+    reader('verify/report-check: checkReports', ['attestations', 'tokens'], async ({ text }) => {
+      const evidence = [{ arch: 'HOPPER', report: 'AAAA', certificate_chain: 'AAAA' }];
+      if (!text.startsWith('{"raw"')) return checkReports({ token: text, evidence }, NONCE, null);
+      const value = JSON.parse(text) as Attestation;
+      await checkReports({ ...value, evidence: value.evidence ?? [] }, value.nonce, options.simulatedRoot ?? null);
+    }),
+    ...inPieces(
+      'verify/services: fetchRim',
+      ['XML', 'base64 and hexadecimal'],
+      async (pieces) => {
+        const quoted = [Buffer.from('{"rim":"'), ...pieces, Buffer.from('"}')];
+        await fetchRim('x', async () => answering(quoted, 'application/json'), {});
+      },
+      [64],
+    ),
+    ...inPieces(
+      'verify/services: fetchNrasKeys, and token/keys: keyOf',
+      ['JSON'],
+      async (pieces) => {
+        const fetch = async () =>
+          answering([Buffer.from('{"keys":['), ...pieces, Buffer.from(']}')], 'application/json');
+        await keyOf('x', [() => fetchNrasKeys(url, fetch)]);
+      },
+      [64],
+    ),
+    reader('verify/bytes: base64', ['base64 and hexadecimal'], ({ text }) => toBase64(fromBase64(text))),
+    reader('verify/bytes: base64url', ['base64 and hexadecimal'], ({ text }) => fromBase64Url(text)),
+    reader('verify/bytes: hexadecimal', ['base64 and hexadecimal'], ({ text }) => toHex(fromHex(text))),
+    reader('verify/bytes: UTF-8', ['DER', 'event lines'], ({ bytes }) => fromUtf8(bytes)),
+    reader('verify/x509/der: all values', ['DER'], ({ bytes }) => {
+      const walk = (content: Uint8Array): void => {
+        for (const value of children(content)) {
+          if (value.tag === 0x02) integer(value);
+          else if (value.tag === 0x06) oid(value);
+          else if ((value.tag & 0x20) !== 0 && value.content.length < 200) walk(value.content);
+        }
+      };
+      walk(readAt(bytes, 0).content);
+    }),
+    reader('verify/x509/certificate: parsePem', ['PEM'], ({ text }) => parsePem(text)),
+    reader('verify/rim: parseXml and canonicalDocument', ['XML'], ({ text }) => {
+      const root = parseXml(text);
+      canonicalDocument(root, childElements(root)[0] ?? root);
+    }),
+    prepared(
+      'verify/rim/manifest: readManifest',
+      ['XML'],
+      ({ text }) => parseXml(text),
+      (root) => readManifest(root),
+    ),
+    prepared(
+      'verify/rim/xmldsig: readSignature',
+      ['XML'],
+      ({ text }) => parseXml(text),
+      (root) => readSignature(root),
+    ),
+    reader('verify/token/json: parseJson', ['JSON', 'tokens'], ({ text }) => parseTokenJson(text)),
+    reader('verify/token/jws: parseJws', ['tokens'], ({ text }) => parseJws(text)),
+    reader('verify/token/digests: nvtrustDigestText', ['JSON'], ({ text }) =>
+      nvtrustDigestText(`{"a":${text},"nbf":1,"exp":1,"iat":1,"jti":1}`),
+    ),
+    prepared(
+      'verify/collateral: revocation answers handed in',
+      ['lists of revocation answers'],
+      ({ bytes }) => {
+        const list: Uint8Array[] = [];
+        for (let at = 0; at < bytes.length; at += list.at(-1)?.length ?? 1) list.push(readAt(bytes, at).whole);
+        return list;
+      },
+      (list) => createCollateral({ ocsp: list }),
+    ),
+    prepared(
+      'verify/collateral: reference values handed in',
+      ['XML'],
+      ({ text }) => text.match(/.{1,200}/gs) ?? [],
+      (rims) => createCollateral({ rims }).rim({ id: 'x', version: '1', chip: 'GH100' } as never),
+    ),
+  ];
+};
+
+const ofPage: readonly Reader[] = inPieces(
+  'page/stream: readAnswer',
+  LINES,
+  async (pieces) => {
+    await readAnswer(answering(pieces, 'text/event-stream'), () => {});
+  },
+  [64, Number.POSITIVE_INFINITY],
+);
+
+export const readers = async (world: World): Promise<Reader[]> => [
+  ...ofProto,
+  ...ofVerify(world),
+  ...ofPage,
+  ...(await fuzzed(world)),
+];
