@@ -122,7 +122,7 @@ def check_device(report, chain, arch, nonce, roots, at):
 
 
 # Members by which clients know an answer: beside an attestation's own they would be read, and nothing signed them.
-OF_AN_ANSWER = {"id", "object", "model", "choices", "output", "content", "message", "text", "data", "usage", "error"}
+OF_AN_ANSWER = {"choices", "output", "content", "message", "text", "data", "error"}
 
 
 def once(pairs):

@@ -62,7 +62,12 @@ describe('an answer', () => {
 
   it('that nobody reads gives its place back after the time to stall, and a slow reader is not taken for one', async () => {
     const { backend } = stage.service;
-    const url = await stage.gateway({ WRITE_STALL_MS: '500', MAX_CONCURRENT_REQUESTS: '1' });
+    const url = await stage.gateway({
+      WRITE_STALL_MS: '500',
+      MAX_CONCURRENT_REQUESTS: '1',
+      MAX_ANSWER_BYTES: String(32 * 1024 * 1024),
+      MAX_HELD_BYTES: String(256 * 1024 * 1024),
+    });
     const big = chatBody('x'.repeat(16 * 1024 * 1024));
     for (const [body, node] of [STREAM, CHAT, { ...CHAT, tee: true }].flatMap(
       (one) =>

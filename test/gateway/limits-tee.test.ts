@@ -22,7 +22,7 @@ describe('attestations', () => {
     stage.service.backend.script = chatAnswer('Hello.');
     const url = await stage.gateway({ MAX_ATTESTATIONS_IN_FLIGHT: '1', ATTEST_TIMEOUT_MS: '400' });
     // The thread that checks what the sidecar answers starts with the first.
-    await chat(url, TEE);
+    await eventually(async () => (await chat(url, TEE)).status === 200, 15_000);
     const got = await Promise.all(Array.from({ length: 8 }, (_, i) => chat(url, { ...TEE, user: `${i}` })));
     const failed = got.filter(({ status }) => status !== 200);
     expect(failed.length).toBeGreaterThan(3);

@@ -172,7 +172,11 @@ describe('two workers', () => {
 
   it('each have room for the largest attested answer to the largest body too', async () => {
     const MiB = 1024 * 1024;
-    await start(['a'], { MAX_BODY_BYTES: String(MiB), MAX_ANSWER_BYTES: String(MiB), MAX_HELD_BYTES: String(3 * MiB) });
+    await start(['a'], {
+      MAX_BODY_BYTES: String(MiB),
+      MAX_ANSWER_BYTES: String(MiB),
+      MAX_HELD_BYTES: String(12 * MiB),
+    });
     service.backend.script = chatAnswer('x'.repeat(0.9 * MiB));
     const large = { ...CHAT, tee: true, user: 'x'.repeat(0.9 * MiB) };
     const got = [await chat(gateway.url, large, key('a')), await chat(gateway.url, large, key('a'))];
