@@ -92,7 +92,7 @@ interface Pending {
   release: () => void;
 }
 
-const SETTLED = { raw: new Uint8Array(0), resolve: () => {}, reject: () => {} };
+const SETTLED = { raw: new Uint8Array(0), resolve: () => {}, reject: () => {}, release: () => {} };
 
 const unavailable = (message: string) => new Problem('attestation_unavailable', message, { retryAfterSeconds: 2 });
 
@@ -281,8 +281,9 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           clearTimeout(timer);
           clearTimeout(one.retry ?? undefined);
           pending.delete(id);
+          const { release } = one;
           Object.assign(one, SETTLED);
-          one.release();
+          release();
         };
         const one: Pending = {
           raw,
