@@ -1,5 +1,6 @@
 // Strangers with nothing but connections: none of them may cost the others their answers, or the process its life.
 import { afterEach, describe, expect, it } from 'vitest';
+import { COMPOSE } from './compose.ts';
 import { AttackStage, expectUnharmed, WORKERS } from './stage.ts';
 
 let stage: AttackStage | null = null;
@@ -22,6 +23,30 @@ describe.for(WORKERS)('with %i worker(s)', (workers) => {
       );
       expectUnharmed(seen);
       expect(seen.attack).toMatchObject({ connections: 150 });
+    },
+  );
+
+  it.for([
+    ['the descriptors that compose.yaml gives', COMPOSE.descriptors, {}, 10_000],
+    [
+      'as many descriptors as MAX_CONNECTIONS',
+      1_024 * workers,
+      { MAX_CONNECTIONS: String(1_024 * workers), MAX_CONCURRENT_REQUESTS: String(256 * workers) },
+      2_000 * workers,
+    ],
+  ] as const)(
+    'more idle strangers than MAX_CONNECTIONS, with %s: connections that are open are answered',
+    async ([_name, descriptors, gateway, connections], context) => {
+      stage = await AttackStage.start(context, {
+        workers,
+        gateway,
+        descriptors,
+        peaceful: { probe_connections: 'kept' },
+      });
+      const seen = await stage.under('idle.ts', { connections }, 25_000);
+      expectUnharmed(seen);
+      const { closed } = seen.attack as { most: number; closed: number };
+      expect(closed).toBeGreaterThan(0);
     },
   );
 });
