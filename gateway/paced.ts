@@ -22,6 +22,8 @@ interface Exchange {
 const PIECE_BYTES = 1024;
 /** Of a body whose length is known, as much as one read brings. */
 const BODY_PIECE_BYTES = 64 * 1024;
+/** Where a read brings so much there is more, and libuv would read up to 32 times before it looks at any other connection. */
+const FULL_READ_BYTES = 64 * 1024;
 /** Of one read so many pieces go to Node at once, and the others in turn. */
 const PIECES_AT_ONCE = 4;
 /** Of what is sent, so much has to be taken in the time that a client has. */
@@ -79,6 +81,8 @@ export class PacedConnection extends Duplex {
   #current: Exchange | null = null;
   #waiting: Exchange[] = [];
   #turning = false;
+  /** Others have their turn before it is read again. */
+  #readingRests = false;
   /** What still comes is nobody's request. */
   #over = false;
   #farewell: (() => void) | null = null;
@@ -227,6 +231,7 @@ export class PacedConnection extends Duplex {
   }
 
   readonly #onData = (bytes: Buffer): void => {
+    if (bytes.length >= FULL_READ_BYTES) this.#restReading();
     if (this.#over) return;
     this.#ahead.push(bytes);
     this.#aheadBytes += bytes.length;
@@ -236,9 +241,19 @@ export class PacedConnection extends Duplex {
     this.#keep();
   };
 
+  #restReading(): void {
+    this.#readingRests = true;
+    this.#socket.pause();
+    setImmediate(() => {
+      this.#readingRests = false;
+      this.#readOn();
+    });
+  }
+
   /** Reads from the client, or does not: what has been sent ahead waits there, and so does whoever takes nothing of its answers. */
   #readOn(): void {
     const socket = this.#socket;
+    if (this.#readingRests) return;
     if (this.#aheadBytes >= AHEAD_BYTES || (socket.writableNeedDrain && !this.#over)) socket.pause();
     else if (socket.isPaused()) socket.resume();
   }
