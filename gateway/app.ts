@@ -31,7 +31,7 @@ export function createApp(deps: Deps): Hono<Env> {
 
   on(app, 'GET', '/health', open, health(deps));
   on(app, 'GET', '/metrics', open, metrics(deps));
-  on(app, 'GET', '/openapi.json', open, openapi(deps));
+  on(app, 'GET', '/openapi.json', open, openapi);
   on(app, 'GET POST', '/~sev_gpu@1.0/verify', [...open, verifyBounded(deps), verifyQuery], verify(deps));
 
   const page = createPage();

@@ -7,6 +7,7 @@ import { ConfigError, type GatewayConfig } from './config.ts';
 import { createDrain } from './drain.ts';
 import { createHttpServer } from './http.ts';
 import { connectionsWithin } from './limits/machine.ts';
+import { openapiDocument } from './openapi/document.ts';
 import { serveMetrics } from './telemetry/listener.ts';
 import { readCredentials, watchCredentials } from './tls.ts';
 import { type Fetch, takeConnections } from './wire/server.ts';
@@ -39,6 +40,8 @@ export async function serve(config: GatewayConfig, log: Logger): Promise<void> {
   });
   server.listen(config.port, config.host, () => {
     log.info({ address: server.address(), tls: tls !== null, backend: new URL(backend_url).origin }, 'listening');
+    // Whoever asks for it first does not hold up others while it is made.
+    openapiDocument();
   });
   if (tls !== null) renewCredentials(server as TlsServer, tls, log);
   // Of several workers the primary serves what they say together.

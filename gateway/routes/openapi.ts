@@ -1,11 +1,7 @@
-// GET /openapi.json: the service's own description, made at the first request and kept.
-import type { Context, Deps } from '../context.ts';
+// GET /openapi.json: the service's own description.
+import type { Context } from '../context.ts';
 import { openapiDocument } from '../openapi/document.ts';
 
-export function openapi({ version }: Deps) {
-  let kept: string | null = null;
-  return (c: Context): Response => {
-    kept ??= openapiDocument(version);
-    return c.body(kept, 200, { 'content-type': 'application/json' });
-  };
+export function openapi(c: Context): Response {
+  return c.body(openapiDocument(), 200, { 'content-type': 'application/json' });
 }

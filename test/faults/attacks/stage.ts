@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { expect, type TestContext } from 'vitest';
 import { chatAnswer } from '../../backend.ts';
+import { ask } from '../../client.ts';
 import { type Folder, temporaryFolder } from '../../harness.ts';
 import { Stage } from '../stage.ts';
 import { COMPOSE, memoryFor } from './compose.ts';
@@ -84,7 +85,9 @@ export class AttackStage {
       await group.remove();
       throw error;
     });
-    const { backend } = stage;
+    const { backend, url } = stage;
+    // Where the page was not built, as it is in the image, a worker bundles it when it is asked for it first.
+    await Promise.all(Array.from({ length: 8 * workers }, () => ask(url, { method: 'GET' })));
     const answered = chatAnswer('Hello.');
     backend.script = (request, response) => {
       backend.seen.length = 0;
