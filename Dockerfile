@@ -79,7 +79,7 @@ CMD ["node", "--max-old-space-size=320", "--max-semi-space-size=16", "--use-larg
 FROM ${NODE_IMAGE} AS venv
 RUN apt-get update && apt-get install -y --no-install-recommends python3 python3-venv \
     && rm -rf /var/lib/apt/lists/*
-COPY sidecar/nvtrust /nvtrust
+COPY sidecar/attesters/nvtrust/python /nvtrust
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=ca \
     sh /nvtrust/install.sh /opt/nvtrust \
     && /opt/nvtrust/bin/python -m pip uninstall --quiet --yes pip setuptools \

@@ -4,11 +4,11 @@ import { createServer } from 'node:http';
 import { pino } from 'pino';
 import { WebSocketServer } from 'ws';
 import { MAX_FRAME_BYTES } from '../proto/frames.ts';
-import { checkCollected } from '../sidecar/checked.ts';
 import { loadConfig } from '../sidecar/config.ts';
-import { createScheduler } from '../sidecar/scheduler.ts';
-import { runSession } from '../sidecar/session.ts';
-import { listenOnSocket } from '../sidecar/socket.ts';
+import { listenOnSocket } from '../sidecar/server/server.ts';
+import { runSession } from '../sidecar/server/session.ts';
+import { checkCollected } from '../sidecar/signing/evidence-check.ts';
+import { createScheduler } from '../sidecar/signing/scheduler.ts';
 import { createQuickAttester } from './quick-device.ts';
 
 const config = loadConfig(process.env);

@@ -2,12 +2,12 @@
 // any other's. One ephemeral key for all of them gives the device's key away (FIPS 186-5 §6.3), which is nobody's: for the bench alone.
 import { createECDH, hash } from 'node:crypto';
 import type { Nonce } from '../proto/raw.ts';
-import type { Attester } from '../sidecar/attester.ts';
-import { chainPem, makeDevice, makeIssuers } from '../sidecar/simulated/device.ts';
-import { loadOrMakeRoot } from '../sidecar/simulated/pki.ts';
-import { makeReport } from '../sidecar/simulated/report.ts';
-import { makeToken } from '../sidecar/simulated/token.ts';
-import { TWIN } from '../sidecar/simulated/twin.ts';
+import type { Attester } from '../sidecar/attesters/attester.ts';
+import { chainPem, makeDevice, makeIssuers } from '../sidecar/attesters/simulated/device.ts';
+import { loadOrMakeRoot } from '../sidecar/attesters/simulated/pki.ts';
+import { makeReport } from '../sidecar/attesters/simulated/report.ts';
+import { makeToken } from '../sidecar/attesters/simulated/token.ts';
+import { TWIN } from '../sidecar/attesters/simulated/twin.ts';
 
 /** The order of P-384 (SEC 2, §2.5.1). */
 const ORDER = 0xffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973n;

@@ -2,7 +2,7 @@
 import { openSync, writeSync } from 'node:fs';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { Hono } from 'hono';
-import type { Env } from '../gateway/context.ts';
+import type { Env } from '../gateway/http/context.ts';
 import { createLog, type Out } from '../gateway/telemetry/log.ts';
 import { createTelemetry, type Telemetry } from '../gateway/telemetry/telemetry.ts';
 import type { Watch } from '../gateway/telemetry/watch.ts';
@@ -28,7 +28,7 @@ function appOf(telemetry: Telemetry | null, act: (watch: Watch) => void) {
       act(watch);
     }
     c.env.outcome = { status: 200 };
-    if (watch !== undefined) telemetry?.end(c, watch, ROUTE, RESPONSE_ALREADY_SENT);
+    if (watch !== undefined) telemetry?.end(c.env, watch, ROUTE, RESPONSE_ALREADY_SENT);
     return RESPONSE_ALREADY_SENT;
   });
   app.all('*', (c) => c.body(null));

@@ -1,21 +1,25 @@
 // The gateway's table of contents: every route and what serves it. It never listens, so tests can hold it.
 import { Hono } from 'hono';
-import { authenticated, bounded, verifyBounded, withoutBody } from './admission.ts';
-import type { Deps, Env, Handle, Step } from './context.ts';
-import { createEdge, preflight } from './edge.ts';
-import { origins } from './origins.ts';
-import { createCollateralRoutes } from './page/collateral.ts';
-import { createPage } from './page/serve.ts';
-import { service } from './page/service.ts';
-import { Problem } from './problem.ts';
+import type { Deps, Env, Handle, Step } from './http/context.ts';
+import {
+  authenticated,
+  bounded,
+  createEdge,
+  origins,
+  preflight,
+  verifyBounded,
+  withoutBody,
+} from './http/middleware.ts';
+import { Problem } from './http/problem.ts';
+import { decodedPath } from './http/target.ts';
 import { attestationById } from './routes/attestation.ts';
 import { generate } from './routes/generate.ts';
-import { health } from './routes/health.ts';
-import { metrics } from './routes/metrics.ts';
 import { openapi } from './routes/openapi.ts';
+import { createPage, service } from './routes/page.ts';
+import { createCollateralRoutes } from './routes/page-collateral.ts';
 import { passthrough } from './routes/passthrough.ts';
+import { health, metrics } from './routes/status.ts';
 import { verify, verifyQuery } from './routes/verify.ts';
-import { decodedPath } from './target.ts';
 
 export function createApp(deps: Deps): Hono<Env> {
   const app = new Hono<Env>({ getPath: path });

@@ -1,12 +1,12 @@
 // The gateway process: configuration in, a server or the primary of several workers out.
 import type { Logger } from 'pino';
-import { where } from '../proto/where.ts';
+import { where } from '../proto/log.ts';
+import { isMember } from './cluster/member.ts';
+import { runPrimary } from './cluster/primary.ts';
 import { ConfigError, loadConfig, NO_ARGUMENTS } from './config.ts';
-import { checkMemory } from './limits/machine.ts';
+import { checkMemory } from './limits/memory.ts';
 import { serve } from './serve.ts';
 import { createLog } from './telemetry/log.ts';
-import { isMember } from './workers/member.ts';
-import { runPrimary } from './workers/primary.ts';
 
 try {
   if (process.argv.length > 2) throw new ConfigError(NO_ARGUMENTS);

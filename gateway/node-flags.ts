@@ -1,7 +1,7 @@
 // How Node is started for the gateway. `package.json`, the image and the systemd unit say the same; a test compares them.
 
 export const NODE_FLAGS = [
-  // What V8 may take is a part of what the gateway says it needs (gateway/limits/machine.ts), and not a part of the machine.
+  // What V8 may take is a part of what the gateway says it needs (gateway/limits/memory.ts), and not a part of the machine.
   '--max-old-space-size=320',
   // A smaller young generation: less memory for each open stream.
   '--max-semi-space-size=16',

@@ -1,17 +1,16 @@
 // One process that serves: a listening server, and a clean end of it.
 import type { Server as TlsServer } from 'node:https';
 import type { Logger } from 'pino';
-import { where } from '../proto/where.ts';
+import { where } from '../proto/log.ts';
 import { buildApp } from './build.ts';
+import { isMember } from './cluster/member.ts';
 import { ConfigError, type GatewayConfig } from './config.ts';
-import { createDrain } from './drain.ts';
-import { createHttpServer } from './http.ts';
-import { connectionsWithin } from './limits/machine.ts';
-import { openapiDocument } from './openapi/document.ts';
+import { type Fetch, takeConnections } from './http/plain-path/server.ts';
+import { createDrain, createHttpServer } from './http/server.ts';
+import { readCredentials, watchCredentials } from './http/tls.ts';
+import { connectionsWithin } from './limits/memory.ts';
+import { openapiDocument } from './routes/openapi.ts';
 import { serveMetrics } from './telemetry/listener.ts';
-import { readCredentials, watchCredentials } from './tls.ts';
-import { type Fetch, takeConnections } from './wire/server.ts';
-import { isMember } from './workers/member.ts';
 
 /** A terminal's Ctrl-C reaches a launcher and us: the launcher's own signal, right after it, is the same one. */
 const SAME_SIGNAL_MS = 500;

@@ -13,7 +13,7 @@
 //     `index` leaves its tool calls; `object` "chat.completion.chunk" becomes "chat.completion", and each choice of such a
 //     stream has a `message`.
 import { duplicateMember } from './json.ts';
-import { isKeptNumber, numberOf, parseKeepingNumbers } from './number.ts';
+import { isKeptNumber, numberOf, parseKeepingNumbers } from './settings.ts';
 
 type Json = null | boolean | number | string | object;
 type Bag = Record<string, Json>;

@@ -36,8 +36,8 @@ export function npmPackages(lockfile = read('package-lock.json')): Package[] {
 
 /** From the hashed requirements of NVIDIA's SDK; their licences are kept beside them, read from each package's metadata. */
 export function pythonPackages(
-  requirements = read('sidecar/nvtrust/requirements.txt'),
-  licences = JSON.parse(read('sidecar/nvtrust/licences.json')) as Record<string, string>,
+  requirements = read('sidecar/attesters/nvtrust/python/requirements.txt'),
+  licences = JSON.parse(read('sidecar/attesters/nvtrust/python/licences.json')) as Record<string, string>,
 ): Package[] {
   return [...requirements.matchAll(/^([\w.-]+)==([\w.]+)/gm)]
     .map(([, name = '', version = '']) => ({ name, version, licence: licences[name] ?? null }))

@@ -1,10 +1,28 @@
 // The sidecar's settings: the one place in this process that reads the environment.
 import { resolve } from 'node:path';
 import * as z from 'zod';
-import { given, httpUrl, integer, logLevel, socketPath } from '../proto/setting.ts';
-import { inheritedSocket } from './inherited.ts';
-import { type NvattestEnvironment, nvattestEnvironment } from './nvattest/environment.ts';
-import { type WorkerEnvironment, workerEnvironment } from './nvtrust/environment.ts';
+import { given, httpUrl, integer, logLevel, socketPath } from '../proto/settings.ts';
+import {
+  type NvattestEnvironment,
+  nvattestEnvironment,
+  type WorkerEnvironment,
+  workerEnvironment,
+} from './attesters/environment.ts';
+
+/** The first descriptor that is handed over, whoever does it (SD_LISTEN_FDS_START). */
+const FIRST_FD = 3;
+
+/**
+ * The descriptor of the listening socket that this process was started with; null when there is none, or it was meant for another process.
+ * @throws {Error} one line: more than one socket, or a count that is no number.
+ */
+export function inheritedSocket(env: Readonly<Record<string, string | undefined>>, pid: number): number | null {
+  const { LISTEN_PID, LISTEN_FDS } = env;
+  if (LISTEN_PID !== String(pid)) return null;
+  if (LISTEN_FDS === undefined || LISTEN_FDS === '0') return null;
+  if (LISTEN_FDS !== '1') throw new Error(`LISTEN_FDS is ${LISTEN_FDS}: one socket is expected`);
+  return FIRST_FD;
+}
 
 export const ATTESTERS = ['nvtrust', 'nvattest', 'native', 'nras', 'simulated'] as const;
 export type AttesterName = (typeof ATTESTERS)[number];
@@ -37,7 +55,7 @@ export const schema = z.object({
     .string()
     .min(1)
     .default('run/nvtrust-venv')
-    .describe('`nvtrust`: the Python environment that `sidecar/nvtrust/install.sh` makes'),
+    .describe('`nvtrust`: the Python environment that `sidecar/attesters/nvtrust/python/install.sh` makes'),
   NVTRUST_WORKERS: integer(2, 1, 16).describe('`nvtrust`: workers that wait, imported and ready'),
   NVML_LIBRARY: z.string().min(1).default('libnvidia-ml.so.1').describe('`native`, `nras`: the driver’s NVML'),
   NSCQ_LIBRARY: z
@@ -86,7 +104,7 @@ export interface SidecarConfig {
   readonly simulated_root_dir: string;
   /** How long the simulated collection takes; a real H100 needs hundreds of milliseconds. */
   readonly simulated_collection_ms: number;
-  /** The Python environment that sidecar/nvtrust/install.sh makes. */
+  /** The Python environment that sidecar/attesters/nvtrust/python/install.sh makes. */
   readonly nvtrust_venv: string;
   /** Workers that wait, imported and ready. */
   readonly nvtrust_workers: number;
@@ -113,6 +131,8 @@ export interface SidecarConfig {
 /** The configuration does not allow a start. The message is one line that names the variable. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
+
+  // The socket that a service manager hands over: sd_listen_fds(3), so that connections queue while the sidecar restarts.
 }
 
 /** @throws {ConfigError} */

@@ -1,7 +1,7 @@
 // The sidecar's log: JSON lines on stdout, for people where that is a terminal.
 import { type Logger, pino } from 'pino';
-import { prettyLine } from '../proto/log-line.ts';
-import type { Result } from './session.ts';
+import { prettyLine } from '../proto/log.ts';
+import type { Result } from './server/session.ts';
 
 export type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'> & Partial<Pick<NodeJS.WriteStream, 'on'>>;
 

@@ -1,14 +1,13 @@
 // The sidecar process: owns the GPU, answers gateways on a Unix socket.
 import type { Logger } from 'pino';
-import { NO_ARGUMENTS } from '../proto/setting.ts';
-import { where } from '../proto/where.ts';
-import { AttesterError } from './attester.ts';
-import { createAttester } from './attesters/index.ts';
-import { lateAttester } from './attesters/late.ts';
+import { where } from '../proto/log.ts';
+import { NO_ARGUMENTS } from '../proto/settings.ts';
+import { AttesterError } from './attesters/attester.ts';
+import { createAttester } from './attesters/choose.ts';
+import { lateAttester } from './attesters/unavailable.ts';
 import { ConfigError, loadConfig, type SidecarConfig } from './config.ts';
 import { createLog } from './log.ts';
-import { startServer } from './server.ts';
-import { SocketError } from './socket.ts';
+import { SocketError, startServer } from './server/server.ts';
 
 try {
   if (process.argv.length > 2) throw new ConfigError(NO_ARGUMENTS);

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { WebSocketServer } from 'ws';
 import { splitBinaryFrame } from '../proto/frames.ts';
 import type { Nonce } from '../proto/raw.ts';
-import type { Attester, Collected } from '../sidecar/attester.ts';
-import { createSimulatedAttester } from '../sidecar/attesters/simulated.ts';
+import type { Attester, Collected } from '../sidecar/attesters/attester.ts';
+import { createSimulatedAttester } from '../sidecar/attesters/simulated/simulated.ts';
 import type { Folder } from './harness.ts';
 
 export interface Lies {

@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { type Logger, pino } from 'pino';
 import { buildApp } from '../gateway/build.ts';
 import { loadConfig } from '../gateway/config.ts';
-import { createHttpServer } from '../gateway/http.ts';
-import { type Fetch, takeConnections } from '../gateway/wire/server.ts';
-import type { Attester, AttesterError } from '../sidecar/attester.ts';
-import { createSimulatedAttester } from '../sidecar/attesters/simulated.ts';
-import { startServer } from '../sidecar/server.ts';
+import { type Fetch, takeConnections } from '../gateway/http/plain-path/server.ts';
+import { createHttpServer } from '../gateway/http/server.ts';
+import type { Attester, AttesterError } from '../sidecar/attesters/attester.ts';
+import { createSimulatedAttester } from '../sidecar/attesters/simulated/simulated.ts';
+import { startServer } from '../sidecar/server/server.ts';
 import { type Backend, startBackend } from './backend.ts';
 
 export const SILENT = pino({ level: 'silent' });
@@ -25,7 +25,7 @@ export function temporaryFolder(): Folder {
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
 }
 
-/** For tests of the connection to a sidecar alone, whose scripted sidecars sign nothing; `gateway/sidecar/check.ts` has tests of its own. */
+/** For tests of the connection to a sidecar alone, whose scripted sidecars sign nothing; `gateway/attestation/check.ts` has tests of its own. */
 export const UNCHECKED = { sidecar_uid: null, checker: { warm() {}, check: async () => null } } as const;
 
 export interface RunningGateway {

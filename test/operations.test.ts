@@ -2,7 +2,7 @@ import { accessSync, constants, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { schema } from '../gateway/variables.ts';
+import { schema } from '../gateway/config.ts';
 import { FAILURE_CODES } from '../proto/frames.ts';
 
 const at = (path: string) => fileURLToPath(new URL(`../${path}`, import.meta.url));
@@ -16,7 +16,7 @@ const unexplained = (names: readonly string[]) => [...new Set(names)].filter((na
 
 describe('the operations guide says what to do for', () => {
   it('every code that the gateway gives', () => {
-    const codes = found(read('gateway/problem.ts'), /^ {2}\| '([a-z_]+)'/gm);
+    const codes = found(read('gateway/http/problem.ts'), /^ {2}\| '([a-z_]+)'/gm);
     expect(codes).toContain('attestation_unavailable');
     expect(unexplained(codes)).toEqual([]);
   });

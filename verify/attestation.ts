@@ -2,18 +2,17 @@
 import type { Attestation } from '../proto/attestation.ts';
 import { JsonTextError } from '../proto/json.ts';
 import { nonceOf, type RawParts, splitRaw } from '../proto/raw.ts';
-import { CheckList, type Outcome, passed, seen, skipped } from './checklist.ts';
 import { CheckFailure, type CheckName, VerificationError } from './checks.ts';
-import { type Context, readOptions } from './context.ts';
 import type { VerifiedDevice } from './device.ts';
-import { verifyDevices } from './evidence.ts';
+import { checkPolicy, verifyDevices } from './evidence.ts';
 import { compareExchange } from './exchange.ts';
-import { type Input, readInput } from './form.ts';
-import { checkPolicy } from './policy.ts';
-import { checkTokenDigests, type ParsedToken, parseToken, verifyTokenSignature } from './token/index.ts';
-import { compareTokenWithReports, kindOf } from './token-report.ts';
-import { attestationOf } from './transcript.ts';
-import type { Expected, TokenClaims, VerificationReport, Verified, VerifyOptions } from './types.ts';
+import { attestationOf, type Input, readInput } from './input.ts';
+import type { Expected, TokenClaims, VerificationReport, Verified, VerifyOptions } from './options.ts';
+import { CheckList, type Context, type Outcome, passed, readOptions, seen, skipped } from './run-checks.ts';
+import { checkTokenDigests } from './token/digests.ts';
+import { compareTokenWithReports, kindOf } from './token/report-match.ts';
+import { verifyTokenSignature } from './token/signature.ts';
+import { type ParsedToken, parseToken } from './token/token.ts';
 import { concluded } from './verdict.ts';
 
 /**

@@ -1,16 +1,17 @@
 // The checks made on one device: its report, who signed it, whether that is still endorsed, and what runs on it.
-import { type CheckList, passed, seen, skipped } from './checklist.ts';
+
 import { CheckFailure } from './checks.ts';
-import type { Context } from './context.ts';
-import type { DeviceIdentity } from './nvidia/device.ts';
-import { fwidOf } from './nvidia/fwid.ts';
-import type { ParsedEvidence } from './parsed.ts';
-import { checkRevocation, compare, findReferenceValues, type ReferenceValues } from './reference.ts';
+import type { DeviceIdentity } from './nvidia.ts';
+import { fwidOf } from './nvidia.ts';
+import type { DeviceClaims } from './options.ts';
+import type { ParsedEvidence } from './parsed-evidence.ts';
+import { checkRevocation, compare, findReferenceValues, type ReferenceValues } from './reference-values.ts';
+import type { Context } from './run-checks.ts';
+import { type CheckList, passed, seen, skipped } from './run-checks.ts';
 import type { OpaqueData } from './spdm/opaque.ts';
 import { type Report, verifyReportSignature } from './spdm/report.ts';
-import type { TokenDevice } from './token/index.ts';
+import type { TokenDevice } from './token/token.ts';
 import { checkChain } from './trust.ts';
-import type { DeviceClaims } from './types.ts';
 import type { Certificate } from './x509/certificate.ts';
 import { DerError } from './x509/der.ts';
 

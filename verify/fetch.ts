@@ -6,10 +6,10 @@ import { isDone, PayloadReader, SseError, writeEvents } from '../proto/sse.ts';
 import { verifyAttestation } from './attestation.ts';
 import { concatAll } from './bytes.ts';
 import { type FailureCode, VerificationError } from './checks.ts';
+import { readLimited } from './collateral.ts';
+import { attestationIn } from './input.ts';
 import { LruMap } from './lru.ts';
-import { readLimited } from './services.ts';
-import { attestationIn } from './spliced.ts';
-import type { Verified, VerifyOptions } from './types.ts';
+import type { Verified, VerifyOptions } from './options.ts';
 
 export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
   /** What carries the requests; the global fetch by default. */

@@ -6,15 +6,15 @@ export {
   type Collateral,
   type CollateralOptions,
   createCollateral,
+  fetchNrasKeys,
+  NVIDIA_OCSP_URL,
+  NVIDIA_RIM_URL,
   type OcspAnswer,
   type OcspQuery,
   type RimQuery,
 } from './collateral.ts';
 export { appraiseEvidence, verifyEvidence } from './evidence.ts';
 export { UnprovenAnswerError, type UnprovenCode, type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
-export { type Carried, checkReports } from './report-check.ts';
-export { fetchNrasKeys, NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from './services.ts';
-export { type Jwk, type Jwks, NRAS_KEYS_URL } from './token/index.ts';
 export type {
   Claims,
   Clocks,
@@ -29,5 +29,7 @@ export type {
   Verified,
   VerifiedEvidence,
   VerifyOptions,
-} from './types.ts';
+} from './options.ts';
+export { type Carried, checkReports } from './report-check.ts';
+export { type Jwk, type Jwks, NRAS_KEYS_URL } from './token/signature.ts';
 export { ageInWords } from './verdict.ts';

@@ -5,9 +5,10 @@
 //   a switch   its own id, and the GPUs at its ports
 //
 // A GPU states no id of its own, nor does its certificate hold one: the GPUs that the switches name can only be counted.
-import { type Outcome, seen, skipped } from './checklist.ts';
+
 import { CheckFailure } from './checks.ts';
 import type { VerifiedDevice } from './device.ts';
+import { type Outcome, seen, skipped } from './run-checks.ts';
 
 /** What right reports leave open, because a device that they name did not sign, or because they do not say. */
 export interface LeftOpen {

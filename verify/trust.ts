@@ -1,8 +1,9 @@
 // Whom a device's certificates lead up to: NVIDIA's root, a simulated one that the caller named, or nobody who counts.
-import { type Passed, passed } from './checklist.ts';
+
 import { CheckFailure } from './checks.ts';
-import type { Context } from './context.ts';
-import { type DeviceIdentity, identify } from './nvidia/device.ts';
+import { type DeviceIdentity, identify } from './nvidia.ts';
+import type { Context } from './run-checks.ts';
+import { type Passed, passed } from './run-checks.ts';
 import type { Certificate } from './x509/certificate.ts';
 import { ChainError, verifyChain } from './x509/chain.ts';
 

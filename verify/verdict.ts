@@ -1,9 +1,9 @@
 // The verdict in words: the level, what is proven, and what is not.
-import type { CheckList } from './checklist.ts';
-import type { Context } from './context.ts';
+
 import type { VerifiedDevice } from './device.ts';
+import type { Claims, DeviceClaims, Level, TokenClaims, VerificationReport } from './options.ts';
+import type { CheckList, Context } from './run-checks.ts';
 import { leftOpen } from './topology.ts';
-import type { Claims, DeviceClaims, Level, TokenClaims, VerificationReport } from './types.ts';
 
 export interface Findings {
   readonly list: CheckList;

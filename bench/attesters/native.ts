@@ -1,6 +1,6 @@
 // What a sidecar with `native` adds to the collection itself, its caches warm.
-import { createNativeAttester } from '../../sidecar/attesters/native.ts';
-import { type Collector, createCollector } from '../../sidecar/nvml/collector.ts';
+import { createNativeAttester } from '../../sidecar/attesters/native/native.ts';
+import { type Collector, createCollector } from '../../sidecar/driver/collector.ts';
 import { missing, startBench } from '../../test/sidecar/native-bench.ts';
 import { percentile } from '../stats.ts';
 import type { Grid } from '../table.ts';

@@ -16,8 +16,8 @@ import {
 } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { keysFileOf } from '../config.ts';
-import { KeysFileError, parseKeys } from './file.ts';
-import { checkName, digestOf, type KeyLine, KeyLineError, readLine, readSettings, writeLine } from './line.ts';
+import { checkName, digestOf, type KeyLine, KeyLineError, readLine, readSettings, writeLine } from './key-line.ts';
+import { KeysFileError, parseKeys } from './keys-file.ts';
 
 const USAGE = `usage: countersign keys add NAME [--rps N] [--concurrent N] [--streams N] [--tee N] [--models A,B] [--admin]
        countersign keys list

@@ -1,5 +1,5 @@
 // Something of which there is a bounded amount, such as memory for bodies, shared fairly: where it is not enough, whoever has most gives way.
-import { Problem } from '../problem.ts';
+import { Problem } from '../http/problem.ts';
 
 /** What one request has of it. */
 export class Share {

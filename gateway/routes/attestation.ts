@@ -1,6 +1,6 @@
 // GET /v1/{chat/completions,completions}/{id}/attestation: the attestation again, for clients that drop unknown members.
-import type { Context, Deps } from '../context.ts';
-import { Problem } from '../problem.ts';
+import type { Context, Deps } from '../http/context.ts';
+import { Problem } from '../http/problem.ts';
 
 export function attestationById({ store }: Deps) {
   return async (c: Context): Promise<Response> => {

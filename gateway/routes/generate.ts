@@ -1,19 +1,19 @@
 // POST /v1/chat/completions and /v1/completions: validate, forward, deliver; with tee, attest.
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import { type Endpoint, teeHeader } from '../aside/asked.ts';
-import { readBody } from '../body.ts';
-import type { Bindings, Context, Deps } from '../context.ts';
-import { type Delivery, type Exchange, mediaType, type Outcome } from '../delivery/exchange.ts';
-import { pipeDelivery } from '../delivery/pipe.ts';
-import { type Port, relay } from '../delivery/relay.ts';
-import { streamDelivery } from '../delivery/stream.ts';
-import { wholeDelivery } from '../delivery/whole.ts';
-import type { AnswerHead } from '../engine/engine.ts';
-import { type Headers, toBackend } from '../engine/headers.ts';
-import { headerLines, SharedLines } from '../engine/request.ts';
+import type { AnswerHead } from '../backend/backend.ts';
+import { SharedLines } from '../backend/backend.ts';
+import { type Headers, toBackend } from '../backend/headers.ts';
+import { headerLines } from '../backend/request.ts';
+import { type Delivery, type Exchange, mediaType, type Outcome } from '../exchange/exchange.ts';
+import { type Port, pipeDelivery, relay } from '../exchange/relay.ts';
+import { streamDelivery } from '../exchange/stream.ts';
+import { wholeDelivery } from '../exchange/whole.ts';
+import type { Bindings, Context, Deps } from '../http/context.ts';
+import { asProblem, Problem } from '../http/problem.ts';
+import { readBody } from '../http/request.ts';
 import { TEE_COPIES } from '../limits/bounds.ts';
-import type { Seat } from '../limits/seats.ts';
-import { asProblem, Problem } from '../problem.ts';
+import type { Seat } from '../limits/concurrency.ts';
+import { type Endpoint, teeHeader } from '../offload/jobs.ts';
 import type { Operation, Watch } from '../telemetry/watch.ts';
 
 const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };

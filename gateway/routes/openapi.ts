@@ -1,6 +1,313 @@
+// The OpenAPI document of the whole service, made once from the schemas that validate.
+
+import * as z from 'zod';
+import { attestationSchema, evidenceSchema } from '../../proto/attestation.ts';
+import { chatRequestSchema, completionRequestSchema, errorBodySchema } from '../../proto/openai.ts';
+import { CHECKS } from '../../verify/index.ts';
+import type { Context } from '../http/context.ts';
+import { type ProblemCode, STATUS } from '../http/problem.ts';
+import { VERSION } from '../version.ts';
+import { healthSchema } from './status.ts';
+
+let kept: string | null = null;
+
+/** As JSON text, made once in a process: it takes 40 ms. */
+export function openapiDocument(): string {
+  kept ??= JSON.stringify(document());
+  return kept;
+}
+
+function document() {
+  return {
+    openapi: '3.1.1',
+    info: {
+      title: 'Countersign',
+      version: VERSION,
+      summary:
+        'An OpenAI-compatible gateway whose every answer can carry a GPU’s signature over what was asked and answered.',
+      description:
+        'Every other path under `/v1` that the backend has is passed through as it is, with GET, POST and DELETE; `tee` is refused there. Every answer has `x-request-id`.',
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+    },
+    servers: [{ url: '/' }],
+    security: [{}, { key: [] }],
+    tags: [
+      { name: 'Generation', description: 'OpenAI’s own routes; `tee: true` asks for an attestation' },
+      { name: 'Attestation', description: 'Had again, and checked' },
+      { name: 'Backend', description: 'Passed through' },
+      { name: 'Operation', description: 'For whoever runs it' },
+    ],
+    paths,
+    components: {
+      schemas: componentSchemas(),
+      securitySchemes: {
+        key: { type: 'http', scheme: 'bearer', description: 'An API key, where the gateway has any' },
+      },
+    },
+  };
+}
+
+// The shapes in /openapi.json: what validates a request is what describes it. Answers of the backend are loose: they are its own.
+
+const attestation = attestationSchema.describe('docs/attestation.md says what each member is, byte by byte');
+
+const answer = (object: string) =>
+  z.looseObject({
+    id: z.string(),
+    object: z.literal(object),
+    choices: z.array(z.looseObject({ index: z.int(), finish_reason: z.string().nullish() })),
+    attestation: attestation.optional().describe('Where `tee` was true'),
+  });
+
+const verificationReport = z.looseObject({
+  valid: z.boolean(),
+  level: z.string().describe('What vouches for it: `none` for a simulated GPU, however right the rest is'),
+  checks: z.array(
+    z.looseObject({
+      name: z.enum(CHECKS),
+      status: z.enum(['pass', 'fail', 'skip']),
+      code: z.string().optional().describe('Of a check that failed'),
+      detail: z.string(),
+      device: z.int().optional(),
+    }),
+  ),
+  proven: z.array(z.string()),
+  not_proven: z.array(z.string()),
+});
+
+/** Their names in `#/components/schemas/`. */
+const NAMED = {
+  ChatCompletionRequest: chatRequestSchema.describe('Any OpenAI body: members that are not listed go to the backend'),
+  CompletionRequest: completionRequestSchema.describe('Any OpenAI body: members that are not listed go to the backend'),
+  ChatCompletion: answer('chat.completion').describe('The backend’s answer, byte for byte, and the attestation'),
+  Completion: answer('text_completion').describe('The backend’s answer, byte for byte, and the attestation'),
+  Attestation: attestation,
+  Evidence: evidenceSchema,
+  VerificationReport: verificationReport,
+  Health: healthSchema,
+  Error: errorBodySchema,
+};
+
+type SchemaName = keyof typeof NAMED;
+
+const schemaRef = (name: SchemaName) => ({ $ref: `#/components/schemas/${name}` });
+
+/** JSON Schema 2020-12, which OpenAPI 3.1 takes as it is. */
+function componentSchemas(): Record<string, unknown> {
+  const registry = z.registry<{ id: string }>();
+  for (const [id, schema] of Object.entries(NAMED)) registry.add(schema, { id });
+  const { schemas } = z.toJSONSchema(registry, { io: 'input', uri: (id) => `#/components/schemas/${id}` });
+  return Object.fromEntries(
+    Object.entries(schemas).map(([name, { $schema: _, $id: __, ...schema }]) => [name, schema]),
+  );
+}
+
+// The error answers of a route, by status, each with the codes that come under it.
+
+/** Codes that only some routes have; every other one may come from any route under /v1. */
+const PARTICULAR: ReadonlySet<ProblemCode> = new Set(['attestation_pending']);
+
+const EVERY_V1_CODE = (Object.keys(STATUS) as ProblemCode[]).filter((code) => !PARTICULAR.has(code));
+
+/** For `responses`: one entry a status. */
+function errorResponses(codes: readonly ProblemCode[]): Record<string, object> {
+  const byStatus = Map.groupBy(codes, (code) => STATUS[code]);
+  return Object.fromEntries(
+    [...byStatus].map(([status, codes]) => [
+      String(status),
+      {
+        description: codes.map((code) => `\`${code}\``).join(', '),
+        ...(status === 429 || status === 425 || status === 503 ? { headers: { 'retry-after': RETRY_AFTER } } : {}),
+        content: { 'application/json': { schema: schemaRef('Error') } },
+      },
+    ]),
+  );
+}
+
+const RETRY_AFTER = { description: 'Whole seconds', schema: { type: 'integer', minimum: 1 } };
+
+// The routes in /openapi.json. A test asks each of them whether it is there.
+
+const json = (schema: object) => ({ content: { 'application/json': { schema } } });
+const ok = (description: string, schema: object) => ({ 200: { description, ...json(schema) } });
+const OPEN = { security: [] };
+const id = { name: 'id', in: 'path', required: true, schema: { type: 'string' } };
+
+const X_TEE = {
+  name: 'x-tee',
+  in: 'header',
+  description: 'The same as `tee` in the body, for clients that can set only headers',
+  schema: { type: 'string', enum: ['0', '1', 'false', 'true'] },
+};
+const X_ATTESTATION_ID = {
+  description: 'With tee: the id under which the attestation can be had again, known before the first token',
+  schema: { type: 'string' },
+};
+/** Of one event. */
+const STREAM = {
+  schema: {
+    type: 'object',
+    properties: { data: { type: 'string' } },
+    description:
+      'With `stream: true`: events of `chat.completion.chunk` or `text_completion` and `[DONE]`. With tee, the chunk that carries the last `finish_reason` has the `attestation`; an error takes its place as `data: {"error": …}`.',
+  },
+};
+
+function generate(operationId: string, summary: string, request: SchemaName, answer: SchemaName) {
+  return {
+    post: {
+      operationId,
+      summary,
+      tags: ['Generation'],
+      parameters: [X_TEE],
+      requestBody: { required: true, ...json(schemaRef(request)) },
+      responses: {
+        200: {
+          description: 'The backend’s answer; with tee, its attestation too',
+          headers: { 'x-attestation-id': X_ATTESTATION_ID },
+          content: { 'application/json': { schema: schemaRef(answer) }, 'text/event-stream': STREAM },
+        },
+        ...errorResponses(EVERY_V1_CODE),
+      },
+    },
+  };
+}
+
+function again(operationId: string) {
+  return {
+    get: {
+      operationId,
+      summary: 'An attestation again, to the key that asked',
+      tags: ['Attestation'],
+      parameters: [{ ...id, description: '`x-attestation-id`, or the completion’s own id' }],
+      responses: {
+        ...ok('The attestation', schemaRef('Attestation')),
+        ...errorResponses([...EVERY_V1_CODE, 'attestation_pending']),
+      },
+    },
+  };
+}
+
+/** Where `stream: true` asks for them. */
+const EVENTS = { 'text/event-stream': { schema: { type: 'string' } } };
+
+function backend(operationId: string, summary: string, parameters: object[] = [], streamed: object = {}) {
+  return {
+    operationId,
+    summary,
+    tags: ['Backend'],
+    ...(parameters.length === 0 ? {} : { parameters }),
+    responses: {
+      200: { description: 'As the backend has it', content: { 'application/json': { schema: {} }, ...streamed } },
+      ...errorResponses(EVERY_V1_CODE),
+    },
+  };
+}
+const anyJson = { requestBody: { required: true, ...json({ type: 'object' }) } };
+
+const verification = {
+  tags: ['Attestation'],
+  ...OPEN,
+  summary: 'Is this attestation right?',
+  description: 'GET does the same, body included.',
+  parameters: [
+    {
+      name: 'report',
+      in: 'query',
+      description: '1: every check instead of `true`',
+      schema: { type: 'string', enum: ['0', '1'] },
+    },
+  ],
+  requestBody: {
+    required: true,
+    ...json({
+      description: 'An attestation, its JSON text as a string, or an answer that carries one',
+      anyOf: [schemaRef('Attestation'), { type: 'string' }, { type: 'object' }],
+    }),
+  },
+  responses: {
+    ...ok('`true`; with `report=1` the list of checks, whether they passed or not', {
+      anyOf: [{ const: true }, schemaRef('VerificationReport')],
+    }),
+    ...errorResponses([
+      'invalid_json',
+      'invalid_request',
+      'origin_not_allowed',
+      'request_timeout',
+      'body_too_large',
+      'unsupported_encoding',
+      'rate_limit_exceeded',
+      'internal_error',
+      'overloaded',
+    ]),
+    422: { description: 'It is not: `code` is that of the first check that failed', ...json(schemaRef('Error')) },
+  },
+};
+
+const text = (type: string) => ({ content: { [type]: { schema: { type: 'string' } } } });
+
+const paths = {
+  '/v1/chat/completions': generate(
+    'createChatCompletion',
+    'A chat completion, attested where `tee` is true',
+    'ChatCompletionRequest',
+    'ChatCompletion',
+  ),
+  '/v1/completions': generate(
+    'createCompletion',
+    'A completion, attested where `tee` is true',
+    'CompletionRequest',
+    'Completion',
+  ),
+  '/v1/chat/completions/{id}/attestation': again('getChatCompletionAttestation'),
+  '/v1/completions/{id}/attestation': again('getCompletionAttestation'),
+  '/v1/models': { get: backend('listModels', 'The backend’s models') },
+  '/v1/models/{id}': { get: backend('getModel', 'One of the backend’s models', [id]) },
+  '/v1/embeddings': { post: { ...backend('createEmbedding', 'Embeddings, where the backend has them'), ...anyJson } },
+  '/v1/responses': {
+    post: { ...backend('createResponse', 'Responses, where the backend has them', [], EVENTS), ...anyJson },
+  },
+  '/~sev_gpu@1.0/verify': {
+    get: { operationId: 'verifyByGet', ...verification },
+    post: { operationId: 'verify', ...verification },
+  },
+  '/health': {
+    get: {
+      operationId: 'health',
+      summary: 'Does chat without tee work, and does tee?',
+      tags: ['Operation'],
+      ...OPEN,
+      responses: {
+        ...ok('Chat without tee works', schemaRef('Health')),
+        ...errorResponses(['origin_not_allowed']),
+        503: { description: 'The backend is out', ...json(schemaRef('Health')) },
+      },
+    },
+  },
+  '/metrics': {
+    get: {
+      operationId: 'metrics',
+      summary: 'Prometheus text, unless it has a port of its own',
+      tags: ['Operation'],
+      ...OPEN,
+      responses: {
+        200: { description: 'docs/metrics.md lists them', ...text('text/plain') },
+        ...errorResponses(['origin_not_allowed', 'not_found']),
+      },
+    },
+  },
+  '/openapi.json': {
+    get: {
+      operationId: 'openapi',
+      summary: 'This document',
+      tags: ['Operation'],
+      ...OPEN,
+      responses: { ...ok('OpenAPI 3.1', { type: 'object' }), ...errorResponses(['origin_not_allowed']) },
+    },
+  },
+};
+
 // GET /openapi.json: the service's own description.
-import type { Context } from '../context.ts';
-import { openapiDocument } from '../openapi/document.ts';
 
 export function openapi(c: Context): Response {
   return c.body(openapiDocument(), 200, { 'content-type': 'application/json' });

@@ -1,16 +1,61 @@
 // Every other /v1 route that the backend has, models and embeddings among them: passed through as it is. No tee there.
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import { teeHeader } from '../aside/asked.ts';
-import { WHERE } from '../aside/passed.ts';
-import { readBody } from '../body.ts';
-import type { Context, Deps } from '../context.ts';
-import { pipeDelivery } from '../delivery/pipe.ts';
-import { relay } from '../delivery/relay.ts';
-import { toBackend } from '../engine/headers.ts';
-import { checkPath } from '../keys/models.ts';
-import { checkRoute } from '../keys/routes.ts';
-import { Problem } from '../problem.ts';
-import { modelsDelivery } from './models.ts';
+import * as z from 'zod';
+import type { AnswerHead } from '../backend/backend.ts';
+import { toBackend } from '../backend/headers.ts';
+import type { Delivery, Exchange } from '../exchange/exchange.ts';
+import { type Port, pipeDelivery, relay } from '../exchange/relay.ts';
+import type { Context, Deps } from '../http/context.ts';
+import { Problem } from '../http/problem.ts';
+import { readBody } from '../http/request.ts';
+import { checkPath, checkRoute } from '../keys/keys.ts';
+import { teeHeader, WHERE } from '../offload/jobs.ts';
+
+// GET /v1/models for a key that is for some models only: the backend's list, less the others.
+
+const MAX_LIST_BYTES = 4 * 1024 * 1024;
+const listSchema = z.looseObject({ data: z.array(z.looseObject({ id: z.string() })) });
+
+export function modelsDelivery(
+  head: AnswerHead,
+  port: Port,
+  exchange: Exchange,
+  models: ReadonlySet<string>,
+): Delivery {
+  const { outgoing } = exchange;
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  return {
+    data(chunk) {
+      bytes += chunk.length;
+      chunks.push(chunk);
+      if (bytes > MAX_LIST_BYTES) port.refuse(bad());
+    },
+    end() {
+      const body = listOf(Buffer.concat(chunks).toString('utf8'), models);
+      if (body === null) return port.refuse(bad());
+      outgoing.writeHead(head.status, {
+        'content-type': 'application/json',
+        'content-length': Buffer.byteLength(body),
+      });
+      outgoing.end(body);
+      port.done({ status: head.status });
+    },
+    fail: (problem) => port.refuse(problem),
+  };
+}
+
+/** null for what is no list, or too deep to be written again. */
+function listOf(text: string, models: ReadonlySet<string>): string | null {
+  try {
+    const list = listSchema.parse(JSON.parse(text));
+    return JSON.stringify({ ...list, data: list.data.filter(({ id }) => models.has(id)) });
+  } catch {
+    return null;
+  }
+}
+
+const bad = () => new Problem('backend_bad_response', 'The backend answered with no list of models.');
 
 const METHODS = new Set(['GET', 'POST', 'DELETE']);
 

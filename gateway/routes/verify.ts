@@ -4,10 +4,10 @@ import { zValidator } from '@hono/zod-validator';
 import type { MiddlewareHandler } from 'hono';
 import * as z from 'zod';
 import type { FailureCode, Jwks } from '../../verify/index.ts';
-import { readBody } from '../body.ts';
-import type { Context, Deps, Step } from '../context.ts';
-import { errorBody, Problem } from '../problem.ts';
-import type { Verdict } from '../verifier/job.ts';
+import type { Context, Deps, Step } from '../http/context.ts';
+import { errorBody, Problem } from '../http/problem.ts';
+import { readBody } from '../http/request.ts';
+import type { Verdict } from '../verifier/appraise.ts';
 
 const query = z.object({ report: z.enum(['0', '1']).optional() });
 

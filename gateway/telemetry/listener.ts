@@ -2,7 +2,7 @@
 import { createServer, type Server } from 'node:http';
 import type { Logger } from 'pino';
 import type { GatewayConfig } from '../config.ts';
-import { createOwnHosts } from '../origins.ts';
+import { createOwnHosts } from '../http/origins.ts';
 
 /** Whose numbers: those of one process, or of all workers together. */
 export interface Numbers {

@@ -1,6 +1,6 @@
 // The gateway's log: JSON lines on stdout, written together; for people where that is a terminal.
 import { type Logger, pino } from 'pino';
-import { prettyLine } from '../../proto/log-line.ts';
+import { prettyLine } from '../../proto/log.ts';
 
 /** Lines wait for each other this long, or until there are so many: a write for each would cost more than the line. */
 const FLUSH_MS = 100;

@@ -1,5 +1,17 @@
 // Starts OpenTelemetry's SDK. Loaded only where tracing is on: nothing else in the gateway imports this file.
-import { DiagLogLevel, diag } from '@opentelemetry/api';
+import {
+  type Context,
+  DiagLogLevel,
+  defaultTextMapSetter,
+  diag,
+  type Tracer as OtelTracer,
+  ROOT_CONTEXT,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+} from '@opentelemetry/api';
+import { W3CTraceContextPropagator } from '@opentelemetry/core';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { defaultResource, detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
 import {
@@ -12,10 +24,115 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace';
 import type { Logger } from 'pino';
+import type { Headers } from '../backend/headers.ts';
 import { VERSION } from '../version.ts';
-import type { TracingConfig } from './otel.ts';
-import { createTracer } from './spans.ts';
-import type { Tracer } from './trace.ts';
+import type { TracingConfig } from './settings.ts';
+import { CLIENT_LEFT, PROVIDER } from './telemetry.ts';
+import type { Ended, ExchangeTrace, Tracer, Watch } from './watch.ts';
+
+// An exchange as spans: the request, the backend's part, the attestation, and what the sidecar told of its own time.
+
+const w3c = new W3CTraceContextPropagator();
+const getter = {
+  get: (headers: Record<string, string | string[] | undefined>, name: string) => headers[name],
+  keys: (headers: object) => Object.keys(headers),
+};
+
+export function createTracer(tracer: OtelTracer, backend: URL, close: () => Promise<void>): Tracer {
+  return {
+    begin: (headers) => new Exchange(tracer, backend, w3c.extract(ROOT_CONTEXT, headers, getter)),
+    close,
+  };
+}
+
+class Exchange implements ExchangeTrace {
+  readonly id: string;
+  readonly #tracer: OtelTracer;
+  readonly #backend: URL;
+  readonly #request: Span;
+  readonly #inside: Context;
+  /** From performance.now() to the wall clock: one for the whole exchange, so that its spans fit into each other. */
+  readonly #epoch_ms = Date.now() - performance.now();
+  #asked: Span | null = null;
+
+  constructor(tracer: OtelTracer, backend: URL, parent: Context) {
+    this.#tracer = tracer;
+    this.#backend = backend;
+    this.#request = this.#span('request', SpanKind.SERVER, parent, performance.now());
+    this.#inside = trace.setSpan(parent, this.#request);
+    this.id = this.#request.spanContext().traceId;
+  }
+
+  toBackend(headers: Headers): void {
+    this.#asked = this.#span('backend', SpanKind.CLIENT, this.#inside, performance.now());
+    // What the client sent named its own span; baggage is the client's affair and goes through.
+    delete headers.traceparent;
+    delete headers.tracestate;
+    w3c.inject(trace.setSpan(this.#inside, this.#asked), headers, defaultTextMapSetter);
+  }
+
+  end(watch: Watch, ended: Ended): void {
+    this.#endBackend(watch, ended);
+    this.#attestation(watch);
+    const span = this.#request.updateName(`${ended.method} ${ended.route}`);
+    span.setAttributes({
+      'http.request.method': ended.method,
+      'http.route': ended.route,
+      'http.response.status_code': ended.status,
+      'countersign.request.id': ended.id,
+      'countersign.tee': ended.tee,
+    });
+    if (ended.error !== '') span.setAttribute('error.type', ended.error);
+    if (ended.status >= 500 || ended.tee === 'failed') span.setStatus({ code: SpanStatusCode.ERROR });
+    span.end(this.#epoch_ms + watch.began_ms + ended.total_ms);
+  }
+
+  #endBackend(watch: Watch, ended: Ended): void {
+    const span = this.#asked;
+    if (span === null || watch.asked_ms === 0) return;
+    span.setAttributes({
+      'server.address': this.#backend.hostname,
+      'server.port': Number(this.#backend.port) || (this.#backend.protocol === 'https:' ? 443 : 80),
+      'http.request.method': ended.method,
+    });
+    if (watch.backend_status !== 0) span.setAttribute('http.response.status_code', watch.backend_status);
+    if (watch.operation === null) span.updateName(ended.method);
+    else {
+      span.updateName(`${watch.operation} ${ended.model}`).setAttributes({
+        'gen_ai.operation.name': watch.operation,
+        'gen_ai.provider.name': PROVIDER,
+        'gen_ai.request.model': ended.model,
+        'gen_ai.request.stream': watch.stream,
+      });
+      if (watch.stream && watch.pieces > 0) span.addEvent('first piece', undefined, this.#epoch_ms + watch.first_ms);
+    }
+    const failed = watch.backend_status >= 400 || ended.error.startsWith('backend_');
+    if (failed) span.setAttribute('error.type', ended.error).setStatus({ code: SpanStatusCode.ERROR });
+    else if (ended.status === CLIENT_LEFT) span.setAttribute('error.type', 'client_left');
+    span.end(this.#epoch_ms + (watch.last_ms === 0 ? watch.began_ms + ended.total_ms : watch.last_ms));
+  }
+
+  /** The sidecar sends no spans: it tells how long each step took, and the last one ended when its answer was here. */
+  #attestation({ attesting_ms, attested_ms, phases }: Watch): void {
+    if (attesting_ms === 0) return;
+    const span = this.#span('attest', SpanKind.CLIENT, this.#inside, attesting_ms);
+    if (attested_ms === 0)
+      return span.setStatus({ code: SpanStatusCode.ERROR }).end(this.#epoch_ms + performance.now());
+    const inside = trace.setSpan(this.#inside, span);
+    const steps = Object.entries(phases ?? {}).map(([name, ms]) => [name.replace('_ms', ''), ms] as const);
+    let at_ms = Math.max(attesting_ms, attested_ms - steps.reduce((sum, [, ms]) => sum + ms, 0));
+    for (const [name, ms] of steps) {
+      const step = this.#span(`sidecar ${name}`, SpanKind.INTERNAL, inside, at_ms);
+      at_ms = Math.min(attested_ms, at_ms + ms);
+      step.end(this.#epoch_ms + at_ms);
+    }
+    span.end(this.#epoch_ms + attested_ms);
+  }
+
+  #span(name: string, kind: SpanKind, parent: Context, from_ms: number): Span {
+    return this.#tracer.startSpan(name, { kind, startTime: this.#epoch_ms + from_ms }, parent);
+  }
+}
 
 /** A collector that does not take its spans holds up a stop for no longer. */
 const CLOSE_MS = 3_000;

@@ -1,6 +1,8 @@
 // The times of one exchange, taken as it runs: a few numbers, read once when it is over.
+
+import type { IncomingHttpHeaders } from 'node:http';
 import type { Phases } from '../../proto/frames.ts';
-import type { ExchangeTrace } from './trace.ts';
+import type { Headers } from '../backend/headers.ts';
 
 /** OpenTelemetry's names for what the two generation routes do. */
 export type Operation = 'chat' | 'text_completion';
@@ -64,4 +66,43 @@ export class Watch {
     this.attested_ms = performance.now();
     this.phases = phases ?? null;
   }
+}
+
+// How an exchange ended, in the words that log, metrics and traces share. No content, no key, nothing a client can grow.
+/** `left`: the client did not wait for it. */
+type TeeOutcome = 'none' | 'attested' | 'failed' | 'left';
+
+export interface Ended {
+  readonly id: string;
+  readonly method: string;
+  /** The route's pattern, never the path. */
+  readonly route: string;
+  /** 499: the client left. */
+  readonly status: number;
+  readonly tee: TeeOutcome;
+  /** Of the error that was answered, in a running stream too; null where there was none, or it was the backend's own. */
+  readonly code: string | null;
+  /** The code, or `http_429` for an error that the backend answered with; '' where nothing went wrong. */
+  readonly error: string;
+  /** Of a generation, from a bounded set (ModelLabels); '' of anything else. */
+  readonly model: string;
+  readonly total_ms: number;
+}
+
+// What the rest of the gateway knows of tracing: a trace that an exchange may carry. Off, there is none, and nothing is done.
+
+/** One exchange's spans. */
+export interface ExchangeTrace {
+  /** 32 hex digits, for the log line. */
+  readonly id: string;
+  /** Sets the W3C trace context that the backend continues. */
+  toBackend(headers: Headers): void;
+  end(watch: Watch, ended: Ended): void;
+}
+
+export interface Tracer {
+  /** Continues the trace that the client's headers name, or begins one. */
+  begin(headers: IncomingHttpHeaders): ExchangeTrace;
+  /** Sends what is left. */
+  close(): Promise<void>;
 }

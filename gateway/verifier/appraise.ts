@@ -7,8 +7,32 @@ import {
   type Jwks,
   type VerificationReport,
 } from '../../verify/index.ts';
-import { MAX_JSON_VALUES } from '../body.ts';
-import type { Job, Verdict, WorkerOptions } from './job.ts';
+import { MAX_JSON_VALUES } from '../http/request.ts';
+
+// What goes to the thread that verifies, and what comes back.
+
+export interface WorkerOptions {
+  readonly rim_url: string;
+  readonly ocsp_url: string;
+  readonly verify_timeout_ms: number;
+}
+
+export interface Job {
+  /** UTF-8. */
+  readonly body: Uint8Array;
+  /** Of the sidecar's own tokens. */
+  readonly countersignKeys: Jwks | undefined;
+  /** PEM; null: no simulated device is accepted. */
+  readonly simulatedRoot: string | null;
+}
+
+export interface Verdict {
+  readonly valid: boolean;
+  /** The first check that failed; of no meaning when valid. */
+  readonly failed: { readonly name: string; readonly code: FailureCode | null; readonly detail: string };
+  /** The whole report, as JSON text. */
+  readonly json: string;
+}
 
 /** A sidecar's key lives as long as its process, and what it signs for an hour; the evidence beside it is right for longer. */
 const PAST: ReadonlySet<FailureCode | undefined> = new Set(['token_expired', 'token_key_unavailable'] as const);

@@ -1,9 +1,9 @@
 // A thread that verifies: whatever an attestation costs to read and check, chat does not wait for it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { workerData } from 'node:worker_threads';
-import { answerQuestions } from '../thread.ts';
+import { answerQuestions } from '../offload/thread.ts';
+import type { Job, Verdict, WorkerOptions } from './appraise.ts';
 import { createAppraise } from './appraise.ts';
-import type { Job, Verdict, WorkerOptions } from './job.ts';
 
 const options = workerData as WorkerOptions;
 const appraise = createAppraise(options, globalThis.fetch);

@@ -1,8 +1,7 @@
 // docs/metrics.md: every metric with its labels and meaning, from the registry that counts them.
 import { Registry } from 'prom-client';
-import { registerGauges } from '../../gateway/telemetry/gauges.ts';
-import { createMetrics } from '../../gateway/telemetry/metrics.ts';
-import { MAX_MODEL_LABELS } from '../../gateway/telemetry/models.ts';
+import { createMetrics, registerGauges } from '../../gateway/telemetry/metrics.ts';
+import { MAX_MODEL_LABELS } from '../../gateway/telemetry/telemetry.ts';
 
 export interface Described {
   readonly name: string;

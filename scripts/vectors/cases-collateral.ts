@@ -1,8 +1,9 @@
 // Cases about what others say of a device: revocation answers and reference values.
-import type { RimOptions } from '../../sidecar/simulated/rim.ts';
-import { makeRim, RIM_IDS } from '../../sidecar/simulated/rim.ts';
-import { makeRimSigner } from '../../sidecar/simulated/rim-signer.ts';
-import { labelled } from '../../sidecar/simulated/twin.ts';
+
+import { labelled } from '../../sidecar/attesters/simulated/twin.ts';
+import type { RimOptions } from '../../test/twin/rim.ts';
+import { makeRim, RIM_IDS } from '../../test/twin/rim.ts';
+import { makeRimSigner } from '../../test/twin/rim-signer.ts';
 import { answerAbout, type Change, NEXT_UPDATE, subjects } from './endorsements.ts';
 import { base64, type Case, fail, good, type Kit, type Made, pass } from './kit.ts';
 import { withProduct } from './resign.ts';

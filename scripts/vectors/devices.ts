@@ -1,4 +1,6 @@
 // Devices whose certificates are wrong in one way each, under the same test root as the good ones.
+
+import * as ext from '../../sidecar/attesters/simulated/certificate.ts';
 import {
   type Certificate,
   type Holder,
@@ -7,11 +9,10 @@ import {
   name,
   newKey,
   spki,
-} from '../../sidecar/simulated/certificate.ts';
-import type { Device } from '../../sidecar/simulated/device.ts';
-import * as ext from '../../sidecar/simulated/extensions.ts';
-import { NOT_AFTER, NOT_BEFORE, positive, randomSerial } from '../../sidecar/simulated/pki.ts';
-import { FWID, TWIN } from '../../sidecar/simulated/twin.ts';
+} from '../../sidecar/attesters/simulated/certificate.ts';
+import type { Device } from '../../sidecar/attesters/simulated/device.ts';
+import { NOT_AFTER, NOT_BEFORE, positive, randomSerial } from '../../sidecar/attesters/simulated/pki.ts';
+import { FWID, TWIN } from '../../sidecar/attesters/simulated/twin.ts';
 import { deviceOf, type World } from './world.ts';
 
 export interface LeafChange {

@@ -1,9 +1,9 @@
 // Reference values and revocation answers for the twin, right or with one thing wrong.
-import type { Certificate, Holder } from '../../sidecar/simulated/certificate.ts';
-import type { Device } from '../../sidecar/simulated/device.ts';
-import { makeOcspResponse, type OcspAnswer } from '../../sidecar/simulated/ocsp.ts';
-import { makeRim, RIM_IDS, type RimOptions } from '../../sidecar/simulated/rim.ts';
-import type { RimSigner } from '../../sidecar/simulated/rim-signer.ts';
+import type { Certificate, Holder } from '../../sidecar/attesters/simulated/certificate.ts';
+import type { Device } from '../../sidecar/attesters/simulated/device.ts';
+import { makeOcspResponse, type OcspAnswer } from '../../test/twin/ocsp.ts';
+import { makeRim, RIM_IDS, type RimOptions } from '../../test/twin/rim.ts';
+import type { RimSigner } from '../../test/twin/rim-signer.ts';
 import { withProduct } from './resign.ts';
 import { AT, type World } from './world.ts';
 

@@ -1,7 +1,7 @@
 // Tokens in the other shapes that NVIDIA's verifiers return: signed by a service's key (ES384), or by nobody (alg none).
 import { createHash, type KeyObject, sign } from 'node:crypto';
-import type { Device } from '../../sidecar/simulated/device.ts';
-import { TWIN } from '../../sidecar/simulated/twin.ts';
+import type { Device } from '../../sidecar/attesters/simulated/device.ts';
+import { TWIN } from '../../sidecar/attesters/simulated/twin.ts';
 import { AT } from './world.ts';
 
 export const NRAS_ISSUER = 'https://nras.attestation.nvidia.com';

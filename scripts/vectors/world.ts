@@ -1,9 +1,16 @@
 // Everything that signs in the vectors: simulated devices, RIM signers and responders under test roots of their own.
-import type { Holder } from '../../sidecar/simulated/certificate.ts';
-import { chainPem, type Device, GH100, type Issuers, makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
-import { makeResponder } from '../../sidecar/simulated/ocsp.ts';
-import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/simulated/pki.ts';
-import { makeRimSigner, type RimSigner } from '../../sidecar/simulated/rim-signer.ts';
+import type { Holder } from '../../sidecar/attesters/simulated/certificate.ts';
+import {
+  chainPem,
+  type Device,
+  GH100,
+  type Issuers,
+  makeDevice,
+  makeIssuers,
+} from '../../sidecar/attesters/simulated/device.ts';
+import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/attesters/simulated/pki.ts';
+import { makeResponder } from '../../test/twin/ocsp.ts';
+import { makeRimSigner, type RimSigner } from '../../test/twin/rim-signer.ts';
 import { type Keep, keepNothing } from './store.ts';
 
 /** The clock of every vector. */

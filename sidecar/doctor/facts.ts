@@ -1,9 +1,9 @@
 // What there is to know about driver and GPUs, from the best source that answers: NVML, else nvidia-smi and /proc.
-import { DRIVER_VERSION_FILE, driverVersionIn } from '../nvattest/choice.ts';
-import type { ConfidentialMode } from '../nvml/structures.ts';
+
+import type { ConfidentialMode } from '../driver/nvml.ts';
+import { DRIVER_VERSION_FILE, driverVersionIn } from '../driver/versions.ts';
 import type { DoctorConfig } from './config.ts';
-import type { Host } from './host.ts';
-import type { NvmlFacts } from './nvml.ts';
+import type { Host, NvmlFacts } from './host.ts';
 
 export interface Facts {
   readonly source: 'NVML' | 'nvidia-smi' | '/proc' | null;

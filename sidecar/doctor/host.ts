@@ -1,14 +1,134 @@
 // The machine as the doctor sees it: every look at it goes through here, so that a test can be any machine.
 import { constants } from 'node:fs';
 import { access, lstat, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { connect } from 'node:net';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { EnvHttpProxyAgent } from 'undici';
-import { RunError, runProgram } from '../program.ts';
-import { type Answered, askSidecar } from './ask.ts';
-import { type NvmlFacts, readNvml } from './nvml.ts';
+import { WebSocket } from 'ws';
+import { type Attested, fromSidecarSchema, type Hello, MAX_FRAME_BYTES } from '../../proto/frames.ts';
+import { RunError, runProgram } from '../attesters/program.ts';
+import { NVML, NvmlError } from '../driver/errors.ts';
+import { ARCHITECTURES } from '../driver/gpus.ts';
+import type { ConfidentialMode } from '../driver/nvml.ts';
 
-export type Access = 'read_write' | 'write' | 'execute';
+// Asks a running sidecar for one attestation over its socket, as a gateway would.
+
+export interface Answered {
+  readonly hello: Hello;
+  /** Or why there is none, in the sidecar's words. */
+  readonly result: Attested | { readonly failure: string };
+}
+
+const HELLO_MS = 5_000;
+const ANSWER_MS = 60_000;
+const ID = 'doctor';
+
+/** @throws {Error} nobody listens there (`code` ENOENT, ECONNREFUSED, EACCES), or what does is not a sidecar. */
+export function askSidecar(socket_path: string, raw: string): Promise<Answered> {
+  // A path in a URL would be another with a space or a # in it.
+  const ws = new WebSocket('ws://localhost/', {
+    createConnection: () => connect(socket_path),
+    perMessageDeflate: false,
+    maxPayload: MAX_FRAME_BYTES,
+    handshakeTimeout: HELLO_MS,
+  });
+  let timer: NodeJS.Timeout | undefined;
+  const answer = new Promise<Answered>((resolve, reject) => {
+    let hello: Hello | null = null;
+    const within = (ms: number, what: string) => {
+      clearTimeout(timer);
+      timer = setTimeout(() => reject(new Error(`no ${what} within ${ms} ms`)), ms);
+    };
+    within(HELLO_MS, 'hello');
+    ws.on('error', reject);
+    ws.on('close', () => reject(new Error('it hung up')));
+    ws.on('message', (data) => {
+      const frame = readFrame((data as Buffer).toString('utf8'));
+      if (frame === null) return reject(new Error('what listens there does not speak our protocol'));
+      if (frame.type === 'hello') {
+        const again = hello !== null;
+        hello = frame;
+        if (again) return;
+        ws.send(JSON.stringify({ type: 'attest', id: ID, raw }));
+        return within(ANSWER_MS, 'attestation');
+      }
+      if (hello === null) return reject(new Error('it did not say hello first'));
+      if (frame.type === 'attested') return resolve({ hello, result: frame });
+      if (frame.type === 'failed') return resolve({ hello, result: { failure: `${frame.code}: ${frame.message}` } });
+    });
+  });
+  return answer.finally(() => {
+    clearTimeout(timer);
+    ws.terminate();
+  });
+}
+
+function readFrame(text: string) {
+  try {
+    return fromSidecarSchema.parse(JSON.parse(text));
+  } catch {
+    return null;
+  }
+}
+
+// What NVML says of the machine, through the native attester's binding, which is loaded only here and may be absent.
+
+export interface NvmlFacts {
+  readonly driver: string;
+  readonly gpus: readonly { readonly model: string; readonly arch: string | null }[];
+  /** null: this driver or GPU knows no confidential computing. */
+  readonly mode: ConfidentialMode | null;
+  /** null: it does not say. */
+  readonly ready: boolean | null;
+}
+
+const MAX_GPUS = 64;
+const DEADLINE_MS = 5_000;
+
+/** @throws {Error} without the binding, without the library, without a driver, or when a call hangs. */
+async function readNvml(library: string): Promise<NvmlFacts> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`NVML did not answer within ${DEADLINE_MS} ms`)), DEADLINE_MS);
+  });
+  try {
+    return await Promise.race([ask(library), late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function ask(library: string): Promise<NvmlFacts> {
+  const [{ openLibrary }, { createNvml }] = await Promise.all([
+    import('../driver/nvml.ts'),
+    import('../driver/nvml.ts'),
+  ]);
+  const nvml = createNvml(openLibrary(library, 1));
+  await nvml.init();
+  try {
+    const count = Math.min(await nvml.count(), MAX_GPUS);
+    const gpus: NvmlFacts['gpus'][number][] = [];
+    for (let index = 0; index < count; index++) {
+      const handle = await nvml.handle(index);
+      const arch = ARCHITECTURES[await nvml.architecture(handle)] ?? null;
+      gpus.push({ model: await nvml.name(handle), arch });
+    }
+    const mode = await nvml.mode().catch((error: unknown) => {
+      if (isUnsupported(error)) return null;
+      throw error;
+    });
+    const ready = await nvml.ready().catch(() => null);
+    return { driver: await nvml.driverVersion(), gpus, mode, ready };
+  } finally {
+    await nvml.shutdown().catch(() => undefined);
+  }
+}
+
+const isUnsupported = (error: unknown) =>
+  error instanceof NvmlError && (error.nvml_code === NVML.not_supported || error.nvml_code === NVML.function_not_found);
+
+type Access = 'read_write' | 'write' | 'execute';
 
 export interface Ran {
   readonly exit_code: number | null;

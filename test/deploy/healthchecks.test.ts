@@ -1,10 +1,10 @@
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { createSidecar } from '../../gateway/sidecar/client.ts';
-import { AttesterError } from '../../sidecar/attester.ts';
-import { lateAttester } from '../../sidecar/attesters/late.ts';
-import { startServer } from '../../sidecar/server.ts';
+import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
+import { AttesterError } from '../../sidecar/attesters/attester.ts';
+import { lateAttester } from '../../sidecar/attesters/unavailable.ts';
+import { startServer } from '../../sidecar/server/server.ts';
 import { startBackend } from '../backend.ts';
 import { type Folder, SILENT, startGateway, startSidecar, temporaryFolder, UNCHECKED } from '../harness.ts';
 import { startProcess } from '../process.ts';

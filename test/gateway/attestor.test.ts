@@ -1,12 +1,12 @@
 // The time that an attestation may take begins when the answer has ended: what it waits for before the sidecar is asked counts.
 import { performance } from 'node:perf_hooks';
 import { afterAll, describe, expect, it } from 'vitest';
-import type { Aside } from '../../gateway/aside/aside.ts';
-import { draft, type Parts } from '../../gateway/aside/draft.ts';
-import { createAttestor } from '../../gateway/attestor.ts';
-import type { Exchange } from '../../gateway/delivery/exchange.ts';
-import { createSidecar } from '../../gateway/sidecar/client.ts';
-import type { Store } from '../../gateway/store/store.ts';
+import { createAttestor } from '../../gateway/attestation/attest.ts';
+import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
+import type { Store } from '../../gateway/attestation/store-memory.ts';
+import type { Exchange } from '../../gateway/exchange/exchange.ts';
+import { draft, type Parts } from '../../gateway/offload/jobs.ts';
+import type { Aside } from '../../gateway/offload/pool.ts';
 import { temporaryFolder, UNCHECKED } from '../harness.ts';
 
 const EXCHANGE = {

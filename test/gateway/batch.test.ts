@@ -3,8 +3,8 @@ import type { Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { Batch, chunks } from '../../gateway/batch.ts';
-import { WireAnswer } from '../../gateway/wire/answer.ts';
+import { WireAnswer } from '../../gateway/http/plain-path/response.ts';
+import { Batch, chunks } from '../../gateway/http/write-batch.ts';
 
 const batch = new Batch();
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { digitsOf, hexDigitsOf, indexOfByte, putHex, putNumber } from '../../gateway/bytes.ts';
+import { digitsOf, hexDigitsOf, indexOfByte, putHex, putNumber } from '../../gateway/http/bytes.ts';
 
 const number = fc.oneof(
   fc.nat({ max: 2 ** 32 - 1 }),

@@ -1,8 +1,7 @@
 import { type AddressInfo, connect } from 'node:net';
 import { pino } from 'pino';
 import { describe, expect, it } from 'vitest';
-import { createDrain } from '../../gateway/drain.ts';
-import { createHttpServer } from '../../gateway/http.ts';
+import { createDrain, createHttpServer } from '../../gateway/http/server.ts';
 import { eventually } from '../harness.ts';
 
 const OPTIONS = { headers_timeout_ms: 5_000, request_timeout_ms: 5_000, max_connections: 10, tls: null };

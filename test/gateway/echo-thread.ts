@@ -1,5 +1,5 @@
 // A thread for test/gateway/thread.test.ts: counts what it was asked, throws, or dies.
-import { answerQuestions } from '../../gateway/thread.ts';
+import { answerQuestions } from '../../gateway/offload/thread.ts';
 
 let asked = 0;
 

@@ -3,11 +3,10 @@ import type { AddressInfo } from 'node:net';
 import { createServer, type Server, type Socket } from 'node:net';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { createEngine } from '../../gateway/engine/client.ts';
-import type { Engine } from '../../gateway/engine/engine.ts';
-import { ResponseBody } from '../../gateway/engine/response-body.ts';
-import { readResponseHead } from '../../gateway/engine/response-head.ts';
-import type { Problem } from '../../gateway/problem.ts';
+import type { Engine } from '../../gateway/backend/backend.ts';
+import { createEngine } from '../../gateway/backend/client.ts';
+import { ResponseBody, readResponseHead } from '../../gateway/backend/response.ts';
+import type { Problem } from '../../gateway/http/problem.ts';
 import { eventually } from '../harness.ts';
 
 interface Answer {

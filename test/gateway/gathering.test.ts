@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Gathering } from '../../gateway/gathering.ts';
+import { Gathering } from '../../gateway/http/bytes.ts';
 
 const MiB = 1024 * 1024;
 

@@ -1,9 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { Heads } from '../../gateway/engine/heads.ts';
-import { type ResponseHead, readResponseHead } from '../../gateway/engine/response-head.ts';
-import { share } from '../../gateway/shared-headers.ts';
-import { WireAnswer } from '../../gateway/wire/answer.ts';
+import { Heads, type ResponseHead, readResponseHead } from '../../gateway/backend/response.ts';
+import { WireAnswer } from '../../gateway/http/plain-path/response.ts';
+import { share } from '../../gateway/http/shared-headers.ts';
 import { answer, startBackend } from '../backend.ts';
 import { startGateway } from '../harness.ts';
 

@@ -1,6 +1,6 @@
 // Whoever asks, in a test that has no connection: somebody who stays until told to leave.
 import { EventEmitter } from 'node:events';
-import type { Asker } from '../../gateway/aside/line.ts';
+import type { Asker } from '../../gateway/offload/pool.ts';
 
 export interface Client extends Asker {
   leave(): void;

@@ -1,10 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createAside } from '../../gateway/aside/aside.ts';
-import { type Endpoint, readAsked } from '../../gateway/aside/asked.ts';
-import { type Passing, readPassed } from '../../gateway/aside/passed.ts';
-import { MAX_JSON_VALUES } from '../../gateway/body.ts';
-import { MANY_BYTES } from '../../gateway/gathering.ts';
+import { MANY_BYTES } from '../../gateway/http/bytes.ts';
+import { MAX_JSON_VALUES } from '../../gateway/http/request.ts';
 import { ANYONE, type Caller, NO_LIMITS } from '../../gateway/keys/caller.ts';
+import { type Endpoint, type Passing, readAsked, readPassed } from '../../gateway/offload/jobs.ts';
+import { createAside } from '../../gateway/offload/pool.ts';
 import { splitRaw } from '../../proto/raw.ts';
 import { ask } from '../client.ts';
 import { type Service, startService } from '../harness.ts';

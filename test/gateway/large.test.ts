@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createAside } from '../../gateway/aside/aside.ts';
-import { type Draft, draft, type Parts } from '../../gateway/aside/draft.ts';
+import { type Draft, draft, type Parts } from '../../gateway/offload/jobs.ts';
+import { createAside } from '../../gateway/offload/pool.ts';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { MAX_RAW_LENGTH, splitRaw } from '../../proto/raw.ts';
 import { answer, DONE, delta, finish, role, stream } from '../backend.ts';

@@ -3,11 +3,11 @@ import { EventEmitter } from 'node:events';
 import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { verifyBounded } from '../../gateway/admission.ts';
-import { ClientGone, readBody } from '../../gateway/body.ts';
-import type { Context, Deps } from '../../gateway/context.ts';
+import type { Context, Deps } from '../../gateway/http/context.ts';
+import { verifyBounded } from '../../gateway/http/middleware.ts';
+import { ClientGone, readBody } from '../../gateway/http/request.ts';
 import { ANYONE } from '../../gateway/keys/caller.ts';
-import { createSeats } from '../../gateway/limits/seats.ts';
+import { createSeats } from '../../gateway/limits/concurrency.ts';
 
 const LIMITS = {
   max_concurrent_requests: 10,

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { loadConfig } from '../../gateway/config.ts';
-import { MAX_HEADER_BYTES, MAX_HEADERS } from '../../gateway/http.ts';
+import { MAX_HEADER_BYTES, MAX_HEADERS } from '../../gateway/http/server.ts';
 import { MAX_MESSAGES } from '../../proto/openai.ts';
 
 const document = readFileSync(new URL('../../docs/limits.md', import.meta.url), 'utf8');

@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
-import { createAside } from '../../gateway/aside/aside.ts';
 import { ANYONE } from '../../gateway/keys/caller.ts';
+import { createAside } from '../../gateway/offload/pool.ts';
 import { client, HERE } from './here.ts';
 
 const BODY = Buffer.from(`{"messages":[{"role":"user","content":"${'a'.repeat(300_000)}"}]}`);

@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { type GatewayConfig, loadConfig } from '../../gateway/config.ts';
-import { checkMemory, connectionsWithin, inAll, memoryNeeded } from '../../gateway/limits/machine.ts';
+import { checkMemory, connectionsWithin, inAll, memoryNeeded } from '../../gateway/limits/memory.ts';
 import { NODE_FLAGS } from '../../gateway/node-flags.ts';
 import { COMPOSE } from '../faults/attacks/compose.ts';
 

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { membersIn } from '../../gateway/sidecar/members.ts';
+import { membersIn } from '../../gateway/attestation/sidecar-link.ts';
 import { attestedMembersSchema } from '../../proto/frames.ts';
 
 const DEVICE = { arch: 'HOPPER', report: 'AAAA+/==', certificate_chain: 'QUJD'.repeat(50) };

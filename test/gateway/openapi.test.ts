@@ -3,7 +3,7 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { STATUS } from '../../gateway/problem.ts';
+import { STATUS } from '../../gateway/http/problem.ts';
 import { chatRequestSchema, completionRequestSchema } from '../../proto/openai.ts';
 import { chatAnswer, chatStream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';

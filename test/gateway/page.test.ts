@@ -9,9 +9,9 @@ import { Hono } from 'hono';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { buildApp } from '../../gateway/build.ts';
 import { loadConfig } from '../../gateway/config.ts';
-import type { Env } from '../../gateway/context.ts';
-import { createPage } from '../../gateway/page/serve.ts';
-import { asProblem, Problem } from '../../gateway/problem.ts';
+import type { Env } from '../../gateway/http/context.ts';
+import { asProblem, Problem } from '../../gateway/http/problem.ts';
+import { createPage } from '../../gateway/routes/page.ts';
 import { ask } from '../client.ts';
 import { type Service, SILENT, startService } from '../harness.ts';
 

@@ -1,7 +1,7 @@
 // A concurrency limit with a fair queue: the order in which permits are given, what a full queue does, and what another key waits.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { createPermits } from '../../gateway/permits.ts';
-import { createSimulatedAttester } from '../../sidecar/attesters/simulated.ts';
+import { createPermits } from '../../gateway/limits/permits.ts';
+import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import { chatAnswer } from '../backend.ts';
 import { CHAT, chat } from '../client.ts';
 import { eventually, type Folder, temporaryFolder } from '../harness.ts';

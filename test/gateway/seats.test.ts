@@ -2,10 +2,10 @@
 import { connect, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../gateway/config.ts';
+import { Problem } from '../../gateway/http/problem.ts';
 import type { Caller } from '../../gateway/keys/caller.ts';
 import { NO_LIMITS } from '../../gateway/keys/caller.ts';
-import { createSeats } from '../../gateway/limits/seats.ts';
-import { Problem } from '../../gateway/problem.ts';
+import { createSeats } from '../../gateway/limits/concurrency.ts';
 import { chatAnswer } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { eventually } from '../harness.ts';

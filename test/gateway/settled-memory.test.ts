@@ -5,7 +5,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
-import { createSidecar, type Sidecar } from '../../gateway/sidecar/client.ts';
+import { createSidecar, type Sidecar } from '../../gateway/attestation/sidecar-client.ts';
 import { splitBinaryFrame } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { type Folder, temporaryFolder, UNCHECKED } from '../harness.ts';

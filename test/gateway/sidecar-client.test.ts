@@ -4,7 +4,7 @@ import { createServer as createNetServer, Socket } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { createSidecar, type Sidecar } from '../../gateway/sidecar/client.ts';
+import { createSidecar, type Sidecar } from '../../gateway/attestation/sidecar-client.ts';
 import { splitBinaryFrame } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { eventually, type Folder, temporaryFolder, UNCHECKED } from '../harness.ts';

@@ -1,7 +1,7 @@
 import { Agent, request as httpRequest } from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Reading, readRequest, Said } from '../../gateway/wire/request.ts';
+import { type Reading, readRequest, Said } from '../../gateway/http/plain-path/request.ts';
 import { startBackend } from '../backend.ts';
 import { startGateway } from '../harness.ts';
 

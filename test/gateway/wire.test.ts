@@ -2,9 +2,9 @@ import { createServer, type IncomingMessage, type Server } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { Bindings } from '../../gateway/context.ts';
-import { MAX_WIRE_BYTES, readRequest } from '../../gateway/wire/request.ts';
-import { takeConnections, type Wire } from '../../gateway/wire/server.ts';
+import type { Bindings } from '../../gateway/http/context.ts';
+import { MAX_WIRE_BYTES, readRequest } from '../../gateway/http/plain-path/request.ts';
+import { takeConnections, type Wire } from '../../gateway/http/plain-path/server.ts';
 import { eventually, SILENT } from '../harness.ts';
 
 const BODY = '{"model":"m","messages":[{"role":"user","content":"é"}]}';

@@ -1,6 +1,6 @@
 // Reference values in XML, and reports with their opaque data.
 import type { World } from '../../scripts/vectors/world.ts';
-import { makeRim } from '../../sidecar/simulated/rim.ts';
+import { makeRim } from '../twin/rim.ts';
 import { each, type Format, nested, type Productions, pairs, repeat, shaped, within, words } from './grammar.ts';
 
 const TCG = 'https://trustedcomputinggroup.org/resource/tcg-reference-integrity-manifest-rim-information-model/';

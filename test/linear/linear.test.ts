@@ -34,7 +34,7 @@ const EXEMPT: Readonly<Record<string, string>> = {
     "they count, by keys and addresses of bounded length; the machine's own limits",
   'gateway/openapi/*.ts': 'our own document',
   'gateway/page/*.ts': 'our own files',
-  'gateway/recorder/in-turns.ts': "writes the fold's pieces, each once",
+  'gateway/exchange/recorder.ts': "writes the fold's pieces, each once",
   'gateway/routes/{attestation,generate,health,metrics,openapi,passthrough,verify}.ts':
     'what they hand on, others read',
   'gateway/sidecar/{check,check-worker,client,link,socket}.ts':
@@ -42,7 +42,7 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'gateway/store/*.ts': 'keeps bytes by an id of bounded length',
   'gateway/telemetry/*.ts': 'counts and writes',
   'gateway/verifier/{job,lane,verifier,worker}.ts': 'what they hand to a thread, appraise.ts reads',
-  'gateway/wire/server.ts': 'what comes over a connection, connection.ts reads',
+  'gateway/http/plain-path/server.ts': 'what comes over a connection, connection.ts reads',
   'gateway/workers/*.ts': 'messages of our own processes',
   'proto/{attestation,log-line,setting,where}.ts': "types, an operator's settings, our own errors",
   'verify/cli/*.ts': "its user's words and files; what is in the files, others read",

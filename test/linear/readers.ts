@@ -5,27 +5,30 @@ import type { Attestation } from '../../proto/attestation.ts';
 import { Fold, foldPayloads, joined, parseChunk } from '../../proto/fold.ts';
 import { fromSidecarSchema, splitBinaryFrame } from '../../proto/frames.ts';
 import { parseJson, topLevelMembers, withLastMember, withoutMember, withoutSpaceAround } from '../../proto/json.ts';
-import { parseKeepingNumbers } from '../../proto/number.ts';
 import { nonceOf, splitRaw } from '../../proto/raw.ts';
+import { parseKeepingNumbers } from '../../proto/settings.ts';
 import { PayloadReader, readPayloads, writeEvents } from '../../proto/sse.ts';
 import type { World } from '../../scripts/vectors/world.ts';
 import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '../../verify/bytes.ts';
-import { noDuplicates, readDevices, readInput } from '../../verify/form.ts';
+import { fetchNrasKeys, fetchRim } from '../../verify/collateral.ts';
+import { isPartOf, sameTokens, sameValue } from '../../verify/exchange.ts';
 import { appraiseAttestation, createCollateral, verifyingFetch } from '../../verify/index.ts';
+import {
+  attestationIn,
+  attestationOf,
+  compareTranscript,
+  noDuplicates,
+  readDevices,
+  readInput,
+  withoutAttestation,
+} from '../../verify/input.ts';
 import { checkReports } from '../../verify/report-check.ts';
-import { canonicalDocument } from '../../verify/rim/c14n.ts';
-import { readManifest } from '../../verify/rim/manifest.ts';
-import { childElements } from '../../verify/rim/tree.ts';
-import { parseXml } from '../../verify/rim/xml.ts';
-import { readSignature } from '../../verify/rim/xmldsig.ts';
-import { isPartOf, sameTokens, sameValue } from '../../verify/same-json.ts';
-import { fetchNrasKeys, fetchRim } from '../../verify/services.ts';
-import { attestationIn, withoutAttestation } from '../../verify/spliced.ts';
+import { readManifest } from '../../verify/rim/rim.ts';
+import { childElements, parseXml } from '../../verify/rim/xml.ts';
+import { canonicalDocument, readSignature } from '../../verify/rim/xml-signature.ts';
 import { nvtrustDigestText } from '../../verify/token/digests.ts';
-import { parseJson as parseTokenJson } from '../../verify/token/json.ts';
-import { parseJws } from '../../verify/token/jws.ts';
-import { keyOf } from '../../verify/token/keys.ts';
-import { attestationOf, compareTranscript } from '../../verify/transcript.ts';
+import { parseJws, parseJson as parseTokenJson } from '../../verify/token/jws.ts';
+import { keyOf } from '../../verify/token/signature.ts';
 import { parsePem } from '../../verify/x509/certificate.ts';
 import { children, integer, oid, readAt } from '../../verify/x509/der.ts';
 import type { AnyTarget } from '../verify/fuzz-target.ts';

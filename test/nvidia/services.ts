@@ -2,7 +2,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { toHex } from '../../verify/bytes.ts';
-import { parseOcspResponse } from '../../verify/ocsp/response.ts';
+import { parseOcspResponse } from '../../verify/ocsp/messages.ts';
 import { expectTag, integer, readOne, sequence } from '../../verify/x509/der.ts';
 
 export interface Documents {

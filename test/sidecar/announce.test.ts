@@ -1,12 +1,12 @@
 // A gateway that stays connected learns what the sidecar has become: an attester that was late, or one that gave way.
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { createSidecar, type Sidecar } from '../../gateway/sidecar/client.ts';
+import { createSidecar, type Sidecar } from '../../gateway/attestation/sidecar-client.ts';
 import { nonceOf, type Raw } from '../../proto/raw.ts';
-import { type Attester, AttesterError } from '../../sidecar/attester.ts';
-import { lateAttester } from '../../sidecar/attesters/late.ts';
-import { createSimulatedAttester } from '../../sidecar/attesters/simulated.ts';
-import { withSuccessor } from '../../sidecar/attesters/successor.ts';
+import { type Attester, AttesterError } from '../../sidecar/attesters/attester.ts';
+import { withSuccessor } from '../../sidecar/attesters/choose.ts';
+import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
+import { lateAttester } from '../../sidecar/attesters/unavailable.ts';
 import { type Folder, type RunningSidecar, startSidecar, temporaryFolder, UNCHECKED } from '../harness.ts';
 
 let folder: Folder;

@@ -2,11 +2,11 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import type { Attester, Collected } from '../../sidecar/attester.ts';
-import { checkCollected } from '../../sidecar/checked.ts';
-import { chainPem, type Device, makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
-import { DEVICE_ROOT, makeRoot } from '../../sidecar/simulated/pki.ts';
-import { makeReport, type ReportOptions } from '../../sidecar/simulated/report.ts';
+import type { Attester, Collected } from '../../sidecar/attesters/attester.ts';
+import { chainPem, type Device, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
+import { DEVICE_ROOT, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
+import { makeReport, type ReportOptions } from '../../sidecar/attesters/simulated/report.ts';
+import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
 import { B200, H100, type Model, NVSWITCH } from '../twin/models.ts';
 
 const root = makeRoot(DEVICE_ROOT);

@@ -2,9 +2,8 @@
 import { describe, expect, test } from 'vitest';
 import { DoctorConfigError, loadDoctorConfig } from '../../sidecar/doctor/config.ts';
 import { exitCode } from '../../sidecar/doctor/finding.ts';
-import type { Host } from '../../sidecar/doctor/host.ts';
-import type { NvmlFacts } from '../../sidecar/doctor/nvml.ts';
-import { printFindings } from '../../sidecar/doctor/print.ts';
+import type { Host, NvmlFacts } from '../../sidecar/doctor/host.ts';
+import { printFindings } from '../../sidecar/doctor/main.ts';
 import {
   answering,
   config,

@@ -2,9 +2,9 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import type { Attester, AttesterError, Collected } from '../../sidecar/attester.ts';
-import { checkCollected } from '../../sidecar/checked.ts';
-import { labelled } from '../../sidecar/simulated/twin.ts';
+import type { Attester, AttesterError, Collected } from '../../sidecar/attesters/attester.ts';
+import { labelled } from '../../sidecar/attesters/simulated/twin.ts';
+import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
 import { eventually } from '../harness.ts';
 import { type Faults, noFaults } from '../twin/faults.ts';
 import { plainAttest } from '../twin/plain.ts';

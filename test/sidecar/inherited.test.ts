@@ -4,9 +4,8 @@ import { createServer, type RequestOptions, request } from 'node:http';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { ConfigError, loadConfig } from '../../sidecar/config.ts';
-import { inheritedSocket } from '../../sidecar/inherited.ts';
-import { listenOnInherited, SocketError } from '../../sidecar/socket.ts';
+import { ConfigError, inheritedSocket, loadConfig } from '../../sidecar/config.ts';
+import { listenOnInherited, SocketError } from '../../sidecar/server/server.ts';
 import { eventually, freePort, temporaryFolder } from '../harness.ts';
 import { type RunningProcess, startCommand } from '../process.ts';
 

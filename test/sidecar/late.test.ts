@@ -2,9 +2,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import { type Attester, AttesterError } from '../../sidecar/attester.ts';
-import { lateAttester } from '../../sidecar/attesters/late.ts';
-import { createScheduler } from '../../sidecar/scheduler.ts';
+import { type Attester, AttesterError } from '../../sidecar/attesters/attester.ts';
+import { lateAttester } from '../../sidecar/attesters/unavailable.ts';
+import { createScheduler } from '../../sidecar/signing/scheduler.ts';
 
 const NONCE = '0'.repeat(64) as Nonce;
 const real: Attester = {

@@ -3,14 +3,14 @@ import { spawnSync } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { withProduct } from '../../scripts/vectors/resign.ts';
-import { type Device, type Issuers, makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
-import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/simulated/pki.ts';
-import { makeRimSigner, type RimSigner } from '../../sidecar/simulated/rim-signer.ts';
+import { type Device, type Issuers, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
+import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/attesters/simulated/pki.ts';
 import { type Folder, temporaryFolder } from '../harness.ts';
 import { type Faults, noFaults } from '../twin/faults.ts';
 import { buildLibrary, buildSwitchLibrary, NSCQ_FILE, NVML_FILE, SOCKET_FILE } from '../twin/library.ts';
 import { H100, type Model, NVSWITCH } from '../twin/models.ts';
 import { startNvmlServer } from '../twin/nvml-server.ts';
+import { makeRimSigner, type RimSigner } from '../twin/rim-signer.ts';
 import { startServices } from '../twin/services.ts';
 import type { TwinOptions } from '../twin/twin.ts';
 

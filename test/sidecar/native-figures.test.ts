@@ -2,9 +2,9 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import { createNativeAttester } from '../../sidecar/attesters/native.ts';
-import { checkCollected } from '../../sidecar/checked.ts';
-import { type Collector, createCollector } from '../../sidecar/nvml/collector.ts';
+import { createNativeAttester } from '../../sidecar/attesters/native/native.ts';
+import { type Collector, createCollector } from '../../sidecar/driver/collector.ts';
+import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
 import { type Bench, missing, startBench } from './native-bench.ts';
 
 const ROUNDS = 50;

@@ -3,11 +3,13 @@ import { createHash, randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import type { AttesterError } from '../../sidecar/attester.ts';
-import { createNativeAttester, type NativeAttester } from '../../sidecar/attesters/native.ts';
-import { checkCollected } from '../../sidecar/checked.ts';
+import type { AttesterError } from '../../sidecar/attesters/attester.ts';
+import { createNativeAttester, type NativeAttester } from '../../sidecar/attesters/native/native.ts';
+import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
 import { appraiseAttestation, createCollateral } from '../../verify/index.ts';
-import { checkTokenDigests, parseToken, verifyTokenSignature } from '../../verify/token/index.ts';
+import { checkTokenDigests } from '../../verify/token/digests.ts';
+import { verifyTokenSignature } from '../../verify/token/signature.ts';
+import { parseToken } from '../../verify/token/token.ts';
 import { noFaults } from '../twin/faults.ts';
 import { type Bench, missing, startBench } from './native-bench.ts';
 

@@ -5,12 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, expect } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import { AttesterError } from '../../sidecar/attester.ts';
-import { createNvattestAttester } from '../../sidecar/attesters/nvattest.ts';
-import { nvattestEnvironment } from '../../sidecar/nvattest/environment.ts';
-import { chainPem, makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
-import { loadOrMakeRoot } from '../../sidecar/simulated/pki.ts';
-import { makeReport } from '../../sidecar/simulated/report.ts';
+import { AttesterError } from '../../sidecar/attesters/attester.ts';
+import { nvattestEnvironment } from '../../sidecar/attesters/environment.ts';
+import { createNvattestAttester } from '../../sidecar/attesters/nvattest/nvattest.ts';
+import { chainPem, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
+import { loadOrMakeRoot } from '../../sidecar/attesters/simulated/pki.ts';
+import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
 
 export const folder = mkdtempSync(join(tmpdir(), 'nvattest-test-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

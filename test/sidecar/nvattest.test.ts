@@ -2,8 +2,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import { checkCollected } from '../../sidecar/checked.ts';
-import { loadOrMakeRoot } from '../../sidecar/simulated/pki.ts';
+import { loadOrMakeRoot } from '../../sidecar/attesters/simulated/pki.ts';
+import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
 import { vector, vectorsPresent } from '../vectors.ts';
 import {
   at,
@@ -45,7 +45,7 @@ describe('a healthy node', () => {
     expect(third?.rest).toMatch(
       new RegExp(
         `^--device gpu --verifier local --nonce ${nonce} --gpu-evidence-source file --gpu-evidence-file /\\S+/evidence.json ` +
-          `--relying-party-policy /\\S+/sidecar/nvattest/policy.rego --rim-url http://rim --ocsp-url http://ocsp ` +
+          `--relying-party-policy /\\S+/sidecar/attesters/nvattest/policy.rego --rim-url http://rim --ocsp-url http://ocsp ` +
           '--format json --log-level error$',
       ),
     );
@@ -84,7 +84,7 @@ describe('a healthy node', () => {
   });
 
   test.skipIf(!vectorsPresent)('the policy asks for nothing that a genuine passing device does not have', () => {
-    const policy = readFileSync(new URL('../../sidecar/nvattest/policy.rego', import.meta.url), 'utf8');
+    const policy = readFileSync(new URL('../../sidecar/attesters/nvattest/policy.rego', import.meta.url), 'utf8');
     const { claims } = JSON.parse(vector('nvidia/tokens/nvattest-local-alg-none.json').toString()) as {
       claims: Record<string, unknown>[];
     };

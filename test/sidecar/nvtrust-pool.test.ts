@@ -5,11 +5,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import type { Attester } from '../../sidecar/attester.ts';
-import { createNvtrustAttester, type NvtrustOptions } from '../../sidecar/attesters/nvtrust.ts';
-import { workerEnvironment } from '../../sidecar/nvtrust/environment.ts';
-import { failure } from '../../sidecar/nvtrust/failure.ts';
-import { createPool } from '../../sidecar/nvtrust/pool.ts';
+import type { Attester } from '../../sidecar/attesters/attester.ts';
+import { workerEnvironment } from '../../sidecar/attesters/environment.ts';
+import { failure } from '../../sidecar/attesters/nvtrust/failures.ts';
+import { createNvtrustAttester, type NvtrustOptions } from '../../sidecar/attesters/nvtrust/nvtrust.ts';
+import { createPool } from '../../sidecar/attesters/nvtrust/pool.ts';
 import { eventually, type Folder, temporaryFolder } from '../harness.ts';
 
 const FAKE = fileURLToPath(new URL('nvtrust-fake-worker.ts', import.meta.url));

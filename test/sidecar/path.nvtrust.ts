@@ -7,10 +7,10 @@ import type { Readable, Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import { createNvtrustAttester } from '../../sidecar/attesters/nvtrust.ts';
-import { workerEnvironment } from '../../sidecar/nvtrust/environment.ts';
+import { workerEnvironment } from '../../sidecar/attesters/environment.ts';
+import { createNvtrustAttester } from '../../sidecar/attesters/nvtrust/nvtrust.ts';
 import { appraiseAttestation, createCollateral } from '../../verify/index.ts';
-import { parseToken } from '../../verify/token/index.ts';
+import { parseToken } from '../../verify/token/token.ts';
 import { CHAT, chat } from '../client.ts';
 import { eventually, temporaryFolder } from '../harness.ts';
 import { plainAttest } from '../twin/plain.ts';
@@ -71,7 +71,7 @@ describe.skipIf(lacks !== null)(`NVIDIA's verifier${lacks === null ? '' : `, SKI
     it('has no worker left when its sidecar is gone', async () => {
       const [cwd, worker] = [
         temporaryFolder(),
-        fileURLToPath(new URL('../../sidecar/nvtrust/worker.py', import.meta.url)),
+        fileURLToPath(new URL('../../sidecar/attesters/nvtrust/python/worker.py', import.meta.url)),
       ];
       const child = spawn(join(stage.twin.venv, 'bin/python'), [worker], {
         cwd: cwd.path,

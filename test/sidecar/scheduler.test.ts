@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import { type Attester, AttesterError, type Collected } from '../../sidecar/attester.ts';
-import { createSimulatedAttester } from '../../sidecar/attesters/simulated.ts';
-import type { Trouble } from '../../sidecar/circuit.ts';
-import { createScheduler, type Scheduler } from '../../sidecar/scheduler.ts';
-import { parseToken } from '../../verify/token/index.ts';
+import { type Attester, AttesterError, type Collected } from '../../sidecar/attesters/attester.ts';
+import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
+import type { Trouble } from '../../sidecar/signing/circuit-breaker.ts';
+import { createScheduler, type Scheduler } from '../../sidecar/signing/scheduler.ts';
+import { parseToken } from '../../verify/token/token.ts';
 import { startBackend } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { eventually, startGateway, startSidecar, temporaryFolder } from '../harness.ts';

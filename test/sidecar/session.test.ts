@@ -6,11 +6,10 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
-import type { Attester } from '../../sidecar/attester.ts';
-import { AttesterError } from '../../sidecar/attester.ts';
-import { createSimulatedAttester } from '../../sidecar/attesters/simulated.ts';
-import { startServer } from '../../sidecar/server.ts';
-import { SocketError } from '../../sidecar/socket.ts';
+import type { Attester } from '../../sidecar/attesters/attester.ts';
+import { AttesterError } from '../../sidecar/attesters/attester.ts';
+import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
+import { SocketError, startServer } from '../../sidecar/server/server.ts';
 import { type Folder, type RunningSidecar, SILENT, startSidecar, temporaryFolder } from '../harness.ts';
 
 let folder: Folder;

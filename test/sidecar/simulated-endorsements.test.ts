@@ -5,12 +5,12 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
-import { type CertificateStatus, makeOcspResponse, makeResponder } from '../../sidecar/simulated/ocsp.ts';
-import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/simulated/pki.ts';
-import { makeReport } from '../../sidecar/simulated/report.ts';
-import { makeRim, RIM_IDS, type RimKind } from '../../sidecar/simulated/rim.ts';
-import { makeRimSigner } from '../../sidecar/simulated/rim-signer.ts';
+import { makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
+import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/attesters/simulated/pki.ts';
+import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
+import { type CertificateStatus, makeOcspResponse, makeResponder } from '../twin/ocsp.ts';
+import { makeRim, RIM_IDS, type RimKind } from '../twin/rim.ts';
+import { makeRimSigner } from '../twin/rim-signer.ts';
 import { vector, vectorsPresent } from '../vectors.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'simulated-endorsements-'));

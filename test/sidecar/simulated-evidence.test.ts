@@ -5,10 +5,10 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { chainPem, makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
-import { DEVICE_ROOT, makeRoot } from '../../sidecar/simulated/pki.ts';
-import { makeReport } from '../../sidecar/simulated/report.ts';
-import { FWID, measurementAt } from '../../sidecar/simulated/twin.ts';
+import { chainPem, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
+import { DEVICE_ROOT, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
+import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
+import { FWID, measurementAt } from '../../sidecar/attesters/simulated/twin.ts';
 import { vector, vectorsPresent } from '../vectors.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'simulated-evidence-'));

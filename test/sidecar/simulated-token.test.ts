@@ -2,8 +2,7 @@
 import { createHash } from 'node:crypto';
 import { decodeJwt, type JWTVerifyOptions, jwtVerify } from 'jose';
 import { describe, expect, test } from 'vitest';
-import { pythonJson } from '../../sidecar/simulated/python-json.ts';
-import { makeToken } from '../../sidecar/simulated/token.ts';
+import { makeToken, pythonJson } from '../../sidecar/attesters/simulated/token.ts';
 import { vector, vectorsPresent } from '../vectors.ts';
 
 type Claims = Record<string, unknown>;

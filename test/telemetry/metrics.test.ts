@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { MAX_MODEL_LABELS } from '../../gateway/telemetry/models.ts';
+import { MAX_MODEL_LABELS } from '../../gateway/telemetry/telemetry.ts';
 import { answer, chatAnswer, chatStream, delta, event, role, stream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { expectError } from '../gateway/expect-error.ts';

@@ -3,13 +3,14 @@
 // Form and field types are those of genuine reports (H100 550.90.07, Blackwell 575.32, LS10). Guessed, for no genuine evidence
 // shows them: that Blackwell's newer drivers state their chip as field 35 and opaque-data version 1 (NVIDIA's verifier asks for
 // the first), what a switch's manifest calls its product, and which of a Blackwell's or a switch's measurements are active.
-import { type Chip, GH100 } from '../../sidecar/simulated/device.ts';
-import { firmwareId, tcbInfo } from '../../sidecar/simulated/extensions.ts';
-import { field, measurementCounts, type OpaqueOptions, opaqueData } from '../../sidecar/simulated/opaque.ts';
-import type { ReportOptions } from '../../sidecar/simulated/report.ts';
-import { makeRim, RIM_IDS } from '../../sidecar/simulated/rim.ts';
-import type { RimSigner } from '../../sidecar/simulated/rim-signer.ts';
-import { TWIN } from '../../sidecar/simulated/twin.ts';
+
+import { firmwareId, tcbInfo } from '../../sidecar/attesters/simulated/certificate.ts';
+import { type Chip, GH100 } from '../../sidecar/attesters/simulated/device.ts';
+import type { ReportOptions } from '../../sidecar/attesters/simulated/report.ts';
+import { field, measurementCounts, type OpaqueOptions, opaqueData } from '../../sidecar/attesters/simulated/report.ts';
+import { TWIN } from '../../sidecar/attesters/simulated/twin.ts';
+import { makeRim, RIM_IDS } from './rim.ts';
+import type { RimSigner } from './rim-signer.ts';
 
 export interface Model {
   readonly arch: 'HOPPER' | 'BLACKWELL' | 'LS10';

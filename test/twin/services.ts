@@ -2,13 +2,13 @@
 import { createHash } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Certificate, Holder } from '../../sidecar/simulated/certificate.ts';
-import type { Device, Issuers } from '../../sidecar/simulated/device.ts';
-import { makeOcspResponse, makeResponder, type OcspAnswer } from '../../sidecar/simulated/ocsp.ts';
-import type { RimSigner } from '../../sidecar/simulated/rim-signer.ts';
+import type { Certificate, Holder } from '../../sidecar/attesters/simulated/certificate.ts';
+import type { Device, Issuers } from '../../sidecar/attesters/simulated/device.ts';
 import type { Faults } from './faults.ts';
 import { H100, type Model } from './models.ts';
+import { makeOcspResponse, makeResponder, type OcspAnswer } from './ocsp.ts';
 import { readOcspRequest } from './ocsp-request.ts';
+import type { RimSigner } from './rim-signer.ts';
 
 export interface Services {
   /** Both as `RIM_URL` and `OCSP_URL` take them. */

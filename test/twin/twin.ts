@@ -1,15 +1,15 @@
 // The test bench: a machine with simulated GPUs and switches, as far as NVIDIA's own verifier can see, with its services.
 
 import { join } from 'node:path';
-import { type WorkerEnvironment, workerEnvironment } from '../../sidecar/nvtrust/environment.ts';
-import { type Device, makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
-import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/simulated/pki.ts';
-import { makeRimSigner } from '../../sidecar/simulated/rim-signer.ts';
+import { type WorkerEnvironment, workerEnvironment } from '../../sidecar/attesters/environment.ts';
+import { type Device, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
+import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/attesters/simulated/pki.ts';
 import { temporaryFolder } from '../harness.ts';
 import { type Faults, noFaults } from './faults.ts';
 import { buildLibrary, buildSwitchLibrary, SOCKET_FILE } from './library.ts';
 import { H100, type Model, NVSWITCH } from './models.ts';
 import { type NvmlServer, startNvmlServer } from './nvml-server.ts';
+import { makeRimSigner } from './rim-signer.ts';
 import { type Services, startServices } from './services.ts';
 import { sdkVenv, twinVenv } from './venv.ts';
 

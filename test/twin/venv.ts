@@ -16,8 +16,8 @@ import { MissingPart } from './missing.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const VENV = join(ROOT, '.cache/nvtrust/venv');
-const INSTALL = join(ROOT, 'sidecar/nvtrust/install.sh');
-const REQUIREMENTS = join(ROOT, 'sidecar/nvtrust/requirements.txt');
+const INSTALL = join(ROOT, 'sidecar/attesters/nvtrust/python/install.sh');
+const REQUIREMENTS = join(ROOT, 'sidecar/attesters/nvtrust/python/requirements.txt');
 /** What was installed, so that a change of the pins installs again. */
 const INSTALLED = join(VENV, 'installed.txt');
 

@@ -4,12 +4,11 @@ import { makeLeaf, withChain, withLeaf, withoutAuthority } from '../../scripts/v
 import { nonceHex, OTHER, rawOf, WHOLE } from '../../scripts/vectors/exchange.ts';
 import { bare, evidenceOf, type ForgeOptions, forge } from '../../scripts/vectors/forge.ts';
 import { AT, DAY_MS, deviceOf } from '../../scripts/vectors/world.ts';
-import { issue } from '../../sidecar/simulated/certificate.ts';
-import { nil } from '../../sidecar/simulated/der.ts';
-import type { Device } from '../../sidecar/simulated/device.ts';
-import { extension } from '../../sidecar/simulated/extensions.ts';
-import type { ReportOptions } from '../../sidecar/simulated/report.ts';
-import { makeToken } from '../../sidecar/simulated/token.ts';
+import { extension, issue } from '../../sidecar/attesters/simulated/certificate.ts';
+import { nil } from '../../sidecar/attesters/simulated/der.ts';
+import type { Device } from '../../sidecar/attesters/simulated/device.ts';
+import type { ReportOptions } from '../../sidecar/attesters/simulated/report.ts';
+import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
 import { verifyAttestation, verifyEvidence } from '../../verify/index.ts';
 import { codeOf, codeOfEvidence, good, options, refused, refusedEvidence, world } from './attacks.ts';
 

@@ -14,8 +14,8 @@ import {
   unsigned,
 } from '../../scripts/vectors/tokens.ts';
 import { AT, DAY_MS } from '../../scripts/vectors/world.ts';
-import { newKey } from '../../sidecar/simulated/certificate.ts';
-import { makeToken } from '../../sidecar/simulated/token.ts';
+import { newKey } from '../../sidecar/attesters/simulated/certificate.ts';
+import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
 import { verifyAttestation } from '../../verify/index.ts';
 import { codeOf, good, options, refused, world } from './attacks.ts';
 

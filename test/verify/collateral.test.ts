@@ -3,11 +3,11 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { answerAbout, answers, rims, subjects } from '../../scripts/vectors/endorsements.ts';
 import { evidenceOf, forge } from '../../scripts/vectors/forge.ts';
 import { DAY_MS } from '../../scripts/vectors/world.ts';
-import { RIM_IDS } from '../../sidecar/simulated/rim.ts';
 import { toHex } from '../../verify/bytes.ts';
 import { appraiseAttestation, type Collateral, createCollateral } from '../../verify/index.ts';
-import { makeCertId } from '../../verify/ocsp/request.ts';
+import { makeCertId } from '../../verify/ocsp/messages.ts';
 import { parseCertificate } from '../../verify/x509/certificate.ts';
+import { RIM_IDS } from '../twin/rim.ts';
 import { codeOf, good, options, world } from './attacks.ts';
 
 const NONCE = new Uint8Array(32).fill(7);

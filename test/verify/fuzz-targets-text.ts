@@ -10,9 +10,11 @@ import { PayloadReader, readPayloads, SseError, writeEvents } from '../../proto/
 import { nonceHex, PAYLOADS, rawOf, STREAMED, transcript, WHOLE } from '../../scripts/vectors/exchange.ts';
 import { jwks, nrasToken, nvattestToken } from '../../scripts/vectors/tokens.ts';
 import { AT, type World } from '../../scripts/vectors/world.ts';
-import { newKey } from '../../sidecar/simulated/certificate.ts';
-import { makeToken } from '../../sidecar/simulated/token.ts';
-import { checkTokenDigests, parseToken, verifyTokenSignature } from '../../verify/token/index.ts';
+import { newKey } from '../../sidecar/attesters/simulated/certificate.ts';
+import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
+import { checkTokenDigests } from '../../verify/token/digests.ts';
+import { verifyTokenSignature } from '../../verify/token/signature.ts';
+import { parseToken } from '../../verify/token/token.ts';
 import { mutateBytes, mutateText } from './fuzz-bytes.ts';
 import { mutateJson } from './fuzz-json.ts';
 import type { Random } from './fuzz-random.ts';

@@ -2,10 +2,10 @@
 import { generateKeyPairSync } from 'node:crypto';
 import type { Evidence } from '../../proto/attestation.ts';
 import { buildRaw, type RawParts, sha256Hex } from '../../proto/raw.ts';
-import { chainPem, type Device, makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
-import { DEVICE_ROOT, makeRoot } from '../../sidecar/simulated/pki.ts';
-import { makeReport } from '../../sidecar/simulated/report.ts';
-import { makeToken } from '../../sidecar/simulated/token.ts';
+import { chainPem, type Device, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
+import { DEVICE_ROOT, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
+import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
+import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
 
 export const AT = new Date('2025-06-01T12:00:00Z');
 export const SECONDS = Math.floor(AT.getTime() / 1000);

@@ -1,18 +1,17 @@
 // Revocation: answers that hold, and one thing wrong in each of the others.
 import { describe, expect, test } from 'vitest';
-import * as der from '../../sidecar/simulated/der.ts';
-import { makeDevice, makeIssuers } from '../../sidecar/simulated/device.ts';
-import { extension, ocspNoCheck } from '../../sidecar/simulated/extensions.ts';
-import { makeOcspResponse, makeResponder, nonceExtension, type OcspAnswer } from '../../sidecar/simulated/ocsp.ts';
-import { DEVICE_ROOT, makeRoot } from '../../sidecar/simulated/pki.ts';
+import { extension, ocspNoCheck } from '../../sidecar/attesters/simulated/certificate.ts';
+import * as der from '../../sidecar/attesters/simulated/der.ts';
+import { makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
+import { DEVICE_ROOT, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
 import { CheckFailure } from '../../verify/checks.ts';
 import { createCollateral } from '../../verify/collateral.ts';
-import { deviceRoots } from '../../verify/nvidia/roots.ts';
-import { makeOcspRequest } from '../../verify/ocsp/request.ts';
-import { parseOcspResponse } from '../../verify/ocsp/response.ts';
+import { deviceRoots } from '../../verify/nvidia.ts';
+import { makeOcspRequest, parseOcspResponse } from '../../verify/ocsp/messages.ts';
 import { verifyOcsp } from '../../verify/ocsp/verify.ts';
 import { type Certificate, parseCertificate, parsePem } from '../../verify/x509/certificate.ts';
 import { readOne, sequence } from '../../verify/x509/der.ts';
+import { makeOcspResponse, makeResponder, nonceExtension, type OcspAnswer } from '../twin/ocsp.ts';
 import { vectorsPresent } from '../vectors.ts';
 import { CLOCKS, chainText, ocspResponses } from './genuine.ts';
 

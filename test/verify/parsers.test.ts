@@ -3,15 +3,13 @@ import { generateKeyPairSync, sign } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { fromHex } from '../../verify/bytes.ts';
 import { CheckFailure } from '../../verify/checks.ts';
-import { fwidOf } from '../../verify/nvidia/fwid.ts';
-import { deviceRoots, rimRoots } from '../../verify/nvidia/roots.ts';
-import { OcspRefusal, parseOcspResponse } from '../../verify/ocsp/response.ts';
+import { deviceRoots, fwidOf, rimRoots } from '../../verify/nvidia.ts';
+import { OcspRefusal, parseOcspResponse } from '../../verify/ocsp/messages.ts';
 import { parseOpaque } from '../../verify/spdm/opaque.ts';
 import { parseReport, verifyReportSignature } from '../../verify/spdm/report.ts';
 import { type Certificate, parseCertificate, parsePem } from '../../verify/x509/certificate.ts';
-import { ChainError, verifyChain } from '../../verify/x509/chain.ts';
+import { ChainError, ecdsaVerify, verifyChain } from '../../verify/x509/chain.ts';
 import { DerError, oid, readOne, sequence } from '../../verify/x509/der.ts';
-import { ecdsaVerify } from '../../verify/x509/ecdsa.ts';
 import { vectorsPresent } from '../vectors.ts';
 import { chainText, ocspResponses, reportBytes, text } from './genuine.ts';
 

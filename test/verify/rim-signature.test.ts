@@ -2,7 +2,7 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { FailureCode } from '../../verify/checks.ts';
-import { verifyRim } from '../../verify/rim/index.ts';
+import { verifyRim } from '../../verify/rim/rim.ts';
 import { C14N, DS, document, type Faults, hashOf, newSigner, resource, type Signer, signed } from './rim-maker.ts';
 
 const at = new Date('2025-09-01T00:00:00Z');

@@ -1,8 +1,7 @@
 // The XML parser: what it reads as the standards say, and what it refuses.
 import { describe, expect, it } from 'vitest';
 import { CheckFailure } from '../../verify/checks.ts';
-import { childElements, onlyText } from '../../verify/rim/tree.ts';
-import { parseXml } from '../../verify/rim/xml.ts';
+import { childElements, onlyText, parseXml } from '../../verify/rim/xml.ts';
 
 const refused = (source: string | Uint8Array) => expect(() => parseXml(source)).toThrow(CheckFailure);
 

@@ -1,6 +1,6 @@
 // Makes tokens of every shape, whole or with one thing wrong, and signs them with whatever it is told to.
 import { createHash, createHmac, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
-import { nvtrustDigestText } from '../../verify/token/index.ts';
+import { nvtrustDigestText } from '../../verify/token/digests.ts';
 
 export const NRAS = 'https://nras.attestation.nvidia.com';
 export const NONCE = 'ab'.repeat(32);

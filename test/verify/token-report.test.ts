@@ -1,8 +1,8 @@
 // What a token says of GPUs and switches against what they signed: every device is spoken of, whoever asked about it.
 import { describe, expect, test } from 'vitest';
-import type { ParsedToken, TokenDevice } from '../../verify/token/index.ts';
-import { compareTokenWithReports } from '../../verify/token-report.ts';
-import type { DeviceClaims } from '../../verify/types.ts';
+import type { DeviceClaims } from '../../verify/options.ts';
+import { compareTokenWithReports } from '../../verify/token/report-match.ts';
+import type { ParsedToken, TokenDevice } from '../../verify/token/token.ts';
 
 const signed = (kind: 'gpu' | 'switch', ueid: string) =>
   ({ kind, ueid, model: 'M', driver: kind === 'gpu' ? '1.2' : null, vbios: '96.00.00.00.01' }) as DeviceClaims;

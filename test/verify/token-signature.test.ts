@@ -2,12 +2,8 @@
 import { exportJWK, generateKeyPair, SignJWT } from 'jose';
 import { describe, expect, it } from 'vitest';
 import type { FailureCode } from '../../verify/checks.ts';
-import {
-  NRAS_KEYS_URL,
-  parseToken,
-  type TokenSignatureOptions,
-  verifyTokenSignature,
-} from '../../verify/token/index.ts';
+import { NRAS_KEYS_URL, type TokenSignatureOptions, verifyTokenSignature } from '../../verify/token/signature.ts';
+import { parseToken } from '../../verify/token/token.ts';
 import {
   type Alg,
   type Claims,

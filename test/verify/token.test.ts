@@ -1,7 +1,9 @@
 // Tokens as NVIDIA's verifiers returned them, one of each shape, and the verdict that each must get.
 import { describe, expect, it } from 'vitest';
-import { makeToken } from '../../sidecar/simulated/token.ts';
-import { checkTokenDigests, parseToken, verifyTokenSignature } from '../../verify/token/index.ts';
+import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
+import { checkTokenDigests } from '../../verify/token/digests.ts';
+import { verifyTokenSignature } from '../../verify/token/signature.ts';
+import { parseToken } from '../../verify/token/token.ts';
 import { vector, vectorsPresent } from '../vectors.ts';
 
 const H100 = {

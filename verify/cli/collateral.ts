@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fromBase64 } from '../bytes.ts';
 import { type Collateral, type CollateralOptions, createCollateral } from '../collateral.ts';
 import { type Arguments, UsageError } from './args.ts';
-import { readBytes, unusable } from './input.ts';
+import { readBytes, unusable } from './io.ts';
 
 const RIM_FOLDER = 'rim';
 const OCSP_FOLDER = 'ocsp';

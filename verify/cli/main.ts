@@ -9,8 +9,7 @@ import {
 import { parsePem } from '../x509/certificate.ts';
 import { type Arguments, readArguments, USAGE, UsageError } from './args.ts';
 import { collateralFor, fetchingInto } from './collateral.ts';
-import { MAX_INPUT_BYTES, readInput, readText } from './input.ts';
-import { plain, printReport } from './print.ts';
+import { MAX_INPUT_BYTES, plain, printReport, readInput, readText } from './io.ts';
 
 try {
   process.exitCode = await run(process.argv.slice(2));

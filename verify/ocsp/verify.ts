@@ -3,11 +3,16 @@ import { concat, digest, equal, toHex } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
 import { LruMap } from '../lru.ts';
 import type { Certificate } from '../x509/certificate.ts';
-import { names, notUnderstood } from '../x509/chain.ts';
+import { ecdsaVerify, names, notUnderstood, signedBy } from '../x509/chain.ts';
 import { DerError } from '../x509/der.ts';
-import { ecdsaVerify, signedBy } from '../x509/ecdsa.ts';
-import { issuerHashes } from './request.ts';
-import { type CertId, OcspRefusal, type OcspResponse, parseOcspResponse, type SingleResponse } from './response.ts';
+import {
+  type CertId,
+  issuerHashes,
+  OcspRefusal,
+  type OcspResponse,
+  parseOcspResponse,
+  type SingleResponse,
+} from './messages.ts';
 
 export interface OcspOptions {
   /** The instant at which the answer, and the responder's certificate, must be valid. */

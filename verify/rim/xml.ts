@@ -1,8 +1,133 @@
 // Parses the XML that RIMs are written in (XML 1.0, Namespaces in XML 1.0), and refuses what they have no need of:
 // document types, entities of their own, processing instructions, CDATA sections.
 import { EncodingError, fromUtf8 } from '../bytes.ts';
-import { attributeValue, NCNAME, normalized, textValue } from './characters.ts';
-import { type Attribute, type Element, malformed, XML_NAMESPACE } from './tree.ts';
+import { CheckFailure } from '../checks.ts';
+
+/** NCName (Namespaces in XML 1.0 §3), for names in the Basic Multilingual Plane: others would sort differently as UTF-16. */
+const NAME_START =
+  'A-Za-z_\\u00C0-\\u00D6\\u00D8-\\u00F6\\u00F8-\\u02FF\\u0370-\\u037D\\u037F-\\u1FFF\\u200C\\u200D\\u2070-\\u218F\\u2C00-\\u2FEF\\u3001-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFFD';
+export const NCNAME = `[${NAME_START}][${NAME_START}0-9.\\u00B7\\u0300-\\u036F\\u203F\\u2040\\-]*`;
+
+/** Char (XML 1.0 §2.2). With the u flag a surrogate without its partner matches no range. */
+const NOT_CHAR = /[^\t\n\r\u0020-\uD7FF\uE000-\uFFFD\u{10000}-\u{10FFFF}]/u;
+
+const PREDEFINED: ReadonlyMap<string, string> = new Map([
+  ['lt', '<'],
+  ['gt', '>'],
+  ['amp', '&'],
+  ['apos', "'"],
+  ['quot', '"'],
+]);
+/** `&#x10FFFF;` is the longest that is needed. */
+const MAX_REFERENCE_CHARACTERS = 10;
+
+/** XML 1.0 §2.11: one LF for CR LF and for CR. @throws {CheckFailure} for what is not Char. */
+export function normalized(source: string): string {
+  const text = source.startsWith('\uFEFF') ? source.slice(1) : source;
+  if (NOT_CHAR.test(text)) throw malformed('a character that XML does not allow');
+  return text.includes('\r') ? text.replace(/\r\n?/g, '\n') : text;
+}
+
+/** Character data between tags. @throws {CheckFailure} */
+export function textValue(raw: string): string {
+  if (raw.includes(']]>')) throw malformed(']]> in text');
+  return resolved(raw);
+}
+
+/** XML 1.0 §3.3.3 for attributes without a DTD: space for each white space character that is not a reference. */
+export function attributeValue(raw: string): string {
+  return resolved(raw.replace(/[\t\n]/g, ' '));
+}
+
+function resolved(raw: string): string {
+  let at = raw.indexOf('&');
+  if (at < 0) return raw;
+  let out = '';
+  let from = 0;
+  for (; at >= 0; at = raw.indexOf('&', from)) {
+    const end = raw.slice(at, at + 1 + MAX_REFERENCE_CHARACTERS + 1).indexOf(';');
+    if (end < 0) throw malformed('a reference does not end');
+    out += raw.slice(from, at) + referred(raw.slice(at + 1, at + end));
+    from = at + end + 1;
+  }
+  return out + raw.slice(from);
+}
+
+function referred(name: string): string {
+  const known = PREDEFINED.get(name);
+  if (known !== undefined) return known;
+  const match = /^#(?:([0-9]+)|x([0-9A-Fa-f]+))$/.exec(name);
+  if (match === null) throw malformed('an entity that is not predefined');
+  const code = match[1] === undefined ? Number.parseInt(match[2] ?? '', 16) : Number.parseInt(match[1], 10);
+  if (code > 0x10ffff || NOT_CHAR.test(String.fromCodePoint(code))) throw malformed('a reference to no character');
+  return String.fromCodePoint(code);
+}
+
+// The elements of a parsed RIM and how to look things up in them.
+
+export interface Attribute {
+  readonly prefix: string;
+  readonly local: string;
+  /** '' for an attribute without prefix: the default namespace does not apply to attributes. */
+  readonly namespace: string;
+  readonly value: string;
+}
+
+export interface Element {
+  readonly prefix: string;
+  readonly local: string;
+  readonly namespace: string;
+  /** Namespace declarations are not among them. */
+  readonly attributes: readonly Attribute[];
+  /** The namespaces in scope by prefix, '' being the default one; without `xml`. */
+  readonly scope: ReadonlyMap<string, string>;
+  /** Elements and text, comments left out and the text around them joined. */
+  readonly children: readonly (Element | string)[];
+}
+
+export const XML_NAMESPACE = 'http://www.w3.org/XML/1998/namespace';
+
+/** A RIM that is not what it has to be. `message` quotes nothing of it but names and numbers already checked. */
+export function malformed(message: string, options?: ErrorOptions): CheckFailure {
+  return new CheckFailure('rim_malformed', message, options);
+}
+
+export function isElement(node: Element | string): node is Element {
+  return typeof node !== 'string';
+
+  // The characters of XML 1.0: which are allowed, which make a name, and what references and line ends stand for.
+}
+
+export function isNamed(element: Element, namespace: string, local: string): boolean {
+  return element.namespace === namespace && element.local === local;
+}
+
+export function childElements(element: Element): Element[] {
+  return element.children.filter(isElement);
+}
+
+/** The child elements of an element that holds nothing else but space. @throws {CheckFailure} */
+export function onlyElements(element: Element): Element[] {
+  if (element.children.some((node) => !isElement(node) && /[^ \t\n\r]/.test(node)))
+    throw malformed(`${element.local} holds text`);
+  return childElements(element);
+}
+
+/** The text of an element that holds nothing else. @throws {CheckFailure} */
+export function onlyText(element: Element): string {
+  if (element.children.some(isElement)) throw malformed(`${element.local} holds elements`);
+  return element.children.join('');
+}
+
+export function attribute(element: Element, local: string, namespace = ''): string | undefined {
+  return element.attributes.find((a) => a.local === local && a.namespace === namespace)?.value;
+}
+
+/** The elements at and below this one, in document order. */
+export function* descendants(element: Element): Generator<Element> {
+  yield element;
+  for (const child of childElements(element)) yield* descendants(child);
+}
 
 /** NVIDIA's RIMs take about 20 KiB, 70 elements of up to a dozen attributes, 5 levels and 7 namespaces. */
 const MAX_BYTES = 1024 * 1024;

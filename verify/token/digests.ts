@@ -3,10 +3,9 @@
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { digest, toHex, utf8 } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
-import { isArray, isObject, type Json } from './json.ts';
 import type { Jws } from './jws.ts';
-import type { Bundle } from './shape.ts';
-import type { ParsedToken } from './token.ts';
+import { isArray, isObject, type Json } from './jws.ts';
+import type { Bundle, ParsedToken } from './token.ts';
 
 /** The first is nvattest's and the Python SDK's, the second NRAS's. */
 const SHA256_NAMES: readonly Json[] = ['SHA256', 'SHA-256'];

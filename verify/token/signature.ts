@@ -1,11 +1,8 @@
 // Who signed a token, and whether that proves anything: NVIDIA's service, Countersign, or nobody in particular.
 import { buffered, utf8 } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
-import { text } from './device.ts';
 import type { Jws } from './jws.ts';
-import { type Jwks, keyOf, NRAS_KEYS_URL, unavailable, type VerifyKey } from './keys.ts';
-import type { Bundle } from './shape.ts';
-import { COUNTERSIGN_ISSUER, type ParsedToken } from './token.ts';
+import { type Bundle, COUNTERSIGN_ISSUER, type ParsedToken, text } from './token.ts';
 
 export interface TokenSignatureOptions {
   /** NVIDIA's keys. */
@@ -21,12 +18,12 @@ export interface TokenSignatureOptions {
 /** `self-asserted`: anyone can have made it. */
 export type TokenSigner = 'nvidia-signed' | 'countersign-signed' | 'self-asserted';
 
-export interface TokenSignature {
+interface TokenSignature {
   readonly signature: TokenSigner;
   readonly detail: string;
 }
 
-export const NRAS_ISSUER = 'https://nras.attestation.nvidia.com';
+const NRAS_ISSUER = 'https://nras.attestation.nvidia.com';
 /** The Python SDK's published constants: for its outer JWT, and for what its local verifier makes. */
 const ENVELOPE_SECRET = 'notasecret';
 const LOCAL_SECRET = 'secret';
@@ -169,4 +166,63 @@ const expired = (message: string) => new CheckFailure('token_expired', message);
 function instant(seconds: number): string {
   const date = new Date(seconds * 1000);
   return Number.isNaN(date.getTime()) ? 'no instant' : date.toISOString();
+}
+
+// The keys that signed tokens are checked under: a JSON Web Key Set (RFC 7517) handed in or fetched.
+
+/** As much of a JWK as an ES384 key needs. */
+export interface Jwk {
+  readonly kty?: string | undefined;
+  readonly kid?: string | undefined;
+  readonly crv?: string | undefined;
+  readonly x?: string | undefined;
+  readonly y?: string | undefined;
+}
+
+export interface Jwks {
+  readonly keys: readonly Jwk[];
+}
+
+/** CryptoKey, by a name that both Node's types and the DOM's know. */
+type VerifyKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
+
+/** Where NVIDIA publishes the keys of its remote attestation service. They change daily and stay for about a month. */
+export const NRAS_KEYS_URL = 'https://nras.attestation.nvidia.com/.well-known/jwks.json';
+
+const MAX_KEYS = 1024;
+
+/** The P-384 key of that id. @throws {CheckFailure} token_key_unavailable. */
+export async function keyOf(
+  kid: string | null,
+  sources: readonly (() => Promise<Jwks | undefined>)[],
+): Promise<VerifyKey> {
+  if (kid === null) throw unavailable('a JWT names no key');
+  for (const source of sources) {
+    const jwk = findKey(await source(), kid);
+    if (jwk !== undefined) return imported(jwk);
+  }
+  throw unavailable('the key that a JWT names is in no key set at hand');
+}
+
+function findKey(set: Jwks | undefined, kid: string): Jwk | undefined {
+  if (set === undefined) return undefined;
+  if (!Array.isArray(set?.keys) || set.keys.length > MAX_KEYS) throw unavailable('the key set is not one');
+  const keys = set.keys as readonly (Jwk | null)[];
+  return keys.find((key) => key?.kid === kid) ?? undefined;
+}
+
+async function imported({ kty, crv, x, y }: Jwk): Promise<VerifyKey> {
+  if (kty !== 'EC' || crv !== 'P-384' || x === undefined || y === undefined)
+    throw unavailable('the key that a JWT names is not on P-384');
+  try {
+    return await crypto.subtle.importKey('jwk', { kty, crv, x, y }, { name: 'ECDSA', namedCurve: crv }, false, [
+      'verify',
+    ]);
+  } catch (cause) {
+    throw unavailable('the key that a JWT names is broken', { cause });
+  }
+}
+
+function unavailable(message: string, options?: ErrorOptions): CheckFailure {
+  return new CheckFailure('token_key_unavailable', message, options);
 }

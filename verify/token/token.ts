@@ -1,8 +1,5 @@
 // A token, read: what kind it is, what it says, and every nonce in it. Nothing of it is verified yet.
-import { readDevice, requiredNonce, type TokenDevice, text } from './device.ts';
-import { isArray, isObject, type Json, type JsonObject, malformed } from './json.ts';
-import type { Jws } from './jws.ts';
-import { type Bundle, readShape, type Shape } from './shape.ts';
+import { isArray, isObject, type Json, type JsonObject, type Jws, malformed, parseJson, parseJws } from './jws.ts';
 
 export type TokenKind = 'nvtrust' | 'nvattest' | 'jwt' | 'nras' | 'countersign';
 
@@ -95,4 +92,143 @@ function sortedText(value: Json): string {
   if (!isObject(value)) return JSON.stringify(value);
   const members = Object.keys(value).sort();
   return `{${members.map((name) => `${JSON.stringify(name)}:${sortedText(value[name] ?? null)}`).join(',')}}`;
+}
+
+// The shapes that tokens come in, told apart by form alone: nothing that a token says of itself decides how it is read.
+//
+//   JWT                                                         a bare JWT
+//   [["JWT", JWT], {"GPU-0": JWT, …}]                           a detached EAT bundle (RFC 9711 §5.2, as NVIDIA writes it)
+//   [["JWT", JWT], {"LOCAL_GPU_CLAIMS": detached EAT, …}]       NVIDIA's Python SDK: one bundle for each verifier
+//   {"detached_eat": detached EAT, "claims": […], …}            NVIDIA's nvattest command line
+
+/** A JWT that names submodules by digest, and the submodules beside it. */
+export interface Bundle {
+  /** The Python SDK's name for the verifier that made it: `LOCAL_GPU_CLAIMS`. null where it stands alone. */
+  readonly verifier: string | null;
+  readonly overall: Jws;
+  /** By name, `GPU-0`; empty for a bare JWT. */
+  readonly submodules: ReadonlyMap<string, Jws>;
+}
+
+interface Shape {
+  readonly form: 'bare' | 'detached' | 'nested' | 'nvattest';
+  /** The Python SDK's outer JWT, which says nothing but who made it and when. */
+  readonly envelope: Jws | null;
+  readonly bundles: readonly Bundle[];
+  /** What nvattest prints beside its detached EAT. */
+  readonly printed: JsonObject | null;
+}
+
+const MAX_BUNDLES = 8;
+const MAX_SUBMODULES = 64;
+const MAX_NAME_CHARACTERS = 64;
+
+/** @throws {CheckFailure} token_malformed. */
+function readShape(token: string): Shape {
+  const text = token.trim();
+  if (!/^[[{"]/.test(text)) return bare(text);
+  const value = parseJson(text);
+  if (typeof value === 'string') return bare(value);
+  if (isObject(value)) {
+    const bundle = detached(value.detached_eat, null);
+    return { form: 'nvattest', envelope: null, bundles: [bundle], printed: value };
+  }
+  const { jwt, parts } = pair(value);
+  const nested = parts.filter(([, part]) => isArray(part));
+  if (nested.length === 0) return { form: 'detached', envelope: null, bundles: [detached(value, null)], printed: null };
+  if (nested.length !== parts.length) throw malformed('verifiers and submodules stand side by side');
+  if (nested.length > MAX_BUNDLES) throw malformed(`more than ${MAX_BUNDLES} verifiers`);
+  const bundles = nested.map(([verifier, part]) => detached(part, verifier));
+  return { form: 'nested', envelope: parseJws(jwt), bundles, printed: null };
+}
+
+function bare(jwt: string): Shape {
+  const bundle = { verifier: null, overall: parseJws(jwt), submodules: new Map<string, Jws>() };
+  return { form: 'bare', envelope: null, bundles: [bundle], printed: null };
+}
+
+function detached(value: Json | undefined, verifier: string | null): Bundle {
+  const { jwt, parts } = pair(value);
+  if (parts.length > MAX_SUBMODULES) throw malformed(`more than ${MAX_SUBMODULES} submodules`);
+  const submodules = parts.map(([name, part]): [string, Jws] => {
+    if (typeof part !== 'string') throw malformed('a submodule is not a JWT');
+    return [name, parseJws(part)];
+  });
+  return { verifier, overall: parseJws(jwt), submodules: new Map(submodules) };
+}
+
+/** `[["JWT", jwt], {name: part, …}]` with at least one part. */
+function pair(value: Json | undefined): { readonly jwt: string; readonly parts: readonly [string, Json][] } {
+  if (!isArray(value) || value.length !== 2) throw malformed('not a detached EAT');
+  const [overall, parts] = value;
+  if (!isArray(overall) || overall.length !== 2 || overall[0] !== 'JWT' || typeof overall[1] !== 'string')
+    throw malformed('a detached EAT does not begin with its JWT');
+  if (!isObject(parts)) throw malformed('a detached EAT has no submodules');
+  const named = Object.entries(parts);
+  if (named.length === 0) throw malformed('a detached EAT has no submodules');
+  if (named.some(([name]) => !/^[A-Za-z0-9_-]+$/.test(name) || name.length > MAX_NAME_CHARACTERS))
+    throw malformed('a submodule has a name that is not one');
+  return { jwt: overall[1], parts: named };
+}
+
+// What a token says of one device (EAT claims, RFC 9711 §4, and NVIDIA's own): to be held against the device's report.
+
+export interface TokenDevice {
+  /** The submodule's name: `GPU-0`, `SWITCH-0`. */
+  readonly name: string;
+  /** The Python SDK's name for the verifier, or null. */
+  readonly verifier: string | null;
+  readonly nonce: string;
+  /** null: the token does not say. The same for all below. */
+  readonly driver: string | null;
+  /** Of the VBIOS, or of a switch's BIOS. */
+  readonly vbios: string | null;
+  /** The leaf certificate's serial number, in decimal. */
+  readonly ueid: string | null;
+  readonly hwmodel: string | null;
+  /** `success` when every measurement matched. */
+  readonly measres: string | null;
+  readonly secureBoot: boolean | null;
+  /** `dbgstat`: `disabled` on a device that may be trusted. */
+  readonly debug: string | null;
+  readonly claims: JsonObject;
+}
+
+const MAX_CLAIM_CHARACTERS = 1024;
+
+/** @throws {CheckFailure} token_malformed where a claim has another type than it must. */
+function readDevice(name: string, verifier: string | null, claims: JsonObject): TokenDevice {
+  return {
+    name,
+    verifier,
+    nonce: requiredNonce(claims, name),
+    driver: text(claims, 'x-nvidia-gpu-driver-version'),
+    vbios: text(claims, 'x-nvidia-gpu-vbios-version') ?? text(claims, 'x-nvidia-switch-bios-version'),
+    ueid: text(claims, 'ueid'),
+    hwmodel: text(claims, 'hwmodel'),
+    measres: text(claims, 'measres'),
+    secureBoot: flag(claims, 'secboot'),
+    debug: text(claims, 'dbgstat'),
+    claims,
+  };
+}
+
+/** A part that must carry `eat_nonce` and does not is malformed: an expected claim that is absent fails. */
+function requiredNonce(claims: JsonObject, label: string): string {
+  const nonce = text(claims, 'eat_nonce');
+  if (nonce === null || nonce === '') throw malformed(`${label} carries no eat_nonce`);
+  return nonce;
+}
+
+export function text(claims: JsonObject, claim: string): string | null {
+  const value = claims[claim] ?? null;
+  if (value !== null && (typeof value !== 'string' || value.length > MAX_CLAIM_CHARACTERS))
+    throw malformed(`${claim} is not a short string`);
+  return value;
+}
+
+function flag(claims: JsonObject, claim: string): boolean | null {
+  const value = claims[claim] ?? null;
+  if (value !== null && typeof value !== 'boolean') throw malformed(`${claim} is not a boolean`);
+  return value;
 }

@@ -1,0 +1,71 @@
+// Makes an attestation: drafts it from the exchange, has the sidecar sign it, keeps it for retrieval.
+
+import type { Exchange } from '../exchange/exchange.ts';
+import type { Body, Folded } from '../offload/jobs.ts';
+import type { Aside } from '../offload/pool.ts';
+import { type Sidecar, tooLate } from './sidecar-client.ts';
+import type { Store } from './store-memory.ts';
+
+/** In UTF-8. The promise that brings it may live on and would hold the bytes: who has written them may put `NOTHING` in their place. */
+export interface AttestationJson {
+  json: Buffer;
+}
+
+export interface Attestor {
+  /** The backend has said the completion's id: who asks for its attestation by that is told that it comes. */
+  name(exchange: Exchange, completionId: string): void;
+  /**
+   * `onLeft` takes what is to be called when the client leaves.
+   * @throws {Problem} backend_bad_response, attestation_unavailable. @throws {ClientGone}
+   */
+  attest(exchange: Exchange, answer: Body | Folded, onLeft: (left: () => void) => void): Promise<AttestationJson>;
+}
+
+/** In place of bytes that were let go of. */
+export const NOTHING = Buffer.alloc(0);
+
+export function createAttestor(
+  aside: Aside,
+  sidecar: Sidecar,
+  store: Store,
+  attest_timeout_ms: number,
+  now_ms: () => number,
+): Attestor {
+  return {
+    name: ({ owner, id }, completionId) => store.name(owner, id, completionId),
+    async attest(exchange, answer, onLeft) {
+      const { owner, id, request, watch } = exchange;
+      const timestamp = Math.floor(now_ms() / 1000);
+      const began_ms = performance.now();
+      const drafted = aside.draft({ request, answer, timestamp }, exchange);
+      const { completionId, raw, nonce, start, room_bytes } =
+        drafted instanceof Promise ? await inTime(drafted, attest_timeout_ms) : drafted;
+      watch.attests();
+      const answered = await sidecar.attest(owner, id, raw, nonce, onLeft, began_ms);
+      const { members, phases } = answered;
+      // Its promise is old by now, and would hold the bytes until V8 looks through the old objects.
+      answered.members = NOTHING;
+      watch.attested(phases);
+      const json = withMembers(start, room_bytes, members.subarray(1));
+      store.keep(owner, id, completionId, json);
+      return { json };
+    },
+  };
+}
+
+/** One after the other; in the room behind the first, where that is enough. */
+function withMembers(start: Uint8Array<ArrayBuffer>, room_bytes: number, rest: Buffer): Buffer<ArrayBuffer> {
+  if (rest.length > room_bytes) return Buffer.concat([start, rest]);
+  const both = Buffer.from(start.buffer, start.byteOffset, start.length + rest.length);
+  both.set(rest, start.length);
+  return both;
+}
+
+/** Others' may be drafted before it. @throws {Problem} attestation_unavailable after `timeout_ms`. */
+function inTime<T>(promise: Promise<T>, timeout_ms: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(tooLate()), timeout_ms);
+  });
+  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}

@@ -1,0 +1,16 @@
+// The thread that checks what a sidecar answered.
+import { type Carried, CheckFailure, checkReports } from '../../verify/index.ts';
+import { answerQuestions } from '../offload/thread.ts';
+import type { CheckAnswer, CheckQuestion } from './check.ts';
+
+answerQuestions<CheckQuestion, CheckAnswer>(async ({ members, nonce, simulatedRoot }) => {
+  try {
+    // Its form was looked at as it came: members.ts.
+    const carried = JSON.parse(new TextDecoder().decode(members)) as Carried;
+    await checkReports(carried, nonce, simulatedRoot);
+    return null;
+  } catch (error) {
+    if (!(error instanceof CheckFailure)) throw error;
+    return { code: error.code, message: error.message };
+  }
+});

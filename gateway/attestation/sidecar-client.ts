@@ -1,0 +1,332 @@
+// The sidecar client: keeps a connection to the sidecar, asks again for whatever a restart left unanswered, and believes nothing of
+// what it is answered before that was checked.
+import type { Socket } from 'node:net';
+import type { Failed, Hello } from '../../proto/frames.ts';
+import type { Nonce } from '../../proto/raw.ts';
+import type { FailureCode } from '../../verify/index.ts';
+import { Problem } from '../http/problem.ts';
+import { ClientGone } from '../http/request.ts';
+import { createPermits, type Permits } from '../limits/permits.ts';
+import type { Checker } from './check.ts';
+import { type Answered, type Link, openLink } from './sidecar-link.ts';
+import { connectOwned, SocketRefused } from './sidecar-socket.ts';
+
+const BACKOFF_MIN_MS = 25;
+/** A try costs a refused Unix connection; waiting longer costs every answer that waits for a restart. */
+const BACKOFF_MAX_MS = 250;
+/** A connection that lasted so long did not fail at its start. */
+const STEADY_MS = 1_000;
+/** A sidecar that may not be used is looked at again in case it was replaced. */
+const REFUSED_RETRY_MS = 5_000;
+/** From one try of a request to the next, whatever the sidecar asks for: twice as long each time. */
+const RETRY_MIN_MS = 20;
+const RETRY_MAX_MS = 2_000;
+
+export interface SidecarOptions {
+  readonly socket_path: string;
+  /** Who may own the socket beside root and this process's user; null: nobody else. */
+  readonly sidecar_uid: number | null;
+  readonly attest_timeout_ms: number;
+  /** Asked for at once; the others wait for their owner's turn. */
+  readonly max_attestations_in_flight: number;
+  /** In place of that limit: its queue is bounded, and several processes may share it. */
+  readonly permits?: Permits;
+  readonly allow_simulated: boolean;
+  readonly checker: Pick<Checker, 'warm' | 'check'>;
+  /** For the log: state changes, never content. `refused`: why, in the state of that name. */
+  readonly onState?: (state: SidecarState, reason: string, refused: Refused | null) => void;
+  /** Something is asked for again. */
+  readonly onRetry?: () => void;
+}
+
+/** Why a sidecar may not be used. */
+export interface Refused {
+  readonly code: 'simulated' | SocketRefused['code'] | FailureCode;
+  readonly message: string;
+}
+
+export type SidecarState = 'connecting' | 'connected' | 'refused' | 'closed';
+
+export interface Sidecar {
+  readonly state: SidecarState;
+  /** Why it is in the state `refused`; null in every other. */
+  readonly refused: Refused | null;
+  /** Of the connected sidecar. */
+  readonly hello: Hello | null;
+  /** Why the connected sidecar cannot attest, in its words; null when it can. */
+  readonly trouble: Hello['trouble'];
+  /** How many wait for their attestation. */
+  readonly pending: number;
+  /** Resolves as soon as a sidecar is there. @throws {Problem} attestation_unavailable after `wait_ms`. */
+  ready(wait_ms: number): Promise<void>;
+  /**
+   * The sidecar's answer over `raw` (UTF-8), whose nonce must be `nonce`, checked; asked for when it is the owner's turn, and again
+   * after a reconnect: the same raw gives the same nonce. `onLeft` is called once, with what to call when nobody waits any more.
+   * Since `began_ms`, as performance.now() tells it, it is waited for.
+   * @throws {Problem} attestation_unavailable, overloaded. @throws {ClientGone} when nobody waited any more.
+   */
+  attest(
+    owner: string,
+    id: string,
+    raw: Uint8Array,
+    nonce: Nonce,
+    onLeft: (left: () => void) => void,
+    began_ms?: number,
+  ): Promise<Answered>;
+  close(): void;
+}
+
+/** Settled, it lets go of what it holds: a table that the Map has outgrown still refers to it, until V8 looks through the old objects. */
+interface Pending {
+  raw: Uint8Array;
+  readonly nonce: Nonce;
+  resolve: (answered: Answered) => void;
+  reject: (error: Error) => void;
+  /** It has a permit. */
+  asked: boolean;
+  /** An answer has come. */
+  answered: boolean;
+  retries: number;
+  retry: NodeJS.Timeout | null;
+  /** Of its permit. Whatever comes twice counts once. */
+  release: () => void;
+}
+
+const SETTLED = { raw: new Uint8Array(0), resolve: () => {}, reject: () => {}, release: () => {} };
+
+const unavailable = (message: string) => new Problem('attestation_unavailable', message, { retryAfterSeconds: 2 });
+
+export const tooLate = () => unavailable('The attestation did not come in time.');
+
+const tooMany = () =>
+  new Problem('overloaded', 'Too many answers wait for their attestation.', { retryAfterSeconds: 2 });
+
+const inTrouble = (message: string) => unavailable(`The sidecar cannot attest: ${message}`);
+
+/** The thread ended over it, as one does whose heap is not enough. */
+const unchecked = (): Refused => ({ code: 'evidence_malformed', message: 'it could not be read' });
+
+export function createSidecar(options: SidecarOptions): Sidecar {
+  let state: SidecarState = 'connecting';
+  let refused: Refused | null = null;
+  let hello: Hello | null = null;
+  let trouble: Hello['trouble'] = null;
+  let link: Link | null = null;
+  let backoff_ms = BACKOFF_MIN_MS;
+  let reconnect: NodeJS.Timeout | null = null;
+  const waiting = new Set<() => void>();
+  const pending = new Map<string, Pending>();
+  const { permits = createPermits({ max_permits: options.max_attestations_in_flight, max_waiting: Infinity }) } =
+    options;
+
+  function become(next: SidecarState, reason: string, why: Refused | null = null): void {
+    if (state === next && refused?.message === why?.message) return;
+    state = next;
+    refused = why;
+    options.onState?.(next, reason, why);
+  }
+
+  function connect(): void {
+    reconnect = null;
+    const began_ms = performance.now();
+    let usable = true;
+    const refuse = (why: Refused) => {
+      usable = false;
+      become('refused', why.message, why);
+    };
+    const gone = (reason: string) => {
+      link = null;
+      hello = null;
+      trouble = null;
+      if (state === 'closed') return;
+      if (usable) become('connecting', reason);
+      // One that greets and leaves at once is waited for longer and longer too.
+      if (performance.now() - began_ms > STEADY_MS) backoff_ms = BACKOFF_MIN_MS;
+      reconnect = setTimeout(connect, usable ? backoff_ms * (0.75 + Math.random() / 2) : REFUSED_RETRY_MS);
+      backoff_ms = Math.min(BACKOFF_MAX_MS, backoff_ms * 2);
+    };
+    let socket: Socket;
+    try {
+      socket = connectOwned(options.socket_path, options.sidecar_uid);
+    } catch (error) {
+      if (error instanceof SocketRefused) refuse(error);
+      return gone((error as NodeJS.ErrnoException).code ?? 'unknown');
+    }
+    const opened = openLink(socket, {
+      hello(greeting, greeted) {
+        if (greeting.simulated !== null && !options.allow_simulated) {
+          refuse({ code: 'simulated', message: 'the sidecar is simulated and ALLOW_SIMULATED is not 1' });
+          return opened.close();
+        }
+        hello = greeting;
+        trouble = greeting.trouble;
+        become('connected', greeting.attester);
+        options.checker.warm();
+        if (greeted) return; // whatever is pending was asked for on this connection
+        for (const [id, one] of pending) {
+          clearTimeout(one.retry ?? undefined);
+          one.retry = null;
+          if (!one.asked || one.answered) continue;
+          options.onRetry?.();
+          opened.attest(id, one.raw);
+        }
+        for (const wake of waiting) wake();
+      },
+      frame(frame) {
+        if (frame.type === 'failed') return failed(frame);
+        if (frame.type === 'status') {
+          trouble = frame.trouble;
+          return;
+        }
+        void attested(frame, hello?.simulated?.root ?? null).then((wrong) => {
+          // Another connection may be there by now.
+          if (wrong === null || link !== opened) return;
+          refuse(wrong);
+          opened.close();
+        });
+      },
+      gone,
+    });
+    link = opened;
+  }
+
+  /** Gives the answer to who waits for it, if it holds. @returns what is wrong with it */
+  async function attested(frame: Answered, simulatedRoot: string | null): Promise<Refused | null> {
+    const one = pending.get(frame.id);
+    if (one === undefined || !one.asked || one.answered) return null;
+    one.answered = true;
+    // The sidecar is free for the next one; what it brought is looked at here.
+    one.release();
+    const { members } = frame;
+    const wrong: Refused | null =
+      frame.nonce === one.nonce
+        ? await options.checker.check({ members, nonce: one.nonce, simulatedRoot }).catch(unchecked)
+        : { code: 'report_nonce_mismatch', message: 'the answer is for something else' };
+    if (wrong === null) one.resolve(frame);
+    else one.reject(unavailable(`What the sidecar answered does not hold: ${wrong.message}.`));
+    return wrong;
+  }
+
+  function failed(frame: Failed): void {
+    const one = frame.id === null ? undefined : pending.get(frame.id);
+    if (one === undefined || frame.id === null || !one.asked || one.answered) return;
+    // It is being worked on: the answer is on its way.
+    if (frame.code === 'duplicate_id') return;
+    if (frame.retry_after_ms === undefined)
+      return one.reject(unavailable(`The sidecar could not attest: ${frame.message} (${frame.code}).`));
+    const { id } = frame;
+    const least_ms = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** one.retries++);
+    // Node's timers would take one that is far too long for none.
+    const retry_ms = Math.min(Math.max(frame.retry_after_ms, least_ms), options.attest_timeout_ms);
+    clearTimeout(one.retry ?? undefined);
+    one.retry = setTimeout(
+      () => {
+        one.retry = null;
+        // Away now: hello asks again for everything that is pending.
+        if (state !== 'connected') return;
+        options.onRetry?.();
+        link?.attest(id, one.raw);
+      },
+      retry_ms * (1 + Math.random() / 4),
+    );
+  }
+
+  connect();
+  return {
+    get state() {
+      return state;
+    },
+    get refused() {
+      return refused;
+    },
+    get hello() {
+      return hello;
+    },
+
+    get trouble() {
+      return trouble;
+    },
+
+    get pending() {
+      return pending.size;
+    },
+
+    ready(wait_ms) {
+      if (trouble !== null) return Promise.reject(inTrouble(trouble.message));
+      if (state === 'connected') return Promise.resolve();
+      return new Promise((resolve, reject) => {
+        const wake = () => {
+          clearTimeout(timer);
+          waiting.delete(wake);
+          if (trouble === null) resolve();
+          else reject(inTrouble(trouble.message));
+        };
+        const timer = setTimeout(() => {
+          waiting.delete(wake);
+          reject(
+            unavailable(
+              state === 'refused'
+                ? 'The sidecar that is there may not be used: /health says why.'
+                : 'No sidecar is connected.',
+            ),
+          );
+        }, wait_ms);
+        waiting.add(wake);
+      });
+    },
+
+    attest(owner, id, raw, nonce, onLeft, began_ms = performance.now()) {
+      return new Promise<Answered>((resolve, reject) => {
+        const settle = () => {
+          clearTimeout(timer);
+          clearTimeout(one.retry ?? undefined);
+          pending.delete(id);
+          const { release } = one;
+          Object.assign(one, SETTLED);
+          release();
+        };
+        const one: Pending = {
+          raw,
+          nonce,
+          resolve: (answered) => {
+            settle();
+            resolve(answered);
+          },
+          reject: (error) => {
+            settle();
+            reject(error);
+          },
+          asked: false,
+          answered: false,
+          retries: 0,
+          retry: null,
+          release: () => {},
+        };
+        const giveUp = (error: Error) => {
+          if (one.asked && state === 'connected') link?.send({ type: 'cancel', id });
+          one.reject(error);
+        };
+        const timer = setTimeout(
+          () => giveUp(tooLate()),
+          Math.max(0, began_ms + options.attest_timeout_ms - performance.now()),
+        );
+        pending.set(id, one);
+        const start = () => {
+          one.asked = true;
+          if (state === 'connected') link?.attest(id, raw);
+        };
+        one.release = permits.acquire(owner, start, () => one.reject(tooMany()));
+        onLeft(() => {
+          if (pending.get(id) === one) giveUp(new ClientGone('nobody waits for this attestation any more'));
+        });
+      });
+    },
+
+    close() {
+      become('closed', 'the gateway stops');
+      clearTimeout(reconnect ?? undefined);
+      for (const one of [...pending.values()]) one.reject(unavailable('The gateway stops.'));
+      link?.close();
+    },
+  };
+}

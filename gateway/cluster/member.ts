@@ -1,0 +1,214 @@
+// A worker's side of what several workers share: attestations that another one keeps, what a key may have at once, whose turn it is.
+import cluster from 'node:cluster';
+import type { Registry } from 'prom-client';
+import { RateLimiterCluster } from 'rate-limiter-flexible';
+import type { Kept, MemoryStore, Store } from '../attestation/store-memory.ts';
+import { Problem } from '../http/problem.ts';
+import type { Caller } from '../keys/caller.ts';
+import { largestRequest, shareOf } from '../limits/bounds.ts';
+import { type Counted, type Seat, type SeatLimits, type Seats, tooMany } from '../limits/concurrency.ts';
+import type { PermitLimits, Permits } from '../limits/permits.ts';
+import type { MakeLimiter } from '../limits/rates.ts';
+import { Asker, isMessage, type Peer } from './messages.ts';
+
+const ASK_MS = 3_000;
+const RATE_MS = 2_000;
+
+/** True in a process that is one of several workers. */
+export const isMember = cluster.isWorker;
+
+export interface Member {
+  /** What others keep is found too. */
+  store(memory: MemoryStore): Store;
+  /** Per key as for one process, whichever worker a request meets, where that has a number of its own; in total a share of it for each worker. */
+  seats(make: (limits: SeatLimits) => Seats, limits: SeatLimits): Seats;
+  /** One queue of that name for all workers, which the primary keeps. */
+  permits(name: string, limits: PermitLimits): Permits;
+  readonly limiter: MakeLimiter;
+  /** The primary serves what all workers say together. */
+  metrics(registry: Registry): void;
+}
+
+export function joinPrimary(workers: number): Member {
+  const asker = new Asker();
+  const queues = new Map<string, SharedPermits>();
+  let kept: MemoryStore | null = null;
+  let counted: Registry | null = null;
+  const primary: Peer = { send: (message) => void process.send?.(message) };
+  process.on('message', (message: unknown) => {
+    if (!isMessage(message)) return;
+    if (message.countersign === 'answer') asker.answered(message.n, message.answer);
+    if (message.countersign === 'permit') queues.get(message.name)?.answered(message.n, message.given);
+    if (message.countersign !== 'question') return;
+    const { n, question } = message;
+    const answer = (given: unknown) => primary.send({ countersign: 'answer', n, answer: given });
+    if (question.ask === 'find') answer(kept?.find(question.owner, question.id) ?? null);
+    // Who cannot say its numbers does not answer.
+    if (question.ask === 'metrics') counted?.getMetricsAsJSON().then(answer, () => {});
+  });
+
+  return {
+    store(memory) {
+      kept = memory;
+      return {
+        begin: (owner, id) => memory.begin(owner, id),
+        name: (owner, id, completionId) => memory.name(owner, id, completionId),
+        keep: (owner, id, completionId, json) => memory.keep(owner, id, completionId, json),
+        drop: (owner, id) => memory.drop(owner, id),
+        find: (owner, id) =>
+          memory.find(owner, id) ?? asker.ask(primary, { ask: 'find', owner, id }, ASK_MS).then(known),
+        get usage() {
+          return memory.usage;
+        },
+        close: () => memory.close(),
+      };
+    },
+    seats(make, limits) {
+      const share = (limit: number) => shareOf(limit, workers);
+      const shareOfBytes = (limit: number) => shareOf(limit, workers, largestRequest(limits));
+      const local = make({
+        ...limits,
+        max_concurrent_requests: share(limits.max_concurrent_requests),
+        max_streams: share(limits.max_streams),
+        max_attestations_waiting: share(limits.max_attestations_waiting),
+        max_held_bytes: shareOfBytes(limits.max_held_bytes),
+        max_held_bytes_per_key: limits.max_held_bytes_per_key && shareOfBytes(limits.max_held_bytes_per_key),
+        max_concurrent_per_key: countedElsewhere(limits.max_concurrent_per_key),
+        max_streams_per_key: countedElsewhere(limits.max_streams_per_key),
+        max_tee_per_key: countedElsewhere(limits.max_tee_per_key),
+      });
+      return sharedSeats(local, limits, asker, primary);
+    },
+    permits(name, limits) {
+      const permits = sharedPermits(primary, name, limits);
+      queues.set(name, permits);
+      return permits;
+    },
+    limiter: (options) => new RateLimiterCluster({ ...options, timeoutMs: RATE_MS }),
+    metrics(registry) {
+      counted = registry;
+    },
+  };
+}
+
+/** A number of its own is counted by the primary, and not here; half of what there is, is half of each worker's. */
+const countedElsewhere = (limit: number | null) => (limit === null ? null : 0);
+
+/** Between processes a Buffer becomes a Uint8Array. */
+function known(found: Kept | null | undefined): Kept | null {
+  if (found === undefined)
+    throw new Problem('store_unavailable', 'Another worker may have it, and did not answer in time.', {
+      retryAfterSeconds: 1,
+    });
+  if (found?.state !== 'ready') return found;
+  const { buffer, byteOffset, byteLength } = found.json;
+  return { state: 'ready', json: Buffer.from(buffer, byteOffset, byteLength) };
+}
+
+function sharedSeats(local: Seats, limits: SeatLimits, asker: Asker, primary: Peer): Seats {
+  const unlimited = new WeakMap<Caller, Caller>();
+  const withoutLimits = (caller: Caller): Caller => {
+    let same = unlimited.get(caller);
+    if (same === undefined) {
+      const { concurrent, streams, tee } = caller.limits;
+      const limits = {
+        ...caller.limits,
+        concurrent: countedElsewhere(concurrent),
+        streams: countedElsewhere(streams),
+        tee: countedElsewhere(tee),
+      };
+      same = { ...caller, limits };
+      unlimited.set(caller, same);
+    }
+    return same;
+  };
+
+  function counted(seat: Seat, key: string, own: Record<Counted, number>): Seat {
+    const sat: Counted[] = [];
+    let left = false;
+    const leave = (what: Counted) => primary.send({ countersign: 'leave', key, counted: what });
+    async function sit(what: Counted): Promise<void> {
+      if (own[what] === 0) return;
+      const question = { ask: 'sit', key, counted: what, limit: own[what] } as const;
+      // A place that is given when nobody waits for it any more is given back.
+      const allowed = await asker.ask(primary, question, ASK_MS, (given) => given && leave(what));
+      if (allowed === undefined)
+        throw new Problem('overloaded', 'Requests cannot be counted now.', { retryAfterSeconds: 1 });
+      if (!allowed) throw tooMany(own[what], what);
+      // Whoever left while the answer was on its way has left this too.
+      if (left) leave(what);
+      else sat.push(what);
+    }
+    return {
+      begin: () => sit('requests'),
+      async stream() {
+        await seat.stream();
+        await sit('streams');
+      },
+      async tee() {
+        await seat.tee();
+        await sit('tee');
+      },
+      whole: () => seat.whole(),
+      hold: (bytes, coming) => seat.hold(bytes, coming),
+      leave() {
+        seat.leave();
+        left = true;
+        for (const what of sat.splice(0)) leave(what);
+      },
+    };
+  }
+
+  return {
+    get taken() {
+      return local.taken;
+    },
+    take(caller) {
+      const seat = local.take(withoutLimits(caller));
+      const own = {
+        requests: caller.limits.concurrent ?? limits.max_concurrent_per_key ?? 0,
+        streams: caller.limits.streams ?? limits.max_streams_per_key ?? 0,
+        tee: caller.limits.tee ?? limits.max_tee_per_key ?? 0,
+      };
+      return own.requests + own.streams + own.tee === 0 ? seat : counted(seat, caller.name, own);
+    },
+  };
+}
+
+interface SharedPermits extends Permits {
+  /** The primary has given what `n` asked for, or refused it. */
+  answered(n: number, given: boolean): void;
+}
+
+/**
+ * A worker's end of a queue that the primary keeps for all of them. Nothing starts that the primary has not allowed, however
+ * long it takes; without a primary there is no worker, either.
+ */
+function sharedPermits(primary: Peer, name: string, limits: PermitLimits): SharedPermits {
+  const waiting = new Map<number, { readonly start: () => void; readonly refused: () => void }>();
+  let last = 0;
+  return {
+    get waiting() {
+      return waiting.size;
+    },
+    acquire(owner, start, refused) {
+      const n = ++last;
+      waiting.set(n, { start, refused });
+      primary.send({ countersign: 'acquire', name, n, owner, limits });
+      let over = false;
+      return () => {
+        if (over) return;
+        over = true;
+        waiting.delete(n);
+        primary.send({ countersign: 'release', name, n });
+      };
+    },
+    answered(n, given) {
+      const request = waiting.get(n);
+      waiting.delete(n);
+      // Whoever has left meanwhile has released it.
+      if (given) request?.start();
+      else request?.refused();
+    },
+  };
+}

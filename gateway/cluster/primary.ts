@@ -1,0 +1,184 @@
+// The primary process of several workers: starts them, starts again what ended, ends them, and knows what they must share.
+import cluster, { type Worker } from 'node:cluster';
+import type { Logger } from 'pino';
+import { AggregatorRegistry, Registry } from 'prom-client';
+import { RateLimiterClusterMaster } from 'rate-limiter-flexible';
+import type { GatewayConfig } from '../config.ts';
+import { WORKER_HEAP_MB } from '../limits/bounds.ts';
+import type { Counted } from '../limits/concurrency.ts';
+import { createPermits, type Permits } from '../limits/permits.ts';
+import { serveMetrics } from '../telemetry/listener.ts';
+import { type Answers, Asker, isMessage, type Message, type Peer, type Question } from './messages.ts';
+
+const FIND_MS = 2_000;
+const METRICS_MS = 2_000;
+/** Metrics that only ever grow. */
+const COUNTED = new Set(['counter', 'histogram']);
+const RESTART_MIN_MS = 250;
+const RESTART_MAX_MS = 10_000;
+/** A worker that lived for so long did not fail at its start. */
+const STEADY_MS = 30_000;
+
+/** The process ends with its workers. */
+export function runPrimary(config: GatewayConfig, log: Logger): void {
+  const { workers } = config;
+  // Bytes travel as bytes.
+  cluster.setupPrimary({
+    serialization: 'advanced',
+    execArgv: [...process.execArgv, `--max-old-space-size=${WORKER_HEAP_MB}`],
+  });
+  new RateLimiterClusterMaster();
+  const asker = new Asker();
+  const seats = new Map<Worker, Map<string, number>>();
+  const queues = new Map<string, Permits>();
+  /** Of each worker, what it waits for or has, and how that is released: all of it when the worker ends. */
+  const acquired = new Map<Worker, Map<string, () => void>>();
+  /** Of these, who serves. One that is still starting has kept nothing, and reads its files anyway. */
+  const serving = new Set<Worker>();
+  let stopping = false;
+  let listened = false;
+  let restart_ms = RESTART_MIN_MS;
+
+  function start(): void {
+    const worker = cluster.fork();
+    const started_ms = performance.now();
+    seats.set(worker, new Map());
+    acquired.set(worker, new Map());
+    worker.on('message', (message: unknown) => take(worker, message));
+    worker.once('listening', () => {
+      listened = true;
+      serving.add(worker);
+    });
+    worker.once('exit', (code, signal) => {
+      seats.delete(worker);
+      releaseAll(worker);
+      serving.delete(worker);
+      keepCounted(worker);
+      if (stopping) return ended();
+      // What the first ones refuse, a configuration or a port, the next ones refuse too.
+      if (!listened) return end(code || 1);
+      log.error({ worker: worker.id, code, signal }, 'a worker ended');
+      if (performance.now() - started_ms > STEADY_MS) restart_ms = RESTART_MIN_MS;
+      setTimeout(() => void (stopping || start()), restart_ms);
+      restart_ms = Math.min(RESTART_MAX_MS, restart_ms * 2);
+    });
+  }
+
+  function take(worker: Worker, message: unknown): void {
+    if (!isMessage(message)) return;
+    if (message.countersign === 'answer') asker.answered(message.n, message.answer);
+    else if (message.countersign === 'leave') count(worker, message.key, message.counted, -1);
+    else if (message.countersign === 'acquire') acquire(worker, message);
+    else if (message.countersign === 'release') release(worker, `${message.name} ${message.n}`);
+    else if (message.countersign === 'permit') return;
+    else
+      void answer(worker, message.question).then((given) =>
+        peerOf(worker).send({ countersign: 'answer', n: message.n, answer: given }),
+      );
+  }
+
+  function acquire(worker: Worker, { name, n, owner, limits }: Extract<Message, { countersign: 'acquire' }>): void {
+    const permits = queues.get(name) ?? createPermits(limits);
+    queues.set(name, permits);
+    const say = (given: boolean) => () => peerOf(worker).send({ countersign: 'permit', name, n, given });
+    acquired.get(worker)?.set(`${name} ${n}`, permits.acquire(owner, say(true), say(false)));
+  }
+
+  function release(worker: Worker, id: string): void {
+    const releases = acquired.get(worker);
+    const one = releases?.get(id);
+    releases?.delete(id);
+    one?.();
+  }
+
+  function releaseAll(worker: Worker): void {
+    const releases = acquired.get(worker) ?? new Map<string, () => void>();
+    acquired.delete(worker);
+    for (const one of releases.values()) one();
+  }
+
+  async function answer(worker: Worker, question: Question): Promise<unknown> {
+    if (question.ask === 'find') return findElsewhere(worker, question);
+    if (question.ask !== 'sit') return undefined;
+    const { key, counted, limit } = question;
+    let taken = 0;
+    for (const counts of seats.values()) taken += counts.get(`${counted} ${key}`) ?? 0;
+    if (limit > 0 && taken >= limit) return false;
+    count(worker, key, counted, 1);
+    return true;
+  }
+
+  /** At once where it is found. undefined: nobody has it who answered, and somebody did not. */
+  function findElsewhere(worker: Worker, question: Question & { ask: 'find' }): Promise<Answers['find']> {
+    const others = [...serving].filter((other) => other !== worker);
+    const asked = others.map((other) => asker.ask(peerOf(other), question, FIND_MS));
+    return new Promise((resolve) => {
+      for (const one of asked) void one.then((kept) => kept?.state === 'ready' && resolve(kept));
+      void Promise.all(asked).then((all) =>
+        resolve(all.find((kept) => kept) ?? (all.includes(undefined) ? undefined : null)),
+      );
+    });
+  }
+
+  const told = new WeakMap<Worker, Answers['metrics']>();
+  /** Counters and histograms of workers that ended, added up. */
+  let before: Answers['metrics'] = [];
+  /** Of one that does not answer, what it said last: without it the sums would seem to begin anew. */
+  async function metrics(): Promise<string> {
+    const asked = [...serving].map(async (worker) => {
+      const now = await asker.ask(peerOf(worker), { ask: 'metrics' }, METRICS_MS);
+      if (!serving.has(worker)) return;
+      if (now === undefined) log.warn({ worker: worker.id }, 'a worker does not answer');
+      else told.set(worker, now);
+    });
+    await Promise.all(asked);
+    // Each worker's numbers once: one that ended meanwhile is in `before` alone.
+    return AggregatorRegistry.aggregate([before, ...[...serving].map((worker) => told.get(worker) ?? [])]).metrics();
+  }
+
+  /** What an ended worker had counted stays counted, as far as it was told: a counter that goes down means a restart to Prometheus. */
+  function keepCounted(worker: Worker): void {
+    const last = told.get(worker)?.filter(({ type }) => COUNTED.has(String(type))) ?? [];
+    told.delete(worker);
+    before = AggregatorRegistry.aggregate([before, last]).getMetricsAsArray() as unknown as Answers['metrics'];
+  }
+
+  function count(worker: Worker, key: string, counted: Counted, by: number): void {
+    const counts = seats.get(worker);
+    if (counts === undefined) return;
+    const name = `${counted} ${key}`;
+    const now = (counts.get(name) ?? 0) + by;
+    if (now > 0) counts.set(name, now);
+    else counts.delete(name);
+  }
+
+  function ended(): void {
+    if (seats.size === 0) process.exit(process.exitCode ?? 0);
+  }
+
+  function end(code: number): void {
+    stopping = true;
+    process.exitCode = code;
+    for (const worker of seats.keys()) worker.kill();
+    ended();
+  }
+
+  for (const signal of ['SIGTERM', 'SIGINT'] as const)
+    process.on(signal, () => {
+      stopping = true;
+      for (const worker of seats.keys()) worker.process.kill(signal);
+      ended();
+    });
+  process.on('SIGHUP', () => {
+    for (const worker of serving) worker.process.kill('SIGHUP');
+  });
+  // Started by the launcher: when that is gone, so is the reason to run.
+  process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'));
+  serveMetrics(config, { text: metrics, contentType: Registry.PROMETHEUS_CONTENT_TYPE }, log);
+  log.info({ workers }, 'primary');
+  for (let i = 0; i < workers; i++) start();
+}
+
+function peerOf(worker: Worker): Peer {
+  return { send: (message) => void (worker.isConnected() && worker.send(message)) };
+}

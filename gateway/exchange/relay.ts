@@ -1,0 +1,255 @@
+// Carries one answer from the backend to the client: one of the deliveries writes it, the client's leaving cancels it.
+import type { AnswerHead, Engine, EngineCall, EngineHandler, EngineRequest } from '../backend/backend.ts';
+import { rewriteError } from '../backend/errors.ts';
+import { toClient } from '../backend/headers.ts';
+import { Problem } from '../http/problem.ts';
+import { type SharedHeaders, share } from '../http/shared-headers.ts';
+import { type Delivery, type Exchange, type Flow, mediaType, type Outcome } from './exchange.ts';
+import { errorEvent } from './sse.ts';
+
+/** What a delivery is given beside the head. */
+export interface Port extends Flow {
+  /** `left` is called when the client leaves, or at once if it has. A second call takes the place of the first. */
+  onLeft(left: () => void): void;
+  /** The answer is out, or as much of it as there will be. */
+  done(outcome: Outcome): void;
+  /** Nothing was written yet: the problem becomes the answer. */
+  refuse(problem: Problem): void;
+}
+
+type Deliver = (head: AnswerHead, port: Port) => Delivery;
+
+/** Resolves when the exchange is over, however it ended. @throws {Problem} while nothing has been written. */
+export function relay(engine: Engine, request: EngineRequest, exchange: Exchange, deliver: Deliver): Promise<Outcome> {
+  // Whoever left while the sidecar was waited for costs the backend nothing.
+  if (exchange.outgoing.destroyed) return Promise.resolve({ status: 499 });
+  return new Promise((resolve, reject) => {
+    const relayed = new Relay(exchange, deliver, resolve, reject);
+    relayed.begin(engine, request);
+  });
+}
+
+class Relay implements EngineHandler, Port {
+  readonly #exchange: Exchange;
+  readonly #deliver: Deliver;
+  readonly #resolve: (outcome: Outcome) => void;
+  readonly #reject: (problem: Problem) => void;
+  #call: EngineCall | null = null;
+  #delivery: Delivery | null = null;
+  #whenLeft: (() => void) | null = null;
+  #left = false;
+  #over = false;
+
+  constructor(
+    exchange: Exchange,
+    deliver: Deliver,
+    resolve: (outcome: Outcome) => void,
+    reject: (problem: Problem) => void,
+  ) {
+    this.#exchange = exchange;
+    this.#deliver = deliver;
+    this.#resolve = resolve;
+    this.#reject = reject;
+  }
+
+  begin(engine: Engine, request: EngineRequest): void {
+    const { outgoing, watch } = this.#exchange;
+    watch.asks();
+    this.#call = engine.call(request, this);
+    outgoing.on('close', this.#onClose);
+  }
+
+  head(head: AnswerHead): void {
+    const { status, headers } = head;
+    this.#exchange.watch.head(status, headers['content-type']);
+    if (status >= 400) this.#delivery = errorDelivery(head, this, this.#exchange);
+    else if (status >= 300) this.refuse(new Problem('backend_bad_response', 'The backend answered with a redirect.'));
+    else this.#delivery = this.#deliver(head, this);
+  }
+
+  data(chunk: Buffer): void {
+    this.#exchange.watch.piece();
+    this.#delivery?.data(chunk);
+  }
+
+  end(): void {
+    this.#delivery?.end();
+  }
+
+  fail(problem: Problem): void {
+    if (this.#delivery === null) this.refuse(problem);
+    else this.#delivery.fail(problem);
+  }
+
+  pause(): void {
+    this.#call?.pause();
+  }
+
+  resume(): void {
+    this.#call?.resume();
+  }
+
+  cancel(): void {
+    this.#call?.cancel();
+  }
+
+  onLeft = (then: () => void): void => {
+    if (this.#left) then();
+    else this.#whenLeft = then;
+  };
+
+  done(outcome: Outcome): void {
+    if (this.#settle()) this.#resolve(outcome);
+  }
+
+  refuse(problem: Problem): void {
+    this.cancel();
+    if (this.#settle()) this.#reject(problem);
+  }
+
+  #settle(): boolean {
+    if (this.#over) return false;
+    this.#over = true;
+    this.#exchange.outgoing.off('close', this.#onClose);
+    return true;
+  }
+
+  #onClose = (): void => {
+    if (this.#over) return;
+    this.#over = true;
+    this.#left = true;
+    this.cancel();
+    this.#whenLeft?.();
+    // 499 is nginx's word in a log for a client that closed its request; nobody receives it.
+    this.#resolve({ status: 499 });
+  };
+}
+
+/** A writer that stops the backend while the client cannot take more. */
+export function flowingWriter(exchange: Exchange, flow: Flow): (bytes: Uint8Array) => void {
+  const { outgoing } = exchange;
+  let waiting = false;
+  const onDrain = () => {
+    waiting = false;
+    flow.resume();
+  };
+  return (bytes) => {
+    if (outgoing.write(bytes) || waiting || outgoing.destroyed) return;
+    waiting = true;
+    flow.pause();
+    outgoing.once('drain', onDrain);
+  };
+}
+
+// Delivers a backend's error: its status, its retry-after, its words in OpenAI's shape.
+
+const MAX_ERROR_BYTES = 256 * 1024;
+/** A day. */
+const MAX_RETRY_S = 86_400;
+
+export function errorDelivery(head: AnswerHead, port: Port, exchange: Exchange): Delivery {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  const send = () => {
+    const body = JSON.stringify(rewriteError(head.status, Buffer.concat(chunks).toString('utf8')));
+    const headers = toClient(head.headers);
+    // No other header of an error answer is about the body that goes out.
+    const kept = Object.fromEntries(
+      Object.entries(headers).filter(([name]) =>
+        /^(retry-after(-ms)?|www-authenticate|allow|x-ratelimit-.*)$/.test(name),
+      ),
+    );
+    const retry = retryAfter(head);
+    exchange.outgoing.writeHead(head.status, {
+      ...kept,
+      ...(retry === null ? {} : { 'retry-after': retry }),
+      'content-type': 'application/json',
+      'content-length': Buffer.byteLength(body),
+    });
+    exchange.outgoing.end(body);
+    port.done({ status: head.status });
+  };
+  return {
+    data(chunk) {
+      bytes += chunk.length;
+      chunks.push(chunk);
+      if (bytes < MAX_ERROR_BYTES) return;
+      port.cancel();
+      send();
+    },
+    end: send,
+    fail: () =>
+      port.refuse(
+        new Problem('backend_bad_response', `The backend broke off while it answered with status ${head.status}.`),
+      ),
+  };
+}
+
+/** Clients expect whole seconds: a date or a fraction becomes them, and 429 and 503 always have one. */
+function retryAfter(head: AnswerHead): string | null {
+  const given = head.headers['retry-after'];
+  if (given === undefined) return head.status === 429 || head.status === 503 ? '1' : null;
+  const seconds = Number.isNaN(Number(given)) ? (Date.parse(given) - Date.now()) / 1000 : Number(given);
+  return String(Number.isFinite(seconds) ? Math.min(MAX_RETRY_S, Math.max(1, Math.ceil(seconds))) : 1);
+}
+
+// What the client is told with an answer of the backend's: made once for each head that the backend says.
+
+/** Whether it is a stream follows from the head: whoever gets a head a second time must say the same of it. */
+export function headersOf(head: AnswerHead, stream: boolean): SharedHeaders {
+  head.made.toClient ??= share(
+    stream ? { ...toClient(head.headers), 'x-accel-buffering': 'no' } : toClient(head.headers),
+  );
+  return head.made.toClient;
+}
+
+// Delivers an answer as it comes, without tee: nothing is parsed, held or added.
+
+export function pipeDelivery(head: AnswerHead, port: Port, exchange: Exchange): Delivery {
+  const { outgoing } = exchange;
+  const stream = mediaType(head.headers) === 'text/event-stream';
+  const write = flowingWriter(exchange, port);
+  function begin(): void {
+    if (head.length !== null) outgoing.setHeader('content-length', String(head.length));
+    outgoing.writeHead(head.status, headersOf(head, stream));
+  }
+  if (stream) {
+    begin();
+    outgoing.flushHeaders();
+  }
+  /** The last four bytes; null before the first. */
+  let tail: number | null = null;
+  return {
+    data(chunk) {
+      if (stream) tail = tailOf(tail, chunk);
+      else if (!outgoing.headersSent) begin();
+      write(chunk);
+    },
+    end() {
+      if (!outgoing.headersSent) begin();
+      outgoing.end();
+      port.done({ status: head.status });
+    },
+    fail(problem) {
+      if (!outgoing.headersSent) return port.refuse(problem);
+      // Between two events an error can be said. Inside one, or inside a body of known length, only a broken connection is honest.
+      if (stream && head.length === null && betweenEvents(tail)) outgoing.end(errorEvent(problem));
+      else outgoing.destroy();
+      port.done({ status: head.status, problem });
+    },
+  };
+}
+
+/** As one number: it keeps nothing of the chunk in memory. */
+function tailOf(before: number | null, chunk: Buffer): number {
+  let tail = before ?? 0;
+  for (let i = Math.max(0, chunk.length - 4); i < chunk.length; i++) tail = (tail << 8) | (chunk[i] as number);
+  return tail;
+}
+
+/** Behind `\n\n`, `\r\r` or `\r\n\r\n`, or before everything. */
+function betweenEvents(tail: number | null): boolean {
+  if (tail === null) return true;
+  const two = tail & 0xffff;
+  return two === 0x0a0a || two === 0x0d0d || tail === 0x0d0a0d0a;
+}

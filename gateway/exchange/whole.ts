@@ -1,0 +1,61 @@
+// Delivers a whole answer with its attestation: the backend's body text with one member spliced in.
+
+import { type Attestor, NOTHING } from '../attestation/attest.ts';
+import type { AnswerHead } from '../backend/backend.ts';
+import { Gathering } from '../http/bytes.ts';
+import { asProblem } from '../http/problem.ts';
+import { badAnswer } from '../offload/jobs.ts';
+import type { Delivery, Exchange } from './exchange.ts';
+import { headersOf, type Port } from './relay.ts';
+
+export function wholeDelivery(
+  head: AnswerHead,
+  port: Port,
+  exchange: Exchange,
+  attestor: Attestor,
+  max_answer_bytes: number,
+): Delivery {
+  const gathering = new Gathering();
+  async function send(): Promise<void> {
+    const answered = gathering.whole();
+    const attested = await attestor.attest(exchange, { body: answered }, port.onLeft);
+    const pieces = withAttestation(answered, attested.json);
+    attested.json = NOTHING;
+    const { outgoing } = exchange;
+    outgoing.setHeader('content-length', String(pieces.reduce((length, piece) => length + piece.length, 0)));
+    const headers = headersOf(head, false);
+    outgoing.writeHead(
+      head.status,
+      headers['content-type'] === JSON_TYPE ? headers : { ...headers, 'content-type': JSON_TYPE },
+    );
+    // One write of the pieces as they are: together they would be a copy of what is kept.
+    const { socket } = outgoing;
+    socket?.cork();
+    for (const piece of pieces) outgoing.write(piece);
+    outgoing.end();
+    socket?.uncork();
+    port.done({ status: head.status, tee: 'attested' });
+  }
+  return {
+    data(chunk) {
+      if (gathering.bytes + chunk.length <= max_answer_bytes) gathering.add(chunk);
+      else port.refuse(badAnswer('The answer is larger than what is attested.'));
+    },
+    end: () => void send().catch((error) => port.refuse(asProblem(error))),
+    fail: (problem) => port.refuse(problem),
+  };
+}
+
+const JSON_TYPE = 'application/json';
+const FIRST_MEMBER = Buffer.from('"attestation":');
+const NEXT_MEMBER = Buffer.from(',"attestation":');
+const BRACE = 0x7b;
+
+/** A JSON object's bytes, in pieces, with the attestation before the last `}`: taken out again, they are the backend's. */
+function withAttestation(body: Buffer, attestation: Buffer): readonly Buffer[] {
+  const end = body.lastIndexOf('}');
+  let last = end - 1;
+  while (' \t\r\n'.includes(String.fromCharCode(body[last] as number))) last--;
+  const name = body[last] === BRACE ? FIRST_MEMBER : NEXT_MEMBER;
+  return [body.subarray(0, end), name, attestation, body.subarray(end)];
+}

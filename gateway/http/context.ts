@@ -1,0 +1,69 @@
+// What the routes share: the things they are built from, and what an exchange carries through Hono.
+import type { IncomingMessage } from 'node:http';
+import type { Context as HonoContext } from 'hono';
+import type { Logger } from 'pino';
+import type { Attestor } from '../attestation/attest.ts';
+import type { Sidecar } from '../attestation/sidecar-client.ts';
+import type { Store } from '../attestation/store-memory.ts';
+import type { Engine } from '../backend/backend.ts';
+import type { GatewayConfig } from '../config.ts';
+import type { Outcome } from '../exchange/exchange.ts';
+import type { Caller, Owner } from '../keys/caller.ts';
+import type { Keys } from '../keys/keys.ts';
+import type { Seat, Seats } from '../limits/concurrency.ts';
+import type { Rates } from '../limits/rates.ts';
+import type { Aside } from '../offload/pool.ts';
+import type { Telemetry } from '../telemetry/telemetry.ts';
+import type { Watch } from '../telemetry/watch.ts';
+import type { Verifier } from '../verifier/verifier.ts';
+import type { WireRequest } from './plain-path/request.ts';
+import type { Outgoing } from './plain-path/response.ts';
+
+export interface Deps {
+  readonly config: GatewayConfig;
+  readonly engine: Engine;
+  readonly sidecar: Sidecar;
+  readonly store: Store;
+  readonly aside: Aside;
+  readonly attestor: Attestor;
+  readonly keys: Keys;
+  readonly seats: Seats;
+  readonly rates: Rates;
+  readonly verifier: Verifier;
+  readonly log: Logger;
+  readonly telemetry: Telemetry;
+  readonly version: string;
+  /** True from SIGTERM on. */
+  readonly draining: () => boolean;
+}
+
+/** The two ends of an exchange: Node's own, or those of the plain path. */
+export interface Ends {
+  readonly incoming: IncomingMessage | WireRequest;
+  readonly outgoing: Outgoing;
+}
+
+/** An exchange's ends, and what is learned of it on the way. Members of one object: Hono's variables are a Map, and cost like one. */
+export interface Bindings extends Ends {
+  /** Unguessable, ours. */
+  id: string;
+  /** This, `owner` and `seat` are set by the admission: routes without it must not read them. */
+  caller: Caller;
+  owner: Owner;
+  seat: Seat;
+  /** The client's, on the verify endpoint alone. */
+  address: string;
+  outcome: Outcome;
+  watch: Watch;
+}
+
+export interface Env {
+  Bindings: Bindings;
+}
+
+export type Context = HonoContext<Env>;
+
+/** What comes before a route is served. @throws {Problem} which becomes the answer. */
+export type Step = (c: Context) => void | Promise<void>;
+/** What serves a route. */
+export type Handle = (c: Context) => Response | Promise<Response>;

@@ -1,0 +1,190 @@
+// The edge of every exchange: its id, the headers that go with every answer, its errors, and what is told of it at its end.
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import { where } from '../../proto/log.ts';
+import { type Allowance, addressOf } from '../limits/rates.ts';
+import type { Context, Deps, Handle, Step } from './context.ts';
+import { createOwnHosts, hostOf } from './origins.ts';
+import type { Outgoing } from './plain-path/response.ts';
+import { asProblem, Problem } from './problem.ts';
+import { leaveUnread, newId, setCommonHeaders } from './refusal.ts';
+import { ClientGone } from './request.ts';
+
+const PREFLIGHT = {
+  'access-control-allow-methods': 'GET, POST, DELETE, OPTIONS',
+  'access-control-max-age': '86400',
+};
+
+/**
+ * Puts the edge around what serves a route. Its steps go in order, each may refuse; one function in place of a chain of
+ * middleware, which would cost as much as the rest of the routing. Headers are set on Node's response, so that answers
+ * that bypass Hono carry them too.
+ */
+export function createEdge({ config, telemetry, log }: Deps) {
+  return (route: string, steps: readonly Step[], handle: Handle) =>
+    async (c: Context): Promise<Response> => {
+      const { incoming, outgoing } = c.env;
+      const watch = telemetry.begin(incoming.headers);
+      c.env.watch = watch;
+      const id = newId();
+      c.env.id = id;
+      setCommonHeaders(outgoing, id);
+      endWhenStalled(outgoing, config.write_stall_ms);
+      let response: Response;
+      try {
+        for (const step of steps) {
+          const waits = step(c);
+          if (waits !== undefined) await waits;
+        }
+        response = await handle(c);
+      } catch (error) {
+        response = refused(error, c);
+      }
+      telemetry.end(c.env, watch, route, response);
+      return response;
+    };
+
+  /** Where every error becomes an answer. */
+  function refused(error: unknown, c: Context): Response {
+    const { outgoing } = c.env;
+    if (error instanceof ClientGone || outgoing.destroyed) {
+      c.env.outcome = { status: 499 };
+      return RESPONSE_ALREADY_SENT;
+    }
+    const problem = asProblem(error);
+    // A message can quote what was parsed; where it happened cannot.
+    if (problem.code === 'internal_error') log.error({ id: c.env.id, ...where(error) }, 'internal error');
+    if (outgoing.headersSent) {
+      c.env.outcome = { status: outgoing.statusCode, problem };
+      outgoing.destroy();
+      return RESPONSE_ALREADY_SENT;
+    }
+    c.env.outcome = { status: problem.status, problem };
+    const headers = { ...problem.headers, 'content-type': 'application/json' };
+    const body = Buffer.from(JSON.stringify(problem.body));
+    // Hono makes an answer to HEAD out of the one to GET, and sends it itself.
+    if (c.env.incoming.method === 'HEAD') return c.body(body, problem.status as 400, headers);
+    // Written here and not by way of a Fetch response: to refuse must cost less than to serve.
+    outgoing.writeHead(problem.status, { ...headers, 'content-length': body.length });
+    outgoing.end(body);
+    return RESPONSE_ALREADY_SENT;
+  }
+}
+
+/** Lets a client go that takes nothing: nothing has moved on its connection for `stall_ms`, and bytes still wait for it. */
+function endWhenStalled(outgoing: Outgoing, stall_ms: number): void {
+  outgoing.setTimeout(stall_ms, () => {
+    if (outgoing.writableLength > 0 || (outgoing.socket?.writableLength ?? 0) > 0) outgoing.destroy();
+  });
+}
+
+/** Browsers ask first. Any header may be sent: clients add their own, and a list would break the next one. */
+export function preflight(c: Context): Response {
+  const headers = c.req.header('access-control-request-headers');
+  return c.body(null, 204, {
+    ...PREFLIGHT,
+    'access-control-allow-headers': headers ?? 'authorization, content-type, x-tee',
+  });
+}
+
+// Who may come in: the key, the places there are, the rate. Before a byte of the body is read, but for the place among all, which is for what is here.
+
+/** Names the caller, by the key. */
+export function authenticated({ keys }: Deps): Step {
+  return (c) => {
+    const caller = keys.authenticate(c.env.incoming.headers.authorization);
+    c.env.caller = caller;
+    c.env.owner = caller.owner;
+  };
+}
+
+/** For routes without a body: their requests are here whole. @throws {Problem} overloaded */
+export const withoutBody: Step = (c) => c.env.seat.whole();
+
+/** Past capacity a request is refused at once, so that those accepted are served. Without a rate nothing is waited for. */
+export function bounded({ config, seats, rates }: Deps): Step {
+  return (c) => {
+    const { outgoing } = c.env;
+    const caller = c.env.caller;
+    const seat = seats.take(caller);
+    c.env.seat = seat;
+    whenTaken(outgoing, () => seat.leave());
+    const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
+    const rated = () =>
+      per_second === 0
+        ? undefined
+        : rates.take(`key:${caller.name}`, per_second).then((allowance) => admit(c, allowance, 'this API key'));
+    return seat.begin === undefined ? rated() : seat.begin().then(rated);
+  };
+}
+
+/** The verify endpoint is open to everybody: a rate for each address. What it takes beyond that is shared by address too. */
+export function verifyBounded({ config, rates }: Deps): Step {
+  return async (c) => {
+    const { incoming, outgoing } = c.env;
+    const address = addressOf(incoming.headers, outgoing.socket, config.client_address_header);
+    c.env.address = address;
+    leaveUnread(incoming, outgoing);
+    if (config.max_verify_per_second > 0)
+      admit(c, await rates.take(`verify:${address}`, config.max_verify_per_second), 'verifications from one address');
+    // Its end has been told already, and would not be told again.
+    if (outgoing.destroyed) throw new ClientGone('the client left before its turn');
+  };
+}
+
+/** The headers by which OpenAI's clients know a rate. @throws {Problem} rate_limit_exceeded */
+function admit(c: Context, { allowed, limit, remaining, reset_ms }: Allowance, what: string): void {
+  const { outgoing } = c.env;
+  outgoing.setHeader('x-ratelimit-limit-requests', String(limit));
+  outgoing.setHeader('x-ratelimit-remaining-requests', String(remaining));
+  outgoing.setHeader('x-ratelimit-reset-requests', `${Math.ceil(reset_ms)}ms`);
+  if (!allowed)
+    throw new Problem('rate_limit_exceeded', `The rate limit is ${limit} requests a second for ${what}.`, {
+      retryAfterSeconds: reset_ms / 1000,
+    });
+}
+
+/** Not when the answer is made but when the client has it, or is gone: until then it costs memory. Called once. */
+function whenTaken(outgoing: Outgoing, release: () => void): void {
+  outgoing.once('close', () => {
+    const { socket } = outgoing;
+    if (socket === null || socket.destroyed || !socket.writableNeedDrain) return release();
+    const taken = () => {
+      socket.off('drain', taken).off('close', taken);
+      release();
+    };
+    socket.once('drain', taken).once('close', taken);
+  });
+}
+
+const EXPOSED =
+  'x-request-id, x-attestation-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests';
+const LOOPBACK_ORIGIN = /^https?:\/\/(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/;
+
+/** The origins from configuration, or a default: every one where a key is asked for, this machine's where none is. */
+function allows({ cors_origins, api_keys_file }: Deps['config'], origin: string, host: string | undefined): boolean {
+  const keys = api_keys_file !== null;
+  if (cors_origins === null) return keys || LOOPBACK_ORIGIN.test(origin);
+  // The gateway's own page too. Without keys the name by which it was asked proves nothing.
+  return cors_origins.includes('*') || cors_origins.includes(origin) || (keys && hostOf(origin) === host);
+}
+
+/** CORS (Fetch §3.3). A page that is not allowed is refused before anything is done for it: 403 `origin_not_allowed`. */
+export function origins({ config }: Deps): Step {
+  const ownHost = config.api_keys_file === null ? createOwnHosts(config.cors_origins) : () => true;
+  return (c) => {
+    const { incoming, outgoing } = c.env;
+    const { origin, host } = incoming.headers;
+    outgoing.setHeader('vary', 'origin');
+    if (!ownHost(host))
+      throw new Problem(
+        'origin_not_allowed',
+        'Without API keys this gateway has no such name (CORS_ORIGINS names more).',
+      );
+    if (origin !== undefined) {
+      if (!allows(config, origin, host))
+        throw new Problem('origin_not_allowed', 'Web pages of this origin may not use this gateway (CORS_ORIGINS).');
+      outgoing.setHeader('access-control-allow-origin', origin);
+      outgoing.setHeader('access-control-expose-headers', EXPOSED);
+    }
+  };
+}

@@ -1,0 +1,217 @@
+// One client's connection while its requests are of the plain form; at the first that is not, Node's parser has it for good.
+import type { Socket } from 'node:net';
+import { Growing } from '../bytes.ts';
+import { Unserved } from '../paced-connection.ts';
+import { linger } from '../refusal.ts';
+import { MAX_WIRE_BYTES, Progress, readRequest, Said, type WireRequest } from './request.ts';
+import { WireAnswer } from './response.ts';
+
+export interface WireOptions {
+  serve(request: WireRequest, answer: WireAnswer): void;
+  /** Takes the connection over, with the bytes that were read from it put back. */
+  handOver(socket: Socket): void;
+  /** For the first byte: a connection that never speaks is let go. */
+  readonly first_byte_ms: number;
+  readonly keep_alive_ms: number;
+}
+
+/** A request in several pieces is waited for this long; a slower one is Node's, which has its own limits for those. */
+const PIECES_MS = 1_000;
+
+export class WireConnection {
+  readonly #socket: Socket;
+  readonly #options: WireOptions;
+  readonly #said = new Said();
+  readonly #unserved: Unserved;
+  #pending: Buffer | null = null;
+  /** What `#pending` is a view of, once it came in pieces. */
+  #growing: Growing | null = null;
+  #progress = new Progress();
+  #pieces: NodeJS.Timeout | null = null;
+  #stall: NodeJS.Timeout | null = null;
+  #answer: WireAnswer | null = null;
+  /** An answer just ended, and what came meanwhile is about to be looked at. */
+  #turning = false;
+  #stopping = false;
+  /** The answer that runs, or ran, is the last: what still comes is nobody's request. */
+  #ended = false;
+  /** Idle, and the socket's timeout is the last one: when it has passed, the connection ends. */
+  #resting = true;
+
+  constructor(socket: Socket, options: WireOptions) {
+    this.#socket = socket;
+    this.#options = options;
+    this.#unserved = new Unserved(() => this.#socket.destroy());
+    socket.on('data', this.#onData).on('end', this.#onEnd).on('close', this.#onClose);
+    socket.on('drain', this.#onDrain).on('timeout', this.#onTimeout).on('error', this.#onError);
+    socket.setTimeout(options.first_byte_ms);
+  }
+
+  get answering(): boolean {
+    return this.#answer !== null;
+  }
+
+  /** No request is taken after this; the one that runs is answered, and Node answers one that is on its way. */
+  stop(): void {
+    this.#stopping = true;
+    if (this.#answer !== null) this.#answer.last = true;
+    else if (this.#pending !== null) this.#handOver();
+    else if (!this.#ended) {
+      this.#ended = true;
+      this.#socket.destroySoon();
+    }
+  }
+
+  #onData = (bytes: Buffer): void => {
+    const stalls = this.#socket.writableNeedDrain;
+    if (stalls) this.#distrust();
+    if (this.#ended) return;
+    if (this.#pending !== null) this.#growing ??= new Growing(this.#pending);
+    const all = this.#pending === null ? bytes : (this.#growing as Growing).add(bytes);
+    // Whatever comes before the client has its answer waits.
+    if (this.#answer === null && !this.#turning && !stalls) this.#take(all);
+    else {
+      this.#pending = all;
+      if (all.length > MAX_WIRE_BYTES) this.#endAfterAnswer();
+    }
+    this.#keep();
+  };
+
+  #keep(): void {
+    this.#unserved.set(this.#pending?.length ?? 0);
+  }
+
+  /** What a client sends counts as movement, though it takes nothing: from here on a time of our own runs beside the socket's. */
+  #distrust(): void {
+    const socket = this.#socket;
+    const [waiting, queued] = [socket.writableLength, queuedIn(socket)];
+    this.#stall ??= setTimeout(() => {
+      this.#stall = null;
+      if (!socket.writableNeedDrain || socket.writableLength < waiting || queuedIn(socket) !== queued) return;
+      if (this.#answer !== null) this.#answer.timedOut();
+      else socket.destroy();
+    }, socket.timeout || this.#options.keep_alive_ms);
+  }
+
+  /** More came ahead than is kept. Reading goes on, for only who reads sees that a client has left. */
+  #endAfterAnswer(): void {
+    this.#pending = null;
+    if (this.#answer === null) return this.#end();
+    this.#ended = true;
+    this.#answer.last = true;
+  }
+
+  /** What still comes is read for a while: cut at once, a client that sends could lose its answer (RFC 9112 §9.6). */
+  #end(): void {
+    this.#ended = true;
+    this.#pending = null;
+    // A socket that ends says no more that its client takes nothing.
+    if (!this.#socket.writableNeedDrain) this.#socket.end(() => linger(this.#socket));
+  }
+
+  #take(bytes: Buffer): void {
+    const reading = readRequest(bytes, this.#said, this.#progress);
+    if (reading === 'incomplete') {
+      this.#pending = bytes;
+      this.#pieces ??= setTimeout(() => this.#handOver(), PIECES_MS);
+      return;
+    }
+    this.#pending = reading === 'other' ? bytes : null;
+    // A request's body is a part of it.
+    this.#growing = null;
+    this.#progress = new Progress();
+    if (reading === 'other') return this.#handOver();
+    clearTimeout(this.#pieces ?? undefined);
+    this.#pieces = null;
+    this.#resting = false;
+    this.#answer = new WireAnswer(this.#socket, this.#options.keep_alive_ms, () => this.#answered());
+    this.#answer.last = this.#stopping;
+    this.#options.serve(reading, this.#answer);
+  }
+
+  #answered(): void {
+    const last = this.#answer?.last === true;
+    this.#answer = null;
+    if (last || this.#stopping) return this.#end();
+    // What the client has not taken of the answer yet is still under the answer's own time.
+    const { timeout = 0, writableNeedDrain } = this.#socket;
+    if ((timeout === 0 || timeout > this.#options.keep_alive_ms) && !writableNeedDrain)
+      this.#socket.setTimeout(this.#options.keep_alive_ms);
+    this.#next();
+  }
+
+  /** Takes what came ahead, once the client has taken its answer; after this turn, for the answer that ends is on somebody's stack. */
+  #next(): void {
+    if (this.#pending === null || this.#turning || this.#socket.writableNeedDrain) return;
+    this.#turning = true;
+    setImmediate(() => {
+      this.#turning = false;
+      const pending = this.#pending;
+      this.#pending = null;
+      if (!this.#socket.destroyed && pending !== null) this.#take(pending);
+      this.#keep();
+    });
+  }
+
+  #handOver(): void {
+    const socket = this.#socket;
+    this.#quit();
+    socket.setTimeout(0);
+    socket.pause();
+    if (this.#pending !== null) socket.unshift(this.#pending);
+    this.#pending = null;
+    this.#options.handOver(socket);
+    process.nextTick(() => socket.resume());
+  }
+
+  /** The client has ended its side, and we end ours. An answer that still runs has lost its client. */
+  #onEnd = (): void => void this.#socket.end(() => this.#socket.destroy());
+
+  #onClose = (): void => {
+    this.#quit();
+    this.#answer?.left();
+  };
+
+  #onDrain = (): void => {
+    clearTimeout(this.#stall ?? undefined);
+    this.#stall = null;
+    if (this.#answer !== null) return this.#answer.drained();
+    if (this.#ended) return this.#end();
+    this.#socket.setTimeout(this.#options.keep_alive_ms);
+    this.#next();
+  };
+  #onTimeout = (): void => {
+    if (this.#answer !== null) return this.#answer.timedOut();
+    if (this.#socket.writableNeedDrain) return void this.#socket.destroy();
+    // A part of a request is a slow one.
+    if (this.#pending !== null) return this.#handOver();
+    // The timeout that has passed may have been an answer's, which is shorter: what is left of our own follows.
+    const rest_ms = this.#options.keep_alive_ms - (this.#socket.timeout ?? 0);
+    if (this.#resting || rest_ms <= 0) this.#socket.destroy();
+    else this.#socket.setTimeout(rest_ms);
+    this.#resting = true;
+  };
+  /** `close` follows. */
+  #onError = (): void => {};
+
+  #quit(): void {
+    const socket = this.#socket;
+    clearTimeout(this.#pieces ?? undefined);
+    clearTimeout(this.#stall ?? undefined);
+    this.#unserved.set(0);
+    socket.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
+    socket.off('drain', this.#onDrain).off('timeout', this.#onTimeout).off('error', this.#onError);
+  }
+}
+
+interface Handle {
+  readonly writeQueueSize?: number;
+  /** Under TLS: the connection's own. */
+  readonly _parent?: Handle;
+}
+
+/** What is left of the write under way. `writableLength` counts all of it until its end; Node's own time looks here too. */
+function queuedIn(socket: Socket): number | undefined {
+  const handle = (socket as { _handle?: Handle | null })._handle;
+  return (handle?._parent ?? handle)?.writeQueueSize;
+}

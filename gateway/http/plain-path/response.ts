@@ -1,0 +1,357 @@
+// An answer written straight to its connection: what the deliveries use of Node's ServerResponse, and nothing else of it.
+import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import { hexDigitsOf, putHex } from '../bytes.ts';
+import { isShared, type SharedHeaders, share, writtenOf } from '../shared-headers.ts';
+import { batch, chunks } from '../write-batch.ts';
+
+// The lines of an answer's head: what is the same in many answers is written once.
+
+/** How the end of the body is known. */
+type Framing = 'length' | 'chunked';
+
+const NO_NAME = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
+const OK = 'HTTP/1.1 200 OK\r\n';
+const CLOSE = 'connection: close\r\n\r\n';
+
+function statusLine(status: number): string {
+  return status === 200 ? OK : `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
+}
+
+/** A line for each value. @throws {TypeError} where HTTP cannot carry it. */
+export function headerLines(name: string, value: OutgoingHttpHeaders[string]): string {
+  if (value === undefined) return '';
+  if (Array.isArray(value)) return value.map((one) => headerLines(name, one)).join('');
+  const text = String(value);
+  const before = known.get(name);
+  if (before?.value === text) return before.line;
+  if ((before === undefined && NO_NAME.test(name)) || !isValue(text))
+    throw new TypeError(`the header ${name} cannot be sent`);
+  if (before !== undefined) return `${before.start}${text}\r\n`;
+  const start = `${name}: `;
+  const line = `${start}${text}\r\n`;
+  if (known.size < MAX_KNOWN) known.set(name, { start, value: text, line });
+  return line;
+}
+
+/** The first line of each name: most headers say the same in every answer. */
+const known = new Map<string, { readonly start: string; readonly value: string; readonly line: string }>();
+const MAX_KNOWN = 64;
+const TAB = 0x09;
+
+/** A tab, or printable Latin-1. */
+function isValue(text: string): boolean {
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if ((code < 0x20 && code !== TAB) || (code > 0x7e && code < 0x80) || code > 0xff) return false;
+  }
+  return true;
+}
+
+/** What stands at the end of a head. `keep_alive_ms` null: the connection ends with this answer. */
+function endLines(framing: Framing, keep_alive_ms: number | null): string {
+  const coding = framing === 'chunked' ? 'transfer-encoding: chunked\r\n' : '';
+  return `${coding}${dateLine()}${keep_alive_ms === null ? CLOSE : keepAlive(keep_alive_ms)}`;
+}
+
+interface End {
+  readonly first: SharedHeaders;
+  readonly framing: Framing;
+  readonly keep_alive_ms: number | null;
+  readonly date: string;
+  readonly bytes: Uint8Array;
+}
+
+/** The lines of `first`, those of `then`, and the end, which are made once a second; null where a name is in both. */
+function sharedEnd(
+  first: SharedHeaders,
+  then: SharedHeaders,
+  framing: Framing,
+  keep_alive_ms: number | null,
+): Uint8Array | null {
+  const written = writtenOf(then);
+  const before = written.kept as End | null;
+  if (
+    before !== null &&
+    before.first === first &&
+    before.framing === framing &&
+    before.keep_alive_ms === keep_alive_ms &&
+    before.date === dateLine()
+  )
+    return before.bytes;
+  for (const name in then) if (name in first) return null;
+  const bytes = Buffer.from(`${allLines(first)}${allLines(then)}${endLines(framing, keep_alive_ms)}`, 'latin1');
+  written.kept = { first, framing, keep_alive_ms, date: dateLine(), bytes: new Uint8Array(bytes) } satisfies End;
+  return bytes;
+}
+
+const allLines = (headers: SharedHeaders): string =>
+  Object.entries(headers)
+    .map(([name, value]) => headerLines(name, value))
+    .join('');
+
+let date = '';
+
+/** It changes once a second, and so is it made. */
+function dateLine(): string {
+  if (date !== '') return date;
+  const now_ms = Date.now();
+  date = `date: ${new Date(now_ms).toUTCString()}\r\n`;
+  setTimeout(
+    () => {
+      date = '';
+    },
+    1_000 - (now_ms % 1_000),
+  ).unref();
+  return date;
+}
+
+let kept = { ms: Number.NaN, lines: '' };
+
+function keepAlive(ms: number): string {
+  if (kept.ms !== ms)
+    kept = { ms, lines: `connection: keep-alive\r\nkeep-alive: timeout=${Math.floor(ms / 1000)}\r\n\r\n` };
+  return kept.lines;
+}
+
+/** What a delivery may do with the response that goes to the client: Node's ServerResponse has it all, and so has WireAnswer. */
+export interface Outgoing {
+  readonly headersSent: boolean;
+  readonly destroyed: boolean;
+  readonly writableLength: number;
+  readonly socket: Socket | null;
+  statusCode: number;
+  setHeader(name: string, value: string): unknown;
+  /** As `setHeader` for each of them, before all others; Node's own response has no such thing. */
+  setShared?(headers: SharedHeaders): unknown;
+  writeHead(status: number, headers?: OutgoingHttpHeaders): unknown;
+  /** The head goes out now, and does not wait for the first bytes of the body. */
+  flushHeaders(): void;
+  /** False when the client should be waited for: `drain` comes. */
+  write(bytes: Uint8Array): boolean;
+  end(bytes?: Uint8Array | string): unknown;
+  destroy(): unknown;
+  /** `listener` is called whenever nothing has moved on the connection for so long, until the answer is out. */
+  setTimeout(ms: number, listener: () => void): unknown;
+  /** `close`: the answer is out, or its client has left. */
+  on(event: OutgoingEvent, listener: () => void): unknown;
+  once(event: OutgoingEvent, listener: () => void): unknown;
+  off(event: OutgoingEvent, listener: () => void): unknown;
+}
+
+type OutgoingEvent = 'close' | 'drain' | 'finish';
+
+const NONE = share({});
+const NOTHING = new Uint8Array();
+const CRLF = 2;
+const CHUNK_END = Buffer.from('\r\n');
+const LAST_CHUNK = Buffer.from('0\r\n\r\n');
+/** Copying so much costs less than a write in several pieces. */
+const ONE_PIECE_BYTES = 8 * 1024;
+
+interface Listener {
+  readonly event: OutgoingEvent | 'timeout';
+  readonly listener: () => void;
+  readonly once: boolean;
+}
+
+export class WireAnswer implements Outgoing {
+  readonly socket: Socket;
+  readonly #keep_alive_ms: number;
+  readonly #onEnd: () => void;
+  readonly #set: OutgoingHttpHeaders = {};
+  #shared: SharedHeaders = NONE;
+  /** Two or three in every answer: an emitter of Node's costs ten times as much. */
+  #listeners: Listener[] = [];
+  /** The head, until it is written with the first bytes of the body: what is its own, and what it shares with others. */
+  #head: string | null = null;
+  #headEnd: Uint8Array = NOTHING;
+  #framing: Framing = 'length';
+  statusCode = 200;
+  headersSent = false;
+  destroyed = false;
+  writableFinished = false;
+  /** The last answer of its connection. */
+  last = false;
+
+  /** `onEnd`: every byte has been handed to the socket. */
+  constructor(socket: Socket, keep_alive_ms: number, onEnd: () => void) {
+    this.socket = socket;
+    this.#keep_alive_ms = keep_alive_ms;
+    this.#onEnd = onEnd;
+  }
+
+  get writableLength(): number {
+    return this.socket.writableLength;
+  }
+
+  setHeader(name: string, value: string): this {
+    this.#set[name] = value;
+    return this;
+  }
+
+  setShared(headers: SharedHeaders): this {
+    this.#shared = headers;
+    return this;
+  }
+
+  writeHead(status: number, headers: OutgoingHttpHeaders = {}): this {
+    if (this.headersSent) throw new Error('the head was written before');
+    this.headersSent = true;
+    this.statusCode = status;
+    if (!isShared(headers) || !this.#sharedHead(status, headers)) this.#ownHead(status, headers);
+    return this;
+  }
+
+  #ownHead(status: number, headers: OutgoingHttpHeaders): void {
+    const set = this.#set;
+    for (const name in this.#shared) set[name] ??= this.#shared[name] as string | string[];
+    for (const name in headers) set[name.toLowerCase()] = headers[name];
+    this.last ||= String(set.connection ?? '').toLowerCase() === 'close';
+    this.#framing = set['content-length'] === undefined ? 'chunked' : 'length';
+    this.#head = this.#start(status) + endLines(this.#framing, this.last ? null : this.#keep_alive_ms);
+  }
+
+  /** False where something is said twice. */
+  #sharedHead(status: number, headers: SharedHeaders): boolean {
+    const { names } = writtenOf(headers);
+    const { names: before } = writtenOf(this.#shared);
+    for (const name in this.#set) if (name === 'connection' || names.has(name) || before.has(name)) return false;
+    this.#framing = this.#set['content-length'] === undefined ? 'chunked' : 'length';
+    const end = sharedEnd(this.#shared, headers, this.#framing, this.last ? null : this.#keep_alive_ms);
+    if (end === null) return false;
+    this.#head = this.#start(status);
+    this.#headEnd = end;
+    return true;
+  }
+
+  #start(status: number): string {
+    let start = statusLine(status);
+    for (const name in this.#set) if (name !== 'connection') start += headerLines(name, this.#set[name]);
+    return start;
+  }
+
+  /** At the end of this turn, so that what comes in it shares the write. */
+  flushHeaders(): void {
+    process.nextTick(() => {
+      if (this.#head === null || this.destroyed) return;
+      this.#put(NOTHING, false);
+    });
+  }
+
+  write(bytes: Uint8Array): boolean {
+    if (this.destroyed || bytes.length === 0) return !this.destroyed;
+    return this.#put(bytes, this.#framing === 'chunked');
+  }
+
+  end(body?: Uint8Array | string): this {
+    if (this.destroyed || this.writableFinished) return this;
+    const bytes = typeof body === 'string' ? Buffer.from(body) : body;
+    if (bytes !== undefined && bytes.length > 0) this.write(bytes);
+    if (this.#framing === 'chunked') this.#put(LAST_CHUNK, false);
+    else if (this.#head !== null) this.#put(NOTHING, false);
+    this.writableFinished = true;
+    process.nextTick(() => this.#closed('finish'));
+    this.#onEnd();
+    return this;
+  }
+
+  destroy(): this {
+    if (this.destroyed) return this;
+    // What was written before goes out, whatever it waits for.
+    while (this.socket.writableCorked > 0) this.socket.uncork();
+    this.socket.destroy();
+    return this;
+  }
+
+  setTimeout(ms: number, listener: () => void): this {
+    // Nearly always it is the one that is set already.
+    if (this.socket.timeout !== ms) this.socket.setTimeout(ms);
+    this.#listeners.push({ event: 'timeout', listener, once: false });
+    return this;
+  }
+
+  on(event: OutgoingEvent, listener: () => void): this {
+    this.#listeners.push({ event, listener, once: false });
+    return this;
+  }
+
+  once(event: OutgoingEvent, listener: () => void): this {
+    this.#listeners.push({ event, listener, once: true });
+    return this;
+  }
+
+  off(event: OutgoingEvent, listener: () => void): this {
+    this.#listeners = this.#listeners.filter((one) => one.event !== event || one.listener !== listener);
+    return this;
+  }
+
+  /** The connection's word that nothing has moved on it. */
+  timedOut(): void {
+    this.#emit('timeout');
+  }
+
+  /** The connection's word that the client can take more. */
+  drained(): void {
+    this.#emit('drain');
+  }
+
+  /** The connection's word that the client has left. */
+  left(): void {
+    this.#closed(null);
+  }
+
+  #closed(also: 'finish' | null): void {
+    if (this.destroyed) return;
+    this.destroyed = true;
+    if (also !== null) this.#emit(also);
+    this.#emit('close');
+  }
+
+  #emit(event: Listener['event']): void {
+    for (const one of [...this.#listeners]) {
+      if (one.event !== event) continue;
+      if (one.once) this.#listeners = this.#listeners.filter((other) => other !== one);
+      one.listener();
+    }
+  }
+
+  /** The head, if it is still here, and the bytes, as they are or as a chunk, in one write. */
+  #put(bytes: Uint8Array, chunk: boolean): boolean {
+    const head = this.#head ?? '';
+    const headEnd = this.#headEnd;
+    this.#head = null;
+    this.#headEnd = NOTHING;
+    const before = head.length + headEnd.length;
+    const start = chunk ? before + hexDigitsOf(bytes.length) + CRLF : before;
+    const length = start + bytes.length + (chunk ? CRLF : 0);
+    const onePiece = length <= ONE_PIECE_BYTES;
+    const piece = Buffer.allocUnsafe(onePiece ? length : start);
+    if (head !== '') piece.write(head, 0, 'latin1');
+    if (headEnd !== NOTHING) piece.set(headEnd, head.length);
+    if (chunk) {
+      putHex(piece, start - CRLF, bytes.length);
+      putCrlf(piece, start);
+    }
+    if (onePiece) {
+      piece.set(bytes, start);
+      if (chunk) putCrlf(piece, length);
+      if (this.#framing === 'length') batch.add(this.socket);
+      // A stream's head and first chunk go out at once: somebody waits for the first word.
+      else if (before === 0) chunks.add(this.socket);
+      return this.socket.write(piece);
+    }
+    this.socket.cork();
+    if (start > 0) this.socket.write(piece);
+    const more = this.socket.write(bytes);
+    if (chunk) this.socket.write(CHUNK_END);
+    this.socket.uncork();
+    return more;
+  }
+}
+
+/** Before `end`. */
+function putCrlf(bytes: Uint8Array, end: number): void {
+  bytes[end - 2] = 0x0d;
+  bytes[end - 1] = 0x0a;
+}

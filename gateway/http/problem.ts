@@ -1,0 +1,117 @@
+// A problem is an answer that is an error: OpenAI's shape, all four members, with the status and headers it goes out under.
+import type { ErrorBody } from '../../proto/openai.ts';
+
+/** The codes of errors that the gateway makes itself. docs/errors.md explains each. */
+export type ProblemCode =
+  | 'invalid_json'
+  | 'invalid_request'
+  | 'invalid_api_key'
+  | 'permission_denied'
+  | 'model_not_found'
+  | 'origin_not_allowed'
+  | 'not_found'
+  | 'method_not_allowed'
+  | 'request_timeout'
+  | 'body_too_large'
+  | 'unsupported_encoding'
+  | 'expectation_failed'
+  | 'attestation_pending'
+  | 'rate_limit_exceeded'
+  | 'headers_too_large'
+  | 'internal_error'
+  | 'http_version_not_supported'
+  | 'backend_unreachable'
+  | 'backend_bad_response'
+  | 'backend_timeout'
+  | 'attestation_unavailable'
+  | 'store_unavailable'
+  | 'overloaded'
+  | 'collateral_unavailable'
+  | 'page_unavailable';
+
+export interface ProblemOptions extends ErrorOptions {
+  readonly param?: string | null | undefined;
+  /** Sent as an integer `retry-after`. */
+  readonly retryAfterSeconds?: number;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** What each goes out under. */
+export const STATUS: Record<ProblemCode, number> = {
+  invalid_json: 400,
+  invalid_request: 400,
+  invalid_api_key: 401,
+  permission_denied: 403,
+  model_not_found: 404,
+  origin_not_allowed: 403,
+  not_found: 404,
+  method_not_allowed: 405,
+  request_timeout: 408,
+  body_too_large: 413,
+  unsupported_encoding: 415,
+  expectation_failed: 417,
+  attestation_pending: 425,
+  rate_limit_exceeded: 429,
+  headers_too_large: 431,
+  internal_error: 500,
+  http_version_not_supported: 505,
+  backend_unreachable: 502,
+  backend_bad_response: 502,
+  backend_timeout: 504,
+  attestation_unavailable: 503,
+  store_unavailable: 503,
+  overloaded: 503,
+  collateral_unavailable: 502,
+  page_unavailable: 503,
+};
+
+/** Thrown anywhere in the gateway; the edge and the running stream are where it becomes bytes. Its message is for the client. */
+export class Problem extends Error {
+  override readonly name = 'Problem';
+  readonly code: ProblemCode;
+  readonly param: string | null;
+  readonly headers: Readonly<Record<string, string>>;
+
+  constructor(code: ProblemCode, message: string, options: ProblemOptions = {}) {
+    super(message, options);
+    this.code = code;
+    this.param = options.param ?? null;
+    const retry = options.retryAfterSeconds;
+    this.headers = {
+      ...options.headers,
+      ...(retry === undefined ? {} : { 'retry-after': String(Math.max(1, Math.ceil(retry))) }),
+    };
+  }
+
+  get status(): number {
+    return STATUS[this.code];
+  }
+
+  get body(): ErrorBody {
+    return errorBody(this.status, this.message, this.param, this.code);
+  }
+}
+
+/** OpenAI's `type` for a status. */
+export function errorType(status: number): string {
+  if (status === 401) return 'authentication_error';
+  if (status === 403) return 'permission_error';
+  if (status === 429) return 'rate_limit_error';
+  return status >= 500 ? 'server_error' : 'invalid_request_error';
+}
+
+export function errorBody(
+  status: number,
+  message: string,
+  param: string | null,
+  code: string | null,
+  type = errorType(status),
+): ErrorBody {
+  return { error: { message, type, param, code } };
+}
+
+/** Whatever was thrown, as a problem. What is not one is our own fault, and its text stays inside. */
+export function asProblem(error: unknown): Problem {
+  if (error instanceof Problem) return error;
+  return new Problem('internal_error', 'The gateway failed while it handled this request.', { cause: error });
+}

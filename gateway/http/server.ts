@@ -1,0 +1,203 @@
+// The HTTP server: its limits, and what of a request is settled before any route sees it.
+import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer, Server as TlsServer } from 'node:https';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { getRequestListener, RequestError } from '@hono/node-server';
+import type { Logger } from 'pino';
+import { where } from '../../proto/log.ts';
+import { PacedConnection, PacedRequest } from './paced-connection.ts';
+import type { Wire } from './plain-path/server.ts';
+import { asProblem, Problem } from './problem.ts';
+import { commonHeaders, newId, refuse, refuseOnSocket } from './refusal.ts';
+import { isHost, originForm } from './target.ts';
+import type { Credentials } from './tls.ts';
+
+interface HttpOptions {
+  /** From a connection's first byte to the end of its request's headers. */
+  readonly headers_timeout_ms: number;
+  /** The whole request, body included. */
+  readonly request_timeout_ms: number;
+  /** In one process; past it a connection is closed as it comes. */
+  readonly max_connections: number;
+  /** null: plain HTTP. */
+  readonly tls: Credentials | null;
+}
+
+/** Request line and headers. */
+export const MAX_HEADER_BYTES = 32 * 1024;
+export const MAX_HEADERS = 1_000;
+const KEEP_ALIVE_MS = 75_000;
+const CHECK_MS = 5_000;
+
+type Fetch = Parameters<typeof getRequestListener>[0];
+
+/** A server that does not listen yet. What it refuses by itself is refused in OpenAI's shape, and logged. */
+export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger): Server {
+  const serverOptions: ServerOptions = {
+    maxHeaderSize: MAX_HEADER_BYTES,
+    headersTimeout: options.headers_timeout_ms,
+    requestTimeout: options.request_timeout_ms,
+    connectionsCheckingInterval: Math.min(CHECK_MS, Math.ceil(options.headers_timeout_ms / 3)),
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    // Node would refuse without a body; `faultOf` does it in words.
+    requireHostHeader: false,
+    insecureHTTPParser: false,
+    IncomingMessage: PacedRequest,
+  };
+  const route = getRequestListener(fetch, { hostname: 'localhost', errorHandler: (error) => unforeseen(error, log) });
+  const refuseLast = (incoming: IncomingMessage, outgoing: ServerResponse, fault: Problem) =>
+    connectionOf(incoming).enqueue(incoming, outgoing, () => refuse(incoming, outgoing, fault, log), true);
+  /** Those who wait to be told to go on with their bodies. */
+  const expecting = new WeakSet<IncomingMessage>();
+  const listener = (incoming: IncomingMessage, outgoing: ServerResponse) => {
+    const fault = faultOf(incoming);
+    if (fault !== null) return refuseLast(incoming, outgoing, fault);
+    // Node does not take an upgrade up, and reads nothing after it. Its body may still turn out to be none.
+    if (incoming.headers.upgrade !== undefined) outgoing.shouldKeepAlive = false;
+    const serve = () => {
+      if (expecting.has(incoming)) outgoing.writeContinue();
+      void route(incoming, outgoing);
+    };
+    connectionOf(incoming).enqueue(incoming, outgoing, serve, false);
+  };
+  const server =
+    options.tls === null
+      ? createServer(serverOptions, listener)
+      : createTlsServer({ ...serverOptions, ...options.tls, handshakeTimeout: options.headers_timeout_ms }, listener);
+  pace(server);
+  // Node drops headers beyond this without a word: twice our limit, so that `faultOf` sees that there are too many.
+  server.maxHeadersCount = 2 * MAX_HEADERS;
+  server.maxConnections = options.max_connections;
+  server.on('checkContinue', (incoming: IncomingMessage, outgoing: ServerResponse) => {
+    expecting.add(incoming);
+    server.emit('request', incoming, outgoing);
+  });
+  server.on('checkExpectation', (incoming: IncomingMessage, outgoing: ServerResponse) =>
+    refuseLast(incoming, outgoing, new Problem('expectation_failed', 'Only "expect: 100-continue" can be met.')),
+  );
+  server.on('connect', (incoming: IncomingMessage) => {
+    const connection = connectionOf(incoming);
+    const fault = new Problem('method_not_allowed', 'This is no proxy.');
+    connection.endWith(() => refuseOnSocket(connection, fault, log));
+  });
+  server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
+    if (error.code === 'ECONNRESET') return void socket.destroy();
+    const connection = socket as PacedConnection;
+    const refused = () => refuseOnSocket(connection, problemOf(error), log);
+    // What did not come in time may have come, and wait behind what is being answered.
+    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') connection.endSoon(refused);
+    else connection.endWith(refused);
+  });
+  return server;
+}
+
+/** Every connection is given to Node as one that is read in measure. */
+function pace(server: Server): void {
+  const event = server instanceof TlsServer ? 'secureConnection' : 'connection';
+  const byNode = server.listeners(event) as ((this: Server, socket: Duplex) => void)[];
+  server.removeAllListeners(event);
+  server.on(event, (socket: Socket) => {
+    const paced = new PacedConnection(socket);
+    for (const take of byNode) take.call(server, paced);
+  });
+}
+
+const connectionOf = (incoming: IncomingMessage) => incoming.socket as Duplex as PacedConnection;
+
+/**
+ * What is wrong with a request that the parser let through. Its target becomes the form that routes know.
+ * Where two readers could disagree about a request's end or its host (RFC 9112 §3.2, §6.1), it is refused.
+ */
+function faultOf(incoming: IncomingMessage): Problem | null {
+  if (incoming.httpVersion !== '1.1' && incoming.httpVersion !== '1.0')
+    return new Problem('http_version_not_supported', 'HTTP/1.1 and HTTP/1.0 are spoken here.');
+  const http11 = incoming.httpVersion === '1.1';
+  let hosts = 0;
+  for (let i = 0; i < incoming.rawHeaders.length; i += 2)
+    if (incoming.rawHeaders[i]?.length === 4 && incoming.rawHeaders[i]?.toLowerCase() === 'host') hosts++;
+  const { host, 'transfer-encoding': coding } = incoming.headers;
+  if (incoming.rawHeaders.length > 2 * MAX_HEADERS)
+    return new Problem('headers_too_large', `The request has more than ${MAX_HEADERS} headers.`);
+  if (hosts > 1 || (hosts === 0 && http11)) return new Problem('invalid_request', 'Send one host header.');
+  if (host !== undefined && !isHost(host)) return new Problem('invalid_request', 'The host header names no host.');
+  if (coding !== undefined && (!http11 || coding.toLowerCase() !== 'chunked'))
+    return new Problem('invalid_request', 'The only transfer-encoding here is chunked, in HTTP/1.1.');
+  const target = originForm(incoming.method ?? 'GET', incoming.url ?? '');
+  if (target === null) return new Problem('invalid_request', 'The request target is none that is served here.');
+  incoming.url = target;
+  return null;
+}
+
+function problemOf(error: NodeJS.ErrnoException): Problem {
+  switch (error.code) {
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return new Problem('request_timeout', 'The request did not arrive in time.');
+    case 'HPE_HEADER_OVERFLOW':
+      return new Problem('headers_too_large', `The request's headers are larger than ${MAX_HEADER_BYTES} bytes.`);
+    case 'HPE_CHUNK_EXTENSIONS_OVERFLOW':
+      return new Problem('body_too_large', 'The chunk extensions of the request body are too large.');
+    default:
+      return new Problem('invalid_request', 'The request is not valid HTTP.');
+  }
+}
+
+/** What no route and no middleware caught: the adaptor's own refusals among it. */
+function unforeseen(error: unknown, log: Logger): Response {
+  const refused = error instanceof RequestError;
+  if (!refused) log.error(where(error), 'internal error');
+  const problem = refused
+    ? new Problem('invalid_request', 'The request target is none that is served here.')
+    : asProblem(error);
+  return new Response(JSON.stringify(problem.body), {
+    status: problem.status,
+    headers: { ...commonHeaders(newId()), 'content-type': 'application/json' },
+  });
+}
+
+// Ends a server without losing an answer: nothing new is accepted, each connection ends after the answer it is at.
+
+interface Drain {
+  /** Answers that are not out yet. */
+  readonly running: number;
+  /** Resolves true when every answer is out, false when `drain_ms` were not enough; then what is left may be cut. */
+  begin(drain_ms: number): Promise<boolean>;
+}
+
+/** Made before the server listens: it must see every request. */
+export function createDrain(server: Server, wire: Wire): Drain {
+  const running = new Set<ServerResponse>();
+  let draining = false;
+
+  function last(outgoing: ServerResponse): void {
+    outgoing.shouldKeepAlive = false;
+    // Its headers may be out already, and they promised more.
+    if (outgoing.headersSent) outgoing.once('finish', () => outgoing.req.socket.end());
+  }
+
+  server.prependListener('request', (_incoming: IncomingMessage, outgoing: ServerResponse) => {
+    running.add(outgoing);
+    outgoing.once('close', () => running.delete(outgoing));
+    if (draining) last(outgoing);
+  });
+
+  return {
+    get running() {
+      return wire.running + running.size;
+    },
+    begin(drain_ms) {
+      draining = true;
+      return new Promise((resolve) => {
+        const timer = setTimeout(() => resolve(false), drain_ms);
+        server.close(() => {
+          clearTimeout(timer);
+          resolve(true);
+        });
+        for (const outgoing of running) last(outgoing);
+        server.closeIdleConnections();
+        // After it: what it hands to Node now has yet to be read, and would seem idle.
+        wire.stop();
+      });
+    },
+  };
+}

@@ -1,0 +1,179 @@
+// Who is being served: how many requests, streams and requests with tee, in total and of each key. Counted in this process.
+
+import { Problem } from '../http/problem.ts';
+import type { Caller } from '../keys/caller.ts';
+import { largestRequest } from './bounds.ts';
+
+export interface SeatLimits {
+  readonly max_concurrent_requests: number;
+  readonly max_held_bytes: number;
+  readonly max_streams: number;
+  readonly max_attestations_waiting: number;
+  /** What one request may need by itself. */
+  readonly max_body_bytes: number;
+  readonly max_answer_bytes: number;
+  /** Per key. 0: no limit. null: half of what there is for all, so that no key alone can take everything. */
+  readonly max_concurrent_per_key: number | null;
+  readonly max_streams_per_key: number | null;
+  readonly max_tee_per_key: number | null;
+  readonly max_held_bytes_per_key: number | null;
+}
+
+/** One request's place: its key's from its head on, its share of the total once it is here; until the last byte of its answer is with the client. */
+export interface Seat {
+  /** What has to be asked of others before the key's place is taken, where places are shared. @throws {Problem} rate_limit_exceeded */
+  begin?(): Promise<void>;
+  /** All of the request is here. Until then it has no place of those for everybody. @throws {Problem} overloaded */
+  whole(): void;
+  /** It asks for a stream. @throws {Problem} overloaded, rate_limit_exceeded */
+  stream(): void | Promise<void>;
+  /** It asks for an attestation. @throws {Problem} rate_limit_exceeded */
+  tee(): void | Promise<void>;
+  /** The gateway keeps `bytes` more for it until it leaves, and soon `coming` more. @throws {Problem} overloaded, rate_limit_exceeded */
+  hold(bytes: number, coming?: number): void;
+  /** Gives the place back, once. */
+  leave(): void;
+}
+
+export interface Seats {
+  /** For a request whose head is here. @throws {Problem} overloaded, rate_limit_exceeded */
+  take(caller: Caller): Seat;
+  /** Requests that are here whole. */
+  readonly taken: number;
+}
+
+/** What of a key is counted. */
+export type Counted = 'requests' | 'streams' | 'tee';
+type Counts = Record<Counted | 'bytes', number>;
+
+/** So many keys that nobody asks with stay in the table: one whose entries come and go would be built anew all the time. */
+const MAX_RESTING = 256;
+
+const overloaded = (message: string) => new Problem('overloaded', message, { retryAfterSeconds: 1 });
+
+const full = () => overloaded('The gateway is at its capacity.');
+
+/** The key has as many as it may. */
+export const tooMany = (limit: number, what: Counted) =>
+  new Problem(
+    'rate_limit_exceeded',
+    `This API key may have ${limit} ${what === 'tee' ? 'requests with tee' : what} at once.`,
+    { retryAfterSeconds: 1 },
+  );
+
+const half = (limit: number) => Math.ceil(limit / 2);
+
+/** @param limit 0: none */
+function within(count: number, limit: number, what: Counted): void {
+  if (limit > 0 && count >= limit) throw tooMany(limit, what);
+}
+
+export function createSeats(limits: SeatLimits): Seats {
+  const total = { requests: 0, streams: 0, bytes: 0 };
+  const keys = new Map<string, Counts>();
+  const per_key: PerKey = {
+    requests: limits.max_concurrent_per_key ?? half(limits.max_concurrent_requests),
+    streams: limits.max_streams_per_key ?? half(limits.max_streams),
+    tee: limits.max_tee_per_key ?? half(limits.max_attestations_waiting),
+    // Never less than one request may need.
+    bytes:
+      limits.max_held_bytes_per_key ??
+      Math.min(limits.max_held_bytes, Math.max(half(limits.max_held_bytes), largestRequest(limits))),
+  };
+  return {
+    get taken() {
+      return total.requests;
+    },
+    take: (caller) => new Taken(limits, per_key, total, keys, caller),
+  };
+}
+
+interface Total {
+  requests: number;
+  streams: number;
+  bytes: number;
+}
+
+/** For a key whose line says nothing. 0: no limit. */
+type PerKey = Readonly<Counts>;
+
+class Taken implements Seat {
+  readonly #limits: SeatLimits;
+  readonly #perKey: PerKey;
+  readonly #total: Total;
+  readonly #keys: Map<string, Counts>;
+  readonly #caller: Caller;
+  readonly #key: Counts;
+  #requests = 0;
+  #streams = 0;
+  #tee = 0;
+  #bytes = 0;
+  #left = false;
+
+  constructor(limits: SeatLimits, perKey: PerKey, total: Total, keys: Map<string, Counts>, caller: Caller) {
+    // Refused by its head, a request costs least.
+    if (total.requests >= limits.max_concurrent_requests) throw full();
+    const known = keys.get(caller.name);
+    const key = known ?? { requests: 0, streams: 0, tee: 0, bytes: 0 };
+    within(key.requests, caller.limits.concurrent ?? perKey.requests, 'requests');
+    if (known === undefined) keys.set(caller.name, key);
+    key.requests++;
+    this.#limits = limits;
+    this.#perKey = perKey;
+    this.#total = total;
+    this.#keys = keys;
+    this.#caller = caller;
+    this.#key = key;
+  }
+
+  whole(): void {
+    // The client left while something was waited for: nobody would give it back.
+    if (this.#left) return;
+    if (this.#total.requests >= this.#limits.max_concurrent_requests) throw full();
+    this.#requests = 1;
+    this.#total.requests++;
+  }
+
+  stream(): void {
+    if (this.#left) return;
+    if (this.#total.streams >= this.#limits.max_streams) throw overloaded('The gateway has as many streams as it can.');
+    within(this.#key.streams, this.#caller.limits.streams ?? this.#perKey.streams, 'streams');
+    this.#streams = 1;
+    this.#total.streams++;
+    this.#key.streams++;
+  }
+
+  tee(): void {
+    if (this.#left) return;
+    within(this.#key.tee, this.#caller.limits.tee ?? this.#perKey.tee, 'tee');
+    this.#tee = 1;
+    this.#key.tee++;
+  }
+
+  hold(bytes: number, coming = 0): void {
+    if (this.#left) return;
+    if (this.#total.bytes + bytes + coming > this.#limits.max_held_bytes)
+      throw overloaded('The gateway holds as much as it can.');
+    const limit = this.#perKey.bytes;
+    if (limit > 0 && this.#key.bytes + bytes + coming > limit)
+      throw new Problem('rate_limit_exceeded', `This API key may have ${limit} bytes in the gateway at once.`, {
+        retryAfterSeconds: 1,
+      });
+    this.#bytes += bytes;
+    this.#total.bytes += bytes;
+    this.#key.bytes += bytes;
+  }
+
+  leave(): void {
+    if (this.#left) return;
+    this.#left = true;
+    this.#total.bytes -= this.#bytes;
+    this.#total.requests -= this.#requests;
+    this.#total.streams -= this.#streams;
+    this.#key.requests--;
+    this.#key.bytes -= this.#bytes;
+    this.#key.streams -= this.#streams;
+    this.#key.tee -= this.#tee;
+    if (this.#key.requests === 0 && this.#keys.size > MAX_RESTING) this.#keys.delete(this.#caller.name);
+  }
+}

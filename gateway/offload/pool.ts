@@ -1,0 +1,193 @@
+// What takes long where there is much: reading a request, drafting an attestation. Little is done at once, much on a thread.
+import { bufferOf, MANY_BYTES } from '../http/bytes.ts';
+import type { Outgoing } from '../http/plain-path/response.ts';
+import { Problem, type ProblemCode } from '../http/problem.ts';
+import { ClientGone } from '../http/request.ts';
+import type { Caller } from '../keys/caller.ts';
+import { READING_HEAP_MB, READING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
+import { createPermits, type Permits } from '../limits/permits.ts';
+import {
+  type Asked,
+  type Draft,
+  draft,
+  type Endpoint,
+  type Parts,
+  type Passed,
+  type Passing,
+  readAsked,
+  readPassed,
+  unread,
+} from './jobs.ts';
+import { Thread, ThreadEnded } from './thread.ts';
+
+// Who waits for a thread: as many as it serves are with it, the others wait here, each owner in turn. Whoever leaves takes along
+// what was to be read.
+
+/** For whom something is read. */
+export interface Asker {
+  /** Of an API key, or an address. */
+  readonly owner: string;
+  readonly outgoing: Pick<Outgoing, 'destroyed' | 'once' | 'off'>;
+}
+
+/** Each keeps a large body, or an answer. */
+const MAX_WAITING = 4096;
+
+const full = () => new Problem('overloaded', 'Too much is waiting to be read.', { retryAfterSeconds: 1 });
+const gone = () => new ClientGone('the client left before it was its turn');
+
+export class Line {
+  readonly #permits: Permits;
+  readonly #waiting = new Set<(error: Error) => void>();
+
+  constructor(permits: Permits = createPermits({ max_permits: 1, max_waiting: MAX_WAITING })) {
+    this.#permits = permits;
+  }
+
+  /**
+   * @param signal ends the wait, and not what has begun.
+   * @throws {ClientGone} @throws {ThreadEnded} before its turn. @throws {Problem} overloaded; the signal's reason; what `does` throws.
+   */
+  run<T>({ owner, outgoing }: Asker, does: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    // The client may have left while something else was waited for, and `close` does not come twice.
+    if (outgoing.destroyed) return Promise.reject(gone());
+    if (signal?.aborted === true) return Promise.reject(signal.reason);
+    let release = () => {};
+    const done = new Promise<T>((resolve, reject) => {
+      const settle = () => {
+        outgoing.off('close', onClose);
+        signal?.removeEventListener('abort', onAbort);
+        this.#waiting.delete(stop);
+      };
+      const stop = (error: Error) => {
+        settle();
+        release();
+        reject(error);
+      };
+      const onClose = () => stop(gone());
+      const onAbort = () => stop(signal?.reason);
+      outgoing.once('close', onClose);
+      signal?.addEventListener('abort', onAbort, { once: true });
+      this.#waiting.add(stop);
+      const start = () => {
+        settle();
+        resolve(does());
+      };
+      release = this.#permits.acquire(owner, start, () => stop(full()));
+    });
+    return done.finally(() => release());
+  }
+
+  /** Whoever waits is told. */
+  end(): void {
+    for (const stop of this.#waiting) stop(new ThreadEnded('the thread ended before it was asked'));
+  }
+}
+
+export interface Aside {
+  /** A body of so many bytes is coming. */
+  expect(bytes: number): void;
+  /** @throws {Problem} as {@link readAsked}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
+  read(endpoint: Endpoint, body: Buffer, caller: Caller, asker: Asker): Asked | Promise<Asked>;
+  /** @throws {Problem} as {@link readPassed}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
+  pass(passing: Passing, asker: Asker): Passed | Promise<Passed>;
+  /** @throws {Problem} backend_bad_response, attestation_unavailable. A promise rejects with the same, or with {@link ClientGone}. */
+  draft(parts: Parts, asker: Asker): Draft | Promise<Draft>;
+  close(): Promise<void>;
+}
+
+/** What the thread is given, and what it says of each. A Buffer arrives as a Uint8Array. */
+export interface Questions {
+  read: { readonly endpoint: Endpoint; readonly body: Buffer; readonly caller: Caller };
+  pass: Passing;
+  draft: Parts;
+}
+/** `forward`: null for the body as it came, which stays where it is. */
+export interface Answers {
+  read: Omit<Asked, 'request' | 'forward'> & { readonly forward: Uint8Array<ArrayBuffer> | null };
+  pass: Omit<Passed, 'forward'> & { readonly forward: Uint8Array<ArrayBuffer> | null };
+  draft: Draft;
+}
+export type Kind = keyof Questions;
+export interface Question<K extends Kind = Kind> {
+  readonly kind: K;
+  readonly of: Questions[K];
+}
+export type Answer<K extends Kind = Kind> = { readonly said: Answers[K] } | { readonly refused: Refused };
+
+interface Refused {
+  readonly code: ProblemCode;
+  readonly message: string;
+  readonly param: string | null;
+}
+
+/** Whoever sends one picture sends the next within minutes. */
+const IDLE_MS = 600_000;
+
+export function createAside(): Aside {
+  const file = new URL('./worker.ts', import.meta.url);
+  const thread = new Thread<Question, Answer>(
+    file,
+    { resourceLimits: { maxOldGenerationSizeMb: READING_HEAP_MB, maxYoungGenerationSizeMb: READING_YOUNG_HEAP_MB } },
+    IDLE_MS,
+  );
+  const line = new Line();
+
+  async function ask<K extends Kind>(
+    kind: K,
+    of: Questions[K],
+    asker: Asker,
+    code: ProblemCode,
+    lost: string,
+  ): Promise<Answers[K]> {
+    const answer = (await line
+      .run(asker, () => thread.ask({ kind, of }))
+      .catch((cause) => {
+        if (!(cause instanceof ThreadEnded)) throw cause;
+        throw new Problem(code, lost, { cause, retryAfterSeconds: 1 });
+      })) as Answer<K>;
+    if ('said' in answer) return answer.said;
+    const { refused } = answer;
+    throw new Problem(refused.code, refused.message, { param: refused.param });
+  }
+
+  async function readAside(endpoint: Endpoint, body: Buffer, caller: Caller, asker: Asker): Promise<Asked> {
+    const read = await ask('read', { endpoint, body, caller }, asker, 'overloaded', UNREAD);
+    return { ...read, request: body, forward: forwardOf(read, body) };
+  }
+
+  async function passAside(passing: Passing, asker: Asker): Promise<Passed> {
+    const read = await ask('pass', passing, asker, 'overloaded', UNREAD);
+    return { ...read, forward: forwardOf(read, passing.body) };
+  }
+
+  return {
+    expect: (bytes) => void (bytes > MANY_BYTES && thread.warm()),
+    read: (endpoint, body, caller, asker) =>
+      body.length > MANY_BYTES ? readAside(endpoint, body, caller, asker) : readAsked(endpoint, body, caller),
+    pass: (passing, asker) =>
+      unread(passing) ?? (passing.body.length > MANY_BYTES ? passAside(passing, asker) : readPassed(passing)),
+    draft: (parts, asker) =>
+      lengthOf(parts) > MANY_BYTES ? ask('draft', parts, asker, 'attestation_unavailable', UNDRAFTED) : draft(parts),
+    close() {
+      line.end();
+      return thread.end();
+    },
+  };
+}
+
+const UNREAD = 'The request could not be read.';
+const UNDRAFTED = 'The attestation could not be drafted.';
+
+const forwardOf = ({ forward }: Answers['read' | 'pass'], body: Buffer) =>
+  forward === null ? body : bufferOf(forward);
+
+function lengthOf({ request, answer }: Parts): number {
+  if ('body' in answer) return request.length + answer.body.length;
+  const { response } = answer;
+  if (typeof response === 'string') return request.length + response.length;
+  return response.reduce(
+    (length, piece) => length + (typeof piece === 'string' ? piece : piece.quote).length,
+    request.length,
+  );
+}

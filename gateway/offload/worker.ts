@@ -1,0 +1,47 @@
+// The thread beside: nobody else waits while 4 MB are parsed, hashed and quoted.
+import { bufferOf } from '../http/bytes.ts';
+import { Problem } from '../http/problem.ts';
+import { draft, readAsked, readPassed } from './jobs.ts';
+import type { Answer, Answers, Kind, Question, Questions } from './pool.ts';
+import { answerQuestions } from './thread.ts';
+
+const DOES: { readonly [K in Kind]: (of: Questions[K]) => Answers[K] } = {
+  read({ endpoint, body, caller }) {
+    const { request, forward, ...asked } = readAsked(endpoint, bufferOf(body), caller);
+    return { ...asked, forward: bytesOf(forward) };
+  },
+  pass({ body, ...how }) {
+    const { forward, stream } = readPassed({ ...how, body: bufferOf(body) });
+    return { forward: bytesOf(forward), stream };
+  },
+  draft: ({ request, answer, timestamp }) =>
+    draft({
+      request: typeof request === 'string' ? request : bufferOf(request),
+      answer: 'body' in answer ? { body: bufferOf(answer.body) } : answer,
+      timestamp,
+    }),
+};
+
+answerQuestions<Question, Answer>(
+  ({ kind, of }) => {
+    try {
+      return { said: (DOES[kind] as (of: Question['of']) => Answers[Kind])(of) };
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      const { code, message, param } = error;
+      return { refused: { code, message, param } };
+    }
+  },
+  (answer) => {
+    if ('refused' in answer) return [];
+    const { said } = answer;
+    if ('raw' in said) return [said.raw.buffer, said.start.buffer];
+    return said.forward === null ? [] : [said.forward.buffer];
+  },
+);
+
+/** A text is what is left of the body without `tee`; anything else is the body. */
+function bytesOf(forward: Buffer | string): Uint8Array<ArrayBuffer> | null {
+  // Not as a Buffer: one of a short text lies in a pool, which cannot be handed over.
+  return typeof forward === 'string' ? new TextEncoder().encode(forward) : null;
+}

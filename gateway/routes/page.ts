@@ -1,0 +1,141 @@
+// GET / and what it names: the page, under a policy by which it can load nothing and reach nobody but this gateway.
+
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import { extname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+import type { Context, Deps } from '../http/context.ts';
+import { Problem } from '../http/problem.ts';
+import { bundlePage, type PageFile } from './page-bundle.ts';
+
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self'",
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+  // No text can become markup or script.
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
+].join('; ');
+
+const SECURITY = {
+  'content-security-policy': POLICY,
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+};
+
+interface Page {
+  document(c: Context): Promise<Response>;
+  asset(c: Context): Promise<Response>;
+}
+
+/** Loads on the first request, so that a gateway nobody looks at reads nothing. */
+export function createPage(load: () => Promise<Assets> = loadAssets): Page {
+  let loading: Promise<Assets> | null = null;
+  const assets = () => {
+    loading ??= load().catch((error) => {
+      loading = null;
+      throw error;
+    });
+    return loading;
+  };
+  return {
+    async document(c) {
+      return answer(c, (await assets()).get('index.html'), 'no-cache');
+    },
+    async asset(c) {
+      const name = c.req.param('asset') ?? '';
+      const found = name === 'index.html' ? undefined : (await assets()).get(name);
+      return answer(c, found, 'public, max-age=31536000, immutable');
+    },
+  };
+}
+
+function answer(c: Context, asset: Asset | undefined, cacheControl: string): Response {
+  if (asset === undefined) throw new Problem('not_found', 'There is no such part of the page.');
+  const { type, body, gzipped, etag } = asset;
+  const headers = { ...SECURITY, 'cache-control': cacheControl, vary: 'accept-encoding', etag };
+  if (c.req.header('if-none-match')?.includes(etag)) return c.body(null, 304, headers);
+  const zip = /\bgzip\b/.test(c.req.header('accept-encoding') ?? '');
+  return c.body(zip ? gzipped : body, 200, {
+    ...headers,
+    'content-type': type,
+    ...(zip ? { 'content-encoding': 'gzip' } : {}),
+  });
+}
+
+// GET /page/service: what the page must know of the service to talk to it and to check its proofs. Nothing in it is secret.
+
+export function service({ sidecar, config, version }: Deps) {
+  return (c: Context): Response => {
+    const { state, hello, trouble } = sidecar;
+    return c.json({
+      version,
+      key_required: config.api_keys_file !== null,
+      sidecar: { status: state, attester: hello?.attester ?? null, devices: hello?.devices ?? [], trouble },
+      /** PEM. A sidecar that may not be simulated is refused before its hello is kept. */
+      simulated_root: hello?.simulated?.root ?? null,
+      token_keys: hello?.token_keys ?? null,
+    });
+  };
+}
+
+// The page's files in memory: from build/page where they were built, bundled once where esbuild is installed.
+
+interface Asset {
+  readonly type: string;
+  readonly body: Uint8Array<ArrayBuffer>;
+  readonly gzipped: Uint8Array<ArrayBuffer>;
+  /** Quoted, as the header has it. */
+  readonly etag: string;
+}
+
+/** By file name; the document is `index.html`. */
+type Assets = ReadonlyMap<string, Asset>;
+
+const BUILT = fileURLToPath(new URL('../../build/page', import.meta.url));
+const TYPES: Readonly<Record<string, string>> = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+};
+
+/** @throws {Problem} page_unavailable */
+async function loadAssets(folder: string = BUILT): Promise<Assets> {
+  const files = built(folder) ?? (await bundled());
+  return new Map(files.map(({ name, body }) => [name, asset(name, body)]));
+}
+
+function built(folder: string): PageFile[] | null {
+  try {
+    return readdirSync(folder)
+      .filter((name) => extname(name) in TYPES)
+      .map((name) => ({ name, body: readFileSync(join(folder, name)) }));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw error;
+  }
+}
+
+async function bundled(): Promise<PageFile[]> {
+  try {
+    return await bundlePage();
+  } catch (cause) {
+    const message = 'The page has not been built: "npm run build:page" makes it. The API at /v1 works without it.';
+    throw new Problem('page_unavailable', message, { cause });
+  }
+}
+
+function asset(name: string, bytes: Uint8Array): Asset {
+  const body = new Uint8Array(bytes);
+  const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`;
+  return { type: TYPES[extname(name)] ?? '', body, gzipped: new Uint8Array(gzipSync(body, { level: 9 })), etag };
+}

@@ -1,0 +1,106 @@
+// GET /health: what an operator and a load balancer need to know. 200 while chat without tee works and new requests are welcome.
+import * as z from 'zod';
+import type { Engine } from '../backend/backend.ts';
+import type { Context, Deps } from '../http/context.ts';
+import { Problem } from '../http/problem.ts';
+
+const PROBE_TIMEOUT_MS = 2_000;
+/** Probes within this time share one answer: health checks are no load on the backend. */
+const PROBE_CACHE_MS = 1_000;
+
+export const healthSchema = z.strictObject({
+  status: z.enum(['ok', 'degraded', 'down', 'draining']).describe('degraded: without tee alone'),
+  backend: z.strictObject({ status: z.enum(['ok', 'down']), code: z.string().optional() }),
+  sidecar: z.strictObject({
+    status: z.enum(['connecting', 'connected', 'refused', 'closed']),
+    attester: z.string().nullable(),
+    devices: z.array(z.strictObject({ arch: z.string(), model: z.string() })),
+    simulated: z.boolean().nullable(),
+    trouble: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
+    refused: z
+      .strictObject({ code: z.string(), message: z.string() })
+      .nullable()
+      .describe('why it may not be used, where status is refused'),
+  }),
+  version: z.string(),
+});
+type Health = z.infer<typeof healthSchema>;
+
+export function health({ engine, sidecar, version, config, draining }: Deps) {
+  const probe = cached(() => probeBackend(engine, config.backend_api_key));
+  return async (c: Context): Promise<Response> => {
+    const backend = await probe();
+    const { state, hello, trouble, refused } = sidecar;
+    const serves = backend.status === 'ok' ? (state === 'connected' && trouble === null ? 'ok' : 'degraded') : 'down';
+    const status = draining() ? 'draining' : serves;
+    const body: Health = {
+      status,
+      backend,
+      sidecar: {
+        status: state,
+        attester: hello?.attester ?? null,
+        devices: hello?.devices ?? [],
+        simulated: hello === null ? null : hello.simulated !== null,
+        trouble,
+        refused: refused === null ? null : { code: refused.code, message: refused.message },
+      },
+      version,
+    };
+    return c.json(body, status === 'down' || status === 'draining' ? 503 : 200);
+  };
+}
+
+type BackendHealth = Health['backend'];
+
+/** A backend is there when it answers for its models: a 401 or a 404 is an answer too. */
+function probeBackend(engine: Engine, apiKey: string | null): Promise<BackendHealth> {
+  return new Promise((resolve) => {
+    const headers: Record<string, string> = { accept: 'application/json' };
+    if (apiKey !== null) headers.authorization = `Bearer ${apiKey}`;
+    const finish = (result: BackendHealth) => {
+      clearTimeout(timer);
+      call.cancel();
+      resolve(result);
+    };
+    const call = engine.call(
+      { method: 'GET', path: '/models', headers, body: null, repeatable: true, owner: null },
+      {
+        head: ({ status }) =>
+          finish(status < 500 ? { status: 'ok' } : { status: 'down', code: 'backend_bad_response' }),
+        data: () => {},
+        end: () => {},
+        fail: (problem) => finish({ status: 'down', code: problem.code }),
+      },
+    );
+    const timer = setTimeout(() => finish({ status: 'down', code: 'backend_timeout' }), PROBE_TIMEOUT_MS);
+  });
+}
+
+function cached<T>(make: () => Promise<T>): () => Promise<T> {
+  let made_ms = Number.NEGATIVE_INFINITY;
+  let value: Promise<T> | null = null;
+  return () => {
+    if (value === null || performance.now() - made_ms > PROBE_CACHE_MS) {
+      made_ms = performance.now();
+      value = make();
+    }
+    return value;
+  };
+}
+
+// GET /metrics: Prometheus text, where everybody who can connect may read it. With API keys it has a port of its own.
+
+export function metrics({ config, telemetry }: Deps) {
+  return async (c: Context): Promise<Response> => {
+    if (config.metrics_port !== null)
+      throw new Problem('not_found', `Metrics are served on port ${config.metrics_port} (METRICS_PORT) alone.`);
+    if (config.workers > 1)
+      throw new Problem(
+        'not_found',
+        'With several workers, metrics are served on a port of their own: set METRICS_PORT.',
+      );
+    if (config.api_keys_file !== null)
+      throw new Problem('not_found', 'With API keys, metrics are served on a port of their own: set METRICS_PORT.');
+    return c.body(await telemetry.text(), 200, { 'content-type': telemetry.registry.contentType });
+  };
+}

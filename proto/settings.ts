@@ -1,0 +1,105 @@
+// Settings from a process's environment that gateway and sidecar read alike.
+import * as z from 'zod';
+
+/** The variables that are set: an empty one counts as unset. */
+export const given = (env: Readonly<Record<string, string | undefined>>): Record<string, string> =>
+  Object.fromEntries(Object.entries(env).filter((entry): entry is [string, string] => Boolean(entry[1])));
+
+/** For a process that is given some: they would be passed over in silence. */
+export const NO_ARGUMENTS =
+  'there are no options: settings are environment variables, all of them in docs/configuration.md';
+
+/** `Number` alone takes a blank for 0, and hexadecimal digits besides. A default is a number already. */
+const read = (form: RegExp) => (value: unknown) => (form.test(String(value)) ? Number(value) : Number.NaN);
+
+const number = (what: string) => z.number({ error: ({ code }) => (code === 'invalid_type' ? what : undefined) });
+
+const range = (min: number, max: number) => `must be from ${min} to ${max}`;
+
+/** From `min` to `max`, both allowed. */
+export const wholeNumber = (min: number, max: number) =>
+  z.preprocess(
+    read(/^\d+$/),
+    number('must be a whole number in decimal digits').min(min, range(min, max)).max(max, range(min, max)),
+  );
+
+/** {@link wholeNumber} that has a default. */
+export const integer = (fallback: number, min: number, max: number) => wholeNumber(min, max).prefault(fallback);
+
+/** Also `.25` and `1e-3`, as others read them who are given the same variable. */
+export const fraction = (min: number, max: number) =>
+  z.preprocess(
+    read(/^(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i),
+    number('must be a decimal number such as 0.25').min(min, range(min, max)).max(max, range(min, max)),
+  );
+
+/** Whether it names a user or a password, as `fetch` reads it. */
+export function namesUser(url: string): boolean {
+  const read = URL.canParse(url) ? new URL(url) : null;
+  return read !== null && (read.username !== '' || read.password !== '');
+}
+
+/** Where a service is. `fetch` takes no URL with a user name, and says so with the whole of it, to whoever reads the error. */
+export const httpUrl = z
+  .url({ protocol: /^https?$/, error: 'must be an http or https URL' })
+  .refine((url) => !namesUser(url), 'must have no user name and no password');
+
+export const logLevel = z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info');
+
+const MAX_SOCKET_PATH_BYTES = 100;
+const encoder = new TextEncoder();
+
+/** Whether a Unix socket can have this absolute path. */
+export const isSocketPath = (path: string): boolean => encoder.encode(path).length <= MAX_SOCKET_PATH_BYTES;
+
+/** SIDECAR_SOCKET. `resolve` makes the path absolute, as it is measured. */
+export const socketPath = (resolve: (path: string) => string) =>
+  z
+    .string()
+    .min(1)
+    .transform((path) => resolve(path))
+    .refine(isSocketPath, {
+      error: ({ input }) =>
+        `must be ${MAX_SOCKET_PATH_BYTES} bytes or fewer: a Unix socket address has room for 107, not for ${input}`,
+    })
+    .prefault('run/sidecar.sock');
+
+// JSON numbers that keep their source text: `1.0`, 20-digit integers and `1e-05` survive a parse and a stringify.
+// ECMAScript "JSON.parse source text access" (ES2026): JSON.rawJSON, and the third argument of a reviver.
+
+interface RawJson {
+  rawJSON(text: string): object;
+  isRawJSON(value: unknown): boolean;
+}
+const { rawJSON, isRawJSON } = JSON as unknown as RawJson;
+
+/** Texts that can hold a number which JavaScript would print otherwise: long, with an exponent, a trailing zero or -0. */
+const RISKY = /[0-9.]{16}|[0-9][eE]|\.[0-9]*0(?![0-9])|0\.0{5}|-0(?!\.)/;
+
+function keepSource(_key: string, value: unknown, context: { source?: string }): unknown {
+  if (typeof value !== 'number' || context.source === undefined || context.source === String(value)) return value;
+  return rawJSON(context.source);
+}
+
+/**
+ * `JSON.parse` whose numbers stringify to the text they were parsed from. A number that would not is a raw-JSON object.
+ * @throws {SyntaxError}
+ */
+export function parseKeepingNumbers(text: string): unknown {
+  if (!RISKY.test(text)) return JSON.parse(text);
+  return JSON.parse(text, keepSource as (key: string, value: unknown) => unknown);
+}
+
+/** True for a number that {@link parseKeepingNumbers} kept as text. */
+export function isKeptNumber(value: unknown): value is object {
+  return isRawJSON(value);
+}
+
+/** The text of such a number. */
+export const keptText = (number: object): string => (number as { readonly rawJSON: string }).rawJSON;
+
+/** The value of a number, kept as text or not; null for anything else. */
+export function numberOf(value: unknown): number | null {
+  if (typeof value === 'number') return value;
+  return isKeptNumber(value) ? Number(keptText(value)) : null;
+}

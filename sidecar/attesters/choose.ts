@@ -1,0 +1,121 @@
+// Chooses the attester that the configuration names.
+import { readFile } from 'node:fs/promises';
+import type { Logger } from 'pino';
+import type { Nonce } from '../../proto/raw.ts';
+import type { SidecarConfig } from '../config.ts';
+import { refusal } from '../driver/errors.ts';
+import { chooseAttester, DRIVER_VERSION_FILE, readsNewFormat } from '../driver/versions.ts';
+import { type Attester, AttesterError } from './attester.ts';
+import { createNativeAttester } from './native/native.ts';
+import { createNrasAttester } from './nras/nras.ts';
+import { createNvattestAttester } from './nvattest/nvattest.ts';
+import { createNvtrustAttester } from './nvtrust/nvtrust.ts';
+import { createSimulatedAttester } from './simulated/simulated.ts';
+
+/** @throws {AttesterError} when the named attester cannot run here. */
+export async function createAttester(config: SidecarConfig, log: Logger): Promise<Attester> {
+  const nvml = {
+    library: config.nvml_library,
+    switch_library: config.nscq_library,
+    parallel_calls: config.nvml_parallel_calls,
+  };
+  const services = { rim_url: config.rim_url ?? undefined, ocsp_url: config.ocsp_url ?? undefined };
+  const nvattest = { environment: config.nvattest_environment, program: config.nvattest, ...services };
+  switch (await chosen(config, log)) {
+    case 'simulated':
+      return createSimulatedAttester({
+        rootDir: config.simulated_root_dir,
+        collectionMs: config.simulated_collection_ms,
+      });
+    case 'nvtrust':
+      return withSuccessor(
+        await createNvtrustAttester({
+          venv: config.nvtrust_venv,
+          environment: config.worker_environment,
+          workers: config.nvtrust_workers,
+          onTrouble: (error) => log.warn({ reason: error.message }, 'nvtrust worker'),
+        }),
+        () => createNvattestAttester({ ...nvattest, onVersion: refuseUnlessNew }),
+        () => log.warn('nvtrust cannot read the reports of this driver: nvattest is used instead'),
+      );
+    case 'nvattest':
+      return createNvattestAttester({ ...nvattest, onVersion: (version) => log.info({ version }, 'nvattest') });
+    case 'native':
+      return createNativeAttester({
+        ...nvml,
+        ...services,
+        cache_dir: config.collateral_dir,
+        onTrouble: (message) => log.warn({ reason: message }, 'native'),
+      });
+    case 'nras':
+      return createNrasAttester({
+        ...nvml,
+        url: config.nras_url ?? undefined,
+        service_key_file: config.nras_service_key_file ?? undefined,
+      });
+  }
+}
+
+function refuseUnlessNew(version: string): void {
+  if (readsNewFormat(version) === false)
+    throw refusal(
+      'nvattest_old',
+      `nvattest ${version} cannot read this driver's reports either; install 2.0.0 or newer`,
+    );
+}
+
+/** Drivers with the new report format choose for themselves: nvtrust's end of support came before them. */
+async function chosen(config: SidecarConfig, log: Logger): Promise<SidecarConfig['attester']> {
+  const driver = await readFile(DRIVER_VERSION_FILE, 'utf8').catch(() => null);
+  return chooseAttester(config.attester, driver, (version) =>
+    log.warn({ driver: version }, 'nvtrust cannot read the reports of this driver: nvattest is used instead'),
+  );
+}
+
+// An attester that gives way: nvtrust, until a driver signs what NVIDIA's Python SDK cannot read; then nvattest, which can.
+
+/**
+ * @param make the successor, called when `first` fails with `new_format`, and again at each attestation until it returns.
+ * @param onSwitch told once: for the log.
+ */
+export function withSuccessor(first: Attester, make: () => Promise<Attester>, onSwitch: () => void): Attester {
+  let current = first;
+  let closed = false;
+
+  async function succeed(reason: AttesterError): Promise<void> {
+    const next = await make().catch((cause: unknown) => {
+      if (!(cause instanceof AttesterError)) throw cause;
+      throw new AttesterError(reason.code, `${reason.message}. ${cause.message}`, false, { cause });
+    });
+    if (closed) return next.close();
+    current = next;
+    onSwitch();
+    await first.close();
+  }
+
+  return {
+    get name() {
+      return current.name;
+    },
+    get devices() {
+      return current.devices;
+    },
+    get simulated() {
+      return current.simulated;
+    },
+    async attest(nonce: Nonce, signal: AbortSignal) {
+      try {
+        return await current.attest(nonce, signal);
+      } catch (error) {
+        if (current !== first || !(error instanceof AttesterError) || !error.message.startsWith('new_format: '))
+          throw error;
+        await succeed(error);
+        return current.attest(nonce, signal);
+      }
+    },
+    async close() {
+      closed = true;
+      await current.close();
+    },
+  };
+}

@@ -1,0 +1,219 @@
+// Reference values and revocation answers, fetched once: kept in memory and on disk, renewed before they end. verify/ checks
+// whatever comes from here at every use; what is kept here was right when it came.
+import { toHex } from '../../../verify/bytes.ts';
+import { fetchOcsp, fetchRim, type ServiceOptions } from '../../../verify/collateral.ts';
+import type { Collateral, OcspQuery } from '../../../verify/index.ts';
+import { LruMap } from '../../../verify/lru.ts';
+import { makeCertId, parseOcspResponse } from '../../../verify/ocsp/messages.ts';
+import { answersAbout, verifyOcsp } from '../../../verify/ocsp/verify.ts';
+import type { Kind, Store } from './collateral-files.ts';
+
+interface KeptCollateralOptions extends EntryOptions {
+  readonly store: Store;
+  readonly onTrouble: (message: string) => void;
+}
+
+export interface KeptCollateral extends Collateral {
+  /** Fetches again what ends soon. What cannot be had stays as it is, until it ends. */
+  renew(): Promise<void>;
+  /** Forgets what was fetched more than `age_ms` ago, so that the next use fetches. True when there was any. */
+  forget(age_ms: number): Promise<boolean>;
+  /** Services that could not be asked since the last call. */
+  outages(): ReadonlySet<Kind>;
+}
+
+/** Between the responder's clock and ours; as verify/ allows. */
+const SKEW_MS = 5 * 60_000;
+const MAX_ENTRIES = 1024;
+const LONG_AGO = new Date(0);
+
+export function createKeptCollateral(options: KeptCollateralOptions): KeptCollateral {
+  const { store, clock, onTrouble } = options;
+  const entries = new LruMap<string, Entry>(MAX_ENTRIES);
+  const underway = new Map<string, Promise<Entry | null>>();
+  let outages = new Set<Kind>();
+
+  async function forgetOne({ kind, id }: Entry): Promise<void> {
+    entries.delete(id);
+    await store.remove(kind, id);
+  }
+
+  async function kept(entry: Entry | null): Promise<Entry | null> {
+    if (entry?.verdict !== 'good') return entry;
+    entries.set(entry.id, entry);
+    await store.write(entry.kind, entry.id, entry.bytes);
+    return entry;
+  }
+
+  /** One request at a time for one thing. */
+  function once(id: string, work: () => Promise<Entry | null>): Promise<Entry | null> {
+    const running = underway.get(id) ?? work().finally(() => underway.delete(id));
+    underway.set(id, running);
+    return running;
+  }
+
+  /** From disk when it is right, or else from its service. */
+  function demanded(kind: Kind, id: string, stored: () => Promise<Entry | null>, ask: () => Promise<Entry | null>) {
+    return once(id, async () => {
+      const before = await stored();
+      if (before?.verdict === 'good') {
+        entries.set(id, before);
+        return before;
+      }
+      try {
+        return await kept(await ask());
+      } catch (error) {
+        outages.add(kind);
+        throw error;
+      }
+    });
+  }
+
+  async function renewOne(entry: Entry): Promise<void> {
+    const fresh = await once(entry.id, async () => kept(await entry.again()));
+    if (fresh?.verdict === 'good') return;
+    if (fresh?.verdict === 'not_good') await forgetOne(entry);
+    throw new Error(fresh === null ? 'its service has it no longer' : `what came is ${fresh.verdict}`);
+  }
+
+  return {
+    async rim({ id }) {
+      const stored = async () => {
+        const bytes = await store.read('rim', id);
+        return bytes === null ? null : rimEntry(id, bytes, LONG_AGO, options);
+      };
+      const entry = entries.get(id) ?? (await demanded('rim', id, stored, () => askRim(id, options)));
+      return entry?.bytes ?? null;
+    },
+
+    async ocsp(query) {
+      const id = toHex(await makeCertId(query.certificate, query.issuer));
+      const at = query.at.getTime();
+      let entry: Entry | null = entries.get(id) ?? null;
+      if (entry === null || at < entry.from.getTime() - SKEW_MS || at > entry.until.getTime()) {
+        const stored = async () => {
+          const response = entry === null ? await store.read('ocsp', id) : null;
+          return response === null ? null : ocspEntry(id, query, { response }, LONG_AGO, options);
+        };
+        entry = await demanded('ocsp', id, stored, () => askOcsp(id, query, options));
+      }
+      if (entry === null) return null;
+      return { response: entry.bytes, ...(entry.nonce === undefined ? {} : { nonce: entry.nonce }) };
+    },
+
+    async renew() {
+      for (const id of [...entries.keys()]) {
+        const entry = entries.get(id);
+        if (entry === undefined || clock() < entry.renew_at) continue;
+        await renewOne(entry).catch((error: Error) =>
+          onTrouble(`${entry.kind} ${id.slice(-80)} could not be renewed: ${error.message}`),
+        );
+      }
+    },
+
+    async forget(age_ms) {
+      const before = clock().getTime() - age_ms;
+      const all = [...entries.keys()].flatMap((id) => entries.get(id) ?? []);
+      const old = all.filter(({ fetched }) => fetched.getTime() < before);
+      for (const entry of old) await forgetOne(entry);
+      return old.length > 0;
+    },
+
+    outages() {
+      const said = outages;
+      outages = new Set();
+      return said;
+    },
+  };
+}
+
+// One reference document or revocation answer that was fetched: what it is, how long it holds, and how to ask again.
+
+interface Entry {
+  readonly kind: Kind;
+  readonly id: string;
+  readonly bytes: Uint8Array;
+  /** The nonce of the request that it answers; those from before a restart have none. */
+  readonly nonce?: Uint8Array;
+  /**
+   * `good`: to be kept. `not_good`: the responder says that the certificate is not. `unusable`: it does not verify. The last
+   * two are for the check, which says why, and for nothing later.
+   */
+  readonly verdict: 'good' | 'not_good' | 'unusable';
+  readonly fetched: Date;
+  readonly from: Date;
+  readonly until: Date;
+  readonly renew_at: Date;
+  /** null: the service has no such thing. */
+  again(): Promise<Entry | null>;
+}
+
+interface EntryOptions extends ServiceOptions {
+  readonly fetch: typeof globalThis.fetch;
+  readonly clock: () => Date;
+  /** Throws unless the document verifies. */
+  readonly checkRim: (document: Uint8Array) => Promise<unknown>;
+}
+
+/** After this a RIM is asked for again, in the background: NVIDIA may have signed it anew. */
+const RIM_RENEW_MS = 86_400_000;
+const ALWAYS = { from: new Date(0), until: new Date(8.64e15) };
+/** An OCSP answer is renewed when this part of its life is over. */
+const RENEW_AFTER = 0.75;
+
+function askRim(id: string, options: EntryOptions): Promise<Entry | null> {
+  return fetchRim(id, options.fetch, options).then((bytes) =>
+    bytes === null ? null : rimEntry(id, bytes, options.clock(), options),
+  );
+}
+
+/** @param fetched the beginning of time where it came from disk: then it is asked for again soon. */
+async function rimEntry(id: string, bytes: Uint8Array, fetched: Date, options: EntryOptions): Promise<Entry> {
+  const verdict = await options.checkRim(bytes).then(
+    () => 'good' as const,
+    () => 'unusable' as const,
+  );
+  const renew_at = new Date(fetched.getTime() + RIM_RENEW_MS);
+  return { kind: 'rim', id, bytes, verdict, fetched, ...ALWAYS, renew_at, again: () => askRim(id, options) };
+}
+
+async function askOcsp(id: string, query: OcspQuery, options: EntryOptions): Promise<Entry | null> {
+  const answer = await fetchOcsp(id, query, options.fetch, options);
+  return answer === null ? null : ocspEntry(id, query, answer, options.clock(), options);
+}
+
+async function ocspEntry(
+  id: string,
+  query: OcspQuery,
+  { response, nonce }: { readonly response: Uint8Array; readonly nonce?: Uint8Array },
+  fetched: Date,
+  options: EntryOptions,
+): Promise<Entry> {
+  const { certificate, issuer, at } = query;
+  const again = () => askOcsp(id, { ...query, at: options.clock() }, options);
+  const common = {
+    kind: 'ocsp',
+    id,
+    bytes: response,
+    fetched,
+    again,
+    ...(nonce === undefined ? {} : { nonce }),
+  } as const;
+  try {
+    const { thisUpdate: from, nextUpdate: until } = await verifyOcsp(response, certificate, issuer, { at, nonce });
+    const renew_at = new Date(from.getTime() + (until.getTime() - from.getTime()) * RENEW_AFTER);
+    return { ...common, verdict: 'good', from, until, renew_at };
+  } catch {
+    const verdict = await saysNo(response, query);
+    return { ...common, verdict, from: fetched, until: fetched, renew_at: fetched };
+  }
+}
+
+async function saysNo(response: Uint8Array, { certificate, issuer }: OcspQuery): Promise<'not_good' | 'unusable'> {
+  try {
+    const answers = await answersAbout(parseOcspResponse(response), certificate, issuer);
+    return answers.some(({ status }) => status !== 'good') ? 'not_good' : 'unusable';
+  } catch {
+    return 'unusable';
+  }
+}

@@ -1,0 +1,169 @@
+// Writes the token: a detached EAT bundle (RFC 9711 §5) in the shape and the claim names of NVIDIA's services, our name on it.
+import { createHash, generateKeyPairSync, type KeyObject, randomUUID, sign } from 'node:crypto';
+import { promisify } from 'node:util';
+import type { Nonce } from '../../../proto/raw.ts';
+import type { DeviceAppraisal } from './appraise.ts';
+
+/** As the gateway needs it: RFC 7517, RFC 7518 §6.2. */
+export interface PublicKey {
+  readonly kty: 'EC';
+
+  // The key that signs this process's tokens: ES384, made at start, never written anywhere. Its public half is in `hello`.
+
+  readonly crv: 'P-384';
+  readonly x: string;
+  readonly y: string;
+  readonly kid: string;
+  readonly alg: 'ES384';
+  readonly use: 'sig';
+}
+
+interface TokenKey {
+  readonly public: PublicKey;
+  /** RFC 7515 compact serialization of the claims. */
+  sign(claims: object): Promise<string>;
+}
+
+const signAsync = promisify<string, Uint8Array, { key: KeyObject; dsaEncoding: 'ieee-p1363' }, Buffer>(sign);
+
+export function makeTokenKey(): TokenKey {
+  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-384' });
+  const { x = '', y = '' } = publicKey.export({ format: 'jwk' });
+  const kid = thumbprint(x, y);
+  const header = base64url({ alg: 'ES384', typ: 'JWT', kid });
+  return {
+    public: { kty: 'EC', crv: 'P-384', x, y, kid, alg: 'ES384', use: 'sig' },
+    async sign(claims) {
+      const input = `${header}.${base64url(claims)}`;
+      const signature = await signAsync('sha384', Buffer.from(input), { key: privateKey, dsaEncoding: 'ieee-p1363' });
+      return `${input}.${signature.toString('base64url')}`;
+    },
+  };
+}
+
+/** RFC 7638: the members that make the key, in this order. */
+function thumbprint(x: string, y: string): string {
+  return createHash('sha256')
+    .update(JSON.stringify({ crv: 'P-384', kty: 'EC', x, y }))
+    .digest('base64url');
+}
+
+const base64url = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
+
+// What a token says of one device whose every check passed, in NVIDIA's claim names (version 3.0).
+
+/** NVIDIA's private enterprise number, as its own tokens give it. */
+const OEM_ID = '5703';
+
+/** Each `true` is a check of verify/ that passed: a device that fails one has no claims and no token. */
+function deviceClaims(device: DeviceAppraisal): Record<string, unknown> {
+  const { claims } = device;
+  return {
+    'x-nvidia-device-type': claims.kind === 'switch' ? 'nvswitch' : 'gpu',
+    measres: 'success',
+    secboot: true,
+    dbgstat: 'disabled',
+    hwmodel: claims.model,
+    ueid: claims.ueid,
+    oemid: OEM_ID,
+    ...(claims.kind === 'switch' ? switchClaims(device) : gpuClaims(device)),
+  };
+}
+
+function gpuClaims({ claims, expires, fwid_checked }: DeviceAppraisal): Record<string, unknown> {
+  return {
+    'x-nvidia-gpu-claims-version': '3.0',
+    ...reportClaims('x-nvidia-gpu', expires.device, fwid_checked),
+    'x-nvidia-gpu-driver-version': claims.driver,
+    'x-nvidia-gpu-vbios-version': claims.vbios,
+    ...(expires.driver === null ? {} : rim('x-nvidia-gpu-driver-rim', expires.driver)),
+    ...rim('x-nvidia-gpu-vbios-rim', expires.vbios),
+    'x-nvidia-gpu-vbios-index-no-conflict': true,
+    'x-nvidia-mismatch-measurement-records': null,
+  };
+}
+
+function switchClaims({ claims, expires, fwid_checked }: DeviceAppraisal): Record<string, unknown> {
+  return {
+    ...reportClaims('x-nvidia-switch', expires.device, fwid_checked),
+    'x-nvidia-switch-bios-version': claims.vbios,
+    ...rim('x-nvidia-switch-bios-rim', expires.vbios),
+  };
+}
+
+function reportClaims(prefix: string, expires: Date, fwid_checked: boolean): Record<string, unknown> {
+  const report = `${prefix}-attestation-report`;
+  return {
+    [`${prefix}-arch-check`]: true,
+    [`${report}-parsed`]: true,
+    [`${report}-nonce-match`]: true,
+    [`${report}-signature-verified`]: true,
+    [`${report}-cert-chain`]: chain(expires),
+    // Left out for drivers, and switches, whose reports do not name their firmware.
+    ...(fwid_checked ? { [`${report}-cert-chain-fwid-match`]: true } : {}),
+  };
+}
+
+function rim(prefix: string, expires: Date): Record<string, unknown> {
+  return {
+    [`${prefix}-fetched`]: true,
+    [`${prefix}-schema-validated`]: true,
+    [`${prefix}-cert-chain`]: chain(expires),
+    [`${prefix}-signature-verified`]: true,
+    [`${prefix}-version-match`]: true,
+    [`${prefix}-measurements-available`]: true,
+  };
+}
+
+function chain(expires: Date): Record<string, unknown> {
+  return {
+    'x-nvidia-cert-status': 'valid',
+    'x-nvidia-cert-ocsp-status': 'good',
+    'x-nvidia-cert-expiration-date': expires.toISOString().replace('.000Z', 'Z'),
+    'x-nvidia-cert-revocation-reason': null,
+  };
+}
+
+/** verify/ knows it, and takes it for nobody else's. */
+const ISSUER = 'countersign-native';
+/** As NVIDIA's tokens. */
+const LIFETIME_SECONDS = 3600;
+
+/** `[["JWT", overall], {"GPU-0": device, …, "SWITCH-0": …}]` as JSON text; the overall JWT names each device's by its SHA-256. */
+export async function makeToken(
+  nonce: Nonce,
+  devices: readonly DeviceAppraisal[],
+  now: Date,
+  key: TokenKey,
+): Promise<string> {
+  const iat = Math.floor(now.getTime() / 1000);
+  const common = () => ({
+    iss: ISSUER,
+    iat,
+    nbf: iat,
+    exp: iat + LIFETIME_SECONDS,
+    jti: randomUUID(),
+    eat_nonce: nonce,
+  });
+  const parts = await Promise.all(
+    devices.map(async (device, i) => {
+      const jwt = await key.sign({ ...deviceClaims(device), ...common() });
+      return { name: nameOf(devices, i), jwt, digest: createHash('sha256').update(jwt).digest('hex') };
+    }),
+  );
+  const overall = await key.sign({
+    sub: 'NVIDIA-PLATFORM-ATTESTATION',
+    'x-nvidia-ver': '3.0',
+    'x-nvidia-overall-att-result': true,
+    submods: Object.fromEntries(parts.map(({ name, digest }) => [name, ['DIGEST', ['SHA-256', digest]]])),
+    ...common(),
+  });
+  return JSON.stringify([['JWT', overall], Object.fromEntries(parts.map(({ name, jwt }) => [name, jwt]))]);
+}
+
+/** Each kind counts for itself, as NVIDIA's verifiers do. */
+function nameOf(devices: readonly DeviceAppraisal[], i: number): string {
+  const kind = devices[i]?.claims.kind;
+  const before = devices.slice(0, i).filter(({ claims }) => claims.kind === kind).length;
+  return `${kind === 'switch' ? 'SWITCH' : 'GPU'}-${before}`;
+}

@@ -1,0 +1,149 @@
+// ATTESTER=nras: NVML directly, appraised by NVIDIA's remote service. The token is NVIDIA's own, for anyone to check.
+
+import type { Evidence } from '../../../proto/attestation.ts';
+import type { Nonce } from '../../../proto/raw.ts';
+import { CheckFailure } from '../../../verify/checks.ts';
+import { appraiseEvidence, type DeviceClaims } from '../../../verify/index.ts';
+import { checkTokenDigests } from '../../../verify/token/digests.ts';
+import { compareTokenWithReports } from '../../../verify/token/report-match.ts';
+import { verifyTokenSignature } from '../../../verify/token/signature.ts';
+import { parseToken } from '../../../verify/token/token.ts';
+import { type Collector, type CollectorOptions, createCollector, withRenewedChains } from '../../driver/collector.ts';
+import { until } from '../../driver/lock.ts';
+import { AppraisalError, type Attester, type Collected } from '../attester.ts';
+import {
+  createNrasKeys,
+  keysUrl,
+  NRAS_URL,
+  type NrasKeys,
+  readAuthorization,
+  refused,
+  requestToken,
+  ServiceUnavailable,
+} from './service.ts';
+
+interface NrasOptions extends CollectorOptions {
+  /** The service, or its address for GPUs; NVIDIA's `/v4/attest/gpu` by default. Its keys are asked for at the same host. */
+  readonly url?: string | undefined;
+  /** Read at each request. Without one NVIDIA serves whom it will. */
+  readonly service_key_file?: string | undefined;
+  /** For the service's answer; 30,000 by default. */
+  readonly timeout_ms?: number;
+  readonly fetch?: typeof globalThis.fetch;
+  readonly clock?: () => Date;
+  /** PEM, in place of NVIDIA's pinned root. */
+  readonly roots?: { readonly device: string };
+  /** In place of NVML. */
+  readonly collector?: Collector;
+}
+
+/** @throws {AttesterError} when this machine cannot attest, or the service key cannot be read. */
+export async function createNrasAttester(options: NrasOptions): Promise<Attester> {
+  const { timeout_ms = 30_000, fetch = globalThis.fetch, clock = () => new Date(), roots, service_key_file } = options;
+  const url = gpuAddress(options.url ?? NRAS_URL);
+  await readAuthorization(service_key_file);
+  const collector = options.collector ?? (await createCollector({ ...options, switches: false }));
+  const keys = createNrasKeys({ url: keysUrl(url), timeout_ms, fetch, clock });
+  const request = { url, timeout_ms, fetch, clock, service_key_file };
+  const check = withRenewedChains(collector, (nonce, evidence) => checkEvidence(nonce, evidence, { clock, roots }));
+  /** When the service asked to be left alone, and for how long. */
+  let closed = { at_ms: 0, for_ms: 0 };
+
+  async function appraised(nonce: Nonce, collected: Collected['evidence'], signal: AbortSignal): Promise<Collected> {
+    // Before the service is asked: about an old chain it would say no, and not why.
+    const { evidence, devices } = await check(nonce, collected, signal);
+    try {
+      const token = await requestToken(nonce, evidence, request, signal);
+      await checkNrasToken(token, nonce, devices, { keys, clock });
+      return { token, evidence };
+    } catch (error) {
+      if (error instanceof ServiceUnavailable && error.retry_after_ms !== null)
+        closed = { at_ms: clock().getTime(), for_ms: error.retry_after_ms };
+      throw error;
+    }
+  }
+
+  return {
+    name: 'nras',
+    devices: collector.devices,
+    simulated: null,
+    async attest(nonce: Nonce, signal: AbortSignal): Promise<Collected> {
+      const since_ms = clock().getTime() - closed.at_ms;
+      const wait_ms = closed.for_ms - since_ms;
+      // Before it was asked for: the clock was set back, and says nothing about the wait.
+      if (since_ms >= 0 && wait_ms > 0)
+        throw new ServiceUnavailable(
+          `nras_busy: NVIDIA's service asks for ${Math.ceil(wait_ms / 1000)} s more`,
+          wait_ms,
+        );
+      const collected = await collector.collect(nonce, signal);
+      const collected_ms = performance.now();
+      const { token, evidence } = await until(appraised(nonce, collected, signal), signal);
+      return { token, evidence, appraisal_ms: performance.now() - collected_ms };
+    },
+    close: () => collector.close(),
+  };
+}
+
+function gpuAddress(service: string): string {
+  const url = new URL(service);
+  return url.pathname === '/' ? new URL(new URL(NRAS_URL).pathname, url).href : url.href;
+}
+
+// What is verified here: evidence before NVIDIA's service is asked about it, and what the service answered before anybody sees
+// it: signed by NVIDIA, over our nonce, about our devices, a yes.
+
+interface EvidenceOptions {
+  readonly clock: () => Date;
+  /** PEM, in place of NVIDIA's pinned root. */
+  readonly roots: { readonly device: string } | undefined;
+}
+
+interface TokenOptions {
+  readonly keys: NrasKeys;
+  readonly clock: () => Date;
+}
+
+/**
+ * What the reports say, their signatures and chains checked here; the rest is what the service is asked for.
+ * @throws {AppraisalError}
+ */
+async function checkEvidence(
+  nonce: Nonce,
+  evidence: readonly Evidence[],
+  { clock, roots }: EvidenceOptions,
+): Promise<readonly DeviceClaims[]> {
+  const report = await appraiseEvidence(evidence, {
+    at: clock(),
+    roots,
+    expected: { nonce },
+    without: { referenceValues: true, revocation: true },
+  });
+  const failed = report.checks.find((check) => check.status === 'fail');
+  if (failed?.code !== undefined) throw new AppraisalError(failed.code, failed.detail, false);
+  return report.claims.devices;
+}
+
+/** @param devices what their reports say, as `checkEvidence` returned it. @throws {AttesterError} */
+async function checkNrasToken(
+  token: string,
+  nonce: Nonce,
+  devices: readonly DeviceClaims[],
+  { keys, clock }: TokenOptions,
+): Promise<void> {
+  try {
+    const parsed = parseToken(token);
+    if (parsed.kind !== 'nras') throw refused('token_refused', 'the answer is not a token of this service');
+    if (parsed.nonces.some((one) => one !== nonce)) throw refused('wrong_nonce', 'the token is about another nonce');
+    await checkTokenDigests(parsed);
+    await verifyTokenSignature(parsed, { keys: keys.kept(), fetchKeys: () => keys.renewed(), at: clock() });
+    if (parsed.overallResult !== true) throw refused('refused', "NVIDIA's service says that the device does not pass");
+    compareTokenWithReports(parsed, devices);
+  } catch (error) {
+    if (!(error instanceof CheckFailure)) throw error;
+    if (error.cause instanceof ServiceUnavailable) throw error.cause;
+    if (error.code === 'token_key_unavailable')
+      throw new ServiceUnavailable(`${error.code}: ${error.message}`, null, { cause: error });
+    throw refused(error.code, error.message, { cause: error });
+  }
+}

@@ -1,0 +1,219 @@
+// Asks NVIDIA's Remote Attestation Service to appraise evidence: one POST, answered with a detached EAT.
+import { readFile } from 'node:fs/promises';
+import type { Evidence } from '../../../proto/attestation.ts';
+import type { Nonce } from '../../../proto/raw.ts';
+import { readLimited } from '../../../verify/collateral.ts';
+import type { Jwks } from '../../../verify/index.ts';
+import { AttesterError } from '../attester.ts';
+
+/** No answer, or one that says "later". */
+export class ServiceUnavailable extends AttesterError {
+  /** How long the service asks to be left alone; null where it does not say. */
+  override readonly retry_after_ms: number | null;
+  constructor(message: string, retry_after_ms: number | null = null, options?: ErrorOptions) {
+    super('appraisal_failed', message, true, options);
+    this.retry_after_ms = retry_after_ms;
+  }
+}
+
+/** It said no, or what it said does not hold. */
+export const refused = (reason: string, message: string, options?: ErrorOptions): AttesterError =>
+  new AttesterError('appraisal_failed', `${reason}: ${message}`, false, options);
+
+const MAX_WAIT_MS = 600_000;
+
+/** RFC 9110 §10.2.3: seconds, or a date. */
+function retryAfterMs(header: string | null, now: Date): number | null {
+  if (header === null || header.trim() === '') return null;
+  const wait = /^\d+$/.test(header.trim()) ? Number(header) * 1000 : Date.parse(header) - now.getTime();
+  return Number.isNaN(wait) ? null : Math.min(Math.max(wait, 0), MAX_WAIT_MS);
+}
+
+// The key that NVIDIA gives to those who use its service: read from a file each time, so that it can be exchanged in place.
+
+/** The value of the Authorization header; null without a file. The key itself is in no error. @throws {AttesterError} */
+export async function readAuthorization(file: string | undefined): Promise<string | null> {
+  if (file === undefined) return null;
+  let key: string;
+  try {
+    key = (await readFile(file, 'utf8')).trim();
+  } catch (cause) {
+    const code = (cause as NodeJS.ErrnoException).code;
+    throw refused('service_key', `NRAS_SERVICE_KEY_FILE ${file} cannot be read (${code})`, { cause });
+  }
+  if (!/^[!-~]{1,4096}$/.test(key))
+    throw refused('service_key', `NRAS_SERVICE_KEY_FILE ${file} must hold one line, the key`);
+  return `Bearer ${key}`;
+}
+
+export const NRAS_URL = 'https://nras.attestation.nvidia.com/v4/attest/gpu';
+
+// What can go wrong with NVIDIA's remote service, each with a reason and whether asking again can help.
+
+interface RequestOptions {
+  readonly url: string;
+  readonly service_key_file: string | undefined;
+  readonly timeout_ms: number;
+  readonly fetch: typeof globalThis.fetch;
+  readonly clock: () => Date;
+}
+
+/** The granular ones; /v4 has both. */
+const CLAIMS_VERSION = '3.0';
+/** An answer about eight GPUs has about 40 KiB. */
+const MAX_ANSWER_BYTES = 1024 * 1024;
+const MAX_REASON_CHARACTERS = 300;
+
+/** The token's text, as it came; not yet trusted. @throws {AttesterError} @throws what `signal` was aborted with. */
+export async function requestToken(
+  nonce: Nonce,
+  evidence: readonly Evidence[],
+  options: RequestOptions,
+  signal: AbortSignal,
+): Promise<string> {
+  const [arch, ...others] = new Set(evidence.map((one) => one.arch));
+  if (arch === undefined || others.length > 0)
+    throw refused('mixed_gpus', 'NVIDIA appraises GPUs of one architecture at a time');
+  const authorization = await readAuthorization(options.service_key_file);
+  const body = {
+    nonce,
+    evidence_list: evidence.map(({ report, certificate_chain }) => ({
+      evidence: report,
+      certificate: certificate_chain,
+    })),
+    arch,
+    claims_version: CLAIMS_VERSION,
+  };
+  const { status, text, retry_after } = await post(body, authorization, options, signal);
+  if (status === 200) return text.trim();
+  const said = `NVIDIA's service answered ${status}${reasonIn(text)}`;
+  if (status === 429 || status === 408 || status >= 500)
+    throw new ServiceUnavailable(
+      `${status === 429 ? 'nras_busy' : 'nras_unreachable'}: ${said}`,
+      retryAfterMs(retry_after, options.clock()),
+    );
+  if (status === 401 || status === 403)
+    throw refused('service_key', `${said}; look at the key in NRAS_SERVICE_KEY_FILE`);
+  throw refused('nras_refused', said);
+}
+
+interface Answer {
+  readonly status: number;
+  readonly text: string;
+  readonly retry_after: string | null;
+}
+
+async function post(
+  body: object,
+  authorization: string | null,
+  { url, fetch, timeout_ms }: RequestOptions,
+  signal: AbortSignal,
+): Promise<Answer> {
+  const headers = {
+    'content-type': 'application/json',
+    accept: 'application/json',
+    ...(authorization === null ? {} : { authorization }),
+  };
+  try {
+    const limited = AbortSignal.any([signal, AbortSignal.timeout(timeout_ms)]);
+    // A redirect would carry the evidence, and not the key, to who knows where.
+    const init = { method: 'POST', headers, body: JSON.stringify(body), signal: limited, redirect: 'error' } as const;
+    const response = await fetch(url, init);
+    const text = await readText(response, MAX_ANSWER_BYTES);
+    return { status: response.status, text, retry_after: response.headers.get('retry-after') };
+  } catch (cause) {
+    signal.throwIfAborted();
+    throw new ServiceUnavailable(`nras_unreachable: ${new URL(url).host} ${networkReason(cause, timeout_ms)}`, null, {
+      cause,
+    });
+  }
+}
+
+/** @throws {RangeError} more than `max_bytes`. */
+async function readText(response: Response, max_bytes: number): Promise<string> {
+  return Buffer.from(await readLimited(response, max_bytes)).toString('utf8');
+}
+
+/** fetch hides why behind `cause`. */
+function networkReason(error: unknown, timeout_ms: number): string {
+  if (!(error instanceof Error)) return 'could not be asked';
+  if (error.name === 'TimeoutError') return `did not answer within ${timeout_ms} ms`;
+  const { code } = (error.cause ?? {}) as NodeJS.ErrnoException;
+  return `could not be asked (${code ?? error.message})`;
+}
+
+/** What the service says in its own words, where it says it in JSON. */
+function reasonIn(text: string): string {
+  try {
+    const { message, error, detail } = JSON.parse(text) as Record<string, unknown>;
+    const said = [message, detail, error].find((one) => typeof one === 'string');
+    if (typeof said !== 'string') return '';
+    return `: ${said.replace(/[^ -~]/g, '?').slice(0, MAX_REASON_CHARACTERS)}`;
+  } catch {
+    return '';
+  }
+}
+
+// NVIDIA's keys for its remote service's tokens, fetched and kept. They change daily and stay for about a month.
+
+interface KeysOptions {
+  readonly url: string;
+  readonly timeout_ms: number;
+  readonly fetch: typeof globalThis.fetch;
+  readonly clock: () => Date;
+}
+
+export interface NrasKeys {
+  /** What is at hand, not older than a day. */
+  kept(): Jwks | undefined;
+  /**
+   * Asks again, unless it was done a moment ago: a token that names no known key must not have us ask for each.
+   * @throws {ServiceUnavailable}
+   */
+  renewed(): Promise<Jwks>;
+}
+
+const MAX_AGE_MS = 24 * 3600_000;
+const MIN_INTERVAL_MS = 30_000;
+const MAX_KEYS_BYTES = 1024 * 1024;
+
+/** /.well-known/jwks.json of the service that was asked. */
+export const keysUrl = (service_url: string): string => new URL('/.well-known/jwks.json', service_url).href;
+
+export function createNrasKeys({ url, timeout_ms, fetch, clock }: KeysOptions): NrasKeys {
+  let kept: { readonly keys: Jwks; readonly at: number } | null = null;
+  let underway: Promise<Jwks> | null = null;
+
+  async function get(): Promise<Jwks> {
+    try {
+      const response = await fetch(url, { signal: AbortSignal.timeout(timeout_ms), redirect: 'error' });
+      if (!response.ok) throw new Error(`status ${response.status}`);
+      const keys = JSON.parse(await readText(response, MAX_KEYS_BYTES)) as Jwks;
+      if (!Array.isArray(keys?.keys)) throw new Error('no key set');
+      kept = { keys, at: clock().getTime() };
+      return keys;
+    } catch (cause) {
+      const message = `nras_unreachable: the keys at ${new URL(url).host} ${networkReason(cause, timeout_ms)}`;
+      throw new ServiceUnavailable(message, null, { cause });
+    }
+  }
+
+  /** Where the clock was set back since, their age is not known. */
+  function youngerThan(age_ms: number): Jwks | undefined {
+    if (kept === null) return undefined;
+    const since_ms = clock().getTime() - kept.at;
+    return since_ms >= 0 && since_ms < age_ms ? kept.keys : undefined;
+  }
+
+  return {
+    kept: () => youngerThan(MAX_AGE_MS),
+    renewed() {
+      const young = youngerThan(MIN_INTERVAL_MS);
+      if (young !== undefined) return Promise.resolve(young);
+      underway ??= get().finally(() => {
+        underway = null;
+      });
+      return underway;
+    },
+  };
+}

@@ -1,0 +1,120 @@
+// ATTESTER=nvattest: NVIDIA's C++ command line, for drivers that the Python SDK does not read (DESIGN §10).
+import { randomBytes, X509Certificate } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Nonce } from '../../../proto/raw.ts';
+import { CheckFailure } from '../../../verify/checks.ts';
+import { parseToken } from '../../../verify/token/token.ts';
+import { type Attester, AttesterError, type Device } from '../attester.ts';
+import type { NvattestEnvironment } from '../environment.ts';
+import { attest, collectEvidence, type NvattestCommand, type PrintedEvidence, version } from './command.ts';
+import { failure } from './failures.ts';
+
+export interface NvattestOptions {
+  /** From `nvattestEnvironment`. */
+  readonly environment: NvattestEnvironment;
+  /** A path, or a name to be found in PATH; `nvattest` by default. */
+  readonly program?: string;
+  readonly rim_url?: string | undefined;
+  readonly ocsp_url?: string | undefined;
+  /** For each run of the program, of which an attestation is two; 30 s by default, NVIDIA's own limit for one NVML call. */
+  readonly run_deadline_ms?: number;
+  /** Told once, before the first collection: `nvattest version`. */
+  readonly onVersion?: (version: string) => void;
+}
+
+const POLICY = fileURLToPath(new URL('./policy.rego', import.meta.url));
+
+/** Returns once evidence was collected over a nonce of its own. @throws {AttesterError} when that cannot be done here. */
+export async function createNvattestAttester(options: NvattestOptions): Promise<Attester> {
+  const { environment, program = 'nvattest', run_deadline_ms = 30_000, rim_url, ocsp_url } = options;
+  const command: NvattestCommand = { program, environment, deadline_ms: run_deadline_ms };
+  const devices = await inFolder(async (cwd) => {
+    options.onVersion?.(await version(command, { cwd }));
+    const nonce = randomBytes(32).toString('hex');
+    return checked(await collectEvidence(command, nonce, { cwd }), nonce).map(deviceOf);
+  }).catch((cause: unknown) => {
+    if (!(cause instanceof AttesterError)) throw cause;
+    const message = `ATTESTER=nvattest cannot run here: ${cause.message}`;
+    throw new AttesterError(cause.code, message, cause.retryable, { cause });
+  });
+  const closing = new AbortController();
+
+  return {
+    name: 'nvattest',
+    devices,
+    simulated: null,
+    async attest(nonce: Nonce, signal: AbortSignal) {
+      const either = AbortSignal.any([signal, closing.signal]);
+      return inFolder(async (cwd) => {
+        const run = { cwd, signal: either };
+        const evidences = checked(await collectEvidence(command, nonce, run), nonce, devices.length);
+        const evidence_file = join(cwd, 'evidence.json');
+        await writeFile(evidence_file, JSON.stringify(evidences), { mode: 0o600 });
+        const over = { nonce, evidence_file, policy_file: POLICY, rim_url, ocsp_url };
+        const token = await attest(command, over, run);
+        checkToken(token, nonce, devices.length);
+        const evidence = evidences.map((one) => ({
+          arch: one.arch,
+          report: one.evidence,
+          certificate_chain: one.certificate,
+        }));
+        return { token, evidence };
+      });
+    },
+    async close() {
+      closing.abort(failure('collection_failed', 'nvattest_died', 'the sidecar is stopping', 'retry'));
+    },
+  };
+}
+
+/** Mode 0700, as mkdtemp makes it; gone with whatever the program left there. */
+async function inFolder<T>(work: (cwd: string) => Promise<T>): Promise<T> {
+  const cwd = await mkdtemp(join(tmpdir(), 'countersign-nvattest-'));
+  try {
+    return await work(cwd);
+  } finally {
+    await rm(cwd, { recursive: true, force: true });
+  }
+}
+
+function checked(evidences: PrintedEvidence[], nonce: string, count = evidences.length): PrintedEvidence[] {
+  if (evidences.some((one) => one.nonce.toLowerCase() !== nonce))
+    throw failure('appraisal_failed', 'wrong_nonce', 'nvattest collected evidence over another nonce', 'stop');
+  if (evidences.length !== count) {
+    const words = `evidence of ${evidences.length} GPUs where there were ${count} at the start; restart the sidecar`;
+    throw failure('appraisal_failed', 'wrong_device_count', words, 'stop');
+  }
+  return evidences;
+}
+
+/** nvattest does not name the model; the leaf's issuer is the chip, as `hwmodel` has it: "GH100 A01 GSP BROM". */
+function deviceOf({ arch, certificate }: PrintedEvidence): Device {
+  try {
+    const { issuer } = new X509Certificate(Buffer.from(certificate, 'base64'));
+    return { arch, model: /^CN=(.{1,100})$/m.exec(issuer)?.[1] ?? arch };
+  } catch (cause) {
+    const words = 'nvattest gave a certificate chain that cannot be read';
+    throw failure('collection_failed', 'nvattest_garbage', words, 'retry', { cause });
+  }
+}
+
+/** The sidecar checks the reports too (`checked.ts`); this says what is wrong with the program's own answer. */
+function checkToken(token: string, nonce: Nonce, count: number): void {
+  try {
+    const { nonces, overallResult, devices } = parseToken(token);
+    if (nonces.length === 0 || nonces.some((one) => one !== nonce))
+      throw failure('appraisal_failed', 'wrong_nonce', 'the token is about another nonce', 'stop');
+    if (overallResult !== true)
+      throw failure('appraisal_failed', 'refused', "the token does not say that NVIDIA's verifier agreed", 'stop');
+    if (devices.length !== count) {
+      const words = `the token speaks of ${devices.length} GPUs of ${count}`;
+      throw failure('appraisal_failed', 'wrong_device_count', words, 'stop');
+    }
+  } catch (cause) {
+    if (!(cause instanceof CheckFailure)) throw cause;
+    throw failure('appraisal_failed', 'token_refused', `the token cannot be read: ${cause.message}`, 'stop', { cause });
+  }
+}

@@ -1,0 +1,175 @@
+// ATTESTER=nvtrust: NVIDIA's Python SDK with its local verifier, in one-shot workers kept warm (DESIGN §10).
+
+import { createHash } from 'node:crypto';
+import { accessSync, constants, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Nonce } from '../../../proto/raw.ts';
+import { CheckFailure } from '../../../verify/checks.ts';
+import { type ParsedToken, parseToken } from '../../../verify/token/token.ts';
+import { type Attester, AttesterError, type Collected } from '../attester.ts';
+import type { WorkerEnvironment } from '../environment.ts';
+import { failure } from './failures.ts';
+import { createPool } from './pool.ts';
+import { type Answer, startWorker } from './worker.ts';
+
+export interface NvtrustOptions {
+  /** The virtual environment that `sidecar/nvtrust/install.sh` made. */
+  readonly venv: string;
+  /** From `workerEnvironment`: where NVIDIA's RIM and OCSP services are, the service key, the way to the network. */
+  readonly environment: WorkerEnvironment;
+  /** Worker processes kept at all times, 1 to 16; 2 by default: one at work, one warm. */
+  readonly workers?: number;
+  /** From the nonce to the answer; 45 s by default: NVIDIA's own limit for one NVML call is 30 s. */
+  readonly answer_deadline_ms?: number;
+  /** From a worker's start to its being warm; 60 s by default. */
+  readonly start_deadline_ms?: number;
+  /** Before a start that follows a failed one; 250 ms by default, doubled up to 30 s. */
+  readonly backoff_ms?: number;
+  /** What is started in place of NVIDIA's SDK: for tests of the pool. */
+  readonly command?: readonly [string, ...string[]];
+  /** A worker could not start, or left while it waited. */
+  readonly onTrouble?: (error: Error) => void;
+}
+
+const WORKER = fileURLToPath(new URL('./python/worker.py', import.meta.url));
+const MAX_WORKERS = 16;
+const MAX_BACKOFF_MS = 30_000;
+
+/** Returns once a worker is warm. @throws {AttesterError} when none can be: no SDK, no driver, CC mode off. */
+export async function createNvtrustAttester(options: NvtrustOptions): Promise<Attester> {
+  const { workers = 2, answer_deadline_ms = 45_000, start_deadline_ms = 60_000, backoff_ms = 250 } = options;
+  if (!Number.isInteger(workers) || workers < 1 || workers > MAX_WORKERS)
+    throw new AttesterError('collection_failed', `nvtrust runs 1 to ${MAX_WORKERS} workers`, false);
+  const command = options.command ?? [interpreter(options.venv), WORKER];
+  const folder = makeWorkerFolder();
+  const pool = createPool({
+    size: workers,
+    backoff_ms,
+    max_backoff_ms: MAX_BACKOFF_MS,
+    onTrouble: options.onTrouble,
+    start: () =>
+      startWorker({
+        command,
+        environment: options.environment,
+        folder: folder.path,
+        start_deadline_ms,
+        answer_deadline_ms,
+      }),
+  });
+  const close = async () => {
+    await pool.close();
+    await folder.remove();
+  };
+  const devices = await pool.devices.catch(async (cause: AttesterError) => {
+    await close();
+    throw new AttesterError(cause.code, `ATTESTER=nvtrust cannot run here: ${cause.message}`, cause.retryable, {
+      cause,
+    });
+  });
+  const checked = createAnswerCheck();
+
+  return {
+    name: 'nvtrust',
+    devices,
+    simulated: null,
+    async attest(nonce: Nonce, signal: AbortSignal) {
+      const worker = await pool.take(signal);
+      const listed = await worker.ready;
+      return checked(await worker.attest(nonce, signal), nonce, listed.length);
+    },
+    close,
+  };
+}
+
+function interpreter(venv: string): string {
+  const path = join(venv, 'bin', 'python');
+  try {
+    accessSync(path, constants.X_OK);
+  } catch (cause) {
+    const message = `${path} is not there; NVTRUST_VENV names the folder that sidecar/nvtrust/install.sh made`;
+    throw failure('no_sdk', message, { cause });
+  }
+  return path;
+}
+
+// What a worker's answer must be before the attester gives it on: about this nonce, saying true, about every device, and new.
+
+/** How many of the last tokens are remembered, by digest. */
+const REMEMBERED = 1024;
+
+/** `device_count`: GPUs and switches when the worker came up. Report signatures are the sidecar's to check: `checked.ts`. */
+type AnswerCheck = (answer: Answer, nonce: Nonce, device_count: number) => Collected;
+
+function createAnswerCheck(): AnswerCheck {
+  const given = new Set<string>();
+  return ({ nonce: answered, token, evidence }, nonce, device_count) => {
+    if (answered !== nonce) throw failure('wrong_nonce', 'the worker answered for another nonce');
+    const digest = createHash('sha256').update(token).digest('base64');
+    if (given.has(digest)) throw failure('previous_token', 'the worker returned a token that was given before');
+    const parsed = read(token);
+    // NVIDIA's SDK keeps its last token: after a failure it is that one which it returns, about another nonce.
+    if (parsed.nonces.length === 0 || parsed.nonces.some((one) => one !== nonce))
+      throw failure('previous_token', 'the token is about another nonce');
+    if (parsed.overallResult !== true)
+      throw failure('token_refused', "the token does not say that NVIDIA's verifier agreed");
+    if (evidence.length !== device_count)
+      throw failure('wrong_device_count', `evidence of ${evidence.length} devices where there are ${device_count}`);
+    if (parsed.devices.length !== device_count)
+      throw failure('wrong_device_count', `the token speaks of ${parsed.devices.length} devices of ${device_count}`);
+    given.add(digest);
+    for (const oldest of given) {
+      if (given.size <= REMEMBERED) break;
+      given.delete(oldest);
+    }
+    return { token, evidence };
+  };
+}
+
+function read(token: string): ParsedToken {
+  try {
+    return parseToken(token);
+  } catch (cause) {
+    if (!(cause instanceof CheckFailure)) throw cause;
+    throw failure('token_refused', `the token cannot be read: ${cause.message}`, { cause });
+  }
+}
+
+// The folder under which workers have theirs: made for this process, removed with it, swept by the next when it was killed.
+
+const PREFIX = 'countersign-nvtrust-';
+
+interface WorkerFolder {
+  readonly path: string;
+  remove(): Promise<void>;
+}
+
+/** Mode 0700, as mkdtemp makes it. */
+function makeWorkerFolder(parent = tmpdir()): WorkerFolder {
+  sweep(parent);
+  const path = mkdtempSync(join(parent, `${PREFIX}${process.pid}-`));
+  return { path, remove: () => rm(path, { recursive: true, force: true }) };
+}
+
+function sweep(parent: string): void {
+  for (const name of readdirSync(parent)) {
+    const pid = new RegExp(`^${PREFIX}([1-9][0-9]*)-`).exec(name)?.[1];
+    if (pid === undefined || isAlive(Number(pid))) continue;
+    try {
+      rmSync(join(parent, name), { recursive: true, force: true });
+    } catch {
+      // another user's: theirs to remove
+    }
+  }
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}

@@ -1,0 +1,250 @@
+// One worker process: started, waited for, asked once, ended. It owns a process group and a folder, and leaves neither behind.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Readable, Writable } from 'node:stream';
+import type { ZodType } from 'zod';
+import * as z from 'zod';
+import { evidenceSchema } from '../../../proto/attestation.ts';
+import type { Nonce } from '../../../proto/raw.ts';
+import type { Device } from '../attester.ts';
+import type { WorkerEnvironment } from '../environment.ts';
+import { killGroup, tailOf, unreffed } from '../program.ts';
+import { failure, isReason, type Reason } from './failures.ts';
+
+// The lines that a worker writes: one when it is ready, one answer; read strictly, for they come from other people's code.
+
+/** No line is longer: room for 64 GPUs' evidence. */
+const MAX_LINE_BYTES = 8 * 1024 * 1024;
+
+const device = z.strictObject({ arch: z.string().min(1).max(32), model: z.string().min(1).max(128) });
+
+const failedLine = z.strictObject({
+  type: z.literal('failed'),
+  reason: z.string().min(1).max(64),
+  message: z.string().max(1024),
+});
+const readyLine = z.discriminatedUnion('type', [
+  z.strictObject({ type: z.literal('ready'), devices: z.array(device).min(1).max(64) }),
+  failedLine,
+]);
+const answerLine = z.discriminatedUnion('type', [
+  z.strictObject({
+    type: z.literal('attested'),
+    nonce: z.string().regex(/^[0-9a-f]{64}$/),
+    token: z.string().min(2).max(MAX_LINE_BYTES),
+    evidence: z.array(evidenceSchema).min(1).max(64),
+  }),
+  failedLine,
+]);
+export type Answer = Extract<z.infer<typeof answerLine>, { type: 'attested' }>;
+
+// Lines out of a stream, one at a time, none longer than allowed.
+
+interface Lines {
+  /** The next line without its end; null when the stream has ended. @throws {LineTooLong} */
+  next(): Promise<string | null>;
+}
+
+/** More than `max_line_bytes` came without a line break. */
+class LineTooLong extends Error {
+  override readonly name = 'LineTooLong';
+}
+
+/** What stands after the last line break is a line too: half a line is then for the reader's parser to refuse. */
+function readLines(stream: Readable, max_line_bytes: number): Lines {
+  const lines = split(stream, max_line_bytes);
+  return {
+    async next() {
+      const { value, done } = await lines.next().catch((error: NodeJS.ErrnoException) => {
+        if (error.code === 'ERR_STREAM_PREMATURE_CLOSE') return { value: undefined, done: true as const };
+        throw error; // too long, or the stream broke
+      });
+      return done ? null : value;
+    },
+  };
+}
+
+async function* split(stream: Readable, max_line_bytes: number): AsyncGenerator<string, undefined> {
+  let held: Buffer[] = [];
+  let held_bytes = 0;
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    let start = 0;
+    for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10, start)) {
+      yield Buffer.concat([...held, chunk.subarray(start, end)]).toString('utf8');
+      held = [];
+      held_bytes = 0;
+      start = end + 1;
+    }
+    held.push(chunk.subarray(start));
+    held_bytes += chunk.length - start;
+    if (held_bytes > max_line_bytes) throw new LineTooLong(`a line is longer than ${max_line_bytes} bytes`);
+  }
+  if (held_bytes > 0) yield Buffer.concat(held).toString('utf8');
+}
+
+// A limit in time on what a worker does.
+
+/** Runs `work`; past the deadline, on abort or on any error the process is killed. */
+function bounded<T>(
+  deadline_ms: number,
+  reason: Reason,
+  kill: () => void,
+  work: () => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    const stop = (error: unknown) => {
+      settle();
+      kill();
+      reject(error);
+    };
+    const timer = setTimeout(() => stop(failure(reason, `no answer within ${deadline_ms} ms`)), deadline_ms);
+    const onAbort = () => stop(signal?.reason);
+    const settle = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', onAbort);
+    };
+    if (signal?.aborted) return onAbort();
+    signal?.addEventListener('abort', onAbort);
+    work().then((value) => {
+      settle();
+      resolve(value);
+    }, stop);
+  });
+}
+
+interface WorkerOptions {
+  /** The program and its arguments. */
+  readonly command: readonly [string, ...string[]];
+  readonly environment: WorkerEnvironment;
+  /** Each worker gets a folder of its own in it as working directory, removed when the worker has ended. */
+  readonly folder: string;
+  /** From the start of the process to its first line. */
+  readonly start_deadline_ms: number;
+  /** From the nonce to the end of the answer. */
+  readonly answer_deadline_ms: number;
+}
+
+export interface Worker {
+  /** Settles when the worker has loaded the SDK and NVML, or failed to. @throws {AttesterError} */
+  readonly ready: Promise<readonly Device[]>;
+  /** Settles when the process has ended and its folder is gone. */
+  readonly gone: Promise<void>;
+  /** To be called once. What is returned came from a process that has said nothing else. @throws {AttesterError} */
+  attest(nonce: Nonce, signal: AbortSignal): Promise<Answer>;
+  kill(): void;
+}
+
+const STDERR_CHARACTERS = 4096;
+
+export function startWorker(options: WorkerOptions): Worker {
+  const cwd = mkdtempSync(join(options.folder, 'worker-'));
+  const [program, ...args] = options.command;
+  const child = spawn(program, args, {
+    cwd,
+    env: { ...options.environment, HOME: cwd, TMPDIR: cwd },
+    stdio: ['ignore', 'ignore', 'pipe', 'pipe', 'pipe'],
+    detached: true, // a process group of its own, so that it can be killed whole
+  });
+  const requests = child.stdio[3] as Writable;
+  const lines_from = child.stdio[4] as Readable;
+  const lines = readLines(lines_from, MAX_LINE_BYTES);
+  const stderr = tailOf(child.stderr, STDERR_CHARACTERS);
+  requests.on('error', () => {}); // a worker that is gone shows at the other end
+  let not_started: Error | null = null;
+
+  const gone = new Promise<void>((resolve) => {
+    child.once('error', (error) => {
+      not_started = error;
+      if (child.pid === undefined) resolve();
+    });
+    child.once('exit', () => {
+      killGroup(child); // whatever it started itself
+      resolve();
+    });
+  }).then(async () => {
+    await Promise.race([closed(lines_from), unreffed(DRAIN_MS)]); // its last words may still be on their way
+    for (const stream of child.stdio) stream?.destroy();
+    await rm(cwd, { recursive: true, force: true });
+  });
+
+  function kill(): void {
+    if (child.exitCode === null && child.signalCode === null) killGroup(child);
+  }
+
+  async function read<T>(schema: ZodType<T>): Promise<T> {
+    const line = await lines.next().catch((cause: unknown) => {
+      throw failure('worker_garbage', cause instanceof Error ? cause.message : 'its channel broke', { cause });
+    });
+    if (line === null) {
+      await Promise.race([gone, unreffed(EXIT_GRACE_MS)]);
+      if (not_started !== null) throw failure('worker_not_started', not_started.message, { cause: not_started });
+      throw failure('worker_died', `the worker ended ${how(child)} without an answer${lastLine(stderr())}`);
+    }
+    return parse(line, schema);
+  }
+
+  return {
+    gone,
+    kill,
+    ready: bounded(options.start_deadline_ms, 'worker_start_timeout', kill, async () => {
+      const line = await read(readyLine);
+      if (line.type === 'failed') throw failed(line.reason, line.message);
+      return line.devices;
+    }),
+    attest: (nonce, signal) =>
+      bounded(
+        options.answer_deadline_ms,
+        'worker_timeout',
+        kill,
+        async () => {
+          requests.write(`${JSON.stringify({ type: 'attest', nonce })}\n`);
+          const line = await read(answerLine);
+          if ((await lines.next().catch(() => '')) !== null)
+            throw failure('worker_second_answer', 'the worker said more than its one answer');
+          if (line.type === 'failed') throw failed(line.reason, line.message);
+          return line;
+        },
+        signal,
+      ).finally(() => {
+        kill();
+        // The GPU is one device: the next collection begins when this process is no more.
+        return Promise.race([gone, unreffed(EXIT_GRACE_MS)]);
+      }),
+  };
+}
+
+/** How long a killed process may take to go, before nobody waits for it any more: in the driver no signal reaches it. */
+export const EXIT_GRACE_MS = 2_000;
+const DRAIN_MS = 500;
+
+const closed = (stream: Readable) =>
+  stream.closed || stream.destroyed
+    ? Promise.resolve()
+    : new Promise<void>((resolve) => {
+        stream.once('close', () => resolve());
+      });
+
+function parse<T>(line: string, schema: ZodType<T>): T {
+  try {
+    return schema.parse(JSON.parse(line));
+  } catch (cause) {
+    throw failure('worker_garbage', 'the worker wrote a line that is not its protocol', { cause });
+  }
+}
+
+const failed = (reason: string, message: string) =>
+  isReason(reason) ? failure(reason, message) : failure('worker_garbage', 'the worker gave a reason that is not known');
+
+function how(child: ChildProcess): string {
+  if (child.signalCode !== null) return `by ${child.signalCode}`;
+  return child.exitCode === null ? 'its channel' : `with exit code ${child.exitCode}`;
+}
+
+/** The last line of what it wrote on stderr: NVIDIA's SDK and Python name their trouble on it. */
+function lastLine(stderr: string): string {
+  const last = stderr.trimEnd().split('\n').at(-1) ?? '';
+  return last === '' ? '' : `: ${last.replace(/[^\x20-\x7e]+/g, ' ').slice(0, 300)}`;
+}

@@ -1,0 +1,143 @@
+// The twin's test root: made at the first start, kept in a folder, so that what it signed still verifies after a restart.
+import { createPrivateKey, type KeyObject, randomBytes, X509Certificate } from 'node:crypto';
+import { link, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { basicConstraints, type Holder, issue, keyUsage, name, newKey } from './certificate.ts';
+import { TWIN } from './twin.ts';
+
+/** The kept root cannot be used. The message is one line that names the file. */
+export class RootError extends Error {
+  override readonly name = 'RootError';
+}
+
+/** The certificate alone, for those who are to trust it. */
+export const ROOT_FILE = 'root.pem';
+/**
+ * The private key *and* the certificate in one file, because one file can be published in one step: whoever links it
+ * first has made the root, and `root.pem` is only ever a copy of what stands in it.
+ */
+export const KEY_FILE = 'root.key';
+
+/** NVIDIA has one root for its devices and another for its reference values; so has the twin. */
+export const DEVICE_ROOT = 'Countersign SIMULATED Device Identity CA';
+export const RIM_ROOT = 'Countersign SIMULATED CoRIM signing Root CA';
+export type RootName = typeof DEVICE_ROOT | typeof RIM_ROOT;
+const subjectOf = (root: RootName) => name(['CN', root], ['O', TWIN.organization]);
+
+export const NOT_BEFORE = new Date('2022-01-01T00:00:00Z');
+/** "No well-defined expiration date" (RFC 5280 §4.1.2.5), as in the genuine device certificates. */
+export const NOT_AFTER = new Date('9999-12-31T23:59:59Z');
+
+/** Reads the root kept in `dir`, or makes one there. Safe to call from several processes at once. @throws {RootError} */
+export async function loadOrMakeRoot(dir: string, root: RootName = DEVICE_ROOT): Promise<Holder> {
+  const keyFile = join(dir, KEY_FILE);
+  const rootFile = join(dir, ROOT_FILE);
+  try {
+    // The socket's folder, by default: others may not write in it, whatever the umask.
+    await mkdir(dirname(dir), { recursive: true, mode: 0o750 });
+    await mkdir(dir, { mode: 0o700 }).catch(unless('EEXIST'));
+    if ((await read(keyFile)) === undefined) {
+      // The key always comes before its copy. A copy with no key, looked for once more, is a key that was lost.
+      if ((await read(rootFile)) !== undefined && (await read(keyFile)) === undefined)
+        throw new RootError(`${rootFile} stands without its key ${keyFile}; remove it to make a new root`);
+      await publish(keyFile, toText(makeRoot(root)));
+    }
+    const kept = parse((await read(keyFile)) ?? '', keyFile, root);
+    const copy = await read(rootFile);
+    if (copy === undefined) await replace(rootFile, kept.certificate.pem);
+    else if (!sameCertificate(copy, kept))
+      throw new RootError(`${rootFile} is not the certificate of the key in ${keyFile}`);
+    return kept;
+  } catch (cause) {
+    if (cause instanceof RootError) throw cause;
+    throw new RootError(`cannot keep the simulated root in ${dir}: ${(cause as NodeJS.ErrnoException).code}`, {
+      cause,
+    });
+  }
+}
+
+/** A root that is kept nowhere. */
+export function makeRoot(root: RootName): Holder {
+  const { key, publicKey } = newKey();
+  const extensions = [basicConstraints(true), keyUsage('keyCertSignAndCrlSign')];
+  const spec = {
+    subject: subjectOf(root),
+    serial: randomSerial(),
+    notBefore: NOT_BEFORE,
+    notAfter: NOT_AFTER,
+    extensions,
+  };
+  return { key, certificate: issue(spec, publicKey, { selfKey: key }) };
+}
+
+const toText = ({ key, certificate }: Holder): string =>
+  `${key.export({ type: 'pkcs8', format: 'pem' })}${certificate.pem}`;
+
+/** 16 bytes, positive and not starting with zero (RFC 5280 §4.1.2.2). */
+export function randomSerial(): Buffer {
+  const serial = randomBytes(16);
+  serial[0] = positive(serial[0]);
+  return serial;
+}
+
+/** A first byte that keeps an INTEGER positive and at its full length. */
+export const positive = (byte = 0): number => (byte & 0x3f) | 0x40;
+
+function parse(text: string, file: string, root: RootName): Holder {
+  let key: KeyObject;
+  let certificate: X509Certificate;
+  try {
+    key = createPrivateKey(text);
+    certificate = new X509Certificate(text.slice(text.indexOf('-----BEGIN CERTIFICATE-----')));
+  } catch (cause) {
+    throw new RootError(`${file} is damaged: it must hold a private key and a certificate in PEM`, { cause });
+  }
+  if (key.asymmetricKeyDetails?.namedCurve !== 'secp384r1')
+    throw new RootError(`${file} holds a key that is not P-384`);
+  if (!certificate.checkPrivateKey(key)) throw new RootError(`${file} holds a certificate of another key`);
+  const { subject } = certificate;
+  const isRoot = subject === `CN=${root}\nO=${TWIN.organization}` && certificate.checkIssued(certificate);
+  if (!isRoot || !certificate.verify(certificate.publicKey))
+    throw new RootError(`${file} holds a certificate that is not the root '${root}'`);
+  const { raw, publicKey } = certificate;
+  const serial = Buffer.from(certificate.serialNumber, 'hex');
+  return { key, certificate: { der: raw, pem: certificate.toString(), subject: subjectOf(root), serial, publicKey } };
+}
+
+function sameCertificate(pem: string, root: Holder): boolean {
+  try {
+    return new X509Certificate(pem).raw.equals(root.certificate.der);
+  } catch {
+    return false;
+  }
+}
+
+async function read(file: string): Promise<string | undefined> {
+  return readFile(file, 'utf8').catch(unless('ENOENT'));
+}
+
+/** `file` comes into being whole, or was already there and stays as it was. */
+async function publish(file: string, text: string): Promise<void> {
+  await throughTemporary(file, text, 0o600, (temporary) => link(temporary, file).catch(unless('EEXIST')));
+}
+
+async function replace(file: string, text: string): Promise<void> {
+  await throughTemporary(file, text, 0o644, (temporary) => rename(temporary, file));
+}
+
+async function throughTemporary(file: string, text: string, mode: number, put: (temporary: string) => Promise<void>) {
+  const temporary = `${file}.${randomBytes(6).toString('hex')}`;
+  try {
+    await writeFile(temporary, text, { mode, flag: 'wx', flush: true });
+    await put(temporary);
+  } finally {
+    await rm(temporary, { force: true });
+  }
+}
+
+function unless(code: string): (error: NodeJS.ErrnoException) => undefined {
+  return (error) => {
+    if (error.code === code) return undefined;
+    throw error;
+  };
+}

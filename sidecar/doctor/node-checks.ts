@@ -1,0 +1,262 @@
+// What the doctor looks at on the node itself: container, driver, devices, mode, what the attester needs, the socket.
+import { dirname, join } from 'node:path';
+import { isSocketPath } from '../../proto/settings.ts';
+import type { AttesterName } from '../config.ts';
+import { needsNvattest, readsNewFormat } from '../driver/versions.ts';
+import type { DoctorConfig } from './config.ts';
+import type { Facts } from './facts.ts';
+import { type Finding, fail, ok, skip, warn } from './finding.ts';
+import type { Host } from './host.ts';
+
+export async function checkContainer(host: Host): Promise<Finding[]> {
+  const kind = await containerKind(host);
+  if (kind === null) return [ok('container', 'not in a container')];
+  if ((await host.kind('/dev/nvidiactl')) === 'device') return [ok('container', `in ${kind}, which has the GPU`)];
+  return [
+    warn(
+      'container',
+      `in ${kind}, which has no GPU`,
+      'install the NVIDIA Container Toolkit on the node and start with --gpus all (compose: deploy.resources.reservations.devices)',
+    ),
+  ];
+}
+
+async function containerKind(host: Host): Promise<string | null> {
+  if ((await host.kind('/.dockerenv')) !== null) return 'a Docker container';
+  if ((await host.kind('/run/.containerenv')) !== null) return 'a Podman container';
+  const groups = (await host.readText('/proc/1/cgroup')) ?? '';
+  if (groups.includes('kubepods')) return 'a Kubernetes pod';
+  return /docker|containerd|crio|lxc/.test(groups) ? 'a container' : null;
+}
+
+// Is there a driver, which one, and GPUs that can attest?
+
+/** The first driver branch whose reports we have seen; 535 had them in its last releases. */
+const FIRST_BRANCH = 535;
+
+export function checkDriver({ driver, gpus, source, nvml_error }: Facts): Finding[] {
+  if (driver === null)
+    return [
+      fail(
+        'driver',
+        `no NVIDIA driver is to be seen (${nvml_error ?? 'NVML names none'})`,
+        "install NVIDIA's data-center driver and load it (modprobe nvidia); in a container, start it with --gpus all",
+      ),
+      skip('gpus', 'no driver'),
+    ];
+  return [version(driver, source), ...models(gpus, source)];
+}
+
+function version(driver: string, source: Facts['source']): Finding {
+  const seen = `driver ${driver}, told by ${source}`;
+  if (Number.parseInt(driver, 10) < FIRST_BRANCH)
+    return fail('driver', seen, 'this driver cannot attest; install 550 or newer');
+  if (needsNvattest(driver)) return ok('driver', `${seen}; its reports are of the new format, which nvattest reads`);
+  return ok('driver', seen);
+}
+
+function models(gpus: Facts['gpus'], source: Facts['source']): Finding[] {
+  if (source === '/proc') return [warn('gpus', 'nothing here counts GPUs', 'install nvidia-smi, or koffi by npm ci')];
+  if (gpus.length === 0) return [fail('gpus', 'the driver sees no GPU', 'look at nvidia-smi -L, lspci and dmesg')];
+  const unable = gpus.filter(({ arch }) => arch === null);
+  const seen = gpus.map(({ model, arch }) => `${model} (${arch ?? 'cannot attest'})`).join(', ');
+  if (unable.length > 0)
+    return [fail('gpus', seen, 'all GPUs of the machine must be Hopper or Blackwell data-center GPUs')];
+  return [ok('gpus', seen)];
+}
+
+// Are the driver's device files there, and may we open them?
+
+const CONTROL = '/dev/nvidiactl';
+
+export async function checkDevices(host: Host, { gpus }: Facts): Promise<Finding[]> {
+  const numbered = (await host.list('/dev'))
+    .filter((name) => /^nvidia[0-9]+$/.test(name))
+    .map((name) => `/dev/${name}`);
+  const refused: string[] = [];
+  for (const path of [CONTROL, ...numbered]) {
+    const why = await host.access(path, 'read_write');
+    if (why === 'ENOENT' && path === CONTROL)
+      return [
+        fail(
+          'devices',
+          `${CONTROL} is not there`,
+          'load the driver (nvidia-modprobe, or nvidia-smi as root); in a container, start it with --gpus all',
+        ),
+      ];
+    if (why !== null) refused.push(`${path} (${why})`);
+  }
+  if (refused.length > 0)
+    return [
+      fail(
+        'devices',
+        `${host.user} may not open ${refused.join(', ')}`,
+        `give ${host.user} read and write access: the group that owns the files (often video or render), or the container's device rules`,
+      ),
+    ];
+  if (numbered.length === 0)
+    return [fail('devices', `${CONTROL} and no /dev/nvidia0`, 'no GPU was given to this machine or container')];
+  const seen = `${host.user} can open ${CONTROL} and ${numbered.join(', ')}`;
+  if (gpus.length > 0 && gpus.length !== numbered.length)
+    return [
+      warn(
+        'devices',
+        `${seen}; the driver sees ${gpus.length}`,
+        'a token is about every GPU that the driver shows us: show all, or the ones in use',
+      ),
+    ];
+  return [ok('devices', seen)];
+}
+
+// Is confidential computing on, devtools mode off, and do the GPUs accept work?
+
+const TURN_ON =
+  'from the host: nvidia_gpu_tools.py --set-cc-mode=on --reset-after-cc-mode-switch (NVIDIA/gpu-admin-tools), then restart the machine';
+
+/** Those that attest switches too. */
+const BEHIND_SWITCHES: readonly AttesterName[] = ['nvtrust', 'native'];
+
+export function checkMode({ driver, source, mode, ready }: Facts, attester: AttesterName): Finding[] {
+  const names = ['cc_mode', 'devtools', 'ready_state'] as const;
+  if (driver === null) return names.map((name) => skip(name, 'no driver'));
+  if (mode === null) {
+    const [, ...rest] = names;
+    return [
+      source === '/proc'
+        ? warn('cc_mode', 'nothing here can ask', 'install nvidia-smi, or koffi by npm ci')
+        : fail(
+            'cc_mode',
+            'driver or GPU knows no confidential computing',
+            'a Hopper or newer and driver 550 or newer are needed',
+          ),
+      ...rest.map((name) => skip(name, 'no confidential computing')),
+    ];
+  }
+  if (mode.multi_gpu === 'protected_pcie') return [protectedPcie(attester), devtools(mode.devtools), readiness(ready)];
+  if (!mode.confidential)
+    return [
+      fail('cc_mode', 'confidential computing is off', TURN_ON),
+      ...(mode.devtools ? [devtools(true)] : [skip('devtools', 'confidential computing is off')]),
+      skip('ready_state', 'confidential computing is off'),
+    ];
+  return [environment(mode.environment, mode.multi_gpu), devtools(mode.devtools), readiness(ready)];
+}
+
+function protectedPcie(attester: AttesterName): Finding {
+  const seen = 'protected PCIe is on: the NVSwitches are attested with the GPUs';
+  if (BEHIND_SWITCHES.includes(attester))
+    return ok('cc_mode', `${seen}, through libnvidia-nscq of the driver's branch`);
+  return fail('cc_mode', `${seen}, and ATTESTER=${attester} cannot`, `set ATTESTER to ${BEHIND_SWITCHES.join(' or ')}`);
+}
+
+function environment(where: string, multi_gpu: string | null): Finding {
+  if (where === 'simulation')
+    return fail('cc_mode', 'on, in a simulated environment', 'no hardware keeps its secrets: use a production GPU');
+  return ok('cc_mode', `confidential computing is on${multi_gpu === 'nvle' ? ', with encrypted NVLink' : ''}`);
+}
+
+const devtools = (on: boolean): Finding =>
+  on
+    ? fail('devtools', 'devtools mode is on: the GPU can be looked into', TURN_ON)
+    : ok('devtools', 'devtools mode is off');
+
+function readiness(ready: boolean | null): Finding {
+  if (ready === null) return skip('ready_state', 'the driver does not say');
+  if (ready) return ok('ready_state', 'the GPUs accept work');
+  return warn(
+    'ready_state',
+    'the GPUs attest, but accept no work',
+    'when the attestation is good, as root: nvidia-smi conf-compute -srs 1',
+  );
+}
+
+// Does the chosen attester have what it needs: a Python environment, the nvattest program, or NVML?
+
+const NAME = 'attester';
+const INSTALL =
+  "install NVIDIA's package nvattest (developer.nvidia.com/nvat-downloads), or name the program in NVATTEST";
+const SDK = 'nv-attestation-sdk';
+const SDK_VERSION = `import importlib.metadata as m; print(m.version('${SDK}'))`;
+
+export async function checkRequirements(host: Host, config: DoctorConfig, facts: Facts): Promise<Finding[]> {
+  switch (config.attester) {
+    case 'nvtrust':
+      if (facts.driver !== null && needsNvattest(facts.driver)) return [await nvattest(host, config, facts)];
+      return [await nvtrust(host, config)];
+    case 'nvattest':
+      return [await nvattest(host, config, facts)];
+    case 'native':
+    case 'nras':
+      return [nvml(config, facts)];
+    case 'simulated':
+      return [
+        warn(NAME, 'ATTESTER=simulated: it proves nothing about hardware', 'on a node with a GPU, choose another'),
+      ];
+  }
+}
+
+async function nvtrust(host: Host, { nvtrust_venv }: DoctorConfig): Promise<Finding> {
+  const python = join(nvtrust_venv, 'bin', 'python');
+  const todo = `run sidecar/nvtrust/install.sh ${nvtrust_venv}, or name the environment in NVTRUST_VENV`;
+  const why = await host.access(python, 'execute');
+  if (why !== null) return fail(NAME, `ATTESTER=nvtrust: ${python} cannot be run (${why})`, todo);
+  const ran = await host.run(python, ['-I', '-c', SDK_VERSION]);
+  if (ran === null || ran.exit_code !== 0) return fail(NAME, `ATTESTER=nvtrust: ${python} does not know ${SDK}`, todo);
+  return ok(NAME, `ATTESTER=nvtrust: ${SDK} ${ran.stdout.trim().slice(0, 40)} in ${nvtrust_venv}`);
+}
+
+async function nvattest(host: Host, config: DoctorConfig, { driver }: Facts): Promise<Finding> {
+  const program = config.nvattest;
+  const isNeeded = driver !== null && needsNvattest(driver);
+  const name = `ATTESTER=nvattest${config.attester === 'nvtrust' ? ', chosen for this driver' : ''}`;
+  const ran = await host.run(program, ['version']);
+  if (ran === null) return fail(NAME, `${name}: ${program} cannot be run`, INSTALL);
+  const version = /"nvattest"\s*:\s*"([^"]{1,40})"/.exec(ran.stdout)?.[1];
+  if (version === undefined) return fail(NAME, `${name}: ${program} does not tell its version`, INSTALL);
+  const seen = `${name}: nvattest ${version}`;
+  if (isNeeded && readsNewFormat(version) === false)
+    return fail(NAME, `${seen}, which cannot read the reports of driver ${driver}`, 'install nvattest 2.0.0 or newer');
+  return ok(NAME, seen);
+}
+
+function nvml({ attester, nvml_library }: DoctorConfig, { nvml_error }: Facts): Finding {
+  if (nvml_error === null) return ok(NAME, `ATTESTER=${attester}: ${nvml_library} answers`);
+  return fail(
+    NAME,
+    `ATTESTER=${attester}: ${nvml_error}`,
+    `without ${nvml_library} and koffi this attester cannot collect`,
+  );
+}
+
+// Can the sidecar have its socket: is the folder there and ours to write, is the path free?
+
+export async function checkSocket(host: Host, { socket_path }: DoctorConfig): Promise<Finding[]> {
+  const name = 'socket';
+
+  // Are we in a container, and did it get the GPU?
+
+  if (!isSocketPath(socket_path))
+    return [fail(name, `${socket_path} cannot be a socket's address`, 'choose a path of 100 bytes or fewer')];
+  const there = await host.kind(socket_path);
+  if (there !== null && there !== 'socket')
+    return [fail(name, `${socket_path} is a ${there}`, 'move it away, or choose another SIDECAR_SOCKET')];
+  const folder = await nearest(host, dirname(socket_path));
+  const why = (await host.kind(folder)) === 'folder' ? await host.access(folder, 'write') : 'ENOTDIR';
+  if (why !== null)
+    return [
+      fail(
+        name,
+        `${host.user} may not write in ${folder} (${why})`,
+        'give the folder to the user that runs the sidecar (a volume keeps the owner it was made with), or set SIDECAR_SOCKET',
+      ),
+    ];
+  const made = folder === dirname(socket_path) ? '' : '; the sidecar makes the rest of the path';
+  return [ok(name, `${host.user} can write in ${folder}${made}`)];
+}
+
+/** The folder, or the nearest one above that is there. */
+async function nearest(host: Host, folder: string): Promise<string> {
+  let at = folder;
+  while ((await host.kind(at)) === null && dirname(at) !== at) at = dirname(at);
+  return at;
+}

@@ -1,0 +1,193 @@
+// What the doctor looks at beyond the node: services, clocks, and one trial attestation.
+import { buildRaw } from '../../proto/raw.ts';
+import { appraiseAttestation, createCollateral, type Jwks, type VerificationReport } from '../../verify/index.ts';
+import type { DoctorConfig } from './config.ts';
+import { type Facts, messageOf } from './facts.ts';
+import { type Finding, fail, ok, skip, warn } from './finding.ts';
+import type { Answered, Host } from './host.ts';
+
+interface Probe {
+  readonly service: 'rim' | 'ocsp' | 'nras';
+  readonly url: string;
+  /** For `rim`: what was asked for. */
+  readonly rim_id: string | null;
+  /** null: no answer. */
+  readonly http_status: number | null;
+  /** Why there is no answer. */
+  readonly error: string | null;
+  /** What the service's Date header says beyond our clock; null without one. */
+  readonly clock_ahead_ms: number | null;
+}
+
+const PROBE_TIMEOUT_MS = 5_000;
+/** A reference value that NVIDIA has published, for a machine whose own is not known. */
+const KNOWN_RIM = 'NV_GPU_DRIVER_GH100_550.90.07';
+
+export function probeServices(host: Host, config: DoctorConfig, facts: Facts): Promise<Probe[]> {
+  // The id needs the chip's name: for Hopper it is one, for Blackwell there are several.
+  const hopper = facts.driver !== null && facts.gpus[0]?.arch === 'HOPPER';
+
+  // One short request to each service that the attester will need: whether it answers, with what, and what time it has.
+
+  const rim_id = hopper ? `NV_GPU_DRIVER_GH100_${facts.driver}` : KNOWN_RIM;
+  const rim = () => probe(host, 'rim', `${config.rim_url}/v1/rim/${rim_id}`, rim_id);
+  const ocsp = () => probe(host, 'ocsp', config.ocsp_url, null);
+  const nras = () => probe(host, 'nras', config.nras_url, null);
+  return Promise.all(config.attester === 'nras' ? [nras(), rim(), ocsp()] : [rim(), ocsp()]);
+}
+
+async function probe(host: Host, service: Probe['service'], url: string, rim_id: string | null): Promise<Probe> {
+  const sent_ms = host.now().getTime();
+  try {
+    const answer = await host.fetch(url, { redirect: 'manual', signal: AbortSignal.timeout(PROBE_TIMEOUT_MS) });
+    const middle_ms = (sent_ms + host.now().getTime()) / 2;
+    await answer.body?.cancel();
+    const date_ms = Date.parse(answer.headers.get('date') ?? '');
+    const clock_ahead_ms = Number.isNaN(date_ms) ? null : date_ms - middle_ms;
+    return { service, url, rim_id, http_status: answer.status, error: null, clock_ahead_ms };
+  } catch (error) {
+    return { service, url, rim_id, http_status: null, error: causeOf(error), clock_ahead_ms: null };
+  }
+}
+
+/** fetch says "fetch failed" and keeps the reason in `cause`. */
+const causeOf = (error: unknown) =>
+  messageOf(error instanceof Error && error.cause !== undefined ? error.cause : error);
+
+// Can NVIDIA's services be reached, and is there a reference value for this driver?
+
+const WORDS = {
+  rim: { what: 'reference values (RIM)', variable: 'RIM_URL' },
+  ocsp: { what: 'revocation (OCSP)', variable: 'OCSP_URL' },
+  nras: { what: 'remote attestation (NRAS)', variable: 'NRAS_URL' },
+} as const;
+
+export const checkServices = (probes: readonly Probe[], facts: Facts): Finding[] =>
+  probes.map((probe) => checkService(probe, facts));
+
+function checkService({ service, url, rim_id, http_status, error }: Probe, { driver }: Facts): Finding {
+  const { what, variable } = WORDS[service];
+  const { origin, host } = new URL(url);
+  if (http_status === null)
+    return fail(
+      service,
+      `${what}: ${origin} does not answer (${error})`,
+      `allow this machine to reach ${host}, set https_proxy, or name a mirror in ${variable}`,
+    );
+  const seen = `${what}: ${origin} answers ${http_status}`;
+  if (http_status === 401 || http_status === 403)
+    return fail(service, seen, 'set NVIDIA_ATTESTATION_SERVICE_KEY, or look whether a proxy refused');
+  if (http_status === 407)
+    return fail(service, seen, 'the proxy wants a name and a password: put them into https_proxy');
+  if (http_status === 429)
+    return warn(service, seen, 'requests are limited: keep RIMs and OCSP answers, or use a service key');
+  if (http_status >= 500) return warn(service, seen, 'the service is not well; try again later');
+  if (http_status >= 300 && http_status < 400)
+    return warn(
+      service,
+      seen,
+      `it sends us elsewhere: name the real address in ${variable}, or look for a captive proxy`,
+    );
+  if (service === 'rim' && http_status === 404) return missing(seen, rim_id ?? '', driver);
+  return ok(service, service === 'rim' ? `${seen} for ${rim_id}` : seen);
+}
+
+function missing(seen: string, rim_id: string, driver: string | null): Finding {
+  if (driver !== null && rim_id.endsWith(`_${driver}`))
+    return fail(
+      'rim',
+      `${seen} for ${rim_id}`,
+      `NVIDIA has no reference values for driver ${driver}: install one that has`,
+    );
+  return warn('rim', `${seen} for ${rim_id}`, 'is this a RIM service? It does not know a well-known id');
+}
+
+// Does our clock agree with the services'? OCSP answers and certificates are valid for windows of time.
+
+/** No clock that is right shows an earlier time. */
+const EARLIEST = Date.parse('2026-01-01T00:00:00Z');
+/** A Date header has whole seconds. */
+const WARN_MS = 10_000;
+const FAIL_MS = 300_000;
+const TODO =
+  'let chrony or systemd-timesyncd set the clock (timedatectl set-ntp true); a guest may take it from its host';
+
+export function checkClock(probes: readonly Probe[], now: Date): Finding[] {
+  const here = now.toISOString();
+  if (now.getTime() < EARLIEST) return [fail('clock', `the clock says ${here}`, TODO)];
+  const [first, ...rest] = probes.flatMap(({ clock_ahead_ms }) => (clock_ahead_ms === null ? [] : [clock_ahead_ms]));
+  if (first === undefined) return [skip('clock', `the clock says ${here}; no service told the time`)];
+  // A cache between us can only make one look older: the least difference is the nearest to the truth.
+  const ahead_ms = rest.reduce((a, b) => (Math.abs(b) < Math.abs(a) ? b : a), first);
+  const seconds = Math.abs(Math.round(ahead_ms / 1000));
+  const seen = `the clock is ${seconds} s ${ahead_ms > 0 ? 'behind' : 'ahead of'} the services`;
+  if (Math.abs(ahead_ms) > FAIL_MS) return [fail('clock', seen, TODO)];
+  if (Math.abs(ahead_ms) > WARN_MS) return [warn('clock', seen, TODO)];
+  return [ok('clock', `the clock agrees with the services (${here})`)];
+}
+
+// One attestation from the running sidecar, verified here as anybody would verify it.
+
+const NAME = 'trial';
+const TRIAL_TIMEOUT_MS = 5_000;
+const REQUEST = '{"model":"doctor","messages":[{"role":"user","content":"countersign doctor"}]}';
+const RESPONSE =
+  '{"id":"doctor","object":"chat.completion","model":"doctor","choices":[{"index":0,"message":{"role":"assistant","content":"trial"},"finish_reason":"stop"}]}';
+
+export async function checkTrial(host: Host, config: DoctorConfig): Promise<Finding[]> {
+  const { socket_path } = config;
+  const raw = buildRaw({ request: REQUEST, response: RESPONSE, timestamp: Math.floor(host.now().getTime() / 1000) });
+  let answered: Answered;
+  try {
+    answered = await host.askSidecar(socket_path, raw);
+  } catch (error) {
+    return [unreachable(error, host, config)];
+  }
+  const { hello, result } = answered;
+  if ('failure' in result)
+    return [
+      fail(
+        NAME,
+        `the sidecar (${hello.attester}) did not attest: ${result.failure}`,
+        'see the lines above and its log',
+      ),
+    ];
+  const { nonce, token, evidence } = result;
+  const report = await appraise(JSON.stringify({ raw, nonce, token, evidence }), answered, host, config);
+  if (!report.valid) return [invalid(report)];
+  const seen = `the sidecar (${hello.attester}) attested ${hello.devices.length} device(s), and it verifies${report.level === 'none' ? '' : ` (${report.level})`}`;
+  if (hello.simulated === null || config.attester === 'simulated') return [ok(NAME, seen)];
+  return [
+    warn(NAME, `${seen}; its GPU is simulated`, 'the sidecar that runs has ATTESTER=simulated: start it with another'),
+  ];
+}
+
+function appraise(text: string, { hello }: Answered, host: Host, config: DoctorConfig): Promise<VerificationReport> {
+  const { rim_url, ocsp_url } = config;
+  return appraiseAttestation(text, {
+    at: host.now(),
+    collateral: createCollateral({ fetch: host.fetch, rim_url, ocsp_url, timeout_ms: TRIAL_TIMEOUT_MS }),
+    ...(hello.simulated === null ? {} : { simulatedRoot: hello.simulated.root }),
+    ...(hello.token_keys === undefined ? {} : { countersignKeys: hello.token_keys as Jwks }),
+    fetchNrasKeys: async (url) =>
+      (await (await host.fetch(url, { signal: AbortSignal.timeout(TRIAL_TIMEOUT_MS) })).json()) as Jwks,
+  });
+}
+
+function invalid({ checks }: VerificationReport): Finding {
+  const failed = checks.filter(({ status }) => status === 'fail').map(({ code, detail }) => `${code}: ${detail}`);
+  const seen = `the sidecar attested, and it does not verify: ${failed.slice(0, 3).join('; ')}`;
+  return fail(NAME, seen, 'save an attestation and look at countersign verify FILE');
+}
+
+function unreachable(error: unknown, { user }: Host, { socket_path }: DoctorConfig): Finding {
+  const code = (error as NodeJS.ErrnoException).code;
+  if (code === 'ENOENT' || code === 'ECONNREFUSED') return skip(NAME, `no sidecar runs on ${socket_path}`);
+  if (code === 'EACCES')
+    return fail(
+      NAME,
+      `${user} may not open ${socket_path}`,
+      'run the doctor, and the gateway, in the group that owns the socket',
+    );
+  return fail(NAME, `${socket_path}: ${messageOf(error)}`, 'is that a sidecar of this version? Look at its log');
+}

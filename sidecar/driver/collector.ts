@@ -1,0 +1,141 @@
+// Collects evidence over a nonce from every device: GPUs in parallel, one report at a time from each; switches beside them.
+import type { Evidence } from '../../proto/attestation.ts';
+import type { Nonce } from '../../proto/raw.ts';
+import { AppraisalError, type Device } from '../attesters/attester.ts';
+import { refusal } from './errors.ts';
+import { PARALLEL_CALLS } from './ffi.ts';
+import { createLock, holding, until } from './lock.ts';
+import { keepMachine, type Machine, type MachineOptions, type Source } from './machine.ts';
+
+export interface CollectorOptions extends MachineOptions {
+  /** For one collection; 30,000 by default. */
+  readonly collection_timeout_ms?: number;
+}
+
+export interface Collector {
+  readonly devices: readonly Device[];
+  /** @throws {AttesterError} @throws what `signal` was aborted with. */
+  collect(nonce: Nonce, signal: AbortSignal): Promise<Evidence[]>;
+  /** A device that was reset has another leaf: asks each again. True when one is not what it was. */
+  renewChains(signal: AbortSignal): Promise<boolean>;
+  close(): Promise<void>;
+}
+
+const CLOSE_MS = 500;
+
+/** @throws {AttesterError} when this machine cannot attest. */
+export async function createCollector(options: CollectorOptions): Promise<Collector> {
+  const { parallel_calls = PARALLEL_CALLS, collection_timeout_ms = 30_000 } = options;
+  const kept = keepMachine(options);
+  const first = await inTime((signal) => until(kept.open(), signal), collection_timeout_ms);
+  const calls = createLock(parallel_calls);
+  const opening = createLock();
+  const turns = new Map(first.sources.map(({ turn }) => [turn, createLock()]));
+  const turnOf = ({ turn }: Source) => turns.get(turn) ?? createLock();
+  const idle = () => [opening, ...turns.values()].every((lock) => lock.free);
+  const chains = new Map<string, string>();
+  let known: Machine = first;
+
+  async function current(signal: AbortSignal): Promise<Machine> {
+    const machine = await kept.current(calls, signal);
+    // Opened anew: what was reset may have other certificates.
+    if (machine !== known) chains.clear();
+    known = machine;
+    return machine;
+  }
+
+  async function collecting<T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T> {
+    try {
+      return await inTime((timeout) => work(AbortSignal.any([signal, timeout])), collection_timeout_ms);
+    } catch (error) {
+      if (kept.isLost(error)) await kept.lose(idle());
+      throw error;
+    }
+  }
+
+  async function chainOf(source: Source): Promise<string> {
+    const at_hand = chains.get(source.id);
+    if (at_hand !== undefined) return at_hand;
+    const chain = await source.chain();
+    chains.set(source.id, chain);
+    return chain;
+  }
+
+  /** All of them, so that which failure is told does not depend on which device is fast. */
+  async function fromEach<T>(work: (source: Source) => Promise<T>, signal: AbortSignal): Promise<T[]> {
+    const { sources } = await holding([opening], () => current(signal), signal);
+    const results = await Promise.allSettled(
+      sources.map((source) => holding([turnOf(source), calls], () => work(source), signal)),
+    );
+    return results.map((result) => {
+      if (result.status === 'rejected') throw result.reason;
+      return result.value;
+    });
+  }
+
+  return {
+    devices: first.sources.map(({ arch, model }) => ({ arch, model })),
+    collect(nonce, signal) {
+      const bytes = Buffer.from(nonce, 'hex');
+      const one = async (source: Source): Promise<Evidence> => {
+        const certificate_chain = Buffer.from(await chainOf(source)).toString('base64');
+        const report = Buffer.from(await source.report(bytes)).toString('base64');
+        return { arch: source.arch, report, certificate_chain };
+      };
+      return collecting((limited) => fromEach(one, limited), signal);
+    },
+    async renewChains(signal) {
+      const before = new Map(chains);
+      chains.clear();
+      await collecting((limited) => fromEach(chainOf, limited), signal);
+      return [...chains].some(([id, chain]) => before.get(id) !== chain);
+    },
+    async close() {
+      // A driver that is shut down under a running call may crash the process, and one that hangs would keep us.
+      if (!idle()) await new Promise((resolve) => setTimeout(resolve, CLOSE_MS));
+      if (idle()) await kept.close();
+    },
+  };
+}
+
+/** Whoever waits gives up after the deadline; what hangs keeps its turn. */
+async function inTime<T>(work: (signal: AbortSignal) => Promise<T>, timeout_ms: number): Promise<T> {
+  const timeout = AbortSignal.timeout(timeout_ms);
+  try {
+    return await work(timeout);
+  } catch (error) {
+    if (error !== timeout.reason) throw error;
+    throw refusal('nvml_timeout', `a device did not answer within ${timeout_ms} ms`, 'retry');
+  }
+}
+
+// A device that was reset has another leaf, and the chain that is kept of it is from before the reset: what the device signs
+// does not verify until it is asked for its chain again.
+
+/** @throws {AppraisalError} a check failed. */
+export type Appraise<T> = (nonce: Nonce, evidence: readonly Evidence[], signal: AbortSignal) => Promise<T>;
+
+/** What passed, and the evidence that it is about. */
+interface Appraised<T> {
+  readonly evidence: readonly Evidence[];
+  readonly devices: T;
+}
+
+/** What another chain can mend. */
+const OF_THE_CHAIN: ReadonlySet<string> = new Set(['report_signature_invalid', 'fwid_mismatch', 'chain_invalid']);
+
+/** As `appraise`; where a chain may be old, asks for it, and where it was, appraises what is collected with the new one. */
+export function withRenewedChains<T>(collector: Collector, appraise: Appraise<T>): Appraise<Appraised<T>> {
+  return async (nonce, evidence, signal) => {
+    try {
+      return { evidence, devices: await appraise(nonce, evidence, signal) };
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!(error instanceof AppraisalError) || !OF_THE_CHAIN.has(error.failed)) throw error;
+      if (!(await collector.renewChains(signal))) throw error;
+      // The report is over our nonce already; a chain that is now another comes with a new one.
+      const anew = await collector.collect(nonce, signal);
+      return { evidence: anew, devices: await appraise(nonce, anew, signal) };
+    }
+  };
+}

@@ -1,0 +1,112 @@
+// What the return codes of NVML and NSCQ mean to an operator: a reason, whether asking again can help, and what to do.
+import { AttesterError } from '../attesters/attester.ts';
+
+// What NVML's return codes mean to an operator: a reason, whether asking again can help, and what to do.
+
+type Again = 'retry' | 'stop';
+interface Meaning {
+  /** The message begins with it, so that logs and gateways can tell failures apart. */
+  readonly reason: string;
+  readonly again: Again;
+  readonly words: string;
+}
+
+/** nvmlReturn_t, as nvml.h numbers it. */
+export const NVML = {
+  success: 0,
+  uninitialized: 1,
+  not_supported: 3,
+  insufficient_size: 7,
+  driver_not_loaded: 9,
+  function_not_found: 13,
+  gpu_lost: 15,
+  reset_required: 16,
+  version_mismatch: 25,
+} as const;
+
+const DEVICES = 'the user that runs the sidecar must be able to open /dev/nvidiactl and /dev/nvidia*';
+
+const MEANINGS: Readonly<Record<number, Meaning>> = {
+  1: { reason: 'nvml_error', again: 'retry', words: 'NVML was shut down; it is opened again at the next request' },
+  2: { reason: 'nvml_error', again: 'stop', words: 'NVML refused an argument; this driver is not one we know' },
+  3: {
+    reason: 'unsupported_gpu',
+    again: 'stop',
+    words: 'this GPU or driver cannot attest; a Hopper or newer is needed',
+  },
+  4: { reason: 'no_permission', again: 'stop', words: `no permission; ${DEVICES}` },
+  6: { reason: 'no_gpu', again: 'stop', words: 'no such GPU; look at nvidia-smi -L' },
+  7: { reason: 'nvml_error', again: 'stop', words: 'the driver answers with more than we know; update the sidecar' },
+  8: { reason: 'gpu_lost', again: 'stop', words: 'a GPU lacks power; check its cables' },
+  9: { reason: 'no_driver', again: 'stop', words: 'the NVIDIA driver is not loaded; look at nvidia-smi and dmesg' },
+  10: { reason: 'nvml_timeout', again: 'retry', words: 'the GPU did not answer in time' },
+  11: { reason: 'gpu_lost', again: 'stop', words: "the kernel has a problem with a GPU's interrupts; look at dmesg" },
+  12: {
+    reason: 'no_driver',
+    again: 'stop',
+    words: "one of the driver's libraries is missing; install the driver again",
+  },
+  13: { reason: 'unsupported_gpu', again: 'stop', words: 'this driver cannot attest; install 535.86 or newer' },
+  14: { reason: 'gpu_lost', again: 'stop', words: "a GPU's infoROM is damaged; it must be repaired by its maker" },
+  15: { reason: 'gpu_lost', again: 'stop', words: 'a GPU fell off the bus; reset it or restart the machine' },
+  16: { reason: 'gpu_lost', again: 'stop', words: 'a GPU needs a reset: nvidia-smi -r, or restart the machine' },
+  17: { reason: 'no_permission', again: 'stop', words: `the operating system keeps us from the GPU; ${DEVICES}` },
+  18: {
+    reason: 'no_driver',
+    again: 'stop',
+    words:
+      "the driver's library and kernel module differ in version; restart the machine, or give the container the host's library",
+  },
+  19: { reason: 'gpu_busy', again: 'retry', words: 'the GPU is in use' },
+  20: { reason: 'gpu_busy', again: 'retry', words: 'the driver is out of memory' },
+  21: { reason: 'gpu_busy', again: 'retry', words: 'the driver has no data yet' },
+  23: { reason: 'gpu_busy', again: 'retry', words: 'the driver is out of resources' },
+  27: { reason: 'gpu_busy', again: 'retry', words: 'the system is not ready yet' },
+  28: { reason: 'no_gpu', again: 'stop', words: 'no GPU was found; look at nvidia-smi -L' },
+  29: { reason: 'gpu_busy', again: 'retry', words: 'the GPU is in a state in which it cannot answer' },
+  999: { reason: 'nvml_error', again: 'retry', words: 'the driver failed without saying why; look at dmesg' },
+};
+
+const UNKNOWN: Meaning = { reason: 'nvml_error', again: 'stop', words: 'an error that we do not know' };
+
+/** A call that NVML answered with an error. */
+export class NvmlError extends AttesterError {
+  readonly nvml_code: number;
+  constructor(function_name: string, nvml_code: number) {
+    const { reason, again, words } = MEANINGS[nvml_code] ?? UNKNOWN;
+    super('collection_failed', `${reason}: ${words} (${function_name}: NVML error ${nvml_code})`, again === 'retry');
+    this.nvml_code = nvml_code;
+  }
+}
+
+/** The node is not fit for attestation, and an operator must act; or, with `retry`, the GPU had no time. */
+export function refusal(reason: string, words: string, again: Again = 'stop', options?: ErrorOptions): AttesterError {
+  return new AttesterError('collection_failed', `${reason}: ${words}`, again === 'retry', options);
+}
+
+// What NSCQ's return codes mean to an operator.
+
+type NscqMeaning = readonly [reason: string, again: 'retry' | 'stop', words: string];
+
+/** nscq_rc_t below zero, as NVIDIA's header numbers it. Above zero are warnings. */
+const NSCQ_MEANINGS: Readonly<Record<number, NscqMeaning>> = {
+  [-1]: ['unsupported_switch', 'stop', 'this driver cannot attest switches; install one for protected PCIe'],
+  [-2]: ['switch_lost', 'stop', 'the switch is no longer there; look at dmesg'],
+  [-3]: [
+    'switch_lost',
+    'stop',
+    'the switch cannot be opened; look at dmesg and at the rights of /dev/nvidia-nvswitch*',
+  ],
+  [-6]: ['no_nscq', 'stop', 'libnvidia-nscq and the driver differ in version; install the library of its branch'],
+  [-7]: ['no_driver', 'stop', "the switches' driver does not answer; look at dmesg"],
+  [-8]: ['switch_busy', 'retry', 'the switch did not answer in time'],
+};
+const NSCQ_UNKNOWN: NscqMeaning = ['nscq_error', 'retry', 'the driver failed without saying why; look at dmesg'];
+
+/** A call that NSCQ answered with an error; after it the switches' driver is opened anew. */
+export class NscqError extends AttesterError {
+  constructor(path: string, nscq_code: number) {
+    const [reason, again, words] = NSCQ_MEANINGS[nscq_code] ?? NSCQ_UNKNOWN;
+    super('collection_failed', `${reason}: ${words} (${path}: NSCQ error ${nscq_code})`, again === 'retry');
+  }
+}

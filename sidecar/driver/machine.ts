@@ -1,0 +1,142 @@
+// The machine as it was found at the start, until a driver loses it; then it is opened again, and must be the same.
+import type { Device } from '../attesters/attester.ts';
+import { NscqError, NVML, NvmlError, refusal } from './errors.ts';
+import { PARALLEL_CALLS } from './ffi.ts';
+import { checkMode, openSession } from './gpus.ts';
+import { holding, type Lock } from './lock.ts';
+import { createNscq, NSCQ_LIBRARY, type Nscq, openNscq } from './nscq.ts';
+import { createNvml, LIBRARY, type Nvml, openLibrary } from './nvml.ts';
+import { checkLocked, openSwitches } from './switches.ts';
+
+// Whatever of the machine gives evidence: its GPUs through NVML and, behind protected PCIe, its switches through NSCQ.
+
+export interface Source extends Device {
+  /** The same for the same device, whenever it is opened. */
+  readonly id: string;
+  /** Those of one name are asked one at a time. */
+  readonly turn: string;
+  /** PEM, leaf first. */
+  chain(): Promise<string>;
+  /** @param nonce 32 bytes. */
+  report(nonce: Uint8Array): Promise<Uint8Array>;
+}
+
+export interface Machine {
+  readonly protected_pcie: boolean;
+  readonly sources: readonly Source[];
+}
+
+/**
+ * @param openNscq called behind protected PCIe alone; throws where switches cannot be attested.
+ * @throws {AttesterError} no GPU, no switch where there must be one, or a mode in which their word is worth nothing.
+ */
+async function openMachine(nvml: Nvml, openNscq: () => Nscq): Promise<Machine> {
+  const { gpus, protected_pcie } = await openSession(nvml);
+  const sources: Source[] = gpus.map(({ arch, model, uuid, handle }) => ({
+    arch,
+    model,
+    id: uuid,
+    turn: uuid,
+    chain: () => nvml.attestationChain(handle),
+    report: (nonce) => nvml.report(handle, nonce),
+  }));
+  if (!protected_pcie) return { protected_pcie, sources };
+  try {
+    return { protected_pcie, sources: [...sources, ...(await switches(openNscq()))] };
+  } catch (error) {
+    await nvml.shutdown().catch(() => undefined);
+    throw error;
+  }
+}
+
+async function switches(nscq: Nscq): Promise<Source[]> {
+  return (await openSwitches(nscq)).map(({ arch, model, label }) => ({
+    arch,
+    model,
+    id: label,
+    turn: 'switches',
+    chain: () => nscq.attestationChain(label),
+    async report(nonce) {
+      await checkLocked(nscq, [label]);
+      return nscq.report(label, nonce);
+    },
+  }));
+}
+
+export interface MachineOptions {
+  /** As dlopen takes it; `libnvidia-ml.so.1` by default. */
+  readonly library?: string;
+  /** Calls at a time. Each takes a thread of libuv's pool, which has 4 unless UV_THREADPOOL_SIZE says more; 3 by default. */
+  readonly parallel_calls?: number;
+  /** The switches' library, opened behind protected PCIe alone; `libnvidia-nscq.so.2` by default. */
+  readonly switch_library?: string;
+  /** Whether switches can be attested too; where they cannot, a node behind protected PCIe is refused. True by default. */
+  readonly switches?: boolean;
+}
+
+interface KeptMachine {
+  /** Opens it, for the first time or again. @throws {AttesterError} */
+  open(): Promise<Machine>;
+  /** As `open` found it, still in the mode that it was in. One at a time. @throws {AttesterError} */
+  current(calls: Lock, signal: AbortSignal): Promise<Machine>;
+  /** After this error, is it to be opened again? */
+  isLost(error: unknown): boolean;
+  /** @param idle no call is running: a driver that is closed under one may crash the process. */
+  lose(idle: boolean): Promise<void>;
+  /** While no call is running. */
+  close(): Promise<void>;
+}
+
+/** After these the driver no longer knows us, or its devices. */
+const LOST: ReadonlySet<number> = new Set([
+  NVML.uninitialized,
+  NVML.driver_not_loaded,
+  NVML.gpu_lost,
+  NVML.reset_required,
+]);
+
+/** @throws {AttesterError} without the library or koffi. */
+export function keepMachine(options: MachineOptions): KeptMachine {
+  const { parallel_calls = PARALLEL_CALLS, switches = true, switch_library = NSCQ_LIBRARY } = options;
+  const nvml = createNvml(openLibrary(options.library ?? LIBRARY, parallel_calls));
+  let nscq: Nscq | null = null;
+  let first: Machine | null = null;
+  let machine: Machine | null = null;
+
+  async function open(): Promise<Machine> {
+    const opened = await openMachine(nvml, () => {
+      if (!switches)
+        throw refusal('protected_pcie', 'protected PCIe is on, and this attester cannot attest the switches too');
+      nscq ??= createNscq(openNscq(switch_library, parallel_calls));
+      return nscq;
+    });
+    first ??= opened;
+    if (!sameDevices(opened, first))
+      throw refusal('gpu_lost', 'the devices are others than at the start; restart the sidecar');
+    machine = opened;
+    return opened;
+  }
+
+  return {
+    open,
+    async current(calls, signal) {
+      if (machine === null) return open();
+      const { protected_pcie } = await holding([calls], () => checkMode(nvml), signal);
+      if (protected_pcie !== machine.protected_pcie)
+        throw refusal('gpu_lost', 'protected PCIe was switched since the start; restart the sidecar');
+      return machine;
+    },
+    isLost: (error) => error instanceof NscqError || (error instanceof NvmlError && LOST.has(error.nvml_code)),
+    async lose(idle) {
+      machine = null;
+      if (idle) await nscq?.close().catch(() => undefined);
+    },
+    async close() {
+      await nscq?.close().catch(() => undefined);
+      await nvml.shutdown().catch(() => undefined);
+    },
+  };
+}
+
+const sameDevices = ({ sources }: Machine, before: Machine) =>
+  sources.length === before.sources.length && sources.every(({ id }, i) => id === before.sources[i]?.id);

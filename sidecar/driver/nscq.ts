@@ -1,0 +1,233 @@
+// NSCQ as this sidecar uses it: which switches there are, whether they are locked, and a switch's chain and report over a nonce.
+import { NscqError, refusal } from './errors.ts';
+import { callAsync, type Koffi, type KoffiLibrary, loadKoffi } from './ffi.ts';
+import { NONCE_BYTES, readText } from './nvml.ts';
+
+const UUID_BYTES = 16;
+const CHAIN_BYTES = 0x1400;
+const REPORT_BYTES = 0x2000;
+
+/** nscq_attestation_report_t */
+interface Report {
+  readonly report_size: number;
+  readonly report: Uint8Array;
+}
+/** nscq_attestation_certificate_t */
+interface Chain {
+  readonly cert_chain: Uint8Array;
+  readonly cert_chain_size: number;
+}
+
+let types: ReturnType<typeof made> | undefined;
+
+/** The same each time: koffi keeps types by name, for the life of the process. */
+function nscqTypes(koffi: Koffi): ReturnType<typeof made> {
+  types ??= made(koffi);
+  return types;
+}
+
+function made(koffi: Koffi) {
+  const uuid = koffi.array('uint8', UUID_BYTES);
+  const callback = (name: string, value: unknown) => koffi.proto(name, 'void', ['void *', 'int8', value, 'void *']);
+  return {
+    uuid,
+    session: koffi.struct({ rc: 'int8', session: 'uintptr_t' }),
+    onUuid: callback('countersign_on_uuid', 'void *'),
+    onByte: callback('countersign_on_byte', 'int8'),
+    onChain: callback(
+      'countersign_on_chain',
+      koffi.struct({ cert_chain: koffi.array('uint8', CHAIN_BYTES), cert_chain_size: 'uint32' }),
+    ),
+    onReport: callback(
+      'countersign_on_report',
+      koffi.struct({ report_size: 'uint32', report: koffi.array('uint8', REPORT_BYTES) }),
+    ),
+  };
+}
+
+// Opens NVIDIA's library for NVSwitches (libnvidia-nscq.so.2, API 2.0.0). It answers by callbacks, before the call returns.
+//
+// The call runs on a thread of libuv's pool; koffi hands each callback to the event loop and holds that thread meanwhile, so
+// nothing here waits for a switch.
+
+export const NSCQ_LIBRARY = 'libnvidia-nscq.so.2';
+
+// NSCQ's types for koffi, as the headers in NVIDIA's Python package declare them (nscq_attestation.h, API 2.0.0).
+
+const MOUNT_DEVICES = 1;
+const LABEL_BYTES = 64;
+
+/** What a path's answers are. */
+interface NscqValues {
+  uuid: string;
+  byte: number;
+  chain: Uint8Array;
+  report: Uint8Array;
+}
+type NscqKind = keyof NscqValues;
+
+/** One answer to a path: from which switch, with which return code, below zero for an error. */
+interface Observed<T> {
+  readonly label: string;
+  readonly code: number;
+  readonly value: T;
+}
+
+interface NscqLibrary {
+  /** 0 or a warning above it; below: an error. */
+  create(): Promise<number>;
+  destroy(): Promise<void>;
+  setInput(bytes: Buffer): Promise<number>;
+  observe<K extends NscqKind>(
+    kind: K,
+    path: string,
+  ): Promise<{ readonly code: number; readonly answers: readonly Observed<NscqValues[K]>[] }>;
+}
+
+/** What a callback is given as its third argument, by value, and what to make of it. A size that cannot be is no bytes. */
+const sized = (bytes: Uint8Array, size: number) => Buffer.from(bytes.subarray(0, size > bytes.length ? 0 : size));
+
+/**
+ * @param path as dlopen takes it.
+ * @param max_calls as of NVML's, with which it shares the threads.
+ * @throws {AttesterError} without koffi or without the library.
+ */
+export function openNscq(path: string, max_calls: number): NscqLibrary {
+  const koffi = loadKoffi();
+  const { uuid: UUID, session: SESSION, ...callbacks } = nscqTypes(koffi);
+  const library = loaded(koffi, path);
+  const create = library.func('nscq_session_create', SESSION, ['uint32']);
+  const destroy = library.func('nscq_session_destroy', 'void', ['uintptr_t']);
+  const setInput = library.func('nscq_session_set_input', 'int8', ['uintptr_t', 'uint32', 'void *', 'uint32']);
+  const label = library.func('nscq_uuid_to_label', 'int8', ['void *', 'void *', 'uint32']);
+  const observers = {
+    uuid: observer(library, koffi, callbacks.onUuid),
+    byte: observer(library, koffi, callbacks.onByte),
+    chain: observer(library, koffi, callbacks.onChain),
+    report: observer(library, koffi, callbacks.onReport),
+  };
+  let session: number | bigint = 0;
+
+  const uuidAt = (address: unknown) => Buffer.from(koffi.decode(address, UUID) as Uint8Array);
+
+  async function labelOf(uuid: Buffer): Promise<string> {
+    const text = Buffer.alloc(LABEL_BYTES);
+    await callAsync(label, [uuid, text, 0], max_calls);
+    const end = text.indexOf(0);
+    return text.toString('latin1', 0, end < 0 ? text.length : end);
+  }
+
+  function readValue(kind: NscqKind, given: unknown): Buffer | number {
+    if (kind === 'uuid') return uuidAt(given);
+    if (kind === 'byte') return given as number;
+    if (kind === 'chain') return sized((given as Chain).cert_chain, (given as Chain).cert_chain_size);
+    return sized((given as Report).report, (given as Report).report_size);
+  }
+
+  return {
+    async create() {
+      const made = await callAsync<{ rc: number; session: number | bigint }>(create, [MOUNT_DEVICES], max_calls);
+      session = made.session;
+      return made.rc;
+    },
+    async destroy() {
+      if (BigInt(session) === 0n) return;
+      const ended = session;
+      session = 0;
+      await callAsync(destroy, [ended], max_calls);
+    },
+    setInput: (bytes) => callAsync<number>(setInput, [session, 0, bytes, bytes.length], max_calls),
+    async observe<K extends NscqKind>(kind: K, at: string) {
+      const given: { uuid: Buffer; code: number; value: Buffer | number }[] = [];
+      // What it throws nobody would hear: it only keeps what was given.
+      const keep = (device: unknown, code: number, value: unknown) => {
+        given.push({ uuid: uuidAt(device), code, value: readValue(kind, value) });
+      };
+      const code = await callAsync<number>(observers[kind], [session, at, keep, null, 0], max_calls);
+      const answers: Observed<NscqValues[K]>[] = [];
+      for (const { uuid, code, value } of given) {
+        const read = kind === 'uuid' ? await labelOf(value as Buffer) : value;
+        answers.push({ label: await labelOf(uuid), code, value: read as NscqValues[K] });
+      }
+      return { code, answers };
+    },
+  };
+}
+
+const observer = (library: KoffiLibrary, koffi: Koffi, callback: unknown) =>
+  library.func('nscq_session_path_observe', 'int8', ['uintptr_t', 'str', koffi.pointer(callback), 'void *', 'uint32']);
+
+function loaded(koffi: Koffi, path: string): KoffiLibrary {
+  try {
+    return koffi.load(path);
+  } catch (cause) {
+    const words = `protected PCIe is on and ${path} cannot be loaded; install libnvidia-nscq of the driver's branch`;
+    throw refusal('no_nscq', words, 'stop', { cause });
+  }
+}
+
+/** One call at a time: a session keeps the nonce that its next report is over. Every method throws {AttesterError}. */
+export interface Nscq {
+  open(): Promise<void>;
+  close(): Promise<void>;
+  /** By label, in the driver's order. */
+  switches(): Promise<readonly string[]>;
+  /** nscq_arch_t: 2 LS10. */
+  architecture(label: string): Promise<number>;
+  /** Trusted NVLink is on, and locked until the switch is reset. */
+  locked(label: string): Promise<boolean>;
+  /** PEM, leaf first. */
+  attestationChain(label: string): Promise<string>;
+  report(label: string, nonce: Uint8Array): Promise<Uint8Array>;
+}
+
+const UUIDS = '/drv/nvswitch/{device}/uuid';
+/** nscq_tnvl_status_t, bit by bit as NVIDIA's verifier reads it. */
+const TNVL = 1;
+const LOCKED = 2;
+
+export function createNscq(library: NscqLibrary): Nscq {
+  const checked = (path: string, code: number) => {
+    if (code < 0) throw new NscqError(path, code);
+  };
+
+  async function observed<K extends NscqKind>(kind: K, path: string): Promise<readonly Observed<NscqValues[K]>[]> {
+    const { code, answers } = await library.observe(kind, path);
+    checked(path, code);
+    for (const answer of answers) checked(path, answer.code);
+    return answers;
+  }
+
+  async function only<K extends NscqKind>(kind: K, label: string, what: string): Promise<NscqValues[K]> {
+    const path = `/${label}/${what}`;
+    const [answer, ...more] = await observed(kind, path);
+    if (answer === undefined || answer.label !== label || more.length > 0)
+      throw refusal('nscq_error', `${path} was not answered by that switch alone`);
+    return answer.value;
+  }
+
+  async function bytes(kind: 'chain' | 'report', label: string, what: string): Promise<Uint8Array> {
+    const value = await only(kind, label, what);
+    if (value.length === 0) throw refusal('nscq_error', `${what} of ${label} has a size that cannot be`);
+    return value;
+  }
+
+  return {
+    async open() {
+      checked('nscq_session_create', await library.create());
+    },
+    close: () => library.destroy(),
+    switches: async () => (await observed('uuid', UUIDS)).map(({ value }) => value),
+    architecture: (label) => only('byte', label, 'id/arch'),
+    async locked(label) {
+      const status = await only('byte', label, 'config/pcie_mode');
+      return status > 0 && (status & TNVL) !== 0 && (status & LOCKED) !== 0;
+    },
+    attestationChain: async (label) => readText(Buffer.from(await bytes('chain', label, 'config/certificate'))),
+    async report(label, nonce) {
+      if (nonce.length !== NONCE_BYTES) throw new RangeError(`a nonce has ${NONCE_BYTES} bytes`);
+      checked('nscq_session_set_input', await library.setInput(Buffer.from(nonce)));
+      return bytes('report', label, 'config/attestation_report');
+    },
+  };
+}

@@ -1,0 +1,233 @@
+// NVML as this sidecar uses it: what there is, which mode it is in, and a device's chain and report over a nonce.
+import { NVML, NvmlError, refusal } from './errors.ts';
+import { callAsync, type KoffiFunction, type KoffiLibrary, loadKoffi } from './ffi.ts';
+
+/** nvmlSystemGetDriverVersion, nvmlDeviceGetName (v2), nvmlDeviceGetUUID (v2). */
+export const TEXT_BYTES = 96;
+export const DRIVER_VERSION_BYTES = 80;
+export const HANDLE_BYTES = 8;
+export const NUMBER_BYTES = 4;
+
+/** nvmlConfComputeSystemState_t: environment, ccFeature, devToolsMode. */
+export const STATE_BYTES = 12;
+/** nvmlSystemConfComputeSettings_v1_t: version, environment, ccFeature, devToolsMode, multiGpuMode. */
+const SETTINGS_BYTES = 20;
+/** NVML_STRUCT_VERSION: the size, and the version in the highest byte. */
+const SETTINGS_V1 = 0x0100_0014;
+
+export interface ConfidentialMode {
+  readonly environment: 'unavailable' | 'simulation' | 'production';
+  readonly confidential: boolean;
+  readonly devtools: boolean;
+  /** null: this driver does not say. */
+  readonly multi_gpu: 'none' | 'protected_pcie' | 'nvle' | null;
+}
+
+const ENVIRONMENTS = ['unavailable', 'simulation', 'production'] as const;
+const MULTI_GPU = ['none', 'protected_pcie', 'nvle'] as const;
+
+export function emptySettings(): Buffer {
+  const bytes = Buffer.alloc(SETTINGS_BYTES);
+  bytes.writeUInt32LE(SETTINGS_V1, 0);
+  return bytes;
+}
+
+export const readSettings = (bytes: Buffer): ConfidentialMode => ({
+  ...readState(bytes.subarray(4)),
+  multi_gpu: MULTI_GPU[bytes.readUInt32LE(16)] ?? null,
+});
+
+export const readState = (bytes: Buffer): ConfidentialMode => ({
+  environment: ENVIRONMENTS[bytes.readUInt32LE(0)] ?? 'unavailable',
+  confidential: bytes.readUInt32LE(4) === 1,
+  // Anything but "off" is on.
+  devtools: bytes.readUInt32LE(8) !== 0,
+  multi_gpu: null,
+});
+
+/** nvmlConfComputeGpuCertificate_t: two sizes, the identity chain, the attestation chain. */
+const CERTIFICATE_CHAIN_BYTES = 0x1000;
+const ATTESTATION_CHAIN_BYTES = 0x1400;
+export const CERTIFICATE_BYTES = 8 + CERTIFICATE_CHAIN_BYTES + ATTESTATION_CHAIN_BYTES;
+
+/** The attestation chain, PEM, leaf first; null where the driver states a size that cannot be. */
+export function readAttestationChain(bytes: Buffer): string | null {
+  const size = bytes.readUInt32LE(4);
+  const start = 8 + CERTIFICATE_CHAIN_BYTES;
+  return size === 0 || size > ATTESTATION_CHAIN_BYTES ? null : readText(bytes.subarray(start, start + size));
+}
+
+/** nvmlConfComputeGpuAttestationReport_t: isCecAttestationReportPresent, two sizes, nonce, report, CEC report. */
+const NONCE_AT = 12;
+export const NONCE_BYTES = 0x20;
+const REPORT_AT = NONCE_AT + NONCE_BYTES;
+const MAX_REPORT_BYTES = 0x2000;
+const MAX_CEC_REPORT_BYTES = 0x1000;
+const REPORT_BYTES = REPORT_AT + MAX_REPORT_BYTES + MAX_CEC_REPORT_BYTES;
+
+export function reportRequest(nonce: Uint8Array): Buffer {
+  if (nonce.length !== NONCE_BYTES) throw new RangeError(`a nonce has ${NONCE_BYTES} bytes`);
+  const bytes = Buffer.alloc(REPORT_BYTES);
+  bytes.set(nonce, NONCE_AT);
+  return bytes;
+}
+
+/**
+ * The SPDM request and its signed response; null where the driver states a size that cannot be. The report of the board's
+ * external root of trust (CEC), which may stand beside it, is not read: nothing here rests on it.
+ */
+export function readReport(bytes: Buffer): Buffer | null {
+  const [size, cec_size] = [bytes.readUInt32LE(4), bytes.readUInt32LE(8)];
+  if (size === 0 || size > MAX_REPORT_BYTES || cec_size > MAX_CEC_REPORT_BYTES) return null;
+  return Buffer.from(bytes.subarray(REPORT_AT, REPORT_AT + size));
+}
+
+/** ASCII up to the first zero byte. */
+export function readText(bytes: Buffer): string {
+  const end = bytes.indexOf(0);
+  return bytes.toString('latin1', 0, end < 0 ? bytes.length : end);
+}
+
+// Opens NVIDIA's management library (libnvidia-ml.so.1).
+
+/** Handles and numbers go by value; a Buffer goes as the address of its bytes. */
+export type Argument = number | bigint | Buffer;
+
+/** nvml.h. A handle is a pointer that we only carry. */
+const HANDLE = 'uintptr_t';
+const OUT = 'void *';
+const FUNCTIONS = {
+  nvmlInit_v2: [],
+  nvmlShutdown: [],
+  nvmlSystemGetDriverVersion: [OUT, 'uint'],
+  nvmlSystemGetConfComputeState: [OUT],
+  nvmlSystemGetConfComputeSettings: [OUT],
+  nvmlSystemGetConfComputeGpusReadyState: [OUT],
+  nvmlDeviceGetCount_v2: [OUT],
+  nvmlDeviceGetHandleByIndex_v2: ['uint', OUT],
+  nvmlDeviceGetName: [HANDLE, OUT, 'uint'],
+  nvmlDeviceGetUUID: [HANDLE, OUT, 'uint'],
+  nvmlDeviceGetArchitecture: [HANDLE, OUT],
+  nvmlDeviceGetConfComputeGpuCertificate: [HANDLE, OUT],
+  nvmlDeviceGetConfComputeGpuAttestationReport: [HANDLE, OUT],
+} as const;
+export type FunctionName = keyof typeof FUNCTIONS;
+
+export interface NvmlLibrary {
+  /** The return code; 13 (function not found) where this driver's library has no such function. */
+  call(name: FunctionName, ...args: readonly Argument[]): Promise<number>;
+}
+
+export const LIBRARY = 'libnvidia-ml.so.1';
+
+// NVML's structures as bytes: the sizes and offsets that nvml.h gives them, in the machine's order, without padding.
+
+/**
+ * @param path as dlopen takes it.
+ * @param max_calls at a time, whoever makes them: each takes a thread, and those that hang keep theirs.
+ * @throws {AttesterError} without koffi or without the library.
+ */
+export function openLibrary(path: string, max_calls: number): NvmlLibrary {
+  const library = loaded(path);
+  const functions = new Map<FunctionName, KoffiFunction | null>();
+  for (const [name, parameters] of Object.entries(FUNCTIONS) as [FunctionName, readonly string[]][])
+    functions.set(name, bound(library, name, parameters));
+  return {
+    call(name, ...args) {
+      const run = functions.get(name) ?? null;
+      if (run === null) return Promise.resolve(NVML.function_not_found);
+      return callAsync<number>(run, args, max_calls);
+    },
+  };
+}
+
+function loaded(path: string): KoffiLibrary {
+  const koffi = loadKoffi();
+  try {
+    return koffi.load(path);
+  } catch (cause) {
+    const words = `${path} cannot be loaded; install the NVIDIA driver, or start the container with the GPU (--gpus all)`;
+    throw refusal('no_driver', words, 'stop', { cause });
+  }
+}
+
+function bound(library: KoffiLibrary, name: string, parameters: readonly string[]): KoffiFunction | null {
+  try {
+    return library.func(name, 'int', parameters);
+  } catch {
+    return null;
+  }
+}
+
+export type Handle = bigint;
+
+/** Every method throws {NvmlError}. */
+export interface Nvml {
+  init(): Promise<void>;
+  shutdown(): Promise<void>;
+  driverVersion(): Promise<string>;
+  mode(): Promise<ConfidentialMode>;
+  /** Whether the GPUs accept work: attestation comes before that, and does not need it. */
+  ready(): Promise<boolean>;
+  count(): Promise<number>;
+  handle(index: number): Promise<Handle>;
+  name(device: Handle): Promise<string>;
+  uuid(device: Handle): Promise<string>;
+  /** nvmlDeviceArchitecture_t: 9 Hopper, 10 Blackwell. */
+  architecture(device: Handle): Promise<number>;
+  /** PEM, leaf first. */
+  attestationChain(device: Handle): Promise<string>;
+  /** The SPDM request and its signed response. */
+  report(device: Handle, nonce: Uint8Array): Promise<Uint8Array>;
+}
+
+export function createNvml(library: NvmlLibrary): Nvml {
+  const run = async (name: FunctionName, ...args: readonly Argument[]) => {
+    const code = await library.call(name, ...args);
+    if (code !== NVML.success) throw new NvmlError(name, code);
+  };
+  const filled = async (name: FunctionName, bytes: Buffer, ...before: readonly Argument[]) => {
+    await run(name, ...before, bytes);
+    return bytes;
+  };
+  const number = async (name: FunctionName, ...before: readonly Argument[]) =>
+    (await filled(name, Buffer.alloc(NUMBER_BYTES), ...before)).readUInt32LE(0);
+  const text = async (name: FunctionName, size: number, ...before: readonly Argument[]) => {
+    const bytes = Buffer.alloc(size);
+    await run(name, ...before, bytes, size);
+    return readText(bytes);
+  };
+  const read = <T>(name: FunctionName, value: T | null): T => {
+    if (value === null) throw refusal('nvml_error', `${name} answered with a size that cannot be`);
+    return value;
+  };
+  return {
+    init: () => run('nvmlInit_v2'),
+    shutdown: () => run('nvmlShutdown'),
+    driverVersion: () => text('nvmlSystemGetDriverVersion', DRIVER_VERSION_BYTES),
+    async mode() {
+      const settings = emptySettings();
+      const code = await library.call('nvmlSystemGetConfComputeSettings', settings);
+      if (code === NVML.success) return readSettings(settings);
+      // Older drivers know the state alone.
+      if (code !== NVML.function_not_found && code !== NVML.version_mismatch)
+        throw new NvmlError('nvmlSystemGetConfComputeSettings', code);
+      return readState(await filled('nvmlSystemGetConfComputeState', Buffer.alloc(STATE_BYTES)));
+    },
+    ready: async () => (await number('nvmlSystemGetConfComputeGpusReadyState')) === 1,
+    count: () => number('nvmlDeviceGetCount_v2'),
+    handle: async (index) =>
+      (await filled('nvmlDeviceGetHandleByIndex_v2', Buffer.alloc(HANDLE_BYTES), index)).readBigUInt64LE(0),
+    name: (device) => text('nvmlDeviceGetName', TEXT_BYTES, device),
+    uuid: (device) => text('nvmlDeviceGetUUID', TEXT_BYTES, device),
+    architecture: (device) => number('nvmlDeviceGetArchitecture', device),
+    async attestationChain(device) {
+      const name = 'nvmlDeviceGetConfComputeGpuCertificate';
+      return read(name, readAttestationChain(await filled(name, Buffer.alloc(CERTIFICATE_BYTES), device)));
+    },
+    async report(device, nonce) {
+      const name = 'nvmlDeviceGetConfComputeGpuAttestationReport';
+      return read(name, readReport(await filled(name, reportRequest(nonce), device)));
+    },
+  };
+}

@@ -1,0 +1,216 @@
+// The sidecar's server: WebSocket over a Unix socket, one session a gateway.
+import { chmodSync, lstatSync, mkdirSync, unlinkSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import { connect, type ListenOptions } from 'node:net';
+import { dirname } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { WebSocketServer } from 'ws';
+import { HEALTH_PATH, MAX_FRAME_BYTES } from '../../proto/frames.ts';
+import { where } from '../../proto/log.ts';
+import type { Attester, AttesterError } from '../attesters/attester.ts';
+import { logResult } from '../log.ts';
+import { checkCollected } from '../signing/evidence-check.ts';
+import { createScheduler } from '../signing/scheduler.ts';
+import { runSession, type Session } from './session.ts';
+
+const FOLDER_MODE = 0o750;
+const SOCKET_MODE = 0o660;
+/** systemd's own: a smaller one would shorten the line of those who wait for a restart. */
+const INHERITED_BACKLOG = 4096;
+
+/** The socket cannot be had. The message is one line for the operator. */
+export class SocketError extends Error {
+  override readonly name = 'SocketError';
+
+  // The Unix socket that the sidecar listens on: its own, with what a killed predecessor left behind, or one that it is handed.
+
+  readonly code: 'not_a_socket' | 'not_a_unix_socket' | 'in_use' | 'folder_unusable' | 'listen_failed';
+  constructor(code: SocketError['code'], message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+/** Listens on `path`, folder 0750, socket 0660. A stale socket is removed; a live one, or a file, is not. @throws {SocketError} */
+export async function listenOnSocket(server: Server, path: string): Promise<void> {
+  makeFolder(dirname(path));
+  await clearStale(path);
+  // The socket must not be open to others even for the moment before a chmod.
+  const umask = process.umask(0o777 & ~SOCKET_MODE);
+  try {
+    await listening(server, { path });
+    chmodSync(path, SOCKET_MODE);
+  } catch (cause) {
+    throw new SocketError('listen_failed', `cannot listen on ${path}: ${(cause as NodeJS.ErrnoException).code}`, {
+      cause,
+    });
+  } finally {
+    process.umask(umask);
+  }
+}
+
+/**
+ * Serves the listening Unix socket behind descriptor `fd`. Its path, folder and permissions are its maker's: nothing is made, changed or removed.
+ * @throws {SocketError}
+ */
+export async function listenOnInherited(server: Server, fd: number): Promise<void> {
+  try {
+    await listening(server, { fd, backlog: INHERITED_BACKLOG });
+  } catch (cause) {
+    throw new SocketError(
+      'listen_failed',
+      `cannot listen on the inherited socket: ${(cause as NodeJS.ErrnoException).code}`,
+      { cause },
+    );
+  }
+  // Only a network socket has an address here. Whoever reaches the sidecar can have the GPU sign: never from the network.
+  if (server.address() === null) return;
+  server.close();
+  throw new SocketError('not_a_unix_socket', 'the inherited socket is not a Unix socket');
+}
+
+function listening(server: Server, options: ListenOptions & { fd?: number }): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(options, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
+}
+
+function makeFolder(folder: string): void {
+  try {
+    const made = mkdirSync(folder, { recursive: true, mode: FOLDER_MODE });
+    if (made !== undefined) chmodSync(folder, FOLDER_MODE);
+  } catch (cause) {
+    throw new SocketError(
+      'folder_unusable',
+      `cannot make the socket's folder ${folder}: ${(cause as NodeJS.ErrnoException).code}`,
+      { cause },
+    );
+  }
+}
+
+async function clearStale(path: string): Promise<void> {
+  let isSocket: boolean;
+  try {
+    isSocket = lstatSync(path).isSocket();
+  } catch {
+    return;
+  }
+  if (!isSocket) throw new SocketError('not_a_socket', `${path} exists and is not a socket`);
+  if (await answers(path)) throw new SocketError('in_use', `a sidecar already listens on ${path}`);
+  unlinkSync(path);
+}
+
+function answers(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const probe = connect(path);
+    const end = (alive: boolean) => {
+      probe.destroy();
+      resolve(alive);
+    };
+    probe.once('connect', () => end(true));
+    probe.once('error', () => end(false));
+  });
+}
+
+interface SidecarServer {
+  /** Takes nothing new, lets go of whoever is no gateway, finishes what was asked for as far as `drain_ms` allow, and lets go of the GPU. */
+  close(): Promise<void>;
+}
+
+interface ServerOptions {
+  readonly socket_path: string;
+  /** A socket that somebody else made and listens on, instead of `socket_path`. */
+  readonly inherited_fd?: number | null;
+  readonly attest_queue_max: number;
+  readonly attest_deadline_ms: number;
+  /** How long the end may wait for attestations under way; 5 s by default. The gateway asks the next sidecar for the rest. */
+  readonly drain_ms?: number;
+  /** Why the attester cannot attest yet, where that is known from its start. */
+  readonly trouble?: AttesterError | null;
+  /** From one look to the next at whether trouble is over. */
+  readonly trial_every_ms?: number;
+}
+
+/** Connected at once: gateways, each worker of one by itself, of which there may be 64, and health checks. */
+const MAX_SESSIONS = 256;
+const DRAIN_MS = 5_000;
+
+/** Listens and serves until closed. @throws {SocketError} */
+export async function startServer(attester: Attester, options: ServerOptions, log: Logger): Promise<SidecarServer> {
+  const sessions = new Set<Session>();
+  const scheduler = createScheduler(attester, {
+    ...options,
+    async check(collected, nonce) {
+      await checkCollected(collected, nonce, attester);
+      announce();
+    },
+    onTrouble(trouble) {
+      if (trouble === null) log.info('attesting again');
+      else log.error(trouble, 'cannot attest');
+      for (const session of sessions) session.sendStatus();
+    },
+  });
+  let announced = attester.devices;
+  let attested_total = 0;
+  let failed_total = 0;
+  const server = createServer((_request, response) => {
+    response
+      .writeHead(426, { 'content-type': 'text/plain', upgrade: 'websocket' })
+      .end('This socket speaks WebSocket.\n');
+  });
+  const sockets = new WebSocketServer({ server, perMessageDeflate: false, maxPayload: MAX_FRAME_BYTES });
+  sockets.on('error', () => {}); // the server's own errors are listenOnSocket's to report
+  sockets.on('connection', (ws, { url, socket }) => {
+    const level = url === HEALTH_PATH ? 'debug' : 'info';
+    ws.on('error', () => ws.terminate());
+    if (sockets.clients.size > MAX_SESSIONS) return ws.close(1013, 'too many gateways');
+    log[level]({ sessions: sockets.clients.size }, 'gateway connected');
+    const session = runSession(ws, socket, {
+      attester,
+      scheduler,
+      onUnexpected: (error) => log.error(where(error), 'the attester failed in an unexpected way'),
+      totals: () => ({ attested_total, failed_total }),
+      onResult(result) {
+        if (result.code === 'attested') attested_total++;
+        else if (result.code !== 'cancelled') failed_total++;
+        logResult(log, result, scheduler.waiting);
+      },
+    });
+    sessions.add(session);
+    ws.on('close', () => {
+      sessions.delete(session);
+      log[level]({ sessions: sockets.clients.size }, 'gateway left');
+    });
+  });
+  /** Before the first answer of an attester that was late, or that took over: gateways learn what it is. */
+  function announce(): void {
+    if (attester.devices === announced) return;
+    announced = attester.devices;
+    log.info({ attester: attester.name, devices: announced }, 'attests now');
+    for (const session of sessions) session.sendStatus();
+  }
+  if (options.trouble) scheduler.failed(options.trouble);
+  const { inherited_fd = null, socket_path } = options;
+  await (inherited_fd === null ? listenOnSocket(server, socket_path) : listenOnInherited(server, inherited_fd));
+  return {
+    async close() {
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      // Those that never became a session: nobody would time them out any more. A session's connection is not among them.
+      server.closeAllConnections();
+      const deadline = delay(options.drain_ms ?? DRAIN_MS, undefined, { ref: false });
+      await Promise.race([Promise.all([...sessions].map((session) => session.drain())), deadline]);
+      for (const ws of sockets.clients) ws.close(1001, 'the sidecar stops');
+      setTimeout(() => {
+        for (const ws of sockets.clients) ws.terminate();
+      }, 500).unref();
+      await closed;
+      scheduler.close();
+      await attester.close();
+    },
+  };
+}

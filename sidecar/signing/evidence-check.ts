@@ -1,0 +1,22 @@
+// What the sidecar checks before it answers, whatever the attester says: evidence of each device that it has, and of each what
+// the gateway checks again: verify/report-check.ts.
+import type { Nonce } from '../../proto/raw.ts';
+import { CheckFailure, checkReports } from '../../verify/index.ts';
+import { type Attester, AttesterError, type Collected } from '../attesters/attester.ts';
+
+const refuse = (message: string, cause?: unknown) => new AttesterError('appraisal_failed', message, false, { cause });
+
+/** @throws {AttesterError} appraisal_failed */
+export async function checkCollected(collected: Collected, nonce: Nonce, attester: Attester): Promise<void> {
+  const { evidence } = collected;
+  if (evidence.length !== attester.devices.length)
+    throw refuse(`evidence of ${evidence.length} devices where there are ${attester.devices.length}`);
+  for (const [i, { arch }] of attester.devices.entries())
+    if (evidence[i]?.arch !== arch)
+      throw refuse(`device ${i}: evidence of a ${evidence[i]?.arch} in place of a ${arch}`);
+  try {
+    await checkReports(collected, nonce, attester.simulated?.root ?? null);
+  } catch (error) {
+    throw error instanceof CheckFailure ? refuse(error.message, error) : error;
+  }
+}

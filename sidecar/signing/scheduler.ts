@@ -1,0 +1,256 @@
+// What stands between requests and the attester: one flight for the same raw, the queue, another try where that helps, the circuit.
+import { randomBytes } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Phases } from '../../proto/frames.ts';
+import type { Nonce } from '../../proto/raw.ts';
+import { type Attester, AttesterError, type Collected } from '../attesters/attester.ts';
+import { createCircuit, noAnswer, type Trouble } from './circuit-breaker.ts';
+
+const TYPICAL_JOB_MS = 500;
+/** From a job's abort to when it is given up. */
+const GRACE_MS = 2_000;
+
+/** The line is full. */
+export class QueueFull extends Error {
+  override readonly name = 'QueueFull';
+  override readonly message = 'too many requests wait for the GPU';
+  readonly retry_after_ms = TYPICAL_JOB_MS;
+}
+
+interface Job {
+  readonly work: () => Promise<void>;
+  readonly signal: AbortSignal;
+}
+
+interface Queue {
+  readonly waiting: number;
+  readonly running: number;
+  /**
+   * Runs `work` when its turn comes.
+   * @throws {QueueFull} at once. @throws whatever `cancel` was aborted with, or `work` threw.
+   */
+  run<T>(work: (signal: AbortSignal) => Promise<T>, cancel: AbortSignal): Promise<T>;
+}
+
+interface QueueOptions {
+  readonly attest_queue_max: number;
+  /** A job went on after it was told to stop; the next one runs beside it. */
+  readonly onStuck?: () => void;
+}
+
+function overrun(signal: AbortSignal): Promise<false> {
+  return new Promise((resolve) => {
+    signal.addEventListener('abort', () => setTimeout(() => resolve(false), GRACE_MS).unref(), { once: true });
+  });
+}
+
+function createQueue(options: QueueOptions): Queue {
+  const line = new Set<Job>();
+  let running = 0;
+
+  async function next(): Promise<void> {
+    if (running > 0) return;
+    running = 1;
+    for (const job of line) {
+      line.delete(job);
+      if (job.signal.aborted) continue;
+      // An attester that does not hear its signal must not hold up everybody after it.
+      if (!(await Promise.race([job.work().then(() => true), overrun(job.signal)]))) options.onStuck?.();
+    }
+    running = 0;
+  }
+
+  return {
+    get waiting() {
+      return line.size;
+    },
+    get running() {
+      return running;
+    },
+    run<T>(work: (signal: AbortSignal) => Promise<T>, cancel: AbortSignal): Promise<T> {
+      if (line.size >= options.attest_queue_max) return Promise.reject(new QueueFull());
+      return new Promise<T>((resolve, reject) => {
+        const stop = new AbortController();
+        const onCancel = () => {
+          settle();
+          stop.abort(cancel.reason);
+          reject(cancel.reason);
+        };
+        const settle = () => {
+          cancel.removeEventListener('abort', onCancel);
+          line.delete(job);
+        };
+        const job: Job = {
+          signal: stop.signal,
+          work: async () => {
+            try {
+              const result = await work(stop.signal);
+              settle();
+              resolve(result);
+            } catch (error) {
+              settle();
+              reject(error);
+            }
+          },
+        };
+        if (cancel.aborted) return onCancel();
+        cancel.addEventListener('abort', onCancel);
+        line.add(job);
+        void next();
+      });
+    },
+  };
+}
+
+interface SchedulerOptions {
+  readonly attest_queue_max: number;
+  /** From each request's arrival to its answer, also where it joins what another asked for. */
+  readonly attest_deadline_ms: number;
+  /** Refuses what the attester brought unless it holds. */
+  readonly check: (collected: Collected, nonce: Nonce) => Promise<void>;
+  readonly onTrouble: (trouble: Trouble | null) => void;
+  /** First wait before another try; each next one is twice as long. */
+  readonly retry_ms?: number;
+  readonly trial_every_ms?: number;
+}
+
+/** The request was not answered in time. */
+export class DeadlineExceeded extends Error {
+  override readonly name = 'DeadlineExceeded';
+
+  // The way to the GPU: one job at a time, in order of arrival, a bounded line, and a way out of it.
+}
+
+/** What the attester brought, checked, and where the time went. */
+export interface Timed extends Collected {
+  readonly phases: Phases;
+}
+
+export interface Scheduler {
+  readonly waiting: number;
+  readonly running: number;
+  readonly trouble: Trouble | null;
+  /** @throws {AttesterError} {QueueFull} {DeadlineExceeded}; whatever `cancel` was aborted with. */
+  attest(nonce: Nonce, cancel: AbortSignal): Promise<Timed>;
+  /** The attester failed before anybody asked: the circuit opens, and trials begin. */
+  failed(error: AttesterError): void;
+  close(): void;
+}
+
+const TRIES = 3;
+const RETRY_MS = 100;
+const TRIAL_EVERY_MS = 10_000;
+
+interface Flight {
+  readonly begun_ms: number;
+  readonly result: Promise<Timed>;
+  readonly abort: AbortController;
+  passengers: number;
+}
+
+export function createScheduler(attester: Attester, options: SchedulerOptions): Scheduler {
+  const { attest_deadline_ms, retry_ms = RETRY_MS, trial_every_ms = TRIAL_EVERY_MS } = options;
+  const queue = createQueue({
+    ...options,
+    onStuck: () => circuit.open(noAnswer()),
+  });
+  const flights = new Map<Nonce, Flight>();
+  /** When something was attested last. */
+  let attested_ms = 0;
+  const circuit = createCircuit({ trial, trial_every_ms, onChange: options.onTrouble });
+
+  async function trial(): Promise<void> {
+    const nonce = randomBytes(32).toString('hex') as Nonce;
+    await ride(nonce, new AbortController().signal);
+  }
+
+  function enqueue(nonce: Nonce, cancel: AbortSignal): Promise<Timed> {
+    const queued_ms = performance.now();
+    return queue.run((signal) => collect(nonce, signal, queued_ms), cancel);
+  }
+
+  async function collect(nonce: Nonce, signal: AbortSignal, queued_ms: number): Promise<Timed> {
+    const queue_ms = performance.now() - queued_ms;
+    let why: AttesterError | null = null;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const begun_ms = performance.now();
+        const collected = await attester.attest(nonce, signal);
+        const brought_ms = performance.now();
+        await options.check(collected, nonce);
+        attested_ms = performance.now();
+        circuit.succeeded();
+        const { appraisal_ms = 0 } = collected;
+        const collection_ms = Math.max(0, brought_ms - begun_ms - appraisal_ms);
+        const check_ms = performance.now() - brought_ms;
+        return { ...collected, phases: { queue_ms, collection_ms, appraisal_ms, check_ms } };
+      } catch (error) {
+        if (signal.reason instanceof DeadlineExceeded && attested_ms < queued_ms) circuit.late(why);
+        if (signal.aborted || !(error instanceof AttesterError)) throw error;
+        if (!error.retryable || attempt === TRIES) {
+          circuit.failed(error);
+          throw error;
+        }
+        why = error;
+        await delay(retry_ms * 2 ** (attempt - 1), undefined, { signal });
+      }
+    }
+  }
+
+  function board(nonce: Nonce): Flight {
+    const under_way = flights.get(nonce);
+    const begun_ms = performance.now();
+    // One that took passengers for ever could hold the GPU for ever.
+    if (under_way !== undefined && begun_ms - under_way.begun_ms < attest_deadline_ms) return under_way;
+    const abort = new AbortController();
+    const result = enqueue(nonce, abort.signal);
+    const flight: Flight = { begun_ms, result, abort, passengers: 0 };
+    flights.set(nonce, flight);
+    // Whoever waits gets the error; that nobody may be left to wait is no error of its own.
+    result.catch(() => {}).finally(() => flights.get(nonce) === flight && flights.delete(nonce));
+    return flight;
+  }
+
+  /** Each passenger has a deadline of their own. The flight ends when the last has left it. */
+  function ride(nonce: Nonce, cancel: AbortSignal): Promise<Timed> {
+    const flight = board(nonce);
+    flight.passengers++;
+    return new Promise<Timed>((resolve, reject) => {
+      const leave = (reason: unknown) => {
+        landed();
+        reject(reason);
+        if (--flight.passengers > 0) return;
+        if (flights.get(nonce) === flight) flights.delete(nonce);
+        flight.abort.abort(reason);
+      };
+      const late = setTimeout(() => leave(new DeadlineExceeded('not done in time')), attest_deadline_ms);
+      const onCancel = () => leave(cancel.reason);
+      const landed = () => {
+        clearTimeout(late);
+        cancel.removeEventListener('abort', onCancel);
+      };
+      cancel.addEventListener('abort', onCancel);
+      flight.result.then(resolve, reject).finally(landed);
+    });
+  }
+
+  return {
+    get waiting() {
+      return queue.waiting;
+    },
+    get running() {
+      return queue.running;
+    },
+    get trouble() {
+      return circuit.trouble;
+    },
+    attest(nonce, cancel) {
+      if (cancel.aborted) return Promise.reject(cancel.reason);
+      const { trouble } = circuit;
+      if (trouble !== null) return Promise.reject(new AttesterError(trouble.code, trouble.message, false));
+      return ride(nonce, cancel);
+    },
+    failed: (error) => circuit.open(error),
+    close: () => circuit.close(),
+  };
+}

@@ -1,0 +1,101 @@
+// What the command line reads and prints.
+import { readFileSync } from 'node:fs';
+import type { Check } from '../checks.ts';
+import { ageInWords, type Claims, type VerificationReport } from '../index.ts';
+import { UsageError } from './args.ts';
+
+// Reads what the CLI is given: an attestation, a response, or a transcript of server-sent events.
+
+/** Larger files are refused before they are read into memory as text. */
+export const MAX_INPUT_BYTES = 256 * 1024 * 1024;
+
+/** Where the file system says no. */
+export function unusable(path: string, error: unknown): UsageError {
+  const { code } = error as NodeJS.ErrnoException;
+  return new UsageError(
+    `${path}: ${code === 'ENOENT' ? 'no such file or folder' : `cannot be used (${code ?? 'unknown'})`}`,
+  );
+}
+
+/** @throws {UsageError} when it cannot be read. */
+export function readBytes(file: string): Uint8Array<ArrayBuffer> {
+  let bytes: Buffer;
+  try {
+    bytes = readFileSync(file === '-' ? 0 : file);
+  } catch (error) {
+    throw unusable(file, error);
+  }
+  if (bytes.length > MAX_INPUT_BYTES) throw new UsageError(`${file}: larger than ${MAX_INPUT_BYTES} bytes`);
+  return new Uint8Array(bytes);
+}
+
+/** @throws {UsageError} when it cannot be read, or is not UTF-8. */
+export function readText(file: string): string {
+  return decode(readBytes(file), file);
+}
+
+/** For verifyAttestation: an attestation's JSON or a whole response's; of a stream its bytes. @throws {UsageError} when it cannot be read, or is not UTF-8. */
+export function readInput(file: string): string | Uint8Array<ArrayBuffer> {
+  const bytes = readBytes(file);
+  const text = decode(bytes, file);
+  return /^\ufeff?\s*(data|event|id|retry)?:/.test(text.slice(0, 64)) ? bytes : text;
+}
+
+/** What is not UTF-8 has no text: one that is nearly right would be the text of other files too. */
+function decode(bytes: Uint8Array, file: string): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw new UsageError(`${file}: not a text in UTF-8`);
+  }
+}
+
+// The report for people: a line a check, what was found, what it proves and what it does not.
+
+const MARK = { pass: 'pass', fail: 'FAIL', skip: 'skip' } as const;
+
+/** @param at the time of the check */
+export function printReport(report: VerificationReport, at: Date): string {
+  const lines = report.checks.map(line);
+  const width = Math.max(...lines.map(([name]) => name.length));
+  const out = lines.map(([name, mark, detail]) => `  ${mark}  ${name.padEnd(width)}  ${detail}`);
+  out.push('', ...claimLines(report.claims, at));
+  if (report.proven.length > 0) out.push('', 'proven', ...report.proven.map((text) => `  + ${text}`));
+  if (report.not_proven.length > 0) out.push('', 'not proven', ...report.not_proven.map((text) => `  - ${text}`));
+  const failed = report.checks.find((check) => check.status === 'fail');
+  out.push('', report.valid ? `VALID (level: ${report.level})` : `INVALID: ${failed?.code ?? 'no check could run'}`);
+  return out.map(plain).join('\n');
+}
+
+/** What others wrote, a token's issuer or a file's name, must not clear the screen, nor write lines of this report. */
+export function plain(text: string): string {
+  return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '?');
+}
+
+function claimLines(claims: Claims, at: Date): string[] {
+  const out = ['claims'];
+  if (claims.simulated) out.push('  SIMULATED: no GPU made this');
+  if (claims.time !== null)
+    out.push(`  time      ${claims.time}, ${ageInWords(claims.time, at)} (by the gateway's clock)`);
+  if (claims.nonce !== null) out.push(`  nonce     ${claims.nonce}`);
+  if (claims.token !== null)
+    out.push(
+      `  token     ${claims.token.kind}, ${claims.token.signature ?? 'not checked'}, says it is from '${claims.token.issuer}'`,
+    );
+  for (const [i, device] of claims.devices.entries()) {
+    const { model, driver, vbios, mode, measurements_matched, ueid } = device;
+    const facts = [
+      ...(driver === null ? [] : [`driver ${driver}`]),
+      ...(vbios === null ? [] : [`VBIOS ${vbios}`]),
+      ...(mode === null ? [] : [`mode ${mode}`]),
+      ...(measurements_matched === null ? [] : [`${measurements_matched} measurements match`]),
+    ];
+    out.push(`  device ${i}  ${model}, ${facts.join(', ')}`, `            ueid ${ueid}`);
+  }
+  return out.length === 1 ? ['claims: none'] : out;
+}
+
+function line(check: Check): [string, string, string] {
+  const name = check.device === undefined ? check.name : `${check.name}[${check.device}]`;
+  return [name, MARK[check.status], check.code === undefined ? check.detail : `${check.code}: ${check.detail}`];
+}

@@ -1,0 +1,316 @@
+// Reads what is given to be verified: an attestation, one in a response, or bare evidence. Strict about JSON, once, at the door.
+import type { Attestation, Evidence } from '../proto/attestation.ts';
+import { foldPayloads } from '../proto/fold.ts';
+import {
+  duplicateMember,
+  hasAtMost,
+  JsonTextError,
+  type Member,
+  topLevelMembers,
+  withoutMember,
+} from '../proto/json.ts';
+import type { RawParts } from '../proto/raw.ts';
+import { BYTE_ORDER_MARK, isDone, readPayloads, SseError } from '../proto/sse.ts';
+import { concatAll, digest, toHex, utf8 } from './bytes.ts';
+import { CheckFailure } from './checks.ts';
+import type { Limits } from './options.ts';
+
+export interface Input {
+  readonly attestation: Attestation;
+  /** The response that carried it, without it; null where the attestation came alone. */
+  readonly carrier: Carrier | null;
+}
+
+export interface Carrier {
+  /** The exact text; null where a parsed object was given. */
+  readonly text: string | null;
+  readonly value: Readonly<Record<string, unknown>>;
+}
+
+/** One device's evidence as given: in our own form or in NVIDIA's. */
+export interface DeviceInput {
+  readonly arch: string;
+  /** base64 */
+  readonly report: string;
+  /** base64 of PEM */
+  readonly chain: string;
+  /** The nonce that is stated beside it, lowercase; null in our own form. */
+  readonly nonce: string | null;
+}
+
+const MAX_CHARACTERS = 64 * 1024 * 1024;
+const MAX_DEVICES = 64;
+/** More than an answer of 64 MiB has, be it all token probabilities. */
+const MAX_VALUES = 16 * 1024 * 1024;
+const MAX_BASE64_CHARACTERS = 4_000_000;
+/** Members by which clients know an answer: beside an attestation's own they would be read, and nothing signed them. */
+const OF_AN_ANSWER = ['choices', 'output', 'content', 'message', 'text', 'data', 'error'];
+
+const no = (message: string) => new CheckFailure('not_an_attestation', message);
+
+/**
+ * @param input an attestation, or a response that carries one: an object, its JSON text, or that text as a JSON string.
+ * @throws {CheckFailure} not_json, not_an_attestation, too_large
+ */
+export function readInput(input: unknown, limits: Limits = {}): Input {
+  if (typeof input !== 'string') return fromObject(input, limits);
+  const { value, text } = parse(input, limits);
+  if (!isRecord(value)) throw no('not a JSON object');
+  const members = once(text);
+  const at = members.findIndex(({ key }) => key === 'attestation');
+  const member = members[at];
+  // What has this member is the response that carries it, and is compared, whatever it says besides.
+  if (member === undefined) {
+    noDuplicates(text);
+    return { attestation: readAlone(value, limits), carrier: null };
+  }
+  noDuplicates(text.slice(member.valueStart, member.valueEnd));
+  const { attestation, ...rest } = value;
+  return {
+    attestation: readAttestation(unwrapped(attestation, limits), limits),
+    carrier: { text: withoutMember(text, members, at), value: rest },
+  };
+}
+
+function fromObject(input: unknown, limits: Limits): Input {
+  if (!isRecord(input)) throw no('not an object');
+  if (!Object.hasOwn(input, 'attestation')) return { attestation: readAlone(input, limits), carrier: null };
+  const { attestation, ...value } = input;
+  return { attestation: readAttestation(unwrapped(attestation, limits), limits), carrier: { text: null, value } };
+}
+
+/** An attestation that no response carries. */
+function readAlone(value: Record<string, unknown>, limits: Limits): Attestation {
+  const of = OF_AN_ANSWER.find((name) => Object.hasOwn(value, name));
+  if (of !== undefined) throw no(`beside an attestation's own members stands '${of}', which is an answer's`);
+  return readAttestation(value, limits);
+}
+
+/** An attestation kept as text inside of JSON. */
+function unwrapped(value: unknown, limits: Limits): unknown {
+  if (typeof value !== 'string') return value;
+  const inner = json(value, limits);
+  if (isRecord(inner)) noDuplicates(value);
+  return inner;
+}
+
+function parse(input: string, limits: Limits): { value: unknown; text: string } {
+  const { maxCharacters = MAX_CHARACTERS } = limits;
+  if (input.length > maxCharacters)
+    throw new CheckFailure('too_large', `more than ${maxCharacters} characters of JSON text`);
+  const text = input.startsWith('\ufeff') ? input.slice(1) : input;
+  const value = json(text, limits);
+  return typeof value === 'string' ? { value: json(value, limits), text: value } : { value, text };
+}
+
+function json(text: string, limits: Limits): unknown {
+  bounded(text, limits);
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new CheckFailure('not_json', 'not JSON', { cause });
+  }
+}
+
+/** Counted before it is parsed, which is what costs. @throws {CheckFailure} too_large */
+function bounded(text: string, { maxValues = MAX_VALUES }: Limits): void {
+  if (!hasAtMost(text, maxValues)) throw new CheckFailure('too_large', `more than ${maxValues} JSON names and values`);
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function readAttestation(value: unknown, limits: Limits): Attestation {
+  if (!isRecord(value)) throw no('the attestation is not an object');
+  const { raw, nonce, token, evidence } = own(value, ['raw', 'nonce', 'token', 'evidence']);
+  if (typeof raw !== 'string' || typeof token !== 'string' || raw === '' || token === '')
+    throw no('raw and token must be strings');
+  if (typeof nonce !== 'string' || !/^[0-9a-f]{64}$/.test(nonce)) throw no('nonce must be 64 lowercase hex digits');
+  bounded(raw, limits);
+  if (evidence === undefined) return { raw, nonce, token };
+  const list = devices(evidence);
+  return { raw, nonce, token, evidence: list.map((one) => readEvidence(one)) };
+}
+
+function readEvidence(value: unknown): Evidence {
+  const { arch, report, certificate_chain } = own(value, ['arch', 'report', 'certificate_chain']);
+  if (!isArch(arch) || !isBase64(report) || !isBase64(certificate_chain))
+    throw no('evidence must be a list of {arch, report, certificate_chain}');
+  return { arch, report, certificate_chain };
+}
+
+/**
+ * Bare evidence, in NVIDIA's form `[{arch, certificate, evidence, nonce}]` or in ours `[{arch, report, certificate_chain}]`.
+ * @throws {CheckFailure} not_json, not_an_attestation, too_large
+ */
+export function readDevices(input: unknown, limits: Limits = {}): DeviceInput[] {
+  if (typeof input !== 'string') return devices(input).map(readDevice);
+  const { value, text } = parse(input, limits);
+  noDuplicates(text);
+  return devices(value).map(readDevice);
+}
+
+function readDevice(value: unknown): DeviceInput {
+  const it = own(value, ['arch', 'report', 'certificate_chain', 'evidence', 'certificate', 'nonce']);
+  const ours = 'report' in it || 'certificate_chain' in it;
+  if (ours && ('evidence' in it || 'certificate' in it)) throw no('evidence in two forms at once');
+  const [report, chain] = ours ? [it.report, it.certificate_chain] : [it.evidence, it.certificate];
+  const nonce = it.nonce ?? null;
+  if (!isArch(it.arch) || !isBase64(report) || !isBase64(chain))
+    throw no('evidence must be a list of {arch, certificate, evidence, nonce}');
+  if (nonce !== null && (typeof nonce !== 'string' || !/^(0x)?[0-9a-fA-F]{64}$/.test(nonce)))
+    throw no('a nonce must be 64 hex digits');
+  return { arch: it.arch, report, chain, nonce: nonce?.toLowerCase().replace('0x', '') ?? null };
+}
+
+function devices(value: unknown): readonly unknown[] {
+  if (!Array.isArray(value) || value.length === 0) throw no('evidence must be a list that is not empty');
+  if (value.length > MAX_DEVICES) throw no(`evidence of more than ${MAX_DEVICES} devices`);
+  // Place by place: a list that was handed in parsed may have holes, which its own methods pass over.
+  return Array.from({ length: value.length }, (_, i) => value[i] as unknown);
+}
+
+/** Own members only: nothing that an object inherits is evidence. */
+function own<K extends string>(value: unknown, names: readonly K[]): Partial<Record<K, unknown>> {
+  if (!isRecord(value)) throw no('not an object');
+  return Object.fromEntries(
+    names.filter((name) => Object.hasOwn(value, name)).map((name) => [name, value[name]]),
+  ) as Partial<Record<K, unknown>>;
+}
+
+const isArch = (value: unknown): value is string => typeof value === 'string' && /^[\w .-]{1,32}$/.test(value);
+const isBase64 = (value: unknown): value is string =>
+  typeof value === 'string' && value.length >= 4 && value.length <= MAX_BASE64_CHARACTERS;
+
+/** The top level's members, each once. */
+function once(text: string): Member[] {
+  try {
+    const members = topLevelMembers(text);
+    if (new Set(members.map(({ key }) => key)).size < members.length) throw no('a member appears twice');
+    return members;
+  } catch (cause) {
+    if (!(cause instanceof JsonTextError)) throw cause;
+    throw no(cause.message);
+  }
+}
+
+/**
+ * Refuses an object, at any depth, in which a name stands twice: parsers differ in which of the two they mean.
+ * @param text JSON. @throws {CheckFailure} not_an_attestation
+ */
+export function noDuplicates(text: string): void {
+  const name = duplicateMember(text);
+  if (name !== null) throw no(`the member ${JSON.stringify(name.slice(0, 64))} appears twice`);
+}
+
+// The attestation where it travels: a member of a response or of a chunk, found in the exact text and cut out of it.
+
+/** The member's value as it was written, in the first place where it stands; null where there is none. Not yet checked. */
+export function attestationIn(text: string): string | null {
+  const found = find(text);
+  return found === null ? null : text.slice(found.member.valueStart, found.member.valueEnd);
+}
+
+/** The text without `checked`; as it is where it carries none, or another than that, or something that is none. */
+export function withoutAttestation(text: string, checked: Attestation): string {
+  const found = find(text);
+  if (found === null || !isThat(text.slice(found.member.valueStart, found.member.valueEnd), checked)) return text;
+  return withoutMember(text, found.members, found.members.indexOf(found.member));
+}
+
+function find(text: string): { readonly members: Member[]; readonly member: Member } | null {
+  // A name may be written in escapes.
+  if (!text.includes('attestation') && !text.includes('\\u')) return null;
+  try {
+    const members = topLevelMembers(text);
+    const member = members.find(({ key }) => key === 'attestation');
+    return member === undefined ? null : { members, member };
+  } catch {
+    return null;
+  }
+}
+
+/** What is cut out is in no hash, so it must be of the form that is checked, and about the same raw. */
+function isThat(text: string, { raw, nonce }: Attestation): boolean {
+  try {
+    const { attestation, carrier } = readInput(text, { maxCharacters: Number.POSITIVE_INFINITY });
+    return carrier === null && attestation.raw === raw && attestation.nonce === nonce;
+  } catch {
+    return false;
+  }
+}
+
+// Compares raw with the event stream that the caller kept, byte for byte.
+
+/** One carries the attestation, in which raw is quoted: twice the 60 Mi characters that raw may have, and what it is beside. */
+const MAX_EVENT_BYTES = 256 * 1024 * 1024;
+
+/**
+ * @param attestation the one that is checked: it alone may stand in one of the events.
+ * @throws {CheckFailure} stream_malformed: it has more than the profile in proto/sse.ts allows; stream_mismatch
+ */
+export async function compareTranscript(
+  attestation: Attestation,
+  { stream, response }: RawParts,
+  transcript: Uint8Array,
+): Promise<void> {
+  if (stream === undefined) throw mismatch('raw is about a whole response, not about a stream');
+  const payloads = withoutSpliced(payloadsOf(transcript), attestation);
+  if (payloads.length !== stream.events)
+    throw mismatch(`the transcript has ${payloads.length} events, the stream that was signed had ${stream.events}`);
+  const bytes = concatAll(payloads.map((payload) => utf8(`${payload}\n`)));
+  if (toHex(await digest('SHA-256', bytes)) !== stream.sha256)
+    throw mismatch('the events are others than those that were signed');
+  if (folded(payloads) !== response) throw mismatch('the events do not fold into the response in raw');
+}
+
+function folded(payloads: readonly string[]): string {
+  try {
+    return foldPayloads(payloads);
+  } catch (cause) {
+    throw new CheckFailure('stream_mismatch', 'the events do not fold', { cause });
+  }
+}
+
+/** The attestation as the first event that carries one has it, character for character. @throws {CheckFailure} stream_malformed, not_an_attestation */
+export function attestationOf(transcript: Uint8Array, { maxCharacters = MAX_EVENT_BYTES }: Limits = {}): string {
+  if (transcript.length > maxCharacters)
+    throw new CheckFailure('too_large', `a stream of more than ${maxCharacters} bytes`);
+  for (const payload of payloadsOf(transcript)) {
+    const attestation = attestationIn(payload);
+    if (attestation !== null) return attestation;
+  }
+  throw new CheckFailure('not_an_attestation', 'no event of the stream carries an attestation');
+}
+
+/** Every `data:` payload but `[DONE]`. DESIGN §5 hashes the bytes as UTF-8. */
+function payloadsOf(transcript: Uint8Array): string[] {
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+  try {
+    // No gateway writes one, and some clients lose the first event behind it.
+    if (BYTE_ORDER_MARK.every((byte, i) => transcript[i] === byte)) throw malformed('it begins with a byte order mark');
+    const payloads = readPayloads(transcript, MAX_EVENT_BYTES);
+    const done = payloads.findIndex(isDone);
+    // Clients stop there, so what came after it was not shown to anybody.
+    if (done >= 0 && done < payloads.length - 1) throw malformed('events come after [DONE]');
+    return (done < 0 ? payloads : payloads.slice(0, -1)).map((payload) => decoder.decode(payload));
+  } catch (cause) {
+    if (cause instanceof SseError) throw malformed(cause.message, cause);
+    if (cause instanceof TypeError) throw malformed('the transcript is not in UTF-8', cause);
+    throw cause;
+  }
+}
+
+/** The payloads as the backend sent them: it sends no attestation, and one is spliced in. */
+function withoutSpliced(payloads: readonly string[], attestation: Attestation): string[] {
+  const [at, ...more] = payloads.flatMap((payload, i) => (attestationIn(payload) === null ? [] : [i]));
+  if (more.length > 0) throw mismatch('several events carry an attestation');
+  const cut = payloads.map((payload, i) => (i === at ? withoutAttestation(payload, attestation) : payload));
+  if (cut.some((payload, i) => i === at && attestationIn(payload) !== null))
+    throw mismatch('an event carries another attestation than the one that is checked, or carries it twice');
+  return cut;
+}
+
+const mismatch = (message: string) => new CheckFailure('stream_mismatch', message);
+const malformed = (message: string, cause?: unknown) => new CheckFailure('stream_malformed', message, { cause });

@@ -1,0 +1,125 @@
+// NVIDIA's own facts: the pinned roots, which device a chain is about, and the firmware id that its report must repeat.
+import { toHex } from './bytes.ts';
+import { driverRimId, switchBiosRimId, vbiosRimId } from './rim/rim.ts';
+import type { OpaqueData } from './spdm/opaque.ts';
+import { type Certificate, parsePem } from './x509/certificate.ts';
+import { children, DerError, type DerValue, expectTag, oid, readOne, sequence, TAG } from './x509/der.ts';
+
+/** As NVIDIA's evidence files name them. */
+export type Architecture = 'HOPPER' | 'BLACKWELL' | 'LS10';
+
+export interface DeviceIdentity {
+  readonly kind: 'gpu' | 'switch';
+
+  // What a device is, by the certificates that its maker issued to it and the opaque data that it signed.
+
+  readonly arch: Architecture;
+  /** `GH100`, `GB100`, `LS10`. */
+  readonly chip: string;
+  /** The common name of the certificate above the leaf, as NVIDIA's verifiers report it: `GH100 A01 GSP BROM`. */
+  readonly model: string;
+  /** The leaf's serial number in decimal: `ueid` in NVIDIA's tokens. */
+  readonly ueid: string;
+}
+
+/** LS10 reports carry no project, and NVIDIA's verifiers take these. */
+const LS10_BOARD = { project: '5612', projectSku: '0002', chipSku: '890' } as const;
+
+/** null for a chip that is none of these. `path`: leaf first, as verifyChain returned it. */
+export function identify(path: readonly Certificate[]): DeviceIdentity | null {
+  const [leaf, above] = path;
+  if (leaf === undefined || above === undefined) return null;
+  const chip = /\b(GH1|GB[12]|LS_?1)\d+\b/.exec(leaf.subjectCommonName)?.[0].replace('_', '');
+  if (chip === undefined) return null;
+  const arch = chip.startsWith('GH') ? 'HOPPER' : chip.startsWith('GB') ? 'BLACKWELL' : 'LS10';
+  const kind = arch === 'LS10' ? 'switch' : 'gpu';
+  return { kind, arch, chip, model: above.subjectCommonName, ueid: leaf.serial.toString() };
+}
+
+/** The names of the reference values that the signed opaque data asks for; null where it does not say enough. */
+export function rimIds(identity: DeviceIdentity, opaque: OpaqueData): { driver: string | null; vbios: string } | null {
+  const { vbiosVersion: version, driverVersion, project, projectSku, chipSku } = opaque;
+  if (version === null) return null;
+  if (identity.kind === 'switch') return { driver: null, vbios: switchBiosRimId({ ...LS10_BOARD, version }) };
+  if (driverVersion === null || project === null || projectSku === null || chipSku === null) return null;
+  return {
+    driver: driverRimId(identity.arch, opaque.chip ?? identity.chip, driverVersion),
+    vbios: vbiosRimId({ project, projectSku, chipSku, version }),
+  };
+}
+
+// The firmware id in a leaf certificate: the digest of the firmware for which the boot ROM certified the signing key.
+
+/** Hopper and LS10: SEQUENCE { version, SubjectPublicKeyInfo, FWID }. */
+const COMPOSITE_DEVICE_ID = '2.23.133.5.4.1';
+/** Blackwell: DiceTcbInfo (TCG DICE Attestation Architecture §6.1.1), with its FWIDs in the member [6]. */
+const TCB_INFO = '2.23.133.5.4.1.1';
+const FWIDS = 0xa6;
+
+/** The digest as lowercase hex; null where the certificate has no such extension. @throws {DerError} */
+export function fwidOf(leaf: Certificate): string | null {
+  const tcbInfo = leaf.extensions.get(TCB_INFO);
+  if (tcbInfo !== undefined) {
+    const fwids = sequence(readOne(tcbInfo.value)).find(({ tag }) => tag === FWIDS);
+    if (fwids === undefined) throw new DerError('the TCB info names no firmware');
+    // The first is the firmware's; Blackwell leaves the second zero.
+    return digestOf(children(fwids.content)[0]);
+  }
+  const composite = leaf.extensions.get(COMPOSITE_DEVICE_ID);
+  return composite === undefined ? null : digestOf(sequence(readOne(composite.value))[2]);
+}
+
+/** FWID ::= SEQUENCE { hashAlg OBJECT IDENTIFIER, digest OCTET STRING } */
+function digestOf(fwid: DerValue | undefined): string {
+  const [algorithm, digest] = sequence(fwid);
+  oid(algorithm);
+  return toHex(expectTag(digest, TAG.octetString).content);
+}
+
+// NVIDIA's two roots, pinned: no certificate that comes with evidence or reference values is ever a root.
+
+/** `NVIDIA Device Identity CA`, SHA-256 10:2B:F6:59:D5:41:96:14:…: above every GPU and switch. */
+export const DEVICE_ROOT_PEM = `-----BEGIN CERTIFICATE-----
+MIICCzCCAZCgAwIBAgIQLTZwscoQBBHB/sDoKgZbVDAKBggqhkjOPQQDAzA1MSIw
+IAYDVQQDDBlOVklESUEgRGV2aWNlIElkZW50aXR5IENBMQ8wDQYDVQQKDAZOVklE
+SUEwIBcNMjExMTA1MDAwMDAwWhgPOTk5OTEyMzEyMzU5NTlaMDUxIjAgBgNVBAMM
+GU5WSURJQSBEZXZpY2UgSWRlbnRpdHkgQ0ExDzANBgNVBAoMBk5WSURJQTB2MBAG
+ByqGSM49AgEGBSuBBAAiA2IABA5MFKM7+KViZljbQSlgfky/RRnEQScW9NDZF8SX
+gAW96r6u/Ve8ZggtcYpPi2BS4VFu6KfEIrhN6FcHG7WP05W+oM+hxj7nyA1r1jkB
+2Ry70YfThX3Ba1zOryOP+MJ9vaNjMGEwDwYDVR0TAQH/BAUwAwEB/zAOBgNVHQ8B
+Af8EBAMCAQYwHQYDVR0OBBYEFFeF/4PyY8xlfWi3Olv0jUrL+0lfMB8GA1UdIwQY
+MBaAFFeF/4PyY8xlfWi3Olv0jUrL+0lfMAoGCCqGSM49BAMDA2kAMGYCMQCPeFM3
+TASsKQVaT+8S0sO9u97PVGCpE9d/I42IT7k3UUOLSR/qvJynVOD1vQKVXf0CMQC+
+EY55WYoDBvs2wPAH1Gw4LbcwUN8QCff8bFmV4ZxjCRr4WXTLFHBKjbfneGSBWwA=
+-----END CERTIFICATE-----
+`;
+
+/** `NVIDIA CoRIM signing Root CA`, SHA-256 12:97:7B:51:15:AC:B0:38:…: above those who sign reference values. */
+export const RIM_ROOT_PEM = `-----BEGIN CERTIFICATE-----
+MIICKTCCAbCgAwIBAgIQRdrjoA5QN73fh1N17LXicDAKBggqhkjOPQQDAzBFMQsw
+CQYDVQQGEwJVUzEPMA0GA1UECgwGTlZJRElBMSUwIwYDVQQDDBxOVklESUEgQ29S
+SU0gc2lnbmluZyBSb290IENBMCAXDTIzMDMxNjE1MzczNFoYDzIwNTMwMzA4MTUz
+NzM0WjBFMQswCQYDVQQGEwJVUzEPMA0GA1UECgwGTlZJRElBMSUwIwYDVQQDDBxO
+VklESUEgQ29SSU0gc2lnbmluZyBSb290IENBMHYwEAYHKoZIzj0CAQYFK4EEACID
+YgAEuECyi9vNM+Iw2lfUzyBldHAwaC1HF7TCgp12QcEyUTm3Tagxwr48d55+K2VI
+lWYIDk7NlAIQdcV/Ff7euGLI+Qauj93HsSI4WX298PpW54RTgz9tC+Q684caR/BX
+WEeZo2MwYTAdBgNVHQ4EFgQUpaXrOPK4ZDAk08DBskn594zeZjAwHwYDVR0jBBgw
+FoAUpaXrOPK4ZDAk08DBskn594zeZjAwDwYDVR0TAQH/BAUwAwEB/zAOBgNVHQ8B
+Af8EBAMCAQYwCgYIKoZIzj0EAwMDZwAwZAIwHGDyscDP6ihHqRvZlI3eqZ4YkvjE
+1duaN84tAHRVgxVMvNrp5Tnom3idHYGW/dskAjATvjIx6VzHm/4e2GiZAyZEIUBD
+OKPzp5ei/A0iUZpdvngenDwV8Qa/wGdiTmJ7Bp4=
+-----END CERTIFICATE-----
+`;
+
+let device: readonly Certificate[] | undefined;
+let rim: readonly Certificate[] | undefined;
+
+export function deviceRoots(): readonly Certificate[] {
+  device ??= parsePem(DEVICE_ROOT_PEM);
+  return device;
+}
+
+export function rimRoots(): readonly Certificate[] {
+  rim ??= parsePem(RIM_ROOT_PEM);
+  return rim;
+}

@@ -1,0 +1,259 @@
+// A device's endorsements and reference values: its RIMs found and verified, certificates asked about, measurements compared.
+import { equal } from './bytes.ts';
+import { CheckFailure } from './checks.ts';
+import type { OcspQuery, RimQuery } from './collateral.ts';
+import { type DeviceIdentity, rimIds } from './nvidia.ts';
+import { verifyOcsp } from './ocsp/verify.ts';
+import { type Manifest, type Measurement, type Rim, verifyRim } from './rim/rim.ts';
+import type { Context } from './run-checks.ts';
+import type { Report } from './spdm/report.ts';
+import type { Certificate } from './x509/certificate.ts';
+
+export interface ReferenceValues {
+  readonly driver: Rim | null;
+  readonly vbios: Rim;
+  /** What was asked for to find them. */
+  readonly asked: readonly RimQuery[];
+}
+
+/** @throws {CheckFailure} rim_unavailable, and what verifyRim throws. */
+export async function findReferenceValues(
+  identity: DeviceIdentity,
+  report: Report,
+  context: Context,
+): Promise<ReferenceValues> {
+  const ids = rimIds(identity, report.opaque);
+  const { driverVersion, vbiosVersion } = report.opaque;
+  if (ids === null || vbiosVersion === null)
+    throw new CheckFailure('rim_unavailable', 'the report does not say which reference values are its');
+  const { chip } = identity;
+  const ofDriver =
+    ids.driver === null || driverVersion === null ? null : { id: ids.driver, version: driverVersion, chip };
+  const ofVbios = { id: ids.vbios, version: vbiosVersion, chip };
+  const [driver, vbios] = await inOrder([
+    ofDriver === null ? null : findRim(ofDriver, 'driver', context),
+    findRim(ofVbios, identity.kind === 'switch' ? 'switch-bios' : 'vbios', context),
+  ]);
+  return { driver, vbios, asked: ofDriver === null ? [ofVbios] : [ofDriver, ofVbios] };
+}
+
+/** Like `Promise.all`, but where several fail it is the first of the list that is told: the same one each time. */
+async function inOrder<A, B>(all: readonly [A | Promise<A>, B | Promise<B>]): Promise<[A, B]> {
+  await Promise.allSettled(all);
+  return [await all[0], await all[1]];
+}
+
+async function findRim(query: RimQuery, kind: Rim['kind'], context: Context): Promise<Rim> {
+  const { id } = query;
+  const document = await available('rim_unavailable', id, () => context.collateral.rim(query));
+  return orRefused([query], context, async () => {
+    const rim = await verifyRim(document, { roots: context.rimRoots, at: context.clocks.rim });
+    // How NVIDIA marks a switch's RIM has not been seen: version, signer and measurements tell its BIOS from a GPU's.
+    const isDriver = rim.kind === 'driver';
+    if (isDriver !== (kind === 'driver'))
+      throw new CheckFailure('rim_mismatch', `what came for ${id} is a RIM of another kind`);
+    return rim;
+  });
+}
+
+/** What a service answers wrongly once must not be what is believed of it from then on. */
+async function orRefused<T>(
+  queries: readonly (RimQuery | OcspQuery)[],
+  { collateral }: Context,
+  check: () => T | Promise<T>,
+): Promise<T> {
+  try {
+    return await check();
+  } catch (error) {
+    await Promise.all(queries.map((query) => collateral.refused?.(query)));
+    throw error;
+  }
+}
+
+/** @throws {CheckFailure} measurement_mismatch, rim_mismatch. */
+export function compare(
+  { driver, vbios, asked }: ReferenceValues,
+  identity: DeviceIdentity,
+  { blocks, opaque }: Report,
+  context: Context,
+): Promise<MatchedMeasurements> {
+  return orRefused(asked, context, () =>
+    matchMeasurements(driver === null ? { vbios } : { driver, vbios }, blocks, {
+      ...(opaque.driverVersion === null ? {} : { driverVersion: opaque.driverVersion }),
+      vbiosVersion: opaque.vbiosVersion ?? '',
+      // Of Hopper it is known what its RIMs call their product.
+      ...(identity.arch === 'HOPPER' ? { product: identity.chip } : {}),
+      nvdec0Disabled: opaque.nvdec0Disabled === true,
+      svns: opaque.svns,
+    }),
+  );
+}
+
+/**
+ * Asks about every certificate of a device's path but its leaf, which the boot ROM issues at each start and no responder
+ * knows, and but its root; and about those who signed its reference values.
+ * @returns how many certificates were good. @throws {CheckFailure}
+ */
+export async function checkRevocation(
+  path: readonly Certificate[],
+  rims: ReferenceValues | null,
+  context: Context,
+): Promise<number> {
+  const { collateral, clocks } = context;
+  const questions = [
+    ...pairs(path.slice(1), clocks.ocsp),
+    ...pairs(rims?.driver?.signer ?? [], clocks.rimOcsp),
+    ...pairs(rims?.vbios.signer ?? [], clocks.rimOcsp),
+  ];
+  const distinct = questions.filter(
+    ({ certificate }, i) => questions.findIndex((other) => equal(other.certificate.der, certificate.der)) === i,
+  );
+  const answers = distinct.map(async (query) => {
+    const { certificate, issuer, at } = query;
+    const what = `the status of '${certificate.subjectCommonName}'`;
+    const { response, nonce } = await available('revocation_unavailable', what, () => collateral.ocsp(query));
+    await orRefused([query], context, () => verifyOcsp(response, certificate, issuer, { at, nonce }));
+  });
+  // All of them, so that which one fails does not depend on which one is fast.
+  for (const result of await Promise.allSettled(answers)) if (result.status === 'rejected') throw result.reason;
+  return answers.length;
+}
+
+function pairs(path: readonly Certificate[], at: Date) {
+  return path.flatMap((certificate, i) => {
+    const issuer = path[i + 1];
+    return issuer === undefined ? [] : [{ certificate, issuer, at }];
+  });
+}
+
+/** What the network or a collateral of the caller's throws is absence, with its reason. */
+async function available<T>(
+  code: 'rim_unavailable' | 'revocation_unavailable',
+  what: string,
+  get: () => Promise<T | null>,
+): Promise<T> {
+  let got: T | null;
+  try {
+    got = await get();
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message.replace(/[^ -~]/g, '?').slice(0, 200) : 'no reason given';
+    throw new CheckFailure(code, `${what} could not be had: ${reason}`, { cause });
+  }
+  if (got === null) throw new CheckFailure(code, `${what} is not at hand`);
+  return got;
+}
+
+// Compares reference values with what a device measured: each active RIM index i against measurement block i + 1.
+
+/** What the signed report says of itself. None of it may come from anywhere else. */
+export interface ReportFacts {
+  /** The driver's version; required where a driver RIM is given. */
+  readonly driverVersion?: string;
+  /** The VBIOS version, or the switch's BIOS version: five pairs of hexadecimal digits. */
+  readonly vbiosVersion: string;
+  /** The chip, `GH100`, where the report names it. */
+  readonly product?: string;
+  /** The opaque field NVDEC0_STATUS is 0x55: the decoder is fused off and its measurement stays empty. */
+  readonly nvdec0Disabled?: boolean;
+  /** Security version numbers by type of opaque data, where the report has such fields. */
+  readonly svns?: ReadonlyMap<number, number>;
+}
+
+interface MatchedMeasurements {
+  /** Measurements compared and found right; a skipped one is not among them. */
+  readonly matched: number;
+  readonly driver: number;
+  readonly vbios: number;
+  /** RIM indices left out because NVDEC0 is disabled. */
+  readonly skipped: readonly number[];
+}
+
+/** The measurement of NVDEC0. */
+const NVDEC0_INDEX = 35;
+
+/**
+ * @param rims a GPU has two; a switch has its BIOS RIM alone, as `vbios`.
+ * @param blocks the report's measurement values in hexadecimal, by SPDM block index, counted from 1.
+ * @throws {CheckFailure} rim_mismatch: a RIM is for another version, or the two claim the same index;
+ * measurement_mismatch: naming the RIM indices, counted from 0.
+ */
+export function matchMeasurements(
+  rims: { readonly driver?: Manifest; readonly vbios: Manifest },
+  blocks: ReadonlyMap<number, string>,
+  facts: ReportFacts,
+): MatchedMeasurements {
+  const { driver, vbios } = rims;
+  if (driver !== undefined) sameVersion('driver', driver, facts.driverVersion, facts.product);
+  sameVersion('VBIOS', vbios, facts.vbiosVersion, facts.product);
+  if (driver !== undefined) noConflict(driver, vbios);
+  const ofDriver = driver === undefined ? NOTHING : compared('driver', driver, blocks, facts);
+  const ofVbios = compared('VBIOS', vbios, blocks, facts);
+  const wrong = [...ofDriver.wrong, ...ofVbios.wrong];
+  if (wrong.length > 0) throw new CheckFailure('measurement_mismatch', `the device does not match ${wrong.join('; ')}`);
+  return {
+    matched: ofDriver.matched + ofVbios.matched,
+    driver: ofDriver.matched,
+    vbios: ofVbios.matched,
+    skipped: [...ofDriver.skipped, ...ofVbios.skipped],
+  };
+}
+
+interface Compared {
+  readonly matched: number;
+  readonly skipped: readonly number[];
+  /** What does not match, in words. */
+  readonly wrong: readonly string[];
+}
+const NOTHING: Compared = { matched: 0, skipped: [], wrong: [] };
+
+function compared(label: string, rim: Manifest, blocks: ReadonlyMap<number, string>, facts: ReportFacts): Compared {
+  const matches = ([index, measurement]: [number, Measurement]) => isOneOf(measurement, blocks.get(index + 1));
+  // Disabled, NVDEC0 need not match; where it does, it counts like any other.
+  const exempt = ([index]: [number, Measurement]) => index === NVDEC0_INDEX && facts.nvdec0Disabled === true;
+  const skipped = active(rim).flatMap((one) => (exempt(one) && !matches(one) ? [one[0]] : []));
+  const required = active(rim).filter(([index]) => !skipped.includes(index));
+  const mismatched = required.filter((one) => !matches(one));
+  const wrong = tooOld(rim, facts.svns);
+  const indices = mismatched.map(([index]) => index).sort((a, b) => a - b);
+  if (indices.length > 0) wrong.unshift(`${label} RIM indices ${indices.join(', ')}`);
+  if (required.length === 0) wrong.unshift(`nothing in the ${label} RIM`);
+  return { matched: required.length - mismatched.length, skipped, wrong };
+}
+
+const active = (rim: Manifest) => [...rim.measurements].filter(([, measurement]) => measurement.active);
+
+function isOneOf(measurement: Measurement, block: string | undefined): boolean {
+  return block !== undefined && block !== '' && measurement.values.includes(block.toLowerCase());
+}
+
+/** NVIDIA's verifier compares versions without regard to case: reports and RIMs write their digits differently. */
+function sameVersion(label: string, rim: Manifest, version: string | undefined, product: string | undefined): void {
+  if (version === undefined) throw new CheckFailure('rim_mismatch', `the report names no ${label} version`);
+  if (rim.version.toLowerCase() !== version.toLowerCase())
+    throw new CheckFailure(
+      'rim_mismatch',
+      `the ${label} RIM is for ${printable(rim.version)}, the report has ${printable(version)}`,
+    );
+  if (product !== undefined && rim.product.toLowerCase() !== product.toLowerCase())
+    throw new CheckFailure(
+      'rim_mismatch',
+      `the ${label} RIM is for ${printable(rim.product)}, the report is of ${printable(product)}`,
+    );
+}
+
+function noConflict(driver: Manifest, vbios: Manifest): void {
+  const both = active(driver).flatMap(([index]) => (vbios.measurements.get(index)?.active === true ? [index] : []));
+  const bounds = [...driver.minimumSvns.keys()].filter((type) => vbios.minimumSvns.has(type));
+  if (both.length > 0 || bounds.length > 0)
+    throw new CheckFailure(
+      'rim_mismatch',
+      `driver and VBIOS RIM both claim ${[...both, ...bounds.map((type) => `opaque type ${type}`)].join(', ')}`,
+    );
+}
+
+function tooOld({ minimumSvns }: Manifest, svns: ReadonlyMap<number, number> | undefined): string[] {
+  const below = [...minimumSvns].filter(([type, { minimum }]) => (svns?.get(type) ?? -1) < minimum);
+  return below.map(([type, { minimum }]) => `security version ${minimum} of opaque type ${type}`);
+}
+
+const printable = (text: string) => `'${text.replace(/[^ -~]/g, '?').slice(0, 40)}'`;
