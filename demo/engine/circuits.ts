@@ -3,9 +3,8 @@
 import { FOLLOWS, RECENTLY, ROLES, type Role, type Slot } from './grammar.ts';
 import type { Matrix } from './linear.ts';
 import { normal, type Random } from './random.ts';
-import { SHAPE, STREAM } from './shape.ts';
+import { type Layer, SHAPE, STREAM, type Weights } from './shape.ts';
 import type { Token, Vocabulary } from './vocabulary.ts';
-import type { Layer, Weights } from './weights.ts';
 
 const { dim, head_dim } = SHAPE;
 const MEANINGS = dim - STREAM.meaning;

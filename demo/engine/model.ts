@@ -1,8 +1,8 @@
 // A llama-style decoder: RMSNorm, rotary positions, grouped-query attention over a sliding window, SwiGLU.
 import { add, addScaled, dot, type Matrix, multiply, rmsNorm, rotate, softmax, swiglu } from './linear.ts';
-import { SHAPE } from './shape.ts';
+import { SHAPE, type Weights } from './shape.ts';
 import { createVocabulary, type Vocabulary } from './vocabulary.ts';
-import { createWeights, fingerprint, type Weights } from './weights.ts';
+import { createWeights, fingerprint } from './weights.ts';
 
 const { dim, heads, kv_heads, head_dim, hidden, window } = SHAPE;
 const kv_dim = kv_heads * head_dim;

@@ -1,5 +1,7 @@
 // The dimensions of the demo model and the layout of its residual stream.
+
 import { ROLES } from './grammar.ts';
+import type { Matrix } from './linear.ts';
 
 export const SHAPE = {
   dim: 96,
@@ -27,3 +29,22 @@ export const STREAM = {
 } as const;
 
 if (ROLES.length > SHAPE.head_dim) throw new Error('the roles do not fit into one attention head');
+
+export interface Layer {
+  readonly query: Matrix;
+  readonly key: Matrix;
+  readonly value: Matrix;
+  readonly output: Matrix;
+  readonly gate: Matrix;
+  readonly up: Matrix;
+  readonly down: Matrix;
+}
+
+export interface Weights {
+  /** One row a token. */
+  readonly embedding: Matrix;
+  readonly layers: readonly Layer[];
+  /** One row a token. */
+  readonly head: Matrix;
+  readonly head_bias: Float32Array;
+}

@@ -3,27 +3,8 @@ import { createHash } from 'node:crypto';
 import { layCircuits } from './circuits.ts';
 import { type Matrix, matrix } from './linear.ts';
 import { normal, type Random, randomFrom } from './random.ts';
-import { SHAPE, STREAM } from './shape.ts';
+import { type Layer, SHAPE, STREAM, type Weights } from './shape.ts';
 import type { Vocabulary } from './vocabulary.ts';
-
-export interface Layer {
-  readonly query: Matrix;
-  readonly key: Matrix;
-  readonly value: Matrix;
-  readonly output: Matrix;
-  readonly gate: Matrix;
-  readonly up: Matrix;
-  readonly down: Matrix;
-}
-
-export interface Weights {
-  /** One row a token. */
-  readonly embedding: Matrix;
-  readonly layers: readonly Layer[];
-  /** One row a token. */
-  readonly head: Matrix;
-  readonly head_bias: Float32Array;
-}
 
 /** Deviation of a random query or key: how sharply attention picks. */
 const SHARPNESS = 1.4;

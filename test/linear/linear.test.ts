@@ -21,32 +21,29 @@ const MIN_PRODUCTIONS = 60;
 
 /** Files that read nothing of any length that a stranger wrote, and why. */
 const EXEMPT: Readonly<Record<string, string>> = {
-  'gateway/{main,serve,build,app,config,variables,version,node-flags,healthcheck,drain,tls}.ts':
-    "an operator's settings",
-  'gateway/{admission,edge,context,permits,store-and-rates}.ts': 'they count requests and hand them on',
-  'gateway/{http,refusal}.ts': "Node's parser reads, and bounds what it reads; here its headers are looked at once",
-  'gateway/{paced,unserved}.ts': 'hand bytes on as they are, 4 KiB of them ahead',
-  'gateway/{attestor,thread}.ts': 'what they hand on, others read',
-  'gateway/aside/{aside,line,worker}.ts': 'what they hand to a thread, asked.ts, passed.ts and draft.ts read',
-  'gateway/engine/{client,engine,pool}.ts': 'what comes over a connection, connection.ts reads',
-  'gateway/keys/{caller,cli,keys,load}.ts': "an operator's file, which line.ts and file.ts read",
-  'gateway/limits/{bounds,machine,rates,seats,shared,shares}.ts':
-    "they count, by keys and addresses of bounded length; the machine's own limits",
-  'gateway/openapi/*.ts': 'our own document',
-  'gateway/page/*.ts': 'our own files',
-  'gateway/exchange/recorder.ts': "writes the fold's pieces, each once",
-  'gateway/routes/{attestation,generate,health,metrics,openapi,passthrough,verify}.ts':
-    'what they hand on, others read',
-  'gateway/sidecar/{check,check-worker,client,link,socket}.ts':
-    'what a sidecar says, frames.ts, members.ts and report-check.ts read',
-  'gateway/store/*.ts': 'keeps bytes by an id of bounded length',
-  'gateway/telemetry/*.ts': 'counts and writes',
-  'gateway/verifier/{job,lane,verifier,worker}.ts': 'what they hand to a thread, appraise.ts reads',
+  'gateway/*.ts': "an operator's settings, and what puts the parts together",
+  'gateway/attestation/{attest,check,check-worker,sidecar-client,sidecar-socket}.ts':
+    'what a sidecar says, frames.ts, sidecar-link.ts and report-check.ts read',
+  'gateway/attestation/{store-memory,store-shared}.ts': 'keep bytes by an id of bounded length',
+  'gateway/backend/{backend,client,pool}.ts': 'what comes over a connection, connection.ts reads',
+  'gateway/cluster/*.ts': 'messages of our own processes',
+  'gateway/http/{context,middleware}.ts': 'they count requests and hand them on',
   'gateway/http/plain-path/server.ts': 'what comes over a connection, connection.ts reads',
-  'gateway/workers/*.ts': 'messages of our own processes',
-  'proto/{attestation,log-line,setting,where}.ts': "types, an operator's settings, our own errors",
+  'gateway/http/{server,refusal,tls}.ts':
+    "Node's parser reads, and bounds what it reads; here its headers are looked at once",
+  'gateway/http/paced-connection.ts': 'hands bytes on as they are, 4 KiB of them ahead',
+  'gateway/keys/{caller,cli}.ts': "an operator's file, which key-line.ts and keys-file.ts read",
+  'gateway/limits/{bounds,concurrency,memory,shares}.ts':
+    "they count, by keys and addresses of bounded length; the machine's own limits",
+  'gateway/limits/permits.ts': 'counts requests',
+  'gateway/offload/{pool,thread,worker}.ts': 'what they hand to a thread, jobs.ts reads',
+  'gateway/routes/{attestation,generate,status,verify}.ts': 'what they hand on, others read',
+  'gateway/routes/{openapi,page,page-bundle,page-collateral}.ts': 'our own document and files',
+  'gateway/telemetry/*.ts': 'counts and writes',
+  'gateway/verifier/{verifier,worker}.ts': 'what they hand to a thread, appraise.ts reads',
+  'proto/{attestation,log,settings}.ts': "types, an operator's settings, our own errors",
   'verify/cli/*.ts': "its user's words and files; what is in the files, others read",
-  'verify/{index,types,rim/index,token/index}.ts': 'types and names of others',
+  'verify/{index,options}.ts': 'types and names of others',
 };
 
 interface Found {

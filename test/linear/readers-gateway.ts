@@ -192,25 +192,25 @@ const appraise = createAppraise({ rim_url: 'http://127.0.0.1', ocsp_url: 'http:/
 });
 
 export const gatewayReaders: readonly Reader[] = [
-  reader('gateway/aside/asked: readAsked', ['requests', 'JSON'], ({ bytes }) => readAsked('chat', bytes, ANYONE)),
-  reader('gateway/aside/asked: readAsked, of prompts', ['requests'], ({ bytes }) =>
+  reader('gateway/offload/jobs: readAsked', ['requests', 'JSON'], ({ bytes }) => readAsked('chat', bytes, ANYONE)),
+  reader('gateway/offload/jobs: readAsked, of prompts', ['requests'], ({ bytes }) =>
     readAsked('completion', bytes, ANYONE),
   ),
-  reader('gateway/aside/asked: readAsked, for some models', ['requests'], ({ bytes }) =>
+  reader('gateway/offload/jobs: readAsked, for some models', ['requests'], ({ bytes }) =>
     readAsked('chat', bytes, limited),
   ),
-  reader('gateway/aside/passed: readPassed', ['requests', 'JSON'], ({ bytes }) =>
+  reader('gateway/offload/jobs: readPassed', ['requests', 'JSON'], ({ bytes }) =>
     readPassed({ body: bytes, json: true, judged: null }),
   ),
-  reader('gateway/aside/passed: readPassed, for some models', ['requests'], ({ bytes }) =>
+  reader('gateway/offload/jobs: readPassed, for some models', ['requests'], ({ bytes }) =>
     readPassed({ body: bytes, json: true, judged: limited }),
   ),
-  reader('gateway/aside/draft: draft', ['JSON'], ({ bytes }) =>
+  reader('gateway/offload/jobs: draft', ['JSON'], ({ bytes }) =>
     draft({ request: bytes, answer: { body: bytes }, timestamp: 1 }),
   ),
   ...inPieces('gateway/recorder: Recorder', LINES, recorded, [7, Number.POSITIVE_INFINITY]),
   ...inPieces(
-    'gateway/delivery/stream: streamDelivery',
+    'gateway/exchange/stream: streamDelivery',
     LINES,
     (pieces) =>
       delivered(pieces, (port, exchange, attestor) =>
@@ -219,13 +219,13 @@ export const gatewayReaders: readonly Reader[] = [
     [7, Number.POSITIVE_INFINITY],
   ),
   ...inPieces(
-    'gateway/delivery/pipe: pipeDelivery',
+    'gateway/exchange/relay: pipeDelivery',
     LINES,
     (pieces) => delivered(pieces, (port, exchange) => pipeDelivery(headOf('text/event-stream'), port, exchange)),
     [7],
   ),
   ...inPieces(
-    'gateway/delivery/whole: wholeDelivery',
+    'gateway/exchange/whole: wholeDelivery',
     ['JSON', 'attestations'],
     (pieces) =>
       delivered(pieces, (port, exchange, attestor) =>
@@ -234,7 +234,7 @@ export const gatewayReaders: readonly Reader[] = [
     [64],
   ),
   ...inPieces(
-    'gateway/delivery/error: errorDelivery',
+    'gateway/exchange/relay: errorDelivery',
     ['JSON', 'requests'],
     (pieces) =>
       delivered(pieces, (port, exchange) =>
@@ -243,22 +243,22 @@ export const gatewayReaders: readonly Reader[] = [
     [64],
   ),
   ...inPieces(
-    'gateway/routes/models: modelsDelivery',
+    'gateway/routes/passthrough: modelsDelivery',
     ['JSON', 'requests'],
     (pieces) =>
       delivered(pieces, (port, exchange) => modelsDelivery(headOf('application/json'), port, exchange, new Set(['m']))),
     [64],
   ),
-  reader('gateway/engine/error: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
-  ...inPieces('gateway/limits/answers: boundAnswers', LINES, bounded, [7, Number.POSITIVE_INFINITY]),
-  ...inPieces('gateway/engine/connection: Connection', ['heads of answers'], answered, [1, 64]),
-  reader('gateway/engine/heads: answers', ['heads of answers'], ({ bytes }) => answersIn(bytes)),
-  ...inPieces('gateway/engine/response-body: chunks', ['chunked bodies'], (pieces) => {
+  reader('gateway/backend/errors: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
+  ...inPieces('gateway/backend/bounds: boundAnswers', LINES, bounded, [7, Number.POSITIVE_INFINITY]),
+  ...inPieces('gateway/backend/connection: Connection', ['heads of answers'], answered, [1, 64]),
+  reader('gateway/backend/response: answers', ['heads of answers'], ({ bytes }) => answersIn(bytes)),
+  ...inPieces('gateway/backend/response: chunks', ['chunked bodies'], (pieces) => {
     const body = new ResponseBody('chunked');
     for (const piece of pieces) body.take(piece, 0, piece.length);
   }),
   prepared(
-    'gateway/engine/headers: toBackend and toClient',
+    'gateway/backend/headers: toBackend and toClient',
     ['heads of answers'],
     ({ text }) => headersIn(text),
     (headers) => {
@@ -268,15 +268,15 @@ export const gatewayReaders: readonly Reader[] = [
     },
   ),
   prepared(
-    'gateway/limits/address: addressOf',
+    'gateway/limits/rates: addressOf',
     ['heads of answers'],
     ({ text }) => headersIn(text),
     (headers) => addressOf(headers, null, 'x-forwarded-for'),
   ),
-  reader('gateway/wire/request: readRequest', ['requests as bytes'], ({ bytes }) => readRequest(bytes)),
-  ...inPieces('gateway/wire/connection: WireConnection', ['requests as bytes'], wired, [1, 64]),
+  reader('gateway/http/plain-path/request: readRequest', ['requests as bytes'], ({ bytes }) => readRequest(bytes)),
+  ...inPieces('gateway/http/plain-path/connection: WireConnection', ['requests as bytes'], wired, [1, 64]),
   ...inPieces(
-    'gateway/body: readBody',
+    'gateway/http/request: readBody',
     ['JSON'],
     async (pieces) => {
       const incoming = Object.assign(new EventEmitter(), { headers: {}, destroyed: false });
@@ -288,7 +288,7 @@ export const gatewayReaders: readonly Reader[] = [
     [64],
   ),
   ...inPieces(
-    'gateway/gathering: Gathering',
+    'gateway/http/bytes: Gathering',
     ['JSON'],
     (pieces) => {
       const gathering = new Gathering(pieces.reduce((sum, { length }) => sum + length, 0));
@@ -297,21 +297,21 @@ export const gatewayReaders: readonly Reader[] = [
     },
     [7],
   ),
-  reader('gateway/target: targets and hosts', ['targets, hosts and origins'], ({ text }) => {
+  reader('gateway/http/target: targets and hosts', ['targets, hosts and origins'], ({ text }) => {
     originForm('GET', text);
     decodedPath(text);
     isHost(text);
   }),
-  reader('gateway/origins: originOf', ['targets, hosts and origins'], ({ text }) => originOf(text)),
-  reader('gateway/keys/models: checkPath', ['targets, hosts and origins'], ({ text }) =>
+  reader('gateway/http/origins: originOf', ['targets, hosts and origins'], ({ text }) => originOf(text)),
+  reader('gateway/keys/keys: checkPath', ['targets, hosts and origins'], ({ text }) =>
     checkPath(limited, 'GET', `/models${text}`, false),
   ),
-  reader('gateway/keys/routes: checkRoute', ['targets, hosts and origins'], ({ text }) =>
+  reader('gateway/keys/keys: checkRoute', ['targets, hosts and origins'], ({ text }) =>
     checkRoute(limited, 'DELETE', text),
   ),
-  reader('gateway/keys/line: readLine', ['lines of keys'], ({ text }) => readLine(text, 1)),
-  reader('gateway/keys/file: parseKeys', ['lines of keys'], ({ text }) => parseKeys(text)),
-  reader('gateway/sidecar/members: membersIn', ['attestations', 'JSON', 'frames'], ({ bytes }) => membersIn(bytes)),
+  reader('gateway/keys/key-line: readLine', ['lines of keys'], ({ text }) => readLine(text, 1)),
+  reader('gateway/keys/keys-file: parseKeys', ['lines of keys'], ({ text }) => parseKeys(text)),
+  reader('gateway/attestation/sidecar-link: membersIn', ['attestations', 'JSON', 'frames'], ({ bytes }) => membersIn(bytes)),
   reader('gateway/verifier/appraise: appraise', ['tokens'], ({ bytes }) =>
     appraise({ body: bytes, countersignKeys: undefined, simulatedRoot: null }),
   ),

@@ -119,7 +119,7 @@ const ofProto: readonly Reader[] = [
   reader('proto/json: withLastMember', ['JSON'], ({ text }) => withLastMember(text, 'a', '1')),
   reader('proto/json: parseJson', ['JSON', 'requests'], ({ text }) => parseJson(text)),
   reader('proto/json: withoutSpaceAround', ['JSON'], ({ text }) => withoutSpaceAround(text)),
-  reader('proto/number: parseKeepingNumbers', ['JSON', 'requests'], ({ text }) =>
+  reader('proto/settings: parseKeepingNumbers', ['JSON', 'requests'], ({ text }) =>
     JSON.stringify(parseKeepingNumbers(text)),
   ),
   reader('proto/raw: splitRaw', ['JSON', 'attestations'], ({ text }) => splitRaw(text)),
@@ -153,40 +153,40 @@ const ofProto: readonly Reader[] = [
 const ofVerify = (world: World): readonly Reader[] => {
   const options = fullOptions(world);
   return [
-    reader('verify/form: noDuplicates', ['JSON', 'attestations'], ({ text }) => {
+    reader('verify/input: noDuplicates', ['JSON', 'attestations'], ({ text }) => {
       JSON.parse(text);
       noDuplicates(text);
     }),
-    reader('verify/form: readInput', ['JSON', 'attestations'], ({ text }) => readInput(text)),
-    reader('verify/form: readInput, of a value', ['attestations'], ({ text }) => readInput(JSON.parse(text))),
-    reader('verify/form: readDevices', ['JSON', 'attestations'], ({ text }) => readDevices(text)),
-    reader('verify/same-json: sameTokens', ['JSON', 'requests'], ({ text }) => {
+    reader('verify/input: readInput', ['JSON', 'attestations'], ({ text }) => readInput(text)),
+    reader('verify/input: readInput, of a value', ['attestations'], ({ text }) => readInput(JSON.parse(text))),
+    reader('verify/input: readDevices', ['JSON', 'attestations'], ({ text }) => readDevices(text)),
+    reader('verify/exchange: sameTokens', ['JSON', 'requests'], ({ text }) => {
       JSON.parse(text);
       sameTokens(` ${text}`, text);
     }),
     prepared(
-      'verify/same-json: sameValue',
+      'verify/exchange: sameValue',
       ['JSON', 'requests'],
       ({ text }) => values(text),
       ([x, y]) => sameValue(x, y),
     ),
     prepared(
-      'verify/same-json: isPartOf',
+      'verify/exchange: isPartOf',
       ['JSON', 'requests'],
       ({ text }) => values(text),
       ([x, y]) => isPartOf(x, y),
     ),
     prepared(
-      'verify/same-json: isPartOf, behind others',
+      'verify/exchange: isPartOf, behind others',
       ['JSON'],
       ({ text }) => values(text),
       ([x, y]) => isPartOf({ a: [x, x, 'no'] }, { a: [y, 1, y, [y], y] }),
     ),
-    reader('verify/spliced: attestationIn', ['JSON', 'attestations'], ({ text }) => attestationIn(text)),
-    reader('verify/spliced: withoutAttestation', ['JSON', 'attestations'], ({ text }) =>
+    reader('verify/input: attestationIn', ['JSON', 'attestations'], ({ text }) => attestationIn(text)),
+    reader('verify/input: withoutAttestation', ['JSON', 'attestations'], ({ text }) =>
       withoutAttestation(`{"attestation":${text},"a":${text}}`, ATTESTATION as never),
     ),
-    reader('verify/transcript: compareTranscript', ['event lines', 'chunks', 'transcripts'], ({ bytes }) =>
+    reader('verify/input: compareTranscript', ['event lines', 'chunks', 'transcripts'], ({ bytes }) =>
       compareTranscript(
         ATTESTATION as never,
         {
@@ -201,7 +201,7 @@ const ofVerify = (world: World): readonly Reader[] => {
     reader('verify: an attestation and all that it brings', ['attestations', 'tokens'], ({ text }) =>
       appraiseAttestation(text, options),
     ),
-    reader('verify/transcript: attestationOf', ['chunks', 'transcripts'], ({ bytes }) => attestationOf(bytes)),
+    reader('verify/input: attestationOf', ['chunks', 'transcripts'], ({ bytes }) => attestationOf(bytes)),
     reader('verify: a stream that was attested', ['transcripts'], ({ bytes }) =>
       appraiseAttestation(new Uint8Array(bytes), options),
     ),
@@ -237,7 +237,7 @@ const ofVerify = (world: World): readonly Reader[] => {
       await checkReports({ ...value, evidence: value.evidence ?? [] }, value.nonce, options.simulatedRoot ?? null);
     }),
     ...inPieces(
-      'verify/services: fetchRim',
+      'verify/collateral: fetchRim',
       ['XML', 'base64 and hexadecimal'],
       async (pieces) => {
         const quoted = [Buffer.from('{"rim":"'), ...pieces, Buffer.from('"}')];
@@ -246,7 +246,7 @@ const ofVerify = (world: World): readonly Reader[] => {
       [64],
     ),
     ...inPieces(
-      'verify/services: fetchNrasKeys, and token/keys: keyOf',
+      'verify/collateral: fetchNrasKeys, and token/keys: keyOf',
       ['JSON'],
       async (pieces) => {
         const fetch = async () =>
@@ -275,18 +275,18 @@ const ofVerify = (world: World): readonly Reader[] => {
       canonicalDocument(root, childElements(root)[0] ?? root);
     }),
     prepared(
-      'verify/rim/manifest: readManifest',
+      'verify/rim/rim: readManifest',
       ['XML'],
       ({ text }) => parseXml(text),
       (root) => readManifest(root),
     ),
     prepared(
-      'verify/rim/xmldsig: readSignature',
+      'verify/rim/xml-signature: readSignature',
       ['XML'],
       ({ text }) => parseXml(text),
       (root) => readSignature(root),
     ),
-    reader('verify/token/json: parseJson', ['JSON', 'tokens'], ({ text }) => parseTokenJson(text)),
+    reader('verify/token/jws: parseJson', ['JSON', 'tokens'], ({ text }) => parseTokenJson(text)),
     reader('verify/token/jws: parseJws', ['tokens'], ({ text }) => parseJws(text)),
     reader('verify/token/digests: nvtrustDigestText', ['JSON'], ({ text }) =>
       nvtrustDigestText(`{"a":${text},"nbf":1,"exp":1,"iat":1,"jti":1}`),
