@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** An attack that does not end by itself is ended. */
-const GRACE_MS = 10_000;
+const GRACE_MS = 30_000;
 
 export interface Given<Options> {
   readonly url: string;

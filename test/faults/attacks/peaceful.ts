@@ -14,6 +14,8 @@ export interface PeacefulOptions {
   readonly probe_connections: 'kept' | 'new';
   /** How many clients ask at once, each again when it has its answer and has rested. */
   readonly clients: number;
+  /** Longer is no answer: /health as a load balancer asks it. */
+  readonly health_limit_ms: number;
 }
 
 /** What was seen between two questions of the parent. */
@@ -27,13 +29,12 @@ export interface Times {
 
 const REST_MS = 40;
 const PROBE_MS = 200;
-/** Longer is no answer: /health as a load balancer asks it, chat as somebody who waits for it. */
-const HEALTH_LIMIT_MS = 1_000;
+/** Longer is no answer: chat as somebody who waits for it. */
 const CHAT_LIMIT_MS = 30_000;
 
 if (process.send !== undefined) measure(JSON.parse(process.argv[2] as string));
 
-function measure({ url, key, tee, connections, probe_connections, clients }: PeacefulOptions): void {
+function measure({ url, key, tee, connections, probe_connections, clients, health_limit_ms }: PeacefulOptions): void {
   let times = { chat: [] as number[], health: [] as number[], failed: {} as Record<string, number> };
   const body = JSON.stringify({ ...CHAT, ...(tee ? { tee } : {}) });
   const headers = { authorization: `Bearer ${key}` };
@@ -63,7 +64,7 @@ function measure({ url, key, tee, connections, probe_connections, clients }: Pea
   }
   const agent = agentOf(probe_connections);
   void repeat('health', PROBE_MS, () =>
-    ask(`${url}/health`, { method: 'GET', agent, signal: AbortSignal.timeout(HEALTH_LIMIT_MS) }),
+    ask(`${url}/health`, { method: 'GET', agent, signal: AbortSignal.timeout(health_limit_ms) }),
   );
 
   process.on('message', () => {

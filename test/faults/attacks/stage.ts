@@ -2,6 +2,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -25,6 +26,8 @@ const WARM_MS = 2_000;
 /** A machine with two cores that others use too: below this a p99 says nothing about the gateway. */
 const FLOOR_MS = 750;
 const TIMES_PEACE = 5;
+/** With a core for each worker. Where they share one, each has a part of it. */
+const HEALTH_LIMIT_MS = 1_000;
 const PEACEFUL_CLIENTS = 4;
 
 export interface AttackStageOptions {
@@ -100,6 +103,7 @@ export class AttackStage {
       connections: 'kept',
       probe_connections: 'new',
       clients: PEACEFUL_CLIENTS * workers,
+      health_limit_ms: HEALTH_LIMIT_MS * Math.max(1, workers / availableParallelism()),
       ...options.peaceful,
     } satisfies PeacefulOptions);
     const attacked = new AttackStage(stage, group, peaceful, folder);
