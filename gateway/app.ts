@@ -4,7 +4,7 @@ import type { Deps, Env, Handle, Step } from './http/context.ts';
 import {
   authenticated,
   bounded,
-  createEdge,
+  createExchangeMiddleware,
   origins,
   preflight,
   verifyBounded,
@@ -25,7 +25,7 @@ export function createApp(deps: Deps): Hono<Env> {
   const app = new Hono<Env>({ getPath: path });
   /** Asked where no route of `app` fits. A router of its own, so that a request matches one route there and no chain of several. */
   const rest = new Hono<Env>({ getPath: path });
-  const edge = createEdge(deps);
+  const edge = createExchangeMiddleware(deps);
   const on = (routes: Hono<Env>, methods: string, path: string, steps: readonly Step[], handle: Handle) =>
     routes.on(methods.split(' '), path, edge(path, steps, handle));
   const open = [origins(deps)];

@@ -8,14 +8,14 @@ import { createChecker } from './attestation/check.ts';
 import { createSidecar } from './attestation/sidecar-client.ts';
 import { createStoreAndRates } from './attestation/store-shared.ts';
 import { boundAnswers } from './backend/bounds.ts';
-import { createEngine } from './backend/client.ts';
+import { createBackend } from './backend/client.ts';
 import { isMember, joinPrimary } from './cluster/member.ts';
 import type { GatewayConfig } from './config.ts';
 import type { Env } from './http/context.ts';
 import { loadKeys } from './keys/keys-file.ts';
-import { createSeats } from './limits/concurrency.ts';
+import { createConcurrency } from './limits/concurrency.ts';
 import { createPermits } from './limits/permits.ts';
-import { createAside } from './offload/pool.ts';
+import { createOffload } from './offload/pool.ts';
 import { registerGauges } from './telemetry/metrics.ts';
 import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts';
 import type { Tracer } from './telemetry/watch.ts';
@@ -33,7 +33,7 @@ export interface BuiltApp {
 /** `tracer`: null while tracing is off. @throws {ConfigError} */
 export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | null = null): BuiltApp {
   const keys = loadKeys(config.api_keys_file, log);
-  const engine = boundAnswers(createEngine({ ...config, backend_timeout_ms: silence_ms(config) }), config);
+  const backend = boundAnswers(createBackend({ ...config, backend_timeout_ms: silence_ms(config) }), config);
   const member = isMember ? joinPrimary(config.workers) : null;
   const { store, rates } = createStoreAndRates(config, log, member);
   const telemetry = createTelemetry(log, tracer);
@@ -59,19 +59,19 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     },
     onRetry: () => telemetry.metrics.sidecarRetries.inc(),
   });
-  const aside = createAside();
-  const attestor = createAttestor(aside, sidecar, store, config.attest_timeout_ms, Date.now);
+  const offload = createOffload();
+  const attestor = createAttestor(offload, sidecar, store, config.attest_timeout_ms, Date.now);
   const verifier = createVerifier(config, member?.permits(SLOW_PERMITS, slowPermits(config)));
   let draining = false;
   const app = createApp({
     config,
-    engine,
+    backend,
     sidecar,
     store,
-    aside,
+    offload,
     attestor,
     keys,
-    seats: member === null ? createSeats(config) : member.seats(createSeats, config),
+    concurrency: member === null ? createConcurrency(config) : member.concurrency(createConcurrency, config),
     rates,
     verifier,
     log,
@@ -88,9 +88,9 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     telemetry,
     async close() {
       keys.close();
-      await engine.close();
+      await backend.close();
       sidecar.close();
-      await Promise.all([aside.close(), checker.close(), verifier.close()]);
+      await Promise.all([offload.close(), checker.close(), verifier.close()]);
       // What was cut drops what it had begun to keep: a turn, so that it has.
       await setImmediate();
       await store.close();

@@ -2,7 +2,7 @@
 
 import type { Exchange } from '../exchange/exchange.ts';
 import type { Body, Folded } from '../offload/jobs.ts';
-import type { Aside } from '../offload/pool.ts';
+import type { Offload } from '../offload/pool.ts';
 import { type Sidecar, tooLate } from './sidecar-client.ts';
 import type { Store } from './store-memory.ts';
 
@@ -25,7 +25,7 @@ export interface Attestor {
 export const NOTHING = Buffer.alloc(0);
 
 export function createAttestor(
-  aside: Aside,
+  offload: Offload,
   sidecar: Sidecar,
   store: Store,
   attest_timeout_ms: number,
@@ -37,7 +37,7 @@ export function createAttestor(
       const { owner, id, request, watch } = exchange;
       const timestamp = Math.floor(now_ms() / 1000);
       const began_ms = performance.now();
-      const drafted = aside.draft({ request, answer, timestamp }, exchange);
+      const drafted = offload.draft({ request, answer, timestamp }, exchange);
       const { completionId, raw, nonce, start, room_bytes } =
         drafted instanceof Promise ? await inTime(drafted, attest_timeout_ms) : drafted;
       watch.attests();

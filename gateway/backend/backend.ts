@@ -1,11 +1,11 @@
-// What the gateway asks of its engine, the backend that generates: a request, and who takes the answer as it arrives.
+// What the gateway asks of its backend, the backend that generates: a request, and who takes the answer as it arrives.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Problem } from '../http/problem.ts';
 import type { SharedHeaders } from '../http/shared-headers.ts';
 import type { Owner } from '../keys/caller.ts';
 import type { Headers } from './headers.ts';
 
-export interface EngineRequest {
+export interface BackendRequest {
   readonly method: string;
   /** Begins with a slash and stands after BACKEND_URL: `/chat/completions`. Query included. */
   readonly path: string;
@@ -18,7 +18,7 @@ export interface EngineRequest {
 }
 
 /** The head of the backend's answer. */
-export interface AnswerHead {
+export interface ResponseHead {
   readonly status: number;
   /** Names in lower case; several of one name are joined by a comma. Neither Content-Length nor Date is among them. */
   readonly headers: IncomingHttpHeaders;
@@ -29,8 +29,8 @@ export interface AnswerHead {
 }
 
 /** Called in this order: head once, data any number of times, then end or fail, once. What `head`, `data` or `end` throws becomes `fail`. */
-export interface EngineHandler {
-  head(head: AnswerHead): void;
+export interface ResponseHandler {
+  head(head: ResponseHead): void;
   /** The bytes are the handler's to keep. */
   data(chunk: Buffer): void;
   end(): void;
@@ -38,7 +38,7 @@ export interface EngineHandler {
 }
 
 /** The reader's end of an answer. */
-export interface EngineCall {
+export interface BackendCall {
   /** Stops reading: the backend feels it as back-pressure. */
   pause(): void;
   resume(): void;
@@ -46,8 +46,8 @@ export interface EngineCall {
   cancel(): void;
 }
 
-export interface Engine {
-  call(request: EngineRequest, handler: EngineHandler): EngineCall;
+export interface Backend {
+  call(request: BackendRequest, handler: ResponseHandler): BackendCall;
   close(): Promise<void>;
 }
 

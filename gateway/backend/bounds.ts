@@ -1,7 +1,7 @@
-// An engine whose answers end: a stream has a greatest length, and every answer a greatest time.
+// An backend whose answers end: a stream has a greatest length, and every answer a greatest time.
 import { indexOfByte } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';
-import type { AnswerHead, Engine, EngineCall, EngineHandler } from './backend.ts';
+import type { Backend, BackendCall, ResponseHandler, ResponseHead } from './backend.ts';
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -13,22 +13,22 @@ export interface AnswerLimits {
   readonly max_answer_ms: number;
 }
 
-/** The engine's own limit on silence should be no longer than `max_answer_ms`: here time is looked at when something comes. */
-export function boundAnswers(engine: Engine, limits: AnswerLimits): Engine {
+/** The backend's own limit on silence should be no longer than `max_answer_ms`: here time is looked at when something comes. */
+export function boundAnswers(backend: Backend, limits: AnswerLimits): Backend {
   return {
     call(request, handler) {
       const bounded = new BoundedAnswer(handler, limits);
-      bounded.inner = engine.call(request, bounded);
+      bounded.inner = backend.call(request, bounded);
       return bounded;
     },
-    close: () => engine.close(),
+    close: () => backend.close(),
   };
 }
 
-/** Stands between engine and delivery: what goes past a limit is cancelled there and has failed here. */
-class BoundedAnswer implements EngineHandler, EngineCall {
-  inner: EngineCall | null = null;
-  readonly #handler: EngineHandler;
+/** Stands between backend and delivery: what goes past a limit is cancelled there and has failed here. */
+class BoundedAnswer implements ResponseHandler, BackendCall {
+  inner: BackendCall | null = null;
+  readonly #handler: ResponseHandler;
   readonly #limits: AnswerLimits;
   readonly #began_ms = performance.now();
   #stream = false;
@@ -39,12 +39,12 @@ class BoundedAnswer implements EngineHandler, EngineCall {
   /** The last byte before the next chunk. */
   #last = 0;
 
-  constructor(handler: EngineHandler, limits: AnswerLimits) {
+  constructor(handler: ResponseHandler, limits: AnswerLimits) {
     this.#handler = handler;
     this.#limits = limits;
   }
 
-  head(head: AnswerHead): void {
+  head(head: ResponseHead): void {
     this.#stream = /^text\/event-stream\b/i.test(head.headers['content-type'] ?? '');
     this.#handler.head(head);
   }

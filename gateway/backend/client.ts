@@ -1,8 +1,8 @@
-// The engine client: sends a request to the backend over a kept connection and hands its answer on as it arrives.
+// The backend client: sends a request to the backend over a kept connection and hands its answer on as it arrives.
 
 import { asProblem, Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/caller.ts';
-import type { AnswerHead, Engine, EngineCall, EngineHandler, EngineRequest } from './backend.ts';
+import type { Backend, BackendCall, BackendRequest, ResponseHandler, ResponseHead } from './backend.ts';
 import type { Connection, Origin, Taker } from './connection.ts';
 import { BackendFault } from './errors.ts';
 import { Pool } from './pool.ts';
@@ -11,7 +11,7 @@ import { writeRequest } from './request.ts';
 const HUNG_UP = new Set(['ECONNRESET', 'EPIPE']);
 const HUNG_UP_WITHIN_MS = 500;
 
-export function createEngine(options: { backend_url: string; backend_timeout_ms: number }): Engine {
+export function createBackend(options: { backend_url: string; backend_timeout_ms: number }): Backend {
   const base = new URL(options.backend_url);
   const secure = base.protocol === 'https:';
   const origin: Origin = {
@@ -36,14 +36,14 @@ export function createEngine(options: { backend_url: string; backend_timeout_ms:
 
 const NO_PARTS: readonly Buffer[] = [];
 
-class Call implements Taker, EngineCall {
+class Call implements Taker, BackendCall {
   readonly #pool: Pool;
   /** Until the answer begins: it may have to be sent again. */
   #parts: readonly Buffer[];
   readonly #repeatable: boolean;
   readonly #owner: Owner | null;
   readonly #silence_ms: number;
-  readonly #handler: EngineHandler;
+  readonly #handler: ResponseHandler;
   readonly #sent_ms = performance.now();
   #connection: Connection | null = null;
   #carried = false;
@@ -53,10 +53,10 @@ class Call implements Taker, EngineCall {
 
   constructor(
     pool: Pool,
-    { repeatable, owner }: EngineRequest,
+    { repeatable, owner }: BackendRequest,
     parts: readonly Buffer[],
     silence_ms: number,
-    handler: EngineHandler,
+    handler: ResponseHandler,
   ) {
     this.#pool = pool;
     this.#repeatable = repeatable;
@@ -72,7 +72,7 @@ class Call implements Taker, EngineCall {
     connection.ask(this.#parts, this.#silence_ms, this);
   }
 
-  head(head: AnswerHead): void {
+  head(head: ResponseHead): void {
     this.#headed = true;
     this.#parts = NO_PARTS;
     this.#handler.head(head);

@@ -1,12 +1,12 @@
 // One connection to the backend: one request at a time, its answer read as it arrives.
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import { Growing } from '../http/bytes.ts';
+import { GrowingBuffer } from '../http/bytes.ts';
 import { batch } from '../http/write-batch.ts';
 import type { Owner } from '../keys/caller.ts';
-import type { AnswerHead } from './backend.ts';
+import type { ResponseHead } from './backend.ts';
 import { BackendFault } from './errors.ts';
-import { type Heads, mayEndHead, notHttp, ResponseBody, type ResponseHead } from './response.ts';
+import { type Heads, mayEndHead, notHttp, type ParsedHead, ResponseBody } from './response.ts';
 
 const silent = () => new BackendFault('silent', 'silent for too long');
 
@@ -18,7 +18,7 @@ export interface Origin {
 
 /** Takes one answer: head once, data any number of times, then end or broken, once. */
 export interface Taker {
-  head(head: AnswerHead): void;
+  head(head: ResponseHead): void;
   data(chunk: Buffer): void;
   end(): void;
   broken(cause: unknown): void;
@@ -49,10 +49,10 @@ export class Connection {
   #moved = false;
   #moved_ms = 0;
   #paused = false;
-  #head: ResponseHead | null = null;
+  #head: ParsedHead | null = null;
   #body: ResponseBody | null = null;
   /** A head that is not complete. */
-  #early: Growing | null = null;
+  #early: GrowingBuffer | null = null;
   #gone = false;
   #carried = false;
   #idle_since_ms = 0;
@@ -185,7 +185,7 @@ export class Connection {
     for (let from = 0; from < to; ) {
       const head = this.#heads.read(bytes, from, to);
       if (head === null) {
-        this.#early = new Growing(bytes.subarray(from, to));
+        this.#early = new GrowingBuffer(bytes.subarray(from, to));
         return;
       }
       from += head.size;

@@ -1,7 +1,7 @@
 // Writes a request for the backend: its head, and its body in the same write where that is small.
 import { digitsOf, putNumber } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';
-import { type EngineRequest, SharedLines } from './backend.ts';
+import { type BackendRequest, SharedLines } from './backend.ts';
 import type { Headers } from './headers.ts';
 
 const NO_PATH = /[^\x21-\x7e\x80-\xff]/;
@@ -13,7 +13,7 @@ const END_BYTES = Buffer.from(END);
 const ONE_PIECE_BYTES = 64 * 1024;
 
 /** @throws {Problem} invalid_request for a path or header that HTTP cannot carry. */
-export function writeRequest(request: EngineRequest, prefix: string, host: string): Buffer[] {
+export function writeRequest(request: BackendRequest, prefix: string, host: string): Buffer[] {
   const { method, headers, body } = request;
   if (body === null) {
     const end = method === 'GET' ? '\r\n' : `${LENGTH}0${END}`;
@@ -36,7 +36,7 @@ export function writeRequest(request: EngineRequest, prefix: string, host: strin
   return [bytes];
 }
 
-function sharedHead(request: EngineRequest, shared: SharedLines, prefix: string, host: string): Uint8Array {
+function sharedHead(request: BackendRequest, shared: SharedLines, prefix: string, host: string): Uint8Array {
   const kind = request.owner === null ? 'close' : 'keep_alive';
   // Memory of its own: as long as it is kept, it would hold a pool that others' bytes are in.
   shared.head[kind] ??= new Uint8Array(Buffer.from(headOf(request, shared.text, prefix, host) + LENGTH, 'latin1'));
@@ -44,7 +44,7 @@ function sharedHead(request: EngineRequest, shared: SharedLines, prefix: string,
 }
 
 /** Up to the length. */
-function headOf({ method, path, owner }: EngineRequest, lines: string, prefix: string, host: string): string {
+function headOf({ method, path, owner }: BackendRequest, lines: string, prefix: string, host: string): string {
   if (NO_PATH.test(path)) throw new Problem('invalid_request', 'The path holds a character that HTTP cannot carry.');
   const connection = owner === null ? 'close' : 'keep-alive';
   return `${method} ${prefix}${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: ${connection}\r\n${lines}`;

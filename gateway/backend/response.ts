@@ -1,10 +1,10 @@
 // Reads the head of a backend's answer from its bytes (RFC 9112 §4–6), strictly: what is ambiguous is refused.
 
 import { digitAt, isSame } from '../http/bytes.ts';
-import type { AnswerHead } from './backend.ts';
+import type { ResponseHead } from './backend.ts';
 import { BackendFault } from './errors.ts';
 
-export interface ResponseHead extends AnswerHead {
+export interface ParsedHead extends ResponseHead {
   readonly framing: Framing;
   /** The connection may carry another request after this answer. */
   readonly reusable: boolean;
@@ -47,7 +47,7 @@ export function mayEndHead(bytes: Buffer, from: number): boolean {
 }
 
 /** null while the head is not complete. `places` is told where they are. @throws {BackendFault} not_http */
-export function readResponseHead(bytes: Buffer, places?: Places): ResponseHead | null {
+export function parseResponseHead(bytes: Buffer, places?: Places): ParsedHead | null {
   const end = bytes.indexOf(END);
   if (end < 0 ? bytes.length > MAX_HEAD_BYTES : end > MAX_HEAD_BYTES) throw notHttp('a head larger than the limit');
   if (end < 0) {
@@ -293,7 +293,7 @@ interface Known {
   readonly pieces: readonly Uint8Array[];
   /** What stands between them: digits of the length, or a date of as many characters. */
   readonly gaps: readonly (number | 'length')[];
-  readonly head: ResponseHead;
+  readonly head: ParsedHead;
 }
 
 /** The last heads of one backend. */
@@ -302,7 +302,7 @@ export class Heads {
   #strangers = 0;
 
   /** The head that `bytes` have between `from` and `to`; null while it is not complete. @throws {BackendFault} not_http */
-  read(bytes: Buffer, from: number, to: number): ResponseHead | null {
+  read(bytes: Buffer, from: number, to: number): ParsedHead | null {
     for (const known of this.#known) {
       const head = readAgain(bytes, from, to, known);
       if (head === null) continue;
@@ -311,19 +311,19 @@ export class Heads {
     }
     const places: Places = { length: null, date: null };
     const all = bytes.subarray(from, to);
-    const head = readResponseHead(all, places);
+    const head = parseResponseHead(all, places);
     // An answer without content may say a length that means nothing.
     if (head !== null && !hasNoContent(head.status) && head.size <= MAX_BYTES) this.#remember(all, head, places);
     return head;
   }
 
-  #remember(bytes: Buffer, head: ResponseHead, places: Places): void {
+  #remember(bytes: Buffer, head: ParsedHead, places: Places): void {
     if (++this.#strangers > MAX_STRANGERS && this.#strangers % ONE_IN !== 0) return;
     this.#known = [knownOf(bytes, head, places), ...this.#known.slice(0, MAX_HEADS - 1)];
   }
 }
 
-function knownOf(bytes: Buffer, head: ResponseHead, { length, date }: Places): Known {
+function knownOf(bytes: Buffer, head: ParsedHead, { length, date }: Places): Known {
   const gaps = [
     ...(length === null ? [] : [{ ...length, gap: 'length' as const }]),
     ...(date === null ? [] : [{ ...date, gap: date.to - date.from }]),
@@ -334,7 +334,7 @@ function knownOf(bytes: Buffer, head: ResponseHead, { length, date }: Places): K
   return { pieces: [...pieces, own(gaps.at(-1)?.to ?? 0, head.size)], gaps: gaps.map(({ gap }) => gap), head };
 }
 
-function readAgain(bytes: Buffer, from: number, to: number, { pieces, gaps, head }: Known): ResponseHead | null {
+function readAgain(bytes: Buffer, from: number, to: number, { pieces, gaps, head }: Known): ParsedHead | null {
   let { framing, length } = head;
   let at = from;
   for (let i = 0; i < pieces.length; i++) {

@@ -6,7 +6,13 @@ import type { Kept, MemoryStore, Store } from '../attestation/store-memory.ts';
 import { Problem } from '../http/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import { largestRequest, shareOf } from '../limits/bounds.ts';
-import { type Counted, type Seat, type SeatLimits, type Seats, tooMany } from '../limits/concurrency.ts';
+import {
+  type Concurrency,
+  type ConcurrencyPermit,
+  type ConcurrencySettings,
+  type Counted,
+  tooMany,
+} from '../limits/concurrency.ts';
 import type { PermitLimits, Permits } from '../limits/permits.ts';
 import type { MakeLimiter } from '../limits/rates.ts';
 import { Asker, isMessage, type Peer } from './messages.ts';
@@ -21,7 +27,7 @@ export interface Member {
   /** What others keep is found too. */
   store(memory: MemoryStore): Store;
   /** Per key as for one process, whichever worker a request meets, where that has a number of its own; in total a share of it for each worker. */
-  seats(make: (limits: SeatLimits) => Seats, limits: SeatLimits): Seats;
+  concurrency(make: (limits: ConcurrencySettings) => Concurrency, limits: ConcurrencySettings): Concurrency;
   /** One queue of that name for all workers, which the primary keeps. */
   permits(name: string, limits: PermitLimits): Permits;
   readonly limiter: MakeLimiter;
@@ -63,7 +69,7 @@ export function joinPrimary(workers: number): Member {
         close: () => memory.close(),
       };
     },
-    seats(make, limits) {
+    concurrency(make, limits) {
       const share = (limit: number) => shareOf(limit, workers);
       const shareOfBytes = (limit: number) => shareOf(limit, workers, largestRequest(limits));
       const local = make({
@@ -105,7 +111,7 @@ function known(found: Kept | null | undefined): Kept | null {
   return { state: 'ready', json: Buffer.from(buffer, byteOffset, byteLength) };
 }
 
-function sharedSeats(local: Seats, limits: SeatLimits, asker: Asker, primary: Peer): Seats {
+function sharedSeats(local: Concurrency, limits: ConcurrencySettings, asker: Asker, primary: Peer): Concurrency {
   const unlimited = new WeakMap<Caller, Caller>();
   const withoutLimits = (caller: Caller): Caller => {
     let same = unlimited.get(caller);
@@ -123,7 +129,7 @@ function sharedSeats(local: Seats, limits: SeatLimits, asker: Asker, primary: Pe
     return same;
   };
 
-  function counted(seat: Seat, key: string, own: Record<Counted, number>): Seat {
+  function counted(permit: ConcurrencyPermit, key: string, own: Record<Counted, number>): ConcurrencyPermit {
     const sat: Counted[] = [];
     let left = false;
     const leave = (what: Counted) => primary.send({ countersign: 'leave', key, counted: what });
@@ -142,17 +148,17 @@ function sharedSeats(local: Seats, limits: SeatLimits, asker: Asker, primary: Pe
     return {
       begin: () => sit('requests'),
       async stream() {
-        await seat.stream();
+        await permit.stream();
         await sit('streams');
       },
       async tee() {
-        await seat.tee();
+        await permit.tee();
         await sit('tee');
       },
-      whole: () => seat.whole(),
-      hold: (bytes, coming) => seat.hold(bytes, coming),
+      whole: () => permit.whole(),
+      hold: (bytes, coming) => permit.hold(bytes, coming),
       leave() {
-        seat.leave();
+        permit.leave();
         left = true;
         for (const what of sat.splice(0)) leave(what);
       },
@@ -164,13 +170,13 @@ function sharedSeats(local: Seats, limits: SeatLimits, asker: Asker, primary: Pe
       return local.taken;
     },
     take(caller) {
-      const seat = local.take(withoutLimits(caller));
+      const permit = local.take(withoutLimits(caller));
       const own = {
         requests: caller.limits.concurrent ?? limits.max_concurrent_per_key ?? 0,
         streams: caller.limits.streams ?? limits.max_streams_per_key ?? 0,
         tee: caller.limits.tee ?? limits.max_tee_per_key ?? 0,
       };
-      return own.requests + own.streams + own.tee === 0 ? seat : counted(seat, caller.name, own);
+      return own.requests + own.streams + own.tee === 0 ? permit : counted(permit, caller.name, own);
     },
   };
 }

@@ -29,7 +29,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   });
   new RateLimiterClusterMaster();
   const asker = new Asker();
-  const seats = new Map<Worker, Map<string, number>>();
+  const concurrency = new Map<Worker, Map<string, number>>();
   const queues = new Map<string, Permits>();
   /** Of each worker, what it waits for or has, and how that is released: all of it when the worker ends. */
   const acquired = new Map<Worker, Map<string, () => void>>();
@@ -42,7 +42,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   function start(): void {
     const worker = cluster.fork();
     const started_ms = performance.now();
-    seats.set(worker, new Map());
+    concurrency.set(worker, new Map());
     acquired.set(worker, new Map());
     worker.on('message', (message: unknown) => take(worker, message));
     worker.once('listening', () => {
@@ -50,7 +50,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
       serving.add(worker);
     });
     worker.once('exit', (code, signal) => {
-      seats.delete(worker);
+      concurrency.delete(worker);
       releaseAll(worker);
       serving.delete(worker);
       keepCounted(worker);
@@ -102,7 +102,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     if (question.ask !== 'sit') return undefined;
     const { key, counted, limit } = question;
     let taken = 0;
-    for (const counts of seats.values()) taken += counts.get(`${counted} ${key}`) ?? 0;
+    for (const counts of concurrency.values()) taken += counts.get(`${counted} ${key}`) ?? 0;
     if (limit > 0 && taken >= limit) return false;
     count(worker, key, counted, 1);
     return true;
@@ -144,7 +144,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   }
 
   function count(worker: Worker, key: string, counted: Counted, by: number): void {
-    const counts = seats.get(worker);
+    const counts = concurrency.get(worker);
     if (counts === undefined) return;
     const name = `${counted} ${key}`;
     const now = (counts.get(name) ?? 0) + by;
@@ -153,20 +153,20 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   }
 
   function ended(): void {
-    if (seats.size === 0) process.exit(process.exitCode ?? 0);
+    if (concurrency.size === 0) process.exit(process.exitCode ?? 0);
   }
 
   function end(code: number): void {
     stopping = true;
     process.exitCode = code;
-    for (const worker of seats.keys()) worker.kill();
+    for (const worker of concurrency.keys()) worker.kill();
     ended();
   }
 
   for (const signal of ['SIGTERM', 'SIGINT'] as const)
     process.on(signal, () => {
       stopping = true;
-      for (const worker of seats.keys()) worker.process.kill(signal);
+      for (const worker of concurrency.keys()) worker.process.kill(signal);
       ended();
     });
   process.on('SIGHUP', () => {

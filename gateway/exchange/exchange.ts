@@ -25,7 +25,7 @@ export interface Delivery {
   fail(problem: Problem): void;
 }
 
-/** What a delivery may ask of the engine while the answer runs. */
+/** What a delivery may ask of the backend while the answer runs. */
 export interface Flow {
   pause(): void;
   resume(): void;

@@ -1,5 +1,5 @@
 // Carries one answer from the backend to the client: one of the deliveries writes it, the client's leaving cancels it.
-import type { AnswerHead, Engine, EngineCall, EngineHandler, EngineRequest } from '../backend/backend.ts';
+import type { Backend, BackendCall, BackendRequest, ResponseHandler, ResponseHead } from '../backend/backend.ts';
 import { rewriteError } from '../backend/errors.ts';
 import { toClient } from '../backend/headers.ts';
 import { Problem } from '../http/problem.ts';
@@ -17,24 +17,29 @@ export interface Port extends Flow {
   refuse(problem: Problem): void;
 }
 
-type Deliver = (head: AnswerHead, port: Port) => Delivery;
+type Deliver = (head: ResponseHead, port: Port) => Delivery;
 
 /** Resolves when the exchange is over, however it ended. @throws {Problem} while nothing has been written. */
-export function relay(engine: Engine, request: EngineRequest, exchange: Exchange, deliver: Deliver): Promise<Outcome> {
+export function relay(
+  backend: Backend,
+  request: BackendRequest,
+  exchange: Exchange,
+  deliver: Deliver,
+): Promise<Outcome> {
   // Whoever left while the sidecar was waited for costs the backend nothing.
   if (exchange.outgoing.destroyed) return Promise.resolve({ status: 499 });
   return new Promise((resolve, reject) => {
     const relayed = new Relay(exchange, deliver, resolve, reject);
-    relayed.begin(engine, request);
+    relayed.begin(backend, request);
   });
 }
 
-class Relay implements EngineHandler, Port {
+class Relay implements ResponseHandler, Port {
   readonly #exchange: Exchange;
   readonly #deliver: Deliver;
   readonly #resolve: (outcome: Outcome) => void;
   readonly #reject: (problem: Problem) => void;
-  #call: EngineCall | null = null;
+  #call: BackendCall | null = null;
   #delivery: Delivery | null = null;
   #whenLeft: (() => void) | null = null;
   #left = false;
@@ -52,14 +57,14 @@ class Relay implements EngineHandler, Port {
     this.#reject = reject;
   }
 
-  begin(engine: Engine, request: EngineRequest): void {
+  begin(backend: Backend, request: BackendRequest): void {
     const { outgoing, watch } = this.#exchange;
     watch.asks();
-    this.#call = engine.call(request, this);
+    this.#call = backend.call(request, this);
     outgoing.on('close', this.#onClose);
   }
 
-  head(head: AnswerHead): void {
+  head(head: ResponseHead): void {
     const { status, headers } = head;
     this.#exchange.watch.head(status, headers['content-type']);
     if (status >= 400) this.#delivery = errorDelivery(head, this, this.#exchange);
@@ -147,7 +152,7 @@ const MAX_ERROR_BYTES = 256 * 1024;
 /** A day. */
 const MAX_RETRY_S = 86_400;
 
-export function errorDelivery(head: AnswerHead, port: Port, exchange: Exchange): Delivery {
+export function errorDelivery(head: ResponseHead, port: Port, exchange: Exchange): Delivery {
   const chunks: Buffer[] = [];
   let bytes = 0;
   const send = () => {
@@ -186,7 +191,7 @@ export function errorDelivery(head: AnswerHead, port: Port, exchange: Exchange):
 }
 
 /** Clients expect whole seconds: a date or a fraction becomes them, and 429 and 503 always have one. */
-function retryAfter(head: AnswerHead): string | null {
+function retryAfter(head: ResponseHead): string | null {
   const given = head.headers['retry-after'];
   if (given === undefined) return head.status === 429 || head.status === 503 ? '1' : null;
   const seconds = Number.isNaN(Number(given)) ? (Date.parse(given) - Date.now()) / 1000 : Number(given);
@@ -196,7 +201,7 @@ function retryAfter(head: AnswerHead): string | null {
 // What the client is told with an answer of the backend's: made once for each head that the backend says.
 
 /** Whether it is a stream follows from the head: whoever gets a head a second time must say the same of it. */
-export function headersOf(head: AnswerHead, stream: boolean): SharedHeaders {
+export function headersOf(head: ResponseHead, stream: boolean): SharedHeaders {
   head.made.toClient ??= share(
     stream ? { ...toClient(head.headers), 'x-accel-buffering': 'no' } : toClient(head.headers),
   );
@@ -205,7 +210,7 @@ export function headersOf(head: AnswerHead, stream: boolean): SharedHeaders {
 
 // Delivers an answer as it comes, without tee: nothing is parsed, held or added.
 
-export function pipeDelivery(head: AnswerHead, port: Port, exchange: Exchange): Delivery {
+export function pipeDelivery(head: ResponseHead, port: Port, exchange: Exchange): Delivery {
   const { outgoing } = exchange;
   const stream = mediaType(head.headers) === 'text/event-stream';
   const write = flowingWriter(exchange, port);

@@ -1,7 +1,7 @@
 // Delivers a stream with its attestation: deltas at once, the finish chunk only with the proof in it. No proof, no "stop".
 import { PayloadReader, SseError, writeEvents } from '../../proto/sse.ts';
 import type { Attestor } from '../attestation/attest.ts';
-import type { AnswerHead } from '../backend/backend.ts';
+import type { ResponseHead } from '../backend/backend.ts';
 import { errorOf } from '../backend/errors.ts';
 import { asProblem, Problem } from '../http/problem.ts';
 import type { Folded } from '../offload/jobs.ts';
@@ -25,7 +25,7 @@ interface Held {
 
 /** What leaves are the payloads that were hashed, in events that the gateway writes itself, and comments of its own. */
 export function streamDelivery(
-  head: AnswerHead,
+  head: ResponseHead,
   port: Port,
   exchange: Exchange,
   attestor: Attestor,

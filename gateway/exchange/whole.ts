@@ -1,21 +1,21 @@
 // Delivers a whole answer with its attestation: the backend's body text with one member spliced in.
 
 import { type Attestor, NOTHING } from '../attestation/attest.ts';
-import type { AnswerHead } from '../backend/backend.ts';
-import { Gathering } from '../http/bytes.ts';
+import type { ResponseHead } from '../backend/backend.ts';
+import { ChunkBuffer } from '../http/bytes.ts';
 import { asProblem } from '../http/problem.ts';
 import { badAnswer } from '../offload/jobs.ts';
 import type { Delivery, Exchange } from './exchange.ts';
 import { headersOf, type Port } from './relay.ts';
 
 export function wholeDelivery(
-  head: AnswerHead,
+  head: ResponseHead,
   port: Port,
   exchange: Exchange,
   attestor: Attestor,
   max_answer_bytes: number,
 ): Delivery {
-  const gathering = new Gathering();
+  const gathering = new ChunkBuffer();
   async function send(): Promise<void> {
     const answered = gathering.whole();
     const attested = await attestor.attest(exchange, { body: answered }, port.onLeft);

@@ -65,7 +65,7 @@ export const MANY_BYTES = 256 * 1024;
 /** A place for all that was announced is made when one part in so many of it is here: who announces and sends nothing gets none. */
 const PART = 4;
 
-export class Gathering {
+export class ChunkBuffer {
   readonly #coming_bytes: number;
   /** Where all of it will lie, once it is known to be much and some of it has come. */
   #whole: Buffer | null = null;
@@ -110,7 +110,7 @@ export class Gathering {
 }
 
 /** The same, looked at whole with each piece that comes: they lie in room that doubles, so that not every piece copies all others. */
-export class Growing {
+export class GrowingBuffer {
   #room: Buffer;
   #bytes: number;
 

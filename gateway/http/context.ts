@@ -5,29 +5,29 @@ import type { Logger } from 'pino';
 import type { Attestor } from '../attestation/attest.ts';
 import type { Sidecar } from '../attestation/sidecar-client.ts';
 import type { Store } from '../attestation/store-memory.ts';
-import type { Engine } from '../backend/backend.ts';
+import type { Backend } from '../backend/backend.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Outcome } from '../exchange/exchange.ts';
 import type { Caller, Owner } from '../keys/caller.ts';
 import type { Keys } from '../keys/keys.ts';
-import type { Seat, Seats } from '../limits/concurrency.ts';
+import type { Concurrency, ConcurrencyPermit } from '../limits/concurrency.ts';
 import type { Rates } from '../limits/rates.ts';
-import type { Aside } from '../offload/pool.ts';
+import type { Offload } from '../offload/pool.ts';
 import type { Telemetry } from '../telemetry/telemetry.ts';
 import type { Watch } from '../telemetry/watch.ts';
 import type { Verifier } from '../verifier/verifier.ts';
-import type { WireRequest } from './plain-path/request.ts';
+import type { PlainRequest } from './plain-path/request.ts';
 import type { Outgoing } from './plain-path/response.ts';
 
 export interface Deps {
   readonly config: GatewayConfig;
-  readonly engine: Engine;
+  readonly backend: Backend;
   readonly sidecar: Sidecar;
   readonly store: Store;
-  readonly aside: Aside;
+  readonly offload: Offload;
   readonly attestor: Attestor;
   readonly keys: Keys;
-  readonly seats: Seats;
+  readonly concurrency: Concurrency;
   readonly rates: Rates;
   readonly verifier: Verifier;
   readonly log: Logger;
@@ -39,7 +39,7 @@ export interface Deps {
 
 /** The two ends of an exchange: Node's own, or those of the plain path. */
 export interface Ends {
-  readonly incoming: IncomingMessage | WireRequest;
+  readonly incoming: IncomingMessage | PlainRequest;
   readonly outgoing: Outgoing;
 }
 
@@ -50,7 +50,7 @@ export interface Bindings extends Ends {
   /** This, `owner` and `seat` are set by the admission: routes without it must not read them. */
   caller: Caller;
   owner: Owner;
-  seat: Seat;
+  permit: ConcurrencyPermit;
   /** The client's, on the verify endpoint alone. */
   address: string;
   outcome: Outcome;

@@ -19,7 +19,7 @@ const PREFLIGHT = {
  * middleware, which would cost as much as the rest of the routing. Headers are set on Node's response, so that answers
  * that bypass Hono carry them too.
  */
-export function createEdge({ config, telemetry, log }: Deps) {
+export function createExchangeMiddleware({ config, telemetry, log }: Deps) {
   return (route: string, steps: readonly Step[], handle: Handle) =>
     async (c: Context): Promise<Response> => {
       const { incoming, outgoing } = c.env;
@@ -98,22 +98,22 @@ export function authenticated({ keys }: Deps): Step {
 }
 
 /** For routes without a body: their requests are here whole. @throws {Problem} overloaded */
-export const withoutBody: Step = (c) => c.env.seat.whole();
+export const withoutBody: Step = (c) => c.env.permit.whole();
 
 /** Past capacity a request is refused at once, so that those accepted are served. Without a rate nothing is waited for. */
-export function bounded({ config, seats, rates }: Deps): Step {
+export function bounded({ config, concurrency, rates }: Deps): Step {
   return (c) => {
     const { outgoing } = c.env;
     const caller = c.env.caller;
-    const seat = seats.take(caller);
-    c.env.seat = seat;
-    whenTaken(outgoing, () => seat.leave());
+    const permit = concurrency.take(caller);
+    c.env.permit = permit;
+    whenTaken(outgoing, () => permit.leave());
     const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
     const rated = () =>
       per_second === 0
         ? undefined
         : rates.take(`key:${caller.name}`, per_second).then((allowance) => admit(c, allowance, 'this API key'));
-    return seat.begin === undefined ? rated() : seat.begin().then(rated);
+    return permit.begin === undefined ? rated() : permit.begin().then(rated);
   };
 }
 

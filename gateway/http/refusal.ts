@@ -4,7 +4,7 @@ import { IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Logger } from 'pino';
 import { MANY_BYTES } from './bytes.ts';
-import type { WireRequest } from './plain-path/request.ts';
+import type { PlainRequest } from './plain-path/request.ts';
 import type { Outgoing } from './plain-path/response.ts';
 import type { Problem } from './problem.ts';
 import { share } from './shared-headers.ts';
@@ -27,7 +27,7 @@ export function cutSoon(socket: Duplex): void {
  * Where a large body is refused, the connection ends behind the answer and nothing more is read from it: to let a stranger's
  * megabytes by would take the time of others.
  */
-export function leaveUnread(incoming: IncomingMessage | WireRequest, outgoing: Outgoing): void {
+export function leaveUnread(incoming: IncomingMessage | PlainRequest, outgoing: Outgoing): void {
   const { socket } = outgoing;
   if (!(incoming instanceof IncomingMessage) || !(outgoing instanceof ServerResponse) || socket === null) return;
   if (Number(incoming.headers['content-length'] ?? Number.POSITIVE_INFINITY) <= MANY_BYTES) return;

@@ -1,8 +1,8 @@
 // Reads a request body from Node's own IncomingMessage: Fetch's Request carries none on GET, and the limit is ours.
 import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
-import { Gathering } from './bytes.ts';
-import type { WireRequest } from './plain-path/request.ts';
+import { ChunkBuffer } from './bytes.ts';
+import type { PlainRequest } from './plain-path/request.ts';
 import { Problem } from './problem.ts';
 
 /** The client went away before its request was complete. Nobody is left to answer. */
@@ -35,7 +35,7 @@ const EMPTY = Buffer.alloc(0);
  * @throws {Problem} body_too_large, unsupported_encoding, what `room` throws. @throws {ClientGone}
  */
 export function readBody(
-  incoming: IncomingMessage | WireRequest,
+  incoming: IncomingMessage | PlainRequest,
   max_bytes: number,
   room: Room = ENOUGH,
 ): Buffer | Promise<Buffer> {
@@ -55,7 +55,7 @@ export function readBody(
   // The client may have left while something else was waited for, and `close` does not come twice.
   if (incoming.destroyed) throw gone();
   return new Promise((resolve, reject) => {
-    const gathering = new Gathering(announced);
+    const gathering = new ChunkBuffer(announced);
     const settle = (error: Error | null) => {
       incoming.off('data', onData).off('end', onEnd).off('error', onGone).off('close', onGone);
       if (error !== null) reject(error);

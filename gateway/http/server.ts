@@ -7,7 +7,7 @@ import { getRequestListener, RequestError } from '@hono/node-server';
 import type { Logger } from 'pino';
 import { where } from '../../proto/log.ts';
 import { PacedConnection, PacedRequest } from './paced-connection.ts';
-import type { Wire } from './plain-path/server.ts';
+import type { PlainPath } from './plain-path/server.ts';
 import { asProblem, Problem } from './problem.ts';
 import { commonHeaders, newId, refuse, refuseOnSocket } from './refusal.ts';
 import { isHost, originForm } from './target.ts';
@@ -165,7 +165,7 @@ interface Drain {
 }
 
 /** Made before the server listens: it must see every request. */
-export function createDrain(server: Server, wire: Wire): Drain {
+export function createDrain(server: Server, wire: PlainPath): Drain {
   const running = new Set<ServerResponse>();
   let draining = false;
 

@@ -4,7 +4,7 @@ import { Problem } from '../http/problem.ts';
 import type { Caller } from '../keys/caller.ts';
 import { largestRequest } from './bounds.ts';
 
-export interface SeatLimits {
+export interface ConcurrencySettings {
   readonly max_concurrent_requests: number;
   readonly max_held_bytes: number;
   readonly max_streams: number;
@@ -20,7 +20,7 @@ export interface SeatLimits {
 }
 
 /** One request's place: its key's from its head on, its share of the total once it is here; until the last byte of its answer is with the client. */
-export interface Seat {
+export interface ConcurrencyPermit {
   /** What has to be asked of others before the key's place is taken, where places are shared. @throws {Problem} rate_limit_exceeded */
   begin?(): Promise<void>;
   /** All of the request is here. Until then it has no place of those for everybody. @throws {Problem} overloaded */
@@ -35,9 +35,9 @@ export interface Seat {
   leave(): void;
 }
 
-export interface Seats {
+export interface Concurrency {
   /** For a request whose head is here. @throws {Problem} overloaded, rate_limit_exceeded */
-  take(caller: Caller): Seat;
+  take(caller: Caller): ConcurrencyPermit;
   /** Requests that are here whole. */
   readonly taken: number;
 }
@@ -68,7 +68,7 @@ function within(count: number, limit: number, what: Counted): void {
   if (limit > 0 && count >= limit) throw tooMany(limit, what);
 }
 
-export function createSeats(limits: SeatLimits): Seats {
+export function createConcurrency(limits: ConcurrencySettings): Concurrency {
   const total = { requests: 0, streams: 0, bytes: 0 };
   const keys = new Map<string, Counts>();
   const per_key: PerKey = {
@@ -97,8 +97,8 @@ interface Total {
 /** For a key whose line says nothing. 0: no limit. */
 type PerKey = Readonly<Counts>;
 
-class Taken implements Seat {
-  readonly #limits: SeatLimits;
+class Taken implements ConcurrencyPermit {
+  readonly #limits: ConcurrencySettings;
   readonly #perKey: PerKey;
   readonly #total: Total;
   readonly #keys: Map<string, Counts>;
@@ -110,7 +110,7 @@ class Taken implements Seat {
   #bytes = 0;
   #left = false;
 
-  constructor(limits: SeatLimits, perKey: PerKey, total: Total, keys: Map<string, Counts>, caller: Caller) {
+  constructor(limits: ConcurrencySettings, perKey: PerKey, total: Total, keys: Map<string, Counts>, caller: Caller) {
     // Refused by its head, a request costs least.
     if (total.requests >= limits.max_concurrent_requests) throw full();
     const known = keys.get(caller.name);

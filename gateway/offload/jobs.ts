@@ -21,7 +21,7 @@ import { checkModel } from '../keys/keys.ts';
 
 export type Endpoint = 'chat' | 'completion';
 
-export interface Asked {
+export interface Generation {
   /** What the body says of it. */
   readonly tee: boolean;
   /** The client's body, exactly as received: its text; of a large one its bytes. */
@@ -36,7 +36,7 @@ export interface Asked {
 const SCHEMAS = { chat: chatRequestSchema, completion: completionRequestSchema.omit({ prompt: true }) };
 
 /** @throws {Problem} invalid_json, invalid_request naming the member, model_not_found. */
-export function readAsked(endpoint: Endpoint, body: Buffer, caller: Caller): Asked {
+export function parseGeneration(endpoint: Endpoint, body: Buffer, caller: Caller): Generation {
   const text = bodyText(body);
   const value = readJson(text);
   const request = endpoint === 'chat' && isPlainChat(value) ? value : judged(endpoint, value);
@@ -112,7 +112,7 @@ export const WHERE = 'tee works on /v1/chat/completions and /v1/completions.';
 
 // Reads what a generation request asks for, and cuts `tee` out of its text before the backend sees it.
 
-export interface Passing {
+export interface PassThroughRequest {
   readonly body: Buffer;
   /** By its content-type: of any other body `tee` is not looked for. */
   readonly json: boolean;
@@ -120,20 +120,20 @@ export interface Passing {
   readonly judged: Caller | null;
 }
 
-export interface Passed {
+export interface PassThrough {
   /** The body for the backend: the bytes as they came, or without `tee`. */
   readonly forward: Buffer | string;
   readonly stream: boolean;
 }
 
 /** As it is, where there is nothing to look for: null otherwise. */
-export function unread({ body, json, judged }: Passing): Passed | null {
+export function unread({ body, json, judged }: PassThroughRequest): PassThrough | null {
   if (judged !== null || mayName(body, 'stream') || (json && mayName(body, 'tee'))) return null;
   return { forward: body, stream: false };
 }
 
 /** @throws {Problem} invalid_json, invalid_request naming the member, model_not_found. */
-export function readPassed({ body, json, judged }: Passing): Passed {
+export function parsePassThrough({ body, json, judged }: PassThroughRequest): PassThrough {
   const cuts = json && mayName(body, 'tee');
   if (judged === null && !cuts) return { forward: body, stream: asksForStream(body) };
   const text = bodyText(body);

@@ -7,15 +7,15 @@ import type { Caller } from '../keys/caller.ts';
 import { READING_HEAP_MB, READING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
 import {
-  type Asked,
   type Draft,
   draft,
   type Endpoint,
+  type Generation,
   type Parts,
-  type Passed,
-  type Passing,
-  readAsked,
-  readPassed,
+  type PassThrough,
+  type PassThroughRequest,
+  parseGeneration,
+  parsePassThrough,
   unread,
 } from './jobs.ts';
 import { Thread, ThreadEnded } from './thread.ts';
@@ -84,13 +84,13 @@ export class Line {
   }
 }
 
-export interface Aside {
+export interface Offload {
   /** A body of so many bytes is coming. */
   expect(bytes: number): void;
-  /** @throws {Problem} as {@link readAsked}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
-  read(endpoint: Endpoint, body: Buffer, caller: Caller, asker: Asker): Asked | Promise<Asked>;
-  /** @throws {Problem} as {@link readPassed}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
-  pass(passing: Passing, asker: Asker): Passed | Promise<Passed>;
+  /** @throws {Problem} as {@link parseGeneration}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
+  read(endpoint: Endpoint, body: Buffer, caller: Caller, asker: Asker): Generation | Promise<Generation>;
+  /** @throws {Problem} as {@link parsePassThrough}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
+  pass(passing: PassThroughRequest, asker: Asker): PassThrough | Promise<PassThrough>;
   /** @throws {Problem} backend_bad_response, attestation_unavailable. A promise rejects with the same, or with {@link ClientGone}. */
   draft(parts: Parts, asker: Asker): Draft | Promise<Draft>;
   close(): Promise<void>;
@@ -99,13 +99,13 @@ export interface Aside {
 /** What the thread is given, and what it says of each. A Buffer arrives as a Uint8Array. */
 export interface Questions {
   read: { readonly endpoint: Endpoint; readonly body: Buffer; readonly caller: Caller };
-  pass: Passing;
+  pass: PassThroughRequest;
   draft: Parts;
 }
 /** `forward`: null for the body as it came, which stays where it is. */
 export interface Answers {
-  read: Omit<Asked, 'request' | 'forward'> & { readonly forward: Uint8Array<ArrayBuffer> | null };
-  pass: Omit<Passed, 'forward'> & { readonly forward: Uint8Array<ArrayBuffer> | null };
+  read: Omit<Generation, 'request' | 'forward'> & { readonly forward: Uint8Array<ArrayBuffer> | null };
+  pass: Omit<PassThrough, 'forward'> & { readonly forward: Uint8Array<ArrayBuffer> | null };
   draft: Draft;
 }
 export type Kind = keyof Questions;
@@ -124,7 +124,7 @@ interface Refused {
 /** Whoever sends one picture sends the next within minutes. */
 const IDLE_MS = 600_000;
 
-export function createAside(): Aside {
+export function createOffload(): Offload {
   const file = new URL('./worker.ts', import.meta.url);
   const thread = new Thread<Question, Answer>(
     file,
@@ -151,12 +151,12 @@ export function createAside(): Aside {
     throw new Problem(refused.code, refused.message, { param: refused.param });
   }
 
-  async function readAside(endpoint: Endpoint, body: Buffer, caller: Caller, asker: Asker): Promise<Asked> {
+  async function readAside(endpoint: Endpoint, body: Buffer, caller: Caller, asker: Asker): Promise<Generation> {
     const read = await ask('read', { endpoint, body, caller }, asker, 'overloaded', UNREAD);
     return { ...read, request: body, forward: forwardOf(read, body) };
   }
 
-  async function passAside(passing: Passing, asker: Asker): Promise<Passed> {
+  async function passAside(passing: PassThroughRequest, asker: Asker): Promise<PassThrough> {
     const read = await ask('pass', passing, asker, 'overloaded', UNREAD);
     return { ...read, forward: forwardOf(read, passing.body) };
   }
@@ -164,9 +164,9 @@ export function createAside(): Aside {
   return {
     expect: (bytes) => void (bytes > MANY_BYTES && thread.warm()),
     read: (endpoint, body, caller, asker) =>
-      body.length > MANY_BYTES ? readAside(endpoint, body, caller, asker) : readAsked(endpoint, body, caller),
+      body.length > MANY_BYTES ? readAside(endpoint, body, caller, asker) : parseGeneration(endpoint, body, caller),
     pass: (passing, asker) =>
-      unread(passing) ?? (passing.body.length > MANY_BYTES ? passAside(passing, asker) : readPassed(passing)),
+      unread(passing) ?? (passing.body.length > MANY_BYTES ? passAside(passing, asker) : parsePassThrough(passing)),
     draft: (parts, asker) =>
       lengthOf(parts) > MANY_BYTES ? ask('draft', parts, asker, 'attestation_unavailable', UNDRAFTED) : draft(parts),
     close() {

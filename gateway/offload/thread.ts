@@ -6,7 +6,7 @@ export class ThreadEnded extends Error {
   override readonly name = 'ThreadEnded';
 }
 
-interface Asked<Question> {
+interface Generation<Question> {
   readonly id: number;
   readonly question: Question;
 }
@@ -57,7 +57,7 @@ export class Thread<Question, Answer> {
       clearTimeout(this.#idle ?? undefined);
       this.#worker ??= this.#start();
       const id = ++this.#last;
-      this.#worker.postMessage({ id, question } satisfies Asked<Question>);
+      this.#worker.postMessage({ id, question } satisfies Generation<Question>);
       this.#pending.set(id, { resolve, reject });
     });
   }
@@ -105,7 +105,7 @@ export function answerQuestions<Question, Answer>(
   answer: (question: Question) => Answer | Promise<Answer>,
   handOver: (answer: Answer) => Transferable[] = () => [],
 ): void {
-  parentPort?.on('message', async ({ id, question }: Asked<Question>) => {
+  parentPort?.on('message', async ({ id, question }: Generation<Question>) => {
     try {
       const given = await answer(question);
       parentPort?.postMessage({ id, answer: given } satisfies Answered<Answer>, handOver(given));

@@ -1,17 +1,17 @@
 // The thread beside: nobody else waits while 4 MB are parsed, hashed and quoted.
 import { bufferOf } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';
-import { draft, readAsked, readPassed } from './jobs.ts';
+import { draft, parseGeneration, parsePassThrough } from './jobs.ts';
 import type { Answer, Answers, Kind, Question, Questions } from './pool.ts';
 import { answerQuestions } from './thread.ts';
 
 const DOES: { readonly [K in Kind]: (of: Questions[K]) => Answers[K] } = {
   read({ endpoint, body, caller }) {
-    const { request, forward, ...asked } = readAsked(endpoint, bufferOf(body), caller);
+    const { request, forward, ...asked } = parseGeneration(endpoint, bufferOf(body), caller);
     return { ...asked, forward: bytesOf(forward) };
   },
   pass({ body, ...how }) {
-    const { forward, stream } = readPassed({ ...how, body: bufferOf(body) });
+    const { forward, stream } = parsePassThrough({ ...how, body: bufferOf(body) });
     return { forward: bytesOf(forward), stream };
   },
   draft: ({ request, answer, timestamp }) =>

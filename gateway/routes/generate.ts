@@ -1,6 +1,6 @@
 // POST /v1/chat/completions and /v1/completions: validate, forward, deliver; with tee, attest.
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import type { AnswerHead } from '../backend/backend.ts';
+import type { ResponseHead } from '../backend/backend.ts';
 import { SharedLines } from '../backend/backend.ts';
 import { type Headers, toBackend } from '../backend/headers.ts';
 import { headerLines } from '../backend/request.ts';
@@ -12,7 +12,7 @@ import type { Bindings, Context, Deps } from '../http/context.ts';
 import { asProblem, Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import { TEE_COPIES } from '../limits/bounds.ts';
-import type { Seat } from '../limits/concurrency.ts';
+import type { ConcurrencyPermit } from '../limits/concurrency.ts';
 import { type Endpoint, teeHeader } from '../offload/jobs.ts';
 import type { Operation, Watch } from '../telemetry/watch.ts';
 
@@ -20,7 +20,7 @@ const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', comp
 const OPERATION: Record<Endpoint, Operation> = { chat: 'chat', completion: 'text_completion' };
 
 export function generate(endpoint: Endpoint, deps: Deps) {
-  const { config, engine, sidecar, store, aside, attestor } = deps;
+  const { config, backend, sidecar, store, offload, attestor } = deps;
   return async (c: Context): Promise<Response> => {
     const { exchange, answered } = await begin(c);
     const { owner, id, tee } = exchange;
@@ -38,20 +38,20 @@ export function generate(endpoint: Endpoint, deps: Deps) {
   /** Asks the backend. What it read ends with it: without tee a long prompt is not kept while its answer runs. */
   async function begin(c: Context): Promise<{ exchange: Exchange; answered: Promise<Outcome> }> {
     const { incoming, outgoing } = c.env;
-    const seat = c.env.seat;
-    const reading = readBody(incoming, config.max_body_bytes, seat);
-    if (reading instanceof Promise) aside.expect(Number(incoming.headers['content-length'] ?? 0));
+    const permit = c.env.permit;
+    const reading = readBody(incoming, config.max_body_bytes, permit);
+    if (reading instanceof Promise) offload.expect(Number(incoming.headers['content-length'] ?? 0));
     const body = reading instanceof Promise ? await reading : reading;
-    const asking = aside.read(endpoint, body, c.env.caller, c.env);
+    const asking = offload.read(endpoint, body, c.env.caller, c.env);
     const asked = asking instanceof Promise ? await asking : asking;
     const { request, forward, choices, stream, model } = asked;
     const tee = asked.tee || teeHeader(incoming.headers);
     const watch = c.env.watch;
     watch.generates(OPERATION[endpoint], model, tee);
-    if (stream) await seat.stream();
+    if (stream) await permit.stream();
     if (tee) {
-      await seat.tee();
-      seat.hold((TEE_COPIES - 1) * body.length);
+      await permit.tee();
+      permit.hold((TEE_COPIES - 1) * body.length);
     }
     const [id, owner] = [c.env.id, c.env.owner];
     const exchange: Exchange = { id, owner, request: tee ? request : '', tee, choices, outgoing, watch };
@@ -61,7 +61,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
       store.begin(owner, id);
     }
     const answered = relay(
-      engine,
+      backend,
       {
         method: 'POST',
         path: BACKEND_PATH[endpoint] + query(incoming.url),
@@ -71,7 +71,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
         owner: tee ? null : owner,
       },
       exchange,
-      (head, port) => deliver(head, port, exchange, seat),
+      (head, port) => deliver(head, port, exchange, permit),
     );
     return { exchange, answered };
   }
@@ -87,7 +87,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     return made.toBackend;
   }
 
-  function deliver(head: AnswerHead, port: Port, exchange: Exchange, seat: Seat) {
+  function deliver(head: ResponseHead, port: Port, exchange: Exchange, permit: ConcurrencyPermit) {
     const type = mediaType(head.headers);
     const encoded = head.headers['content-encoding'];
     if (head.status === 204 || head.status === 205)
@@ -101,16 +101,16 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     if (encoded !== undefined && encoded !== 'identity')
       throw new Problem('backend_bad_response', 'The backend compressed an answer that is to be attested.');
     const make = type === 'text/event-stream' ? streamDelivery : wholeDelivery;
-    return holding(make(head, port, exchange, attestor, config.max_answer_bytes), port, seat);
+    return holding(make(head, port, exchange, attestor, config.max_answer_bytes), port, permit);
   }
 }
 
 /** What is to be attested is held until it is: each piece needs room. */
-function holding(delivery: Delivery, port: Port, seat: Seat): Delivery {
+function holding(delivery: Delivery, port: Port, permit: ConcurrencyPermit): Delivery {
   return {
     data(chunk) {
       try {
-        seat.hold(TEE_COPIES * chunk.length);
+        permit.hold(TEE_COPIES * chunk.length);
       } catch (error) {
         port.cancel();
         return delivery.fail(asProblem(error));

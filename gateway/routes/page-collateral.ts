@@ -43,7 +43,7 @@ export function createCollateralRoutes({ config }: Deps) {
 
     /** A DER OCSP request in, the responder's answer out. */
     async ocsp(c: Context): Promise<Response> {
-      const body = new Uint8Array(await readBody(c.env.incoming, MAX_OCSP_REQUEST_BYTES, c.env.seat));
+      const body = new Uint8Array(await readBody(c.env.incoming, MAX_OCSP_REQUEST_BYTES, c.env.permit));
       if (body[0] !== 0x30) throw new Problem('invalid_request', 'The body is not an OCSP request in DER.');
       const answer = await bounded('The revocation answer', () => ask(config.ocsp_url, body));
       return c.body(answer, 200, { 'content-type': 'application/ocsp-response' });

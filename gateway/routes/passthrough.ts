@@ -1,7 +1,7 @@
 // Every other /v1 route that the backend has, models and embeddings among them: passed through as it is. No tee there.
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import * as z from 'zod';
-import type { AnswerHead } from '../backend/backend.ts';
+import type { ResponseHead } from '../backend/backend.ts';
 import { toBackend } from '../backend/headers.ts';
 import type { Delivery, Exchange } from '../exchange/exchange.ts';
 import { type Port, pipeDelivery, relay } from '../exchange/relay.ts';
@@ -17,7 +17,7 @@ const MAX_LIST_BYTES = 4 * 1024 * 1024;
 const listSchema = z.looseObject({ data: z.array(z.looseObject({ id: z.string() })) });
 
 export function modelsDelivery(
-  head: AnswerHead,
+  head: ResponseHead,
   port: Port,
   exchange: Exchange,
   models: ReadonlySet<string>,
@@ -59,7 +59,7 @@ const bad = () => new Problem('backend_bad_response', 'The backend answered with
 
 const METHODS = new Set(['GET', 'POST', 'DELETE']);
 
-export function passthrough({ config, engine, aside }: Deps) {
+export function passthrough({ config, backend, offload }: Deps) {
   return async (c: Context): Promise<Response> => {
     const { incoming, outgoing } = c.env;
     const method = incoming.method ?? 'GET';
@@ -73,14 +73,14 @@ export function passthrough({ config, engine, aside }: Deps) {
     const json = isJson(type);
     checkRoute(caller, method, path);
     checkPath(caller, method, path, json);
-    const body = await readBody(incoming, config.max_body_bytes, c.env.seat);
+    const body = await readBody(incoming, config.max_body_bytes, c.env.permit);
     // Clients that send it with all of their requests may ask for lists too: there is nothing to attest.
     if (method === 'POST' && teeHeader(incoming.headers))
       throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
     const { models } = caller.limits;
     const judged = method === 'POST' && models !== null ? caller : null;
-    const { forward, stream } = await aside.pass({ body, json, judged }, c.env);
-    if (stream) await c.env.seat.stream();
+    const { forward, stream } = await offload.pass({ body, json, judged }, c.env);
+    if (stream) await c.env.permit.stream();
     const watch = c.env.watch;
     const exchange = { id: c.env.id, owner: c.env.owner, request: '', tee: false, choices: 1, outgoing, watch };
     const headers = toBackend(incoming.headers, config.backend_api_key);
@@ -94,7 +94,7 @@ export function passthrough({ config, engine, aside }: Deps) {
       owner: c.env.owner,
     };
     const listed = models !== null && method === 'GET' && /^\/models\/?(\?|$)/.test(path) ? models : null;
-    const outcome = await relay(engine, request, exchange, (head, port) =>
+    const outcome = await relay(backend, request, exchange, (head, port) =>
       listed === null ? pipeDelivery(head, port, exchange) : modelsDelivery(head, port, exchange, listed),
     );
     c.env.outcome = outcome;

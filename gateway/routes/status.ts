@@ -1,6 +1,6 @@
 // GET /health: what an operator and a load balancer need to know. 200 while chat without tee works and new requests are welcome.
 import * as z from 'zod';
-import type { Engine } from '../backend/backend.ts';
+import type { Backend } from '../backend/backend.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
 
@@ -26,8 +26,9 @@ export const healthSchema = z.strictObject({
 });
 type Health = z.infer<typeof healthSchema>;
 
-export function health({ engine, sidecar, version, config, draining }: Deps) {
-  const probe = cached(() => probeBackend(engine, config.backend_api_key));
+export function health(deps: Deps) {
+  const { sidecar, version, config, draining } = deps;
+  const probe = cached(() => probeBackend(deps.backend, config.backend_api_key));
   return async (c: Context): Promise<Response> => {
     const backend = await probe();
     const { state, hello, trouble, refused } = sidecar;
@@ -53,7 +54,7 @@ export function health({ engine, sidecar, version, config, draining }: Deps) {
 type BackendHealth = Health['backend'];
 
 /** A backend is there when it answers for its models: a 401 or a 404 is an answer too. */
-function probeBackend(engine: Engine, apiKey: string | null): Promise<BackendHealth> {
+function probeBackend(backend: Backend, apiKey: string | null): Promise<BackendHealth> {
   return new Promise((resolve) => {
     const headers: Record<string, string> = { accept: 'application/json' };
     if (apiKey !== null) headers.authorization = `Bearer ${apiKey}`;
@@ -62,7 +63,7 @@ function probeBackend(engine: Engine, apiKey: string | null): Promise<BackendHea
       call.cancel();
       resolve(result);
     };
-    const call = engine.call(
+    const call = backend.call(
       { method: 'GET', path: '/models', headers, body: null, repeatable: true, owner: null },
       {
         head: ({ status }) =>

@@ -5,7 +5,7 @@ import { Registry } from 'prom-client';
 import type { Outcome } from '../exchange/exchange.ts';
 import { ANYONE, type Caller } from '../keys/caller.ts';
 import { createMetrics, type Metrics, type VerifyOutcome } from './metrics.ts';
-import { type Ended, type Operation, type Tracer, Watch } from './watch.ts';
+import { type ExchangeEnd, type Operation, type Tracer, Watch } from './watch.ts';
 
 /** The semantic conventions ask for one. We speak for no provider of theirs. */
 export const PROVIDER = 'countersign';
@@ -18,7 +18,13 @@ const STATUSES = new Set([400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 502,
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
 export const CLIENT_LEFT = 499;
 
-function endedOf(exchange: EndedExchange, watch: Watch, route: string, response: Response, models: ModelLabels): Ended {
+function exchangeEndOf(
+  exchange: EndedExchange,
+  watch: Watch,
+  route: string,
+  response: Response,
+  models: ModelLabels,
+): ExchangeEnd {
   const { outcome } = exchange;
   const status = outcome?.status ?? response.status;
   const method = exchange.incoming.method ?? '';
@@ -69,7 +75,7 @@ function createModelLabels(): ModelLabels {
 
 // Turns the end of an exchange into numbers. Label values come from closed sets (routes, statuses, codes) or from ModelLabels.
 
-type Count = (watch: Watch, ended: Ended) => void;
+type Count = (watch: Watch, ended: ExchangeEnd) => void;
 
 function createCount(metrics: Metrics): Count {
   return (watch, ended) => {
@@ -79,12 +85,12 @@ function createCount(metrics: Metrics): Count {
     if (watch.attesting_ms !== 0) attestation(watch, ended);
   };
 
-  function fail({ code, error }: Ended): void {
+  function fail({ code, error }: ExchangeEnd): void {
     if (code === null || code.startsWith('backend_')) metrics.backendErrors.inc({ code: error });
     else metrics.refusals.inc({ code: error });
   }
 
-  function generation(watch: Watch, operation: Operation, ended: Ended): void {
+  function generation(watch: Watch, operation: Operation, ended: ExchangeEnd): void {
     const { model } = ended;
     const error_type = ended.status === CLIENT_LEFT ? 'client_left' : ended.error;
     metrics.generations.of(operation, PROVIDER, model, error_type).observe(ended.total_ms / 1000);
@@ -97,7 +103,7 @@ function createCount(metrics: Metrics): Count {
     metrics.gap.of().observe(watch.gap_ms / 1000);
   }
 
-  function attestation(watch: Watch, ended: Ended): void {
+  function attestation(watch: Watch, ended: ExchangeEnd): void {
     const until_ms = watch.attested_ms === 0 ? performance.now() : watch.attested_ms;
     const outcome = watch.attested_ms !== 0 ? 'attested' : ended.tee === 'left' ? 'left' : 'failed';
     metrics.attestations.of(outcome).observe((until_ms - watch.attesting_ms) / 1000);
@@ -112,7 +118,7 @@ function createCount(metrics: Metrics): Count {
 
 // The log line of an exchange, written by hand where pino's lines go: through pino it costs 7 % of a request.
 
-type RequestLine = (watch: Watch, ended: Ended, key: string | undefined) => void;
+type RequestLine = (watch: Watch, ended: ExchangeEnd, key: string | undefined) => void;
 
 /** Lines as `log.info` of the same members would write them. Milliseconds have one decimal. */
 function createRequestLine(log: Logger): RequestLine {
@@ -179,7 +185,7 @@ export function createTelemetry(log: Logger, tracer: Tracer | null): Telemetry {
     },
     end(exchange, watch, route, response) {
       running--;
-      const ended = endedOf(exchange, watch, route, response, models);
+      const ended = exchangeEndOf(exchange, watch, route, response, models);
       count(watch, ended);
       line(watch, ended, keyOf(exchange));
       watch.trace?.end(watch, ended);

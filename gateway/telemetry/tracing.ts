@@ -28,7 +28,7 @@ import type { Headers } from '../backend/headers.ts';
 import { VERSION } from '../version.ts';
 import type { TracingConfig } from './settings.ts';
 import { CLIENT_LEFT, PROVIDER } from './telemetry.ts';
-import type { Ended, ExchangeTrace, Tracer, Watch } from './watch.ts';
+import type { ExchangeEnd, ExchangeTrace, Tracer, Watch } from './watch.ts';
 
 // An exchange as spans: the request, the backend's part, the attestation, and what the sidecar told of its own time.
 
@@ -71,7 +71,7 @@ class Exchange implements ExchangeTrace {
     w3c.inject(trace.setSpan(this.#inside, this.#asked), headers, defaultTextMapSetter);
   }
 
-  end(watch: Watch, ended: Ended): void {
+  end(watch: Watch, ended: ExchangeEnd): void {
     this.#endBackend(watch, ended);
     this.#attestation(watch);
     const span = this.#request.updateName(`${ended.method} ${ended.route}`);
@@ -87,7 +87,7 @@ class Exchange implements ExchangeTrace {
     span.end(this.#epoch_ms + watch.began_ms + ended.total_ms);
   }
 
-  #endBackend(watch: Watch, ended: Ended): void {
+  #endBackend(watch: Watch, ended: ExchangeEnd): void {
     const span = this.#asked;
     if (span === null || watch.asked_ms === 0) return;
     span.setAttributes({

@@ -72,7 +72,7 @@ export class Watch {
 /** `left`: the client did not wait for it. */
 type TeeOutcome = 'none' | 'attested' | 'failed' | 'left';
 
-export interface Ended {
+export interface ExchangeEnd {
   readonly id: string;
   readonly method: string;
   /** The route's pattern, never the path. */
@@ -97,7 +97,7 @@ export interface ExchangeTrace {
   readonly id: string;
   /** Sets the W3C trace context that the backend continues. */
   toBackend(headers: Headers): void;
-  end(watch: Watch, ended: Ended): void;
+  end(watch: Watch, ended: ExchangeEnd): void;
 }
 
 export interface Tracer {

@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
 import { multiply, rmsNorm, rotate, softmax, swiglu } from '../../demo/engine/linear.ts';
 import { createModel, Sequence } from '../../demo/engine/model.ts';
-import { REACH, SHAPE } from '../../demo/engine/shape.ts';
-import { type Weights } from '../../demo/engine/shape.ts';
+import { REACH, SHAPE, type Weights } from '../../demo/engine/shape.ts';
 
 const model = createModel(3);
 const size = model.vocabulary.tokens.length;

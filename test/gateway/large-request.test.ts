@@ -2,8 +2,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { MANY_BYTES } from '../../gateway/http/bytes.ts';
 import { MAX_JSON_VALUES } from '../../gateway/http/request.ts';
 import { ANYONE, type Caller, NO_LIMITS } from '../../gateway/keys/caller.ts';
-import { type Endpoint, type Passing, readAsked, readPassed } from '../../gateway/offload/jobs.ts';
-import { createAside } from '../../gateway/offload/pool.ts';
+import {
+  type Endpoint,
+  type PassThroughRequest,
+  parseGeneration,
+  parsePassThrough,
+} from '../../gateway/offload/jobs.ts';
+import { createOffload } from '../../gateway/offload/pool.ts';
 import { splitRaw } from '../../proto/raw.ts';
 import { ask } from '../client.ts';
 import { type Service, startService } from '../harness.ts';
@@ -30,7 +35,7 @@ async function told(read: () => object | Promise<object>) {
 }
 
 describe('a large request, read on a thread,', () => {
-  const aside = createAside();
+  const aside = createOffload();
   afterAll(() => aside.close());
 
   it.each<[string, Endpoint, string | Buffer, Caller, object]>([
@@ -59,11 +64,11 @@ describe('a large request, read on a thread,', () => {
     const body = Buffer.from(text);
     expect(body.length).toBeGreaterThan(MANY_BYTES);
     const beside = await told(() => aside.read(endpoint, body, caller, HERE));
-    expect(beside).toEqual(await told(() => readAsked(endpoint, body, caller)));
+    expect(beside).toEqual(await told(() => parseGeneration(endpoint, body, caller)));
     expect(beside).toMatchObject(expected);
   });
 
-  it.each<[string, string | Buffer, Partial<Passing>, object]>([
+  it.each<[string, string | Buffer, Partial<PassThroughRequest>, object]>([
     ['a stream', `{"stream":true,"input":"${TEXT}"}`, {}, { stream: true }],
     ['with tee that is false', `{"tee":false,"input":"${TEXT}"}`, {}, { stream: false }],
     ['short without tee', `{"tee":${SPACE}false,"input":""}`, {}, { stream: false }],
@@ -77,7 +82,7 @@ describe('a large request, read on a thread,', () => {
   ])('is passed through as one read at once: %s', async (_name, text, how, expected) => {
     const passing = { body: Buffer.from(text), json: true, judged: null, ...how };
     const beside = await told(() => aside.pass(passing, HERE));
-    expect(beside).toEqual(await told(() => readPassed(passing)));
+    expect(beside).toEqual(await told(() => parsePassThrough(passing)));
     expect(beside).toMatchObject(expected);
   });
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Draft, draft, type Parts } from '../../gateway/offload/jobs.ts';
-import { createAside } from '../../gateway/offload/pool.ts';
+import { createOffload } from '../../gateway/offload/pool.ts';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { MAX_RAW_LENGTH, splitRaw } from '../../proto/raw.ts';
 import { answer, DONE, delta, finish, role, stream } from '../backend.ts';
@@ -15,7 +15,7 @@ const TEXT = 'the Danube fließt – 東京 \\u0041\\n 😀; '.repeat(14_000);
 const REQUEST = '{"messages":[{"role":"user","content":"é"}], "tee" : true}';
 
 describe('a draft of a large answer, made on a thread,', () => {
-  const beside = createAside();
+  const beside = createOffload();
   afterAll(() => beside.close());
   const parts = (body: string | Buffer): Parts => ({
     request: REQUEST,

@@ -7,7 +7,7 @@ import type { Context, Deps } from '../../gateway/http/context.ts';
 import { verifyBounded } from '../../gateway/http/middleware.ts';
 import { ClientGone, readBody } from '../../gateway/http/request.ts';
 import { ANYONE } from '../../gateway/keys/caller.ts';
-import { createSeats } from '../../gateway/limits/concurrency.ts';
+import { createConcurrency } from '../../gateway/limits/concurrency.ts';
 
 const LIMITS = {
   max_concurrent_requests: 10,
@@ -24,7 +24,7 @@ const LIMITS = {
 
 describe('a seat that was left', () => {
   it('is counted neither among all, nor as a stream nor as tee, nor holds anything', () => {
-    const seats = createSeats(LIMITS);
+    const seats = createConcurrency(LIMITS);
     // Another request of the key is open, so that its counts are kept.
     seats.take(ANYONE).whole();
     const gone = seats.take(ANYONE);

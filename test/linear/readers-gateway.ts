@@ -4,7 +4,7 @@ import { syncBuiltinESMExports } from 'node:module';
 import net, { type Socket } from 'node:net';
 import type { Attestor } from '../../gateway/attestation/attest.ts';
 import { membersIn } from '../../gateway/attestation/sidecar-link.ts';
-import type { AnswerHead, EngineHandler } from '../../gateway/backend/backend.ts';
+import type { ResponseHandler, ResponseHead } from '../../gateway/backend/backend.ts';
 import { boundAnswers } from '../../gateway/backend/bounds.ts';
 import { Connection } from '../../gateway/backend/connection.ts';
 import { rewriteError } from '../../gateway/backend/errors.ts';
@@ -18,9 +18,9 @@ import type { Port } from '../../gateway/exchange/relay.ts';
 import { errorDelivery, pipeDelivery } from '../../gateway/exchange/relay.ts';
 import { streamDelivery } from '../../gateway/exchange/stream.ts';
 import { wholeDelivery } from '../../gateway/exchange/whole.ts';
-import { Gathering } from '../../gateway/http/bytes.ts';
+import { ChunkBuffer } from '../../gateway/http/bytes.ts';
 import { originOf } from '../../gateway/http/origins.ts';
-import { WireConnection } from '../../gateway/http/plain-path/connection.ts';
+import { PlainConnection } from '../../gateway/http/plain-path/connection.ts';
 import { readRequest } from '../../gateway/http/plain-path/request.ts';
 import { headerLines as answerLines } from '../../gateway/http/plain-path/response.ts';
 import { readBody } from '../../gateway/http/request.ts';
@@ -30,7 +30,7 @@ import { readLine } from '../../gateway/keys/key-line.ts';
 import { checkPath, checkRoute } from '../../gateway/keys/keys.ts';
 import { parseKeys } from '../../gateway/keys/keys-file.ts';
 import { addressOf } from '../../gateway/limits/rates.ts';
-import { draft, readAsked, readPassed } from '../../gateway/offload/jobs.ts';
+import { draft, parseGeneration, parsePassThrough } from '../../gateway/offload/jobs.ts';
 import { modelsDelivery } from '../../gateway/routes/passthrough.ts';
 import { Watch } from '../../gateway/telemetry/watch.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
@@ -39,7 +39,7 @@ import { inPieces, prepared, type Reader, reader } from './reader.ts';
 
 const MAX = 1 << 26;
 const LINES = ['event lines', 'chunks'];
-const headOf = (type: string): AnswerHead => ({
+const headOf = (type: string): ResponseHead => ({
   status: 200,
   headers: { 'content-type': type },
   length: null,
@@ -134,25 +134,25 @@ function headersIn(text: string): Record<string, string> {
 }
 
 function bounded(pieces: readonly Buffer[]): void {
-  const taker: EngineHandler = { head() {}, data() {}, end() {}, fail() {} };
+  const taker: ResponseHandler = { head() {}, data() {}, end() {}, fail() {} };
   const call = { pause() {}, resume() {}, cancel() {} };
   let handler = taker;
-  const engine = {
-    call: (_request: unknown, given: EngineHandler) => {
+  const backend = {
+    call: (_request: unknown, given: ResponseHandler) => {
       handler = given;
       return call;
     },
     close: async () => {},
   };
   const limits = { max_stream_bytes: MAX, max_stream_events: MAX, max_answer_ms: 600_000 };
-  boundAnswers(engine, limits).call({} as never, taker);
+  boundAnswers(backend, limits).call({} as never, taker);
   handler.head(headOf('text/event-stream'));
   for (const piece of pieces) handler.data(piece);
 }
 
 function wired(pieces: readonly Buffer[]): void {
   const socket = new Taker();
-  new WireConnection(socket as unknown as Socket, {
+  new PlainConnection(socket as unknown as Socket, {
     serve() {},
     handOver: () => socket.removeAllListeners(),
     first_byte_ms: 1_000,
@@ -192,18 +192,20 @@ const appraise = createAppraise({ rim_url: 'http://127.0.0.1', ocsp_url: 'http:/
 });
 
 export const gatewayReaders: readonly Reader[] = [
-  reader('gateway/offload/jobs: readAsked', ['requests', 'JSON'], ({ bytes }) => readAsked('chat', bytes, ANYONE)),
-  reader('gateway/offload/jobs: readAsked, of prompts', ['requests'], ({ bytes }) =>
-    readAsked('completion', bytes, ANYONE),
+  reader('gateway/offload/jobs: parseGeneration', ['requests', 'JSON'], ({ bytes }) =>
+    parseGeneration('chat', bytes, ANYONE),
   ),
-  reader('gateway/offload/jobs: readAsked, for some models', ['requests'], ({ bytes }) =>
-    readAsked('chat', bytes, limited),
+  reader('gateway/offload/jobs: parseGeneration, of prompts', ['requests'], ({ bytes }) =>
+    parseGeneration('completion', bytes, ANYONE),
   ),
-  reader('gateway/offload/jobs: readPassed', ['requests', 'JSON'], ({ bytes }) =>
-    readPassed({ body: bytes, json: true, judged: null }),
+  reader('gateway/offload/jobs: parseGeneration, for some models', ['requests'], ({ bytes }) =>
+    parseGeneration('chat', bytes, limited),
   ),
-  reader('gateway/offload/jobs: readPassed, for some models', ['requests'], ({ bytes }) =>
-    readPassed({ body: bytes, json: true, judged: limited }),
+  reader('gateway/offload/jobs: parsePassThrough', ['requests', 'JSON'], ({ bytes }) =>
+    parsePassThrough({ body: bytes, json: true, judged: null }),
+  ),
+  reader('gateway/offload/jobs: parsePassThrough, for some models', ['requests'], ({ bytes }) =>
+    parsePassThrough({ body: bytes, json: true, judged: limited }),
   ),
   reader('gateway/offload/jobs: draft', ['JSON'], ({ bytes }) =>
     draft({ request: bytes, answer: { body: bytes }, timestamp: 1 }),
@@ -274,7 +276,7 @@ export const gatewayReaders: readonly Reader[] = [
     (headers) => addressOf(headers, null, 'x-forwarded-for'),
   ),
   reader('gateway/http/plain-path/request: readRequest', ['requests as bytes'], ({ bytes }) => readRequest(bytes)),
-  ...inPieces('gateway/http/plain-path/connection: WireConnection', ['requests as bytes'], wired, [1, 64]),
+  ...inPieces('gateway/http/plain-path/connection: PlainConnection', ['requests as bytes'], wired, [1, 64]),
   ...inPieces(
     'gateway/http/request: readBody',
     ['JSON'],
@@ -288,10 +290,10 @@ export const gatewayReaders: readonly Reader[] = [
     [64],
   ),
   ...inPieces(
-    'gateway/http/bytes: Gathering',
+    'gateway/http/bytes: ChunkBuffer',
     ['JSON'],
     (pieces) => {
-      const gathering = new Gathering(pieces.reduce((sum, { length }) => sum + length, 0));
+      const gathering = new ChunkBuffer(pieces.reduce((sum, { length }) => sum + length, 0));
       for (const piece of pieces) gathering.add(piece);
       gathering.whole();
     },
@@ -311,7 +313,9 @@ export const gatewayReaders: readonly Reader[] = [
   ),
   reader('gateway/keys/key-line: readLine', ['lines of keys'], ({ text }) => readLine(text, 1)),
   reader('gateway/keys/keys-file: parseKeys', ['lines of keys'], ({ text }) => parseKeys(text)),
-  reader('gateway/attestation/sidecar-link: membersIn', ['attestations', 'JSON', 'frames'], ({ bytes }) => membersIn(bytes)),
+  reader('gateway/attestation/sidecar-link: membersIn', ['attestations', 'JSON', 'frames'], ({ bytes }) =>
+    membersIn(bytes),
+  ),
   reader('gateway/verifier/appraise: appraise', ['tokens'], ({ bytes }) =>
     appraise({ body: bytes, countersignKeys: undefined, simulatedRoot: null }),
   ),

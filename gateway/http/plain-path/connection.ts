@@ -1,13 +1,13 @@
 // One client's connection while its requests are of the plain form; at the first that is not, Node's parser has it for good.
 import type { Socket } from 'node:net';
-import { Growing } from '../bytes.ts';
+import { GrowingBuffer } from '../bytes.ts';
 import { Unserved } from '../paced-connection.ts';
 import { linger } from '../refusal.ts';
-import { MAX_WIRE_BYTES, Progress, readRequest, Said, type WireRequest } from './request.ts';
-import { WireAnswer } from './response.ts';
+import { MAX_PLAIN_BYTES, type PlainRequest, Progress, readRequest, Said } from './request.ts';
+import { PlainResponse } from './response.ts';
 
-export interface WireOptions {
-  serve(request: WireRequest, answer: WireAnswer): void;
+export interface PlainOptions {
+  serve(request: PlainRequest, answer: PlainResponse): void;
   /** Takes the connection over, with the bytes that were read from it put back. */
   handOver(socket: Socket): void;
   /** For the first byte: a connection that never speaks is let go. */
@@ -18,18 +18,18 @@ export interface WireOptions {
 /** A request in several pieces is waited for this long; a slower one is Node's, which has its own limits for those. */
 const PIECES_MS = 1_000;
 
-export class WireConnection {
+export class PlainConnection {
   readonly #socket: Socket;
-  readonly #options: WireOptions;
+  readonly #options: PlainOptions;
   readonly #said = new Said();
   readonly #unserved: Unserved;
   #pending: Buffer | null = null;
   /** What `#pending` is a view of, once it came in pieces. */
-  #growing: Growing | null = null;
+  #growing: GrowingBuffer | null = null;
   #progress = new Progress();
   #pieces: NodeJS.Timeout | null = null;
   #stall: NodeJS.Timeout | null = null;
-  #answer: WireAnswer | null = null;
+  #answer: PlainResponse | null = null;
   /** An answer just ended, and what came meanwhile is about to be looked at. */
   #turning = false;
   #stopping = false;
@@ -38,7 +38,7 @@ export class WireConnection {
   /** Idle, and the socket's timeout is the last one: when it has passed, the connection ends. */
   #resting = true;
 
-  constructor(socket: Socket, options: WireOptions) {
+  constructor(socket: Socket, options: PlainOptions) {
     this.#socket = socket;
     this.#options = options;
     this.#unserved = new Unserved(() => this.#socket.destroy());
@@ -66,13 +66,13 @@ export class WireConnection {
     const stalls = this.#socket.writableNeedDrain;
     if (stalls) this.#distrust();
     if (this.#ended) return;
-    if (this.#pending !== null) this.#growing ??= new Growing(this.#pending);
-    const all = this.#pending === null ? bytes : (this.#growing as Growing).add(bytes);
+    if (this.#pending !== null) this.#growing ??= new GrowingBuffer(this.#pending);
+    const all = this.#pending === null ? bytes : (this.#growing as GrowingBuffer).add(bytes);
     // Whatever comes before the client has its answer waits.
     if (this.#answer === null && !this.#turning && !stalls) this.#take(all);
     else {
       this.#pending = all;
-      if (all.length > MAX_WIRE_BYTES) this.#endAfterAnswer();
+      if (all.length > MAX_PLAIN_BYTES) this.#endAfterAnswer();
     }
     this.#keep();
   };
@@ -124,7 +124,7 @@ export class WireConnection {
     clearTimeout(this.#pieces ?? undefined);
     this.#pieces = null;
     this.#resting = false;
-    this.#answer = new WireAnswer(this.#socket, this.#options.keep_alive_ms, () => this.#answered());
+    this.#answer = new PlainResponse(this.#socket, this.#options.keep_alive_ms, () => this.#answered());
     this.#answer.last = this.#stopping;
     this.#options.serve(reading, this.#answer);
   }

@@ -5,7 +5,7 @@ import { digitAt, isSame } from '../bytes.ts';
 import { isHost } from '../target.ts';
 
 /** A request that is here with all of its body. */
-export interface WireRequest {
+export interface PlainRequest {
   readonly method: 'POST';
   readonly url: string;
   /** As Node's IncomingMessage has them: names in lower case. None is there twice. */
@@ -22,10 +22,10 @@ export interface Made {
 }
 
 /** `incomplete`: the plain form may still come about. `other`: it cannot. */
-export type Reading = WireRequest | 'incomplete' | 'other';
+export type Reading = PlainRequest | 'incomplete' | 'other';
 
 /** Larger ones take Node's way, where reading them has its limits and times. */
-export const MAX_WIRE_BYTES = 64 * 1024;
+export const MAX_PLAIN_BYTES = 64 * 1024;
 const MAX_HEAD_BYTES = 16 * 1024;
 const MAX_HEADERS = 64;
 const MAX_SAID = 8;
@@ -158,7 +158,7 @@ function whole(
   { url, headers, made }: Pick<Head, 'url' | 'headers' | 'made'>,
 ): Reading {
   const total = at + length;
-  if (total > MAX_WIRE_BYTES || bytes.length > total) return 'other';
+  if (total > MAX_PLAIN_BYTES || bytes.length > total) return 'other';
   progress.needed = total;
   return bytes.length < total ? 'incomplete' : { method: 'POST', url, headers, made, body: bytes.subarray(at) };
 }

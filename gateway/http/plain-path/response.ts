@@ -114,7 +114,7 @@ function keepAlive(ms: number): string {
   return kept.lines;
 }
 
-/** What a delivery may do with the response that goes to the client: Node's ServerResponse has it all, and so has WireAnswer. */
+/** What a delivery may do with the response that goes to the client: Node's ServerResponse has it all, and so has PlainResponse. */
 export interface Outgoing {
   readonly headersSent: boolean;
   readonly destroyed: boolean;
@@ -155,7 +155,7 @@ interface Listener {
   readonly once: boolean;
 }
 
-export class WireAnswer implements Outgoing {
+export class PlainResponse implements Outgoing {
   readonly socket: Socket;
   readonly #keep_alive_ms: number;
   readonly #onEnd: () => void;

@@ -6,14 +6,14 @@ import type { Socket } from 'node:net';
 import type { Logger } from 'pino';
 import { where } from '../../../proto/log.ts';
 import type { Bindings, Ends } from '../context.ts';
-import { WireConnection } from './connection.ts';
-import type { WireRequest } from './request.ts';
-import type { WireAnswer } from './response.ts';
+import { PlainConnection } from './connection.ts';
+import type { PlainRequest } from './request.ts';
+import type { PlainResponse } from './response.ts';
 
 /** Hono's `fetch`. */
 export type Fetch = (request: Request, env: Bindings) => Response | Promise<Response>;
 
-export interface Wire {
+export interface PlainPath {
   /** Answers that are not out yet. */
   readonly running: number;
   /** Nothing new is taken; answers that run go on, and their connections end with them. */
@@ -23,15 +23,15 @@ export interface Wire {
 }
 
 /** Connections go back to `server` with all their bytes at the first request that is not plain. */
-export function takeConnections(server: Server, fetch: Fetch, log: Logger): Wire {
+export function takeConnections(server: Server, fetch: Fetch, log: Logger): PlainPath {
   // Over TLS what is read here are the bytes inside of it.
   const event = server instanceof TlsServer ? 'secureConnection' : 'connection';
   const byNode = server.listeners(event) as ((this: Server, socket: Socket) => void)[];
-  const connections = new Map<Socket, WireConnection>();
+  const connections = new Map<Socket, PlainConnection>();
   server.removeAllListeners(event);
   server.on(event, (socket: Socket) => {
     const forget = () => void connections.delete(socket);
-    const connection = new WireConnection(socket, {
+    const connection = new PlainConnection(socket, {
       first_byte_ms: server.headersTimeout,
       keep_alive_ms: server.keepAliveTimeout,
       serve: (request, answer) => void serve(fetch, request, answer, log),
@@ -57,11 +57,11 @@ export function takeConnections(server: Server, fetch: Fetch, log: Logger): Wire
   };
 }
 
-async function serve(fetch: Fetch, request: WireRequest, answer: WireAnswer, log: Logger): Promise<void> {
+async function serve(fetch: Fetch, request: PlainRequest, answer: PlainResponse, log: Logger): Promise<void> {
   try {
-    // The edge and the admission set the rest.
+    // The middleware sets the rest.
     const ends: Ends = { incoming: request, outgoing: answer };
-    const response = await fetch(new PlainRequest(request) as unknown as Request, ends as Bindings);
+    const response = await fetch(new FetchRequest(request) as unknown as Request, ends as Bindings);
     if (answer.headersSent || answer.destroyed) return;
     const body = Buffer.from(await response.arrayBuffer());
     answer.writeHead(response.status, { ...Object.fromEntries(response.headers), 'content-length': body.length });
@@ -74,12 +74,12 @@ async function serve(fetch: Fetch, request: WireRequest, answer: WireAnswer, log
 }
 
 /** As much of Fetch's Request as Hono asks of one whose body is read elsewhere. */
-class PlainRequest {
+class FetchRequest {
   readonly method: string;
-  readonly #request: WireRequest;
+  readonly #request: PlainRequest;
   #headers: Headers | null = null;
 
-  constructor(request: WireRequest) {
+  constructor(request: PlainRequest) {
     this.method = request.method;
     this.#request = request;
   }

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { WireAnswer } from '../../gateway/http/plain-path/response.ts';
+import { PlainResponse } from '../../gateway/http/plain-path/response.ts';
 import { Batch, chunks } from '../../gateway/http/write-batch.ts';
 
 const batch = new Batch();
@@ -69,7 +69,7 @@ describe('a stream of an answer', () => {
     await turns(200, 40, () => chunks.add(socket()));
     const client = socket();
     const sent = () => String(client.read() ?? '');
-    const answer = new WireAnswer(client, 5_000, () => {});
+    const answer = new PlainResponse(client, 5_000, () => {});
     answer.writeHead(200, { 'content-type': 'text/event-stream' });
     answer.write(Buffer.from('first'));
     expect(sent()).toMatch(/^HTTP\/1\.1 200 OK\r\n.*\r\n\r\n5\r\nfirst\r\n$/s);

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { Heads, type ResponseHead, readResponseHead } from '../../gateway/backend/response.ts';
-import { WireAnswer } from '../../gateway/http/plain-path/response.ts';
+import { Heads, type ParsedHead, parseResponseHead } from '../../gateway/backend/response.ts';
+import { PlainResponse } from '../../gateway/http/plain-path/response.ts';
 import { share } from '../../gateway/http/shared-headers.ts';
 import { answer, startBackend } from '../backend.ts';
 import { startGateway } from '../harness.ts';
@@ -87,7 +87,7 @@ describe('a head that a backend says again', () => {
       if (by.at < bytes.length) bytes[by.at] = by.byte;
       return bytes;
     };
-    const outcome = (run: () => ResponseHead | null) => {
+    const outcome = (run: () => ParsedHead | null) => {
       try {
         const got = run();
         return got === null ? null : { ...got, headers: { ...got.headers }, made: null };
@@ -103,13 +103,13 @@ describe('a head that a backend says again', () => {
           const bytes = changed(by);
           // In the middle of a buffer that others were read into: what is around it is not part of it.
           const landing = Buffer.concat([head(...lines).subarray(0, before), bytes, head(...lines).subarray(-after)]);
-          let got: ResponseHead | null = null;
+          let got: ParsedHead | null = null;
           const reading = outcome(() => {
             got = heads.read(landing, before, before + bytes.length);
             return got;
           });
-          expect(reading).toEqual(outcome(() => readResponseHead(bytes)));
-          if ((got as ResponseHead | null)?.made === first?.made) again++;
+          expect(reading).toEqual(outcome(() => parseResponseHead(bytes)));
+          if ((got as ParsedHead | null)?.made === first?.made) again++;
         }
       }),
       { numRuns: 3_000 },
@@ -120,11 +120,11 @@ describe('a head that a backend says again', () => {
 
 describe('an answer with headers that are shared', () => {
   const common = share({ 'x-common': 'a', vary: 'origin' });
-  const linesWith = (act: (answer: WireAnswer) => void, set: Record<string, string>, first = common) => {
+  const linesWith = (act: (answer: PlainResponse) => void, set: Record<string, string>, first = common) => {
     const pieces: string[] = [];
     const write = (bytes: Buffer) => pieces.push(bytes.toString('latin1'));
     const socket = { writableLength: 0, writableCorked: 1, timeout: 0, setTimeout() {}, write };
-    const answer = new WireAnswer(socket as never, 5_000, () => {});
+    const answer = new PlainResponse(socket as never, 5_000, () => {});
     answer.setShared(first);
     for (const [name, value] of Object.entries(set)) answer.setHeader(name, value);
     act(answer);

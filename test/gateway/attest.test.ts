@@ -6,7 +6,7 @@ import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
 import type { Store } from '../../gateway/attestation/store-memory.ts';
 import type { Exchange } from '../../gateway/exchange/exchange.ts';
 import { draft, type Parts } from '../../gateway/offload/jobs.ts';
-import type { Aside } from '../../gateway/offload/pool.ts';
+import type { Offload } from '../../gateway/offload/pool.ts';
 import { temporaryFolder, UNCHECKED } from '../harness.ts';
 
 const EXCHANGE = {
@@ -22,7 +22,7 @@ const LATE = { code: 'attestation_unavailable', message: 'The attestation did no
 const folder = temporaryFolder();
 afterAll(() => folder.remove());
 
-function attestorWith(drafted: (parts: Parts) => ReturnType<Aside['draft']>) {
+function attestorWith(drafted: (parts: Parts) => ReturnType<Offload['draft']>) {
   const sidecar = createSidecar({
     socket_path: `${folder.path}/nobody.sock`,
     attest_timeout_ms: TIMEOUT_MS,
@@ -30,7 +30,7 @@ function attestorWith(drafted: (parts: Parts) => ReturnType<Aside['draft']>) {
     allow_simulated: true,
     ...UNCHECKED,
   });
-  const aside = { draft: drafted } as unknown as Aside;
+  const aside = { draft: drafted } as unknown as Offload;
   const attestor = createAttestor(aside, sidecar, {} as Store, TIMEOUT_MS, Date.now);
   return { attestor, sidecar };
 }

@@ -6,7 +6,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Outgoing } from '../../gateway/http/plain-path/response.ts';
-import { takeConnections, type Wire } from '../../gateway/http/plain-path/server.ts';
+import { type PlainPath, takeConnections } from '../../gateway/http/plain-path/server.ts';
 import { writeCertificate } from '../certificate.ts';
 import { eventually, SILENT, temporaryFolder } from '../harness.ts';
 
@@ -15,7 +15,7 @@ const PLAIN = `POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 
 const AHEAD = 'x'.repeat(200_000);
 
 let server: Server;
-let wire: Wire;
+let wire: PlainPath;
 let sockets: Socket[];
 let byNode: number;
 let answers: Outgoing[];

@@ -1,13 +1,13 @@
 import { Worker } from 'node:worker_threads';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import { ANYONE } from '../../gateway/keys/caller.ts';
-import { createAside } from '../../gateway/offload/pool.ts';
+import { createOffload } from '../../gateway/offload/pool.ts';
 import { client, HERE } from './here.ts';
 
 const BODY = Buffer.from(`{"messages":[{"role":"user","content":"${'a'.repeat(300_000)}"}]}`);
 
 describe('the line before the thread that reads large requests', () => {
-  const aside = createAside();
+  const aside = createOffload();
   afterAll(() => aside.close());
   afterEach(() => vi.restoreAllMocks());
   const read = (by = HERE) => aside.read('chat', BODY, ANYONE, by) as Promise<unknown>;

@@ -1,11 +1,10 @@
 import { createServer as createHttpServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { createServer, type Server, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import fc from 'fast-check';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import type { Engine } from '../../gateway/backend/backend.ts';
-import { createEngine } from '../../gateway/backend/client.ts';
-import { ResponseBody, readResponseHead } from '../../gateway/backend/response.ts';
+import type { Backend } from '../../gateway/backend/backend.ts';
+import { createBackend } from '../../gateway/backend/client.ts';
+import { parseResponseHead, ResponseBody } from '../../gateway/backend/response.ts';
 import type { Problem } from '../../gateway/http/problem.ts';
 import { eventually } from '../harness.ts';
 
@@ -17,14 +16,14 @@ interface Answer {
   problem: Problem | null;
 }
 
-let engine: Engine | null = null;
+let client: Backend | null = null;
 let server: Server | null = null;
 const sockets = new Set<Socket>();
 afterEach(async () => {
-  await engine?.close();
+  await client?.close();
   for (const socket of sockets) socket.destroy();
   await new Promise<void>((resolve) => (server === null ? resolve() : server.close(() => resolve())));
-  engine = null;
+  client = null;
   server = null;
 });
 
@@ -41,7 +40,7 @@ async function backend(
     socket.on('data', (bytes) => onData(socket, bytes.toString('latin1'), connection));
   });
   await new Promise<void>((resolve) => server?.listen(0, '127.0.0.1', resolve));
-  engine = createEngine({
+  client = createBackend({
     backend_url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
     backend_timeout_ms,
   });
@@ -56,7 +55,7 @@ function ask(
 ): Promise<Answer> {
   return new Promise((resolve) => {
     const answer: Answer = { status: null, headers: {}, length: null, body: '', problem: null };
-    engine?.call(
+    client?.call(
       { method: 'POST', path: '/x', headers: { 'content-type': 'application/json' }, body, repeatable, owner },
       {
         head: ({ status, headers, length }) => void Object.assign(answer, { status, headers: { ...headers }, length }),
@@ -81,7 +80,7 @@ const BAD = 'backend_bad_response';
 const CHUNKED = 'Transfer-Encoding: chunked\r\n\r\n';
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
 
-describe('the engine client', () => {
+describe('the backend client', () => {
   it('asks with one length and keeps the connection for the next', async () => {
     const asked: string[] = [];
     const connections = await backend((socket, bytes) => {
@@ -170,7 +169,7 @@ describe('the engine client', () => {
         setTimeout(() => (closes ? socket.end(text.slice(cut)) : socket.write(text.slice(cut))), 2);
       });
       expect(await ask()).toMatchObject({ status: 200, body: 'ok', problem: null });
-      await engine?.close();
+      await client?.close();
       server?.close();
     }
   });
@@ -297,7 +296,7 @@ describe('the engine client', () => {
     });
     let problem: Problem | null = null;
     let bytes = 0;
-    const call = engine?.call(
+    const call = client?.call(
       { method: 'GET', path: '/', headers: {}, body: null, repeatable: true, owner: 'one' },
       {
         head: () => {},
@@ -323,7 +322,7 @@ describe('the engine client', () => {
   });
 });
 
-describe('the connections of the engine client', () => {
+describe('the connections of the backend client', () => {
   const NO = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno';
   /** Answers each first request of a connection, and says `more` so many milliseconds later; then answers late. */
   const saysMore = (more: string, behind_ms: number) => {
@@ -416,7 +415,7 @@ describe('the connections of the engine client', () => {
   it('hand on a 408 that is an answer: on a fresh connection, or one that stays open', async () => {
     await backend((socket) => socket.end(PATIENCE_OVER));
     expect(await ask()).toMatchObject({ status: 408, body: 'no' });
-    await engine?.close();
+    await client?.close();
     const connections = await backend((socket) => socket.write(PATIENCE_OVER.replace('Connection: close\r\n', '')));
     for (let i = 0; i < 2; i++) {
       expect(await ask()).toMatchObject({ status: 408, body: 'no' });
@@ -433,7 +432,7 @@ describe('a handler of an answer', () => {
       if (step === where) throw new RangeError('too deep');
     };
     const problem = await new Promise<Problem>((fail) =>
-      engine?.call(
+      client?.call(
         { method: 'GET', path: '/', headers: {}, body: null, repeatable: true, owner: 'one' },
         { head: does('head'), data: does('data'), end: does('end'), fail },
       ),
@@ -453,7 +452,7 @@ describe("a backend's answer, read by us and written by Node", () => {
         async (pieces, chunked, cuts) => {
           const wire = await writtenByNode(pieces, chunked);
           const all = Buffer.concat(pieces);
-          const head = readResponseHead(wire);
+          const head = parseResponseHead(wire);
           expect(head?.status).toBe(203);
           expect(head?.headers['x-mark']).toBe('é');
           const body = new ResponseBody(head?.framing ?? 'until_close');

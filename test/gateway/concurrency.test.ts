@@ -3,9 +3,8 @@ import { connect, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../gateway/config.ts';
 import { Problem } from '../../gateway/http/problem.ts';
-import type { Caller } from '../../gateway/keys/caller.ts';
-import { NO_LIMITS } from '../../gateway/keys/caller.ts';
-import { createSeats } from '../../gateway/limits/concurrency.ts';
+import { type Caller, NO_LIMITS } from '../../gateway/keys/caller.ts';
+import { createConcurrency } from '../../gateway/limits/concurrency.ts';
 import { chatAnswer } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { eventually } from '../harness.ts';
@@ -35,7 +34,7 @@ describe('a key for which nothing is said', () => {
       MAX_ATTESTATIONS_WAITING: '4',
       MAX_HELD_BYTES: String(200 * MiB),
     });
-    const seats = createSeats(config);
+    const seats = createConcurrency(config);
     const taken = Array.from({ length: 4 }, () => seats.take(caller('many')));
     expect(refusal(() => seats.take(caller('many')))).toBe('rate_limit_exceeded');
     for (const seat of taken) seat.whole();
@@ -56,7 +55,7 @@ describe('a key for which nothing is said', () => {
   });
 
   it('has room for the largest request and its answer, whatever half is', () => {
-    const seats = createSeats(limits({ MAX_HELD_BYTES: String(50 * MiB) }));
+    const seats = createConcurrency(limits({ MAX_HELD_BYTES: String(50 * MiB) }));
     expect(refusal(() => seats.take(caller('a')).hold(48 * MiB))).toBeNull();
     expect(refusal(() => seats.take(caller('b')).hold(48 * MiB))).toBe('overloaded');
   });
@@ -71,7 +70,7 @@ describe('a key for which nothing is said', () => {
     const { max_concurrent_per_key, max_streams_per_key, max_tee_per_key, max_held_bytes_per_key } = config;
     expect([max_concurrent_per_key, max_streams_per_key, max_tee_per_key]).toEqual([3, 0, 2]);
     expect(max_held_bytes_per_key).toBe(16 * MiB);
-    const seats = createSeats(config);
+    const seats = createConcurrency(config);
     expect(refusal(() => seats.take(caller('a')).hold(16 * MiB))).toBeNull();
     expect(refusal(() => seats.take(caller('a')).hold(1))).toBe('rate_limit_exceeded');
     expect(refusal(() => seats.take(caller('b')).hold(0, 16 * MiB + 1))).toBe('rate_limit_exceeded');

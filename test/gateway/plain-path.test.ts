@@ -3,8 +3,8 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Bindings } from '../../gateway/http/context.ts';
-import { MAX_WIRE_BYTES, readRequest } from '../../gateway/http/plain-path/request.ts';
-import { takeConnections, type Wire } from '../../gateway/http/plain-path/server.ts';
+import { MAX_PLAIN_BYTES, readRequest } from '../../gateway/http/plain-path/request.ts';
+import { type PlainPath, takeConnections } from '../../gateway/http/plain-path/server.ts';
 import { eventually, SILENT } from '../harness.ts';
 
 const BODY = '{"model":"m","messages":[{"role":"user","content":"é"}]}';
@@ -61,7 +61,7 @@ describe('a plain request', () => {
     ['a tab', head(chat, 'Host: a', length, 'X: a\tb') + BODY],
     ['a leading empty line', `\r\n${PLAIN}`],
     ['bytes after the body', `${PLAIN}GET / HTTP/1.1\r\n`],
-    ['more than it takes', head(chat, 'Host: a', `Content-Length: ${MAX_WIRE_BYTES}`)],
+    ['more than it takes', head(chat, 'Host: a', `Content-Length: ${MAX_PLAIN_BYTES}`)],
     ['too many headers', head(chat, 'Host: a', length, ...Array.from({ length: 64 }, (_, i) => `X${i}: a`)) + BODY],
     ['a head that does not end', `${chat}\r\nHost: a\r\nX: ${'a'.repeat(20_000)}`],
   ])('with %s is left to Node', (_, text) => {
@@ -142,7 +142,7 @@ describe('what the plain path takes, Node takes as the same', () => {
 
 describe('a connection', () => {
   let server: Server;
-  let wire: Wire;
+  let wire: PlainPath;
   let socket: Socket;
   let received: string;
   let byNode: string[];

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { Gathering } from '../../gateway/http/bytes.ts';
+import { ChunkBuffer } from '../../gateway/http/bytes.ts';
 
 const MiB = 1024 * 1024;
 
 describe('bytes that come in pieces', () => {
   it.each([0, MiB, 5 * MiB])('are whole at the end, whatever was announced: %i bytes of 1 MiB', (announced) => {
     const bytes = Buffer.from(Array.from({ length: MiB }, (_, i) => (i * 7) % 251));
-    const gathering = new Gathering(announced);
+    const gathering = new ChunkBuffer(announced);
     for (let at = 0; at < bytes.length; at += 10_007) gathering.add(bytes.subarray(at, at + 10_007));
     expect(gathering.bytes).toBe(MiB);
     expect(gathering.whole().equals(bytes)).toBe(true);
@@ -15,7 +15,7 @@ describe('bytes that come in pieces', () => {
   it('take no memory, not even addresses, for what is announced alone', () => {
     const before = process.memoryUsage().arrayBuffers;
     const many = Array.from({ length: 1_000 }, () => {
-      const gathering = new Gathering(16 * MiB);
+      const gathering = new ChunkBuffer(16 * MiB);
       gathering.add(Buffer.alloc(16));
       return gathering;
     });
