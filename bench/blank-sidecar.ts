@@ -19,7 +19,7 @@ const scheduler = createScheduler(attester, {
   check: async (collected, nonce) => {
     if (process.env.BENCH_CHECK !== '0') await checkCollected(collected, nonce, attester);
   },
-  onTrouble: () => {},
+  onUnavailable: () => {},
 });
 
 const server = createServer();

@@ -25,9 +25,9 @@ export function createApp(deps: Deps): Hono<Env> {
   const app = new Hono<Env>({ getPath: path });
   /** Asked where no route of `app` fits. A router of its own, so that a request matches one route there and no chain of several. */
   const rest = new Hono<Env>({ getPath: path });
-  const edge = createExchangeMiddleware(deps);
+  const exchange = createExchangeMiddleware(deps);
   const on = (routes: Hono<Env>, methods: string, path: string, steps: readonly Step[], handle: Handle) =>
-    routes.on(methods.split(' '), path, edge(path, steps, handle));
+    routes.on(methods.split(' '), path, exchange(path, steps, handle));
   const open = [origins(deps)];
   const admitted = [...open, authenticated(deps), bounded(deps)];
   const bodiless = [...admitted, withoutBody];
@@ -60,12 +60,12 @@ export function createApp(deps: Deps): Hono<Env> {
   on(rest, 'ALL', '/metrics', open, only('GET'));
   on(rest, 'ALL', '/openapi.json', open, only('GET'));
   on(rest, 'ALL', '/~sev_gpu@1.0/verify', open, only('GET, POST'));
-  // A route like the others, so that the edge logs it.
+  // A route like the others, so that it is logged.
   on(rest, 'ALL', '/*', open, () => {
     throw new Problem('not_found', 'There is nothing here. The API begins at /v1, the page is at /.');
   });
   app.notFound((c) => rest.fetch(c.req.raw, c.env));
-  // The edge answers errors. One of its own is for whoever serves the app: Hono would print it, with what it quotes.
+  // The middleware answers errors. One of its own is for whoever serves the app: Hono would print it, with what it quotes.
   for (const routes of [app, rest])
     routes.onError((error) => {
       throw error;

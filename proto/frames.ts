@@ -107,7 +107,7 @@ const failedSchema = z.strictObject({
   message: z.string().max(1024),
   retry_after_ms: z.number().int().nonnegative().optional(),
 });
-/** Sidecar → gateway: when asked, and by itself when trouble comes or goes. */
+/** Sidecar → gateway: when asked, and by itself when it can attest no more, or again. */
 const statusSchema = z.strictObject({
   type: z.literal('status'),
   attester: z.string(),

@@ -4,7 +4,7 @@ import { where } from '../proto/log.ts';
 import { NO_ARGUMENTS } from '../proto/settings.ts';
 import { AttesterError } from './attesters/attester.ts';
 import { createAttester } from './attesters/choose.ts';
-import { lateAttester } from './attesters/unavailable.ts';
+import { unavailableAttester } from './attesters/unavailable.ts';
 import { ConfigError, loadConfig, type SidecarConfig } from './config.ts';
 import { createLog } from './log.ts';
 import { SocketError, startServer } from './server/server.ts';
@@ -14,8 +14,8 @@ try {
   const config = loadConfig(process.env);
   const log = createLog(config.log_level);
   endOnUncaught(log);
-  const { attester, trouble } = await attesterOrTrouble(config, log);
-  const server = await startServer(attester, { ...config, trouble }, log);
+  const { attester, unavailable } = await attesterOrReason(config, log);
+  const server = await startServer(attester, { ...config, unavailable }, log);
   log.info(
     {
       socket: config.inherited_fd === null ? config.socket_path : 'inherited',
@@ -47,12 +47,12 @@ function endOnUncaught(log: Logger): void {
 }
 
 /** A simulated attester that cannot start is a mistake. Hardware that cannot attest yet may be put right while we wait. */
-async function attesterOrTrouble(config: SidecarConfig, log: Logger) {
+async function attesterOrReason(config: SidecarConfig, log: Logger) {
   const make = () => createAttester(config, log);
   try {
-    return { attester: await make(), trouble: null };
+    return { attester: await make(), unavailable: null };
   } catch (error) {
     if (!(error instanceof AttesterError) || config.attester === 'simulated') throw error;
-    return { attester: lateAttester(config.attester, make), trouble: error };
+    return { attester: unavailableAttester(config.attester, make), unavailable: error };
   }
 }

@@ -67,7 +67,7 @@ export async function startSidecar(
     deadlineMs?: number;
     drainMs?: number;
     attester?: Attester;
-    trouble?: AttesterError;
+    unavailable?: AttesterError;
     trial_every_ms?: number;
     log?: Logger;
   } = {},
@@ -86,7 +86,7 @@ export async function startSidecar(
       attest_queue_max: options.queueMax ?? 1024,
       attest_deadline_ms: options.deadlineMs ?? 30_000,
       drain_ms: options.drainMs ?? 5_000,
-      trouble: options.trouble ?? null,
+      unavailable: options.unavailable ?? null,
       ...(options.trial_every_ms === undefined ? {} : { trial_every_ms: options.trial_every_ms }),
     },
     options.log ?? SILENT,

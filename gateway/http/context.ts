@@ -47,7 +47,7 @@ export interface Ends {
 export interface Bindings extends Ends {
   /** Unguessable, ours. */
   id: string;
-  /** This, `owner` and `seat` are set by the admission: routes without it must not read them. */
+  /** Admission sets this, `owner` and `permit`: routes without it must not read them. */
   caller: Caller;
   owner: Owner;
   permit: ConcurrencyPermit;

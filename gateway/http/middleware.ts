@@ -1,4 +1,5 @@
-// The edge of every exchange: its id, the headers that go with every answer, its errors, and what is told of it at its end.
+// What runs before and after every route: the exchange's id, the headers of every response, errors, and the log line at the end; then
+// admission: API key, concurrency limits, rate.
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { where } from '../../proto/log.ts';
 import { type Allowance, addressOf } from '../limits/rates.ts';
@@ -15,7 +16,7 @@ const PREFLIGHT = {
 };
 
 /**
- * Puts the edge around what serves a route. Its steps go in order, each may refuse; one function in place of a chain of
+ * Wraps what serves a route. Its steps go in order, each may refuse; one function in place of a chain of
  * middleware, which would cost as much as the rest of the routing. Headers are set on Node's response, so that answers
  * that bypass Hono carry them too.
  */

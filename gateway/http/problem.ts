@@ -65,7 +65,7 @@ export const STATUS: Record<ProblemCode, number> = {
   page_unavailable: 503,
 };
 
-/** Thrown anywhere in the gateway; the edge and the running stream are where it becomes bytes. Its message is for the client. */
+/** Thrown anywhere in the gateway; the middleware and the running stream are where it becomes bytes. Its message is for the client. */
 export class Problem extends Error {
   override readonly name = 'Problem';
   readonly code: ProblemCode;

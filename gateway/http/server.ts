@@ -165,7 +165,7 @@ interface Drain {
 }
 
 /** Made before the server listens: it must see every request. */
-export function createDrain(server: Server, wire: PlainPath): Drain {
+export function createDrain(server: Server, plainPath: PlainPath): Drain {
   const running = new Set<ServerResponse>();
   let draining = false;
 
@@ -183,7 +183,7 @@ export function createDrain(server: Server, wire: PlainPath): Drain {
 
   return {
     get running() {
-      return wire.running + running.size;
+      return plainPath.running + running.size;
     },
     begin(drain_ms) {
       draining = true;
@@ -196,7 +196,7 @@ export function createDrain(server: Server, wire: PlainPath): Drain {
         for (const outgoing of running) last(outgoing);
         server.closeIdleConnections();
         // After it: what it hands to Node now has yet to be read, and would seem idle.
-        wire.stop();
+        plainPath.stop();
       });
     },
   };

@@ -24,7 +24,7 @@ import { Thread, ThreadEnded } from './thread.ts';
 // what was to be read.
 
 /** For whom something is read. */
-export interface Asker {
+export interface Waiter {
   /** Of an API key, or an address. */
   readonly owner: string;
   readonly outgoing: Pick<Outgoing, 'destroyed' | 'once' | 'off'>;
@@ -36,7 +36,7 @@ const MAX_WAITING = 4096;
 const full = () => new Problem('overloaded', 'Too much is waiting to be read.', { retryAfterSeconds: 1 });
 const gone = () => new ClientGone('the client left before it was its turn');
 
-export class Line {
+export class ThreadQueue {
   readonly #permits: Permits;
   readonly #waiting = new Set<(error: Error) => void>();
 
@@ -48,7 +48,7 @@ export class Line {
    * @param signal ends the wait, and not what has begun.
    * @throws {ClientGone} @throws {ThreadEnded} before its turn. @throws {Problem} overloaded; the signal's reason; what `does` throws.
    */
-  run<T>({ owner, outgoing }: Asker, does: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+  run<T>({ owner, outgoing }: Waiter, does: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     // The client may have left while something else was waited for, and `close` does not come twice.
     if (outgoing.destroyed) return Promise.reject(gone());
     if (signal?.aborted === true) return Promise.reject(signal.reason);
@@ -88,11 +88,11 @@ export interface Offload {
   /** A body of so many bytes is coming. */
   expect(bytes: number): void;
   /** @throws {Problem} as {@link parseGeneration}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
-  read(endpoint: Endpoint, body: Buffer, caller: Caller, asker: Asker): Generation | Promise<Generation>;
+  read(endpoint: Endpoint, body: Buffer, caller: Caller, waiter: Waiter): Generation | Promise<Generation>;
   /** @throws {Problem} as {@link parsePassThrough}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
-  pass(passing: PassThroughRequest, asker: Asker): PassThrough | Promise<PassThrough>;
+  pass(passing: PassThroughRequest, waiter: Waiter): PassThrough | Promise<PassThrough>;
   /** @throws {Problem} backend_bad_response, attestation_unavailable. A promise rejects with the same, or with {@link ClientGone}. */
-  draft(parts: Parts, asker: Asker): Draft | Promise<Draft>;
+  draft(parts: Parts, waiter: Waiter): Draft | Promise<Draft>;
   close(): Promise<void>;
 }
 
@@ -113,7 +113,7 @@ export interface Question<K extends Kind = Kind> {
   readonly kind: K;
   readonly of: Questions[K];
 }
-export type Answer<K extends Kind = Kind> = { readonly said: Answers[K] } | { readonly refused: Refused };
+export type Answer<K extends Kind = Kind> = { readonly result: Answers[K] } | { readonly refused: Refused };
 
 interface Refused {
   readonly code: ProblemCode;
@@ -131,46 +131,46 @@ export function createOffload(): Offload {
     { resourceLimits: { maxOldGenerationSizeMb: READING_HEAP_MB, maxYoungGenerationSizeMb: READING_YOUNG_HEAP_MB } },
     IDLE_MS,
   );
-  const line = new Line();
+  const queue = new ThreadQueue();
 
   async function ask<K extends Kind>(
     kind: K,
     of: Questions[K],
-    asker: Asker,
+    waiter: Waiter,
     code: ProblemCode,
     lost: string,
   ): Promise<Answers[K]> {
-    const answer = (await line
-      .run(asker, () => thread.ask({ kind, of }))
+    const answer = (await queue
+      .run(waiter, () => thread.ask({ kind, of }))
       .catch((cause) => {
         if (!(cause instanceof ThreadEnded)) throw cause;
         throw new Problem(code, lost, { cause, retryAfterSeconds: 1 });
       })) as Answer<K>;
-    if ('said' in answer) return answer.said;
+    if ('result' in answer) return answer.result;
     const { refused } = answer;
     throw new Problem(refused.code, refused.message, { param: refused.param });
   }
 
-  async function readAside(endpoint: Endpoint, body: Buffer, caller: Caller, asker: Asker): Promise<Generation> {
-    const read = await ask('read', { endpoint, body, caller }, asker, 'overloaded', UNREAD);
+  async function readOnThread(endpoint: Endpoint, body: Buffer, caller: Caller, waiter: Waiter): Promise<Generation> {
+    const read = await ask('read', { endpoint, body, caller }, waiter, 'overloaded', UNREAD);
     return { ...read, request: body, forward: forwardOf(read, body) };
   }
 
-  async function passAside(passing: PassThroughRequest, asker: Asker): Promise<PassThrough> {
-    const read = await ask('pass', passing, asker, 'overloaded', UNREAD);
+  async function passOnThread(passing: PassThroughRequest, waiter: Waiter): Promise<PassThrough> {
+    const read = await ask('pass', passing, waiter, 'overloaded', UNREAD);
     return { ...read, forward: forwardOf(read, passing.body) };
   }
 
   return {
     expect: (bytes) => void (bytes > MANY_BYTES && thread.warm()),
-    read: (endpoint, body, caller, asker) =>
-      body.length > MANY_BYTES ? readAside(endpoint, body, caller, asker) : parseGeneration(endpoint, body, caller),
-    pass: (passing, asker) =>
-      unread(passing) ?? (passing.body.length > MANY_BYTES ? passAside(passing, asker) : parsePassThrough(passing)),
-    draft: (parts, asker) =>
-      lengthOf(parts) > MANY_BYTES ? ask('draft', parts, asker, 'attestation_unavailable', UNDRAFTED) : draft(parts),
+    read: (endpoint, body, caller, waiter) =>
+      body.length > MANY_BYTES ? readOnThread(endpoint, body, caller, waiter) : parseGeneration(endpoint, body, caller),
+    pass: (passing, waiter) =>
+      unread(passing) ?? (passing.body.length > MANY_BYTES ? passOnThread(passing, waiter) : parsePassThrough(passing)),
+    draft: (parts, waiter) =>
+      lengthOf(parts) > MANY_BYTES ? ask('draft', parts, waiter, 'attestation_unavailable', UNDRAFTED) : draft(parts),
     close() {
-      line.end();
+      queue.end();
       return thread.end();
     },
   };

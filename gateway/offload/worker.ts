@@ -25,7 +25,7 @@ const DOES: { readonly [K in Kind]: (of: Questions[K]) => Answers[K] } = {
 answerQuestions<Question, Answer>(
   ({ kind, of }) => {
     try {
-      return { said: (DOES[kind] as (of: Question['of']) => Answers[Kind])(of) };
+      return { result: (DOES[kind] as (of: Question['of']) => Answers[Kind])(of) };
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       const { code, message, param } = error;
@@ -34,9 +34,9 @@ answerQuestions<Question, Answer>(
   },
   (answer) => {
     if ('refused' in answer) return [];
-    const { said } = answer;
-    if ('raw' in said) return [said.raw.buffer, said.start.buffer];
-    return said.forward === null ? [] : [said.forward.buffer];
+    const { result } = answer;
+    if ('raw' in result) return [result.raw.buffer, result.start.buffer];
+    return result.forward === null ? [] : [result.forward.buffer];
   },
 );
 

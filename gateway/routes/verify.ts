@@ -26,16 +26,16 @@ const validQuery: MiddlewareHandler = zValidator('query', query, (result) => {
 export function verify({ sidecar, config, verifier, telemetry }: Deps) {
   return async (c: Context): Promise<Response> => {
     const { incoming, outgoing, address } = c.env;
-    const guest = verifier.enter(address, outgoing);
+    const caller = verifier.enter(address, outgoing);
     let verdict: Verdict;
     try {
-      verdict = await guest.appraise({
-        body: whole(await readBody(incoming, config.max_verify_bytes, guest)),
+      verdict = await caller.appraise({
+        body: whole(await readBody(incoming, config.max_verify_bytes, caller)),
         countersignKeys: sidecar.hello?.token_keys as Jwks | undefined,
         simulatedRoot: config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null,
       });
     } finally {
-      guest.leave();
+      caller.leave();
     }
     telemetry.verified(verdict.valid ? 'valid' : (verdict.failed.code ?? 'not_an_attestation'));
     if (c.req.query('report') === '1') return c.body(verdict.json, 200, { 'content-type': 'application/json' });

@@ -217,7 +217,7 @@ export type VerifyOutcome = 'valid' | VerifyCode;
 // What is looked up when somebody asks: the sidecar's state, what is kept, what is running, the process itself.
 
 const STATES: readonly SidecarState[] = ['connecting', 'connected', 'refused', 'closed'];
-/** The codes that a sidecar gives its trouble; another one is counted as `other`. */
+/** The codes for why a sidecar cannot attest; another one is counted as `other`. */
 const TROUBLES = ['collection_failed', 'appraisal_failed'];
 
 /** The event loop is looked at by a timer. Every 10 ms, as the library would, it took 0.8 % of a core of a gateway that had nothing to do; so 0.2. */

@@ -5,11 +5,11 @@ import { Problem } from '../http/problem.ts';
 import type { Room } from '../http/request.ts';
 import { createPermits, type PermitLimits, type Permits } from '../limits/permits.ts';
 import { type Share, Shares } from '../limits/shares.ts';
-import { type Asker, Line } from '../offload/pool.ts';
+import { ThreadQueue, type Waiter } from '../offload/pool.ts';
 import { Thread, ThreadEnded } from '../offload/thread.ts';
 import type { Job, Verdict, WorkerOptions } from './appraise.ts';
 
-interface LaneOptions {
+interface QueueOptions {
   readonly worker: WorkerOptions;
   /** Past it the thread ends, and with it its verifications. */
   readonly max_heap_mb: number;
@@ -28,17 +28,17 @@ const HANGS_MS = 1_000;
 
 const late = () => new Problem('overloaded', 'The verification was not done in time.', { retryAfterSeconds: 1 });
 
-class Lane {
+class VerifierQueue {
   readonly shares: Shares;
-  readonly #options: LaneOptions;
+  readonly #options: QueueOptions;
   readonly #thread: Thread<Job, Verdict | null>;
-  readonly #line: Line;
-  readonly #addresses = new Map<string, { readonly line: Line; guests: number }>();
+  readonly #queue: ThreadQueue;
+  readonly #addresses = new Map<string, { readonly queue: ThreadQueue; callers: number }>();
   #closed = false;
 
-  constructor(options: LaneOptions) {
+  constructor(options: QueueOptions) {
     this.#options = options;
-    this.#line = new Line(options.permits);
+    this.#queue = new ThreadQueue(options.permits);
     this.shares = new Shares(options.max_bytes);
     this.#thread = new Thread(new URL('./worker.ts', import.meta.url), {
       workerData: options.worker,
@@ -47,23 +47,23 @@ class Lane {
   }
 
   /** @param share the body's. @throws {Problem} overloaded where too many wait, or it was not done in time. @throws {ClientGone} before its turn. */
-  async run(asker: Asker, job: Job, share: Share): Promise<Verdict> {
+  async run(waiter: Waiter, job: Job, share: Share): Promise<Verdict> {
     const waiting = new AbortController();
     share.giveWay = () =>
       waiting.abort(new Problem('overloaded', 'Too many verifications wait.', { retryAfterSeconds: 1 }));
     const timer = setTimeout(() => waiting.abort(late()), this.#options.worker.verify_timeout_ms);
-    const own = this.#addresses.get(asker.owner) ?? this.#newcomer(asker.owner);
-    own.guests++;
+    const own = this.#addresses.get(waiter.owner) ?? this.#newcomer(waiter.owner);
+    own.callers++;
     const begin = () => {
       clearTimeout(timer);
       share.giveWay = null;
       return this.#ask(job);
     };
     try {
-      return await own.line.run(asker, () => this.#line.run(asker, begin, waiting.signal), waiting.signal);
+      return await own.queue.run(waiter, () => this.#queue.run(waiter, begin, waiting.signal), waiting.signal);
     } finally {
       clearTimeout(timer);
-      if (--own.guests === 0) this.#addresses.delete(asker.owner);
+      if (--own.callers === 0) this.#addresses.delete(waiter.owner);
     }
   }
 
@@ -73,7 +73,7 @@ class Lane {
   }
 
   #newcomer(address: string) {
-    const own = { line: new Line(createPermits(this.#options.per_address)), guests: 0 };
+    const own = { queue: new ThreadQueue(createPermits(this.#options.per_address)), callers: 0 };
     this.#addresses.set(address, own);
     return own;
   }
@@ -104,12 +104,12 @@ class Lane {
 
 export interface Verifier {
   /** For one request, before its body is read. @param address as addressOf has it */
-  enter(address: string, outgoing: Outgoing): Guest;
+  enter(address: string, outgoing: Outgoing): VerifyCaller;
   close(): Promise<void>;
 }
 
 /** One request's body and its verification. */
-interface Guest extends Room {
+interface VerifyCaller extends Room {
   /** @throws {Problem} overloaded when too many wait, or it was not done in time. @throws {ClientGone} */
   appraise(job: Job): Promise<Verdict>;
   /** Gives back what it held, once it is answered. */
@@ -155,7 +155,7 @@ export function verifierBounds({ workers, ...options }: Omit<VerifierOptions, 'r
 /** For slow verifications; shared by all workers, under this name, where they can share it. */
 export const SLOW_PERMITS = 'verifications';
 
-// A lane is a thread that verifies, with the verifications that run there and those that wait for their turn.
+// A queue is a thread that verifies, with the verifications that run there and those that wait for their turn.
 
 export const slowPermits = ({ max_verify_concurrent }: Pick<VerifierOptions, 'max_verify_concurrent'>) => ({
   max_permits: 1,
@@ -170,7 +170,7 @@ export function createVerifier(
   const { rim_url, ocsp_url, verify_timeout_ms } = options;
   const { max_waiting, quick_bytes, slow_bytes, quick_heap_mb, slow_heap_mb } = verifierBounds(options);
   const worker = { rim_url, ocsp_url, verify_timeout_ms };
-  const quick = new Lane({
+  const quick = new VerifierQueue({
     worker,
     max_heap_mb: quick_heap_mb,
     max_bytes: quick_bytes,
@@ -178,7 +178,7 @@ export function createVerifier(
     per_address: { max_permits: QUICK_PER_ADDRESS, max_waiting },
     ends_after_each: false,
   });
-  const slow = new Lane({
+  const slow = new VerifierQueue({
     worker,
     max_heap_mb: slow_heap_mb,
     max_bytes: slow_bytes,
@@ -189,24 +189,24 @@ export function createVerifier(
 
   return {
     enter(address, outgoing) {
-      const asker: Asker = { owner: address, outgoing };
+      const waiter: Waiter = { owner: address, outgoing };
       // A client that is still sending has nothing to lose but its connection.
       const giveWay = () => outgoing.destroy();
-      let lane = quick;
+      let queue = quick;
       let share: Share = quick.shares.enter(address, giveWay);
       let here_bytes = 0;
       /** Gives back what was taken for a part of the body that does not come. */
       let idle: NodeJS.Timeout | undefined;
       const slowly = (bytes: number) => {
         share.leave();
-        lane = slow;
+        queue = slow;
         share = slow.shares.enter(address, giveWay);
         share.take(bytes);
       };
       return {
         hold(bytes, coming) {
           here_bytes += bytes;
-          if (lane === quick && here_bytes + coming > MANY_BYTES) {
+          if (queue === quick && here_bytes + coming > MANY_BYTES) {
             // For all that is announced: it is not read half, and then refused.
             slowly(here_bytes + coming);
             if (coming > 0) idle = setTimeout(() => share.keep(here_bytes), IDLE_MS).unref();
@@ -217,8 +217,8 @@ export function createVerifier(
         // Its place in the queue is asked for when it is appraised.
         whole: () => clearTimeout(idle),
         async appraise(job) {
-          if (lane === quick && !hasFewMarks(job.body)) slowly(here_bytes);
-          return lane.run(asker, job, share);
+          if (queue === quick && !hasFewMarks(job.body)) slowly(here_bytes);
+          return queue.run(waiter, job, share);
         },
         leave() {
           clearTimeout(idle);

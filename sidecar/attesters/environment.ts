@@ -19,7 +19,10 @@ const COMMON = [
 ] as const;
 
 /** Those that are set, and not empty, of the common names and of `more`. */
-function passedOn(env: Readonly<Record<string, string | undefined>>, more: readonly string[]): Record<string, string> {
+function inheritedVariables(
+  env: Readonly<Record<string, string | undefined>>,
+  more: readonly string[],
+): Record<string, string> {
   const chosen: Record<string, string> = {};
   for (const name of [...COMMON, ...more]) {
     const value = env[name];
@@ -36,7 +39,7 @@ export type NvattestEnvironment = Readonly<Record<string, string>>;
 
 /** For `config.ts`, which alone reads the environment. The service key goes this way: arguments are seen by every user. */
 export function nvattestEnvironment(env: Readonly<Record<string, string | undefined>>): NvattestEnvironment {
-  const chosen = passedOn(env, NVATTEST_NAMES);
+  const chosen = inheritedVariables(env, NVATTEST_NAMES);
   const key = env.NVIDIA_ATTESTATION_SERVICE_KEY;
   if (key !== undefined && key !== '') chosen.NV_ATTESTATION_SERVICE_KEY = key;
   return chosen;
@@ -59,7 +62,7 @@ export function workerEnvironment(env: Readonly<Record<string, string | undefine
   const chosen: Record<string, string> = {
     PYTHONUTF8: '1',
     PYTHONDONTWRITEBYTECODE: '1',
-    ...passedOn(env, WORKER_NAMES),
+    ...inheritedVariables(env, WORKER_NAMES),
   };
   for (const { ours, theirs, path } of SERVICES) {
     const value = env[ours];

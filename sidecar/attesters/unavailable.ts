@@ -4,7 +4,7 @@ import { until } from '../driver/lock.ts';
 import type { Attester } from './attester.ts';
 
 /** @param make throws an AttesterError for as long as the attester cannot run. Called at attestations until it returns, once at a time. */
-export function lateAttester(name: string, make: () => Promise<Attester>): Attester {
+export function unavailableAttester(name: string, make: () => Promise<Attester>): Attester {
   const none: Attester['devices'] = [];
   let made: Attester | null = null;
   let underway: Promise<Attester> | null = null;

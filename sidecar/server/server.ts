@@ -131,8 +131,8 @@ interface ServerOptions {
   /** How long the end may wait for attestations under way; 5 s by default. The gateway asks the next sidecar for the rest. */
   readonly drain_ms?: number;
   /** Why the attester cannot attest yet, where that is known from its start. */
-  readonly trouble?: AttesterError | null;
-  /** From one look to the next at whether trouble is over. */
+  readonly unavailable?: AttesterError | null;
+  /** From one trial to the next while it cannot attest. */
   readonly trial_every_ms?: number;
 }
 
@@ -149,9 +149,9 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
       await checkCollected(collected, nonce, attester);
       announce();
     },
-    onTrouble(trouble) {
-      if (trouble === null) log.info('attesting again');
-      else log.error(trouble, 'cannot attest');
+    onUnavailable(unavailable) {
+      if (unavailable === null) log.info('attesting again');
+      else log.error(unavailable, 'cannot attest');
       for (const session of sessions) session.sendStatus();
     },
   });
@@ -194,7 +194,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     log.info({ attester: attester.name, devices: announced }, 'attests now');
     for (const session of sessions) session.sendStatus();
   }
-  if (options.trouble) scheduler.failed(options.trouble);
+  if (options.unavailable) scheduler.failed(options.unavailable);
   const { inherited_fd = null, socket_path } = options;
   await (inherited_fd === null ? listenOnSocket(server, socket_path) : listenOnInherited(server, inherited_fd));
   return {

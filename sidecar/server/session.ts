@@ -93,7 +93,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
       devices: [...devices],
       simulated,
       ...(token_keys === undefined ? {} : { token_keys: { keys: token_keys.keys.map((key) => ({ ...key })) } }),
-      trouble: scheduler.trouble,
+      trouble: scheduler.unavailable,
     });
   };
   const sendStatus = () => {
@@ -104,7 +104,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
       queued: scheduler.waiting,
       collecting: scheduler.running,
       ...deps.totals(),
-      trouble: scheduler.trouble,
+      trouble: scheduler.unavailable,
     });
   };
   sendHello();

@@ -1,46 +1,46 @@
-// The circuit: opens on trouble that waiting does not cure (CC mode off, driver gone), says what it is, and tries again by itself.
+// The circuit breaker: it opens for a reason that waiting does not cure (CC mode off, driver gone), says which, and tries again by itself.
 import { AttesterError } from '../attesters/attester.ts';
 
 /** Why nothing can be attested now. For operators and for the error that clients see: words, no content. */
-export interface Trouble {
+export interface Unavailable {
   readonly code: AttesterError['code'];
   readonly message: string;
 }
 
-export interface CircuitOptions {
-  /** One attestation over a nonce of our own, to learn whether the trouble is over. @throws {AttesterError} */
+export interface CircuitBreakerOptions {
+  /** One attestation over a nonce of our own, to learn whether the attester can attest again. @throws {AttesterError} */
   readonly trial: () => Promise<void>;
-  /** From one trial to the next while there is trouble. */
+  /** From one trial to the next while the circuit is open. */
   readonly trial_every_ms: number;
-  readonly onChange: (trouble: Trouble | null) => void;
+  readonly onChange: (unavailable: Unavailable | null) => void;
 }
 
-export interface Circuit {
-  readonly trouble: Trouble | null;
+export interface CircuitBreaker {
+  readonly unavailable: Unavailable | null;
   succeeded(): void;
   failed(error: AttesterError): void;
   /** A request's whole time went by, and nothing was attested in it; `why`, where the attester said. */
-  late(why: AttesterError | null): void;
-  /** Trouble for certain, whether it may pass or not. */
+  timedOut(why: AttesterError | null): void;
+  /** The attester certainly cannot attest, whether that may pass or not. */
   open(error: AttesterError): void;
   close(): void;
 }
 
-/** One wrong appraisal may be one report's, and one late answer chance; so many in a row are the device's. */
+/** One wrong appraisal may be one report's, and one timeout chance; so many in a row are the device's. */
 const IN_A_ROW = 3;
 
 export const noAnswer = () => new AttesterError('collection_failed', 'the attester does not answer', false);
 
-export function createCircuit(options: CircuitOptions): Circuit {
-  let trouble: Trouble | null = null;
+export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBreaker {
+  let unavailable: Unavailable | null = null;
   let appraisals = 0;
-  let late = 0;
+  let timeouts = 0;
   let timer: NodeJS.Timeout | null = null;
   let closed = false;
 
-  function become(next: Trouble | null): void {
-    if (next?.message === trouble?.message && next?.code === trouble?.code) return;
-    trouble = next;
+  function become(next: Unavailable | null): void {
+    if (next?.message === unavailable?.message && next?.code === unavailable?.code) return;
+    unavailable = next;
     options.onChange(next);
     if (next !== null) schedule();
   }
@@ -57,18 +57,18 @@ export function createCircuit(options: CircuitOptions): Circuit {
       void options
         .trial()
         .catch(() => {})
-        .finally(() => trouble !== null && schedule());
+        .finally(() => unavailable !== null && schedule());
     }, options.trial_every_ms);
     timer.unref();
   }
 
   return {
-    get trouble() {
-      return trouble;
+    get unavailable() {
+      return unavailable;
     },
     succeeded() {
       appraisals = 0;
-      late = 0;
+      timeouts = 0;
       become(null);
     },
     failed(error) {
@@ -76,8 +76,8 @@ export function createCircuit(options: CircuitOptions): Circuit {
       if (error.code === 'appraisal_failed' && ++appraisals < IN_A_ROW) return;
       open(error);
     },
-    late(why) {
-      if (++late >= IN_A_ROW && trouble === null) open(why ?? noAnswer());
+    timedOut(why) {
+      if (++timeouts >= IN_A_ROW && unavailable === null) open(why ?? noAnswer());
     },
     open,
     close() {

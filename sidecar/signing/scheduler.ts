@@ -1,10 +1,10 @@
-// What stands between requests and the attester: one flight for the same raw, the queue, another try where that helps, the circuit.
+// What stands between requests and the attester: one attestation in flight for the same raw, the queue, another try where that helps, the circuit.
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Phases } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError, type Collected } from '../attesters/attester.ts';
-import { createCircuit, noAnswer, type Trouble } from './circuit-breaker.ts';
+import { createCircuitBreaker, noAnswer, type Unavailable } from './circuit-breaker.ts';
 
 const TYPICAL_JOB_MS = 500;
 /** From a job's abort to when it is given up. */
@@ -108,7 +108,7 @@ interface SchedulerOptions {
   readonly attest_deadline_ms: number;
   /** Refuses what the attester brought unless it holds. */
   readonly check: (collected: Collected, nonce: Nonce) => Promise<void>;
-  readonly onTrouble: (trouble: Trouble | null) => void;
+  readonly onUnavailable: (unavailable: Unavailable | null) => void;
   /** First wait before another try; each next one is twice as long. */
   readonly retry_ms?: number;
   readonly trial_every_ms?: number;
@@ -129,7 +129,7 @@ export interface Timed extends Collected {
 export interface Scheduler {
   readonly waiting: number;
   readonly running: number;
-  readonly trouble: Trouble | null;
+  readonly unavailable: Unavailable | null;
   /** @throws {AttesterError} {QueueFull} {DeadlineExceeded}; whatever `cancel` was aborted with. */
   attest(nonce: Nonce, cancel: AbortSignal): Promise<Timed>;
   /** The attester failed before anybody asked: the circuit opens, and trials begin. */
@@ -141,11 +141,11 @@ const TRIES = 3;
 const RETRY_MS = 100;
 const TRIAL_EVERY_MS = 10_000;
 
-interface Flight {
+interface InFlight {
   readonly begun_ms: number;
   readonly result: Promise<Timed>;
   readonly abort: AbortController;
-  passengers: number;
+  requests: number;
 }
 
 export function createScheduler(attester: Attester, options: SchedulerOptions): Scheduler {
@@ -154,14 +154,14 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     ...options,
     onStuck: () => circuit.open(noAnswer()),
   });
-  const flights = new Map<Nonce, Flight>();
+  const inFlight = new Map<Nonce, InFlight>();
   /** When something was attested last. */
   let attested_ms = 0;
-  const circuit = createCircuit({ trial, trial_every_ms, onChange: options.onTrouble });
+  const circuit = createCircuitBreaker({ trial, trial_every_ms, onChange: options.onUnavailable });
 
   async function trial(): Promise<void> {
     const nonce = randomBytes(32).toString('hex') as Nonce;
-    await ride(nonce, new AbortController().signal);
+    await attestOnce(nonce, new AbortController().signal);
   }
 
   function enqueue(nonce: Nonce, cancel: AbortSignal): Promise<Timed> {
@@ -185,7 +185,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
         const check_ms = performance.now() - brought_ms;
         return { ...collected, phases: { queue_ms, collection_ms, appraisal_ms, check_ms } };
       } catch (error) {
-        if (signal.reason instanceof DeadlineExceeded && attested_ms < queued_ms) circuit.late(why);
+        if (signal.reason instanceof DeadlineExceeded && attested_ms < queued_ms) circuit.timedOut(why);
         if (signal.aborted || !(error instanceof AttesterError)) throw error;
         if (!error.retryable || attempt === TRIES) {
           circuit.failed(error);
@@ -197,40 +197,40 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     }
   }
 
-  function board(nonce: Nonce): Flight {
-    const under_way = flights.get(nonce);
+  function shareOrBegin(nonce: Nonce): InFlight {
+    const under_way = inFlight.get(nonce);
     const begun_ms = performance.now();
-    // One that took passengers for ever could hold the GPU for ever.
+    // One that took requests for ever could hold the GPU for ever.
     if (under_way !== undefined && begun_ms - under_way.begun_ms < attest_deadline_ms) return under_way;
     const abort = new AbortController();
     const result = enqueue(nonce, abort.signal);
-    const flight: Flight = { begun_ms, result, abort, passengers: 0 };
-    flights.set(nonce, flight);
+    const shared: InFlight = { begun_ms, result, abort, requests: 0 };
+    inFlight.set(nonce, shared);
     // Whoever waits gets the error; that nobody may be left to wait is no error of its own.
-    result.catch(() => {}).finally(() => flights.get(nonce) === flight && flights.delete(nonce));
-    return flight;
+    result.catch(() => {}).finally(() => inFlight.get(nonce) === shared && inFlight.delete(nonce));
+    return shared;
   }
 
-  /** Each passenger has a deadline of their own. The flight ends when the last has left it. */
-  function ride(nonce: Nonce, cancel: AbortSignal): Promise<Timed> {
-    const flight = board(nonce);
-    flight.passengers++;
+  /** Each request has a deadline of its own. The attestation ends when the last has left it. */
+  function attestOnce(nonce: Nonce, cancel: AbortSignal): Promise<Timed> {
+    const shared = shareOrBegin(nonce);
+    shared.requests++;
     return new Promise<Timed>((resolve, reject) => {
       const leave = (reason: unknown) => {
-        landed();
+        settle();
         reject(reason);
-        if (--flight.passengers > 0) return;
-        if (flights.get(nonce) === flight) flights.delete(nonce);
-        flight.abort.abort(reason);
+        if (--shared.requests > 0) return;
+        if (inFlight.get(nonce) === shared) inFlight.delete(nonce);
+        shared.abort.abort(reason);
       };
       const late = setTimeout(() => leave(new DeadlineExceeded('not done in time')), attest_deadline_ms);
       const onCancel = () => leave(cancel.reason);
-      const landed = () => {
+      const settle = () => {
         clearTimeout(late);
         cancel.removeEventListener('abort', onCancel);
       };
       cancel.addEventListener('abort', onCancel);
-      flight.result.then(resolve, reject).finally(landed);
+      shared.result.then(resolve, reject).finally(settle);
     });
   }
 
@@ -241,14 +241,14 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     get running() {
       return queue.running;
     },
-    get trouble() {
-      return circuit.trouble;
+    get unavailable() {
+      return circuit.unavailable;
     },
     attest(nonce, cancel) {
       if (cancel.aborted) return Promise.reject(cancel.reason);
-      const { trouble } = circuit;
-      if (trouble !== null) return Promise.reject(new AttesterError(trouble.code, trouble.message, false));
-      return ride(nonce, cancel);
+      const { unavailable } = circuit;
+      if (unavailable !== null) return Promise.reject(new AttesterError(unavailable.code, unavailable.message, false));
+      return attestOnce(nonce, cancel);
     },
     failed: (error) => circuit.open(error),
     close: () => circuit.close(),

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
 import { AttesterError } from '../../sidecar/attesters/attester.ts';
-import { lateAttester } from '../../sidecar/attesters/unavailable.ts';
+import { unavailableAttester } from '../../sidecar/attesters/unavailable.ts';
 import { startServer } from '../../sidecar/server/server.ts';
 import { startBackend } from '../backend.ts';
 import { type Folder, SILENT, startGateway, startSidecar, temporaryFolder, UNCHECKED } from '../harness.ts';
@@ -57,9 +57,9 @@ describe("the sidecar's health check", () => {
   it('passes, and says why, when the GPU cannot attest: a restart would bring nothing', async () => {
     const socket_path = join(folder.path, 'sidecar.sock');
     const trouble = new AttesterError('collection_failed', 'CC mode is off', false);
-    const attester = lateAttester('nvtrust', () => Promise.reject(trouble));
+    const attester = unavailableAttester('nvtrust', () => Promise.reject(trouble));
     const limits = { attest_queue_max: 1, attest_deadline_ms: 1_000 };
-    const server = await startServer(attester, { socket_path, ...limits, trouble }, SILENT);
+    const server = await startServer(attester, { socket_path, ...limits, unavailable: trouble }, SILENT);
     ends.push(() => server.close());
     expect(await check(socket_path)).toEqual([0, 'nvtrust: cannot attest: CC mode is off']);
   });

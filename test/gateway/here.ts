@@ -1,8 +1,8 @@
 // Whoever asks, in a test that has no connection: somebody who stays until told to leave.
 import { EventEmitter } from 'node:events';
-import type { Asker } from '../../gateway/offload/pool.ts';
+import type { Waiter } from '../../gateway/offload/pool.ts';
 
-export interface Client extends Asker {
+export interface Client extends Waiter {
   leave(): void;
 }
 

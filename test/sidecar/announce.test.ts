@@ -6,7 +6,7 @@ import { nonceOf, type Raw } from '../../proto/raw.ts';
 import { type Attester, AttesterError } from '../../sidecar/attesters/attester.ts';
 import { withSuccessor } from '../../sidecar/attesters/choose.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
-import { lateAttester } from '../../sidecar/attesters/unavailable.ts';
+import { unavailableAttester } from '../../sidecar/attesters/unavailable.ts';
 import { type Folder, type RunningSidecar, startSidecar, temporaryFolder, UNCHECKED } from '../harness.ts';
 
 let folder: Folder;
@@ -44,13 +44,13 @@ describe('a connected gateway', () => {
     const real = await simulated();
     const token_keys = { keys: [{ kty: 'EC', kid: 'k' }] };
     let can = false;
-    const late = lateAttester('native', async () => {
+    const late = unavailableAttester('native', async () => {
       if (!can) throw ccOff();
       return { ...real, name: 'native', token_keys };
     });
     // Only a test's attester has a test's root.
     const attester = Object.defineProperty(late, 'simulated', { value: real.simulated });
-    running = await startSidecar(folder, { attester, trouble: ccOff(), trial_every_ms: 50 });
+    running = await startSidecar(folder, { attester, unavailable: ccOff(), trial_every_ms: 50 });
     gateway = connect(running.socket);
     await expect.poll(() => gateway?.trouble?.message).toMatch(/^cc_off/);
     expect(gateway.hello).toMatchObject({ attester: 'native', devices: [] });

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError } from '../../sidecar/attesters/attester.ts';
-import { lateAttester } from '../../sidecar/attesters/unavailable.ts';
+import { unavailableAttester } from '../../sidecar/attesters/unavailable.ts';
 import { createScheduler } from '../../sidecar/signing/scheduler.ts';
 
 const NONCE = '0'.repeat(64) as Nonce;
@@ -17,7 +17,7 @@ const real: Attester = {
 
 test('who does not wait for it is let go at once, and the next one waits for the same', async () => {
   let made = 0;
-  const late = lateAttester('nvtrust', async () => {
+  const late = unavailableAttester('nvtrust', async () => {
     made++;
     await sleep(200);
     return real;
@@ -33,7 +33,7 @@ test('who does not wait for it is let go at once, and the next one waits for the
 
 test('what failed is made again', async () => {
   let made = 0;
-  const late = lateAttester('nvtrust', async () => {
+  const late = unavailableAttester('nvtrust', async () => {
     if (++made === 1) throw new AttesterError('collection_failed', 'no_driver: not loaded', false);
     return real;
   });
@@ -46,7 +46,7 @@ test('what failed is made again', async () => {
 test('while a trial waits for it past its deadline, the trouble is what it was', async () => {
   const trouble = new AttesterError('collection_failed', 'worker_start_timeout: no answer within 60000 ms', true);
   let made = 0;
-  const late = lateAttester('nvtrust', async () => {
+  const late = unavailableAttester('nvtrust', async () => {
     made++;
     await sleep(3_500);
     return real;
@@ -56,11 +56,11 @@ test('while a trial waits for it past its deadline, the trouble is what it was',
     attest_queue_max: 8,
     attest_deadline_ms: 300,
     check: async () => {},
-    onTrouble: (now) => said.push(now?.message),
+    onUnavailable: (now) => said.push(now?.message),
     trial_every_ms: 20,
   });
   scheduler.failed(trouble);
-  await expect.poll(() => scheduler.trouble, { timeout: 5_000 }).toBeNull();
+  await expect.poll(() => scheduler.unavailable, { timeout: 5_000 }).toBeNull();
   scheduler.close();
   expect(made).toBe(1);
   expect(said).toEqual([trouble.message, undefined]);

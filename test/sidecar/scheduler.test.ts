@@ -3,7 +3,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError, type Collected } from '../../sidecar/attesters/attester.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
-import type { Trouble } from '../../sidecar/signing/circuit-breaker.ts';
+import type { Unavailable } from '../../sidecar/signing/circuit-breaker.ts';
 import { createScheduler, type Scheduler } from '../../sidecar/signing/scheduler.ts';
 import { parseToken } from '../../verify/token/token.ts';
 import { startBackend } from '../backend.ts';
@@ -18,7 +18,7 @@ let scheduler: Scheduler | null = null;
 afterEach(() => scheduler?.close());
 
 interface More {
-  readonly onTrouble?: (trouble: Trouble | null) => void;
+  readonly onUnavailable?: (trouble: Unavailable | null) => void;
   readonly attest_deadline_ms?: number;
 }
 
@@ -28,7 +28,7 @@ function schedule(attest: Attester['attest'], more: More = {}) {
     attest_queue_max: 8,
     attest_deadline_ms: more.attest_deadline_ms ?? 2_000,
     check: async () => {},
-    onTrouble: more.onTrouble ?? (() => {}),
+    onUnavailable: more.onUnavailable ?? (() => {}),
     retry_ms: 5,
     trial_every_ms: 30,
   });
@@ -146,7 +146,7 @@ describe('the scheduler', () => {
     });
     await expect(s.attest(nonce(1), never)).rejects.toThrow('busy');
     expect(calls).toBe(3);
-    expect(s.trouble).toBeNull();
+    expect(s.unavailable).toBeNull();
   });
 
   it('opens on what does not pass, says so at once, and closes by itself when it is over', async () => {
@@ -159,7 +159,7 @@ describe('the scheduler', () => {
         if (off) throw new AttesterError('collection_failed', 'confidential computing is off', false);
         return ANSWER;
       },
-      { onTrouble: (trouble) => changes.push(trouble?.message ?? null) },
+      { onUnavailable: (trouble) => changes.push(trouble?.message ?? null) },
     );
     await expect(s.attest(nonce(1), never)).rejects.toThrow('is off');
     const asked = calls;
@@ -167,7 +167,7 @@ describe('the scheduler', () => {
     expect(calls).toBe(asked);
     await eventually(() => calls > asked + 1, 1_000);
     off = false;
-    await eventually(() => s.trouble === null, 1_000);
+    await eventually(() => s.unavailable === null, 1_000);
     await expect(s.attest(nonce(3), never)).resolves.toMatchObject(ANSWER);
     expect(changes).toEqual(['confidential computing is off', null]);
   });
@@ -177,10 +177,10 @@ describe('the scheduler', () => {
       throw new AttesterError('appraisal_failed', 'measurement mismatch', false);
     });
     for (let n = 0; n < 3; n++) {
-      expect(s.trouble).toBeNull();
+      expect(s.unavailable).toBeNull();
       await expect(s.attest(nonce(n), never)).rejects.toThrow('measurement');
     }
-    expect(s.trouble).toEqual({ code: 'appraisal_failed', message: 'measurement mismatch' });
+    expect(s.unavailable).toEqual({ code: 'appraisal_failed', message: 'measurement mismatch' });
   });
 });
 
@@ -210,7 +210,7 @@ describe('trouble at the GPU', () => {
     expect(backend.seen).toHaveLength(0);
     expect((await chat(gateway.url, CHAT)).status).toBe(200);
     const health = await ask(`${gateway.url}/health`, { method: 'GET' });
-    expect([health.status, health.json().status, health.json().sidecar.trouble]).toEqual([
+    expect([health.status, health.json().status, health.json().sidecar.unavailable]).toEqual([
       200,
       'degraded',
       { code: 'collection_failed', message: 'confidential computing is off' },
@@ -263,13 +263,13 @@ describe('an attester that does not hear that it should stop', () => {
       attest_queue_max: 8,
       attest_deadline_ms: 100,
       check: async () => {},
-      onTrouble: () => {},
+      onUnavailable: () => {},
       trial_every_ms: 50,
     });
     const s = scheduler;
     await expect(s.attest(nonce(1), never)).rejects.toThrow('not done in time');
-    await eventually(() => s.trouble !== null, 4_000);
-    await eventually(() => s.trouble === null, 4_000);
+    await eventually(() => s.unavailable !== null, 4_000);
+    await eventually(() => s.unavailable === null, 4_000);
     await expect(s.attest(nonce(2), never)).resolves.toMatchObject(ANSWER);
   });
 });
@@ -282,13 +282,13 @@ describe('an attester that brings nothing for as long as requests wait', () => {
     let hangs = true;
     const s = schedule((_, signal) => (hangs ? hears(signal) : Promise.resolve(ANSWER)), { attest_deadline_ms: 60 });
     for (const n of [1, 2, 3]) {
-      expect(s.trouble).toBeNull();
+      expect(s.unavailable).toBeNull();
       await expect(s.attest(nonce(n), never)).rejects.toThrow('not done in time');
     }
-    await eventually(() => s.trouble !== null);
+    await eventually(() => s.unavailable !== null);
     await expect(s.attest(nonce(4), never)).rejects.toThrow('the attester does not answer');
     hangs = false;
-    await eventually(() => s.trouble === null);
+    await eventually(() => s.unavailable === null);
     await expect(s.attest(nonce(5), never)).resolves.toMatchObject(ANSWER);
   });
 
@@ -299,7 +299,7 @@ describe('an attester that brings nothing for as long as requests wait', () => {
       attest_deadline_ms: 60,
     });
     for (const n of [1, 2, 3]) await expect(s.attest(nonce(n), never)).rejects.toThrow('not done in time');
-    await eventually(() => s.trouble?.message === timeout.message);
+    await eventually(() => s.unavailable?.message === timeout.message);
   });
 
   it('is none where it was busy with others', async () => {
@@ -312,6 +312,6 @@ describe('an attester that brings nothing for as long as requests wait', () => {
     );
     const all = await Promise.allSettled([1, 2, 3, 4, 5, 6].map((n) => s.attest(nonce(n), never)));
     expect(all.filter(({ status }) => status === 'rejected').length).toBeGreaterThan(2);
-    expect(s.trouble).toBeNull();
+    expect(s.unavailable).toBeNull();
   });
 });

@@ -131,7 +131,7 @@ const OF_THE_COLLATERAL: ReadonlySet<string> = new Set([
 /** What was fetched less long ago is not fetched again: a GPU that fails would have us ask NVIDIA at each request. */
 const FRESH_MS = 60_000;
 
-export function createPatientAppraiser(
+export function createRetryingAppraiser(
   appraise: Appraiser,
   collateral: KeptCollateral,
 ): Appraise<readonly DeviceAppraisal[]> {

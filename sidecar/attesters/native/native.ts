@@ -7,7 +7,7 @@ import { parsePem } from '../../../verify/x509/certificate.ts';
 import { type Collector, type CollectorOptions, createCollector, withRenewedChains } from '../../driver/collector.ts';
 import { until } from '../../driver/lock.ts';
 import type { Attester, Collected } from '../attester.ts';
-import { type AppraisalOptions, createAppraiser, createPatientAppraiser } from './appraise.ts';
+import { type AppraisalOptions, createAppraiser, createRetryingAppraiser } from './appraise.ts';
 import { createKeptCollateral } from './collateral.ts';
 import { createStore } from './collateral-files.ts';
 import { makeToken, makeTokenKey, type PublicKey } from './token.ts';
@@ -53,7 +53,7 @@ export async function createNativeAttester(options: NativeOptions): Promise<Nati
     ocsp_url: options.ocsp_url,
   });
   const appraiser = createAppraiser({ collateral, clock, clocks, roots });
-  const appraise = withRenewedChains(collector, createPatientAppraiser(appraiser, collateral));
+  const appraise = withRenewedChains(collector, createRetryingAppraiser(appraiser, collateral));
   async function attest(nonce: Nonce, signal: AbortSignal): Promise<Collected> {
     const collected = await collector.collect(nonce, signal);
     const collected_ms = performance.now();

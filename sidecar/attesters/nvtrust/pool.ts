@@ -60,12 +60,12 @@ export function createPool(options: PoolOptions): Pool {
       (error: AttesterError) => {
         starting.delete(worker);
         first.reject(error);
-        trouble(error);
+        report(error);
       },
     );
     void worker.gone.then(() => {
       alive.delete(worker);
-      if (warm.delete(worker)) trouble(failure('worker_died', 'a worker left while it waited'));
+      if (warm.delete(worker)) report(failure('worker_died', 'a worker left while it waited'));
       if (!starting.has(worker)) fill(); // else `ready` is about to say what went wrong
     });
   }
@@ -76,7 +76,7 @@ export function createPool(options: PoolOptions): Pool {
     else waiter.give(worker);
   }
 
-  function trouble(error: AttesterError): void {
+  function report(error: AttesterError): void {
     if (closed) return;
     last = error;
     options.onTrouble?.(error);
