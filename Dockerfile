@@ -19,13 +19,11 @@ RUN --mount=type=secret,id=npmrc,target=/root/.npmrc --mount=type=secret,id=ca \
 FROM modules AS gateway-modules
 RUN rm -rf node_modules/koffi node_modules/@koromix
 
-# The web page, where there is one.
+# The web page.
 FROM build AS page
 COPY . .
 RUN --mount=type=secret,id=npmrc,target=/root/.npmrc --mount=type=secret,id=ca \
-    mkdir -p build; \
-    node -e 'process.exit("build:page" in require("./package.json").scripts ? 0 : 1)' || exit 0; \
-    npm ci --ignore-scripts && npm rebuild esbuild && npm run build:page
+    npm ci --ignore-scripts && npm rebuild esbuild && npm run make page
 
 # Node alone: no package manager. Numbers, because an orchestrator checks them: group 10000, sidecar 10001, gateway 10002, engine 10003.
 FROM ${NODE_IMAGE} AS runtime

@@ -1,11 +1,75 @@
+// The test suites, one project each: `npm test` runs `unit`, `npm run test:with NAME` another. What is not `unit` installs what it needs, or takes minutes.
 import { defineConfig } from 'vitest/config';
+
+interface Suite {
+  readonly include: readonly string[];
+  readonly globalSetup?: string;
+  /** Of one test, in seconds. */
+  readonly test_s: number;
+  /** Of what is set up before tests and taken down after them, in seconds. */
+  readonly hook_s: number;
+}
+
+const SUITES: Readonly<Record<string, Suite>> = {
+  unit: { include: ['test/**/*.test.ts'], test_s: 20, hook_s: 20 },
+  /** The verifier's bundle, and how EventSource reads streams, in Chromium. */
+  browser: {
+    include: ['test/browser/**/*.browser.ts', 'test/decoders/**/*.browser.ts'],
+    globalSetup: 'test/browser/setup.ts',
+    test_s: 60,
+    hook_s: 60,
+  },
+  /** The page in Chromium, on a gateway of its own. */
+  page: { include: ['test/page/**/*.page.ts'], globalSetup: 'test/browser/setup.ts', test_s: 60, hook_s: 60 },
+  /** The images and compose.yaml on a Docker daemon of its own. */
+  containers: {
+    include: ['test/containers/**/*.containers.ts'],
+    globalSetup: 'test/containers/setup.ts',
+    test_s: 180,
+    hook_s: 180,
+  },
+  /** The systemd units under a systemd of their own, the Kubernetes manifests against its schemas. */
+  deploy: { include: ['test/deploy/**/*.deploy.ts'], test_s: 60, hook_s: 60 },
+  /** A real llama-server behind the gateway, built at the first run. */
+  engines: { include: ['test/engines/**/*.engine.ts'], globalSetup: 'test/engines/setup.ts', test_s: 60, hook_s: 60 },
+  /** Every program of examples/ as a reader would run it. */
+  examples: { include: ['test/examples/**/*.{test,example}.ts'], test_s: 120, hook_s: 300 },
+  /** The service as processes, and everything that can happen to them. Linux only. */
+  faults: { include: ['test/faults/**/*.faults.ts'], globalSetup: 'test/faults/bound.ts', test_s: 100, hook_s: 20 },
+  /** NVIDIA's own verifier over the genuine evidence, beside ours. */
+  nvidia: { include: ['test/nvidia/**/*.nvidia.ts'], globalSetup: 'test/nvidia/setup.ts', test_s: 180, hook_s: 60 },
+  /** NVIDIA's own Python SDK over a simulated GPU. */
+  nvtrust: { include: ['test/**/*.nvtrust.ts'], globalSetup: 'test/twin/setup.ts', test_s: 60, hook_s: 60 },
+  /** Prometheus' own tool reads the metrics and the alert rules. It is built from Go first. */
+  promtool: {
+    include: ['test/promtool/**/*.promtool.ts'],
+    globalSetup: 'test/promtool/setup.ts',
+    test_s: 30,
+    hook_s: 30,
+  },
+  /** A real Valkey or Redis server between gateways. */
+  store: { include: ['test/store/**/*.store.ts'], test_s: 60, hook_s: 240 },
+};
+
+const projects = Object.entries(SUITES).map(([name, { include, globalSetup, test_s, hook_s }]) => ({
+  test: {
+    name,
+    include: [...include],
+    ...(globalSetup === undefined ? {} : { globalSetup: [globalSetup] }),
+    testTimeout: test_s * 1000,
+    hookTimeout: hook_s * 1000,
+    // Two workers for the unit tests, which are meant for small machines: each file starts servers of its own. One for all others.
+    fileParallelism: name === 'unit',
+    maxWorkers: name === 'unit' ? 2 : 1,
+    sequence: { groupOrder: name === 'unit' ? 0 : 1 },
+  },
+}));
 
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
-    testTimeout: 20_000,
-    hookTimeout: 20_000,
-    // Two workers: the suite is meant for small machines, and each file starts servers of its own.
-    maxWorkers: 2,
+    projects,
+    reporters: ['default', './test/faults/reporter.ts'],
+    // Taking containers down takes a while.
+    teardownTimeout: 120_000,
   },
 });

@@ -1,4 +1,4 @@
-// `npm run build:page`: writes the page's files into build/page, where the gateway finds them, and prints what they weigh.
+// `npm run make page`: writes the page's files into build/page, where the gateway finds them, and prints what they weigh.
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';

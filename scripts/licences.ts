@@ -1,4 +1,4 @@
-// `npm run licences`: writes docs/licences.md, the packages that the images carry and their licences.
+// `npm run make licences`: writes docs/licences.md, the packages that the images carry and their licences.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
@@ -54,7 +54,7 @@ export function document(): string {
   return `# Licences
 
 Countersign is under Apache-2.0. Its images carry these packages too, beside what their base (Debian, Node) holds, whose
-licences lie in \`/usr/share/doc\` and \`/usr/local/LICENSE\` there. \`npm run licences\` writes this page.
+licences lie in \`/usr/share/doc\` and \`/usr/local/LICENSE\` there. \`npm run make licences\` writes this page.
 
 ## Gateway and sidecar (npm)
 

@@ -1,4 +1,4 @@
-// `npm run make-docs`: writes the pages of docs/ that are made from code. A test fails while one of them is out of date.
+// `npm run make docs`: writes the pages of docs/ that are made from code. A test fails while one of them is out of date.
 import { writeFileSync } from 'node:fs';
 import { configuration } from './docs/configuration.ts';
 import { dashboard } from './docs/dashboard.ts';

@@ -66,7 +66,7 @@ describe('the steps for systemd', () => {
   const steps = read('docs/operations.md').split('### systemd')[1]?.split('```')[1] ?? '';
 
   it('install the page too, built where its sources and esbuild are', () => {
-    expect(steps).toMatch(/^npm ci && npm run build:page && cp -r build \/opt\/countersign\//m);
+    expect(steps).toMatch(/^npm ci && npm run make page && cp -r build \/opt\/countersign\//m);
   });
 
   it('make the first key with a command that can be run where it was copied to', () => {

@@ -1,4 +1,4 @@
-// `npm run bench:verify`: how fast the verifier is, warm and cold, and against NVIDIA's own on the same genuine evidence.
+// `npm run bench verify`: how fast the verifier is, warm and cold, and against NVIDIA's own on the same genuine evidence.
 import { bundleVerify, MAX_GZIPPED_BYTES } from '../../scripts/bundle-verify.ts';
 import { RELAXED } from '../../test/nvidia/verifier.ts';
 import { vectorsPresent } from '../../test/vectors.ts';

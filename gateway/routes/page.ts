@@ -129,7 +129,7 @@ async function bundled(): Promise<PageFile[]> {
   try {
     return await bundlePage();
   } catch (cause) {
-    const message = 'The page has not been built: "npm run build:page" makes it. The API at /v1 works without it.';
+    const message = 'The page has not been built: "npm run make page" makes it. The API at /v1 works without it.';
     throw new Problem('page_unavailable', message, { cause });
   }
 }

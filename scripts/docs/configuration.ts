@@ -11,7 +11,7 @@ export function configuration(): string {
   const demo = Object.entries(DEMO_DEFAULTS).map(([name, value]) => `\`${name}=${value}\``);
   return `# Configuration
 
-<!-- Made by \`npm run make-docs\` from the schemas in gateway/config.ts and in the config.ts of the others: change it there. -->
+<!-- Made by \`npm run make docs\` from the schemas in gateway/config.ts and in the config.ts of the others: change it there. -->
 
 Each process reads its settings from the environment when it starts. A wrong one stops the start with one line that names it; an empty
 one counts as unset. Numbers are decimal digits, times in milliseconds and sizes in bytes, as the names say.

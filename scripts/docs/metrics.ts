@@ -38,7 +38,7 @@ export async function metricsPage(): Promise<string> {
   const ofProcess = (name: string) => /^(process|nodejs)_/.test(name);
   return `# Metrics
 
-<!-- Made by \`npm run make-docs\` from gateway/telemetry/: change it there. -->
+<!-- Made by \`npm run make docs\` from gateway/telemetry/: change it there. -->
 
 \`GET /metrics\` in Prometheus' text format: on the main port while there are no API keys, otherwise on \`METRICS_PORT\` alone
 ([configuration](configuration.md)). The sidecar has no port: the gateway tells its times and its state.

@@ -7,7 +7,7 @@ import { madePages } from '../../scripts/make-docs.ts';
 const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
 
 describe('the pages made from code', async () => {
-  it.each(Object.entries(await madePages()))('docs/%s is what npm run make-docs writes', (name, text) => {
+  it.each(Object.entries(await madePages()))('docs/%s is what npm run make docs writes', (name, text) => {
     expect(read(`docs/${name}`)).toBe(text);
   });
 

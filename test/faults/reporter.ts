@@ -15,6 +15,7 @@ export default class FaultTable implements Reporter {
   }
 
   onTestRunEnd(): void {
+    if (this.#rows.length === 0) return;
     const text = table(this.#rows);
     console.log(`\n${text}\n`);
     if (DOCUMENT === null) return;

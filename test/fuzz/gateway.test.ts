@@ -6,7 +6,7 @@ import { type RawAnswer, raw } from '../raw.ts';
 import { blameless } from './blameless.ts';
 import { type FuzzRequest, fuzzRequest } from './requests.ts';
 
-/** `npm run fuzz:gateway` sends 100,000. */
+/** `npm run fuzz gateway` sends 100,000. */
 const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 3_000);
 const AT_ONCE = 24;
 const SEED = process.env.FUZZ_SEED === undefined ? undefined : Number(process.env.FUZZ_SEED);

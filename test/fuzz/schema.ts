@@ -1,4 +1,4 @@
-// `npm run fuzz:schema`: schemathesis (PyPI) over the gateway's OpenAPI document, against a real gateway with a scripted backend.
+// `npm run fuzz schema`: schemathesis (PyPI) over the gateway's OpenAPI document, against a real gateway with a scripted backend.
 import { spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ import { blameless } from './blameless.ts';
 import { openapi } from './openapi.ts';
 
 const REQUIREMENTS = fileURLToPath(new URL('requirements.txt', import.meta.url));
-/** Examples for each operation and phase; `npm run fuzz:schema -- 1000` for more. */
+/** Examples for each operation and phase; `npm run fuzz schema 1000` for more. */
 const EXAMPLES = process.argv[2] ?? '100';
 const TIMEOUT_MS = 1_200_000;
 const CHECKS = [

@@ -1,0 +1,27 @@
+// `npm run make WHAT`: makes what is made from code.
+import { spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+
+const MAKERS: Readonly<Record<string, string>> = {
+  /** docs/configuration.md, docs/metrics.md, the dashboard. */
+  docs: 'make-docs.ts',
+  /** vectors/, what is missing of it; `--force` for everything anew. */
+  vectors: 'make-vectors.ts',
+  /** build/page/. */
+  page: 'build-page.ts',
+  /** The verifier's bundle for browsers, into build/. */
+  verifier: 'bundle-verify.ts',
+  /** docs/licences.md. */
+  licences: 'licences.ts',
+};
+
+const [what = '', ...rest] = process.argv.slice(2);
+const maker = MAKERS[what];
+if (maker === undefined) {
+  console.error(`usage: npm run make ${Object.keys(MAKERS).join('|')}`);
+  process.exit(2);
+}
+const { status } = spawnSync(process.execPath, [fileURLToPath(new URL(maker, import.meta.url)), ...rest], {
+  stdio: 'inherit',
+});
+process.exit(status ?? 1);
