@@ -66,6 +66,8 @@ export function startGateway(
       SIDECAR_SOCKET: socket,
       ALLOW_SIMULATED: '1',
       LOG_LEVEL: 'info',
+      // More than there are at once by default.
+      MAX_STREAMS: '8192',
       ...(workers === 1 ? {} : { WORKERS: String(workers) }),
       ...more.env,
     },
