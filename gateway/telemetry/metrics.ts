@@ -1,99 +1,9 @@
 // What is counted and timed, by OpenTelemetry's names where it has one (docs/metrics.md lists them all).
-import { Counter, collectDefaultMetrics, Gauge, type Metric, type MetricType, type Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, Histogram, type Registry } from 'prom-client';
 import type { FailureCode as VerifyCode } from '../../verify/index.ts';
 import type { Sidecar, SidecarState } from '../attestation/sidecar-client.ts';
 import type { Store } from '../attestation/store-memory.ts';
 import { STATUS } from '../http/problem.ts';
-
-// A histogram for what happens with every request. prom-client's looks a label set up by its hash and counts in an object under
-// fractional keys, which costs ten times as much; its registry takes any metric that can say what it holds.
-
-interface HistogramOptions<Label extends string> {
-  readonly name: string;
-  readonly help: string;
-  readonly labels: readonly Label[];
-  /** Upper bounds, ascending. */
-  readonly buckets: readonly number[];
-}
-
-/** One label set's numbers. */
-class Series {
-  readonly counts: Float64Array;
-  sum = 0;
-  readonly #bounds: readonly number[];
-
-  constructor(bounds: readonly number[]) {
-    this.#bounds = bounds;
-    this.counts = new Float64Array(bounds.length + 1);
-  }
-
-  observe(value: number): void {
-    const bounds = this.#bounds;
-    let at = 0;
-    while (at < bounds.length && value > (bounds[at] as number)) at++;
-    this.counts[at] = (this.counts[at] as number) + 1;
-    this.sum += value;
-  }
-}
-
-type Level<T> = Map<string, T>;
-
-function entry<T>(level: Level<T>, value: string, make: () => T): T {
-  const kept = level.get(value) ?? make();
-  level.set(value, kept);
-  return kept;
-}
-
-class Histogram<Label extends string = never> {
-  readonly name: string;
-  readonly labelNames: readonly Label[];
-  readonly #options: HistogramOptions<Label>;
-  /** By the value of each label, in turn: a key made of them would have to be made for every observation. */
-  readonly #series: Level<Level<Level<Level<Series>>>> = new Map();
-  readonly #all: { readonly values: readonly string[]; readonly series: Series }[] = [];
-
-  constructor(registry: Registry, options: HistogramOptions<Label>) {
-    this.name = options.name;
-    this.labelNames = options.labels;
-    this.#options = options;
-    // The registry calls name and get; the rest of the type is its library's inside.
-    registry.registerMetric(this as unknown as Metric);
-  }
-
-  /** The series of these label values, in the order of the names. Values must come from a bounded set: a series is never dropped. */
-  of(first = '', second = '', third = '', fourth = ''): Series {
-    const kept = this.#series.get(first)?.get(second)?.get(third)?.get(fourth);
-    if (kept !== undefined) return kept;
-    const series = new Series(this.#options.buckets);
-    const thirds = entry(
-      entry(this.#series, first, () => new Map()),
-      second,
-      () => new Map(),
-    );
-    entry(thirds, third, () => new Map()).set(fourth, series);
-    this.#all.push({ values: [first, second, third, fourth], series });
-    return series;
-  }
-
-  /** What prom-client's registry asks for when somebody reads the metrics. */
-  async get() {
-    const { name, help, labels, buckets } = this.#options;
-    const values = this.#all.flatMap(({ values, series }) => {
-      const own = Object.fromEntries(labels.map((label, i) => [label, values[i] ?? '']));
-      let count = 0;
-      const bounds = [...buckets, '+Inf'].map((le, i) => {
-        count += series.counts[i] as number;
-        return { metricName: `${name}_bucket`, labels: { le, ...own }, value: count };
-      });
-      return [
-        ...bounds,
-        { metricName: `${name}_sum`, labels: own, value: series.sum },
-        { metricName: `${name}_count`, labels: own, value: count },
-      ];
-    });
-    return { name, help, type: 'histogram' as unknown as MetricType, values, aggregator: 'sum' };
-  }
-}
 
 /** Of the semantic conventions for generative AI, for gen_ai.server.request.duration; two more for long answers. */
 const REQUEST_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 600];
@@ -119,47 +29,53 @@ export type Metrics = ReturnType<typeof createMetrics>;
 export function createMetrics(registry: Registry) {
   const registers = [registry];
   const metrics = {
-    requests: new Histogram(registry, {
+    requests: new Histogram({
       name: 'http_server_request_duration_seconds',
       help: 'From a request to the end of its answer. tee: none, attested, failed, or left when the client did not wait.',
-      labels: ['http_request_method', 'http_route', 'http_response_status_code', 'tee'],
+      labelNames: ['http_request_method', 'http_route', 'http_response_status_code', 'tee'] as const,
       buckets: HTTP_S,
+      registers,
     }),
-    generations: new Histogram(registry, {
+    generations: new Histogram({
       name: 'gen_ai_server_request_duration_seconds',
       help: 'From a generation request to the end of its answer, attestation included.',
-      labels: [...GEN_AI, 'error_type'],
+      labelNames: [...GEN_AI, 'error_type'] as const,
       buckets: REQUEST_S,
+      registers,
     }),
-    firstToken: new Histogram(registry, {
+    firstToken: new Histogram({
       name: 'gen_ai_server_time_to_first_token_seconds',
       help: 'From a request to the first piece of its stream.',
-      labels: GEN_AI,
+      labelNames: GEN_AI,
       buckets: FIRST_TOKEN_S,
+      registers,
     }),
-    outputToken: new Histogram(registry, {
+    outputToken: new Histogram({
       name: 'gen_ai_server_time_per_output_token_seconds',
       help: "Mean time between a stream's pieces after the first. Backends write one token a piece, and answers are not parsed to count them.",
-      labels: GEN_AI,
+      labelNames: GEN_AI,
       buckets: OUTPUT_TOKEN_S,
+      registers,
     }),
-    gap: new Histogram(registry, {
+    gap: new Histogram({
       name: 'countersign_stream_longest_gap_seconds',
       help: "The longest wait for a stream's next piece, one observation a stream.",
-      labels: [],
       buckets: GAP_S,
+      registers,
     }),
-    attestations: new Histogram(registry, {
+    attestations: new Histogram({
       name: 'countersign_attestation_duration_seconds',
       help: 'From the end of an answer to its attestation, the way to the sidecar and its restarts included.',
-      labels: ['outcome'],
+      labelNames: ['outcome'] as const,
       buckets: ATTESTATION_S,
+      registers,
     }),
-    phases: new Histogram(registry, {
+    phases: new Histogram({
       name: 'countersign_attestation_phase_duration_seconds',
       help: 'What the sidecar spent its time on: queue, collection, appraisal, check (its own look at the result).',
-      labels: ['phase'],
+      labelNames: ['phase'] as const,
       buckets: ATTESTATION_S,
+      registers,
     }),
     sidecarConnections: new Counter({
       name: 'countersign_sidecar_connections_total',
@@ -209,7 +125,7 @@ function startAtZero({
 }: Pick<Metrics, 'refusals' | 'sidecarRefusals' | 'backendErrors' | 'attestations'>) {
   for (const code of Object.keys(STATUS)) (code.startsWith('backend_') ? backendErrors : refusals).inc({ code }, 0);
   for (const code of REFUSALS) sidecarRefusals.inc({ code }, 0);
-  for (const outcome of ['attested', 'failed', 'left']) attestations.of(outcome);
+  for (const outcome of ['attested', 'failed', 'left']) attestations.zero({ outcome });
 }
 
 export type VerifyOutcome = 'valid' | VerifyCode;

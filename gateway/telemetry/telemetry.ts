@@ -1,6 +1,6 @@
 // What the gateway tells about itself: at an exchange's end one log line, a few numbers, and its spans where tracing is on.
 import type { IncomingHttpHeaders } from 'node:http';
-import { type DestinationStream, type Logger, symbols } from 'pino';
+import type { Logger } from 'pino';
 import { Registry } from 'prom-client';
 import type { Outcome } from '../exchange/exchange.ts';
 import { ANYONE, type Caller } from '../keys/caller.ts';
@@ -79,7 +79,7 @@ type Count = (watch: Watch, ended: ExchangeEnd) => void;
 
 function createCount(metrics: Metrics): Count {
   return (watch, ended) => {
-    metrics.requests.of(ended.method, ended.route, String(ended.status), ended.tee).observe(ended.total_ms / 1000);
+    metrics.requests.labels(ended.method, ended.route, String(ended.status), ended.tee).observe(ended.total_ms / 1000);
     if (ended.error !== '') fail(ended);
     if (watch.operation !== null) generation(watch, watch.operation, ended);
     if (watch.attesting_ms !== 0) attestation(watch, ended);
@@ -93,52 +93,42 @@ function createCount(metrics: Metrics): Count {
   function generation(watch: Watch, operation: Operation, ended: ExchangeEnd): void {
     const { model } = ended;
     const error_type = ended.status === CLIENT_LEFT ? 'client_left' : ended.error;
-    metrics.generations.of(operation, PROVIDER, model, error_type).observe(ended.total_ms / 1000);
+    metrics.generations.labels(operation, PROVIDER, model, error_type).observe(ended.total_ms / 1000);
     if (!watch.stream || watch.pieces === 0) return;
-    metrics.firstToken.of(operation, PROVIDER, model).observe((watch.first_ms - watch.began_ms) / 1000);
+    metrics.firstToken.labels(operation, PROVIDER, model).observe((watch.first_ms - watch.began_ms) / 1000);
     if (watch.pieces === 1 || error_type !== '') return;
     metrics.outputToken
-      .of(operation, PROVIDER, model)
+      .labels(operation, PROVIDER, model)
       .observe((watch.last_ms - watch.first_ms) / 1000 / (watch.pieces - 1));
-    metrics.gap.of().observe(watch.gap_ms / 1000);
+    metrics.gap.observe(watch.gap_ms / 1000);
   }
 
   function attestation(watch: Watch, ended: ExchangeEnd): void {
     const until_ms = watch.attested_ms === 0 ? performance.now() : watch.attested_ms;
     const outcome = watch.attested_ms !== 0 ? 'attested' : ended.tee === 'left' ? 'left' : 'failed';
-    metrics.attestations.of(outcome).observe((until_ms - watch.attesting_ms) / 1000);
+    metrics.attestations.labels(outcome).observe((until_ms - watch.attesting_ms) / 1000);
     if (watch.phases === null) return;
     const { queue_ms, collection_ms, appraisal_ms, check_ms } = watch.phases;
-    metrics.phases.of('queue').observe(queue_ms / 1000);
-    metrics.phases.of('collection').observe(collection_ms / 1000);
-    metrics.phases.of('appraisal').observe(appraisal_ms / 1000);
-    metrics.phases.of('check').observe(check_ms / 1000);
+    metrics.phases.labels('queue').observe(queue_ms / 1000);
+    metrics.phases.labels('collection').observe(collection_ms / 1000);
+    metrics.phases.labels('appraisal').observe(appraisal_ms / 1000);
+    metrics.phases.labels('check').observe(check_ms / 1000);
   }
 }
 
-// The log line of an exchange, written by hand where pino's lines go: through pino it costs 7 % of a request.
-
 type RequestLine = (watch: Watch, ended: ExchangeEnd, key: string | undefined) => void;
 
-/** Lines as `log.info` of the same members would write them. Milliseconds have one decimal. */
+/** The log line of an exchange. Milliseconds have one decimal; `first_ms`: until the backend's first byte. */
 function createRequestLine(log: Logger): RequestLine {
-  if (!log.isLevelEnabled('info')) return () => {};
-  const inside = log as unknown as Record<symbol, unknown>;
-  const out = inside[symbols.streamSym] as DestinationStream;
-  const start = `{"level":${log.levels.values.info},"time":`;
-  // `,"pid":…,"hostname":…,"name":…`
-  const bindings = `${inside[symbols.chindingsSym]},"id":"`;
   return (watch, { id, method, route, status, tee, code, total_ms }, key) => {
-    // What goes in as it is comes from us: an id, a method and a status from closed sets, a pattern, a code.
-    let line = `${start}${Date.now()}${bindings}${id}","method":"${method}","route":"${route}","status":${status},"ms":${round(total_ms)}`;
-    // `first_ms`: until the backend's first byte.
-    if (watch.first_ms !== 0) line += `,"first_ms":${round(watch.first_ms - watch.began_ms)}`;
-    if (watch.attested_ms !== 0) line += `,"attest_ms":${round(watch.attested_ms - watch.attesting_ms)}`;
-    if (tee !== 'none') line += `,"tee":"${tee}"`;
-    if (code !== null) line += `,"code":"${code}"`;
-    if (key !== undefined) line += `,"key":${JSON.stringify(key)}`;
-    if (watch.trace !== null) line += `,"trace_id":"${watch.trace.id}"`;
-    out.write(`${line}}\n`);
+    const line: Record<string, unknown> = { id, method, route, status, ms: round(total_ms) };
+    if (watch.first_ms !== 0) line.first_ms = round(watch.first_ms - watch.began_ms);
+    if (watch.attested_ms !== 0) line.attest_ms = round(watch.attested_ms - watch.attesting_ms);
+    if (tee !== 'none') line.tee = tee;
+    if (code !== null) line.code = code;
+    if (key !== undefined) line.key = key;
+    if (watch.trace !== null) line.trace_id = watch.trace.id;
+    log.info(line);
   };
 }
 
