@@ -34,4 +34,4 @@ new WebSocketServer({ server, perMessageDeflate: false, maxPayload: MAX_FRAME_BY
       onResult: ({ code, ms }) => log.debug({ code, ms: Math.round(ms), queued: scheduler.waiting }, 'attest'),
     }),
 );
-await listenOnSocket(server, config.socket_path);
+await listenOnSocket(server, config.sidecar_socket);

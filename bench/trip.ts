@@ -15,10 +15,10 @@ export interface Asker {
 }
 
 /** @throws when no sidecar is there in time. */
-export async function connectTo(socket_path: string): Promise<Asker> {
+export async function connectTo(sidecar_socket: string): Promise<Asker> {
   const checker = createChecker();
   const client = createSidecar({
-    socket_path,
+    sidecar_socket,
     sidecar_uid: null,
     checker,
     attest_timeout_ms: ATTEST_MS,

@@ -44,7 +44,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     max_waiting: config.max_attestations_waiting,
   };
   const sidecar = createSidecar({
-    socket_path: config.sidecar_socket,
+    sidecar_socket: config.sidecar_socket,
     sidecar_uid: config.sidecar_uid,
     attest_timeout_ms: config.attest_timeout_ms,
     max_attestations_in_flight: config.max_attestations_in_flight,

@@ -9,12 +9,16 @@ import {
   logLevel,
   NO_ARGUMENTS,
   namesUser,
+  type Settings,
+  settingsOf,
   socketPath,
   wholeNumber,
 } from '../proto/settings.ts';
 import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../verify/index.ts';
 import { originOf } from './http/origins.ts';
 import { otelShape, type TracingConfig, tracingOf } from './telemetry/settings.ts';
+
+// The gateway's environment variables: what each means, which values it may have, and what holds without it.
 
 const MiB = 1024 * 1024;
 /** 0: no limit. */
@@ -202,89 +206,24 @@ export { NO_ARGUMENTS };
 
 /** Paths of a PEM certificate chain and its key. */
 export interface TlsFiles {
-  readonly cert_file: string;
-  readonly key_file: string;
+  readonly tls_cert_file: string;
+  readonly tls_key_file: string;
 }
 
-export interface GatewayConfig {
-  readonly host: string;
-  readonly port: number;
-  /** Without a trailing slash; its path stands where a client writes `/v1`. */
-  readonly backend_url: string;
-  readonly backend_api_key: string | null;
-  /** Absolute path. */
-  readonly sidecar_socket: string;
-  /** null: the socket must be root's or this process's user's. */
-  readonly sidecar_uid: number | null;
-  readonly api_keys_file: string | null;
-  readonly max_body_bytes: number;
-  /** Largest answer, whole or streamed, that is kept to be attested. */
-  readonly max_answer_bytes: number;
-  readonly max_connections: number;
-  readonly max_concurrent_requests: number;
-  /** Per key, 0: no limit, null: half of what there is for all; a key's own line in the keys file goes before. */
-  readonly max_concurrent_per_key: number | null;
-  readonly max_requests_per_second_per_key: number;
-  readonly max_streams_per_key: number | null;
-  readonly max_tee_per_key: number | null;
-  readonly max_held_bytes_per_key: number | null;
-  /** Requests, and answers that are to be attested, of all exchanges that run. */
-  readonly max_held_bytes: number;
-  readonly max_streams: number;
-  readonly max_stream_bytes: number;
-  readonly max_stream_events: number;
-  /** From the request to the backend to the end of its answer. */
-  readonly max_answer_ms: number;
-  /** How long a client may take not one byte of what waits for it. */
-  readonly write_stall_ms: number;
-  readonly max_verify_bytes: number;
-  readonly max_verify_concurrent: number;
-  /** Per client address; 0: no limit. */
-  readonly max_verify_per_second: number;
-  readonly verify_timeout_ms: number;
-  /** The header in which a proxy in front names the client; null: the connection's own address. */
-  readonly client_address_header: string | null;
-  /** Longest silence of the backend: until its headers, then between any two pieces of its answer. */
-  readonly backend_timeout_ms: number;
-  /** How long a tee request waits for a sidecar that is away before it is refused. */
-  readonly sidecar_wait_ms: number;
-  readonly attest_timeout_ms: number;
-  /** Attestations that the sidecar is asked for at once, by all workers together; those beyond wait here, each key in its turn. */
-  readonly max_attestations_in_flight: number;
-  /** How many may wait, of all workers together. */
-  readonly max_attestations_waiting: number;
-  readonly attestation_ttl_ms: number;
-  readonly attestation_store_bytes: number;
-  /** null: attestations are kept, and requests counted, in this process. May hold a password. */
-  readonly attestation_store_url: string | null;
-  readonly attestation_store_timeout_ms: number;
-  readonly allow_simulated: boolean;
-  /** Services that the verify endpoint asks for reference values and revocation answers. */
-  readonly rim_url: string;
-  readonly ocsp_url: string;
+/** Settings by their variables' names in lower case, but for those that belong together. */
+export interface GatewayConfig
+  extends Omit<Settings<z.output<typeof schema>>, keyof TracingSettings | 'backend_api_key_file' | keyof TlsFiles> {
   /** null: plain HTTP. */
   readonly tls: TlsFiles | null;
-  /** Origins of web pages that may ask, `*` for all; null: see gateway/http/origins.ts. */
-  readonly cors_origins: readonly string[] | null;
-  /** How long a client may take to send its headers, and its whole request. */
-  readonly headers_timeout_ms: number;
-  readonly request_timeout_ms: number;
-  /** How long running answers may take to end after SIGTERM. */
-  readonly drain_ms: number;
-  readonly workers: number;
-  /** null: /metrics is on the main port, unless there are API keys. */
-  readonly metrics_port: number | null;
-  readonly metrics_host: string;
   /** null: off. */
   readonly tracing: TracingConfig | null;
-  readonly log_level: string;
 }
+
+type TracingSettings = Settings<z.output<z.ZodObject<typeof otelShape>>>;
 
 /** The configuration does not allow a start. The message is one line that names the variable. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
-
-  // The gateway's environment variables: what each means, which values it may have, and what holds without it.
 }
 
 /** The keys file, for the command that makes keys. */
@@ -315,63 +254,26 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     throw new ConfigError('TLS_CERT_FILE and TLS_KEY_FILE are set together or not at all');
   if (e.BACKEND_API_KEY !== undefined && e.BACKEND_API_KEY_FILE !== undefined)
     throw new ConfigError('BACKEND_API_KEY and BACKEND_API_KEY_FILE are both set: set one of them');
+  const settings = settingsOf(schema, e);
+  const { tls_cert_file, tls_key_file } = settings;
   // Without keys everybody is one caller, who may have all there is.
   const per_key = e.API_KEYS_FILE === undefined ? 0 : null;
   return {
-    host: e.HOST.replace(/^\[|\]$/g, ''),
-    port: e.PORT,
-    backend_url: e.BACKEND_URL,
+    ...settings,
+    host: withoutBrackets(e.HOST),
+    metrics_host: withoutBrackets(e.METRICS_HOST),
     backend_api_key: e.BACKEND_API_KEY ?? keyFrom(e.BACKEND_API_KEY_FILE),
-    sidecar_socket: e.SIDECAR_SOCKET,
-    sidecar_uid: e.SIDECAR_UID ?? null,
-    api_keys_file: e.API_KEYS_FILE ?? null,
-    max_body_bytes: e.MAX_BODY_BYTES,
-    max_answer_bytes: e.MAX_ANSWER_BYTES,
-    max_connections: e.MAX_CONNECTIONS,
-    max_concurrent_requests: e.MAX_CONCURRENT_REQUESTS,
-    max_concurrent_per_key: e.MAX_CONCURRENT_PER_KEY ?? per_key,
-    max_requests_per_second_per_key: e.MAX_REQUESTS_PER_SECOND_PER_KEY,
-    max_held_bytes: e.MAX_HELD_BYTES,
-    max_streams: e.MAX_STREAMS,
-    max_streams_per_key: e.MAX_STREAMS_PER_KEY ?? per_key,
-    max_tee_per_key: e.MAX_TEE_PER_KEY ?? per_key,
-    max_held_bytes_per_key: e.MAX_HELD_BYTES_PER_KEY ?? per_key,
-    max_stream_bytes: e.MAX_STREAM_BYTES,
-    max_stream_events: e.MAX_STREAM_EVENTS,
-    max_answer_ms: e.MAX_ANSWER_MS,
-    write_stall_ms: e.WRITE_STALL_MS,
-    max_verify_bytes: e.MAX_VERIFY_BYTES,
-    max_verify_concurrent: e.MAX_VERIFY_CONCURRENT,
-    max_verify_per_second: e.MAX_VERIFY_PER_SECOND,
-    verify_timeout_ms: e.VERIFY_TIMEOUT_MS,
-    client_address_header: e.CLIENT_ADDRESS_HEADER ?? null,
-    backend_timeout_ms: e.BACKEND_TIMEOUT_MS,
-    sidecar_wait_ms: e.SIDECAR_WAIT_MS,
-    attest_timeout_ms: e.ATTEST_TIMEOUT_MS,
-    max_attestations_in_flight: e.MAX_ATTESTATIONS_IN_FLIGHT,
-    max_attestations_waiting: e.MAX_ATTESTATIONS_WAITING,
-    attestation_ttl_ms: e.ATTESTATION_TTL_MS,
-    attestation_store_bytes: e.ATTESTATION_STORE_BYTES,
-    attestation_store_url: e.ATTESTATION_STORE_URL ?? null,
-    attestation_store_timeout_ms: e.ATTESTATION_STORE_TIMEOUT_MS,
-    allow_simulated: e.ALLOW_SIMULATED,
-    rim_url: e.RIM_URL,
-    ocsp_url: e.OCSP_URL,
-    tls:
-      e.TLS_CERT_FILE === undefined || e.TLS_KEY_FILE === undefined
-        ? null
-        : { cert_file: e.TLS_CERT_FILE, key_file: e.TLS_KEY_FILE },
-    cors_origins: e.CORS_ORIGINS ?? null,
-    headers_timeout_ms: e.HEADERS_TIMEOUT_MS,
-    request_timeout_ms: e.REQUEST_TIMEOUT_MS,
-    drain_ms: e.DRAIN_MS,
-    workers: e.WORKERS,
-    metrics_port: e.METRICS_PORT ?? null,
-    metrics_host: e.METRICS_HOST.replace(/^\[|\]$/g, ''),
+    max_concurrent_per_key: settings.max_concurrent_per_key ?? per_key,
+    max_streams_per_key: settings.max_streams_per_key ?? per_key,
+    max_tee_per_key: settings.max_tee_per_key ?? per_key,
+    max_held_bytes_per_key: settings.max_held_bytes_per_key ?? per_key,
+    tls: tls_cert_file === null || tls_key_file === null ? null : { tls_cert_file, tls_key_file },
     tracing: tracingOf(e),
-    log_level: e.LOG_LEVEL,
   };
 }
+
+/** An IPv6 address as sockets take it. */
+const withoutBrackets = (host: string): string => host.replace(/^\[|\]$/g, '');
 
 /** The same as a file, as containers are given secrets. */
 function keyFrom(file: string | undefined): string | null {

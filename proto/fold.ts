@@ -12,8 +12,7 @@
 //  8. At the end a choice's `delta` becomes `message`, with role "assistant" and content null where no chunk gave one, and
 //     `index` leaves its tool calls; `object` "chat.completion.chunk" becomes "chat.completion", and each choice of such a
 //     stream has a `message`.
-import { duplicateMember } from './json.ts';
-import { isKeptNumber, numberOf, parseKeepingNumbers } from './settings.ts';
+import { duplicateMember, isKeptNumber, numberOf, parseKeepingNumbers } from './json.ts';
 
 type Json = null | boolean | number | string | object;
 type Bag = Record<string, Json>;

@@ -1,13 +1,15 @@
 // The sidecar's settings: the one place in this process that reads the environment.
 import { resolve } from 'node:path';
 import * as z from 'zod';
-import { given, httpUrl, integer, logLevel, socketPath } from '../proto/settings.ts';
+import { given, httpUrl, integer, logLevel, type Settings, settingsOf, socketPath } from '../proto/settings.ts';
 import {
   type NvattestEnvironment,
   nvattestEnvironment,
   type WorkerEnvironment,
   workerEnvironment,
 } from './attesters/environment.ts';
+
+// The socket that a service manager hands over: sd_listen_fds(3), so that connections queue while the sidecar restarts.
 
 /** The first descriptor that is handed over, whoever does it (SD_LISTEN_FDS_START). */
 const FIRST_FD = 3;
@@ -89,50 +91,20 @@ export const schema = z.object({
   ),
 });
 
-export interface SidecarConfig {
-  /** Absolute path. */
-  readonly socket_path: string;
-  /** The socket that systemd already listens on, instead of `socket_path`; null without one. */
+/** Settings by their variables' names in lower case, and what else the environment says. Folders are absolute paths. */
+export interface SidecarConfig extends Settings<z.output<typeof schema>> {
+  /** The socket that systemd already listens on, instead of `sidecar_socket`; null without one. */
   readonly inherited_fd: number | null;
-  readonly attester: AttesterName;
-  /** How many requests may wait for the GPU. */
-  readonly attest_queue_max: number;
-  /** From a request's arrival to its answer. */
-  readonly attest_deadline_ms: number;
-  /** How long the end may wait for attestations under way. */
-  readonly drain_ms: number;
-  readonly simulated_root_dir: string;
-  /** How long the simulated collection takes; a real H100 needs hundreds of milliseconds. */
-  readonly simulated_collection_ms: number;
-  /** The Python environment that sidecar/attesters/nvtrust/python/install.sh makes. */
-  readonly nvtrust_venv: string;
-  /** Workers that wait, imported and ready. */
-  readonly nvtrust_workers: number;
   /** What a worker sees of this process's environment: RIM_URL and OCSP_URL among it, under NVIDIA's names. */
   readonly worker_environment: WorkerEnvironment;
-  readonly nvml_library: string;
-  /** The switches', behind protected PCIe. */
-  readonly nscq_library: string;
+  readonly nvattest_environment: NvattestEnvironment;
   /** Calls into the driver that may run at once: Node's threads less one. */
   readonly nvml_parallel_calls: number;
-  /** Where `native` keeps reference values and revocation answers across restarts. */
-  readonly collateral_dir: string;
-  readonly nras_url: string | null;
-  readonly nras_service_key_file: string | null;
-  /** NVIDIA's C++ CLI: a name on the PATH, or an absolute path. */
-  readonly nvattest: string;
-  readonly nvattest_environment: NvattestEnvironment;
-  /** null: NVIDIA's own. */
-  readonly rim_url: string | null;
-  readonly ocsp_url: string | null;
-  readonly log_level: string;
 }
 
 /** The configuration does not allow a start. The message is one line that names the variable. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
-
-  // The socket that a service manager hands over: sd_listen_fds(3), so that connections queue while the sidecar restarts.
 }
 
 /** @throws {ConfigError} */
@@ -142,30 +114,16 @@ export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarCo
     const issue = parsed.error.issues[0];
     throw new ConfigError(`${String(issue?.path[0])} ${issue?.message ?? 'is wrong'}`);
   }
-  const e = parsed.data;
+  const settings = settingsOf(schema, parsed.data);
   return {
-    socket_path: e.SIDECAR_SOCKET,
+    ...settings,
+    simulated_root_dir: resolve(settings.simulated_root_dir),
+    nvtrust_venv: resolve(settings.nvtrust_venv),
+    collateral_dir: resolve(settings.collateral_dir),
     inherited_fd: inherited(env, pid),
-    attester: e.ATTESTER,
-    attest_queue_max: e.ATTEST_QUEUE_MAX,
-    attest_deadline_ms: e.ATTEST_DEADLINE_MS,
-    drain_ms: e.DRAIN_MS,
-    simulated_root_dir: resolve(e.SIMULATED_ROOT_DIR),
-    simulated_collection_ms: e.SIMULATED_COLLECTION_MS,
-    nvtrust_venv: resolve(e.NVTRUST_VENV),
-    nvtrust_workers: e.NVTRUST_WORKERS,
     worker_environment: workerEnvironment(env),
-    nvml_library: e.NVML_LIBRARY,
-    nscq_library: e.NSCQ_LIBRARY,
-    nvml_parallel_calls: Math.max(1, e.UV_THREADPOOL_SIZE - 1),
-    collateral_dir: resolve(e.COLLATERAL_DIR),
-    nras_url: e.NRAS_URL ?? null,
-    nras_service_key_file: e.NRAS_SERVICE_KEY_FILE ?? null,
-    nvattest: e.NVATTEST,
     nvattest_environment: nvattestEnvironment(env),
-    rim_url: e.RIM_URL ?? null,
-    ocsp_url: e.OCSP_URL ?? null,
-    log_level: e.LOG_LEVEL,
+    nvml_parallel_calls: Math.max(1, settings.uv_threadpool_size - 1),
   };
 }
 

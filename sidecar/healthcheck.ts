@@ -6,10 +6,10 @@ import { loadConfig } from './config.ts';
 
 const TIMEOUT_MS = 8_000;
 
-const { socket_path } = loadConfig(process.env);
+const { sidecar_socket } = loadConfig(process.env);
 // A path in a URL would be another with a space or a # in it.
 const ws = new WebSocket(`ws://localhost${HEALTH_PATH}`, {
-  createConnection: () => connect(socket_path),
+  createConnection: () => connect(sidecar_socket),
   perMessageDeflate: false,
   maxPayload: 1024 * 1024,
 });

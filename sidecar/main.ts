@@ -18,7 +18,7 @@ try {
   const server = await startServer(attester, { ...config, unavailable }, log);
   log.info(
     {
-      socket: config.inherited_fd === null ? config.socket_path : 'inherited',
+      socket: config.inherited_fd === null ? config.sidecar_socket : 'inherited',
       attester: attester.name,
       devices: attester.devices,
       simulated: attester.simulated !== null,

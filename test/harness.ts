@@ -82,7 +82,7 @@ export async function startSidecar(
   const server = await startServer(
     attester,
     {
-      socket_path: socket,
+      sidecar_socket: socket,
       attest_queue_max: options.queueMax ?? 1024,
       attest_deadline_ms: options.deadlineMs ?? 30_000,
       drain_ms: options.drainMs ?? 5_000,

@@ -1,9 +1,15 @@
 // Compares raw with what the caller holds: the request sent, the response or the event stream received.
 import type { Attestation } from '../proto/attestation.ts';
 import { foldPayloads } from '../proto/fold.ts';
-import { duplicateMember, withoutSpaceAround } from '../proto/json.ts';
+import {
+  duplicateMember,
+  isKeptNumber,
+  keptText,
+  numberOf,
+  parseKeepingNumbers,
+  withoutSpaceAround,
+} from '../proto/json.ts';
 import type { RawParts } from '../proto/raw.ts';
-import { isKeptNumber, keptText, numberOf, parseKeepingNumbers } from '../proto/settings.ts';
 import { CheckFailure } from './checks.ts';
 import { type Carrier, compareTranscript, noDuplicates, withoutAttestation } from './input.ts';
 import type { Expected } from './options.ts';

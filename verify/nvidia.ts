@@ -5,13 +5,13 @@ import type { OpaqueData } from './spdm/opaque.ts';
 import { type Certificate, parsePem } from './x509/certificate.ts';
 import { children, DerError, type DerValue, expectTag, oid, readOne, sequence, TAG } from './x509/der.ts';
 
+// What a device is, by the certificates that its maker issued to it and the opaque data that it signed.
+
 /** As NVIDIA's evidence files name them. */
 export type Architecture = 'HOPPER' | 'BLACKWELL' | 'LS10';
 
 export interface DeviceIdentity {
   readonly kind: 'gpu' | 'switch';
-
-  // What a device is, by the certificates that its maker issued to it and the opaque data that it signed.
 
   readonly arch: Architecture;
   /** `GH100`, `GB100`, `LS10`. */

@@ -23,7 +23,7 @@ const RETRY_MIN_MS = 20;
 const RETRY_MAX_MS = 2_000;
 
 export interface SidecarOptions {
-  readonly socket_path: string;
+  readonly sidecar_socket: string;
   /** Who may own the socket beside root and this process's user; null: nobody else. */
   readonly sidecar_uid: number | null;
   readonly attest_timeout_ms: number;
@@ -147,7 +147,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     };
     let socket: Socket;
     try {
-      socket = connectOwned(options.socket_path, options.sidecar_uid);
+      socket = connectOwned(options.sidecar_socket, options.sidecar_uid);
     } catch (error) {
       if (error instanceof SocketRefused) refuse(error);
       return gone((error as NodeJS.ErrnoException).code ?? 'unknown');

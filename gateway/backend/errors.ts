@@ -2,6 +2,8 @@
 import type { ErrorBody } from '../../proto/openai.ts';
 import { errorBody, errorType } from '../http/problem.ts';
 
+// What can go wrong between the gateway and the backend, before it becomes a problem that a client reads.
+
 type FaultKind =
   /** No connection came about. */
   | 'unreachable'
@@ -19,8 +21,6 @@ type FaultKind =
 /** Backend internals (addresses, parser texts) stay in here: they are for nobody outside. */
 export class BackendFault extends Error {
   override readonly name = 'BackendFault';
-
-  // What can go wrong between the gateway and the backend, before it becomes a problem that a client reads.
 
   readonly kind: FaultKind;
 

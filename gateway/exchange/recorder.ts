@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import { type Chunk, Fold, FoldError, type Piece, parseChunk } from '../../proto/fold.ts';
-import { numberOf } from '../../proto/settings.ts';
+import { numberOf } from '../../proto/json.ts';
 import { isDone } from '../../proto/sse.ts';
 import { MANY_BYTES } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';

@@ -1,7 +1,7 @@
 // Knows an event that repeats the one before but for its text, as nearly all of a stream do, and reads it without taking it apart.
 import { isUtf8 } from 'node:buffer';
 import type { Chunk } from '../../proto/fold.ts';
-import { numberOf } from '../../proto/settings.ts';
+import { numberOf } from '../../proto/json.ts';
 import { EVENT_END, EVENT_START } from '../../proto/sse.ts';
 import { isSame } from '../http/bytes.ts';
 

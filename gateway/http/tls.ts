@@ -23,8 +23,8 @@ const WATCH_MS = 5_000;
 
 /** @throws {ConfigError} a file cannot be read, or the two do not belong together. */
 export function readCredentials(files: TlsFiles): Credentials {
-  const cert = read('TLS_CERT_FILE', files.cert_file);
-  const key = read('TLS_KEY_FILE', files.key_file);
+  const cert = read('TLS_CERT_FILE', files.tls_cert_file);
+  const key = read('TLS_KEY_FILE', files.tls_key_file);
   let matches: boolean;
   try {
     matches = new X509Certificate(cert).checkPrivateKey(createPrivateKey(key));
@@ -37,7 +37,7 @@ export function readCredentials(files: TlsFiles): Credentials {
 
 /** Calls `changed` when either file was written or replaced. @returns ends it. */
 export function watchCredentials(files: TlsFiles, changed: () => void, every_ms = WATCH_MS): () => void {
-  const paths = [files.cert_file, files.key_file];
+  const paths = [files.tls_cert_file, files.tls_key_file];
   for (const path of paths) watchFile(path, { interval: every_ms, persistent: false }, changed);
   return () => {
     for (const path of paths) unwatchFile(path, changed);

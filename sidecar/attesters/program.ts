@@ -2,6 +2,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
 
+// What the sidecar does with every process that it starts: NVIDIA's programs, and its Python workers.
+
 /** Kills it and whatever it started: it was spawned `detached`, so that it has a process group of its own. */
 export function killGroup({ pid }: ChildProcess): void {
   if (pid === undefined) return;
@@ -49,8 +51,6 @@ export interface Finished {
 /** The program could not be run to its end. An abort is thrown as the signal's own reason instead. */
 export class RunError extends Error {
   override readonly name = 'RunError';
-
-  // What the sidecar does with every process that it starts: NVIDIA's programs, and its Python workers.
 
   readonly reason: 'not_found' | 'not_executable' | 'not_started' | 'too_slow' | 'too_much';
   constructor(reason: RunError['reason'], message: string, options?: ErrorOptions) {

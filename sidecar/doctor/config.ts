@@ -8,7 +8,7 @@ import { ATTESTERS, type AttesterName } from '../config.ts';
 export interface DoctorConfig {
   readonly attester: AttesterName;
   /** Absolute path. */
-  readonly socket_path: string;
+  readonly sidecar_socket: string;
   readonly rim_url: string;
   readonly ocsp_url: string;
   readonly nras_url: string;
@@ -39,7 +39,7 @@ export function loadDoctorConfig(env: Readonly<Record<string, string | undefined
   if (attester === undefined) throw new DoctorConfigError(`ATTESTER must be one of ${ATTESTERS.join(', ')}`);
   return {
     attester,
-    socket_path: resolve(text('SIDECAR_SOCKET', 'run/sidecar.sock')),
+    sidecar_socket: resolve(text('SIDECAR_SOCKET', 'run/sidecar.sock')),
     rim_url: url('RIM_URL', NVIDIA_RIM_URL),
     ocsp_url: url('OCSP_URL', NVIDIA_OCSP_URL),
     nras_url: url('NRAS_URL', new URL(NRAS_URL).origin),

@@ -25,10 +25,10 @@ const ANSWER_MS = 60_000;
 const ID = 'doctor';
 
 /** @throws {Error} nobody listens there (`code` ENOENT, ECONNREFUSED, EACCES), or what does is not a sidecar. */
-export function askSidecar(socket_path: string, raw: string): Promise<Answered> {
+export function askSidecar(sidecar_socket: string, raw: string): Promise<Answered> {
   // A path in a URL would be another with a space or a # in it.
   const ws = new WebSocket('ws://localhost/', {
-    createConnection: () => connect(socket_path),
+    createConnection: () => connect(sidecar_socket),
     perMessageDeflate: false,
     maxPayload: MAX_FRAME_BYTES,
     handshakeTimeout: HELLO_MS,
@@ -151,7 +151,7 @@ export interface Host {
   /** @throws {Error} why NVML cannot be asked. */
   nvml(library: string): Promise<NvmlFacts>;
   /** @throws {Error} with the system's `code` where nobody listens. */
-  askSidecar(socket_path: string, raw: string): Promise<Answered>;
+  askSidecar(sidecar_socket: string, raw: string): Promise<Answered>;
 }
 
 const RUN_DEADLINE_MS = 10_000;

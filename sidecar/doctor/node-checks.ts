@@ -8,6 +8,8 @@ import type { Facts } from './facts.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import type { Host } from './host.ts';
 
+// Are we in a container, and did it get the GPU?
+
 export async function checkContainer(host: Host): Promise<Finding[]> {
   const kind = await containerKind(host);
   if (kind === null) return [ok('container', 'not in a container')];
@@ -230,17 +232,15 @@ function nvml({ attester, nvml_library }: DoctorConfig, { nvml_error }: Facts): 
 
 // Can the sidecar have its socket: is the folder there and ours to write, is the path free?
 
-export async function checkSocket(host: Host, { socket_path }: DoctorConfig): Promise<Finding[]> {
+export async function checkSocket(host: Host, { sidecar_socket }: DoctorConfig): Promise<Finding[]> {
   const name = 'socket';
 
-  // Are we in a container, and did it get the GPU?
-
-  if (!isSocketPath(socket_path))
-    return [fail(name, `${socket_path} cannot be a socket's address`, 'choose a path of 100 bytes or fewer')];
-  const there = await host.kind(socket_path);
+  if (!isSocketPath(sidecar_socket))
+    return [fail(name, `${sidecar_socket} cannot be a socket's address`, 'choose a path of 100 bytes or fewer')];
+  const there = await host.kind(sidecar_socket);
   if (there !== null && there !== 'socket')
-    return [fail(name, `${socket_path} is a ${there}`, 'move it away, or choose another SIDECAR_SOCKET')];
-  const folder = await nearest(host, dirname(socket_path));
+    return [fail(name, `${sidecar_socket} is a ${there}`, 'move it away, or choose another SIDECAR_SOCKET')];
+  const folder = await nearest(host, dirname(sidecar_socket));
   const why = (await host.kind(folder)) === 'folder' ? await host.access(folder, 'write') : 'ENOTDIR';
   if (why !== null)
     return [
@@ -250,7 +250,7 @@ export async function checkSocket(host: Host, { socket_path }: DoctorConfig): Pr
         'give the folder to the user that runs the sidecar (a volume keeps the owner it was made with), or set SIDECAR_SOCKET',
       ),
     ];
-  const made = folder === dirname(socket_path) ? '' : '; the sidecar makes the rest of the path';
+  const made = folder === dirname(sidecar_socket) ? '' : '; the sidecar makes the rest of the path';
   return [ok(name, `${host.user} can write in ${folder}${made}`)];
 }
 

@@ -6,6 +6,8 @@ import { type Facts, messageOf } from './facts.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import type { Answered, Host } from './host.ts';
 
+// One short request to each service that the attester will need: whether it answers, with what, and what time it has.
+
 interface Probe {
   readonly service: 'rim' | 'ocsp' | 'nras';
   readonly url: string;
@@ -26,8 +28,6 @@ const KNOWN_RIM = 'NV_GPU_DRIVER_GH100_550.90.07';
 export function probeServices(host: Host, config: DoctorConfig, facts: Facts): Promise<Probe[]> {
   // The id needs the chip's name: for Hopper it is one, for Blackwell there are several.
   const hopper = facts.driver !== null && facts.gpus[0]?.arch === 'HOPPER';
-
-  // One short request to each service that the attester will need: whether it answers, with what, and what time it has.
 
   const rim_id = hopper ? `NV_GPU_DRIVER_GH100_${facts.driver}` : KNOWN_RIM;
   const rim = () => probe(host, 'rim', `${config.rim_url}/v1/rim/${rim_id}`, rim_id);
@@ -135,11 +135,11 @@ const RESPONSE =
   '{"id":"doctor","object":"chat.completion","model":"doctor","choices":[{"index":0,"message":{"role":"assistant","content":"trial"},"finish_reason":"stop"}]}';
 
 export async function checkTrial(host: Host, config: DoctorConfig): Promise<Finding[]> {
-  const { socket_path } = config;
+  const { sidecar_socket } = config;
   const raw = buildRaw({ request: REQUEST, response: RESPONSE, timestamp: Math.floor(host.now().getTime() / 1000) });
   let answered: Answered;
   try {
-    answered = await host.askSidecar(socket_path, raw);
+    answered = await host.askSidecar(sidecar_socket, raw);
   } catch (error) {
     return [unreachable(error, host, config)];
   }
@@ -180,14 +180,14 @@ function invalid({ checks }: VerificationReport): Finding {
   return fail(NAME, seen, 'save an attestation and look at countersign verify FILE');
 }
 
-function unreachable(error: unknown, { user }: Host, { socket_path }: DoctorConfig): Finding {
+function unreachable(error: unknown, { user }: Host, { sidecar_socket }: DoctorConfig): Finding {
   const code = (error as NodeJS.ErrnoException).code;
-  if (code === 'ENOENT' || code === 'ECONNREFUSED') return skip(NAME, `no sidecar runs on ${socket_path}`);
+  if (code === 'ENOENT' || code === 'ECONNREFUSED') return skip(NAME, `no sidecar runs on ${sidecar_socket}`);
   if (code === 'EACCES')
     return fail(
       NAME,
-      `${user} may not open ${socket_path}`,
+      `${user} may not open ${sidecar_socket}`,
       'run the doctor, and the gateway, in the group that owns the socket',
     );
-  return fail(NAME, `${socket_path}: ${messageOf(error)}`, 'is that a sidecar of this version? Look at its log');
+  return fail(NAME, `${sidecar_socket}: ${messageOf(error)}`, 'is that a sidecar of this version? Look at its log');
 }

@@ -14,6 +14,8 @@ import { checkCollected } from '../signing/evidence-check.ts';
 import { createScheduler } from '../signing/scheduler.ts';
 import { runSession, type Session } from './session.ts';
 
+// The Unix socket that the sidecar listens on: its own, with what a killed predecessor left behind, or one that it is handed.
+
 const FOLDER_MODE = 0o750;
 const SOCKET_MODE = 0o660;
 /** systemd's own: a smaller one would shorten the line of those who wait for a restart. */
@@ -22,8 +24,6 @@ const INHERITED_BACKLOG = 4096;
 /** The socket cannot be had. The message is one line for the operator. */
 export class SocketError extends Error {
   override readonly name = 'SocketError';
-
-  // The Unix socket that the sidecar listens on: its own, with what a killed predecessor left behind, or one that it is handed.
 
   readonly code: 'not_a_socket' | 'not_a_unix_socket' | 'in_use' | 'folder_unusable' | 'listen_failed';
   constructor(code: SocketError['code'], message: string, options?: ErrorOptions) {
@@ -123,8 +123,8 @@ interface SidecarServer {
 }
 
 interface ServerOptions {
-  readonly socket_path: string;
-  /** A socket that somebody else made and listens on, instead of `socket_path`. */
+  readonly sidecar_socket: string;
+  /** A socket that somebody else made and listens on, instead of `sidecar_socket`. */
   readonly inherited_fd?: number | null;
   readonly attest_queue_max: number;
   readonly attest_deadline_ms: number;
@@ -195,8 +195,8 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     for (const session of sessions) session.sendStatus();
   }
   if (options.unavailable) scheduler.failed(options.unavailable);
-  const { inherited_fd = null, socket_path } = options;
-  await (inherited_fd === null ? listenOnSocket(server, socket_path) : listenOnInherited(server, inherited_fd));
+  const { inherited_fd = null, sidecar_socket } = options;
+  await (inherited_fd === null ? listenOnSocket(server, sidecar_socket) : listenOnInherited(server, inherited_fd));
   return {
     async close() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));

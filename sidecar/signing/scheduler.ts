@@ -6,6 +6,8 @@ import type { Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError, type Collected } from '../attesters/attester.ts';
 import { createCircuitBreaker, noAnswer, type Unavailable } from './circuit-breaker.ts';
 
+// The way to the GPU: one job at a time, in order of arrival, a bounded line, and a way out of it.
+
 const TYPICAL_JOB_MS = 500;
 /** From a job's abort to when it is given up. */
 const GRACE_MS = 2_000;
@@ -117,8 +119,6 @@ interface SchedulerOptions {
 /** The request was not answered in time. */
 export class DeadlineExceeded extends Error {
   override readonly name = 'DeadlineExceeded';
-
-  // The way to the GPU: one job at a time, in order of arrival, a bounded line, and a way out of it.
 }
 
 /** What the attester brought, checked, and where the time went. */

@@ -46,7 +46,7 @@ describe("the sidecar's health check", () => {
     const sidecar = await startSidecar(folder);
     ends.push(() => sidecar.close());
     const options = { attest_timeout_ms: 1_000, max_attestations_in_flight: 1, allow_simulated: true, ...UNCHECKED };
-    const workers = Array.from({ length: 64 }, () => createSidecar({ socket_path: sidecar.socket, ...options }));
+    const workers = Array.from({ length: 64 }, () => createSidecar({ sidecar_socket: sidecar.socket, ...options }));
     ends.push(() => {
       for (const one of workers) one.close();
     });
@@ -55,13 +55,13 @@ describe("the sidecar's health check", () => {
   });
 
   it('passes, and says why, when the GPU cannot attest: a restart would bring nothing', async () => {
-    const socket_path = join(folder.path, 'sidecar.sock');
+    const sidecar_socket = join(folder.path, 'sidecar.sock');
     const trouble = new AttesterError('collection_failed', 'CC mode is off', false);
     const attester = unavailableAttester('nvtrust', () => Promise.reject(trouble));
     const limits = { attest_queue_max: 1, attest_deadline_ms: 1_000 };
-    const server = await startServer(attester, { socket_path, ...limits, unavailable: trouble }, SILENT);
+    const server = await startServer(attester, { sidecar_socket, ...limits, unavailable: trouble }, SILENT);
     ends.push(() => server.close());
-    expect(await check(socket_path)).toEqual([0, 'nvtrust: cannot attest: CC mode is off']);
+    expect(await check(sidecar_socket)).toEqual([0, 'nvtrust: cannot attest: CC mode is off']);
   });
 
   it('fails without a sidecar, and before something else', async () => {

@@ -88,7 +88,7 @@ describe.each(['base', ...OVERLAYS.map((name) => `overlays/${name}`)])('%s', (pa
   it('has settings that both processes accept, about the same socket', () => {
     const gateway = loadGateway(of(path).settings('countersign-gateway'));
     const sidecar = loadSidecar(of(path).settings('countersign-sidecar'), 1);
-    expect(gateway.sidecar_socket).toBe(sidecar.socket_path);
+    expect(gateway.sidecar_socket).toBe(sidecar.sidecar_socket);
     expect(gateway.sidecar_socket).toMatch(/^\/run\/countersign\/./);
     expect(gateway.api_keys_file).toMatch(/^\/run\/secrets\/countersign\//);
     expect([gateway.allow_simulated, sidecar.attester === 'simulated']).toEqual(

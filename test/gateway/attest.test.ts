@@ -24,7 +24,7 @@ afterAll(() => folder.remove());
 
 function attestorWith(drafted: (parts: Parts) => ReturnType<Offload['draft']>) {
   const sidecar = createSidecar({
-    socket_path: `${folder.path}/nobody.sock`,
+    sidecar_socket: `${folder.path}/nobody.sock`,
     attest_timeout_ms: TIMEOUT_MS,
     max_attestations_in_flight: 1,
     allow_simulated: true,

@@ -46,10 +46,10 @@ describe('the sidecar client', () => {
         ws.send(JSON.stringify({ type: 'attested', id, nonce: NONCE, token: 'token', evidence }));
       });
     });
-    const socket_path = join(folder.path, 's.sock');
-    await new Promise<void>((resolve) => server.listen(socket_path, resolve));
+    const sidecar_socket = join(folder.path, 's.sock');
+    await new Promise<void>((resolve) => server.listen(sidecar_socket, resolve));
     client = createSidecar({
-      socket_path,
+      sidecar_socket,
       attest_timeout_ms: 5_000,
       max_attestations_in_flight: 4,
       allow_simulated: true,

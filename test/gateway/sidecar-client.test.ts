@@ -69,7 +69,7 @@ describe('the sidecar client', () => {
   it('asks in one write for what is asked for in one turn, and again in the next', async () => {
     await scripted((frame, ws) => ws.send(JSON.stringify(attested(frame.id))));
     client = createSidecar({
-      socket_path: path,
+      sidecar_socket: path,
       attest_timeout_ms: 5_000,
       max_attestations_in_flight: 16,
       allow_simulated: true,
@@ -99,7 +99,7 @@ describe('the sidecar client', () => {
       checked = () => resolve(null);
     });
     client = createSidecar({
-      socket_path: path,
+      sidecar_socket: path,
       attest_timeout_ms: 5_000,
       max_attestations_in_flight: 1,
       allow_simulated: true,
@@ -118,7 +118,7 @@ describe('the sidecar client', () => {
     path = join(folder.path, name, 's.sock');
     await scripted(never);
     client = createSidecar({
-      socket_path: path,
+      sidecar_socket: path,
       attest_timeout_ms: 5_000,
       max_attestations_in_flight: 16,
       allow_simulated: true,
@@ -134,7 +134,7 @@ describe('the sidecar client', () => {
       ),
     );
     client = createSidecar({
-      socket_path: path,
+      sidecar_socket: path,
       attest_timeout_ms: 5_000,
       max_attestations_in_flight: 16,
       allow_simulated: true,
@@ -161,7 +161,7 @@ describe('the sidecar client', () => {
       ),
     );
     client = createSidecar({
-      socket_path: path,
+      sidecar_socket: path,
       attest_timeout_ms: 5_000,
       max_attestations_in_flight: 16,
       allow_simulated: true,
@@ -190,7 +190,7 @@ describe('the sidecar client', () => {
       ws.send(JSON.stringify(failed));
     });
     client = createSidecar({
-      socket_path: path,
+      sidecar_socket: path,
       attest_timeout_ms: 300,
       max_attestations_in_flight: 16,
       allow_simulated: true,
@@ -206,7 +206,7 @@ describe('the sidecar client', () => {
   it('refuses an answer over another nonce', async () => {
     await scripted((frame, ws) => ws.send(JSON.stringify({ ...attested(frame.id), nonce: 'cd'.repeat(32) })));
     client = createSidecar({
-      socket_path: path,
+      sidecar_socket: path,
       attest_timeout_ms: 5_000,
       max_attestations_in_flight: 16,
       allow_simulated: true,
@@ -228,7 +228,7 @@ describe('the sidecar client', () => {
       servers[0]?.close();
     });
     client = createSidecar({
-      socket_path: path,
+      sidecar_socket: path,
       attest_timeout_ms: 600,
       max_attestations_in_flight: 16,
       allow_simulated: false,
@@ -249,7 +249,7 @@ describe('the sidecar client', () => {
     );
     servers.push(server);
     client = createSidecar({
-      socket_path: path,
+      sidecar_socket: path,
       attest_timeout_ms: 5_000,
       max_attestations_in_flight: 16,
       allow_simulated: true,

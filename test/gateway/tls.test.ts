@@ -111,7 +111,7 @@ describe('TLS of the gateway itself', () => {
     const { certFile, keyFile, pem } = writeCertificate(folder.path, 3);
     expect(new X509Certificate(pem).serialNumber).toBe('03');
     let changed = 0;
-    const end = watchCredentials({ cert_file: certFile, key_file: keyFile }, () => changed++, 20);
+    const end = watchCredentials({ tls_cert_file: certFile, tls_key_file: keyFile }, () => changed++, 20);
     await new Promise((resolve) => setTimeout(resolve, 60));
     writeCertificate(folder.path, 4);
     await eventually(() => changed > 0);
@@ -124,11 +124,15 @@ describe('TLS of the gateway itself', () => {
     const { keyFile: otherKey } = writeCertificate(other.path, 6);
     const env = { BACKEND_URL: 'http://127.0.0.1:1/v1' };
     expect(() => loadConfig({ ...env, TLS_CERT_FILE: certFile })).toThrow(/^TLS_CERT_FILE and TLS_KEY_FILE are set/);
-    expect(() => readCredentials({ cert_file: `${certFile}.no`, key_file: keyFile })).toThrow(
+    expect(() => readCredentials({ tls_cert_file: `${certFile}.no`, tls_key_file: keyFile })).toThrow(
       /^TLS_CERT_FILE .*ENOENT/,
     );
-    expect(() => readCredentials({ cert_file: certFile, key_file: otherKey })).toThrow(/^TLS_KEY_FILE is not the key/);
-    expect(() => readCredentials({ cert_file: keyFile, key_file: keyFile })).toThrow(/^TLS_CERT_FILE and TLS_KEY_FILE/);
+    expect(() => readCredentials({ tls_cert_file: certFile, tls_key_file: otherKey })).toThrow(
+      /^TLS_KEY_FILE is not the key/,
+    );
+    expect(() => readCredentials({ tls_cert_file: keyFile, tls_key_file: keyFile })).toThrow(
+      /^TLS_CERT_FILE and TLS_KEY_FILE/,
+    );
     other.remove();
   });
 });

@@ -4,9 +4,15 @@ import { readAnswer } from '../../page/stream.ts';
 import type { Attestation } from '../../proto/attestation.ts';
 import { Fold, foldPayloads, joined, parseChunk } from '../../proto/fold.ts';
 import { fromSidecarSchema, splitBinaryFrame } from '../../proto/frames.ts';
-import { parseJson, topLevelMembers, withLastMember, withoutMember, withoutSpaceAround } from '../../proto/json.ts';
+import {
+  parseJson,
+  parseKeepingNumbers,
+  topLevelMembers,
+  withLastMember,
+  withoutMember,
+  withoutSpaceAround,
+} from '../../proto/json.ts';
 import { nonceOf, splitRaw } from '../../proto/raw.ts';
-import { parseKeepingNumbers } from '../../proto/settings.ts';
 import { PayloadReader, readPayloads, writeEvents } from '../../proto/sse.ts';
 import type { World } from '../../scripts/vectors/world.ts';
 import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '../../verify/bytes.ts';

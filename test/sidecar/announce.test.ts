@@ -30,9 +30,9 @@ afterEach(async () => {
 });
 
 const simulated = () => createSimulatedAttester({ rootDir: join(folder.path, 'root') });
-const connect = (socket_path: string) =>
+const connect = (sidecar_socket: string) =>
   createSidecar({
-    socket_path,
+    sidecar_socket,
     attest_timeout_ms: 5_000,
     max_attestations_in_flight: 16,
     allow_simulated: true,

@@ -29,7 +29,7 @@ describe("the sidecar's configuration", () => {
     try {
       for (const env of [{}, { SIDECAR_SOCKET: 'a/s.sock' }] as const)
         expect(() => loadConfig(env)).toThrow(/^SIDECAR_SOCKET must be 100 bytes or fewer/);
-      expect(loadConfig({ SIDECAR_SOCKET: '../s.sock' }).socket_path).toBe('/s.sock');
+      expect(loadConfig({ SIDECAR_SOCKET: '../s.sock' }).sidecar_socket).toBe('/s.sock');
     } finally {
       cwd.mockRestore();
     }

@@ -1,8 +1,8 @@
 // A node for the doctor to look at: all is well on it, but for what a test lays over it.
 import { loadDoctorConfig } from '../../sidecar/doctor/config.ts';
+import { examine } from '../../sidecar/doctor/examine.ts';
 import type { Finding } from '../../sidecar/doctor/finding.ts';
 import type { Host, NvmlFacts, Ran } from '../../sidecar/doctor/host.ts';
-import { examine } from '../../sidecar/doctor/main.ts';
 
 export const NOW = new Date('2026-11-21T12:00:00Z');
 const PROC =

@@ -8,9 +8,9 @@ import { type Nonce, nonceOf } from '../../proto/raw.ts';
 import { makeToken, makeTokenKey } from '../../sidecar/attesters/native/token.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import { loadConfig } from '../../sidecar/config.ts';
+import { examine } from '../../sidecar/doctor/examine.ts';
 import { exitCode } from '../../sidecar/doctor/finding.ts';
 import { type Answered, askSidecar, thisHost } from '../../sidecar/doctor/host.ts';
-import { examine } from '../../sidecar/doctor/main.ts';
 import { startServer } from '../../sidecar/server/server.ts';
 import { appraiseAttestation } from '../../verify/index.ts';
 import { answering, config, look, NOW } from './doctor-node.ts';
@@ -96,17 +96,17 @@ describe('one trial attestation', () => {
     const settings = loadConfig({ SIDECAR_SOCKET: join(parent, 'a b', 'sidecar.sock'), ATTESTER: 'simulated' });
     const attester = await createSimulatedAttester({ rootDir: join(parent, 'root') });
     const server = await startServer(attester, settings, pino({ level: 'silent' }));
-    const { of } = await look({ now, fetch, askSidecar }, { ...config, socket_path: settings.socket_path });
+    const { of } = await look({ now, fetch, askSidecar }, { ...config, sidecar_socket: settings.sidecar_socket });
     await server.close();
     expect(of('trial').seen).toContain('it verifies');
-    const gone = await look({ askSidecar }, { ...config, socket_path: settings.socket_path });
+    const gone = await look({ askSidecar }, { ...config, sidecar_socket: settings.sidecar_socket });
     expect(gone.of('trial').status).toBe('skip');
   });
 });
 
 test('this machine, whatever it is, gets a whole report', async () => {
   const host = { ...thisHost({ PATH: process.env.PATH ?? '' }), fetch: answering(200) };
-  const findings = await examine(host, { ...config, socket_path: join(parent, 'none.sock') });
+  const findings = await examine(host, { ...config, sidecar_socket: join(parent, 'none.sock') });
   expect(findings.length).toBeGreaterThan(10);
   for (const { status, seen, todo } of findings) {
     expect(seen).not.toBe('');

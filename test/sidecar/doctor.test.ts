@@ -1,9 +1,9 @@
 // The doctor on machines that a test makes up: healthy, and with one thing wrong at a time.
 import { describe, expect, test } from 'vitest';
 import { DoctorConfigError, loadDoctorConfig } from '../../sidecar/doctor/config.ts';
+import { printFindings } from '../../sidecar/doctor/examine.ts';
 import { exitCode } from '../../sidecar/doctor/finding.ts';
 import type { Host, NvmlFacts } from '../../sidecar/doctor/host.ts';
-import { printFindings } from '../../sidecar/doctor/main.ts';
 import {
   answering,
   config,
@@ -184,7 +184,7 @@ describe('the chosen attester', () => {
   const choose = (ATTESTER: string) => ({
     ...config,
     ...loadDoctorConfig({ ATTESTER }),
-    socket_path: config.socket_path,
+    sidecar_socket: config.sidecar_socket,
   });
 
   test('a driver of the new format wants nvattest 2, whatever the default', async () => {

@@ -23,7 +23,7 @@ const answers = () => frames.filter((frame) => frame.id !== undefined).map(({ ty
 
 async function start(drain_ms: number) {
   const limits = { attest_queue_max: 8, attest_deadline_ms: 10_000, drain_ms };
-  const server = await startServer(attester, { socket_path: socket(), ...limits }, SILENT);
+  const server = await startServer(attester, { sidecar_socket: socket(), ...limits }, SILENT);
   gateway = new WebSocket(`ws+unix://${socket()}:/`, { perMessageDeflate: false });
   gateway.on('message', (data) => frames.push(JSON.parse(String(data))));
   await new Promise((resolve) => gateway.once('message', resolve));

@@ -263,9 +263,9 @@ describe('a session with the sidecar', () => {
 });
 
 describe("the sidecar's socket", () => {
-  const options = (socket_path: string) => ({ socket_path, attest_queue_max: 8, attest_deadline_ms: 1_000 });
-  const start = async (socket_path: string) =>
-    startServer(await createSimulatedAttester({ rootDir: join(folder.path, 'r') }), options(socket_path), SILENT);
+  const options = (sidecar_socket: string) => ({ sidecar_socket, attest_queue_max: 8, attest_deadline_ms: 1_000 });
+  const start = async (sidecar_socket: string) =>
+    startServer(await createSimulatedAttester({ rootDir: join(folder.path, 'r') }), options(sidecar_socket), SILENT);
 
   it('is open to its owner and group alone, in a folder that is too', async () => {
     const path = join(folder.path, 'made', 'sidecar.sock');

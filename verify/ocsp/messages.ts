@@ -15,6 +15,8 @@ import {
   time,
 } from '../x509/der.ts';
 
+// Writes OCSP requests (RFC 6960 §4.1.1) with a nonce (RFC 8954).
+
 /** The longest nonce that RFC 8954 §2.1 lets a responder refuse to be longer than. */
 export const OCSP_NONCE_BYTES = 32;
 
@@ -117,8 +119,6 @@ export interface OcspResponse {
 /** The responder gave no answer. §4.2.1: 1 malformed request, 2 internal error, 3 try later, 5 sign first, 6 unauthorized. */
 export class OcspRefusal extends Error {
   override readonly name = 'OcspRefusal';
-
-  // Writes OCSP requests (RFC 6960 §4.1.1) with a nonce (RFC 8954).
 
   readonly status: number;
   constructor(status: number) {

@@ -3,6 +3,8 @@
 import { EncodingError, fromUtf8 } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
 
+// The characters of XML 1.0: which are allowed, which make a name, and what references and line ends stand for.
+
 /** NCName (Namespaces in XML 1.0 §3), for names in the Basic Multilingual Plane: others would sort differently as UTF-16. */
 const NAME_START =
   'A-Za-z_\\u00C0-\\u00D6\\u00D8-\\u00F6\\u00F8-\\u02FF\\u0370-\\u037D\\u037F-\\u1FFF\\u200C\\u200D\\u2070-\\u218F\\u2C00-\\u2FEF\\u3001-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFFD';
@@ -94,8 +96,6 @@ export function malformed(message: string, options?: ErrorOptions): CheckFailure
 
 export function isElement(node: Element | string): node is Element {
   return typeof node !== 'string';
-
-  // The characters of XML 1.0: which are allowed, which make a name, and what references and line ends stand for.
 }
 
 export function isNamed(element: Element, namespace: string, local: string): boolean {

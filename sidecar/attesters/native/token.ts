@@ -4,11 +4,11 @@ import { promisify } from 'node:util';
 import type { Nonce } from '../../../proto/raw.ts';
 import type { DeviceAppraisal } from './appraise.ts';
 
+// The key that signs this process's tokens: ES384, made at start, never written anywhere. Its public half is in `hello`.
+
 /** As the gateway needs it: RFC 7517, RFC 7518 §6.2. */
 export interface PublicKey {
   readonly kty: 'EC';
-
-  // The key that signs this process's tokens: ES384, made at start, never written anywhere. Its public half is in `hello`.
 
   readonly crv: 'P-384';
   readonly x: string;
