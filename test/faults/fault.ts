@@ -32,7 +32,7 @@ export class Fault {
 
   /** Asks a few questions first, so that what is measured is not the process's youth. @throws when the suite's time is over */
   static async begin(context: TestContext, stage: Stage): Promise<Fault> {
-    if (Date.now() > inject('lastStart_ms')) throw new Error('the ten minutes of the suite are over');
+    if (Date.now() > inject('lastStart_ms')) throw new Error('the hour of the suite is over');
     const warm = new Fault(context, stage, stage.cost);
     for (let i = 0; i < 3; i++) {
       for (const stream of [true, false]) for (const tee of [true, false]) warm.ask(5, { stream, tee });

@@ -21,6 +21,9 @@ export const ATTACKERS_KEY = 'an-attackers-key-of-at-least-32-characters';
 
 export const WORKERS = [1, 2, 4] as const;
 
+/** `ATTACK_ELSEWHERE=1` attacks another gateway, and measures one that is left in peace: what sharing the machine's cores with an attack costs. */
+const ELSEWHERE = process.env.ATTACK_ELSEWHERE === '1';
+
 const PEACE_MS = 5_000;
 const WARM_MS = 2_000;
 /** A machine with two cores that others use too: below this a p99 says nothing about the gateway. */
@@ -58,9 +61,18 @@ export class AttackStage {
   readonly #group: MemoryGroup;
   readonly #peaceful: ChildProcess;
   readonly #folder: Folder;
+  /** The one that is attacked in place of `stage`, where that is asked for. */
+  readonly #elsewhere: Stage | null;
 
-  private constructor(stage: Stage, group: MemoryGroup, peaceful: ChildProcess, folder: Folder) {
+  private constructor(
+    stage: Stage,
+    elsewhere: Stage | null,
+    group: MemoryGroup,
+    peaceful: ChildProcess,
+    folder: Folder,
+  ) {
     this.stage = stage;
+    this.#elsewhere = elsewhere;
     this.#group = group;
     this.#peaceful = peaceful;
     this.#folder = folder;
@@ -79,11 +91,13 @@ export class AttackStage {
     const folder = temporaryFolder();
     const keys = join(folder.path, 'keys');
     writeFileSync(keys, `${PEACEFUL_KEY}\n${ATTACKERS_KEY}\n`);
-    const stage = await Stage.start({
-      gateway: { API_KEYS_FILE: keys, WORKERS: String(workers), LOG_LEVEL: 'info', ...gateway },
-      sidecar: options.sidecar ?? {},
-      bounds: { cgroup_procs: group.procs, descriptors },
-    }).catch(async (error) => {
+    const start = () =>
+      Stage.start({
+        gateway: { API_KEYS_FILE: keys, WORKERS: String(workers), LOG_LEVEL: 'info', ...gateway },
+        sidecar: options.sidecar ?? {},
+        bounds: { cgroup_procs: group.procs, descriptors },
+      });
+    const stage = await start().catch(async (error) => {
       folder.remove();
       await group.remove();
       throw error;
@@ -106,7 +120,7 @@ export class AttackStage {
       health_limit_ms: HEALTH_LIMIT_MS * Math.max(1, workers / availableParallelism()),
       ...options.peaceful,
     } satisfies PeacefulOptions);
-    const attacked = new AttackStage(stage, group, peaceful, folder);
+    const attacked = new AttackStage(stage, ELSEWHERE ? await start() : null, group, peaceful, folder);
     await sleep(WARM_MS);
     await attacked.#times();
     return attacked;
@@ -116,7 +130,8 @@ export class AttackStage {
   async under(file: string, options: object, ms: number): Promise<Seen> {
     await sleep(PEACE_MS);
     const peace = await this.#times();
-    const attacker = forked(file, { url: this.stage.url, key: ATTACKERS_KEY, ms, options });
+    const { url } = this.#elsewhere ?? this.stage;
+    const attacker = forked(file, { url, key: ATTACKERS_KEY, ms, options });
     let attack: unknown;
     attacker.on('message', ({ result }: { result: unknown }) => {
       attack = result;
@@ -145,6 +160,7 @@ export class AttackStage {
   async close(): Promise<void> {
     this.#peaceful.disconnect();
     await this.stage.close();
+    await this.#elsewhere?.close();
     this.#folder.remove();
     await this.#group.remove();
   }
