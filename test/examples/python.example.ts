@@ -64,26 +64,34 @@ describe.skipIf(python === null)(`Python${SKIPPED}`, () => {
     expect((await execute('examples/python/verify.py', 'no-such-file')).code).toBe(2);
   });
 
-  it('verify.py: a saved stream is valid in whatever lines the backend wrote it', async () => {
+  it('verify.py: a saved stream is valid in the lines of the profile, and refused in any other', async () => {
     const request =
       '{"model":"countersign-demo","messages":[{"role":"user","content":"Hi"}],"max_tokens":5,"stream":true,"tee":true}';
     const saved = await post(service, request);
     const path = join(service.folder, 'lines');
-    for (const [name, text] of Object.entries({
-      'CR LF': saved.replaceAll('\n', '\r\n'),
-      CR: saved.replaceAll('\n', '\r'),
-      'a mark in front': `\ufeff${saved}`,
-      names: saved.replaceAll('data:', 'event: message\ndata:'),
-      ids: saved.replaceAll('data:', 'id: 1\nretry: 3000\ndata:'),
-      'no space': saved.replaceAll('data: ', 'data:'),
-    })) {
+    const verified = async (text: string) => {
       writeFileSync(path, text);
-      const ran = await execute('examples/python/verify.py', path, '--simulated-root', service.root);
-      expect([name, ran.code, ran.output]).toEqual([name, 0, expect.stringContaining('pass  expected_exchange')]);
-    }
-    writeFileSync(path, saved.replace('data: {', 'data: {\r\ndata: '));
-    const cut = await execute('examples/python/verify.py', path, '--simulated-root', service.root);
-    expect([cut.code, cut.output]).toEqual([1, expect.stringContaining('FAIL  expected_exchange')]);
+      const { code, output } = await execute('examples/python/verify.py', path, '--simulated-root', service.root);
+      return [code, output];
+    };
+    for (const text of [
+      saved,
+      saved.replaceAll('\n', '\r\n'),
+      saved.replaceAll('data: ', 'data:'),
+      `: a comment\n${saved}`,
+    ])
+      expect(await verified(text)).toEqual([0, expect.stringContaining('pass  expected_exchange')]);
+    for (const text of [
+      saved.replaceAll('\n', '\r'),
+      `\ufeff${saved}`,
+      saved.replaceAll('data:', 'event: message\ndata:'),
+      saved.replaceAll('data:', 'id: 1\nretry: 3000\ndata:'),
+    ])
+      expect(await verified(text)).toEqual([1, expect.stringContaining('FAIL  form')]);
+    expect(await verified(saved.replace('data: {', 'data: {\r\ndata: '))).toEqual([
+      1,
+      expect.stringContaining('FAIL  expected_exchange'),
+    ]);
   });
 });
 
