@@ -210,7 +210,7 @@ describe('trouble at the GPU', () => {
     expect(backend.seen).toHaveLength(0);
     expect((await chat(gateway.url, CHAT)).status).toBe(200);
     const health = await ask(`${gateway.url}/health`, { method: 'GET' });
-    expect([health.status, health.json().status, health.json().sidecar.unavailable]).toEqual([
+    expect([health.status, health.json().status, health.json().sidecar.trouble]).toEqual([
       200,
       'degraded',
       { code: 'collection_failed', message: 'confidential computing is off' },
