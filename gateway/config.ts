@@ -36,8 +36,7 @@ export const backendKey = z
   .trim()
   .regex(/^[!-~]+$/, 'must be printable ASCII without spaces');
 
-/** Every variable, with what it means: docs/configuration.md is made from this. */
-export const schema = z.object({
+const own = z.object({
   HOST: z
     .string()
     .min(1)
@@ -196,13 +195,15 @@ export const schema = z.object({
   ),
   DRAIN_MS: integer(25_000, 0, 86_400_000).describe('How long running answers may take to end after SIGTERM'),
   WORKERS: integer(1, 1, 64).describe('Processes that serve the port together, one for each core at most'),
-  ...otelShape,
   LOG_LEVEL: logLevel.describe(
     'JSON lines on stdout, for people on a terminal. From `info` on, one line a request; never a prompt, a completion or a key',
   ),
 });
 
 export { NO_ARGUMENTS };
+
+/** Every variable, with what it means: docs/configuration.md is made from this. */
+export const schema = own.extend(otelShape);
 
 /** Paths of a PEM certificate chain and its key. */
 export interface TlsFiles {
@@ -211,15 +212,12 @@ export interface TlsFiles {
 }
 
 /** Settings by their variables' names in lower case, but for those that belong together. */
-export interface GatewayConfig
-  extends Omit<Settings<z.output<typeof schema>>, keyof TracingSettings | 'backend_api_key_file' | keyof TlsFiles> {
+export interface GatewayConfig extends Omit<Settings<z.output<typeof own>>, 'backend_api_key_file' | keyof TlsFiles> {
   /** null: plain HTTP. */
   readonly tls: TlsFiles | null;
   /** null: off. */
   readonly tracing: TracingConfig | null;
 }
-
-type TracingSettings = Settings<z.output<z.ZodObject<typeof otelShape>>>;
 
 /** The configuration does not allow a start. The message is one line that names the variable. */
 export class ConfigError extends Error {
@@ -254,7 +252,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     throw new ConfigError('TLS_CERT_FILE and TLS_KEY_FILE are set together or not at all');
   if (e.BACKEND_API_KEY !== undefined && e.BACKEND_API_KEY_FILE !== undefined)
     throw new ConfigError('BACKEND_API_KEY and BACKEND_API_KEY_FILE are both set: set one of them');
-  const settings = settingsOf(schema, e);
+  const settings = settingsOf(own, e);
   const { tls_cert_file, tls_key_file } = settings;
   // Without keys everybody is one caller, who may have all there is.
   const per_key = e.API_KEYS_FILE === undefined ? 0 : null;
