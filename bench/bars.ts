@@ -68,12 +68,12 @@ const of = (row: string, key: string): Operand => ({ row, key });
 const each = (key: string, above: string, below: string) => [of(above, key), of(below, key)] as const;
 
 export const BARS: readonly Bar[] = [
-  ratio('CPU of a whole answer without tee, against nginx', 'whole-1k', each('cpu', OURS, 'nginx'), { most: [3.6, 2] }),
+  ratio('CPU of a whole answer without tee, against nginx', 'whole-1k', each('cpu', OURS, 'nginx'), { most: [2.6, 2] }),
   ratio('the same against the bare node:http pipe', 'whole-1k', each('cpu', OURS, 'pipe'), { most: [0.9, 0.6] }),
   ratio('req/s against Portkey', 'whole-1k', each('rate', OURS, 'portkey'), { least: [12, 25] }),
-  ratio('CPU of a paced chunk without tee, against nginx', 'paced', each('cpu', OURS, 'nginx'), { most: [1.5, 1.1] }),
+  ratio('CPU of a paced chunk without tee, against nginx', 'paced', each('cpu', OURS, 'nginx'), { most: [1.6, 1.1] }),
   ratio('CPU of a paced chunk with tee, sidecar included, against without', 'paced', each('both', 'ours tee', OURS), {
-    most: [1.25, 1.1],
+    most: [1.3, 1.1],
   }),
   ratio(
     "added p50 at low load (100 req/s), against nginx's",
