@@ -23,7 +23,7 @@ RUN rm -rf node_modules/koffi node_modules/@koromix
 FROM build AS page
 COPY . .
 RUN --mount=type=secret,id=npmrc,target=/root/.npmrc --mount=type=secret,id=ca \
-    npm ci --ignore-scripts && npm rebuild esbuild && npm run make page
+    npm ci --ignore-scripts && npm rebuild esbuild && node scripts/build-page.ts
 
 # Node alone: no package manager. Numbers, because an orchestrator checks them: group 10000, sidecar 10001, gateway 10002, engine 10003.
 FROM ${NODE_IMAGE} AS runtime
