@@ -1,5 +1,5 @@
 // Measures the four core rooms: how many files and lines, how deep imports go, and how many files one streamed request with tee passes.
-// `node scripts/measure.ts` prints a table; `--files` names the files that the request passes, `--circles` those in circles.
+// `node scripts/measure.ts` prints a table; `--files` names the files that the request passes, `--circles` those in circles, `--chain` the longest chain.
 import { globSync, readFileSync } from 'node:fs';
 import { Session } from 'node:inspector/promises';
 import { basename, join, relative } from 'node:path';
@@ -56,21 +56,22 @@ function circles(): string[][] {
 }
 
 /** The most files that lead from one to the next by imports, no file twice; circles count each of their files once. */
-function longestChain(): number {
+function longestChain(): readonly string[] {
   const inCircle = new Map(circles().flatMap((group) => group.map((file) => [file, group] as const)));
-  const lengths = new Map<readonly string[], number>();
+  const chains = new Map<readonly string[], readonly string[]>();
   const groupOf = (file: string): readonly string[] => inCircle.get(file) ?? alone.get(file) ?? [];
   const alone = new Map(files.map((file) => [file, [file]]));
-  const length = (group: readonly string[]): number => {
-    const known = lengths.get(group);
+  const longest = (chains: (readonly string[])[]) => chains.toSorted((a, b) => b.length - a.length)[0] ?? [];
+  const chainFrom = (group: readonly string[]): readonly string[] => {
+    const known = chains.get(group);
     if (known !== undefined) return known;
     const next = group.flatMap((file) => imports.get(file) ?? []).filter((to) => imports.has(to));
     const below = next.map(groupOf).filter((other) => other !== group);
-    const result = group.length + Math.max(0, ...below.map(length));
-    lengths.set(group, result);
-    return result;
+    const chain = [...group, ...longest(below.map(chainFrom))];
+    chains.set(group, chain);
+    return chain;
   };
-  return Math.max(...files.map((file) => length(groupOf(file))));
+  return longest(files.map((file) => chainFrom(groupOf(file))));
 }
 
 function sharedBasenames(): number {
@@ -129,7 +130,7 @@ const rows: [string, string | number][] = [
   ['lines', lines.reduce((sum, one) => sum + one, 0)],
   ['lines of a file, median', percentile(lines, 50)],
   ['lines of a file, p90', percentile(lines, 90)],
-  ['longest chain of imports', longestChain()],
+  ['longest chain of imports', longestChain().length],
   ['circles of imports, types included', circles().length],
   ['files with the basename of another', `${Math.round((100 * sharedBasenames()) / files.length)} %`],
   ['a streamed request with tee passes, before the backend is asked', before.length],
@@ -139,6 +140,7 @@ const rows: [string, string | number][] = [
 ];
 for (const [name, value] of rows) console.log(`| ${name} | ${value} |`);
 if (process.argv.includes('--circles')) for (const group of circles()) console.log(group.join(' '));
+if (process.argv.includes('--chain')) console.log(longestChain().join('\n'));
 if (process.argv.includes('--files'))
   console.log([...before, '', ...all.filter((file) => !before.includes(file))].join('\n'));
 process.exit(0);
