@@ -1,4 +1,4 @@
-// The ordered list of checks that a verification is, and the error that carries it.
+// The ordered list of checks that a verification is, how it is run, and the error that carries it.
 
 /** In the order in which they run. DESIGN §9 numbers the groups. */
 export const CHECKS = [
@@ -24,6 +24,27 @@ export const CHECKS = [
   'policy', // 10
 ] as const;
 export type CheckName = (typeof CHECKS)[number];
+
+/** On a processor's evidence; they run after `device_mode` and before `policy`. */
+export const CPU_CHECKS = [
+  'cpu_form',
+  'cpu_signature',
+  'cpu_chain',
+  'cpu_identity',
+  'cpu_revocation',
+  'cpu_vtpm', // of Azure's types alone
+  'cpu_binding',
+  'cpu_devices',
+  'cpu_answer',
+  'cpu_mode',
+  'cpu_tcb',
+  'cpu_measurement',
+  'cpu_software',
+] as const;
+export type CpuCheckName = (typeof CPU_CHECKS)[number];
+
+/** Every name, in the order in which checks are reported. */
+const ORDER: readonly string[] = [...CHECKS.slice(0, -1), ...CPU_CHECKS, 'policy'];
 
 /** Why a check failed. A closed union: programs branch on it, and every code is documented in docs/errors.md. */
 export type FailureCode =
@@ -69,10 +90,27 @@ export type FailureCode =
   | 'debug_enabled'
   | 'topology_mismatch'
   | 'too_old'
-  | 'policy_refused';
+  | 'policy_refused'
+  | 'cpu_missing'
+  | 'cpu_malformed'
+  | 'cpu_unsupported'
+  | 'cpu_signature_invalid'
+  | 'cpu_identity_mismatch'
+  | 'cpu_vtpm_invalid'
+  | 'cpu_binding_mismatch'
+  | 'session_expired'
+  | 'cpu_devices_mismatch'
+  | 'answer_signature_invalid'
+  | 'cpu_policy_refused'
+  | 'collateral_unavailable'
+  | 'collateral_invalid'
+  | 'collateral_expired'
+  | 'tcb_not_accepted'
+  | 'event_log_mismatch'
+  | 'software_mismatch';
 
-export interface Check {
-  readonly name: CheckName;
+export interface Check<Name extends string = CheckName> {
+  readonly name: Name;
   readonly status: 'pass' | 'fail' | 'skip';
   /** Present when and only when the status is `fail`. */
   readonly code?: FailureCode;
@@ -93,11 +131,11 @@ export class CheckFailure extends Error {
 }
 
 /** The verification failed. `code` is that of the first check that failed; `checks` is the whole list. */
-export class VerificationError extends Error {
+export class VerificationError<Name extends string = CheckName> extends Error {
   override readonly name = 'VerificationError';
   readonly code: FailureCode;
-  readonly checks: readonly Check[];
-  constructor(checks: readonly Check[]) {
+  readonly checks: readonly Check<Name>[];
+  constructor(checks: readonly Check<Name>[]) {
     const failed = checks.find((check) => check.status === 'fail');
     if (failed?.code === undefined) throw new TypeError('a VerificationError needs a failed check');
     super(`${failed.name}: ${failed.detail}`);
@@ -105,3 +143,103 @@ export class VerificationError extends Error {
     this.checks = checks;
   }
 }
+
+// How the list is run: a check whose grounds have failed is a skip, never a pass.
+
+/** A check that passed: what was seen, and the value that may be used from now on. */
+export interface Passed<T> {
+  readonly detail: string;
+  readonly value: T;
+}
+
+/** There is nothing to check here, for this reason. */
+interface Skipped {
+  readonly skip: string;
+}
+
+export type Outcome<T> = Passed<T> | Skipped;
+
+export const passed = <T>(detail: string, value: T): Passed<T> => ({ detail, value });
+export const seen = (detail: string): Passed<true> => ({ detail, value: true });
+export const skipped = (skip: string): Skipped => ({ skip });
+
+export class CheckList<Name extends string = CheckName> {
+  readonly #checks: Check<Name>[] = [];
+  /** Names, or name and device, of what failed or could not run for a failure. */
+  readonly #unmet = new Set<string>();
+  readonly #stopsAtFailure: boolean;
+  /** The check that failed first. */
+  #failed: Name | undefined;
+
+  /** @param stopsAtFailure nothing runs after a check that failed. */
+  constructor(stopsAtFailure = false) {
+    this.#stopsAtFailure = stopsAtFailure;
+  }
+
+  /**
+   * Runs `check` when everything in `after` went well, of the same device or of none. A CheckFailure becomes a `fail`; other
+   * errors are not the evidence's fault and pass through.
+   * @returns the value, or null when there is none to use.
+   */
+  async run<T>(
+    name: Name,
+    after: readonly Name[],
+    check: () => Outcome<T> | Promise<Outcome<T>>,
+    device?: number,
+  ): Promise<T | null> {
+    const ground =
+      after.find((other) => this.#unmet.has(other) || this.unmet(other, device)) ??
+      (this.#stopsAtFailure ? this.#failed : undefined);
+    if (ground !== undefined) {
+      this.#unmet.add(key(name, device));
+      this.skip(name, `not run: ${ground} failed`, device);
+      return null;
+    }
+    try {
+      const outcome = await check();
+      if ('skip' in outcome) {
+        this.skip(name, outcome.skip, device);
+        return null;
+      }
+      this.#add({ name, status: 'pass', detail: outcome.detail }, device);
+      return outcome.value;
+    } catch (error) {
+      if (!(error instanceof CheckFailure)) throw error;
+      this.#unmet.add(key(name, device));
+      this.#failed ??= name;
+      this.#add({ name, status: 'fail', code: error.code, detail: error.message }, device);
+      return null;
+    }
+  }
+
+  skip(name: Name, detail: string, device?: number): void {
+    this.#add({ name, status: 'skip', detail }, device);
+  }
+
+  /** True when this check failed or could not run, for any device where none is named. */
+  unmet(name: Name, device?: number): boolean {
+    if (device !== undefined) return this.#unmet.has(key(name, device));
+    return [...this.#unmet].some((one) => one === name || one.startsWith(`${name}[`));
+  }
+
+  /** In the order of CHECKS and CPU_CHECKS, then of the devices. */
+  get checks(): Check<Name>[] {
+    const rank = ({ name, device = -1 }: Check<Name>) => ORDER.indexOf(name) * 1000 + device;
+    return this.#checks.toSorted((a, b) => rank(a) - rank(b));
+  }
+
+  get valid(): boolean {
+    return this.#checks.length > 0 && this.#checks.every(({ status }) => status !== 'fail');
+  }
+
+  passed(name: Name): boolean {
+    const own = this.#checks.filter((check) => check.name === name);
+    return own.length > 0 && own.every(({ status }) => status === 'pass');
+  }
+
+  #add(check: Check<Name>, device: number | undefined): void {
+    this.#checks.push(device === undefined ? check : { ...check, device });
+  }
+}
+
+const key = (name: string, device: number | undefined) => (device === undefined ? name : `${name}[${device}]`);

@@ -8,10 +8,11 @@ import { LruMap } from './lru.ts';
 import { deviceRoots } from './nvidia.ts';
 import { parseReport, type Report, verifyReportSignature } from './spdm/report.ts';
 import { parseToken, type TokenDevice } from './token/token.ts';
-import { chainFailure, deviceOf } from './trust.ts';
+import { deviceOf } from './trust.ts';
 import { type Certificate, parsePem } from './x509/certificate.ts';
 import { ChainError, verifyChain } from './x509/chain.ts';
 import { DerError } from './x509/der.ts';
+import { chainFailure } from './x509/trusted-path.ts';
 
 /** What an attestation has beside raw and its nonce. */
 export interface Carried {

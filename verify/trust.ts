@@ -5,7 +5,7 @@ import { type DeviceIdentity, identify } from './nvidia.ts';
 import type { Context } from './run-checks.ts';
 import { type Passed, passed } from './run-checks.ts';
 import type { Certificate } from './x509/certificate.ts';
-import { ChainError, verifyChain } from './x509/chain.ts';
+import { trustedPath } from './x509/trusted-path.ts';
 
 export interface TrustedChain {
   readonly path: readonly Certificate[];
@@ -22,7 +22,9 @@ export async function checkChain(
   arch: string,
   context: Context,
 ): Promise<Passed<TrustedChain>> {
-  const { path, simulated } = await trustedPath(chain, context);
+  const { deviceRoots, simulatedRoots, clocks } = context;
+  const anchors = { roots: deviceRoots, simulatedRoots, at: clocks.report };
+  const { path, simulated } = await trustedPath(chain, anchors, 'a simulated device');
   const identity = deviceOf(path, arch);
   const root = path.at(-1)?.subjectCommonName ?? '';
   const detail = `${path.length} certificates up to ${simulated ? 'the simulated' : 'the pinned'} root '${root}'`;
@@ -50,30 +52,3 @@ const RESPONDER_AUTH = '1.3.6.1.4.1.412.274.3';
 function isDeviceKey(leaf: Certificate | undefined): boolean {
   return leaf !== undefined && !leaf.isCa && (leaf.extendedKeyUsage?.includes(RESPONDER_AUTH) ?? true);
 }
-
-async function trustedPath(chain: readonly Certificate[], { deviceRoots, simulatedRoots, clocks }: Context) {
-  try {
-    return { path: await verifyChain(chain, deviceRoots, clocks.report), simulated: false };
-  } catch (error) {
-    if (!(error instanceof ChainError)) throw error;
-    if (error.reason !== 'untrusted_root') throw chainFailure(error);
-    try {
-      return { path: await verifyChain(chain, simulatedRoots, clocks.report), simulated: true };
-    } catch (cause) {
-      if (!(cause instanceof ChainError)) throw cause;
-      if (cause.reason === 'untrusted_root' && simulatedRoots.length === 0 && chain.some(saysSimulated))
-        throw new CheckFailure('simulated_root_refused', 'a simulated device, and the caller named no simulated root', {
-          cause,
-        });
-      throw chainFailure(cause);
-    }
-  }
-}
-
-/** By the verifier's own codes. */
-export function chainFailure(cause: ChainError): CheckFailure {
-  const codes = { untrusted_root: 'untrusted_root', expired: 'certificate_expired', invalid: 'chain_invalid' } as const;
-  return new CheckFailure(codes[cause.reason], cause.message, { cause });
-}
-
-const saysSimulated = ({ subject }: Certificate) => new TextDecoder('latin1').decode(subject).includes('SIMULATED');

@@ -1,5 +1,5 @@
 // Parses X.509 certificates (RFC 5280 §4.1). What it returns is not yet trusted: verifyChain in chain.ts makes it so.
-import { fromBase64 } from '../bytes.ts';
+import { equal, fromBase64, toHex } from '../bytes.ts';
 import {
   bitString,
   boolean,
@@ -22,10 +22,19 @@ export interface Extension {
   readonly value: Uint8Array;
 }
 
-export interface Certificate {
-  readonly der: Uint8Array;
-  /** The signed part, as it stands in `der`. */
+/** What a certificate and a revocation list have in common: bytes, and somebody's signature over them. */
+export interface Signed {
+  /** The signed part, as it stands in the whole. */
   readonly tbs: Uint8Array;
+  /** RSA-PSS is AMD's: SHA-384 throughout, a salt of 48 bytes. */
+  readonly signatureScheme: 'ECDSA' | 'RSA-PSS';
+  readonly signatureHash: 'SHA-256' | 'SHA-384';
+  /** DER of ECDSA-Sig-Value, or the octets of RSASSA-PSS. */
+  readonly signature: Uint8Array;
+}
+
+export interface Certificate extends Signed {
+  readonly der: Uint8Array;
   readonly serial: bigint;
   /** DER of the names. */
   readonly issuer: Uint8Array;
@@ -40,9 +49,6 @@ export interface Certificate {
   readonly curve: 'P-256' | 'P-384' | null;
   /** The key's bits, as key hashes of RFC 5280 and RFC 6960 take them. */
   readonly publicKeyBits: Uint8Array;
-  readonly signatureHash: 'SHA-256' | 'SHA-384';
-  /** DER of ECDSA-Sig-Value. */
-  readonly signature: Uint8Array;
   readonly isCa: boolean;
   readonly pathLength: number | null;
   /** null: the extension is absent, every usage is allowed. */
@@ -59,10 +65,14 @@ const MAX_CERTIFICATE_BYTES = 16 * 1024;
 const MAX_PEM_BYTES = 256 * 1024;
 const MAX_CERTIFICATES = 16;
 
-const SIGNATURE_HASHES: Readonly<Record<string, 'SHA-256' | 'SHA-384'>> = {
+const ECDSA_HASHES: Readonly<Record<string, 'SHA-256' | 'SHA-384'>> = {
   '1.2.840.10045.4.3.2': 'SHA-256',
   '1.2.840.10045.4.3.3': 'SHA-384',
 };
+const RSASSA_PSS = '1.2.840.113549.1.1.10';
+/** RFC 4055 §3.1: SHA-384, MGF1 over SHA-384, 48 bytes of salt; the default trailer may be stated. */
+const PSS_SHA384 =
+  /^a00f300d06096086480165030402020500a11c301a06092a864886f70d010108300d06096086480165030402020500a203020130(a303020101)?$/;
 const EC_PUBLIC_KEY = '1.2.840.10045.2.1';
 const CURVES: Readonly<Record<string, 'P-256' | 'P-384'>> = { '1.2.840.10045.3.1.7': 'P-256', '1.3.132.0.34': 'P-384' };
 const COMMON_NAME = '2.5.4.3';
@@ -102,17 +112,13 @@ export function parseCertificate(der: Uint8Array): Certificate {
     algorithm === undefined
   )
     throw new DerError('a certificate lacks a part');
-  const signatureAlgorithm = oid(sequence(algorithm)[0]);
-  if (signatureAlgorithm !== oid(sequence(innerAlgorithm)[0]))
-    throw new DerError('a certificate names two signature algorithms');
-  const signatureHash = SIGNATURE_HASHES[signatureAlgorithm];
-  if (signatureHash === undefined) throw new DerError('a certificate is signed by an algorithm that is not supported');
+  const signed = readSignature(tbs, innerAlgorithm, algorithm, signature);
   const [notBefore, notAfter] = sequence(validity);
   const extensions = readExtensions(tail, version);
   const { isCa, pathLength } = basicConstraints(extensions.get(EXTENSION.basicConstraints));
   return {
+    ...signed,
     der,
-    tbs: tbs.whole,
     serial: integer(serial),
     issuer: expectTag(issuer, TAG.sequence).whole,
     subject: expectTag(subject, TAG.sequence).whole,
@@ -120,8 +126,6 @@ export function parseCertificate(der: Uint8Array): Certificate {
     notBefore: time(notBefore),
     notAfter: time(notAfter),
     ...publicKey(spki),
-    signatureHash,
-    signature: bitString(signature),
     isCa,
     pathLength,
     keyUsage: keyUsage(extensions.get(EXTENSION.keyUsage)),
@@ -130,6 +134,25 @@ export function parseCertificate(der: Uint8Array): Certificate {
     authorityKeyId: authorityKeyId(extensions.get(EXTENSION.authorityKeyId)),
     extensions,
   };
+}
+
+/** RFC 5280 §4.1.1.2: the algorithm stands within what is signed and again beside the signature. @throws {DerError} */
+export function readSignature(
+  tbs: DerValue,
+  inner: DerValue,
+  outer: DerValue,
+  signature: DerValue | undefined,
+): Signed {
+  const [name, parameters] = sequence(outer);
+  const id = oid(name);
+  if (id !== oid(sequence(inner)[0])) throw new DerError('two signature algorithms are named');
+  const isPss = id === RSASSA_PSS;
+  if (isPss && !(equal(inner.whole, outer.whole) && PSS_SHA384.test(toHex(parameters?.content ?? new Uint8Array()))))
+    throw new DerError('RSASSA-PSS with parameters that are not supported');
+  const signatureHash = isPss ? 'SHA-384' : ECDSA_HASHES[id];
+  if (signatureHash === undefined) throw new DerError('a signature algorithm that is not supported');
+  const signatureScheme = isPss ? 'RSA-PSS' : 'ECDSA';
+  return { tbs: tbs.whole, signatureScheme, signatureHash, signature: bitString(signature) };
 }
 
 /** Every certificate of a PEM text, in order. Text around the blocks is ignored (RFC 7468 §2). @throws {DerError} */

@@ -1,6 +1,6 @@
 // Verifies a certificate chain up to a pinned root (RFC 5280 §6.1, for chains that come in order).
 import { buffered, concat, digest, equal, toHex } from '../bytes.ts';
-import { type Certificate, EXTENSION } from './certificate.ts';
+import { type Certificate, EXTENSION, type Signed } from './certificate.ts';
 import { DerError, integer, readOne, sequence } from './der.ts';
 
 /** `untrusted_root`: well-formed, but not under a root that the caller trusts. */
@@ -137,9 +137,11 @@ function label(certificate: Certificate): string {
 
 const iso = (date: Date) => date.toISOString().replace('.000Z', 'Z');
 
-// ECDSA over WebCrypto, with the keys imported once.
+// Signatures over WebCrypto, with the keys imported once.
 
 const MAX_KEYS = 256;
+/** SubjectPublicKeyInfo of RSA with 4,096 bits has 550 bytes. */
+const MAX_RSA_SPKI_BYTES = 600;
 /** CryptoKey, by a name that both the DOM's types and Node's have. */
 type ImportedKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
 const keys = new Map<string, Promise<ImportedKey>>();
@@ -149,11 +151,14 @@ export interface EcPublicKey {
   readonly curve: 'P-256' | 'P-384' | null;
 }
 
-function importKey(spki: Uint8Array, curve: 'P-256' | 'P-384'): Promise<ImportedKey> {
+/** @param curve null: RSA, for RSASSA-PSS over SHA-384. */
+function importKey(spki: Uint8Array, curve: 'P-256' | 'P-384' | null): Promise<ImportedKey> {
   const id = toHex(spki);
   const known = keys.get(id);
   if (known !== undefined) return known;
-  const key = crypto.subtle.importKey('spki', buffered(spki), { name: 'ECDSA', namedCurve: curve }, false, ['verify']);
+  const algorithm =
+    curve === null ? { name: 'RSA-PSS', hash: 'SHA-384' } : ({ name: 'ECDSA', namedCurve: curve } as const);
+  const key = crypto.subtle.importKey('spki', buffered(spki), algorithm, false, ['verify']);
   // Oldest out: what is used over and over comes back at once.
   if (keys.size >= MAX_KEYS) keys.delete(keys.keys().next().value as string);
   keys.set(id, key);
@@ -189,9 +194,21 @@ export async function ecdsaVerify(
   return raw !== null && ecdsaVerifyRaw(key, hash, raw, data);
 }
 
-/** Did `issuer`'s key sign this certificate? */
-export function signedBy(certificate: Certificate, issuer: EcPublicKey): Promise<boolean> {
-  return ecdsaVerify(issuer, certificate.signatureHash, certificate.signature, certificate.tbs);
+/** Did `issuer`'s key sign this certificate, or this revocation list? */
+export function signedBy(signed: Signed, issuer: EcPublicKey): Promise<boolean> {
+  const { signatureScheme, signatureHash, signature, tbs } = signed;
+  return signatureScheme === 'ECDSA' ? ecdsaVerify(issuer, signatureHash, signature, tbs) : pssVerify(issuer, signed);
+}
+
+async function pssVerify({ spki, curve }: EcPublicKey, { signature, tbs }: Signed): Promise<boolean> {
+  if (curve !== null || spki.length > MAX_RSA_SPKI_BYTES) return false;
+  try {
+    const key = await importKey(spki, null);
+    const algorithm = { name: 'RSA-PSS', saltLength: 48 };
+    return await crypto.subtle.verify(algorithm, key, buffered(signature), buffered(tbs));
+  } catch {
+    return false;
+  }
 }
 
 function rawSignature(der: Uint8Array, size: number): Uint8Array | null {

@@ -1,0 +1,31 @@
+// Every genuine report of SEV-SNP has the verdict that the vectors expect, by the check that they name.
+import { describe, expect, test } from 'vitest';
+import { appraiseCpu, verifyCpu } from '../../../verify/cpu/verify-cpu.ts';
+import { vectorsPresent } from '../../vectors.ts';
+import { caseOf, memberOf, ofKind } from './cases.ts';
+import { expectVerdict } from './verdict.ts';
+
+describe.skipIf(!vectorsPresent)('genuine evidence of SEV-SNP', () => {
+  test.each(ofKind('snp'))('$id', async (one) => {
+    const without = { revocation: one.without?.includes('revocation') ?? false };
+    const options = { at: new Date(one.at), policy: one.policy ?? {}, without };
+    expectVerdict(await appraiseCpu(JSON.stringify(memberOf(one)), options), one);
+  });
+
+  test('an answer without the revocation list is refused unless the caller asks for no such check', async () => {
+    const one = caseOf('genoa-v3-caci');
+    const { checks } = await appraiseCpu(memberOf(one), { at: new Date(one.at) });
+    expect(checks.find(({ status }) => status === 'fail')).toMatchObject({
+      name: 'cpu_revocation',
+      code: 'revocation_unavailable',
+    });
+  });
+
+  test('the report says what the vectors decoded', async () => {
+    const one = caseOf('turin-v5-caci');
+    const options = { at: new Date(one.at), without: { revocation: true } };
+    const { claims } = await verifyCpu(memberOf(one), options);
+    expect(claims).toMatchObject({ product: 'Turin', tcb: { fmc: 1, bl: 1, tee: 1, snp: 4, ucode: 81 }, vmpl: 0 });
+    expect(claims?.chip_id).toMatch(/^59790fb1c39f35c1(00){56}$/);
+  });
+});

@@ -1,0 +1,125 @@
+// What the verification of a processor's evidence is asked, and what it answers.
+import type { Check, CpuCheckName } from '../checks.ts';
+import type { Certificate } from '../x509/certificate.ts';
+
+export type CpuType = 'SEV_SNP' | 'TDX' | 'AZURE_SEV_SNP' | 'AZURE_TDX';
+
+/** AMD's processors with SEV-SNP. */
+export type Product = 'Milan' | 'Genoa' | 'Turin';
+
+/** Security versions of AMD's firmware. `fmc` is Turin's alone. */
+export type SnpTcbPart = 'fmc' | 'bl' | 'tee' | 'snp' | 'ucode';
+export type SnpTcb = Readonly<Partial<Record<SnpTcbPart, number>>>;
+
+/** Intel's words for a platform's state; `NotSupported`: no level of the TCB info is met. */
+export const TCB_STATUSES = [
+  'UpToDate',
+  'SWHardeningNeeded',
+  'ConfigurationNeeded',
+  'ConfigurationAndSWHardeningNeeded',
+  'OutOfDate',
+  'OutOfDateConfigurationNeeded',
+  'TDRelaunchAdvised',
+  'TDRelaunchAdvisedConfigurationNeeded',
+  'Revoked',
+  'NotSupported',
+] as const;
+export type TcbStatus = (typeof TCB_STATUSES)[number];
+
+/** Intel's endorsements, in the form of dcap-qvl: signed texts exactly as they were signed; signatures and DER as hex, chains as PEM. */
+export interface TdxCollateral {
+  readonly tcb_info: string;
+  readonly tcb_info_signature: string;
+  readonly tcb_info_issuer_chain: string;
+  readonly qe_identity: string;
+  readonly qe_identity_signature: string;
+  readonly qe_identity_issuer_chain: string;
+  readonly pck_crl: string;
+  /** Not read: the list must be signed by the authority in the quote's own chain. */
+  readonly pck_crl_issuer_chain: string;
+  readonly root_ca_crl: string;
+}
+
+export interface CpuPolicy {
+  /** AMD products whose reports are believed. Genoa and Turin by default: Milan's reports can be forged (arXiv 2605.12990). */
+  readonly products?: readonly Product[] | undefined;
+  /** The least TCB, by product, that AMD's reported, current, committed and launch TCB must all have. */
+  readonly minTcb?: Readonly<Partial<Record<Product, SnpTcb>>> | undefined;
+  /** Demand that AMD's firmware says it looked for aliased memory. */
+  readonly requireAliasCheck?: boolean | undefined;
+  /** Whose VLEKs are accepted, by the text of their CSP id; any by default. */
+  readonly cspIds?: readonly string[] | undefined;
+  /** Intel's statuses that are accepted; UpToDate alone by default. Revoked and NotSupported never are. */
+  readonly tcb?: readonly TcbStatus[] | undefined;
+  /** The least `tcbEvaluationDataNumber` of Intel's texts. */
+  readonly minTcbEvaluation?: number | undefined;
+}
+
+export interface CpuVerifyOptions {
+  /** The instant of the verification. Now by default. */
+  readonly at?: Date | undefined;
+  /** PEM certificates to trust in place of the pinned ones. */
+  readonly roots?: { readonly amd?: string | undefined; readonly intel?: string | undefined } | undefined;
+  /** PEM certificates of simulated processors' test roots. What stands under one passes, and proves nothing about hardware. */
+  readonly simulatedRoots?: string | undefined;
+  /** The caller's own: it wins over what stands in the evidence where it is valid at that instant. */
+  readonly collateral?:
+    | { readonly tdx?: TdxCollateral | undefined; readonly amdCrl?: Uint8Array | undefined }
+    | undefined;
+  /** What the caller does not want checked; shown as a skip with that reason. */
+  readonly without?: { readonly revocation?: boolean | undefined } | undefined;
+  /** What the caller holds and the evidence must be about, in hex. */
+  readonly expected?: CpuExpected | undefined;
+  readonly policy?: CpuPolicy | undefined;
+  /** The first check that fails is the last that is made. */
+  readonly stopAtFailure?: boolean | undefined;
+}
+
+export interface CpuExpected {
+  /** At most 64 bytes, behind which REPORTDATA is zero. Of Azure's types: what the vTPM's quote signed, exactly. */
+  readonly reportData?: string | undefined;
+  /** SHA-256 of the launch file, and where it must stand. */
+  readonly launch?: { readonly sha256: string; readonly in: 'host_data' | 'mrconfigid' } | undefined;
+}
+
+/** The options, read once. */
+export interface CpuContext {
+  readonly at: Date;
+  readonly amdRoots: readonly Certificate[];
+  readonly intelRoots: readonly Certificate[];
+  readonly simulatedRoots: readonly Certificate[];
+  readonly policy: CpuPolicy;
+  readonly collateral: NonNullable<CpuVerifyOptions['collateral']>;
+  readonly withoutRevocation: boolean;
+}
+
+export type CpuCheck = Check<CpuCheckName>;
+
+/** What the evidence says, in hex; null where it does not say. Nothing here is proven unless the report is valid. */
+export interface CpuClaims {
+  readonly type: CpuType;
+  readonly simulated: boolean;
+  readonly product: Product | null;
+  readonly chip_id: string | null;
+  readonly vmpl: number | null;
+  readonly report_data: string;
+  /** MEASUREMENT of SEV-SNP, MRTD of TDX. */
+  readonly measurement: string;
+  readonly rtmrs: readonly string[] | null;
+  /** HOST_DATA of SEV-SNP, MRCONFIGID of TDX: set by the host, and signed. */
+  readonly host_data: string;
+  readonly id_key_digest: string | null;
+  readonly tcb: SnpTcb | null;
+  readonly fmspc: string | null;
+  readonly tcb_status: TcbStatus | null;
+  readonly advisories: readonly string[];
+  /** SHA-256 registers of Azure's vTPM. */
+  readonly pcrs: readonly string[] | null;
+}
+
+export interface CpuReport {
+  readonly valid: boolean;
+  readonly checks: readonly CpuCheck[];
+  /** null where the evidence cannot be read. */
+  readonly claims: CpuClaims | null;
+}

@@ -1,0 +1,198 @@
+// The checks that are made on a report of SEV-SNP: who signed it, on which processor, under which firmware and which rules.
+import { equal } from '../bytes.ts';
+import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../checks.ts';
+import type { Certificate } from '../x509/certificate.ts';
+import { ecdsaVerifyRaw } from '../x509/chain.ts';
+import { type Crl, isIssuedBy, isRevoked, parseCrl } from '../x509/crl.ts';
+import { DerError, integer, readOne, TAG } from '../x509/der.ts';
+import { trustedPath } from '../x509/trusted-path.ts';
+import type { CpuContext, CpuPolicy, Product, SnpTcb, SnpTcbPart } from './cpu-options.ts';
+import { isZero, type SnpReport, TCBS, tcbOf } from './snp-report.ts';
+
+/** Leaf, ASK or ASVK, ARK: verified. */
+export interface AmdPath {
+  readonly leaf: Certificate;
+  readonly authority: Certificate;
+  readonly root: Certificate;
+  /** The root's, of which there is one a product. */
+  readonly product: Product;
+  readonly kind: SnpReport['signingKey'];
+  readonly simulated: boolean;
+}
+
+const PRODUCTS: readonly Product[] = ['Milan', 'Genoa', 'Turin'];
+const DEFAULT_PRODUCTS: readonly Product[] = ['Genoa', 'Turin'];
+
+/** @throws {CheckFailure} cpu_signature_invalid */
+export async function checkSnpSignature(report: SnpReport, leaf: Certificate): Promise<Passed<true>> {
+  if (leaf.curve !== 'P-384' || !(await ecdsaVerifyRaw(leaf, 'SHA-384', report.signature, report.signed)))
+    throw new CheckFailure('cpu_signature_invalid', 'the signature of the report does not verify under its leaf');
+  return seen('ECDSA P-384 over the whole report, by the key of the leaf certificate');
+}
+
+/**
+ * @param chain leaf, then ASK or ASVK. The leaf's kind says under which of the two it must stand.
+ * @throws {CheckFailure} chain_invalid, certificate_expired, untrusted_root, simulated_root_refused
+ */
+export async function checkSnpChain(chain: readonly Certificate[], context: CpuContext): Promise<Passed<AmdPath>> {
+  const anchors = { ...context, roots: context.amdRoots };
+  const { path, simulated } = await trustedPath(chain, anchors, 'a simulated processor');
+  const [leaf, authority, root, ...more] = path;
+  const kind = leaf?.subjectCommonName.replace('SEV-', '');
+  if (leaf === undefined || authority === undefined || root === undefined || more.length > 0 || leaf.isCa)
+    throw invalid('the chain is not leaf, ASK or ASVK, ARK');
+  if (kind !== 'VCEK' && kind !== 'VLEK') throw invalid('the leaf is neither a VCEK nor a VLEK');
+  const product = PRODUCTS.find((name) => root.subjectCommonName === `ARK-${name}`);
+  if (product === undefined) throw invalid('the root is not the one of a product that is known');
+  if (authority.subjectCommonName !== (kind === 'VCEK' ? `SEV-${product}` : `SEV-VLEK-${product}`))
+    throw invalid(`a ${kind} of ${product} has another authority above it`);
+  const detail = `${kind} of ${product} up to ${simulated ? 'the simulated' : 'the pinned'} root`;
+  return passed(detail, { leaf, authority, root, product, kind, simulated });
+}
+
+const invalid = (message: string) => new CheckFailure('chain_invalid', message);
+
+// AMD's extensions of a leaf (57230, "VCEK Certificate and KDS Interface Specification", §3.1).
+
+const AMD = '1.3.6.1.4.1.3704.1';
+const PRODUCT_NAME = `${AMD}.2`;
+const HWID = `${AMD}.4`;
+const CSP_ID = `${AMD}.5`;
+const SPL: Readonly<Record<SnpTcbPart, string>> = {
+  bl: `${AMD}.3.1`,
+  tee: `${AMD}.3.2`,
+  snp: `${AMD}.3.3`,
+  ucode: `${AMD}.3.8`,
+  fmc: `${AMD}.3.9`,
+};
+const IA5 = TAG.ia5String;
+
+/** @throws {CheckFailure} cpu_identity_mismatch: the leaf was issued for another processor, product or firmware. */
+export function checkSnpIdentity(
+  report: SnpReport,
+  { leaf, product, kind }: AmdPath,
+  { policy }: CpuContext,
+): Passed<SnpTcb> {
+  if (report.signingKey !== kind)
+    throw mismatch(`the report says that a ${report.signingKey} signed it, not a ${kind}`);
+  if (report.product !== null && report.product !== product)
+    throw mismatch(`the report is of ${report.product}, its certificates are of ${product}`);
+  try {
+    // `Milan-B0` or, without its stepping, `Genoa`.
+    const named = text(leaf, PRODUCT_NAME);
+    if (named !== product && !named.startsWith(`${product}-`)) throw mismatch('the leaf names another product');
+    const tcb = tcbOf(report.tcb.reported, product);
+    if (tcb === null) throw mismatch(`the reported TCB has bytes that mean nothing on ${product}`);
+    for (const [part, version] of Object.entries(tcb))
+      if (integer(extension(leaf, SPL[part as SnpTcbPart])) !== BigInt(version))
+        throw mismatch(`the reported TCB and the leaf differ in ${part}`);
+    if (kind === 'VCEK') checkChip(report, leaf, product);
+    else checkProvider(leaf, policy);
+    const whose = kind === 'VCEK' ? 'of the chip that the report names' : "a cloud provider's";
+    return passed(`the leaf is ${whose}, for the TCB that it reports: ${words(tcb)}`, tcb);
+  } catch (cause) {
+    if (!(cause instanceof DerError)) throw cause;
+    throw new CheckFailure('cpu_identity_mismatch', `the leaf's extensions: ${cause.message}`, { cause });
+  }
+}
+
+const mismatch = (message: string) => new CheckFailure('cpu_identity_mismatch', message);
+
+const words = (tcb: SnpTcb): string =>
+  Object.entries(tcb)
+    .map(([part, version]) => `${part} ${version}`)
+    .join(', ');
+
+function extension(leaf: Certificate, id: string) {
+  const { value } = leaf.extensions.get(id) ?? {};
+  if (value === undefined) throw new DerError(`${id} is absent`);
+  return readOne(value);
+}
+
+function text(leaf: Certificate, id: string): string {
+  const { tag, content } = extension(leaf, id);
+  if (tag !== IA5 || content.length > 256) throw new DerError(`${id} is not a short IA5String`);
+  return String.fromCharCode(...content);
+}
+
+/** The chip's id stands bare in the leaves that AMD issues, and in an OCTET STRING in its specification. Turin's has 8 bytes. */
+function checkChip({ chipId }: SnpReport, leaf: Certificate, product: Product): void {
+  const length = product === 'Turin' ? 8 : 64;
+  const value = leaf.extensions.get(HWID)?.value ?? new Uint8Array();
+  const id = value.length === length ? value : readOne(value, TAG.octetString).content;
+  if (id.length !== length || !equal(id, chipId.subarray(0, length)) || !isZero(chipId.subarray(length)))
+    throw mismatch('the leaf was issued for another chip');
+}
+
+function checkProvider(leaf: Certificate, { cspIds }: CpuPolicy): void {
+  if (cspIds !== undefined && !cspIds.includes(text(leaf, CSP_ID)))
+    throw mismatch("the VLEK is a provider's that the caller does not accept");
+}
+
+/**
+ * The ARK's list, which can name the ASK or the ASVK: the leaves have no serial number of their own.
+ * @param carried DER of the list in the evidence.
+ * @throws {CheckFailure} revocation_unavailable, revocation_invalid, certificate_revoked
+ */
+export async function checkSnpRevocation(
+  { authority, root }: AmdPath,
+  carried: Uint8Array | null,
+  { at, collateral, withoutRevocation }: CpuContext,
+): Promise<Outcome<true>> {
+  if (withoutRevocation) return skipped('the caller asked for no such check');
+  const lists = [collateral.amdCrl, carried].filter((list) => list != null).map(read);
+  const isCurrent = ({ thisUpdate, nextUpdate }: Crl) => at >= thisUpdate && at <= nextUpdate;
+  const current = lists.find(isCurrent);
+  const crl = current ?? lists[0];
+  if (crl === undefined) throw new CheckFailure('revocation_unavailable', "AMD's revocation list is not at hand");
+  if (!(await isIssuedBy(crl, root)))
+    throw new CheckFailure('revocation_invalid', 'the revocation list is not one that the root signed');
+  // Who was revoked once stays so, whatever the list's age.
+  if (isRevoked(crl, authority))
+    throw new CheckFailure('certificate_revoked', `AMD revoked '${authority.subjectCommonName}'`);
+  if (current === undefined)
+    throw new CheckFailure('revocation_unavailable', 'the revocation list does not hold at this time');
+  return seen(`'${authority.subjectCommonName}' is not on the root's list; about the leaf nobody can be asked`);
+}
+
+function read(der: Uint8Array): Crl {
+  try {
+    return parseCrl(der);
+  } catch (cause) {
+    if (!(cause instanceof DerError)) throw cause;
+    throw new CheckFailure('revocation_invalid', `the revocation list: ${cause.message}`, { cause });
+  }
+}
+
+const MIGRATE_MA = 1n << 18n;
+const DEBUG = 1n << 19n;
+const ALIAS_CHECK_COMPLETE = 1n << 5n;
+const MAX_GUEST_VMPL = 3;
+
+/** @throws {CheckFailure} debug_enabled, cpu_policy_refused */
+export function checkSnpMode(report: SnpReport, { product }: AmdPath, { policy }: CpuContext): Passed<true> {
+  const { products = DEFAULT_PRODUCTS, requireAliasCheck = false } = policy;
+  if ((report.policy & DEBUG) !== 0n) throw new CheckFailure('debug_enabled', 'the host may debug this guest');
+  if ((report.policy & MIGRATE_MA) !== 0n) throw refused('a migration agent may move this guest');
+  if (report.vmpl > MAX_GUEST_VMPL) throw refused('the host asked for the report, not the guest');
+  if (report.maskChipKey) throw refused('the chip is told not to sign reports with its key');
+  if (!products.includes(product)) throw refused(`reports of ${product} are not accepted`);
+  if (requireAliasCheck && (report.platformInfo & ALIAS_CHECK_COMPLETE) === 0n)
+    throw refused('the firmware does not say that it looked for aliased memory');
+  return seen(`${product}; no debugging, no migration; asked for by the guest at VMPL ${report.vmpl}`);
+}
+
+const refused = (message: string) => new CheckFailure('cpu_policy_refused', message);
+
+/** A guest that was launched under bad firmware stays exposed after an update, so all four count. @throws {CheckFailure} tcb_not_accepted */
+export function checkSnpTcb(report: SnpReport, { product }: AmdPath, { policy }: CpuContext): Outcome<true> {
+  const least = policy.minTcb?.[product];
+  if (least === undefined) return skipped(`the caller named no least TCB of ${product}`);
+  for (const which of TCBS) {
+    const tcb = tcbOf(report.tcb[which], product);
+    for (const [part, version] of Object.entries(least))
+      if (!((tcb?.[part as SnpTcbPart] ?? -1) >= version))
+        throw new CheckFailure('tcb_not_accepted', `the ${which} TCB has not the ${part} that is asked, ${version}`);
+  }
+  return seen(`reported, current, committed and launch TCB have at least ${words(least)}`);
+}
