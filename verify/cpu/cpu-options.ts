@@ -78,8 +78,8 @@ export interface CpuVerifyOptions {
 export interface CpuExpected {
   /** At most 64 bytes, behind which REPORTDATA is zero. Of Azure's types: what the vTPM's quote signed, exactly. */
   readonly reportData?: string | undefined;
-  /** SHA-256 of the launch file, and where it must stand. */
-  readonly launch?: { readonly sha256: string; readonly in: 'host_data' | 'mrconfigid' } | undefined;
+  /** SHA-256 of the launch file, and where it must stand: of TDX in MRCONFIGID or in an event of RTMR3. */
+  readonly launch?: { readonly sha256: string; readonly in: 'host_data' | 'mrconfigid' | 'rtmr3' } | undefined;
 }
 
 /** The options, read once. */

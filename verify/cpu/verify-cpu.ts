@@ -1,11 +1,24 @@
 // Verifies a processor's evidence: the list of checks, read top to bottom.
 import { EncodingError, equal, fromHex, toHex } from '../bytes.ts';
-import { CheckFailure, CheckList, type CpuCheckName, passed, seen, skipped, VerificationError } from '../checks.ts';
+import {
+  CheckFailure,
+  CheckList,
+  type CpuCheckName,
+  type Outcome,
+  type Passed,
+  passed,
+  seen,
+  skipped,
+  VerificationError,
+} from '../checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
-import { type CpuMember, readCpuMember } from './cpu-member.ts';
+import { checkVtpm, type HclReport, parseHclReport, parseTpmAttest, type TpmAttest } from './azure-vtpm.ts';
+import { type CpuMember, readCpuMember, type TpmQuote } from './cpu-member.ts';
 import type { CpuClaims, CpuContext, CpuExpected, CpuReport, CpuVerifyOptions } from './cpu-options.ts';
+import { checkEventLog, hasRuntimeEvent } from './event-log.ts';
 import { amdRoots, intelRoots } from './pinned-roots.ts';
 import {
+  type AmdPath,
   checkSnpChain,
   checkSnpIdentity,
   checkSnpMode,
@@ -13,11 +26,23 @@ import {
   checkSnpSignature,
   checkSnpTcb,
 } from './snp-checks.ts';
-import { parseSnpReport, type SnpReport, tcbOf } from './snp-report.ts';
+import { isZero, parseSnpReport, type SnpReport, tcbOf } from './snp-report.ts';
+import {
+  checkTdxChain,
+  checkTdxIdentity,
+  checkTdxMode,
+  checkTdxRevocation,
+  checkTdxSignature,
+  checkTdxTcb,
+  type IntelPath,
+  stateOf,
+} from './tdx-checks.ts';
+import { findCollateral, type VerifiedCollateral } from './tdx-collateral.ts';
+import { parseTdxQuote, type TdxQuote } from './tdx-quote.ts';
 
 /**
  * Verifies a processor's bare evidence: that a genuine AMD or Intel processor signed it, for a confidential guest, under
- * firmware that is accepted. What the guest runs, and for whom, is not judged here.
+ * firmware that is accepted. Which software the guest runs is not judged here.
  *
  * ```ts
  * const { claims } = await verifyCpu(text, { expected: { reportData: nonce } });
@@ -34,16 +59,32 @@ export async function verifyCpu(input: unknown, options: CpuVerifyOptions = {}):
 /** As {@link verifyCpu}, but a failed check is in what is returned. */
 export async function appraiseCpu(input: unknown, options: CpuVerifyOptions = {}): Promise<CpuReport> {
   const context = readCpuOptions(options);
-  const list = new CheckList<CpuCheckName>(options.stopAtFailure);
-  let claims: CpuClaims | null = null;
-  const member = await list.run('cpu_form', [], () => formOf(readCpuMember(input)));
-  if (member !== null) claims = await checkSnp(list, member, context, options.expected ?? {});
+  const list: List = new CheckList(options.stopAtFailure);
+  const evidence = await list.run('cpu_form', [], () => formOf(readCpuMember(input)));
+  const claims = evidence === null ? await unread(list) : await checkEvidence(list, evidence, context);
   return { valid: list.valid, checks: list.checks, claims };
 }
 
-function readCpuOptions(options: CpuVerifyOptions): CpuContext {
+type List = CheckList<CpuCheckName>;
+
+/** The options, with what the caller expects as bytes. */
+interface Context extends CpuContext {
+  readonly reportData: Uint8Array | null;
+  readonly launch: CpuExpected['launch'];
+}
+
+const REPORT_DATA_BYTES = 64;
+
+/** @throws {TypeError} naming the option that cannot be used. */
+function readCpuOptions(options: CpuVerifyOptions): Context {
   const { at = new Date(), roots = {}, simulatedRoots, policy = {}, collateral = {}, without = {} } = options;
+  const { reportData, launch } = options.expected ?? {};
   if (!(at instanceof Date) || Number.isNaN(at.getTime())) throw new TypeError('at is not a time');
+  if (launch !== undefined && !/^[0-9a-f]{64}$/.test(launch.sha256))
+    throw new TypeError('expected.launch.sha256 is not 64 lowercase hex digits');
+  // Nothing is less than NaN.
+  if (policy.minTcbEvaluation !== undefined && !(policy.minTcbEvaluation >= 0))
+    throw new TypeError('policy.minTcbEvaluation is not a number');
   return {
     at,
     amdRoots: roots.amd === undefined ? amdRoots() : pem(roots.amd, 'roots.amd'),
@@ -52,6 +93,8 @@ function readCpuOptions(options: CpuVerifyOptions): CpuContext {
     policy,
     collateral,
     withoutRevocation: without.revocation === true,
+    reportData: reportData === undefined ? null : hex(reportData, 'expected.reportData'),
+    launch,
   };
 }
 
@@ -63,61 +106,173 @@ function pem(text: string, name: string): readonly Certificate[] {
   }
 }
 
-function formOf(member: CpuMember) {
-  const snp = parseSnpReport(member.report);
-  return passed(`an SEV-SNP report of version ${snp.version}`, { ...member, snp });
+function hex(text: string, name: string): Uint8Array {
+  try {
+    const bytes = fromHex(text);
+    if (bytes.length <= REPORT_DATA_BYTES) return bytes;
+  } catch (cause) {
+    if (!(cause instanceof EncodingError)) throw cause;
+  }
+  throw new TypeError(`${name} is not hex of at most ${REPORT_DATA_BYTES} bytes`);
 }
 
-type Read = CpuMember & { readonly snp: SnpReport };
+/** Evidence that could be read: nothing of it is proven yet. */
+interface Evidence {
+  readonly member: CpuMember;
+  readonly snp: SnpReport | null;
+  readonly tdx: TdxQuote | null;
+  readonly reportData: Uint8Array;
+  readonly vtpm: Vtpm | null;
+}
 
-async function checkSnp(
-  list: CheckList<CpuCheckName>,
-  { type, snp, certificates, crl }: Read,
-  context: CpuContext,
-  expected: CpuExpected,
-): Promise<CpuClaims> {
-  const grounds = ['cpu_signature', 'cpu_chain'] as const;
+/** Of Azure's types. */
+interface Vtpm {
+  readonly hcl: HclReport;
+  readonly quote: TpmQuote;
+  readonly attest: TpmAttest;
+}
+
+/** @throws {CheckFailure} cpu_malformed, cpu_unsupported */
+function formOf(member: CpuMember): Passed<Evidence> {
+  const { type, report, quote, tpm } = member;
+  const isAmd = type === 'SEV_SNP' || type === 'AZURE_SEV_SNP';
+  const vtpm = tpm === null ? null : { hcl: parseHclReport(report), quote: tpm, attest: parseTpmAttest(tpm.message) };
+  if (vtpm !== null && (vtpm.hcl.type === 'SEV_SNP') !== isAmd)
+    throw new CheckFailure('cpu_malformed', 'the HCL report is of another processor');
+  const behind = vtpm === null ? '' : ' behind a paravisor';
+  if (isAmd) {
+    const snp = parseSnpReport(vtpm?.hcl.hardware ?? report);
+    const { version, reportData } = snp;
+    return passed(`an SEV-SNP report of version ${version}${behind}`, { member, snp, tdx: null, reportData, vtpm });
+  }
+  const tdx = parseTdxQuote(quote ?? report);
+  const { reportData } = tdx.body;
+  return passed(`a TDX quote of version ${tdx.version}${behind}`, { member, snp: null, tdx, reportData, vtpm });
+}
+
+/** The names of what cannot be checked on evidence that cannot be read. */
+async function unread(list: List): Promise<null> {
+  const names = ['cpu_signature', 'cpu_chain', 'cpu_identity', 'cpu_revocation', 'cpu_binding'] as const;
+  for (const name of [...names, 'cpu_mode', 'cpu_tcb', 'cpu_software'] as const)
+    await list.run(name, ['cpu_form'], () => seen(''));
+  return null;
+}
+
+async function checkEvidence(list: List, evidence: Evidence, context: Context): Promise<CpuClaims> {
+  const { snp, tdx } = evidence;
+  const found = snp === null ? null : await checkSnp(list, snp, evidence, context);
+  const judged = tdx === null ? found : await checkTdx(list, tdx, evidence, context);
+  await list.run('cpu_software', ['cpu_signature', 'cpu_chain'], () => checkSoftware(evidence, context));
+  return { ...claimsOf(evidence), ...judged };
+}
+
+type Judged = Partial<CpuClaims>;
+
+/** On what nobody genuine signed nothing else is judged. */
+const SIGNED = ['cpu_signature', 'cpu_chain'] as const;
+
+async function checkSnp(list: List, snp: SnpReport, evidence: Evidence, context: Context): Promise<Judged> {
+  const { certificates, crl } = evidence.member;
   await list.run('cpu_signature', ['cpu_form'], () => checkSnpSignature(snp, certificates[0] as Certificate));
-  const path = await list.run('cpu_chain', ['cpu_form'], () => checkSnpChain(certificates, context));
-  const on = <T>(check: (trusted: NonNullable<typeof path>) => T): T => check(path as NonNullable<typeof path>);
-  await list.run('cpu_identity', grounds, () => on((trusted) => checkSnpIdentity(snp, trusted, context)));
-  await list.run('cpu_revocation', grounds, () => on((trusted) => checkSnpRevocation(trusted, crl, context)));
-  await list.run('cpu_binding', ['cpu_form'], () => checkReportData(snp.reportData, expected));
-  await list.run('cpu_mode', grounds, () => on((trusted) => checkSnpMode(snp, trusted, context)));
-  await list.run('cpu_tcb', grounds, () => on((trusted) => checkSnpTcb(snp, trusted, context)));
+  const path = (await list.run('cpu_chain', ['cpu_form'], () => checkSnpChain(certificates, context))) as AmdPath;
+  await list.run('cpu_identity', SIGNED, () => checkSnpIdentity(snp, path, context));
+  await list.run('cpu_revocation', SIGNED, () => checkSnpRevocation(path, crl, context));
+  await checkBinding(list, evidence, context);
+  await list.run('cpu_mode', SIGNED, () => checkSnpMode(snp, path, context));
+  await list.run('cpu_tcb', SIGNED, () => checkSnpTcb(snp, path, context));
+  if (path === null) return {};
+  const { product, simulated } = path;
+  return { product, simulated, tcb: tcbOf(snp.tcb.reported, product) };
+}
+
+async function checkTdx(list: List, tdx: TdxQuote, evidence: Evidence, context: Context): Promise<Judged> {
+  await list.run('cpu_signature', ['cpu_form'], () => checkTdxSignature(tdx));
+  const path = (await list.run('cpu_chain', ['cpu_form'], () => checkTdxChain(tdx, context))) as IntelPath;
+  const collateral =
+    path === null ? null : await settle(() => findCollateral(evidence.member.collateral, path.root, context));
+  const verified = collateral?.value ?? null;
+  await list.run('cpu_identity', SIGNED, () => checkTdxIdentity(tdx, verified));
+  await list.run('cpu_revocation', SIGNED, () => checkTdxRevocation(path, verified, context));
+  await checkBinding(list, evidence, context);
+  await list.run('cpu_mode', SIGNED, () => checkTdxMode(tdx, evidence.vtpm === null));
+  await list.run('cpu_tcb', SIGNED, () => checkTdxTcb(tdx, path, (collateral as Settled).get(), context));
+  if (path === null) return {};
+  const state = verified === null ? null : stateOf(tdx, path, verified);
+  const { simulated, pck } = path;
+  return { simulated, fmspc: pck.fmspc, tcb_status: state?.status ?? null, advisories: state?.advisories ?? [] };
+}
+
+interface Settled {
+  readonly value: VerifiedCollateral | null;
+  readonly get: () => VerifiedCollateral;
+}
+
+/** A result or what was thrown, to be looked at by the check whose turn comes later. */
+async function settle(find: () => Promise<VerifiedCollateral>): Promise<Settled> {
+  try {
+    const value = await find();
+    return { value, get: () => value };
+  } catch (error) {
+    const get = (): VerifiedCollateral => {
+      throw error;
+    };
+    return { value: null, get };
+  }
+}
+
+/** What the processor was given to sign, or what it vouches for was given. */
+async function checkBinding(list: List, { vtpm, reportData }: Evidence, context: Context): Promise<void> {
+  if (vtpm !== null)
+    await list.run('cpu_vtpm', ['cpu_form'], () => checkVtpm(vtpm.hcl, vtpm.quote, vtpm.attest, reportData));
+  const grounds = ['cpu_form', ...(vtpm === null ? [] : (['cpu_vtpm'] as const))] as const;
+  await list.run('cpu_binding', grounds, () => {
+    const { reportData: expected } = context;
+    if (expected === null) return skipped('the caller does not say what was given to be signed');
+    const isIt =
+      vtpm === null
+        ? equal(reportData.subarray(0, expected.length), expected) && isZero(reportData.subarray(expected.length))
+        : equal(vtpm.attest.extraData, expected);
+    if (!isIt) throw new CheckFailure('cpu_binding_mismatch', 'what was given to be signed is not what is expected');
+    return seen('what was given to be signed is what the caller expects');
+  });
+}
+
+/** @throws {CheckFailure} event_log_mismatch, software_mismatch */
+async function checkSoftware({ member, snp, tdx }: Evidence, { launch }: Context): Promise<Outcome<true>> {
+  const { eventLog } = member;
+  const replayed = tdx === null || eventLog === null ? null : await checkEventLog(tdx.body.rtmrs, eventLog);
+  if (launch === undefined)
+    return replayed === null ? skipped('no event log, and the caller expects no launch file') : seen(replayed.detail);
+  const digest = fromHex(launch.sha256);
+  const field = launch.in === 'host_data' ? snp?.hostData : tdx?.body.mrConfigId;
+  const isThere =
+    launch.in === 'rtmr3'
+      ? hasRuntimeEvent(replayed?.value ?? [], LAUNCH_EVENT, digest)
+      : field !== undefined && equal(field.subarray(0, digest.length), digest) && isZero(field.subarray(digest.length));
+  if (!isThere) throw new CheckFailure('software_mismatch', `the launch file that is expected is not in ${launch.in}`);
+  return seen(`${replayed === null ? '' : `${replayed.detail}; `}the launch file that is expected is in ${launch.in}`);
+}
+
+/** In RTMR3, by the unit that starts everything else. */
+const LAUNCH_EVENT = 'countersign-launch';
+
+function claimsOf({ member, snp, tdx, reportData, vtpm }: Evidence): CpuClaims {
+  const [measurement, hostData] = [snp?.measurement ?? tdx?.body.mrTd, snp?.hostData ?? tdx?.body.mrConfigId];
   return {
-    type,
-    simulated: path?.simulated ?? false,
-    product: path?.product ?? null,
-    chip_id: toHex(snp.chipId),
-    vmpl: snp.vmpl,
-    report_data: toHex(snp.reportData),
-    measurement: toHex(snp.measurement),
-    rtmrs: null,
-    host_data: toHex(snp.hostData),
-    id_key_digest: toHex(snp.idKeyDigest),
-    tcb: path === null ? null : tcbOf(snp.tcb.reported, path.product),
+    type: member.type,
+    simulated: false,
+    product: null,
+    chip_id: snp === null ? null : toHex(snp.chipId),
+    vmpl: snp?.vmpl ?? null,
+    report_data: toHex(reportData),
+    measurement: toHex(measurement ?? new Uint8Array()),
+    rtmrs: tdx?.body.rtmrs.map(toHex) ?? null,
+    host_data: toHex(hostData ?? new Uint8Array()),
+    id_key_digest: snp === null ? null : toHex(snp.idKeyDigest),
+    tcb: null,
     fmspc: null,
     tcb_status: null,
     advisories: [],
-    pcrs: null,
+    pcrs: vtpm?.quote.pcrs.map(toHex) ?? null,
   };
-}
-
-function checkReportData(reportData: Uint8Array, { reportData: wanted }: CpuExpected) {
-  if (wanted === undefined) return skipped('the caller expects no REPORTDATA');
-  const bytes = hex(wanted, 'expected.reportData');
-  if (bytes.length > reportData.length) throw new TypeError('expected.reportData has more than 64 bytes');
-  const full = new Uint8Array(reportData.length);
-  full.set(bytes);
-  if (!equal(full, reportData)) throw new CheckFailure('cpu_binding_mismatch', 'the report is over other data');
-  return seen('the report is over what the caller expects');
-}
-
-function hex(text: string, name: string): Uint8Array {
-  try {
-    return fromHex(text);
-  } catch (cause) {
-    throw cause instanceof EncodingError ? new TypeError(`${name} is not hex`) : cause;
-  }
 }

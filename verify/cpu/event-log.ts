@@ -1,0 +1,173 @@
+// Reads the logs of what was extended into a guest's registers, and replays them: CCEL, which firmware and kernel write (TCG "PC
+// Client Platform Firmware Profile", §10), and the JSON that dstack and our own unit write for RTMR3.
+import { concat, digest, EncodingError, equal, fromHex, fromUtf8, toHex, utf8 } from '../bytes.ts';
+import { CheckFailure, type Passed, seen } from '../checks.ts';
+
+/** What was extended, in order. */
+export interface LogEvent {
+  /** 0 to 3. */
+  readonly rtmr: number;
+  readonly type: number;
+  /** SHA-384: what went into the register. Only where `name` is set is it known to be the data's. */
+  readonly digest: Uint8Array;
+  /** Of an event of dstack's form in RTMR3, whose digest is over name and data. */
+  readonly name: string | null;
+  readonly data: Uint8Array;
+}
+
+const MAX_LOG_BYTES = 1024 * 1024;
+const MAX_EVENTS = 8192;
+const MAX_ALGORITHMS = 16;
+const SHA384 = 0x000c;
+const SHA384_BYTES = 48;
+const EV_NO_ACTION = 3;
+/** What a log's unused memory is filled with. */
+const UNUSED = 0xffffffff;
+const RUNTIME_RTMR = 3;
+
+const bad = (message: string, cause?: unknown) => new CheckFailure('event_log_mismatch', message, { cause });
+
+/** @throws {CheckFailure} event_log_mismatch */
+export async function checkEventLog(rtmrs: readonly Uint8Array[], log: Uint8Array): Promise<Passed<LogEvent[]>> {
+  const events = await readEventLog(log);
+  const replayed = await replay(events);
+  const wrong = replayed.findIndex((register, i) => !equal(register, rtmrs[i] ?? new Uint8Array()));
+  if (wrong >= 0) throw bad(`the event log does not replay to RTMR${wrong}`);
+  return { ...seen(`${events.length} events replay to all four RTMRs`), value: events };
+}
+
+/** Four registers, from zero: each event makes SHA-384(register ‖ digest) of its own. */
+export async function replay(events: readonly LogEvent[]): Promise<Uint8Array[]> {
+  const registers: Uint8Array[] = Array.from({ length: 4 }, () => new Uint8Array(SHA384_BYTES));
+  for (const { rtmr, digest: extended } of events)
+    registers[rtmr] = await digest('SHA-384', concat(registers[rtmr] ?? new Uint8Array(), extended));
+  return registers;
+}
+
+/** @throws {CheckFailure} event_log_mismatch */
+export async function readEventLog(log: Uint8Array): Promise<LogEvent[]> {
+  if (log.length > MAX_LOG_BYTES) throw bad('the event log is too large');
+  return log[0] === 0x5b ? readJsonLog(log) : readCcel(log);
+}
+
+class Reader {
+  readonly #view: DataView;
+  at = 0;
+
+  constructor(bytes: Uint8Array) {
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  }
+
+  get left(): number {
+    return this.#view.byteLength - this.at;
+  }
+
+  take(length: number): Uint8Array {
+    if (length > this.left) throw bad('the event log breaks off');
+    this.at += length;
+    return new Uint8Array(this.#view.buffer, this.#view.byteOffset + this.at - length, length);
+  }
+
+  u8 = () => this.take(1)[0] ?? 0;
+  u16 = () => this.u8() + this.u8() * 0x100;
+  u32 = () => this.u16() + this.u16() * 0x10000;
+}
+
+/** An event in the old form that says which digests follow, then events with several digests each. */
+function readCcel(log: Uint8Array): LogEvent[] {
+  const reader = new Reader(log);
+  reader.u32();
+  if (reader.u32() !== EV_NO_ACTION) throw bad('the event log has no head');
+  reader.take(20);
+  const sizes = readHead(reader.take(reader.u32()));
+  const events: LogEvent[] = [];
+  for (let count = 0; reader.left >= 4; count++) {
+    const register = reader.u32();
+    if (register === UNUSED) break;
+    if (count === MAX_EVENTS) throw bad('the event log has too many events');
+    const type = reader.u32();
+    const extended = readDigests(reader, sizes);
+    const data = reader.take(reader.u32());
+    if (type === EV_NO_ACTION) continue;
+    // 0 would be MRTD, which nothing extends once a guest runs.
+    if (register < 1 || register > 4) throw bad('an event of a register that there is not');
+    events.push({ rtmr: register - 1, type, digest: extended, name: null, data });
+  }
+  return events;
+}
+
+/** TCG_EfiSpecIdEvent: the sizes of digests by algorithm. */
+function readHead(head: Uint8Array): Map<number, number> {
+  const reader = new Reader(head);
+  if (new TextDecoder().decode(reader.take(16)) !== 'Spec ID Event03\0') throw bad('an event log of another form');
+  reader.take(8);
+  const count = reader.u32();
+  if (count > MAX_ALGORITHMS) throw bad('the event log names too many algorithms');
+  const sizes = new Map(Array.from({ length: count }, () => [reader.u16(), reader.u16()] as const));
+  if (sizes.get(SHA384) !== SHA384_BYTES) throw bad('the event log has no SHA-384 digests');
+  return sizes;
+}
+
+function readDigests(reader: Reader, sizes: ReadonlyMap<number, number>): Uint8Array {
+  const count = reader.u32();
+  if (count > MAX_ALGORITHMS) throw bad('an event has too many digests');
+  let extended: Uint8Array | undefined;
+  for (let i = 0; i < count; i++) {
+    const algorithm = reader.u16();
+    const size = sizes.get(algorithm);
+    if (size === undefined) throw bad('a digest of an algorithm that the head does not name');
+    const value = reader.take(size);
+    if (algorithm === SHA384) extended ??= value;
+  }
+  if (extended === undefined) throw bad('an event without a SHA-384 digest');
+  return extended;
+}
+
+/** `[{imr, event_type, digest, event, event_payload}]`: of RTMR3 the digest is over the type, the name and the payload. */
+async function readJsonLog(log: Uint8Array): Promise<LogEvent[]> {
+  let value: unknown;
+  try {
+    value = JSON.parse(fromUtf8(log));
+  } catch (cause) {
+    throw bad('the event log is not JSON', cause);
+  }
+  if (!Array.isArray(value) || value.length > MAX_EVENTS) throw bad('the event log is no list of events, or too long');
+  const events = value.map(readJsonEvent);
+  for (const event of events) {
+    if (event.name === null) continue;
+    const type = Uint8Array.of(event.type, event.type >> 8, event.type >> 16, event.type >> 24);
+    const own = await digest('SHA-384', concat(type, utf8(`:${event.name}:`), event.data));
+    if (!equal(own, event.digest)) throw bad('the digest of an event in RTMR3 is not over its name and data');
+  }
+  return events;
+}
+
+function readJsonEvent(value: unknown): LogEvent {
+  const {
+    imr,
+    event_type: type,
+    digest: extended,
+    event,
+    event_payload: data,
+  } = (value ?? {}) as Record<string, unknown>;
+  const isEvent =
+    (imr === 0 || imr === 1 || imr === 2 || imr === RUNTIME_RTMR) &&
+    typeof type === 'number' &&
+    typeof extended === 'string' &&
+    extended.length === 2 * SHA384_BYTES &&
+    typeof event === 'string' &&
+    typeof data === 'string';
+  if (!isEvent) throw bad('the event log has an event of another form');
+  try {
+    const name = imr === RUNTIME_RTMR ? event : null;
+    return { rtmr: imr, type, digest: fromHex(extended), name, data: fromHex(data) };
+  } catch (cause) {
+    throw cause instanceof EncodingError ? bad('an event is not in hex', cause) : cause;
+  }
+}
+
+/** Whether one event of that name in RTMR3, and no other of it, has this payload. @param events replayed. */
+export function hasRuntimeEvent(events: readonly LogEvent[], name: string, data: Uint8Array): boolean {
+  const own = events.filter((event) => event.name === name);
+  return own.length === 1 && toHex(own[0]?.data ?? new Uint8Array()) === toHex(data);
+}

@@ -1,0 +1,177 @@
+// The checks that are made on a quote of TDX: who signed it, with which enclave, on a platform of which state, under which rules.
+import { concat, digest, equal, toHex } from '../bytes.ts';
+import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../checks.ts';
+import type { Certificate } from '../x509/certificate.ts';
+import { ecdsaVerifyRaw } from '../x509/chain.ts';
+import { type Crl, isIssuedBy, isRevoked } from '../x509/crl.ts';
+import { DerError } from '../x509/der.ts';
+import { trustedPath } from '../x509/trusted-path.ts';
+import type { CpuContext, CpuPolicy } from './cpu-options.ts';
+import { isZero } from './snp-report.ts';
+import type { ModuleSigner, VerifiedCollateral } from './tdx-collateral.ts';
+import { type Pck, readPck, type TdReport, type TdxQuote } from './tdx-quote.ts';
+import { moduleIdentity, type PlatformTcb, platformTcb } from './tdx-tcb.ts';
+
+/** PCK, its authority, the root: verified. */
+export interface IntelPath {
+  readonly leaf: Certificate;
+  readonly authority: Certificate;
+  readonly root: Certificate;
+  readonly pck: Pck;
+  readonly simulated: boolean;
+}
+
+/** Three signatures in a row: the PCK over the enclave's report, the report over the attestation key, that key over the quote. @throws {CheckFailure} cpu_signature_invalid */
+export async function checkTdxSignature(quote: TdxQuote): Promise<Passed<true>> {
+  const { signed, signature, attestationKey, attestationKeyBytes, qe, qeSigned, qeSignature, qeAuthData, chain } =
+    quote;
+  const [pck] = chain;
+  const [isQuote, isQe, bound] = await Promise.all([
+    ecdsaVerifyRaw(attestationKey, 'SHA-256', signature, signed),
+    pck?.curve === 'P-256' && ecdsaVerifyRaw(pck, 'SHA-256', qeSignature, qeSigned),
+    digest('SHA-256', concat(attestationKeyBytes, qeAuthData)),
+  ]);
+  if (!isQuote) throw wrong('the signature of the quote does not verify under its attestation key');
+  if (!isQe) throw wrong("the quoting enclave's report does not verify under the PCK certificate");
+  if (!equal(qe.reportData, concat(bound, new Uint8Array(32))))
+    throw wrong("the quoting enclave's report is about another attestation key");
+  return seen('by the attestation key, which the quoting enclave holds, which the PCK certificate speaks for');
+}
+
+const wrong = (message: string) => new CheckFailure('cpu_signature_invalid', message);
+
+const PCK = 'Intel SGX PCK Certificate';
+const AUTHORITY = /Intel SGX PCK (Platform|Processor) CA$/;
+
+/** @throws {CheckFailure} chain_invalid, certificate_expired, untrusted_root, simulated_root_refused */
+export async function checkTdxChain({ chain }: TdxQuote, context: CpuContext): Promise<Passed<IntelPath>> {
+  const anchors = { ...context, roots: context.intelRoots };
+  const { path, simulated } = await trustedPath(chain, anchors, 'a simulated processor');
+  const [leaf, authority, root, ...more] = path;
+  if (leaf === undefined || authority === undefined || root === undefined || more.length > 0 || leaf.isCa)
+    throw invalid('the chain is not PCK, its authority, the root');
+  // Intel's root names others too: those who sign TCB info, for instance.
+  if (!leaf.subjectCommonName.includes(PCK) || !AUTHORITY.test(authority.subjectCommonName))
+    throw invalid('the leaf is not a PCK certificate');
+  try {
+    const pck = readPck(leaf);
+    const detail = `PCK of FMSPC ${pck.fmspc} up to ${simulated ? 'the simulated' : 'the pinned'} root`;
+    return passed(detail, { leaf, authority, root, pck, simulated });
+  } catch (cause) {
+    if (!(cause instanceof DerError)) throw cause;
+    throw new CheckFailure('chain_invalid', `the PCK certificate: ${cause.message}`, { cause });
+  }
+}
+
+const invalid = (message: string) => new CheckFailure('chain_invalid', message);
+
+/**
+ * Intel's quoting enclave and Intel's TDX module, by what the collateral says of them.
+ * @param collateral null where there is none that verifies, for which cpu_tcb fails.
+ * @throws {CheckFailure} cpu_identity_mismatch
+ */
+export function checkTdxIdentity(quote: TdxQuote, collateral: VerifiedCollateral | null): Outcome<true> {
+  if (collateral === null) return skipped('what they should be stands in the collateral, of which cpu_tcb says more');
+  const { qe, body } = quote;
+  const { qeIdentity, tcbInfo } = collateral;
+  const isQe =
+    equal(masked(qe.miscSelect, qeIdentity.miscSelectMask), qeIdentity.miscSelect) &&
+    equal(masked(qe.attributes, qeIdentity.attributesMask), qeIdentity.attributes) &&
+    equal(qe.mrSigner, qeIdentity.mrSigner) &&
+    qe.isvProdId === qeIdentity.isvProdId;
+  if (!isQe) throw mismatch("the quoting enclave is not Intel's");
+  const signer = (body.teeTcbSvn[1] ?? 0) > 0 ? moduleIdentity(body.teeTcbSvn, tcbInfo) : tcbInfo.module;
+  // A module that Intel does not list has no level, which cpu_tcb says.
+  if (!isModuleOf(body, signer ?? tcbInfo.module)) throw mismatch("the TDX module is not Intel's");
+  return seen("Intel's quoting enclave, and a TDX module that Intel signed");
+}
+
+const mismatch = (message: string) => new CheckFailure('cpu_identity_mismatch', message);
+
+const masked = (bytes: Uint8Array, mask: Uint8Array) => bytes.map((byte, i) => byte & (mask[i] ?? 0));
+
+/** An attribute of the module would be its debug mode, so whatever is allowed, all are zero. */
+const isModuleOf = ({ mrSignerSeam, seamAttributes }: TdReport, signer: ModuleSigner): boolean =>
+  equal(mrSignerSeam, signer.mrSigner) &&
+  equal(masked(seamAttributes, signer.attributesMask), signer.attributes) &&
+  isZero(seamAttributes);
+
+/**
+ * Of the PCK by its authority's list; of that authority, and of those who signed the collateral, by the root's.
+ * @throws {CheckFailure} revocation_invalid, certificate_revoked
+ */
+export async function checkTdxRevocation(
+  { leaf, authority, root }: IntelPath,
+  collateral: VerifiedCollateral | null,
+  { withoutRevocation }: CpuContext,
+): Promise<Outcome<true>> {
+  if (withoutRevocation) return skipped('the caller asked for no such check');
+  if (collateral === null) return skipped('the lists stand in the collateral, of which cpu_tcb says more');
+  const { pckCrl, rootCrl, signers, outdated } = collateral;
+  if (!(await isIssuedBy(rootCrl, root))) throw notIts("the root's revocation list is not one that the root signed");
+  if (!(await isIssuedBy(pckCrl, authority))) throw notIts("the PCK's revocation list is not one of its authority");
+  const isOn = (list: Crl) => (certificate: Certificate) => isRevoked(list, certificate);
+  const revoked = [leaf].find(isOn(pckCrl)) ?? [authority, ...signers].find(isOn(rootCrl));
+  if (revoked !== undefined)
+    throw new CheckFailure('certificate_revoked', `Intel revoked '${revoked.subjectCommonName.slice(0, 80)}'`);
+  // Of what is out of its window only a revocation counts.
+  if (outdated !== null) return skipped('no list that holds at this time: cpu_tcb says which');
+  return seen(`none of ${2 + signers.length} certificates is on its authority's list`);
+}
+
+const notIts = (message: string) => new CheckFailure('revocation_invalid', message);
+
+const DEBUG_BITS = 0xff;
+const SEPT_VE_DISABLE = 1 << 4;
+const MIGRATABLE = 1 << 5;
+
+/**
+ * @param isOwnHost false behind Azure's paravisor, which takes the exceptions that SEPT_VE_DISABLE turns off.
+ * @throws {CheckFailure} debug_enabled, cpu_policy_refused
+ */
+export function checkTdxMode({ body }: TdxQuote, isOwnHost: boolean): Passed<true> {
+  const { tdAttributes, mrServiceTd } = body;
+  // TDATTRIBUTES, bits 0 to 7: debugging and profiling from outside. 28 and 29 stand in byte 3.
+  const [tud = DEBUG_BITS, , , security = MIGRATABLE] = tdAttributes;
+  if ((tud & DEBUG_BITS) !== 0) throw new CheckFailure('debug_enabled', 'the host may debug or profile this guest');
+  if ((security & MIGRATABLE) !== 0) throw refused('this guest may be migrated');
+  if (isOwnHost && (security & SEPT_VE_DISABLE) === 0)
+    throw refused('the host can inject exceptions by taking memory away (SEPT_VE_DISABLE is off)');
+  if (mrServiceTd !== null && !isZero(mrServiceTd)) throw refused('a service guest is bound to this one');
+  return seen('no debugging, no migration, no service guest');
+}
+
+const refused = (message: string) => new CheckFailure('cpu_policy_refused', message);
+
+const NEVER = ['Revoked', 'NotSupported'];
+
+/** What state the platform is in; null where the collateral is about another platform. */
+export function stateOf(quote: TdxQuote, { pck }: IntelPath, collateral: VerifiedCollateral): PlatformTcb | null {
+  const { tcbInfo, qeIdentity } = collateral;
+  if (tcbInfo.fmspc !== pck.fmspc || tcbInfo.pceId !== pck.pceId) return null;
+  return platformTcb(quote.body, pck, tcbInfo, quote.qe.isvSvn, qeIdentity);
+}
+
+/** @throws {CheckFailure} collateral_invalid, collateral_expired, tcb_not_accepted */
+export function checkTdxTcb(
+  quote: TdxQuote,
+  path: IntelPath,
+  collateral: VerifiedCollateral,
+  { policy }: CpuContext,
+): Passed<PlatformTcb> {
+  const { outdated, tcbInfo, qeIdentity } = collateral;
+  const state = stateOf(quote, path, collateral);
+  if (state === null) throw new CheckFailure('collateral_invalid', 'the TCB info is about another platform');
+  if (outdated !== null) throw new CheckFailure('collateral_expired', outdated);
+  const { minTcbEvaluation = 0 }: CpuPolicy = policy;
+  if (Math.min(tcbInfo.evaluation, qeIdentity.evaluation) < minTcbEvaluation)
+    throw notAccepted(`the collateral is of an evaluation before ${minTcbEvaluation}`);
+  const { tcb: accepted = ['UpToDate'] } = policy;
+  const { status, advisories } = state;
+  const why =
+    advisories.length > 0 ? ` (${advisories.slice(0, 8).join(', ')}${advisories.length > 8 ? ', …' : ''})` : '';
+  if (NEVER.includes(status) || !accepted.includes(status)) throw notAccepted(`the platform is ${status}${why}`);
+  return passed(`the platform is ${status}${why}, SVN ${toHex(quote.body.teeTcbSvn.subarray(0, 3))}`, state);
+}
+
+const notAccepted = (message: string) => new CheckFailure('tcb_not_accepted', message);
