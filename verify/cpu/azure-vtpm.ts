@@ -2,6 +2,7 @@
 // that TPM signed what we gave it (TPM 2.0 part 2, §10.12; layout of the HCL report as az-cvm-vtpm reads it).
 import { buffered, concatAll, digest, EncodingError, equal, fromBase64Url, fromUtf8, toHex } from '../bytes.ts';
 import { CheckFailure, type Passed, seen } from '../checks.ts';
+import { ByteReader } from './byte-reader.ts';
 import type { TpmQuote } from './cpu-member.ts';
 import { isZero } from './snp-report.ts';
 
@@ -57,23 +58,18 @@ const ALL_SHA256_PCRS = '00000001000b03ffffff';
 
 /** TPMS_ATTEST of a quote over all of the SHA-256 bank. @throws {CheckFailure} cpu_malformed */
 export function parseTpmAttest(message: Uint8Array): TpmAttest {
-  let at = 0;
-  const take = (length: number): Uint8Array => {
-    if (at + length > message.length) throw bad("the vTPM's quote breaks off");
-    at += length;
-    return message.subarray(at - length, at);
-  };
+  const reader = new ByteReader(message, (why) => bad(`the vTPM's quote: ${why}`));
   const sized = (): Uint8Array => {
-    const [high = 0, low = 0] = take(2);
-    return take(high * 256 + low);
+    const [high = 0, low = 0] = reader.take(2);
+    return reader.take(high * 256 + low);
   };
-  if (toHex(take(6)) !== TPM_GENERATED_AND_QUOTE) throw bad('the vTPM signed something else than a quote');
+  if (toHex(reader.take(6)) !== TPM_GENERATED_AND_QUOTE) throw bad('the vTPM signed something else than a quote');
   sized();
   const extraData = sized();
-  take(CLOCK_BYTES);
-  if (toHex(take(10)) !== ALL_SHA256_PCRS) throw bad("the vTPM's quote is not over PCR 0 to 23 of SHA-256");
+  reader.take(CLOCK_BYTES);
+  if (toHex(reader.take(10)) !== ALL_SHA256_PCRS) throw bad("the vTPM's quote is not over PCR 0 to 23 of SHA-256");
   const pcrDigest = sized();
-  if (at !== message.length) throw bad("bytes follow the vTPM's quote");
+  reader.end();
   return { extraData, pcrDigest };
 }
 

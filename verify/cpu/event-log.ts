@@ -1,7 +1,8 @@
 // Reads the logs of what was extended into a guest's registers, and replays them: CCEL, which firmware and kernel write (TCG "PC
 // Client Platform Firmware Profile", §10), and the JSON that dstack and our own unit write for RTMR3.
 import { concat, digest, EncodingError, equal, fromHex, fromUtf8, toHex, utf8 } from '../bytes.ts';
-import { CheckFailure, type Passed, seen } from '../checks.ts';
+import { CheckFailure, type Passed, passed } from '../checks.ts';
+import { ByteReader } from './byte-reader.ts';
 
 /** What was extended, in order. */
 export interface LogEvent {
@@ -25,15 +26,16 @@ const EV_NO_ACTION = 3;
 const UNUSED = 0xffffffff;
 const RUNTIME_RTMR = 3;
 
-const bad = (message: string, cause?: unknown) => new CheckFailure('event_log_mismatch', message, { cause });
+const bad = (message: string, cause?: unknown) =>
+  new CheckFailure('event_log_mismatch', `the event log: ${message}`, { cause });
 
 /** @throws {CheckFailure} event_log_mismatch */
 export async function checkEventLog(rtmrs: readonly Uint8Array[], log: Uint8Array): Promise<Passed<LogEvent[]>> {
   const events = await readEventLog(log);
   const replayed = await replay(events);
   const wrong = replayed.findIndex((register, i) => !equal(register, rtmrs[i] ?? new Uint8Array()));
-  if (wrong >= 0) throw bad(`the event log does not replay to RTMR${wrong}`);
-  return { ...seen(`${events.length} events replay to all four RTMRs`), value: events };
+  if (wrong >= 0) throw bad(`it does not replay to RTMR${wrong}`);
+  return passed(`${events.length} events replay to all four RTMRs`, events);
 }
 
 /** Four registers, from zero: each event makes SHA-384(register ‖ digest) of its own. */
@@ -46,48 +48,25 @@ export async function replay(events: readonly LogEvent[]): Promise<Uint8Array[]>
 
 /** @throws {CheckFailure} event_log_mismatch */
 export async function readEventLog(log: Uint8Array): Promise<LogEvent[]> {
-  if (log.length > MAX_LOG_BYTES) throw bad('the event log is too large');
+  if (log.length > MAX_LOG_BYTES) throw bad('it is too large');
   return log[0] === 0x5b ? readJsonLog(log) : readCcel(log);
-}
-
-class Reader {
-  readonly #view: DataView;
-  at = 0;
-
-  constructor(bytes: Uint8Array) {
-    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  }
-
-  get left(): number {
-    return this.#view.byteLength - this.at;
-  }
-
-  take(length: number): Uint8Array {
-    if (length > this.left) throw bad('the event log breaks off');
-    this.at += length;
-    return new Uint8Array(this.#view.buffer, this.#view.byteOffset + this.at - length, length);
-  }
-
-  u8 = () => this.take(1)[0] ?? 0;
-  u16 = () => this.u8() + this.u8() * 0x100;
-  u32 = () => this.u16() + this.u16() * 0x10000;
 }
 
 /** An event in the old form that says which digests follow, then events with several digests each. */
 function readCcel(log: Uint8Array): LogEvent[] {
-  const reader = new Reader(log);
-  reader.u32();
-  if (reader.u32() !== EV_NO_ACTION) throw bad('the event log has no head');
+  const reader = new ByteReader(log, bad);
+  reader.number(4);
+  if (reader.number(4) !== EV_NO_ACTION) throw bad('it has no head');
   reader.take(20);
-  const sizes = readHead(reader.take(reader.u32()));
+  const sizes = readHead(reader.take(reader.number(4)));
   const events: LogEvent[] = [];
   for (let count = 0; reader.left >= 4; count++) {
-    const register = reader.u32();
+    const register = reader.number(4);
     if (register === UNUSED) break;
-    if (count === MAX_EVENTS) throw bad('the event log has too many events');
-    const type = reader.u32();
+    if (count === MAX_EVENTS) throw bad('it has too many events');
+    const type = reader.number(4);
     const extended = readDigests(reader, sizes);
-    const data = reader.take(reader.u32());
+    const data = reader.take(reader.number(4));
     if (type === EV_NO_ACTION) continue;
     // 0 would be MRTD, which nothing extends once a guest runs.
     if (register < 1 || register > 4) throw bad('an event of a register that there is not');
@@ -98,22 +77,22 @@ function readCcel(log: Uint8Array): LogEvent[] {
 
 /** TCG_EfiSpecIdEvent: the sizes of digests by algorithm. */
 function readHead(head: Uint8Array): Map<number, number> {
-  const reader = new Reader(head);
-  if (new TextDecoder().decode(reader.take(16)) !== 'Spec ID Event03\0') throw bad('an event log of another form');
+  const reader = new ByteReader(head, bad);
+  if (new TextDecoder().decode(reader.take(16)) !== 'Spec ID Event03\0') throw bad('it is of another form');
   reader.take(8);
-  const count = reader.u32();
-  if (count > MAX_ALGORITHMS) throw bad('the event log names too many algorithms');
-  const sizes = new Map(Array.from({ length: count }, () => [reader.u16(), reader.u16()] as const));
-  if (sizes.get(SHA384) !== SHA384_BYTES) throw bad('the event log has no SHA-384 digests');
+  const count = reader.number(4);
+  if (count > MAX_ALGORITHMS) throw bad('it names too many algorithms');
+  const sizes = new Map(Array.from({ length: count }, () => [reader.number(2), reader.number(2)] as const));
+  if (sizes.get(SHA384) !== SHA384_BYTES) throw bad('it has no SHA-384 digests');
   return sizes;
 }
 
-function readDigests(reader: Reader, sizes: ReadonlyMap<number, number>): Uint8Array {
-  const count = reader.u32();
+function readDigests(reader: ByteReader, sizes: ReadonlyMap<number, number>): Uint8Array {
+  const count = reader.number(4);
   if (count > MAX_ALGORITHMS) throw bad('an event has too many digests');
   let extended: Uint8Array | undefined;
   for (let i = 0; i < count; i++) {
-    const algorithm = reader.u16();
+    const algorithm = reader.number(2);
     const size = sizes.get(algorithm);
     if (size === undefined) throw bad('a digest of an algorithm that the head does not name');
     const value = reader.take(size);
@@ -129,9 +108,9 @@ async function readJsonLog(log: Uint8Array): Promise<LogEvent[]> {
   try {
     value = JSON.parse(fromUtf8(log));
   } catch (cause) {
-    throw bad('the event log is not JSON', cause);
+    throw bad('it is not JSON', cause);
   }
-  if (!Array.isArray(value) || value.length > MAX_EVENTS) throw bad('the event log is no list of events, or too long');
+  if (!Array.isArray(value) || value.length > MAX_EVENTS) throw bad('it is no list of events, or too long');
   const events = value.map(readJsonEvent);
   for (const event of events) {
     if (event.name === null) continue;
@@ -157,7 +136,7 @@ function readJsonEvent(value: unknown): LogEvent {
     extended.length === 2 * SHA384_BYTES &&
     typeof event === 'string' &&
     typeof data === 'string';
-  if (!isEvent) throw bad('the event log has an event of another form');
+  if (!isEvent) throw bad('it has an event of another form');
   try {
     const name = imr === RUNTIME_RTMR ? event : null;
     return { rtmr: imr, type, digest: fromHex(extended), name, data: fromHex(data) };

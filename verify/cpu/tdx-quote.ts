@@ -5,6 +5,7 @@ import { CheckFailure } from '../checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import type { EcPublicKey } from '../x509/chain.ts';
 import { DerError, type DerValue, integer, oid, readOne, sequence, TAG } from '../x509/der.ts';
+import { ByteReader } from './byte-reader.ts';
 
 export interface TdxQuote {
   readonly version: 4 | 5;
@@ -62,46 +63,15 @@ const PCK_CHAIN = 5;
 /** SubjectPublicKeyInfo of P-256 up to x ‖ y. */
 const P256_SPKI = fromHex('3059301306072a8648ce3d020106082a8648ce3d03010703420004');
 
-const bad = (message: string) => new CheckFailure('cpu_malformed', message);
+const bad = (message: string) => new CheckFailure('cpu_malformed', `the quote: ${message}`);
 const unsupported = (message: string) => new CheckFailure('cpu_unsupported', message);
-
-/** Takes fields off the front. */
-class Reader {
-  readonly #bytes: Uint8Array;
-  #at = 0;
-
-  constructor(bytes: Uint8Array) {
-    this.#bytes = bytes;
-  }
-
-  take(length: number): Uint8Array {
-    const end = this.#at + length;
-    if (end > this.#bytes.length) throw bad('the quote breaks off');
-    const taken = this.#bytes.subarray(this.#at, end);
-    this.#at = end;
-    return taken;
-  }
-
-  number(length: 2 | 4): number {
-    return this.take(length).reduceRight((sum, byte) => sum * 256 + byte, 0);
-  }
-
-  /** Everything that was taken. */
-  get taken(): Uint8Array {
-    return this.#bytes.subarray(0, this.#at);
-  }
-
-  end(what: string): void {
-    if (this.#at !== this.#bytes.length) throw bad(`bytes follow ${what}`);
-  }
-}
 
 /**
  * The quote ends where its own lengths say; hosts hand it out in a larger buffer, and what follows is not read.
  * @throws {CheckFailure} cpu_malformed, cpu_unsupported
  */
 export function parseTdxQuote(bytes: Uint8Array): TdxQuote {
-  const reader = new Reader(bytes);
+  const reader = new ByteReader(bytes, bad);
   const version = readHeader(reader.take(HEADER_BYTES));
   let bodyBytes: number | undefined = TDX_1_0_BYTES;
   if (version === 5) {
@@ -116,7 +86,7 @@ export function parseTdxQuote(bytes: Uint8Array): TdxQuote {
 }
 
 function readHeader(header: Uint8Array): 4 | 5 {
-  const reader = new Reader(header);
+  const reader = new ByteReader(header, bad);
   const version = reader.number(2);
   if (version !== 4 && version !== 5) throw unsupported(`a quote of version ${version}`);
   if (reader.number(2) !== ECDSA_P256) throw unsupported('a quote with another attestation key than of ECDSA P-256');
@@ -145,18 +115,18 @@ function readBody(bytes: Uint8Array): TdReport {
 }
 
 function readSignatureData(bytes: Uint8Array): Omit<TdxQuote, 'version' | 'body' | 'signed'> {
-  const reader = new Reader(bytes);
+  const reader = new ByteReader(bytes, bad);
   const signature = reader.take(64);
   const attestationKeyBytes = reader.take(64);
   if (reader.number(2) !== QE_REPORT_DATA) throw unsupported("certification data without the quoting enclave's report");
-  const inner = new Reader(reader.take(reader.number(4)));
-  reader.end('the certification data');
+  const inner = new ByteReader(reader.take(reader.number(4)), bad);
+  reader.end();
   const qeSigned = inner.take(QE_REPORT_BYTES);
   const qeSignature = inner.take(64);
   const qeAuthData = inner.take(inner.number(2));
   if (inner.number(2) !== PCK_CHAIN) throw unsupported('a quote without its PCK certificate chain');
   const chain = readChain(inner.take(inner.number(4)));
-  inner.end('the certificates');
+  inner.end();
   return {
     signature,
     attestationKeyBytes,

@@ -13,3 +13,7 @@ export function expectVerdict({ valid, checks, claims }: CpuReport, { expect: wa
   expect(passed).toMatchObject(wanted.checks ?? {});
   if (wanted.tcb_status !== undefined) expect(claims?.tcb_status).toBe(wanted.tcb_status);
 }
+
+/** Which checks failed, and how. */
+export const failures = ({ checks }: CpuReport) =>
+  checks.filter(({ status }) => status === 'fail').map(({ name, code }) => [name, code]);
