@@ -25,12 +25,16 @@ async function readers(): Promise<void> {
   const { textFormats } = await import('./formats-text.ts');
   const { derFormats } = await import('./formats-der.ts');
   const { xmlFormats } = await import('./formats-xml.ts');
+  const { cpuFormats } = await import('./formats-cpu.ts');
   const { httpFormats } = await import('./formats-http.ts');
   const { readers: ofAll } = await import('./readers.ts');
   const { gatewayReaders } = await import('./readers-gateway.ts');
   const world = makeWorld();
   const formats = new Map(
-    [...textFormats(world), ...derFormats(world), ...xmlFormats(world), ...httpFormats].map((one) => [one.name, one]),
+    [...textFormats(world), ...derFormats(world), ...xmlFormats(world), ...httpFormats, ...cpuFormats].map((one) => [
+      one.name,
+      one,
+    ]),
   );
   const [part = 0, parts = 1] = which.split('/').map(Number);
   const steep: string[] = [];

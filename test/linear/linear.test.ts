@@ -42,6 +42,7 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'gateway/telemetry/*.ts': 'counts and writes',
   'gateway/verifier/{verifier,worker}.ts': 'what they hand to a thread, appraise.ts reads',
   'proto/{attestation,log,settings}.ts': "types, an operator's settings, our own errors",
+  'verify/cpu/{cpu-options,pinned-roots}.ts': 'types, and roots that stand in the program',
   'verify/cli/*.ts': "its user's words and files; what is in the files, others read",
   'verify/{index,options}.ts': 'types and names of others',
 };

@@ -17,6 +17,8 @@ import { PayloadReader, readPayloads, writeEvents } from '../../proto/sse.ts';
 import type { World } from '../../scripts/vectors/world.ts';
 import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '../../verify/bytes.ts';
 import { fetchNrasKeys, fetchRim } from '../../verify/collateral.ts';
+import { readCpuMember } from '../../verify/cpu/cpu-member.ts';
+import { appraiseCpu } from '../../verify/cpu/verify-cpu.ts';
 import { isPartOf, sameTokens, sameValue } from '../../verify/exchange.ts';
 import { appraiseAttestation, createCollateral, verifyingFetch } from '../../verify/index.ts';
 import {
@@ -36,11 +38,13 @@ import { nvtrustDigestText } from '../../verify/token/digests.ts';
 import { parseJws, parseJson as parseTokenJson } from '../../verify/token/jws.ts';
 import { keyOf } from '../../verify/token/signature.ts';
 import { parsePem } from '../../verify/x509/certificate.ts';
+import { parseCrl } from '../../verify/x509/crl.ts';
 import { children, integer, oid, readAt } from '../../verify/x509/der.ts';
 import type { AnyTarget } from '../verify/fuzz-target.ts';
 import { signedTargets } from '../verify/fuzz-targets-signed.ts';
 import { textTargets } from '../verify/fuzz-targets-text.ts';
 import { fullOptions, wholeTargets } from '../verify/fuzz-targets-whole.ts';
+import { CPU_OPTIONS } from './formats-cpu.ts';
 import { inPieces, prepared, type Reader, reader } from './reader.ts';
 
 /** What each target of the fuzzer reads: one that is not here is an error. None, where a reader below does the same. */
@@ -188,6 +192,12 @@ const ofVerify = (world: World): readonly Reader[] => {
       ({ text }) => values(text),
       ([x, y]) => isPartOf({ a: [x, x, 'no'] }, { a: [y, 1, y, [y], y] }),
     ),
+    reader('verify/cpu: appraiseCpu', ['CPU evidence'], ({ text }) => appraiseCpu(text, CPU_OPTIONS)),
+    reader('verify/cpu/cpu-member: readCpuMember', ['JSON', 'attestations'], ({ text }) => {
+      JSON.parse(text);
+      readCpuMember(`{"type":"AZURE_TDX","report":"AAAA","quote":"AAAA","tpm":{},"collateral":${text}}`);
+    }),
+    reader('verify/x509/crl: parseCrl', ['DER'], ({ bytes }) => parseCrl(bytes)),
     reader('verify/input: attestationIn', ['JSON', 'attestations'], ({ text }) => attestationIn(text)),
     reader('verify/input: withoutAttestation', ['JSON', 'attestations'], ({ text }) =>
       withoutAttestation(`{"attestation":${text},"a":${text}}`, ATTESTATION as never),
