@@ -1,7 +1,16 @@
 // Countersign's verifier: one import for Node and browsers, WebCrypto alone.
 export type { Attestation, Evidence } from '../proto/attestation.ts';
 export { appraiseAttestation, verifyAttestation } from './attestation.ts';
-export { CHECKS, type Check, CheckFailure, type CheckName, type FailureCode, VerificationError } from './checks.ts';
+export {
+  CHECKS,
+  type Check,
+  CheckFailure,
+  type CheckName,
+  CPU_CHECKS,
+  type CpuCheckName,
+  type FailureCode,
+  VerificationError,
+} from './checks.ts';
 export {
   type Collateral,
   type CollateralOptions,
@@ -13,6 +22,17 @@ export {
   type OcspQuery,
   type RimQuery,
 } from './collateral.ts';
+export type {
+  CpuClaims,
+  CpuExpected,
+  CpuPolicy,
+  CpuReport,
+  CpuType,
+  CpuVerifyOptions,
+  TcbStatus,
+  TdxCollateral,
+} from './cpu/cpu-options.ts';
+export { appraiseCpu, verifyCpu } from './cpu/verify-cpu.ts';
 export { appraiseEvidence, verifyEvidence } from './evidence.ts';
 export { UnprovenAnswerError, type UnprovenCode, type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
 export type {

@@ -61,7 +61,7 @@ const QE_REPORT_BYTES = 384;
 const QE_REPORT_DATA = 6;
 const PCK_CHAIN = 5;
 /** SubjectPublicKeyInfo of P-256 up to x ‖ y. */
-const P256_SPKI = fromHex('3059301306072a8648ce3d020106082a8648ce3d03010703420004');
+const P256_SPKI = '3059301306072a8648ce3d020106082a8648ce3d03010703420004';
 
 const bad = (message: string) => new CheckFailure('cpu_malformed', `the quote: ${message}`);
 const unsupported = (message: string) => new CheckFailure('cpu_unsupported', message);
@@ -130,7 +130,7 @@ function readSignatureData(bytes: Uint8Array): Omit<TdxQuote, 'version' | 'body'
   return {
     signature,
     attestationKeyBytes,
-    attestationKey: { spki: concat(P256_SPKI, attestationKeyBytes), curve: 'P-256' },
+    attestationKey: { spki: concat(fromHex(P256_SPKI), attestationKeyBytes), curve: 'P-256' },
     qe: readQeReport(qeSigned),
     qeSigned,
     qeSignature,
