@@ -62,7 +62,7 @@ export interface CpuVerifyOptions {
   readonly roots?: { readonly amd?: string | undefined; readonly intel?: string | undefined } | undefined;
   /** PEM certificates of simulated processors' test roots. What stands under one passes, and proves nothing about hardware. */
   readonly simulatedRoots?: string | undefined;
-  /** The caller's own: it wins over what stands in the evidence where it is valid at that instant. */
+  /** The caller's own, AMD's list in DER: it wins over what stands in the evidence where it is valid at that instant. */
   readonly collateral?:
     | { readonly tdx?: TdxCollateral | undefined; readonly amdCrl?: Uint8Array | undefined }
     | undefined;

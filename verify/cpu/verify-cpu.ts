@@ -1,5 +1,5 @@
 // Verifies a processor's evidence: the list of checks, read top to bottom.
-import { EncodingError, equal, fromHex, toHex } from '../bytes.ts';
+import { equal, fromHex, toHex } from '../bytes.ts';
 import {
   CheckFailure,
   CheckList,
@@ -13,7 +13,7 @@ import {
 } from '../checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { checkVtpm, type HclReport, parseHclReport, parseTpmAttest, type TpmAttest } from './azure-vtpm.ts';
-import { type CpuMember, readCpuMember, type TpmQuote } from './cpu-member.ts';
+import { type CpuMember, readCpuMember, readTdxCollateral, type TpmQuote } from './cpu-member.ts';
 import type { CpuClaims, CpuContext, CpuExpected, CpuReport, CpuVerifyOptions } from './cpu-options.ts';
 import { checkEventLog, hasRuntimeEvent } from './event-log.ts';
 import { amdRoots, intelRoots } from './pinned-roots.ts';
@@ -82,6 +82,7 @@ function readCpuOptions(options: CpuVerifyOptions): Context {
   if (!(at instanceof Date) || Number.isNaN(at.getTime())) throw new TypeError('at is not a time');
   if (launch !== undefined && !/^[0-9a-f]{64}$/.test(launch.sha256))
     throw new TypeError('expected.launch.sha256 is not 64 lowercase hex digits');
+  if (collateral.tdx !== undefined) usable('collateral.tdx', () => readTdxCollateral(collateral.tdx));
   // Nothing is less than NaN.
   if (policy.minTcbEvaluation !== undefined && !(policy.minTcbEvaluation >= 0))
     throw new TypeError('policy.minTcbEvaluation is not a number');
@@ -98,22 +99,20 @@ function readCpuOptions(options: CpuVerifyOptions): Context {
   };
 }
 
-function pem(text: string, name: string): readonly Certificate[] {
+const pem = (text: string, name: string): readonly Certificate[] => usable(name, () => parsePem(text));
+
+function usable<T>(name: string, read: () => T): T {
   try {
-    return parsePem(text);
+    return read();
   } catch (cause) {
-    throw new TypeError(`${name} is not a PEM certificate`, { cause });
+    throw new TypeError(`${name} cannot be used: ${cause instanceof Error ? cause.message : ''}`, { cause });
   }
 }
 
 function hex(text: string, name: string): Uint8Array {
-  try {
-    const bytes = fromHex(text);
-    if (bytes.length <= REPORT_DATA_BYTES) return bytes;
-  } catch (cause) {
-    if (!(cause instanceof EncodingError)) throw cause;
-  }
-  throw new TypeError(`${name} is not hex of at most ${REPORT_DATA_BYTES} bytes`);
+  const bytes = usable(name, () => fromHex(text));
+  if (bytes.length > REPORT_DATA_BYTES) throw new TypeError(`${name} has more than ${REPORT_DATA_BYTES} bytes`);
+  return bytes;
 }
 
 /** Evidence that could be read: nothing of it is proven yet. */

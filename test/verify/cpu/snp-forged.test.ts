@@ -359,6 +359,7 @@ test('options that cannot be used are the caller’s fault', async () => {
     { expected: { reportData: '00'.repeat(65) } },
     { expected: { launch: { sha256: 'ab', in: 'host_data' } } },
     { policy: { minTcbEvaluation: Number.NaN } },
+    { collateral: { tdx: {} as never } },
   ] as const)
     await expect(appraiseCpu('{}', options)).rejects.toThrow(TypeError);
 });
