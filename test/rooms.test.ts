@@ -11,7 +11,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   gateway: ['proto', 'verify'],
   page: ['proto', 'verify'],
   demo: ['gateway/config.ts', 'gateway/node-flags.ts', 'sidecar/node-flags.ts'],
-  scripts: ['proto', 'verify', 'sidecar', 'gateway', 'demo', 'test/twin', 'test/harness.ts'],
+  scripts: ['proto', 'verify', 'sidecar', 'gateway', 'demo', 'test/twin', 'test/backend.ts', 'test/harness.ts'],
 };
 
 interface Import {
