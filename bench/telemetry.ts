@@ -4,8 +4,7 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { Hono } from 'hono';
 import type { Env } from '../gateway/http/context.ts';
 import { createLog, type Out } from '../gateway/telemetry/log.ts';
-import { createTelemetry, type Telemetry } from '../gateway/telemetry/telemetry.ts';
-import type { Watch } from '../gateway/telemetry/watch.ts';
+import { createTelemetry, type Telemetry, type Watch } from '../gateway/telemetry/telemetry.ts';
 
 const ROUNDS = 5;
 const REQUESTS = 40_000;

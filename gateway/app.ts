@@ -12,11 +12,9 @@ import {
 } from './http/middleware.ts';
 import { Problem } from './http/problem.ts';
 import { decodedPath } from './http/target.ts';
-import { attestationById } from './routes/attestation.ts';
-import { generate } from './routes/generate.ts';
+import { attestationById, generate } from './routes/generate.ts';
 import { openapi } from './routes/openapi.ts';
-import { createPage, service } from './routes/page.ts';
-import { createCollateralRoutes } from './routes/page-collateral.ts';
+import { createCollateralRoutes, createPage, service } from './routes/page.ts';
 import { passthrough } from './routes/passthrough.ts';
 import { health, metrics } from './routes/status.ts';
 import { verify, verifyQuery } from './routes/verify.ts';

@@ -4,23 +4,19 @@ import type { Hono } from 'hono';
 import type { Logger } from 'pino';
 import { createApp } from './app.ts';
 import { createAttestor } from './attestation/attest.ts';
-import { createChecker } from './attestation/check.ts';
-import { createSidecar } from './attestation/sidecar-client.ts';
+import { createChecker, createSidecar } from './attestation/sidecar-client.ts';
 import { createStoreAndRates } from './attestation/store-shared.ts';
-import { boundAnswers } from './backend/bounds.ts';
-import { createBackend } from './backend/client.ts';
+import { boundAnswers, createBackend } from './backend/client.ts';
 import { isMember, joinPrimary } from './cluster/member.ts';
-import type { GatewayConfig } from './config.ts';
+import { type GatewayConfig, VERSION } from './config.ts';
 import type { Env } from './http/context.ts';
 import { loadKeys } from './keys/keys-file.ts';
 import { createConcurrency } from './limits/concurrency.ts';
 import { createPermits } from './limits/permits.ts';
 import { createOffload } from './offload/pool.ts';
 import { registerGauges } from './telemetry/metrics.ts';
-import { createTelemetry, type Telemetry } from './telemetry/telemetry.ts';
-import type { Tracer } from './telemetry/watch.ts';
+import { createTelemetry, type Telemetry, type Tracer } from './telemetry/telemetry.ts';
 import { createVerifier, SLOW_PERMITS, slowPermits } from './verifier/verifier.ts';
-import { VERSION } from './version.ts';
 
 export interface BuiltApp {
   readonly app: Hono<Env>;

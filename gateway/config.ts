@@ -1,4 +1,5 @@
 // The gateway's settings: the one place in this process that reads the environment.
+
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import * as z from 'zod';
@@ -15,7 +16,7 @@ import {
   wholeNumber,
 } from '../proto/settings.ts';
 import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../verify/index.ts';
-import { originOf } from './http/origins.ts';
+import { originOf } from './http/target.ts';
 import { otelShape, type TracingConfig, tracingOf } from './telemetry/settings.ts';
 
 // The gateway's environment variables: what each means, which values it may have, and what holds without it.
@@ -286,3 +287,9 @@ function keyFrom(file: string | undefined): string | null {
   if (!key.success) throw new ConfigError(`BACKEND_API_KEY_FILE ${key.error.issues[0]?.message}`);
   return key.data;
 }
+
+// The version of what runs, from package.json.
+
+export const VERSION = (
+  JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
+).version;

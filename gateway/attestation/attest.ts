@@ -1,13 +1,12 @@
 // Makes an attestation: drafts it from the exchange, has the sidecar sign it, keeps it for retrieval.
-
-import type { Exchange } from '../exchange/exchange.ts';
+import type { Exchange } from '../exchange/relay.ts';
 import type { Body, Folded } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
 import { type Sidecar, tooLate } from './sidecar-client.ts';
 import type { Store } from './store-memory.ts';
 
 /** In UTF-8. The promise that brings it may live on and would hold the bytes: who has written them may put `NOTHING` in their place. */
-export interface AttestationJson {
+interface AttestationJson {
   json: Buffer;
 }
 

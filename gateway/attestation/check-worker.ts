@@ -1,11 +1,11 @@
 // The thread that checks what a sidecar answered.
 import { type Carried, CheckFailure, checkReports } from '../../verify/index.ts';
 import { answerQuestions } from '../offload/thread.ts';
-import type { CheckAnswer, CheckQuestion } from './check.ts';
+import type { CheckAnswer, CheckQuestion } from './sidecar-client.ts';
 
 answerQuestions<CheckQuestion, CheckAnswer>(async ({ members, nonce, simulatedRoot }) => {
   try {
-    // Its form was looked at as it came: members.ts.
+    // Its form was checked as it came, in sidecar-link.ts.
     const carried = JSON.parse(new TextDecoder().decode(members)) as Carried;
     await checkReports(carried, nonce, simulatedRoot);
     return null;

@@ -6,10 +6,10 @@ import type { Nonce } from '../../proto/raw.ts';
 import type { FailureCode } from '../../verify/index.ts';
 import { Problem } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
+import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
-import type { Checker } from './check.ts';
-import { type Answered, type Link, openLink } from './sidecar-link.ts';
-import { connectOwned, SocketRefused } from './sidecar-socket.ts';
+import { Thread } from '../offload/thread.ts';
+import { type Answered, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
 
 const BACKOFF_MIN_MS = 25;
 /** A try costs a refused Unix connection; waiting longer costs every answer that waits for a restart. */
@@ -22,7 +22,7 @@ const REFUSED_RETRY_MS = 5_000;
 const RETRY_MIN_MS = 20;
 const RETRY_MAX_MS = 2_000;
 
-export interface SidecarOptions {
+interface SidecarOptions {
   readonly sidecar_socket: string;
   /** Who may own the socket beside root and this process's user; null: nobody else. */
   readonly sidecar_uid: number | null;
@@ -40,12 +40,12 @@ export interface SidecarOptions {
 }
 
 /** Why a sidecar may not be used. */
-export interface Refused {
+interface Refused {
   readonly code: 'simulated' | SocketRefused['code'] | FailureCode;
   readonly message: string;
 }
 
-export type SidecarState = 'connecting' | 'connected' | 'refused' | 'closed';
+type SidecarState = 'connecting' | 'connected' | 'refused' | 'closed';
 
 export interface Sidecar {
   readonly state: SidecarState;
@@ -328,5 +328,47 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       for (const one of [...pending.values()]) one.reject(unavailable('The gateway stops.'));
       link?.close();
     },
+  };
+}
+
+// Checks what a sidecar answered before anybody is given it: the same as the sidecar's own check, on a thread, because a signature and
+// what surrounds it take a millisecond, and what a false sidecar sends may take longer to read.
+
+/** What the thread is asked. */
+export interface CheckQuestion {
+  /** JSON of the attestation's token and evidence, in UTF-8. */
+  readonly members: Uint8Array;
+  /** What every report and the token must be over. */
+  readonly nonce: string;
+  /** PEM of the root that counts in place of NVIDIA's; null: NVIDIA's alone. */
+  readonly simulatedRoot: string | null;
+}
+
+/** What is wrong, by the verifier's codes; null: nothing. */
+export type CheckAnswer = { readonly code: FailureCode; readonly message: string } | null;
+
+interface Checker {
+  /** An answer will come: the thread starts meanwhile. */
+  warm(): void;
+  /** @throws {Error} when the thread ended before it had looked. */
+  check(question: CheckQuestion): Promise<CheckAnswer>;
+  close(): Promise<void>;
+}
+
+/** A start takes longer than a GPU may: whoever asked once is likely to ask again. */
+const IDLE_MS = 3_600_000;
+
+export function createChecker(): Checker {
+  const thread = new Thread<CheckQuestion, CheckAnswer>(
+    new URL('./check-worker.ts', import.meta.url),
+    { resourceLimits: { maxOldGenerationSizeMb: CHECKING_HEAP_MB, maxYoungGenerationSizeMb: CHECKING_YOUNG_HEAP_MB } },
+    IDLE_MS,
+  );
+  return {
+    warm: () => thread.warm(),
+    // A copy of its own: a view would take the whole of what it was read into along.
+    check: ({ members, nonce, simulatedRoot }) =>
+      thread.ask({ members: new Uint8Array(members), nonce, simulatedRoot }),
+    close: () => thread.end(),
   };
 }

@@ -1,6 +1,6 @@
 // Keeps attestations in this process's memory, up to a number of bytes and for a time. The oldest are forgotten first.
 import { LRUCache } from 'lru-cache';
-import type { Owner } from '../keys/caller.ts';
+import type { Owner } from '../keys/keys.ts';
 
 // Where attestations are kept for clients that drop unknown members: by our id and by the completion's, for whoever asked.
 

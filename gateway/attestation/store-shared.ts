@@ -6,7 +6,7 @@ import { RateLimiterRedis } from 'rate-limiter-flexible';
 import type { Member } from '../cluster/member.ts';
 import type { GatewayConfig } from '../config.ts';
 import { Problem } from '../http/problem.ts';
-import type { Owner } from '../keys/caller.ts';
+import type { Owner } from '../keys/keys.ts';
 import { createRates, inMemory, type MakeLimiter, type Rates } from '../limits/rates.ts';
 import { createMemoryStore, type Kept, type MemoryStore, type Store } from './store-memory.ts';
 

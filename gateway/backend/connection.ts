@@ -3,9 +3,8 @@ import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { GrowingBuffer } from '../http/bytes.ts';
 import { batch } from '../http/write-batch.ts';
-import type { Owner } from '../keys/caller.ts';
-import type { ResponseHead } from './backend.ts';
-import { BackendFault } from './errors.ts';
+import type { Owner } from '../keys/keys.ts';
+import { BackendFault, type ResponseHead } from './backend.ts';
 import { type Heads, mayEndHead, notHttp, type ParsedHead, ResponseBody } from './response.ts';
 
 const silent = () => new BackendFault('silent', 'silent for too long');
@@ -24,7 +23,7 @@ export interface Taker {
   broken(cause: unknown): void;
 }
 
-export interface ConnectionEvents {
+interface ConnectionEvents {
   idle(connection: Connection): void;
   gone(connection: Connection): void;
 }

@@ -1,8 +1,6 @@
 // Reads the head of a backend's answer from its bytes (RFC 9112 §4–6), strictly: what is ambiguous is refused.
-
 import { digitAt, isSame } from '../http/bytes.ts';
-import type { ResponseHead } from './backend.ts';
-import { BackendFault } from './errors.ts';
+import { BackendFault, type ResponseHead } from './backend.ts';
 
 export interface ParsedHead extends ResponseHead {
   readonly framing: Framing;

@@ -1,5 +1,7 @@
 // The primary process of several workers: starts them, starts again what ended, ends them, and knows what they must share.
-import cluster, { type Worker } from 'node:cluster';
+
+import type { Worker } from 'node:cluster';
+import cluster from 'node:cluster';
 import type { Logger } from 'pino';
 import { AggregatorRegistry, Registry } from 'prom-client';
 import { RateLimiterClusterMaster } from 'rate-limiter-flexible';
@@ -7,8 +9,8 @@ import type { GatewayConfig } from '../config.ts';
 import { WORKER_HEAP_MB } from '../limits/bounds.ts';
 import type { Counted } from '../limits/concurrency.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
-import { serveMetrics } from '../telemetry/listener.ts';
-import { type Answers, Asker, isMessage, type Message, type Peer, type Question } from './messages.ts';
+import { serveMetrics } from '../telemetry/metrics.ts';
+import { type Answers, Asker, isMessage, type Message, type Peer, type Question } from './member.ts';
 
 const FIND_MS = 2_000;
 const METRICS_MS = 2_000;

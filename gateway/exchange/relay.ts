@@ -1,11 +1,20 @@
 // Carries one answer from the backend to the client: one of the deliveries writes it, the client's leaving cancels it.
-import type { Backend, BackendCall, BackendRequest, ResponseHandler, ResponseHead } from '../backend/backend.ts';
-import { rewriteError } from '../backend/errors.ts';
+
+import type { IncomingHttpHeaders } from 'node:http';
+import {
+  type Backend,
+  type BackendCall,
+  type BackendRequest,
+  type ResponseHandler,
+  type ResponseHead,
+  rewriteError,
+} from '../backend/backend.ts';
 import { toClient } from '../backend/headers.ts';
+import type { Outgoing } from '../http/plain-path/response.ts';
 import { Problem } from '../http/problem.ts';
 import { type SharedHeaders, share } from '../http/shared-headers.ts';
-import { type Delivery, type Exchange, type Flow, mediaType, type Outcome } from './exchange.ts';
-import { errorEvent } from './sse.ts';
+import type { Owner } from '../keys/keys.ts';
+import type { Outcome, Watch } from '../telemetry/telemetry.ts';
 
 /** What a delivery is given beside the head. */
 export interface Port extends Flow {
@@ -146,6 +155,11 @@ export function flowingWriter(exchange: Exchange, flow: Flow): (bytes: Uint8Arra
   };
 }
 
+/** An error in a stream that has begun. */
+export function errorEvent(problem: Problem): Buffer {
+  return Buffer.from(`data: ${JSON.stringify(problem.body)}\n\n`);
+}
+
 // Delivers a backend's error: its status, its retry-after, its words in OpenAI's shape.
 
 const MAX_ERROR_BYTES = 256 * 1024;
@@ -257,4 +271,43 @@ function betweenEvents(tail: number | null): boolean {
   if (tail === null) return true;
   const two = tail & 0xffff;
   return two === 0x0a0a || two === 0x0d0d || tail === 0x0d0a0d0a;
+}
+
+// One exchange: the request as the client sent it, what it asked for, and the response that its answer goes into.
+
+export interface Exchange {
+  /** Unguessable; x-request-id and, with tee, x-attestation-id. */
+  readonly id: string;
+  readonly owner: Owner;
+  /** The client's body, exactly as received, as text or bytes; without tee nobody asks for it, and it is not kept. */
+  readonly request: string | Buffer;
+  readonly tee: boolean;
+  /** How many choices the request asked for. */
+  readonly choices: number;
+  readonly outgoing: Outgoing;
+  readonly watch: Watch;
+}
+
+/** What a delivery does with the answer, after its head. */
+export interface Delivery {
+  data(chunk: Buffer): void;
+  end(): void;
+  fail(problem: Problem): void;
+}
+
+/** What a delivery may ask of the backend while the answer runs. */
+interface Flow {
+  pause(): void;
+  resume(): void;
+  cancel(): void;
+}
+
+/** The last one looked at: a backend says the same in nearly all of its answers. */
+let known = { contentType: '', type: '' };
+
+export function mediaType(headers: IncomingHttpHeaders): string {
+  const contentType = headers['content-type'] ?? '';
+  if (contentType !== known.contentType)
+    known = { contentType, type: contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '' };
+  return known.type;
 }

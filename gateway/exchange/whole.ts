@@ -1,12 +1,10 @@
 // Delivers a whole answer with its attestation: the backend's body text with one member spliced in.
-
 import { type Attestor, NOTHING } from '../attestation/attest.ts';
 import type { ResponseHead } from '../backend/backend.ts';
 import { ChunkBuffer } from '../http/bytes.ts';
 import { asProblem } from '../http/problem.ts';
 import { badAnswer } from '../offload/jobs.ts';
-import type { Delivery, Exchange } from './exchange.ts';
-import { headersOf, type Port } from './relay.ts';
+import { type Delivery, type Exchange, headersOf, type Port } from './relay.ts';
 
 export function wholeDelivery(
   head: ResponseHead,

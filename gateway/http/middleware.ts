@@ -4,11 +4,11 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { where } from '../../proto/log.ts';
 import { type Allowance, addressOf } from '../limits/rates.ts';
 import type { Context, Deps, Handle, Step } from './context.ts';
-import { createOwnHosts, hostOf } from './origins.ts';
 import type { Outgoing } from './plain-path/response.ts';
 import { asProblem, Problem } from './problem.ts';
 import { leaveUnread, newId, setCommonHeaders } from './refusal.ts';
 import { ClientGone } from './request.ts';
+import { createOwnHosts, hostOf } from './target.ts';
 
 const PREFLIGHT = {
   'access-control-allow-methods': 'GET, POST, DELETE, OPTIONS',

@@ -29,7 +29,7 @@ export type ProblemCode =
   | 'collateral_unavailable'
   | 'page_unavailable';
 
-export interface ProblemOptions extends ErrorOptions {
+interface ProblemOptions extends ErrorOptions {
   readonly param?: string | null | undefined;
   /** Sent as an integer `retry-after`. */
   readonly retryAfterSeconds?: number;

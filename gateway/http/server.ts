@@ -1,17 +1,21 @@
 // The HTTP server: its limits, and what of a request is settled before any route sees it.
+
+import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { readFileSync, unwatchFile, watchFile } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer, Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { SecureContextOptions } from 'node:tls';
 import { getRequestListener, RequestError } from '@hono/node-server';
 import type { Logger } from 'pino';
 import { where } from '../../proto/log.ts';
+import { ConfigError, type TlsFiles } from '../config.ts';
 import { PacedConnection, PacedRequest } from './paced-connection.ts';
-import type { PlainPath } from './plain-path/server.ts';
+import type { PlainPath } from './plain-path/connection.ts';
 import { asProblem, Problem } from './problem.ts';
 import { commonHeaders, newId, refuse, refuseOnSocket } from './refusal.ts';
 import { isHost, originForm } from './target.ts';
-import type { Credentials } from './tls.ts';
 
 interface HttpOptions {
   /** From a connection's first byte to the end of its request's headers. */
@@ -200,4 +204,54 @@ export function createDrain(server: Server, plainPath: PlainPath): Drain {
       });
     },
   };
+}
+
+// TLS of the gateway's own: a certificate and its key from two files, read again when they change.
+
+/** What Node's TLS server takes. */
+type Credentials = SecureContextOptions & { readonly honorCipherOrder: boolean };
+
+/** TLS 1.3, and of TLS 1.2 only forward-secret authenticated ciphers (RFC 9325 §4.2). */
+const CIPHERS = [
+  'TLS_AES_128_GCM_SHA256',
+  'TLS_AES_256_GCM_SHA384',
+  'TLS_CHACHA20_POLY1305_SHA256',
+  'ECDHE-ECDSA-AES128-GCM-SHA256',
+  'ECDHE-RSA-AES128-GCM-SHA256',
+  'ECDHE-ECDSA-AES256-GCM-SHA384',
+  'ECDHE-RSA-AES256-GCM-SHA384',
+  'ECDHE-ECDSA-CHACHA20-POLY1305',
+  'ECDHE-RSA-CHACHA20-POLY1305',
+];
+const WATCH_MS = 5_000;
+
+/** @throws {ConfigError} a file cannot be read, or the two do not belong together. */
+export function readCredentials(files: TlsFiles): Credentials {
+  const cert = read('TLS_CERT_FILE', files.tls_cert_file);
+  const key = read('TLS_KEY_FILE', files.tls_key_file);
+  let matches: boolean;
+  try {
+    matches = new X509Certificate(cert).checkPrivateKey(createPrivateKey(key));
+  } catch (cause) {
+    throw new ConfigError('TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its PEM key', { cause });
+  }
+  if (!matches) throw new ConfigError('TLS_KEY_FILE is not the key of the certificate in TLS_CERT_FILE');
+  return { cert, key, minVersion: 'TLSv1.2', ciphers: CIPHERS.join(':'), honorCipherOrder: true };
+}
+
+/** Calls `changed` when either file was written or replaced. @returns ends it. */
+export function watchCredentials(files: TlsFiles, changed: () => void, every_ms = WATCH_MS): () => void {
+  const paths = [files.tls_cert_file, files.tls_key_file];
+  for (const path of paths) watchFile(path, { interval: every_ms, persistent: false }, changed);
+  return () => {
+    for (const path of paths) unwatchFile(path, changed);
+  };
+}
+
+function read(variable: string, path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (cause) {
+    throw new ConfigError(`${variable} cannot be read: ${(cause as NodeJS.ErrnoException).code}`, { cause });
+  }
 }

@@ -16,7 +16,7 @@ import {
 } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { keysFileOf } from '../config.ts';
-import { checkName, digestOf, type KeyLine, KeyLineError, readLine, readSettings, writeLine } from './key-line.ts';
+import { checkName, digestOf, type KeyLine, KeyLineError, readLine, readSettings, writeLine } from './keys.ts';
 import { KeysFileError, parseKeys } from './keys-file.ts';
 
 const USAGE = `usage: countersign keys add NAME [--rps N] [--concurrent N] [--streams N] [--tee N] [--models A,B] [--admin]

@@ -4,8 +4,7 @@ import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Logger } from 'pino';
 import { ConfigError } from '../config.ts';
-import { type KeyLine, KeyLineError, readLine } from './key-line.ts';
-import { callerOf, type Keys, OPEN, tableOf } from './keys.ts';
+import { callerOf, type KeyLine, KeyLineError, type Keys, OPEN, readLine, tableOf } from './keys.ts';
 
 const MAX_KEYS = 100_000;
 

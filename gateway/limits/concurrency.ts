@@ -1,7 +1,6 @@
 // Who is being served: how many requests, streams and requests with tee, in total and of each key. Counted in this process.
-
 import { Problem } from '../http/problem.ts';
-import type { Caller } from '../keys/caller.ts';
+import type { Caller } from '../keys/keys.ts';
 import { largestRequest } from './bounds.ts';
 
 export interface ConcurrencySettings {

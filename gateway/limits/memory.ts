@@ -32,7 +32,7 @@ const HELD_COPIES = 1.25;
 const STORE_COPIES = 1.1;
 const UNSERVED_COPIES = 2;
 
-export type MemorySettings = Pick<
+type MemorySettings = Pick<
   GatewayConfig,
   | 'workers'
   | 'max_body_bytes'
@@ -47,7 +47,7 @@ export type MemorySettings = Pick<
 >;
 
 /** A part of what is needed, and the setting that changes it. */
-export interface Part {
+interface Part {
   readonly name: string;
   readonly bytes: number;
   readonly setting: string;

@@ -16,8 +16,7 @@ import { buildRaw, MAX_RAW_LENGTH, type Nonce, type StreamDigest } from '../../p
 import { MANY_BYTES } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';
 import { bodyText, MAX_JSON_VALUES } from '../http/request.ts';
-import type { Caller } from '../keys/caller.ts';
-import { checkModel } from '../keys/keys.ts';
+import { type Caller, checkModel } from '../keys/keys.ts';
 
 export type Endpoint = 'chat' | 'completion';
 

@@ -3,7 +3,7 @@ import { bufferOf, MANY_BYTES } from '../http/bytes.ts';
 import type { Outgoing } from '../http/plain-path/response.ts';
 import { Problem, type ProblemCode } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
-import type { Caller } from '../keys/caller.ts';
+import type { Caller } from '../keys/keys.ts';
 import { READING_HEAP_MB, READING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
 import {

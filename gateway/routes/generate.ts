@@ -1,11 +1,8 @@
 // POST /v1/chat/completions and /v1/completions: validate, forward, deliver; with tee, attest.
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import type { ResponseHead } from '../backend/backend.ts';
-import { SharedLines } from '../backend/backend.ts';
-import { type Headers, toBackend } from '../backend/headers.ts';
-import { headerLines } from '../backend/request.ts';
-import { type Delivery, type Exchange, mediaType, type Outcome } from '../exchange/exchange.ts';
-import { type Port, pipeDelivery, relay } from '../exchange/relay.ts';
+import { type Headers, type ResponseHead, SharedLines } from '../backend/backend.ts';
+import { headerLines, toBackend } from '../backend/headers.ts';
+import { type Delivery, type Exchange, mediaType, type Port, pipeDelivery, relay } from '../exchange/relay.ts';
 import { streamDelivery } from '../exchange/stream.ts';
 import { wholeDelivery } from '../exchange/whole.ts';
 import type { Bindings, Context, Deps } from '../http/context.ts';
@@ -14,7 +11,7 @@ import { readBody } from '../http/request.ts';
 import { TEE_COPIES } from '../limits/bounds.ts';
 import type { ConcurrencyPermit } from '../limits/concurrency.ts';
 import { type Endpoint, teeHeader } from '../offload/jobs.ts';
-import type { Operation, Watch } from '../telemetry/watch.ts';
+import type { Operation, Outcome, Watch } from '../telemetry/telemetry.ts';
 
 const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };
 const OPERATION: Record<Endpoint, Operation> = { chat: 'chat', completion: 'text_completion' };
@@ -125,4 +122,20 @@ function holding(delivery: Delivery, port: Port, permit: ConcurrencyPermit): Del
 function query(url = ''): string {
   const at = url.indexOf('?');
   return at < 0 ? '' : url.slice(at);
+}
+
+// GET /v1/{chat/completions,completions}/{id}/attestation: the attestation again, for clients that drop unknown members.
+
+export function attestationById({ store }: Deps) {
+  return async (c: Context): Promise<Response> => {
+    const kept = await store.find(c.env.owner, c.req.param('id') ?? '');
+    if (kept === null)
+      throw new Problem('not_found', 'No attestation is kept under this id for this API key.', { param: 'id' });
+    if (kept.state === 'pending')
+      throw new Problem('attestation_pending', 'The answer is not complete yet.', {
+        param: 'id',
+        retryAfterSeconds: 1,
+      });
+    return c.body(kept.json, 200, { 'content-type': 'application/json' });
+  };
 }

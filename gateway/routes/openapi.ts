@@ -1,12 +1,11 @@
 // The OpenAPI document of the whole service, made once from the schemas that validate.
-
 import * as z from 'zod';
 import { attestationSchema, evidenceSchema } from '../../proto/attestation.ts';
 import { chatRequestSchema, completionRequestSchema, errorBodySchema } from '../../proto/openai.ts';
 import { CHECKS } from '../../verify/index.ts';
+import { VERSION } from '../config.ts';
 import type { Context } from '../http/context.ts';
 import { type ProblemCode, STATUS } from '../http/problem.ts';
-import { VERSION } from '../version.ts';
 import { healthSchema } from './status.ts';
 
 let kept: string | null = null;

@@ -1,12 +1,13 @@
 // GET / and what it names: the page, under a policy by which it can load nothing and reach nobody but this gateway.
-
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
+import { createCollateral } from '../../verify/index.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
+import { readBody } from '../http/request.ts';
 import { bundlePage, type PageFile } from './page-bundle.ts';
 
 const POLICY = [
@@ -138,4 +139,72 @@ function asset(name: string, bytes: Uint8Array): Asset {
   const body = new Uint8Array(bytes);
   const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`;
   return { type: TYPES[extname(name)] ?? '', body, gzipped: new Uint8Array(gzipSync(body, { level: 9 })), etag };
+}
+
+// Reference values (RIMs) and revocation answers (OCSP) for verifiers in browsers, which reach no other origin. Those who
+// signed them vouch for them, so it does not matter who hands them over: the page checks each signature itself.
+
+/** NVIDIA's names for its RIMs: `NV_GPU_DRIVER_GH100_550.90.07`. */
+const RIM_ID = /^NV_[A-Za-z0-9_.]{1,120}$/;
+/** A request about one certificate is near 120 bytes. */
+const MAX_OCSP_REQUEST_BYTES = 1024;
+const MAX_OCSP_ANSWER_BYTES = 64 * 1024;
+const MAX_RUNNING = 16;
+const TIMEOUT_MS = 10_000;
+
+export function createCollateralRoutes({ config }: Deps) {
+  // It keeps RIMs, so that a page that is opened often asks NVIDIA once.
+  const kept = createCollateral({ fetch: globalThis.fetch, rim_url: config.rim_url, timeout_ms: TIMEOUT_MS });
+  let running = 0;
+
+  async function bounded<T>(what: string, get: () => Promise<T>): Promise<T> {
+    if (running >= MAX_RUNNING)
+      throw new Problem('overloaded', 'Too much collateral is being fetched.', { retryAfterSeconds: 1 });
+    running++;
+    try {
+      return await get();
+    } catch (cause) {
+      throw new Problem('collateral_unavailable', `${what} could not be had from its service.`, { cause });
+    } finally {
+      running--;
+    }
+  }
+
+  return {
+    /** As NVIDIA's service answers `GET /v1/rim/{id}`: `{id, rim}`, the document in base64. */
+    async rim(c: Context): Promise<Response> {
+      const id = c.req.param('id') ?? '';
+      if (!RIM_ID.test(id)) throw new Problem('invalid_request', 'This is no name of a RIM.', { param: 'id' });
+      const document = await bounded('The RIM', () => kept.rim({ id, version: '', chip: '' }));
+      if (document === null) throw new Problem('not_found', 'The RIM service knows no such RIM.', { param: 'id' });
+      return c.json({ id, rim: Buffer.from(document as Uint8Array).toString('base64') });
+    },
+
+    /** A DER OCSP request in, the responder's answer out. */
+    async ocsp(c: Context): Promise<Response> {
+      const body = new Uint8Array(await readBody(c.env.incoming, MAX_OCSP_REQUEST_BYTES, c.env.permit));
+      if (body[0] !== 0x30) throw new Problem('invalid_request', 'The body is not an OCSP request in DER.');
+      const answer = await bounded('The revocation answer', () => ask(config.ocsp_url, body));
+      return c.body(answer, 200, { 'content-type': 'application/ocsp-response' });
+    },
+  };
+}
+
+async function ask(url: string, body: Uint8Array<ArrayBuffer>) {
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/ocsp-request', accept: 'application/ocsp-response' },
+    body,
+    redirect: 'error',
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+  });
+  if (!response.ok || response.body === null) throw new Error(`answered ${response.status}`);
+  const parts: Uint8Array[] = [];
+  let length = 0;
+  for await (const part of response.body) {
+    length += part.length;
+    if (length > MAX_OCSP_ANSWER_BYTES) throw new RangeError('an answer over the limit');
+    parts.push(part);
+  }
+  return new Uint8Array(Buffer.concat(parts));
 }

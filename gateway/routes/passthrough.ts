@@ -1,10 +1,10 @@
 // Every other /v1 route that the backend has, models and embeddings among them: passed through as it is. No tee there.
+
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import * as z from 'zod';
 import type { ResponseHead } from '../backend/backend.ts';
 import { toBackend } from '../backend/headers.ts';
-import type { Delivery, Exchange } from '../exchange/exchange.ts';
-import { type Port, pipeDelivery, relay } from '../exchange/relay.ts';
+import { type Delivery, type Exchange, type Port, pipeDelivery, relay } from '../exchange/relay.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';

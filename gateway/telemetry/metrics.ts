@@ -1,9 +1,10 @@
 // What is counted and timed, by OpenTelemetry's names where it has one (docs/metrics.md lists them all).
+
+import { createServer, type Server } from 'node:http';
+import type { Logger } from 'pino';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, type Registry } from 'prom-client';
-import type { FailureCode as VerifyCode } from '../../verify/index.ts';
-import type { Sidecar, SidecarState } from '../attestation/sidecar-client.ts';
-import type { Store } from '../attestation/store-memory.ts';
 import { STATUS } from '../http/problem.ts';
+import { createOwnHosts } from '../http/target.ts';
 
 /** Of the semantic conventions for generative AI, for gen_ai.server.request.duration; two more for long answers. */
 const REQUEST_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 600];
@@ -128,11 +129,9 @@ function startAtZero({
   for (const outcome of ['attested', 'failed', 'left']) attestations.zero({ outcome });
 }
 
-export type VerifyOutcome = 'valid' | VerifyCode;
-
 // What is looked up when somebody asks: the sidecar's state, what is kept, what is running, the process itself.
 
-const STATES: readonly SidecarState[] = ['connecting', 'connected', 'refused', 'closed'];
+const STATES: readonly string[] = ['connecting', 'connected', 'refused', 'closed'];
 /** The codes for why a sidecar cannot attest; another one is counted as `other`. */
 const TROUBLES = ['collection_failed', 'appraisal_failed'];
 
@@ -140,8 +139,12 @@ const TROUBLES = ['collection_failed', 'appraisal_failed'];
 const LOOP_LOOK_MS = 100;
 
 interface GaugeSources {
-  readonly sidecar: Sidecar;
-  readonly store: Store;
+  readonly sidecar: {
+    readonly state: string;
+    readonly trouble: { readonly code: string } | null;
+    readonly pending: number;
+  };
+  readonly store: { readonly usage: { readonly entries: number; readonly bytes: number } };
   readonly version: string;
   readonly running: () => number;
 }
@@ -195,4 +198,55 @@ export function registerGauges(registry: Registry, { sidecar, store, version, ru
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_LOOK_MS });
   // Gauges with a counter's name: promtool refuses them, and the resources by type say the same.
   for (const kind of ['handles', 'requests', 'resources']) registry.removeSingleMetric(`nodejs_active_${kind}_total`);
+}
+
+// The server of METRICS_PORT: /metrics and nothing else, for whoever the operator lets near that port.
+
+/** Whose numbers: those of one process, or of all workers together. */
+interface Numbers {
+  /** The Prometheus text. */
+  text(): Promise<string>;
+  readonly contentType: string;
+}
+
+function createMetricsServer(numbers: Numbers, ownHost: (host: string | undefined) => boolean): Server {
+  return createServer(
+    { maxHeaderSize: 8 * 1024, headersTimeout: 5_000, requestTimeout: 5_000 },
+    (request, response) => {
+      // It asks for no key: a web page must not read it by a name of its own that was made to mean this machine (DNS rebinding).
+      if (!ownHost(request.headers.host))
+        return void response
+          .writeHead(403, { 'content-type': 'text/plain' })
+          .end('This service has no such name: ask by an address, or name it in CORS_ORIGINS.\n');
+      const path = request.url?.split('?', 1)[0];
+      if (path !== '/metrics' || (request.method !== 'GET' && request.method !== 'HEAD'))
+        return void response.writeHead(404, { 'content-type': 'text/plain' }).end('Only GET /metrics is here.\n');
+      numbers.text().then(
+        (text) => response.writeHead(200, { 'content-type': numbers.contentType }).end(text),
+        () => response.writeHead(500).end(),
+      );
+    },
+  );
+}
+
+interface MetricsSettings {
+  readonly metrics_host: string;
+  /** null: no server. */
+  readonly metrics_port: number | null;
+  readonly cors_origins: readonly string[] | null;
+}
+
+/** Listens where METRICS_PORT says, if it says so. A port that cannot be had ends the process. */
+export function serveMetrics(
+  { metrics_host: host, metrics_port: port, cors_origins }: MetricsSettings,
+  numbers: Numbers,
+  log: Logger,
+): void {
+  if (port === null) return;
+  const server = createMetricsServer(numbers, createOwnHosts(cors_origins));
+  server.once('error', (error: NodeJS.ErrnoException) => {
+    console.error(`gateway: METRICS_PORT: cannot listen on ${host}:${port}: ${error.code}`);
+    process.exit(1);
+  });
+  server.listen(port, host, () => log.info({ address: server.address() }, 'metrics'));
 }

@@ -24,11 +24,10 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace';
 import type { Logger } from 'pino';
-import type { Headers } from '../backend/headers.ts';
-import { VERSION } from '../version.ts';
+import type { Headers } from '../backend/backend.ts';
+import { VERSION } from '../config.ts';
 import type { TracingConfig } from './settings.ts';
-import { CLIENT_LEFT, PROVIDER } from './telemetry.ts';
-import type { ExchangeEnd, ExchangeTrace, Tracer, Watch } from './watch.ts';
+import { CLIENT_LEFT, type ExchangeEnd, type ExchangeTrace, PROVIDER, type Tracer, type Watch } from './telemetry.ts';
 
 // An exchange as spans: the request, the backend's part, the attestation, and what the sidecar told of its own time.
 

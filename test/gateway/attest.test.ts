@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { createAttestor } from '../../gateway/attestation/attest.ts';
 import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
 import type { Store } from '../../gateway/attestation/store-memory.ts';
-import type { Exchange } from '../../gateway/exchange/exchange.ts';
+import type { Exchange } from '../../gateway/exchange/relay.ts';
 import { draft, type Parts } from '../../gateway/offload/jobs.ts';
 import type { Offload } from '../../gateway/offload/pool.ts';
 import { temporaryFolder, UNCHECKED } from '../harness.ts';

@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../gateway/config.ts';
 import { Problem } from '../../gateway/http/problem.ts';
-import { type Caller, NO_LIMITS } from '../../gateway/keys/caller.ts';
+import { type Caller, NO_LIMITS } from '../../gateway/keys/keys.ts';
 import { createConcurrency } from '../../gateway/limits/concurrency.ts';
 import { chatAnswer } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { MANY_BYTES } from '../../gateway/http/bytes.ts';
 import { MAX_JSON_VALUES } from '../../gateway/http/request.ts';
-import { ANYONE, type Caller, NO_LIMITS } from '../../gateway/keys/caller.ts';
+import { ANYONE, type Caller, NO_LIMITS } from '../../gateway/keys/keys.ts';
 import {
   type Endpoint,
   type PassThroughRequest,

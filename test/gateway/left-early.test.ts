@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import type { Context, Deps } from '../../gateway/http/context.ts';
 import { verifyBounded } from '../../gateway/http/middleware.ts';
 import { ClientGone, readBody } from '../../gateway/http/request.ts';
-import { ANYONE } from '../../gateway/keys/caller.ts';
+import { ANYONE } from '../../gateway/keys/keys.ts';
 import { createConcurrency } from '../../gateway/limits/concurrency.ts';
 
 const LIMITS = {

@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
-import { ANYONE } from '../../gateway/keys/caller.ts';
+import { ANYONE } from '../../gateway/keys/keys.ts';
 import { createOffload } from '../../gateway/offload/pool.ts';
 import { client, HERE } from './here.ts';
 

@@ -3,8 +3,8 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Bindings } from '../../gateway/http/context.ts';
+import { type PlainPath, takeConnections } from '../../gateway/http/plain-path/connection.ts';
 import { MAX_PLAIN_BYTES, readRequest } from '../../gateway/http/plain-path/request.ts';
-import { type PlainPath, takeConnections } from '../../gateway/http/plain-path/server.ts';
 import { eventually, SILENT } from '../harness.ts';
 
 const BODY = '{"model":"m","messages":[{"role":"user","content":"é"}]}';

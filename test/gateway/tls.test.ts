@@ -5,7 +5,7 @@ import OpenAI from 'openai';
 import { Agent, fetch } from 'undici';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../gateway/config.ts';
-import { readCredentials, watchCredentials } from '../../gateway/http/tls.ts';
+import { readCredentials, watchCredentials } from '../../gateway/http/server.ts';
 import { chatAnswer, chatStream } from '../backend.ts';
 import { writeCertificate } from '../certificate.ts';
 import { CHAT } from '../client.ts';

@@ -1,38 +1,39 @@
 // The gateway's readers: of clients, of the backend, of the sidecar, of the keys file.
+
 import { EventEmitter } from 'node:events';
 import { syncBuiltinESMExports } from 'node:module';
-import net, { type Socket } from 'node:net';
+import type { Socket } from 'node:net';
+import net from 'node:net';
 import type { Attestor } from '../../gateway/attestation/attest.ts';
 import { membersIn } from '../../gateway/attestation/sidecar-link.ts';
-import type { ResponseHandler, ResponseHead } from '../../gateway/backend/backend.ts';
-import { boundAnswers } from '../../gateway/backend/bounds.ts';
+import { type ResponseHandler, type ResponseHead, rewriteError } from '../../gateway/backend/backend.ts';
+import { boundAnswers } from '../../gateway/backend/client.ts';
 import { Connection } from '../../gateway/backend/connection.ts';
-import { rewriteError } from '../../gateway/backend/errors.ts';
-import { toBackend, toClient } from '../../gateway/backend/headers.ts';
-import { headerLines } from '../../gateway/backend/request.ts';
+import { headerLines, toBackend, toClient } from '../../gateway/backend/headers.ts';
 import { Heads, ResponseBody } from '../../gateway/backend/response.ts';
-import type { Delivery, Exchange } from '../../gateway/exchange/exchange.ts';
-import { mediaType } from '../../gateway/exchange/exchange.ts';
 import { Recorder } from '../../gateway/exchange/recorder.ts';
-import type { Port } from '../../gateway/exchange/relay.ts';
-import { errorDelivery, pipeDelivery } from '../../gateway/exchange/relay.ts';
+import {
+  type Delivery,
+  type Exchange,
+  errorDelivery,
+  mediaType,
+  type Port,
+  pipeDelivery,
+} from '../../gateway/exchange/relay.ts';
 import { streamDelivery } from '../../gateway/exchange/stream.ts';
 import { wholeDelivery } from '../../gateway/exchange/whole.ts';
 import { ChunkBuffer } from '../../gateway/http/bytes.ts';
-import { originOf } from '../../gateway/http/origins.ts';
 import { PlainConnection } from '../../gateway/http/plain-path/connection.ts';
 import { readRequest } from '../../gateway/http/plain-path/request.ts';
 import { headerLines as answerLines } from '../../gateway/http/plain-path/response.ts';
 import { readBody } from '../../gateway/http/request.ts';
-import { decodedPath, isHost, originForm } from '../../gateway/http/target.ts';
-import { ANYONE, type Caller, NO_LIMITS } from '../../gateway/keys/caller.ts';
-import { readLine } from '../../gateway/keys/key-line.ts';
-import { checkPath, checkRoute } from '../../gateway/keys/keys.ts';
+import { decodedPath, isHost, originForm, originOf } from '../../gateway/http/target.ts';
+import { ANYONE, type Caller, checkPath, checkRoute, NO_LIMITS, readLine } from '../../gateway/keys/keys.ts';
 import { parseKeys } from '../../gateway/keys/keys-file.ts';
 import { addressOf } from '../../gateway/limits/rates.ts';
 import { draft, parseGeneration, parsePassThrough } from '../../gateway/offload/jobs.ts';
 import { modelsDelivery } from '../../gateway/routes/passthrough.ts';
-import { Watch } from '../../gateway/telemetry/watch.ts';
+import { Watch } from '../../gateway/telemetry/telemetry.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
 import { PayloadReader } from '../../proto/sse.ts';
 import { inPieces, prepared, type Reader, reader } from './reader.ts';
@@ -251,8 +252,8 @@ export const gatewayReaders: readonly Reader[] = [
       delivered(pieces, (port, exchange) => modelsDelivery(headOf('application/json'), port, exchange, new Set(['m']))),
     [64],
   ),
-  reader('gateway/backend/errors: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
-  ...inPieces('gateway/backend/bounds: boundAnswers', LINES, bounded, [7, Number.POSITIVE_INFINITY]),
+  reader('gateway/backend/backend: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
+  ...inPieces('gateway/backend/client: boundAnswers', LINES, bounded, [7, Number.POSITIVE_INFINITY]),
   ...inPieces('gateway/backend/connection: Connection', ['heads of answers'], answered, [1, 64]),
   reader('gateway/backend/response: answers', ['heads of answers'], ({ bytes }) => answersIn(bytes)),
   ...inPieces('gateway/backend/response: chunks', ['chunked bodies'], (pieces) => {
@@ -304,14 +305,14 @@ export const gatewayReaders: readonly Reader[] = [
     decodedPath(text);
     isHost(text);
   }),
-  reader('gateway/http/origins: originOf', ['targets, hosts and origins'], ({ text }) => originOf(text)),
+  reader('gateway/http/target: originOf', ['targets, hosts and origins'], ({ text }) => originOf(text)),
   reader('gateway/keys/keys: checkPath', ['targets, hosts and origins'], ({ text }) =>
     checkPath(limited, 'GET', `/models${text}`, false),
   ),
   reader('gateway/keys/keys: checkRoute', ['targets, hosts and origins'], ({ text }) =>
     checkRoute(limited, 'DELETE', text),
   ),
-  reader('gateway/keys/key-line: readLine', ['lines of keys'], ({ text }) => readLine(text, 1)),
+  reader('gateway/keys/keys: readLine', ['lines of keys'], ({ text }) => readLine(text, 1)),
   reader('gateway/keys/keys-file: parseKeys', ['lines of keys'], ({ text }) => parseKeys(text)),
   reader('gateway/attestation/sidecar-link: membersIn', ['attestations', 'JSON', 'frames'], ({ bytes }) =>
     membersIn(bytes),

@@ -16,7 +16,7 @@ export interface PlainRequest {
   body: Buffer;
 }
 
-export interface Made {
+interface Made {
   /** The header lines for the backend. */
   toBackend: SharedLines | null;
 }
