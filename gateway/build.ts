@@ -6,7 +6,7 @@ import { createApp } from './app.ts';
 import { createAttestor } from './attestation/attest.ts';
 import { createChecker, createSidecar } from './attestation/sidecar-client.ts';
 import { createStoreAndRates } from './attestation/store-shared.ts';
-import { boundAnswers, createBackend } from './backend/client.ts';
+import { createBackend } from './backend/client.ts';
 import { isMember, joinPrimary } from './cluster/member.ts';
 import { type GatewayConfig, VERSION } from './config.ts';
 import type { Env } from './http/context.ts';
@@ -29,7 +29,7 @@ export interface BuiltApp {
 /** `tracer`: null while tracing is off. @throws {ConfigError} */
 export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | null = null): BuiltApp {
   const keys = loadKeys(config.api_keys_file, log);
-  const backend = boundAnswers(createBackend({ ...config, backend_timeout_ms: silence_ms(config) }), config);
+  const backend = createBackend(config);
   const member = isMember ? joinPrimary(config.workers) : null;
   const { store, rates } = createStoreAndRates(config, log, member);
   const telemetry = createTelemetry(log, tracer);
@@ -93,9 +93,4 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
       await telemetry.close();
     },
   };
-}
-
-/** No silence is longer than an answer may be. */
-function silence_ms({ backend_timeout_ms, max_answer_ms }: GatewayConfig): number {
-  return Math.min(backend_timeout_ms, max_answer_ms);
 }

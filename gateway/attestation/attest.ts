@@ -1,5 +1,5 @@
 // Makes an attestation: drafts it from the exchange, has the sidecar sign it, keeps it for retrieval.
-import type { Exchange } from '../exchange/relay.ts';
+import type { TeeExchange } from '../exchange/relay.ts';
 import type { Body, Folded } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
 import { type Sidecar, tooLate } from './sidecar-client.ts';
@@ -12,12 +12,12 @@ interface AttestationJson {
 
 export interface Attestor {
   /** The backend has said the completion's id: who asks for its attestation by that is told that it comes. */
-  name(exchange: Exchange, completionId: string): void;
+  name(exchange: TeeExchange, completionId: string): void;
   /**
    * `onLeft` takes what is to be called when the client leaves.
    * @throws {Problem} backend_bad_response, attestation_unavailable. @throws {ClientGone}
    */
-  attest(exchange: Exchange, answer: Body | Folded, onLeft: (left: () => void) => void): Promise<AttestationJson>;
+  attest(exchange: TeeExchange, answer: Body | Folded, onLeft: (left: () => void) => void): Promise<AttestationJson>;
 }
 
 /** In place of bytes that were let go of. */

@@ -31,7 +31,7 @@ export interface ResponseHead {
   readonly made: { toClient: SharedHeaders | null };
 }
 
-/** Called in this order: head once, data any number of times, then end or fail, once. What `head`, `data` or `end` throws becomes `fail`. */
+/** Takes a response as it arrives. Called in this order: head once, data any number of times, then end or fail, once. What `head`, `data` or `end` throws becomes `fail`. */
 export interface ResponseHandler {
   head(head: ResponseHead): void;
   /** The bytes are the handler's to keep. */

@@ -17,7 +17,15 @@ import { Heads } from './response.ts';
 const HUNG_UP = new Set(['ECONNRESET', 'EPIPE']);
 const HUNG_UP_WITHIN_MS = 500;
 
-export function createBackend(options: { backend_url: string; backend_timeout_ms: number }): Backend {
+interface BackendOptions extends ResponseLimits {
+  readonly backend_url: string;
+  /** The longest silence of the backend. */
+  readonly backend_timeout_ms: number;
+}
+
+export function createBackend(options: BackendOptions): Backend {
+  // No silence is longer than a response may be.
+  const silence_ms = Math.min(options.backend_timeout_ms, options.max_answer_ms);
   const base = new URL(options.backend_url);
   const secure = base.protocol === 'https:';
   const origin: Origin = {
@@ -25,12 +33,12 @@ export function createBackend(options: { backend_url: string; backend_timeout_ms
     host: base.hostname.replace(/^\[|\]$/g, ''),
     port: Number(base.port) || (secure ? 443 : 80),
   };
-  const pool = new Pool(origin, options.backend_timeout_ms);
+  const pool = new Pool(origin, silence_ms);
   const prefix = base.pathname.replace(/\/+$/, '');
   return {
     call(request, handler) {
       const parts = writeRequest(request, prefix, base.host);
-      const call = new Call(pool, request, parts, options.backend_timeout_ms, handler);
+      const call = new Call(pool, request, parts, silence_ms, new ResponseMeter(options), handler);
       call.send(pool.take(request.owner));
       return call;
     },
@@ -49,6 +57,7 @@ class Call implements Taker, BackendCall {
   readonly #repeatable: boolean;
   readonly #owner: Owner | null;
   readonly #silence_ms: number;
+  readonly #meter: ResponseMeter;
   readonly #handler: ResponseHandler;
   readonly #sent_ms = performance.now();
   #connection: Connection | null = null;
@@ -62,6 +71,7 @@ class Call implements Taker, BackendCall {
     { repeatable, owner }: BackendRequest,
     parts: readonly Buffer[],
     silence_ms: number,
+    meter: ResponseMeter,
     handler: ResponseHandler,
   ) {
     this.#pool = pool;
@@ -69,6 +79,7 @@ class Call implements Taker, BackendCall {
     this.#owner = owner;
     this.#parts = parts;
     this.#silence_ms = silence_ms;
+    this.#meter = meter;
     this.#handler = handler;
   }
 
@@ -81,11 +92,17 @@ class Call implements Taker, BackendCall {
   head(head: ResponseHead): void {
     this.#headed = true;
     this.#parts = NO_PARTS;
+    this.#meter.head(head);
     this.#handler.head(head);
   }
 
   data(chunk: Buffer): void {
-    if (!this.#over) this.#handler.data(chunk);
+    if (this.#over) return;
+    this.#handler.data(chunk);
+    const exceeded = this.#meter.exceeds(chunk);
+    if (exceeded === null) return;
+    this.cancel();
+    this.#handler.fail(exceeded);
   }
 
   end(): void {
@@ -287,35 +304,21 @@ class Pool {
 
 const isOld = (connection: Connection, now_ms: number): boolean => now_ms - connection.idle_since_ms > KEEP_ALIVE_MS;
 
-// An backend whose answers end: a stream has a greatest length, and every answer a greatest time.
+// A response has to end: a stream has a greatest length, and every response a greatest time.
 
 const LF = 0x0a;
 const CR = 0x0d;
 
-interface AnswerLimits {
+interface ResponseLimits {
   readonly max_stream_bytes: number;
   readonly max_stream_events: number;
   /** From the request to the last byte. */
   readonly max_answer_ms: number;
 }
 
-/** The backend's own limit on silence should be no longer than `max_answer_ms`: here time is looked at when something comes. */
-export function boundAnswers(backend: Backend, limits: AnswerLimits): Backend {
-  return {
-    call(request, handler) {
-      const bounded = new BoundedAnswer(handler, limits);
-      bounded.inner = backend.call(request, bounded);
-      return bounded;
-    },
-    close: () => backend.close(),
-  };
-}
-
-/** Stands between backend and delivery: what goes past a limit is cancelled there and has failed here. */
-class BoundedAnswer implements ResponseHandler, BackendCall {
-  inner: BackendCall | null = null;
-  readonly #handler: ResponseHandler;
-  readonly #limits: AnswerLimits;
+/** Counts one response against its limits. The time is looked at when something comes: between that, the limit on silence holds. */
+export class ResponseMeter {
+  readonly #limits: ResponseLimits;
   readonly #began_ms = performance.now();
   #stream = false;
   #bytes = 0;
@@ -325,48 +328,27 @@ class BoundedAnswer implements ResponseHandler, BackendCall {
   /** The last byte before the next chunk. */
   #last = 0;
 
-  constructor(handler: ResponseHandler, limits: AnswerLimits) {
-    this.#handler = handler;
+  constructor(limits: ResponseLimits) {
     this.#limits = limits;
   }
 
-  head(head: ResponseHead): void {
-    this.#stream = /^text\/event-stream\b/i.test(head.headers['content-type'] ?? '');
-    this.#handler.head(head);
+  head({ headers }: ResponseHead): void {
+    this.#stream = /^text\/event-stream\b/i.test(headers['content-type'] ?? '');
   }
 
-  data(chunk: Buffer): void {
-    this.#handler.data(chunk);
+  /** The limit that the response exceeds with this chunk; null: none. */
+  exceeds(chunk: Buffer): Problem | null {
     const { max_answer_ms, max_stream_bytes, max_stream_events } = this.#limits;
     if (performance.now() - this.#began_ms > max_answer_ms)
-      return this.#stop('backend_timeout', `The answer was not complete within ${max_answer_ms} ms.`);
-    if (!this.#stream) return;
+      return new Problem('backend_timeout', `The answer was not complete within ${max_answer_ms} ms.`);
+    if (!this.#stream) return null;
     this.#bytes += chunk.length;
     this.#events += this.#eventsIn(chunk);
     if (this.#bytes > max_stream_bytes)
-      this.#stop('backend_bad_response', `The stream is longer than ${max_stream_bytes} bytes.`);
-    else if (this.#events > max_stream_events)
-      this.#stop('backend_bad_response', `The stream has more than ${max_stream_events} events.`);
-  }
-
-  end(): void {
-    this.#handler.end();
-  }
-
-  fail(problem: Problem): void {
-    this.#handler.fail(problem);
-  }
-
-  pause(): void {
-    this.inner?.pause();
-  }
-
-  resume(): void {
-    this.inner?.resume();
-  }
-
-  cancel(): void {
-    this.inner?.cancel();
+      return new Problem('backend_bad_response', `The stream is longer than ${max_stream_bytes} bytes.`);
+    if (this.#events > max_stream_events)
+      return new Problem('backend_bad_response', `The stream has more than ${max_stream_events} events.`);
+    return null;
   }
 
   /** Empty lines, as near as counting needs: `\n\n` and `\n\r\n`. Bare carriage returns are bounded by their bytes. */
@@ -382,10 +364,5 @@ class BoundedAnswer implements ResponseHandler, BackendCall {
     this.#lineEnd = lineEnd - chunk.length;
     this.#last = chunk[chunk.length - 1] ?? this.#last;
     return events;
-  }
-
-  #stop(code: 'backend_timeout' | 'backend_bad_response', message: string): void {
-    this.cancel();
-    this.#handler.fail(new Problem(code, message));
   }
 }

@@ -4,7 +4,7 @@ import { connect as connectTls } from 'node:tls';
 import { GrowingBuffer } from '../http/bytes.ts';
 import { batch } from '../http/write-batch.ts';
 import type { Owner } from '../keys/keys.ts';
-import { BackendFault, type ResponseHead } from './backend.ts';
+import { BackendFault, type ResponseHandler } from './backend.ts';
 import { type Heads, mayEndHead, notHttp, type ParsedHead, ResponseBody } from './response.ts';
 
 const silent = () => new BackendFault('silent', 'silent for too long');
@@ -15,11 +15,8 @@ export interface Origin {
   readonly port: number;
 }
 
-/** Takes one answer: head once, data any number of times, then end or broken, once. */
-export interface Taker {
-  head(head: ResponseHead): void;
-  data(chunk: Buffer): void;
-  end(): void;
+/** Who takes the response of one request; `broken` in place of `fail`, for the connection knows causes and no problems. */
+export interface Taker extends Omit<ResponseHandler, 'fail'> {
   broken(cause: unknown): void;
 }
 

@@ -17,7 +17,7 @@ import type { Owner } from '../keys/keys.ts';
 import type { Outcome, Watch } from '../telemetry/telemetry.ts';
 
 /** What a delivery is given beside the head. */
-export interface Port extends Flow {
+export interface Port extends BackendCall {
   /** `left` is called when the client leaves, or at once if it has. A second call takes the place of the first. */
   onLeft(left: () => void): void;
   /** The answer is out, or as much of it as there will be. */
@@ -140,7 +140,7 @@ class Relay implements ResponseHandler, Port {
 }
 
 /** A writer that stops the backend while the client cannot take more. */
-export function flowingWriter(exchange: Exchange, flow: Flow): (bytes: Uint8Array) => void {
+export function flowingWriter(exchange: Exchange, flow: BackendCall): (bytes: Uint8Array) => void {
   const { outgoing } = exchange;
   let waiting = false;
   const onDrain = () => {
@@ -273,34 +273,28 @@ function betweenEvents(tail: number | null): boolean {
   return two === 0x0a0a || two === 0x0d0d || tail === 0x0d0a0d0a;
 }
 
-// One exchange: the request as the client sent it, what it asked for, and the response that its answer goes into.
+// One exchange: a request as the client sent it, and the response that its answer goes into.
 
 export interface Exchange {
-  /** Unguessable; x-request-id and, with tee, x-attestation-id. */
-  readonly id: string;
-  readonly owner: Owner;
-  /** The client's body, exactly as received, as text or bytes; without tee nobody asks for it, and it is not kept. */
-  readonly request: string | Buffer;
-  readonly tee: boolean;
-  /** How many choices the request asked for. */
-  readonly choices: number;
   readonly outgoing: Outgoing;
   readonly watch: Watch;
 }
 
-/** What a delivery does with the answer, after its head. */
-export interface Delivery {
-  data(chunk: Buffer): void;
-  end(): void;
-  fail(problem: Problem): void;
+/** One whose response is attested. */
+export interface TeeExchange extends Exchange {
+  /** Unguessable; x-request-id and x-attestation-id. */
+  readonly id: string;
+  readonly owner: Owner;
+  /** The client's body, exactly as received, as text or bytes. */
+  readonly request: string | Buffer;
+  /** How many choices the request asked for. */
+  readonly choices: number;
+  /** Counts what is kept of the response until it is attested. @throws {Problem} overloaded */
+  hold(chunk: Buffer): void;
 }
 
-/** What a delivery may ask of the backend while the answer runs. */
-interface Flow {
-  pause(): void;
-  resume(): void;
-  cancel(): void;
-}
+/** Takes a response after its head, and writes it to the client. */
+export type Delivery = Omit<ResponseHandler, 'head'>;
 
 /** The last one looked at: a backend says the same in nearly all of its answers. */
 let known = { contentType: '', type: '' };

@@ -5,7 +5,7 @@ import { errorOf, type ResponseHead } from '../backend/backend.ts';
 import { asProblem, Problem } from '../http/problem.ts';
 import type { Folded } from '../offload/jobs.ts';
 import { Recorder, type Seen } from './recorder.ts';
-import { type Delivery, type Exchange, errorEvent, flowingWriter, headersOf, type Port } from './relay.ts';
+import { type Delivery, errorEvent, flowingWriter, headersOf, type Port, type TeeExchange } from './relay.ts';
 
 /** The largest single event a backend may send: a finish chunk with every logprob of a long answer is far below. */
 const MAX_EVENT_BYTES = 8 * 1024 * 1024;
@@ -24,7 +24,7 @@ interface Held {
 export function streamDelivery(
   head: ResponseHead,
   port: Port,
-  exchange: Exchange,
+  exchange: TeeExchange,
   attestor: Attestor,
   max_answer_bytes: number,
 ): Delivery {
@@ -52,6 +52,7 @@ export function streamDelivery(
 
   /** Nearly all of a stream: events that say a little more, and are written as the gateway writes them. */
   function takeChunk(chunk: Buffer): void {
+    exchange.hold(chunk);
     const repeated = held.length > 0 || reader.midEvent ? 0 : recorder.repeats(chunk);
     if (repeated === chunk.length) return write(chunk);
     if (repeated > 0) write(chunk.subarray(0, repeated));

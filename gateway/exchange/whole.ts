@@ -4,12 +4,12 @@ import type { ResponseHead } from '../backend/backend.ts';
 import { ChunkBuffer } from '../http/bytes.ts';
 import { asProblem } from '../http/problem.ts';
 import { badAnswer } from '../offload/jobs.ts';
-import { type Delivery, type Exchange, headersOf, type Port } from './relay.ts';
+import { type Delivery, headersOf, type Port, type TeeExchange } from './relay.ts';
 
 export function wholeDelivery(
   head: ResponseHead,
   port: Port,
-  exchange: Exchange,
+  exchange: TeeExchange,
   attestor: Attestor,
   max_answer_bytes: number,
 ): Delivery {
@@ -36,6 +36,7 @@ export function wholeDelivery(
   }
   return {
     data(chunk) {
+      exchange.hold(chunk);
       if (gathering.bytes + chunk.length <= max_answer_bytes) gathering.add(chunk);
       else port.refuse(badAnswer('The answer is larger than what is attested.'));
     },

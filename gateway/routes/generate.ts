@@ -2,14 +2,13 @@
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { type Headers, type ResponseHead, SharedLines } from '../backend/backend.ts';
 import { headerLines, toBackend } from '../backend/headers.ts';
-import { type Delivery, type Exchange, mediaType, type Port, pipeDelivery, relay } from '../exchange/relay.ts';
+import { type Exchange, mediaType, type Port, pipeDelivery, relay, type TeeExchange } from '../exchange/relay.ts';
 import { streamDelivery } from '../exchange/stream.ts';
 import { wholeDelivery } from '../exchange/whole.ts';
 import type { Bindings, Context, Deps } from '../http/context.ts';
-import { asProblem, Problem } from '../http/problem.ts';
+import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import { TEE_COPIES } from '../limits/bounds.ts';
-import type { ConcurrencyPermit } from '../limits/concurrency.ts';
 import { type Endpoint, teeHeader } from '../offload/jobs.ts';
 import type { Operation, Outcome, Watch } from '../telemetry/telemetry.ts';
 
@@ -19,8 +18,8 @@ const OPERATION: Record<Endpoint, Operation> = { chat: 'chat', completion: 'text
 export function generate(endpoint: Endpoint, deps: Deps) {
   const { config, backend, sidecar, store, offload, attestor } = deps;
   return async (c: Context): Promise<Response> => {
-    const { exchange, answered } = await begin(c);
-    const { owner, id, tee } = exchange;
+    const { id, owner } = c.env;
+    const { tee, answered } = await begin(c);
     try {
       const outcome = await answered;
       c.env.outcome = outcome;
@@ -33,7 +32,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
   };
 
   /** Asks the backend. What it read ends with it: without tee a long prompt is not kept while its answer runs. */
-  async function begin(c: Context): Promise<{ exchange: Exchange; answered: Promise<Outcome> }> {
+  async function begin(c: Context): Promise<{ tee: boolean; answered: Promise<Outcome> }> {
     const { incoming, outgoing } = c.env;
     const permit = c.env.permit;
     const reading = readBody(incoming, config.max_body_bytes, permit);
@@ -50,8 +49,10 @@ export function generate(endpoint: Endpoint, deps: Deps) {
       await permit.tee();
       permit.hold((TEE_COPIES - 1) * body.length);
     }
-    const [id, owner] = [c.env.id, c.env.owner];
-    const exchange: Exchange = { id, owner, request: tee ? request : '', tee, choices, outgoing, watch };
+    const { id, owner } = c.env;
+    const hold = (chunk: Buffer) => permit.hold(TEE_COPIES * chunk.length);
+    // Without tee the request is not kept while its response runs.
+    const exchange = tee ? { id, owner, request, choices, outgoing, watch, hold } : { outgoing, watch };
     if (tee) {
       await sidecar.ready(config.sidecar_wait_ms);
       outgoing.setHeader('x-attestation-id', id);
@@ -68,9 +69,9 @@ export function generate(endpoint: Endpoint, deps: Deps) {
         owner: tee ? null : owner,
       },
       exchange,
-      (head, port) => deliver(head, port, exchange, permit),
+      (head, port) => deliver(head, port, exchange),
     );
-    return { exchange, answered };
+    return { tee, answered };
   }
 
   /** A client that says the same head each time has its lines written once; those of a trace are never the same. */
@@ -84,7 +85,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     return made.toBackend;
   }
 
-  function deliver(head: ResponseHead, port: Port, exchange: Exchange, permit: ConcurrencyPermit) {
+  function deliver(head: ResponseHead, port: Port, exchange: Exchange | TeeExchange) {
     const type = mediaType(head.headers);
     const encoded = head.headers['content-encoding'];
     if (head.status === 204 || head.status === 205)
@@ -94,29 +95,12 @@ export function generate(endpoint: Endpoint, deps: Deps) {
       );
     if (type !== 'text/event-stream' && type !== 'application/json')
       throw new Problem('backend_bad_response', 'The backend answered with neither JSON nor an event stream.');
-    if (!exchange.tee) return pipeDelivery(head, port, exchange);
+    if (!('hold' in exchange)) return pipeDelivery(head, port, exchange);
     if (encoded !== undefined && encoded !== 'identity')
       throw new Problem('backend_bad_response', 'The backend compressed an answer that is to be attested.');
     const make = type === 'text/event-stream' ? streamDelivery : wholeDelivery;
-    return holding(make(head, port, exchange, attestor, config.max_answer_bytes), port, permit);
+    return make(head, port, exchange, attestor, config.max_answer_bytes);
   }
-}
-
-/** What is to be attested is held until it is: each piece needs room. */
-function holding(delivery: Delivery, port: Port, permit: ConcurrencyPermit): Delivery {
-  return {
-    data(chunk) {
-      try {
-        permit.hold(TEE_COPIES * chunk.length);
-      } catch (error) {
-        port.cancel();
-        return delivery.fail(asProblem(error));
-      }
-      delivery.data(chunk);
-    },
-    end: () => delivery.end(),
-    fail: (problem) => delivery.fail(problem),
-  };
 }
 
 function query(url = ''): string {

@@ -82,7 +82,7 @@ export function passthrough({ config, backend, offload }: Deps) {
     const { forward, stream } = await offload.pass({ body, json, judged }, c.env);
     if (stream) await c.env.permit.stream();
     const watch = c.env.watch;
-    const exchange = { id: c.env.id, owner: c.env.owner, request: '', tee: false, choices: 1, outgoing, watch };
+    const exchange = { outgoing, watch };
     const headers = toBackend(incoming.headers, config.backend_api_key);
     watch.trace?.toBackend(headers);
     const request = {

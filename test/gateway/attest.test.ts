@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { createAttestor } from '../../gateway/attestation/attest.ts';
 import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
 import type { Store } from '../../gateway/attestation/store-memory.ts';
-import type { Exchange } from '../../gateway/exchange/relay.ts';
+import type { TeeExchange } from '../../gateway/exchange/relay.ts';
 import { draft, type Parts } from '../../gateway/offload/jobs.ts';
 import type { Offload } from '../../gateway/offload/pool.ts';
 import { temporaryFolder, UNCHECKED } from '../harness.ts';
@@ -14,7 +14,7 @@ const EXCHANGE = {
   id: 'one',
   request: '{"tee":true}',
   watch: { attests() {}, attested() {} },
-} as unknown as Exchange;
+} as unknown as TeeExchange;
 const ANSWER = { body: Buffer.from('{"id":"c"}') };
 const TIMEOUT_MS = 1_500;
 const LATE = { code: 'attestation_unavailable', message: 'The attestation did not come in time.' };
@@ -30,8 +30,8 @@ function attestorWith(drafted: (parts: Parts) => ReturnType<Offload['draft']>) {
     allow_simulated: true,
     ...UNCHECKED,
   });
-  const aside = { draft: drafted } as unknown as Offload;
-  const attestor = createAttestor(aside, sidecar, {} as Store, TIMEOUT_MS, Date.now);
+  const offload = { draft: drafted } as unknown as Offload;
+  const attestor = createAttestor(offload, sidecar, {} as Store, TIMEOUT_MS, Date.now);
   return { attestor, sidecar };
 }
 

@@ -42,6 +42,9 @@ async function backend(
   await new Promise<void>((resolve) => server?.listen(0, '127.0.0.1', resolve));
   client = createBackend({
     backend_url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+    max_stream_bytes: 1 << 28,
+    max_stream_events: 1_000_000,
+    max_answer_ms: 3_600_000,
     backend_timeout_ms,
   });
   return () => connections;

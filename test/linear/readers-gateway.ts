@@ -6,19 +6,19 @@ import type { Socket } from 'node:net';
 import net from 'node:net';
 import type { Attestor } from '../../gateway/attestation/attest.ts';
 import { membersIn } from '../../gateway/attestation/sidecar-link.ts';
-import { type ResponseHandler, type ResponseHead, rewriteError } from '../../gateway/backend/backend.ts';
-import { boundAnswers } from '../../gateway/backend/client.ts';
+import { type ResponseHead, rewriteError } from '../../gateway/backend/backend.ts';
+import { ResponseMeter } from '../../gateway/backend/client.ts';
 import { Connection } from '../../gateway/backend/connection.ts';
 import { headerLines, toBackend, toClient } from '../../gateway/backend/headers.ts';
 import { Heads, ResponseBody } from '../../gateway/backend/response.ts';
 import { Recorder } from '../../gateway/exchange/recorder.ts';
 import {
   type Delivery,
-  type Exchange,
   errorDelivery,
   mediaType,
   type Port,
   pipeDelivery,
+  type TeeExchange,
 } from '../../gateway/exchange/relay.ts';
 import { streamDelivery } from '../../gateway/exchange/stream.ts';
 import { wholeDelivery } from '../../gateway/exchange/whole.ts';
@@ -79,13 +79,13 @@ class Taker extends EventEmitter {
 /** Runs a delivery over an answer that comes in pieces, until it says that it is over. */
 async function delivered(
   pieces: readonly Buffer[],
-  make: (port: Port, exchange: Exchange, attestor: Attestor) => Delivery,
+  make: (port: Port, exchange: TeeExchange, attestor: Attestor) => Delivery,
 ): Promise<void> {
   const exchange = {
-    ...{ id: 'req-1', owner: 'anyone', request: '{"messages":[]}', tee: true, choices: 1 },
+    ...{ id: 'req-1', owner: 'anyone', request: '{"messages":[]}', choices: 1, hold() {} },
     outgoing: new Taker(),
     watch: new Watch(null),
-  } as unknown as Exchange;
+  } as unknown as TeeExchange;
   const attestor: Attestor = {
     name() {},
     attest: async ({ request }, answer) => ({ json: Buffer.from(draft({ request, answer, timestamp: 1 }).start) }),
@@ -134,21 +134,10 @@ function headersIn(text: string): Record<string, string> {
   return JSON.parse(JSON.stringify(headers)) as Record<string, string>;
 }
 
-function bounded(pieces: readonly Buffer[]): void {
-  const taker: ResponseHandler = { head() {}, data() {}, end() {}, fail() {} };
-  const call = { pause() {}, resume() {}, cancel() {} };
-  let handler = taker;
-  const backend = {
-    call: (_request: unknown, given: ResponseHandler) => {
-      handler = given;
-      return call;
-    },
-    close: async () => {},
-  };
-  const limits = { max_stream_bytes: MAX, max_stream_events: MAX, max_answer_ms: 600_000 };
-  boundAnswers(backend, limits).call({} as never, taker);
-  handler.head(headOf('text/event-stream'));
-  for (const piece of pieces) handler.data(piece);
+function metered(pieces: readonly Buffer[]): void {
+  const meter = new ResponseMeter({ max_stream_bytes: MAX, max_stream_events: MAX, max_answer_ms: 600_000 });
+  meter.head(headOf('text/event-stream'));
+  for (const piece of pieces) meter.exceeds(piece);
 }
 
 function wired(pieces: readonly Buffer[]): void {
@@ -253,7 +242,7 @@ export const gatewayReaders: readonly Reader[] = [
     [64],
   ),
   reader('gateway/backend/backend: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
-  ...inPieces('gateway/backend/client: boundAnswers', LINES, bounded, [7, Number.POSITIVE_INFINITY]),
+  ...inPieces('gateway/backend/client: ResponseMeter', LINES, metered, [7, Number.POSITIVE_INFINITY]),
   ...inPieces('gateway/backend/connection: Connection', ['heads of answers'], answered, [1, 64]),
   reader('gateway/backend/response: answers', ['heads of answers'], ({ bytes }) => answersIn(bytes)),
   ...inPieces('gateway/backend/response: chunks', ['chunked bodies'], (pieces) => {
