@@ -23,6 +23,8 @@ interface PlainOptions {
 
 /** A request in several pieces is waited for this long; a slower one is Node's, which has its own limits for those. */
 const PIECES_MS = 1_000;
+/** A client that sends ahead of its turn takes its responses at least so fast, or is let go: 8 MiB a second. */
+const SLOWEST_BYTES_PER_MS = 8 * 1024;
 
 export class PlainConnection {
   readonly #socket: Socket;
@@ -87,16 +89,20 @@ export class PlainConnection {
     this.#unserved.set(this.#pending?.length ?? 0);
   }
 
-  /** What a client sends counts as movement, though it takes nothing: from here on a time of our own runs beside the socket's. */
+  /**
+   * The socket's own timeout begins anew with whatever the client sends, though it takes nothing: from here on a timer runs beside
+   * it. Node does not tell how much of a write has gone out, so a large one has more time.
+   */
   #distrust(): void {
     const socket = this.#socket;
-    const [waiting, queued] = [socket.writableLength, queuedIn(socket)];
+    const waiting = socket.writableLength;
+    const stall_ms = (socket.timeout || this.#options.keep_alive_ms) + waiting / SLOWEST_BYTES_PER_MS;
     this.#stall ??= setTimeout(() => {
       this.#stall = null;
-      if (!socket.writableNeedDrain || socket.writableLength < waiting || queuedIn(socket) !== queued) return;
+      if (!socket.writableNeedDrain || socket.writableLength < waiting) return;
       if (this.#answer !== null) this.#answer.timedOut();
       else socket.destroy();
-    }, socket.timeout || this.#options.keep_alive_ms);
+    }, stall_ms);
   }
 
   /** More came ahead than is kept. Reading goes on, for only who reads sees that a client has left. */
@@ -208,18 +214,6 @@ export class PlainConnection {
     socket.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
     socket.off('drain', this.#onDrain).off('timeout', this.#onTimeout).off('error', this.#onError);
   }
-}
-
-interface Handle {
-  readonly writeQueueSize?: number;
-  /** Under TLS: the connection's own. */
-  readonly _parent?: Handle;
-}
-
-/** What is left of the write under way. `writableLength` counts all of it until its end; Node's own time looks here too. */
-function queuedIn(socket: Socket): number | undefined {
-  const handle = (socket as { _handle?: Handle | null })._handle;
-  return (handle?._parent ?? handle)?.writeQueueSize;
 }
 
 // Puts the plain path in front of Node's HTTP server: plain requests go to the app from here, everything else as ever.
