@@ -6,21 +6,20 @@ import type { Nonce } from '../../proto/raw.ts';
 import type { FailureCode } from '../../verify/index.ts';
 import { Problem } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
+import { delayAfter } from '../limits/backoff.ts';
 import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
 import { Thread } from '../offload/thread.ts';
 import { type Answered, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
 
-const BACKOFF_MIN_MS = 25;
-/** A try costs a refused Unix connection; waiting longer costs every answer that waits for a restart. */
-const BACKOFF_MAX_MS = 250;
+/** To a sidecar that is away. A try costs a refused Unix connection; waiting longer costs every response that waits for a restart. */
+const RECONNECT = { min_ms: 25, max_ms: 250 };
 /** A connection that lasted so long did not fail at its start. */
 const STEADY_MS = 1_000;
 /** A sidecar that may not be used is looked at again in case it was replaced. */
 const REFUSED_RETRY_MS = 5_000;
-/** From one try of a request to the next, whatever the sidecar asks for: twice as long each time. */
-const RETRY_MIN_MS = 20;
-const RETRY_MAX_MS = 2_000;
+/** Of one request, whatever the sidecar asks for. */
+const RETRY = { min_ms: 20, max_ms: 2_000 };
 
 interface SidecarOptions {
   readonly sidecar_socket: string;
@@ -112,7 +111,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   let hello: Hello | null = null;
   let trouble: Hello['trouble'] = null;
   let link: Link | null = null;
-  let backoff_ms = BACKOFF_MIN_MS;
+  let failures = 0;
   let reconnect: NodeJS.Timeout | null = null;
   const waiting = new Set<() => void>();
   const pending = new Map<string, Pending>();
@@ -141,9 +140,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       if (state === 'closed') return;
       if (usable) become('connecting', reason);
       // One that greets and leaves at once is waited for longer and longer too.
-      if (performance.now() - began_ms > STEADY_MS) backoff_ms = BACKOFF_MIN_MS;
-      reconnect = setTimeout(connect, usable ? backoff_ms * (0.75 + Math.random() / 2) : REFUSED_RETRY_MS);
-      backoff_ms = Math.min(BACKOFF_MAX_MS, backoff_ms * 2);
+      failures = performance.now() - began_ms > STEADY_MS ? 1 : failures + 1;
+      reconnect = setTimeout(connect, usable ? delayAfter(failures, RECONNECT) : REFUSED_RETRY_MS);
     };
     let socket: Socket;
     try {
@@ -215,9 +213,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     if (frame.retry_after_ms === undefined)
       return one.reject(unavailable(`The sidecar could not attest: ${frame.message} (${frame.code}).`));
     const { id } = frame;
-    const least_ms = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** one.retries++);
     // Node's timers would take one that is far too long for none.
-    const retry_ms = Math.min(Math.max(frame.retry_after_ms, least_ms), options.attest_timeout_ms);
+    const retry_after_ms = Math.min(frame.retry_after_ms, options.attest_timeout_ms);
     clearTimeout(one.retry ?? undefined);
     one.retry = setTimeout(
       () => {
@@ -227,7 +224,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         options.onRetry?.();
         link?.attest(id, one.raw);
       },
-      retry_ms * (1 + Math.random() / 4),
+      Math.max(retry_after_ms * (1 + Math.random() / 4), delayAfter(++one.retries, RETRY)),
     );
   }
 

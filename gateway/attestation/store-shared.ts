@@ -7,6 +7,7 @@ import type { Member } from '../cluster/member.ts';
 import type { GatewayConfig } from '../config.ts';
 import { Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/keys.ts';
+import { delayAfter } from '../limits/backoff.ts';
 import { createRates, inMemory, type MakeLimiter, type Rates } from '../limits/rates.ts';
 import { createMemoryStore, type Kept, type MemoryStore, type Store } from './store-memory.ts';
 
@@ -30,7 +31,7 @@ export interface Connection {
 }
 
 const CONNECT_TIMEOUT_MS = 2_000;
-const RECONNECT_MAX_MS = 1_000;
+const RECONNECT = { min_ms: 25, max_ms: 1_000 };
 const MAX_COMMANDS = 10_000;
 
 const make = (options: RedisClientOptions) => createClient(options);
@@ -55,7 +56,7 @@ export function openConnection({ url, timeout_ms, onState }: ConnectionOptions):
       commandsQueueMaxLength: MAX_COMMANDS,
       socket: {
         connectTimeout: CONNECT_TIMEOUT_MS,
-        reconnectStrategy: (retries) => Math.min(RECONNECT_MAX_MS, 25 * 2 ** Math.min(retries, 10)),
+        reconnectStrategy: (retries) => delayAfter(retries + 1, RECONNECT),
       },
     });
     made.on('error', (error: NodeJS.ErrnoException) => become(false, error.code ?? error.name));

@@ -6,6 +6,7 @@ import type { Logger } from 'pino';
 import { AggregatorRegistry, Registry } from 'prom-client';
 import { RateLimiterClusterMaster } from 'rate-limiter-flexible';
 import type { GatewayConfig } from '../config.ts';
+import { delayAfter } from '../limits/backoff.ts';
 import { WORKER_HEAP_MB } from '../limits/bounds.ts';
 import type { Counted } from '../limits/concurrency.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
@@ -16,8 +17,7 @@ const FIND_MS = 2_000;
 const METRICS_MS = 2_000;
 /** Metrics that only ever grow. */
 const COUNTED = new Set(['counter', 'histogram']);
-const RESTART_MIN_MS = 250;
-const RESTART_MAX_MS = 10_000;
+const RESTART = { min_ms: 250, max_ms: 10_000 };
 /** A worker that lived for so long did not fail at its start. */
 const STEADY_MS = 30_000;
 
@@ -39,7 +39,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   const serving = new Set<Worker>();
   let stopping = false;
   let listened = false;
-  let restart_ms = RESTART_MIN_MS;
+  let failures = 0;
 
   function start(): void {
     const worker = cluster.fork();
@@ -60,9 +60,8 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
       // What the first ones refuse, a configuration or a port, the next ones refuse too.
       if (!listened) return end(code || 1);
       log.error({ worker: worker.id, code, signal }, 'a worker ended');
-      if (performance.now() - started_ms > STEADY_MS) restart_ms = RESTART_MIN_MS;
-      setTimeout(() => void (stopping || start()), restart_ms);
-      restart_ms = Math.min(RESTART_MAX_MS, restart_ms * 2);
+      failures = performance.now() - started_ms > STEADY_MS ? 1 : failures + 1;
+      setTimeout(() => void (stopping || start()), delayAfter(failures, RESTART));
     });
   }
 

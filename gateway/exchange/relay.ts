@@ -16,6 +16,39 @@ import { type SharedHeaders, share } from '../http/shared-headers.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { Outcome, Watch } from '../telemetry/telemetry.ts';
 
+// One exchange: a request as the client sent it, and the response that its answer goes into.
+
+export interface Exchange {
+  readonly outgoing: Outgoing;
+  readonly watch: Watch;
+}
+
+/** One whose response is attested. */
+export interface TeeExchange extends Exchange {
+  /** Unguessable; x-request-id and x-attestation-id. */
+  readonly id: string;
+  readonly owner: Owner;
+  /** The client's body, exactly as received, as text or bytes. */
+  readonly request: string | Buffer;
+  /** How many choices the request asked for. */
+  readonly choices: number;
+  /** Counts what is kept of the response until it is attested. @throws {Problem} overloaded */
+  hold(chunk: Buffer): void;
+}
+
+/** Takes a response after its head, and writes it to the client. */
+export type Delivery = Omit<ResponseHandler, 'head'>;
+
+/** The last one looked at: a backend says the same in nearly all of its answers. */
+let known = { contentType: '', type: '' };
+
+export function mediaType(headers: IncomingHttpHeaders): string {
+  const contentType = headers['content-type'] ?? '';
+  if (contentType !== known.contentType)
+    known = { contentType, type: contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '' };
+  return known.type;
+}
+
 /** What a delivery is given beside the head. */
 export interface Port extends BackendCall {
   /** `left` is called when the client leaves, or at once if it has. A second call takes the place of the first. */
@@ -271,37 +304,4 @@ function betweenEvents(tail: number | null): boolean {
   if (tail === null) return true;
   const two = tail & 0xffff;
   return two === 0x0a0a || two === 0x0d0d || tail === 0x0d0a0d0a;
-}
-
-// One exchange: a request as the client sent it, and the response that its answer goes into.
-
-export interface Exchange {
-  readonly outgoing: Outgoing;
-  readonly watch: Watch;
-}
-
-/** One whose response is attested. */
-export interface TeeExchange extends Exchange {
-  /** Unguessable; x-request-id and x-attestation-id. */
-  readonly id: string;
-  readonly owner: Owner;
-  /** The client's body, exactly as received, as text or bytes. */
-  readonly request: string | Buffer;
-  /** How many choices the request asked for. */
-  readonly choices: number;
-  /** Counts what is kept of the response until it is attested. @throws {Problem} overloaded */
-  hold(chunk: Buffer): void;
-}
-
-/** Takes a response after its head, and writes it to the client. */
-export type Delivery = Omit<ResponseHandler, 'head'>;
-
-/** The last one looked at: a backend says the same in nearly all of its answers. */
-let known = { contentType: '', type: '' };
-
-export function mediaType(headers: IncomingHttpHeaders): string {
-  const contentType = headers['content-type'] ?? '';
-  if (contentType !== known.contentType)
-    known = { contentType, type: contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '' };
-  return known.type;
 }

@@ -16,8 +16,8 @@ import {
 } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { keysFileOf } from '../config.ts';
-import { checkName, digestOf, type KeyLine, KeyLineError, readLine, readSettings, writeLine } from './keys.ts';
-import { KeysFileError, parseKeys } from './keys-file.ts';
+import { digestOf, type KeyLine } from './keys.ts';
+import { checkName, KeyLineError, KeysFileError, parseKeys, readLine, readSettings, writeLine } from './keys-file.ts';
 
 const USAGE = `usage: countersign keys add NAME [--rps N] [--concurrent N] [--streams N] [--tee N] [--models A,B] [--admin]
        countersign keys list

@@ -30,8 +30,8 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'gateway/http/{server,refusal}.ts':
     "Node's parser reads, and bounds what it reads; here its headers are looked at once",
   'gateway/http/paced-connection.ts': 'hands bytes on as they are, 4 KiB of them ahead',
-  'gateway/keys/cli.ts': "an operator's file, which keys.ts and keys-file.ts read",
-  'gateway/limits/{bounds,concurrency,memory}.ts':
+  'gateway/keys/cli.ts': "an operator's file, which keys-file.ts reads",
+  'gateway/limits/{backoff,bounds,concurrency,memory}.ts':
     "they count, by keys and addresses of bounded length; the machine's own limits",
   'gateway/limits/permits.ts': 'counts requests',
   'gateway/offload/{pool,thread,worker}.ts': 'what they hand to a thread, jobs.ts reads',

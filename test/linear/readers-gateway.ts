@@ -28,8 +28,8 @@ import { readRequest } from '../../gateway/http/plain-path/request.ts';
 import { headerLines as answerLines } from '../../gateway/http/plain-path/response.ts';
 import { readBody } from '../../gateway/http/request.ts';
 import { decodedPath, isHost, originForm, originOf } from '../../gateway/http/target.ts';
-import { ANYONE, type Caller, checkPath, checkRoute, NO_LIMITS, readLine } from '../../gateway/keys/keys.ts';
-import { parseKeys } from '../../gateway/keys/keys-file.ts';
+import { ANYONE, type Caller, checkPath, checkRoute, NO_LIMITS } from '../../gateway/keys/keys.ts';
+import { parseKeys, readLine } from '../../gateway/keys/keys-file.ts';
 import { addressOf } from '../../gateway/limits/rates.ts';
 import { draft, parseGeneration, parsePassThrough } from '../../gateway/offload/jobs.ts';
 import { modelsDelivery } from '../../gateway/routes/passthrough.ts';
@@ -301,7 +301,7 @@ export const gatewayReaders: readonly Reader[] = [
   reader('gateway/keys/keys: checkRoute', ['targets, hosts and origins'], ({ text }) =>
     checkRoute(limited, 'DELETE', text),
   ),
-  reader('gateway/keys/keys: readLine', ['lines of keys'], ({ text }) => readLine(text, 1)),
+  reader('gateway/keys/keys-file: readLine', ['lines of keys'], ({ text }) => readLine(text, 1)),
   reader('gateway/keys/keys-file: parseKeys', ['lines of keys'], ({ text }) => parseKeys(text)),
   reader('gateway/attestation/sidecar-link: membersIn', ['attestations', 'JSON', 'frames'], ({ bytes }) =>
     membersIn(bytes),
