@@ -1,6 +1,6 @@
 // The gateway's table of contents: every route and what serves it. It never listens, so tests can hold it.
 import { Hono } from 'hono';
-import type { Deps, Env, Handle, Step } from './http/context.ts';
+import type { Deps, Env, Handler, Middleware } from './http/context.ts';
 import {
   authenticated,
   bounded,
@@ -24,8 +24,8 @@ export function createApp(deps: Deps): Hono<Env> {
   /** Asked where no route of `app` fits. A router of its own, so that a request matches one route there and no chain of several. */
   const rest = new Hono<Env>({ getPath: path });
   const exchange = createExchangeMiddleware(deps);
-  const on = (routes: Hono<Env>, methods: string, path: string, steps: readonly Step[], handle: Handle) =>
-    routes.on(methods.split(' '), path, exchange(path, steps, handle));
+  const on = (routes: Hono<Env>, methods: string, path: string, middleware: readonly Middleware[], handle: Handler) =>
+    routes.on(methods.split(' '), path, exchange(path, middleware, handle));
   const open = [origins(deps)];
   const admitted = [...open, authenticated(deps), bounded(deps)];
   const bodiless = [...admitted, withoutBody];

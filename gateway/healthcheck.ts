@@ -10,8 +10,8 @@ const ANY = new Map([
 ]);
 
 const config = loadConfig(process.env);
-const end = (code: 0 | 1, words: string) => {
-  console.log(words);
+const end = (code: 0 | 1, message: string) => {
+  console.log(message);
   process.exit(code);
 };
 // The certificate names the service, not the loopback interface; that it is our own process, the address says.

@@ -16,28 +16,28 @@ import {
 import type { PermitLimits, Permits } from '../limits/permits.ts';
 import type { MakeLimiter } from '../limits/rates.ts';
 
-// What a worker and the primary process say to each other: one question, one answer.
+// What a worker and the primary process say to each other: one peerRequest, one answer.
 
-export type Question =
+export type PeerRequest =
   /** Has any other worker kept this? Asked of the primary by a worker, and by it of the others. */
-  | { readonly ask: 'find'; readonly owner: Owner; readonly id: string }
+  | { readonly type: 'find'; readonly owner: Owner; readonly id: string }
   /** What does this worker's /metrics say? Asked by the primary. */
-  | { readonly ask: 'metrics' }
+  | { readonly type: 'metrics' }
   /** May this key have one more? 0: no limit. */
-  | { readonly ask: 'sit'; readonly key: string; readonly counted: Counted; readonly limit: number };
+  | { readonly type: 'count'; readonly key: string; readonly counted: Counted; readonly limit: number };
 
-export interface Answers {
+export interface PeerResponses {
   /** undefined: not everybody who may have it answered. */
   readonly find: Kept | null | undefined;
   readonly metrics: Awaited<ReturnType<Registry['getMetricsAsJSON']>>;
-  readonly sit: boolean;
+  readonly count: boolean;
 }
 
 export type Message =
-  | { readonly countersign: 'question'; readonly n: number; readonly question: Question }
-  | { readonly countersign: 'answer'; readonly n: number; readonly answer: unknown }
+  | { readonly countersign: 'request'; readonly n: number; readonly request: PeerRequest }
+  | { readonly countersign: 'response'; readonly n: number; readonly response: unknown }
   /** What was sat on is free again. */
-  | { readonly countersign: 'leave'; readonly key: string; readonly counted: Counted }
+  | { readonly countersign: 'uncount'; readonly key: string; readonly counted: Counted }
   /** A worker asks the primary for a permit of the queue `name`; `n` is its own number for that. */
   | {
       readonly countersign: 'acquire';
@@ -47,7 +47,7 @@ export type Message =
       readonly limits: PermitLimits;
     }
   /** The primary's answer: the permit, or that the queue is full. */
-  | { readonly countersign: 'permit'; readonly name: string; readonly n: number; readonly given: boolean }
+  | { readonly countersign: 'permit'; readonly name: string; readonly n: number; readonly granted: boolean }
   /** It is needed no longer, given or not. */
   | { readonly countersign: 'release'; readonly name: string; readonly n: number };
 
@@ -61,41 +61,41 @@ export interface Peer {
 }
 
 /** Asks over a channel, and gives up after a time: the other process may have ended. */
-export class Asker {
-  readonly #waiting = new Map<number, (answer: unknown) => void>();
+export class PeerRequests {
+  readonly #waiting = new Map<number, (response: unknown) => void>();
   #n = 0;
 
   /** undefined when there was no answer in time; `late` takes one that comes after that. */
-  ask<Q extends Question>(
+  send<R extends PeerRequest>(
     peer: Peer,
-    question: Q,
+    request: R,
     timeout_ms: number,
-    late?: (answer: Answers[Q['ask']]) => void,
-  ): Promise<Answers[Q['ask']] | undefined> {
+    afterTimeout?: (response: PeerResponses[R['type']]) => void,
+  ): Promise<PeerResponses[R['type']] | undefined> {
     const n = ++this.#n;
     return new Promise((resolve) => {
       const timer = setTimeout(() => {
-        if (late === undefined) this.#waiting.delete(n);
-        else this.#waiting.set(n, (answer) => late(answer as Answers[Q['ask']]));
+        if (afterTimeout === undefined) this.#waiting.delete(n);
+        else this.#waiting.set(n, (response) => afterTimeout(response as PeerResponses[R['type']]));
         resolve(undefined);
       }, timeout_ms);
-      this.#waiting.set(n, (answer) => {
+      this.#waiting.set(n, (response) => {
         clearTimeout(timer);
-        resolve(answer as Answers[Q['ask']]);
+        resolve(response as PeerResponses[R['type']]);
       });
-      peer.send({ countersign: 'question', n, question });
+      peer.send({ countersign: 'request', n, request });
     });
   }
 
-  answered(n: number, answer: unknown): void {
-    const taking = this.#waiting.get(n);
+  settle(n: number, response: unknown): void {
+    const resolve = this.#waiting.get(n);
     this.#waiting.delete(n);
-    taking?.(answer);
+    resolve?.(response);
   }
 }
 
-const ASK_MS = 3_000;
-const RATE_MS = 2_000;
+const REQUEST_TIMEOUT_MS = 3_000;
+const RATE_TIMEOUT_MS = 2_000;
 
 /** True in a process that is one of several workers. */
 export const isMember = cluster.isWorker;
@@ -113,33 +113,34 @@ export interface Member {
 }
 
 export function joinPrimary(workers: number): Member {
-  const asker = new Asker();
+  const requests = new PeerRequests();
   const queues = new Map<string, SharedPermits>();
-  let kept: MemoryStore | null = null;
-  let counted: Registry | null = null;
+  let localStore: MemoryStore | null = null;
+  let localRegistry: Registry | null = null;
   const primary: Peer = { send: (message) => void process.send?.(message) };
   process.on('message', (message: unknown) => {
     if (!isMessage(message)) return;
-    if (message.countersign === 'answer') asker.answered(message.n, message.answer);
-    if (message.countersign === 'permit') queues.get(message.name)?.answered(message.n, message.given);
-    if (message.countersign !== 'question') return;
-    const { n, question } = message;
-    const answer = (given: unknown) => primary.send({ countersign: 'answer', n, answer: given });
-    if (question.ask === 'find') answer(kept?.find(question.owner, question.id) ?? null);
+    if (message.countersign === 'response') requests.settle(message.n, message.response);
+    if (message.countersign === 'permit') queues.get(message.name)?.settle(message.n, message.granted);
+    if (message.countersign !== 'request') return;
+    const { n, request: peerRequest } = message;
+    const respond = (response: unknown) => primary.send({ countersign: 'response', n, response });
+    if (peerRequest.type === 'find') respond(localStore?.find(peerRequest.owner, peerRequest.id) ?? null);
     // Who cannot say its numbers does not answer.
-    if (question.ask === 'metrics') counted?.getMetricsAsJSON().then(answer, () => {});
+    if (peerRequest.type === 'metrics') localRegistry?.getMetricsAsJSON().then(respond, () => {});
   });
 
   return {
     store(memory) {
-      kept = memory;
+      localStore = memory;
       return {
         begin: (owner, id) => memory.begin(owner, id),
         name: (owner, id, completionId) => memory.name(owner, id, completionId),
         keep: (owner, id, completionId, json) => memory.keep(owner, id, completionId, json),
         drop: (owner, id) => memory.drop(owner, id),
         find: (owner, id) =>
-          memory.find(owner, id) ?? asker.ask(primary, { ask: 'find', owner, id }, ASK_MS).then(known),
+          memory.find(owner, id) ??
+          requests.send(primary, { type: 'find', owner, id }, REQUEST_TIMEOUT_MS).then(foundByPeer),
         get usage() {
           return memory.usage;
         },
@@ -156,29 +157,29 @@ export function joinPrimary(workers: number): Member {
         max_attestations_waiting: share(limits.max_attestations_waiting),
         max_held_bytes: shareOfBytes(limits.max_held_bytes),
         max_held_bytes_per_key: limits.max_held_bytes_per_key && shareOfBytes(limits.max_held_bytes_per_key),
-        max_concurrent_per_key: countedElsewhere(limits.max_concurrent_per_key),
-        max_streams_per_key: countedElsewhere(limits.max_streams_per_key),
-        max_tee_per_key: countedElsewhere(limits.max_tee_per_key),
+        max_concurrent_per_key: countedByPrimary(limits.max_concurrent_per_key),
+        max_streams_per_key: countedByPrimary(limits.max_streams_per_key),
+        max_tee_per_key: countedByPrimary(limits.max_tee_per_key),
       });
-      return sharedSeats(local, limits, asker, primary);
+      return sharedConcurrency(local, limits, requests, primary);
     },
     permits(name, limits) {
       const permits = sharedPermits(primary, name, limits);
       queues.set(name, permits);
       return permits;
     },
-    limiter: (options) => new RateLimiterCluster({ ...options, timeoutMs: RATE_MS }),
+    limiter: (options) => new RateLimiterCluster({ ...options, timeoutMs: RATE_TIMEOUT_MS }),
     metrics(registry) {
-      counted = registry;
+      localRegistry = registry;
     },
   };
 }
 
 /** A number of its own is counted by the primary, and not here; half of what there is, is half of each worker's. */
-const countedElsewhere = (limit: number | null) => (limit === null ? null : 0);
+const countedByPrimary = (limit: number | null) => (limit === null ? null : 0);
 
 /** Between processes a Buffer becomes a Uint8Array. */
-function known(found: Kept | null | undefined): Kept | null {
+function foundByPeer(found: Kept | null | undefined): Kept | null {
   if (found === undefined)
     throw new Problem('store_unavailable', 'Another worker may have it, and did not answer in time.', {
       retryAfterSeconds: 1,
@@ -188,7 +189,12 @@ function known(found: Kept | null | undefined): Kept | null {
   return { state: 'ready', json: Buffer.from(buffer, byteOffset, byteLength) };
 }
 
-function sharedSeats(local: Concurrency, limits: ConcurrencySettings, asker: Asker, primary: Peer): Concurrency {
+function sharedConcurrency(
+  local: Concurrency,
+  limits: ConcurrencySettings,
+  requests: PeerRequests,
+  primary: Peer,
+): Concurrency {
   const unlimited = new WeakMap<Caller, Caller>();
   const withoutLimits = (caller: Caller): Caller => {
     let same = unlimited.get(caller);
@@ -196,9 +202,9 @@ function sharedSeats(local: Concurrency, limits: ConcurrencySettings, asker: Ask
       const { concurrent, streams, tee } = caller.limits;
       const limits = {
         ...caller.limits,
-        concurrent: countedElsewhere(concurrent),
-        streams: countedElsewhere(streams),
-        tee: countedElsewhere(tee),
+        concurrent: countedByPrimary(concurrent),
+        streams: countedByPrimary(streams),
+        tee: countedByPrimary(tee),
       };
       same = { ...caller, limits };
       unlimited.set(caller, same);
@@ -206,61 +212,61 @@ function sharedSeats(local: Concurrency, limits: ConcurrencySettings, asker: Ask
     return same;
   };
 
-  function counted(permit: ConcurrencyPermit, key: string, own: Record<Counted, number>): ConcurrencyPermit {
-    const sat: Counted[] = [];
-    let left = false;
-    const leave = (what: Counted) => primary.send({ countersign: 'leave', key, counted: what });
-    async function sit(what: Counted): Promise<void> {
-      if (own[what] === 0) return;
-      const question = { ask: 'sit', key, counted: what, limit: own[what] } as const;
+  function counted(permit: ConcurrencyPermit, key: string, limited: Record<Counted, number>): ConcurrencyPermit {
+    const acquired: Counted[] = [];
+    let released = false;
+    const uncount = (what: Counted) => primary.send({ countersign: 'uncount', key, counted: what });
+    async function count(what: Counted): Promise<void> {
+      if (limited[what] === 0) return;
+      const request = { type: 'count', key, counted: what, limit: limited[what] } as const;
       // A place that is given when nobody waits for it any more is given back.
-      const allowed = await asker.ask(primary, question, ASK_MS, (given) => given && leave(what));
+      const allowed = await requests.send(primary, request, REQUEST_TIMEOUT_MS, (counted) => counted && uncount(what));
       if (allowed === undefined)
         throw new Problem('overloaded', 'Requests cannot be counted now.', { retryAfterSeconds: 1 });
-      if (!allowed) throw tooMany(own[what], what);
+      if (!allowed) throw tooMany(limited[what], what);
       // Whoever left while the answer was on its way has left this too.
-      if (left) leave(what);
-      else sat.push(what);
+      if (released) uncount(what);
+      else acquired.push(what);
     }
     return {
-      begin: () => sit('requests'),
+      acquireShared: () => count('requests'),
       async stream() {
         await permit.stream();
-        await sit('streams');
+        await count('streams');
       },
       async tee() {
         await permit.tee();
-        await sit('tee');
+        await count('tee');
       },
-      whole: () => permit.whole(),
+      received: () => permit.received(),
       hold: (bytes, coming) => permit.hold(bytes, coming),
-      leave() {
-        permit.leave();
-        left = true;
-        for (const what of sat.splice(0)) leave(what);
+      release() {
+        permit.release();
+        released = true;
+        for (const what of acquired.splice(0)) uncount(what);
       },
     };
   }
 
   return {
-    get taken() {
-      return local.taken;
+    get running() {
+      return local.running;
     },
-    take(caller) {
-      const permit = local.take(withoutLimits(caller));
-      const own = {
+    acquire(caller) {
+      const permit = local.acquire(withoutLimits(caller));
+      const limited = {
         requests: caller.limits.concurrent ?? limits.max_concurrent_per_key ?? 0,
         streams: caller.limits.streams ?? limits.max_streams_per_key ?? 0,
         tee: caller.limits.tee ?? limits.max_tee_per_key ?? 0,
       };
-      return own.requests + own.streams + own.tee === 0 ? permit : counted(permit, caller.name, own);
+      return limited.requests + limited.streams + limited.tee === 0 ? permit : counted(permit, caller.name, limited);
     },
   };
 }
 
 interface SharedPermits extends Permits {
   /** The primary has given what `n` asked for, or refused it. */
-  answered(n: number, given: boolean): void;
+  settle(n: number, granted: boolean): void;
 }
 
 /**
@@ -278,19 +284,19 @@ function sharedPermits(primary: Peer, name: string, limits: PermitLimits): Share
       const n = ++last;
       waiting.set(n, { start, refused });
       primary.send({ countersign: 'acquire', name, n, owner, limits });
-      let over = false;
+      let released = false;
       return () => {
-        if (over) return;
-        over = true;
+        if (released) return;
+        released = true;
         waiting.delete(n);
         primary.send({ countersign: 'release', name, n });
       };
     },
-    answered(n, given) {
+    settle(n, granted) {
       const request = waiting.get(n);
       waiting.delete(n);
       // Whoever has left meanwhile has released it.
-      if (given) request?.start();
+      if (granted) request?.start();
       else request?.refused();
     },
   };

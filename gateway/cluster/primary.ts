@@ -11,12 +11,12 @@ import { WORKER_HEAP_MB } from '../limits/bounds.ts';
 import type { Counted } from '../limits/concurrency.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
 import { serveMetrics } from '../telemetry/metrics.ts';
-import { type Answers, Asker, isMessage, type Message, type Peer, type Question } from './member.ts';
+import { isMessage, type Message, type Peer, type PeerRequest, PeerRequests, type PeerResponses } from './member.ts';
 
 const FIND_MS = 2_000;
 const METRICS_MS = 2_000;
 /** Metrics that only ever grow. */
-const COUNTED = new Set(['counter', 'histogram']);
+const COUNTER_TYPES = new Set(['counter', 'histogram']);
 const RESTART = { min_ms: 250, max_ms: 10_000 };
 /** A worker that lived for so long did not fail at its start. */
 const STEADY_MS = 30_000;
@@ -30,7 +30,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     execArgv: [...process.execArgv, `--max-old-space-size=${WORKER_HEAP_MB}`],
   });
   new RateLimiterClusterMaster();
-  const asker = new Asker();
+  const requests = new PeerRequests();
   const concurrency = new Map<Worker, Map<string, number>>();
   const queues = new Map<string, Permits>();
   /** Of each worker, what it waits for or has, and how that is released: all of it when the worker ends. */
@@ -46,7 +46,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     const started_ms = performance.now();
     concurrency.set(worker, new Map());
     acquired.set(worker, new Map());
-    worker.on('message', (message: unknown) => take(worker, message));
+    worker.on('message', (message: unknown) => receive(worker, message));
     worker.once('listening', () => {
       listened = true;
       serving.add(worker);
@@ -55,8 +55,8 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
       concurrency.delete(worker);
       releaseAll(worker);
       serving.delete(worker);
-      keepCounted(worker);
-      if (stopping) return ended();
+      keepCounters(worker);
+      if (stopping) return exitWhenEmpty();
       // What the first ones refuse, a configuration or a port, the next ones refuse too.
       if (!listened) return end(code || 1);
       log.error({ worker: worker.id, code, signal }, 'a worker ended');
@@ -65,43 +65,43 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     });
   }
 
-  function take(worker: Worker, message: unknown): void {
+  function receive(worker: Worker, message: unknown): void {
     if (!isMessage(message)) return;
-    if (message.countersign === 'answer') asker.answered(message.n, message.answer);
-    else if (message.countersign === 'leave') count(worker, message.key, message.counted, -1);
+    if (message.countersign === 'response') requests.settle(message.n, message.response);
+    else if (message.countersign === 'uncount') count(worker, message.key, message.counted, -1);
     else if (message.countersign === 'acquire') acquire(worker, message);
     else if (message.countersign === 'release') release(worker, `${message.name} ${message.n}`);
     else if (message.countersign === 'permit') return;
     else
-      void answer(worker, message.question).then((given) =>
-        peerOf(worker).send({ countersign: 'answer', n: message.n, answer: given }),
+      void respond(worker, message.request).then((response) =>
+        peerOf(worker).send({ countersign: 'response', n: message.n, response }),
       );
   }
 
   function acquire(worker: Worker, { name, n, owner, limits }: Extract<Message, { countersign: 'acquire' }>): void {
     const permits = queues.get(name) ?? createPermits(limits);
     queues.set(name, permits);
-    const say = (given: boolean) => () => peerOf(worker).send({ countersign: 'permit', name, n, given });
-    acquired.get(worker)?.set(`${name} ${n}`, permits.acquire(owner, say(true), say(false)));
+    const reply = (granted: boolean) => () => peerOf(worker).send({ countersign: 'permit', name, n, granted });
+    acquired.get(worker)?.set(`${name} ${n}`, permits.acquire(owner, reply(true), reply(false)));
   }
 
   function release(worker: Worker, id: string): void {
     const releases = acquired.get(worker);
-    const one = releases?.get(id);
+    const releasePermit = releases?.get(id);
     releases?.delete(id);
-    one?.();
+    releasePermit?.();
   }
 
   function releaseAll(worker: Worker): void {
     const releases = acquired.get(worker) ?? new Map<string, () => void>();
     acquired.delete(worker);
-    for (const one of releases.values()) one();
+    for (const releasePermit of releases.values()) releasePermit();
   }
 
-  async function answer(worker: Worker, question: Question): Promise<unknown> {
-    if (question.ask === 'find') return findElsewhere(worker, question);
-    if (question.ask !== 'sit') return undefined;
-    const { key, counted, limit } = question;
+  async function respond(worker: Worker, request: PeerRequest): Promise<unknown> {
+    if (request.type === 'find') return findElsewhere(worker, request);
+    if (request.type !== 'count') return undefined;
+    const { key, counted, limit } = request;
     let taken = 0;
     for (const counts of concurrency.values()) taken += counts.get(`${counted} ${key}`) ?? 0;
     if (limit > 0 && taken >= limit) return false;
@@ -110,38 +110,44 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   }
 
   /** At once where it is found. undefined: nobody has it who answered, and somebody did not. */
-  function findElsewhere(worker: Worker, question: Question & { ask: 'find' }): Promise<Answers['find']> {
+  function findElsewhere(worker: Worker, request: PeerRequest & { type: 'find' }): Promise<PeerResponses['find']> {
     const others = [...serving].filter((other) => other !== worker);
-    const asked = others.map((other) => asker.ask(peerOf(other), question, FIND_MS));
+    const responses = others.map((other) => requests.send(peerOf(other), request, FIND_MS));
     return new Promise((resolve) => {
-      for (const one of asked) void one.then((kept) => kept?.state === 'ready' && resolve(kept));
-      void Promise.all(asked).then((all) =>
+      for (const one of responses) void one.then((kept) => kept?.state === 'ready' && resolve(kept));
+      void Promise.all(responses).then((all) =>
         resolve(all.find((kept) => kept) ?? (all.includes(undefined) ? undefined : null)),
       );
     });
   }
 
-  const told = new WeakMap<Worker, Answers['metrics']>();
+  const lastMetrics = new WeakMap<Worker, PeerResponses['metrics']>();
   /** Counters and histograms of workers that ended, added up. */
-  let before: Answers['metrics'] = [];
+  let endedMetrics: PeerResponses['metrics'] = [];
   /** Of one that does not answer, what it said last: without it the sums would seem to begin anew. */
   async function metrics(): Promise<string> {
-    const asked = [...serving].map(async (worker) => {
-      const now = await asker.ask(peerOf(worker), { ask: 'metrics' }, METRICS_MS);
+    const responses = [...serving].map(async (worker) => {
+      const now = await requests.send(peerOf(worker), { type: 'metrics' }, METRICS_MS);
       if (!serving.has(worker)) return;
       if (now === undefined) log.warn({ worker: worker.id }, 'a worker does not answer');
-      else told.set(worker, now);
+      else lastMetrics.set(worker, now);
     });
-    await Promise.all(asked);
+    await Promise.all(responses);
     // Each worker's numbers once: one that ended meanwhile is in `before` alone.
-    return AggregatorRegistry.aggregate([before, ...[...serving].map((worker) => told.get(worker) ?? [])]).metrics();
+    return AggregatorRegistry.aggregate([
+      endedMetrics,
+      ...[...serving].map((worker) => lastMetrics.get(worker) ?? []),
+    ]).metrics();
   }
 
   /** What an ended worker had counted stays counted, as far as it was told: a counter that goes down means a restart to Prometheus. */
-  function keepCounted(worker: Worker): void {
-    const last = told.get(worker)?.filter(({ type }) => COUNTED.has(String(type))) ?? [];
-    told.delete(worker);
-    before = AggregatorRegistry.aggregate([before, last]).getMetricsAsArray() as unknown as Answers['metrics'];
+  function keepCounters(worker: Worker): void {
+    const last = lastMetrics.get(worker)?.filter(({ type }) => COUNTER_TYPES.has(String(type))) ?? [];
+    lastMetrics.delete(worker);
+    endedMetrics = AggregatorRegistry.aggregate([
+      endedMetrics,
+      last,
+    ]).getMetricsAsArray() as unknown as PeerResponses['metrics'];
   }
 
   function count(worker: Worker, key: string, counted: Counted, by: number): void {
@@ -153,7 +159,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     else counts.delete(name);
   }
 
-  function ended(): void {
+  function exitWhenEmpty(): void {
     if (concurrency.size === 0) process.exit(process.exitCode ?? 0);
   }
 
@@ -161,14 +167,14 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     stopping = true;
     process.exitCode = code;
     for (const worker of concurrency.keys()) worker.kill();
-    ended();
+    exitWhenEmpty();
   }
 
   for (const signal of ['SIGTERM', 'SIGINT'] as const)
     process.on(signal, () => {
       stopping = true;
       for (const worker of concurrency.keys()) worker.process.kill(signal);
-      ended();
+      exitWhenEmpty();
     });
   process.on('SIGHUP', () => {
     for (const worker of serving) worker.process.kill('SIGHUP');

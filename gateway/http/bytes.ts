@@ -63,60 +63,64 @@ export function indexOfByte(bytes: Uint8Array, byte: number, from: number): numb
 export const MANY_BYTES = 256 * 1024;
 
 /** A place for all that was announced is made when one part in so many of it is here: who announces and sends nothing gets none. */
-const PART = 4;
+const PREALLOCATE_DIVISOR = 4;
 
 export class ChunkBuffer {
-  readonly #coming_bytes: number;
+  readonly #expected_bytes: number;
   /** Where all of it will lie, once it is known to be much and some of it has come. */
   #whole: Buffer | null = null;
-  #pieces: Buffer[] = [];
+  #chunks: Buffer[] = [];
   #bytes = 0;
 
   /** `coming_bytes`: how many there will be, not one more. Where nobody says, they lie together at the end only. */
-  constructor(coming_bytes = 0) {
-    this.#coming_bytes = coming_bytes;
+  constructor(expected_bytes = 0) {
+    this.#expected_bytes = expected_bytes;
   }
 
   get bytes(): number {
     return this.#bytes;
   }
 
-  add(piece: Buffer): void {
-    if (this.#whole === null) this.#pieces.push(piece);
-    else this.#whole.set(piece, this.#bytes);
-    this.#bytes += piece.length;
-    if (this.#whole === null && this.#coming_bytes > MANY_BYTES && this.#bytes * PART > this.#coming_bytes)
-      this.#whole = this.#together(this.#coming_bytes);
+  add(chunk: Buffer): void {
+    if (this.#whole === null) this.#chunks.push(chunk);
+    else this.#whole.set(chunk, this.#bytes);
+    this.#bytes += chunk.length;
+    if (
+      this.#whole === null &&
+      this.#expected_bytes > MANY_BYTES &&
+      this.#bytes * PREALLOCATE_DIVISOR > this.#expected_bytes
+    )
+      this.#whole = this.#concatenate(this.#expected_bytes);
   }
 
   whole(): Buffer {
     if (this.#whole !== null) return this.#whole.subarray(0, this.#bytes);
-    if (this.#pieces.length === 1) return this.#pieces[0] as Buffer;
-    if (this.#bytes <= MANY_BYTES) return Buffer.concat(this.#pieces, this.#bytes);
-    return this.#together(this.#bytes);
+    if (this.#chunks.length === 1) return this.#chunks[0] as Buffer;
+    if (this.#bytes <= MANY_BYTES) return Buffer.concat(this.#chunks, this.#bytes);
+    return this.#concatenate(this.#bytes);
   }
 
   /** The pieces, one after the other in a place of their own for so many bytes. */
-  #together(bytes: number): Buffer {
+  #concatenate(bytes: number): Buffer {
     const whole = shared(bytes);
     let at = 0;
-    for (const piece of this.#pieces) {
-      whole.set(piece, at);
-      at += piece.length;
+    for (const chunk of this.#chunks) {
+      whole.set(chunk, at);
+      at += chunk.length;
     }
-    this.#pieces = [];
+    this.#chunks = [];
     return whole;
   }
 }
 
 /** The same, looked at whole with each piece that comes: they lie in room that doubles, so that not every piece copies all others. */
 export class GrowingBuffer {
-  #room: Buffer;
+  #storage: Buffer;
   #bytes: number;
 
   constructor(first: Buffer) {
-    this.#room = Buffer.allocUnsafeSlow(2 * first.length);
-    this.#room.set(first);
+    this.#storage = Buffer.allocUnsafeSlow(2 * first.length);
+    this.#storage.set(first);
     this.#bytes = first.length;
   }
 
@@ -125,16 +129,16 @@ export class GrowingBuffer {
   }
 
   /** All of them: a view of the room. */
-  add(piece: Buffer): Buffer {
-    const bytes = this.#bytes + piece.length;
-    if (bytes > this.#room.length) {
-      const room = Buffer.allocUnsafeSlow(2 * bytes);
-      room.set(this.#room.subarray(0, this.#bytes));
-      this.#room = room;
+  add(chunk: Buffer): Buffer {
+    const bytes = this.#bytes + chunk.length;
+    if (bytes > this.#storage.length) {
+      const storage = Buffer.allocUnsafeSlow(2 * bytes);
+      storage.set(this.#storage.subarray(0, this.#bytes));
+      this.#storage = storage;
     }
-    this.#room.set(piece, this.#bytes);
+    this.#storage.set(chunk, this.#bytes);
     this.#bytes = bytes;
-    return this.#room.subarray(0, bytes);
+    return this.#storage.subarray(0, bytes);
   }
 }
 

@@ -35,13 +35,13 @@ export interface Deps {
 }
 
 /** The two ends of an exchange: Node's own, or those of the plain path. */
-export interface Ends {
+export interface HttpBindings {
   readonly incoming: IncomingMessage | PlainRequest;
   readonly outgoing: Outgoing;
 }
 
 /** An exchange's ends, and what is learned of it on the way. Members of one object: Hono's variables are a Map, and cost like one. */
-export interface Bindings extends Ends {
+export interface Bindings extends HttpBindings {
   /** Unguessable, ours. */
   id: string;
   /** Admission sets this, `owner` and `permit`: routes without it must not read them. */
@@ -61,6 +61,6 @@ export interface Env {
 export type Context = HonoContext<Env>;
 
 /** What comes before a route is served. @throws {Problem} which becomes the answer. */
-export type Step = (c: Context) => void | Promise<void>;
+export type Middleware = (c: Context) => void | Promise<void>;
 /** What serves a route. */
-export type Handle = (c: Context) => Response | Promise<Response>;
+export type Handler = (c: Context) => Response | Promise<Response>;

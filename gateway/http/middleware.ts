@@ -3,10 +3,10 @@
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { where } from '../../proto/log.ts';
 import { type Allowance, addressOf } from '../limits/rates.ts';
-import type { Context, Deps, Handle, Step } from './context.ts';
+import type { Context, Deps, Handler, Middleware } from './context.ts';
 import type { Outgoing } from './plain-path/response.ts';
 import { asProblem, Problem } from './problem.ts';
-import { leaveUnread, newId, setCommonHeaders } from './refusal.ts';
+import { closeWithoutDraining, newId, setCommonHeaders } from './refusal.ts';
 import { ClientGone } from './request.ts';
 import { createOwnHosts, hostOf } from './target.ts';
 
@@ -21,7 +21,7 @@ const PREFLIGHT = {
  * that bypass Hono carry them too.
  */
 export function createExchangeMiddleware({ config, telemetry, log }: Deps) {
-  return (route: string, steps: readonly Step[], handle: Handle) =>
+  return (route: string, middleware: readonly Middleware[], handler: Handler) =>
     async (c: Context): Promise<Response> => {
       const { incoming, outgoing } = c.env;
       const watch = telemetry.begin(incoming.headers);
@@ -32,20 +32,20 @@ export function createExchangeMiddleware({ config, telemetry, log }: Deps) {
       endWhenStalled(outgoing, config.write_stall_ms);
       let response: Response;
       try {
-        for (const step of steps) {
-          const waits = step(c);
-          if (waits !== undefined) await waits;
+        for (const run of middleware) {
+          const pending = run(c);
+          if (pending !== undefined) await pending;
         }
-        response = await handle(c);
+        response = await handler(c);
       } catch (error) {
-        response = refused(error, c);
+        response = errorResponse(error, c);
       }
       telemetry.end(c.env, watch, route, response);
       return response;
     };
 
   /** Where every error becomes an answer. */
-  function refused(error: unknown, c: Context): Response {
+  function errorResponse(error: unknown, c: Context): Response {
     const { outgoing } = c.env;
     if (error instanceof ClientGone || outgoing.destroyed) {
       c.env.outcome = { status: 499 };
@@ -90,7 +90,7 @@ export function preflight(c: Context): Response {
 // Who may come in: the key, the places there are, the rate. Before a byte of the body is read, but for the place among all, which is for what is here.
 
 /** Names the caller, by the key. */
-export function authenticated({ keys }: Deps): Step {
+export function authenticated({ keys }: Deps): Middleware {
   return (c) => {
     const caller = keys.authenticate(c.env.incoming.headers.authorization);
     c.env.caller = caller;
@@ -99,32 +99,32 @@ export function authenticated({ keys }: Deps): Step {
 }
 
 /** For routes without a body: their requests are here whole. @throws {Problem} overloaded */
-export const withoutBody: Step = (c) => c.env.permit.whole();
+export const withoutBody: Middleware = (c) => c.env.permit.received();
 
 /** Past capacity a request is refused at once, so that those accepted are served. Without a rate nothing is waited for. */
-export function bounded({ config, concurrency, rates }: Deps): Step {
+export function bounded({ config, concurrency, rates }: Deps): Middleware {
   return (c) => {
     const { outgoing } = c.env;
     const caller = c.env.caller;
-    const permit = concurrency.take(caller);
+    const permit = concurrency.acquire(caller);
     c.env.permit = permit;
-    whenTaken(outgoing, () => permit.leave());
+    onDelivered(outgoing, () => permit.release());
     const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
     const rated = () =>
       per_second === 0
         ? undefined
         : rates.take(`key:${caller.name}`, per_second).then((allowance) => admit(c, allowance, 'this API key'));
-    return permit.begin === undefined ? rated() : permit.begin().then(rated);
+    return permit.acquireShared === undefined ? rated() : permit.acquireShared().then(rated);
   };
 }
 
 /** The verify endpoint is open to everybody: a rate for each address. What it takes beyond that is shared by address too. */
-export function verifyBounded({ config, rates }: Deps): Step {
+export function verifyBounded({ config, rates }: Deps): Middleware {
   return async (c) => {
     const { incoming, outgoing } = c.env;
     const address = addressOf(incoming.headers, outgoing.socket, config.client_address_header);
     c.env.address = address;
-    leaveUnread(incoming, outgoing);
+    closeWithoutDraining(incoming, outgoing);
     if (config.max_verify_per_second > 0)
       admit(c, await rates.take(`verify:${address}`, config.max_verify_per_second), 'verifications from one address');
     // Its end has been told already, and would not be told again.
@@ -145,15 +145,15 @@ function admit(c: Context, { allowed, limit, remaining, reset_ms }: Allowance, w
 }
 
 /** Not when the answer is made but when the client has it, or is gone: until then it costs memory. Called once. */
-function whenTaken(outgoing: Outgoing, release: () => void): void {
+function onDelivered(outgoing: Outgoing, release: () => void): void {
   outgoing.once('close', () => {
     const { socket } = outgoing;
     if (socket === null || socket.destroyed || !socket.writableNeedDrain) return release();
-    const taken = () => {
-      socket.off('drain', taken).off('close', taken);
+    const delivered = () => {
+      socket.off('drain', delivered).off('close', delivered);
       release();
     };
-    socket.once('drain', taken).once('close', taken);
+    socket.once('drain', delivered).once('close', delivered);
   });
 }
 
@@ -170,7 +170,7 @@ function allows({ cors_origins, api_keys_file }: Deps['config'], origin: string,
 }
 
 /** CORS (Fetch §3.3). A page that is not allowed is refused before anything is done for it: 403 `origin_not_allowed`. */
-export function origins({ config }: Deps): Step {
+export function origins({ config }: Deps): Middleware {
   const ownHost = config.api_keys_file === null ? createOwnHosts(config.cors_origins) : () => true;
   return (c) => {
     const { incoming, outgoing } = c.env;

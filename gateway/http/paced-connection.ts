@@ -52,37 +52,37 @@ interface Exchange {
 }
 
 /** The shortest request is 26 bytes: forty of them at most wait for each other. */
-const PIECE_BYTES = 1024;
+const CHUNK_BYTES = 1024;
 /** Of a body whose length is known, as much as one read brings. */
-const BODY_PIECE_BYTES = 64 * 1024;
+const BODY_CHUNK_BYTES = 64 * 1024;
 /** Where a read brings so much there is more, and libuv would read up to 32 times before it looks at any other connection. */
 const FULL_READ_BYTES = 64 * 1024;
 /** Of one read so many pieces go to Node at once, and the others in turn. */
-const PIECES_AT_ONCE = 4;
+const CHUNKS_AT_ONCE = 4;
 /** Of what is sent, so much has to be taken in the time that a client has. */
 const PART_BYTES = 64 * 1024;
 /** What Node keeps of a request that waits, and of a byte of a head that is not complete. */
 const WAITING_COST_BYTES = 4 * 1024;
 const HEAD_COST = 4;
 /** A client that has sent so much ahead is read no further. Below it reading goes on, for only who reads sees that a client has left. */
-const AHEAD_BYTES = 4 * 1024;
+const READ_AHEAD_BYTES = 4 * 1024;
 /** So much of a turn of the event loop goes to what was sent ahead: a request that comes by itself does not wait for a crowd. */
-const TURN_MS = 1;
-let turns: (() => void)[] = [];
+const TASKS_PER_TURN_MS = 1;
+let tasks: (() => void)[] = [];
 
-function inTurn(goOn: () => void): void {
-  if (turns.push(goOn) === 1) setImmediate(takeTurns);
+function schedule(task: () => void): void {
+  if (tasks.push(task) === 1) setImmediate(runTasks);
 }
 
-function takeTurns(): void {
-  const now = turns;
-  turns = [];
-  const end_ms = performance.now() + TURN_MS;
-  let taken = 0;
-  do now[taken++]?.();
-  while (taken < now.length && performance.now() < end_ms);
-  turns = now.slice(taken).concat(turns);
-  if (turns.length > 0) setImmediate(takeTurns);
+function runTasks(): void {
+  const now = tasks;
+  tasks = [];
+  const end_ms = performance.now() + TASKS_PER_TURN_MS;
+  let started = 0;
+  do now[started++]?.();
+  while (started < now.length && performance.now() < end_ms);
+  tasks = now.slice(started).concat(tasks);
+  if (tasks.length > 0) setImmediate(runTasks);
 }
 
 /** Says when more of its body is wanted: Node tells a socket of its own, and no other stream. */
@@ -97,28 +97,28 @@ export class PacedConnection extends Duplex {
   readonly #socket: Socket;
   readonly #unserved = new Unserved(() => this.destroy());
   /** Read, and not yet given to Node. */
-  #ahead: Buffer[] = [];
-  #aheadBytes = 0;
+  #readAhead: Buffer[] = [];
+  #readAheadBytes = 0;
   /** Given to Node of a head that is not complete. */
   #headBytes = 0;
   /** The request that came out last. */
   #last: IncomingMessage | null = null;
-  #pieces = 0;
+  #chunks = 0;
   /** Node has taken what it was given, and asks for more. */
   #wanted = false;
   #bodyWanted = false;
   /** Bytes that are certainly the body of the request that came last. */
   #bodyBytes = 0;
-  #pieceBytes = 0;
+  #chunkBytes = 0;
   /** The one that is being served, and those behind it in their order. */
   #current: Exchange | null = null;
   #waiting: Exchange[] = [];
-  #turning = false;
+  #nextScheduled = false;
   /** Others have their turn before it is read again. */
-  #readingRests = false;
+  #readPaused = false;
   /** What still comes is nobody's request. */
-  #over = false;
-  #farewell: (() => void) | null = null;
+  #closing = false;
+  #sendFinalResponse: (() => void) | null = null;
 
   /** `socket`: TCP, or what is inside of TLS. */
   constructor(socket: Socket) {
@@ -150,9 +150,9 @@ export class PacedConnection extends Duplex {
 
   /** Serves a request when those before it are answered. `last`: the connection ends with its answer, which is there at once. */
   enqueue(incoming: IncomingMessage, outgoing: ServerResponse, serve: () => void, last: boolean): void {
-    if (this.#over) return;
+    if (this.#closing) return;
     // Some of it may have come with the head, in this very piece.
-    this.#bodyBytes = Math.max(0, Number(incoming.headers['content-length'] ?? 0) - this.#pieceBytes);
+    this.#bodyBytes = Math.max(0, Number(incoming.headers['content-length'] ?? 0) - this.#chunkBytes);
     this.#headBytes = 0;
     this.#last = incoming;
     this.#waiting.push({ incoming, outgoing, serve, last });
@@ -160,17 +160,17 @@ export class PacedConnection extends Duplex {
       this.#stopFeeding();
       outgoing.shouldKeepAlive = false;
     }
-    if (this.#current === null && !this.#turning) this.#serve();
+    if (this.#current === null && !this.#nextScheduled) this.#serve();
   }
 
   /**
    * What comes next cannot be read, or did not come in time: the connection ends once every request before it is answered,
    * with what `farewell` says. A request whose own body it was gets no other answer.
    */
-  endWith(farewell: () => void): void {
-    if (this.#over) return;
+  endWith(sendFinalResponse: () => void): void {
+    if (this.#closing) return;
     this.#stopFeeding();
-    this.#farewell = farewell;
+    this.#sendFinalResponse = sendFinalResponse;
     if (this.#waiting.at(-1)?.incoming.complete === false) this.#waiting.pop();
     if (this.#current?.incoming.complete === false) {
       // In the middle of an answer there is no place for another.
@@ -181,9 +181,9 @@ export class PacedConnection extends Duplex {
   }
 
   /** The same, and where an answer is being made nothing is said behind it. */
-  endSoon(farewell: () => void): void {
+  endWithUnlessBusy(sendFinalResponse: () => void): void {
     const last = this.#waiting.at(-1) ?? this.#current;
-    if (!last?.incoming.complete) return this.endWith(farewell);
+    if (!last?.incoming.complete) return this.endWith(sendFinalResponse);
     last.outgoing.shouldKeepAlive = false;
     this.endWith(() => linger(this));
   }
@@ -196,32 +196,32 @@ export class PacedConnection extends Duplex {
 
   /** Gives Node the next piece, where it may have one. */
   #feed(): void {
-    if (!this.#wanted || this.#over || this.destroyed || !this.#mayFeed()) return;
-    const next = this.#ahead[0];
+    if (!this.#wanted || this.#closing || this.destroyed || !this.#mayFeed()) return;
+    const next = this.#readAhead[0];
     if (next === undefined) return;
-    const piece = next.subarray(0, Math.max(PIECE_BYTES, Math.min(BODY_PIECE_BYTES, this.#bodyBytes)));
-    if (piece.length === next.length) this.#ahead.shift();
-    else this.#ahead[0] = next.subarray(piece.length);
-    this.#aheadBytes -= piece.length;
-    if (this.#last === null || this.#last.complete) this.#headBytes += piece.length;
-    this.#bodyBytes = Math.max(0, this.#bodyBytes - piece.length);
-    this.#pieceBytes = piece.length;
+    const chunk = next.subarray(0, Math.max(CHUNK_BYTES, Math.min(BODY_CHUNK_BYTES, this.#bodyBytes)));
+    if (chunk.length === next.length) this.#readAhead.shift();
+    else this.#readAhead[0] = next.subarray(chunk.length);
+    this.#readAheadBytes -= chunk.length;
+    if (this.#last === null || this.#last.complete) this.#headBytes += chunk.length;
+    this.#bodyBytes = Math.max(0, this.#bodyBytes - chunk.length);
+    this.#chunkBytes = chunk.length;
     this.#wanted = false;
     this.#bodyWanted = false;
-    this.push(piece);
-    this.#readOn();
-    this.#keep();
+    this.push(chunk);
+    this.#updateReading();
+    this.#updateUnserved();
   }
 
   /** Says what is kept of what nobody serves yet. */
-  #keep(): void {
-    const bytes = this.#aheadBytes + HEAD_COST * this.#headBytes + WAITING_COST_BYTES * this.#waiting.length;
+  #updateUnserved(): void {
+    const bytes = this.#readAheadBytes + HEAD_COST * this.#headBytes + WAITING_COST_BYTES * this.#waiting.length;
     this.#unserved.set(this.destroyed ? 0 : bytes);
   }
 
   /** No request waits for an answer, or one does whose body is not here yet and is being read. */
   #mayFeed(): boolean {
-    if (this.#waiting.length > 0 || this.#turning) return false;
+    if (this.#waiting.length > 0 || this.#nextScheduled) return false;
     if (this.#current === null) return true;
     const { complete, readableLength, readableHighWaterMark } = this.#current.incoming;
     return !complete && (this.#bodyWanted || readableLength < readableHighWaterMark);
@@ -231,19 +231,19 @@ export class PacedConnection extends Duplex {
     const exchange = this.#waiting.shift();
     if (exchange === undefined) return;
     this.#current = exchange;
-    exchange.outgoing.once('close', () => this.#answered(exchange));
+    exchange.outgoing.once('close', () => this.#responseClosed(exchange));
     exchange.serve();
     if (exchange.last) cutSoon(this);
   }
 
-  #answered(exchange: Exchange): void {
+  #responseClosed(exchange: Exchange): void {
     if (this.#current !== exchange) return;
     this.#current = null;
     if (this.destroyed || this.writableEnded) return;
-    if (this.#over && this.#waiting.length === 0) return this.#end();
-    this.#turning = true;
-    inTurn(() => {
-      this.#turning = false;
+    if (this.#closing && this.#waiting.length === 0) return this.#end();
+    this.#nextScheduled = true;
+    schedule(() => {
+      this.#nextScheduled = false;
       if (this.destroyed || this.writableEnded) return;
       if (this.#waiting.length > 0) this.#serve();
       else this.#feed();
@@ -252,58 +252,58 @@ export class PacedConnection extends Duplex {
 
   #end(): void {
     if (this.writableEnded) return;
-    if (this.#farewell !== null) this.#farewell();
+    if (this.#sendFinalResponse !== null) this.#sendFinalResponse();
     else linger(this);
   }
 
   #stopFeeding(): void {
-    this.#over = true;
-    this.#ahead = [];
-    this.#aheadBytes = 0;
-    this.#readOn();
+    this.#closing = true;
+    this.#readAhead = [];
+    this.#readAheadBytes = 0;
+    this.#updateReading();
   }
 
   readonly #onData = (bytes: Buffer): void => {
-    if (bytes.length >= FULL_READ_BYTES) this.#restReading();
-    if (this.#over) return;
-    this.#ahead.push(bytes);
-    this.#aheadBytes += bytes.length;
-    this.#pieces = 0;
+    if (bytes.length >= FULL_READ_BYTES) this.#pauseReading();
+    if (this.#closing) return;
+    this.#readAhead.push(bytes);
+    this.#readAheadBytes += bytes.length;
+    this.#chunks = 0;
     this.#feed();
-    this.#readOn();
-    this.#keep();
+    this.#updateReading();
+    this.#updateUnserved();
   };
 
-  #restReading(): void {
-    this.#readingRests = true;
+  #pauseReading(): void {
+    this.#readPaused = true;
     this.#socket.pause();
     setImmediate(() => {
-      this.#readingRests = false;
-      this.#readOn();
+      this.#readPaused = false;
+      this.#updateReading();
     });
   }
 
   /** Reads from the client, or does not: what has been sent ahead waits there, and so does whoever takes nothing of its answers. */
-  #readOn(): void {
+  #updateReading(): void {
     const socket = this.#socket;
-    if (this.#readingRests) return;
-    if (this.#aheadBytes >= AHEAD_BYTES || (socket.writableNeedDrain && !this.#over)) socket.pause();
+    if (this.#readPaused) return;
+    if (this.#readAheadBytes >= READ_AHEAD_BYTES || (socket.writableNeedDrain && !this.#closing)) socket.pause();
     else if (socket.isPaused()) socket.resume();
   }
 
   /** The client has ended its side: an answer that still runs has lost its client, as on the plain path. */
   readonly #onEnd = (): void => {
-    this.#ahead = [];
-    this.#aheadBytes = 0;
+    this.#readAhead = [];
+    this.#readAheadBytes = 0;
     this.push(null);
   };
 
-  readonly #onDrain = (): void => this.#readOn();
+  readonly #onDrain = (): void => this.#updateReading();
 
   override _read(): void {
     this.#wanted = true;
-    if (++this.#pieces < PIECES_AT_ONCE || this.#aheadBytes === 0) this.#feed();
-    else inTurn(() => this.#feed());
+    if (++this.#chunks < CHUNKS_AT_ONCE || this.#readAheadBytes === 0) this.#feed();
+    else schedule(() => this.#feed());
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, callback: WriteCallback): void {
@@ -331,7 +331,7 @@ export class PacedConnection extends Duplex {
     for (const chunk of part.slice(0, -1)) socket.write(chunk);
     socket.write(part.at(-1) as Buffer, sent);
     socket.uncork();
-    this.#readOn();
+    this.#updateReading();
   }
 
   override _final(callback: (error?: Error | null) => void): void {
@@ -341,7 +341,7 @@ export class PacedConnection extends Duplex {
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
     this.#socket.destroy();
     this.#unserved.set(0);
-    this.#ahead = [];
+    this.#readAhead = [];
     // Node tells the one that is being served; those behind it, not before 24.16.
     for (const { outgoing } of this.#waiting) if (!outgoing.closed) outgoing.emit('close');
     this.#waiting = [];

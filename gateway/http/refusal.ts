@@ -27,7 +27,7 @@ export function cutSoon(socket: Duplex): void {
  * Where a large body is refused, the connection ends behind the answer and nothing more is read from it: to let a stranger's
  * megabytes by would take the time of others.
  */
-export function leaveUnread(incoming: IncomingMessage | PlainRequest, outgoing: Outgoing): void {
+export function closeWithoutDraining(incoming: IncomingMessage | PlainRequest, outgoing: Outgoing): void {
   const { socket } = outgoing;
   if (!(incoming instanceof IncomingMessage) || !(outgoing instanceof ServerResponse) || socket === null) return;
   if (Number(incoming.headers['content-length'] ?? Number.POSITIVE_INFINITY) <= MANY_BYTES) return;

@@ -10,7 +10,7 @@ export class ClientGone extends Error {
   override readonly name = 'ClientGone';
 }
 
-const gone = () => new ClientGone('the client left before its body was complete');
+const clientGone = () => new ClientGone('the client left before its body was complete');
 
 function tooLarge(max_bytes: number): Problem {
   // The adaptor and Node read the rest for a while and drop it: were the connection cut at once, a client that still sends
@@ -19,14 +19,14 @@ function tooLarge(max_bytes: number): Problem {
 }
 
 /** Where a body is kept. @throws {Problem} where it has no room. */
-export interface Room {
+export interface BodyLimits {
   /** `bytes` more are kept, and `coming` are announced. */
-  hold(bytes: number, coming: number): void;
+  hold(bytes: number, announced: number): void;
   /** All of it is here. */
-  whole(): void;
+  received(): void;
 }
 
-const ENOUGH: Room = { hold: () => {}, whole: () => {} };
+const UNLIMITED: BodyLimits = { hold: () => {}, received: () => {} };
 
 const EMPTY = Buffer.alloc(0);
 
@@ -37,48 +37,48 @@ const EMPTY = Buffer.alloc(0);
 export function readBody(
   incoming: IncomingMessage | PlainRequest,
   max_bytes: number,
-  room: Room = ENOUGH,
+  limits: BodyLimits = UNLIMITED,
 ): Buffer | Promise<Buffer> {
   const encoding = incoming.headers['content-encoding'];
   if (encoding !== undefined && encoding !== 'identity')
     throw new Problem('unsupported_encoding', 'A content-encoding is not supported here: send the body as it is.');
   const announced = Number(incoming.headers['content-length'] ?? 0);
   if (announced > max_bytes) throw tooLarge(max_bytes);
-  room.hold(0, announced);
+  limits.hold(0, announced);
   if ('body' in incoming) {
     const { body } = incoming;
-    room.hold(body.length, 0);
-    room.whole();
+    limits.hold(body.length, 0);
+    limits.received();
     incoming.body = EMPTY;
     return body;
   }
   // The client may have left while something else was waited for, and `close` does not come twice.
-  if (incoming.destroyed) throw gone();
+  if (incoming.destroyed) throw clientGone();
   return new Promise((resolve, reject) => {
-    const gathering = new ChunkBuffer(announced);
+    const chunks = new ChunkBuffer(announced);
     const settle = (error: Error | null) => {
       incoming.off('data', onData).off('end', onEnd).off('error', onGone).off('close', onGone);
       if (error !== null) reject(error);
-      else resolve(gathering.whole());
+      else resolve(chunks.whole());
     };
     const onData = (chunk: Buffer) => {
-      if (gathering.bytes + chunk.length > max_bytes) return settle(tooLarge(max_bytes));
+      if (chunks.bytes + chunk.length > max_bytes) return settle(tooLarge(max_bytes));
       try {
-        room.hold(chunk.length, 0);
+        limits.hold(chunk.length, 0);
       } catch (error) {
         return settle(error as Error);
       }
-      gathering.add(chunk);
+      chunks.add(chunk);
     };
     const onEnd = () => {
       try {
-        room.whole();
+        limits.received();
       } catch (error) {
         return settle(error as Error);
       }
       settle(null);
     };
-    const onGone = () => settle(gone());
+    const onGone = () => settle(clientGone());
     incoming.on('data', onData).on('end', onEnd).on('error', onGone).on('close', onGone);
   });
 }

@@ -49,7 +49,10 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     insecureHTTPParser: false,
     IncomingMessage: PacedRequest,
   };
-  const route = getRequestListener(fetch, { hostname: 'localhost', errorHandler: (error) => unforeseen(error, log) });
+  const route = getRequestListener(fetch, {
+    hostname: 'localhost',
+    errorHandler: (error) => unexpectedError(error, log),
+  });
   const refuseLast = (incoming: IncomingMessage, outgoing: ServerResponse, fault: Problem) =>
     connectionOf(incoming).enqueue(incoming, outgoing, () => refuse(incoming, outgoing, fault, log), true);
   /** Those who wait to be told to go on with their bodies. */
@@ -90,7 +93,7 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     const connection = socket as PacedConnection;
     const refused = () => refuseOnSocket(connection, problemOf(error), log);
     // What did not come in time may have come, and wait behind what is being answered.
-    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') connection.endSoon(refused);
+    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') connection.endWithUnlessBusy(refused);
     else connection.endWith(refused);
   });
   return server;
@@ -99,11 +102,11 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
 /** Every connection is given to Node as one that is read in measure. */
 function pace(server: Server): void {
   const event = server instanceof TlsServer ? 'secureConnection' : 'connection';
-  const byNode = server.listeners(event) as ((this: Server, socket: Duplex) => void)[];
+  const nodeListeners = server.listeners(event) as ((this: Server, socket: Duplex) => void)[];
   server.removeAllListeners(event);
   server.on(event, (socket: Socket) => {
     const paced = new PacedConnection(socket);
-    for (const take of byNode) take.call(server, paced);
+    for (const listener of nodeListeners) listener.call(server, paced);
   });
 }
 
@@ -147,7 +150,7 @@ function problemOf(error: NodeJS.ErrnoException): Problem {
 }
 
 /** What no route and no middleware caught: the adaptor's own refusals among it. */
-function unforeseen(error: unknown, log: Logger): Response {
+function unexpectedError(error: unknown, log: Logger): Response {
   const refused = error instanceof RequestError;
   if (!refused) log.error(where(error), 'internal error');
   const problem = refused
@@ -173,7 +176,7 @@ export function createDrain(server: Server, plainPath: PlainPath): Drain {
   const running = new Set<ServerResponse>();
   let draining = false;
 
-  function last(outgoing: ServerResponse): void {
+  function closeAfter(outgoing: ServerResponse): void {
     outgoing.shouldKeepAlive = false;
     // Its headers may be out already, and they promised more.
     if (outgoing.headersSent) outgoing.once('finish', () => outgoing.req.socket.end());
@@ -182,7 +185,7 @@ export function createDrain(server: Server, plainPath: PlainPath): Drain {
   server.prependListener('request', (_incoming: IncomingMessage, outgoing: ServerResponse) => {
     running.add(outgoing);
     outgoing.once('close', () => running.delete(outgoing));
-    if (draining) last(outgoing);
+    if (draining) closeAfter(outgoing);
   });
 
   return {
@@ -197,7 +200,7 @@ export function createDrain(server: Server, plainPath: PlainPath): Drain {
           clearTimeout(timer);
           resolve(true);
         });
-        for (const outgoing of running) last(outgoing);
+        for (const outgoing of running) closeAfter(outgoing);
         server.closeIdleConnections();
         // After it: what it hands to Node now has yet to be read, and would seem idle.
         plainPath.stop();

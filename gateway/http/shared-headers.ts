@@ -1,25 +1,25 @@
 // Headers that go out with one answer after the other as they are: what is written of them is kept with them.
 
-const WRITTEN = Symbol('written');
+const CACHE = Symbol('written');
 
-interface Written {
+interface HeaderCache {
   readonly names: ReadonlySet<string>;
   /** What their one writer made of them. */
-  kept: unknown;
+  encoded: unknown;
 }
 
 /** Headers like any others, to whoever does not know that something is kept with them. */
-export type SharedHeaders = Readonly<Record<string, string | string[]>> & { readonly [WRITTEN]: Written };
+export type SharedHeaders = Readonly<Record<string, string | string[]>> & { readonly [CACHE]: HeaderCache };
 
 /** `headers`: names in lower case. They are frozen. */
 export function share(headers: Record<string, string | string[]>): SharedHeaders {
   // Not enumerable: a copy with another header in it is not shared.
-  const written: Written = { names: new Set(Object.keys(headers)), kept: null };
-  return Object.freeze(Object.defineProperty(headers, WRITTEN, { value: written })) as SharedHeaders;
+  const cache: HeaderCache = { names: new Set(Object.keys(headers)), encoded: null };
+  return Object.freeze(Object.defineProperty(headers, CACHE, { value: cache })) as SharedHeaders;
 }
 
 export function isShared(headers: object): headers is SharedHeaders {
-  return WRITTEN in headers;
+  return CACHE in headers;
 }
 
-export const writtenOf = (headers: SharedHeaders): Written => headers[WRITTEN];
+export const cacheOf = (headers: SharedHeaders): HeaderCache => headers[CACHE];

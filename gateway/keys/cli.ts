@@ -78,7 +78,7 @@ function add(file: string, name: string, settings: string[]): number {
 }
 
 function list(file: string): number {
-  for (const line of parseKeys(textThereIn(file))) {
+  for (const line of parseKeys(existingText(file))) {
     const [, ...settings] = writeLine(line).split(' ');
     console.log([line.name, ...settings, ...(line.plain ? ['(kept as a plain key)'] : [])].join(' '));
   }
@@ -86,7 +86,7 @@ function list(file: string): number {
 }
 
 function remove(file: string, name: string): number {
-  const text = textThereIn(file);
+  const text = existingText(file);
   const lines = parseKeys(text);
   if (!lines.some((one) => one.name === name)) throw new KeysFileError(`has no key named ${name}`);
   if (lines.length === 1)
@@ -106,7 +106,7 @@ function remove(file: string, name: string): number {
 }
 
 /** A path that was mistyped is no empty list. */
-function textThereIn(file: string): string {
+function existingText(file: string): string {
   const text = textOf(file);
   if (text === null) throw new KeysFileError('is not there');
   return text;

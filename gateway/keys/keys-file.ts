@@ -138,30 +138,30 @@ function lineOf(line: string, number: number): KeyLine {
 // Loads the keys file and follows it: a changed file counts within two seconds, and a broken one changes nothing.
 
 /** The file is looked at by path this often: that sees a rename and a swapped symbolic link (Kubernetes) where a watch does not. */
-const LOOK_EVERY_MS = 1_000;
+const POLL_MS = 1_000;
 
 /** null: everybody may ask. @throws {ConfigError} when the file cannot be used. */
-export function loadKeys(file: string | null, log: Logger, look_every_ms = LOOK_EVERY_MS): Keys {
+export function loadKeys(file: string | null, log: Logger, poll_ms = POLL_MS): Keys {
   if (file === null) return OPEN;
   const path = resolve(file);
   // Taken before the file is read: what changes in between is seen as a change.
-  let mark = markOf(statSync(path, { bigint: true, throwIfNoEntry: false }));
-  let table = tableOf(first(path, log));
-  const look = async () => {
-    const now = markOf(await stat(path, { bigint: true }).catch(() => undefined));
-    if (now === mark) return;
-    mark = now;
+  let version = versionOf(statSync(path, { bigint: true, throwIfNoEntry: false }));
+  let table = tableOf(readAtStart(path, log));
+  const poll = async () => {
+    const now = versionOf(await stat(path, { bigint: true }).catch(() => undefined));
+    if (now === version) return;
+    version = now;
     try {
       const lines = readKeysFile(path);
       table = tableOf(lines);
       log.info({ keys: lines.length }, 'API_KEYS_FILE was read again');
-      warnOfPlain(lines, log);
+      warnAboutPlainKeys(lines, log);
     } catch (error) {
       if (!(error instanceof KeysFileError)) throw error;
       log.error(`API_KEYS_FILE ${error.message}: the keys from before stay`);
     }
   };
-  const timer = setInterval(() => void look(), look_every_ms);
+  const timer = setInterval(() => void poll(), poll_ms);
   timer.unref();
   return {
     authenticate: (authorization) => callerOf(table, authorization),
@@ -170,14 +170,14 @@ export function loadKeys(file: string | null, log: Logger, look_every_ms = LOOK_
 }
 
 /** Which file it is, and which state of it. */
-function markOf(stats: BigIntStats | undefined): string {
+function versionOf(stats: BigIntStats | undefined): string {
   return stats === undefined ? 'absent' : [stats.dev, stats.ino, stats.size, stats.mtimeNs, stats.ctimeNs].join(' ');
 }
 
-function first(path: string, log: Logger): KeyLine[] {
+function readAtStart(path: string, log: Logger): KeyLine[] {
   try {
     const lines = readKeysFile(path);
-    warnOfPlain(lines, log);
+    warnAboutPlainKeys(lines, log);
     return lines;
   } catch (error) {
     if (error instanceof KeysFileError) throw new ConfigError(`API_KEYS_FILE ${error.message}`, { cause: error });
@@ -185,7 +185,7 @@ function first(path: string, log: Logger): KeyLine[] {
   }
 }
 
-function warnOfPlain(lines: readonly KeyLine[], log: Logger): void {
+function warnAboutPlainKeys(lines: readonly KeyLine[], log: Logger): void {
   const plain = lines.filter((line) => line.plain).length;
   if (plain > 0)
     log.warn({ plain }, 'API_KEYS_FILE holds plain keys: "countersign keys add NAME" makes keys that are kept hashed');

@@ -7,8 +7,8 @@
 export const TEE_COPIES = 4;
 
 /** Of the thread that reads what is large. The most JSON names and values that are read take less: their parser asks for no limit. */
-export const READING_HEAP_MB = 192;
-export const READING_YOUNG_HEAP_MB = 16;
+export const OFFLOAD_HEAP_MB = 192;
+export const OFFLOAD_YOUNG_HEAP_MB = 16;
 /** Of the thread that checks what a sidecar sends, 8 MiB at most, of which little outlives its check. */
 export const CHECKING_HEAP_MB = 256;
 export const CHECKING_YOUNG_HEAP_MB = 4;
@@ -22,11 +22,11 @@ export const shareOf = (total: number, workers: number, least = 1): number =>
   Math.min(total, Math.max(least, Math.ceil(total / workers)));
 
 /** What one request may have by itself. */
-interface Largest {
+interface RequestSizes {
   readonly max_body_bytes: number;
   readonly max_answer_bytes: number;
 }
 
 /** The most that one request may hold: one with tee. */
-export const largestRequest = ({ max_body_bytes, max_answer_bytes }: Largest) =>
+export const largestRequest = ({ max_body_bytes, max_answer_bytes }: RequestSizes) =>
   TEE_COPIES * (max_body_bytes + max_answer_bytes);

@@ -21,24 +21,24 @@ export interface ConcurrencySettings {
 /** One request's place: its key's from its head on, its share of the total once it is here; until the last byte of its answer is with the client. */
 export interface ConcurrencyPermit {
   /** What has to be asked of others before the key's place is taken, where places are shared. @throws {Problem} rate_limit_exceeded */
-  begin?(): Promise<void>;
+  acquireShared?(): Promise<void>;
   /** All of the request is here. Until then it has no place of those for everybody. @throws {Problem} overloaded */
-  whole(): void;
+  received(): void;
   /** It asks for a stream. @throws {Problem} overloaded, rate_limit_exceeded */
   stream(): void | Promise<void>;
   /** It asks for an attestation. @throws {Problem} rate_limit_exceeded */
   tee(): void | Promise<void>;
   /** The gateway keeps `bytes` more for it until it leaves, and soon `coming` more. @throws {Problem} overloaded, rate_limit_exceeded */
-  hold(bytes: number, coming?: number): void;
+  hold(bytes: number, announced?: number): void;
   /** Gives the place back, once. */
-  leave(): void;
+  release(): void;
 }
 
 export interface Concurrency {
   /** For a request whose head is here. @throws {Problem} overloaded, rate_limit_exceeded */
-  take(caller: Caller): ConcurrencyPermit;
+  acquire(caller: Caller): ConcurrencyPermit;
   /** Requests that are here whole. */
-  readonly taken: number;
+  readonly running: number;
 }
 
 /** What of a key is counted. */
@@ -46,7 +46,7 @@ export type Counted = 'requests' | 'streams' | 'tee';
 type Counts = Record<Counted | 'bytes', number>;
 
 /** So many keys that nobody asks with stay in the table: one whose entries come and go would be built anew all the time. */
-const MAX_RESTING = 256;
+const MAX_IDLE_KEYS = 256;
 
 const overloaded = (message: string) => new Problem('overloaded', message, { retryAfterSeconds: 1 });
 
@@ -80,10 +80,10 @@ export function createConcurrency(limits: ConcurrencySettings): Concurrency {
       Math.min(limits.max_held_bytes, Math.max(half(limits.max_held_bytes), largestRequest(limits))),
   };
   return {
-    get taken() {
+    get running() {
       return total.requests;
     },
-    take: (caller) => new Taken(limits, per_key, total, keys, caller),
+    acquire: (caller) => new LocalPermit(limits, per_key, total, keys, caller),
   };
 }
 
@@ -96,7 +96,7 @@ interface Total {
 /** For a key whose line says nothing. 0: no limit. */
 type PerKey = Readonly<Counts>;
 
-class Taken implements ConcurrencyPermit {
+class LocalPermit implements ConcurrencyPermit {
   readonly #limits: ConcurrencySettings;
   readonly #perKey: PerKey;
   readonly #total: Total;
@@ -107,7 +107,7 @@ class Taken implements ConcurrencyPermit {
   #streams = 0;
   #tee = 0;
   #bytes = 0;
-  #left = false;
+  #released = false;
 
   constructor(limits: ConcurrencySettings, perKey: PerKey, total: Total, keys: Map<string, Counts>, caller: Caller) {
     // Refused by its head, a request costs least.
@@ -125,16 +125,16 @@ class Taken implements ConcurrencyPermit {
     this.#key = key;
   }
 
-  whole(): void {
+  received(): void {
     // The client left while something was waited for: nobody would give it back.
-    if (this.#left) return;
+    if (this.#released) return;
     if (this.#total.requests >= this.#limits.max_concurrent_requests) throw full();
     this.#requests = 1;
     this.#total.requests++;
   }
 
   stream(): void {
-    if (this.#left) return;
+    if (this.#released) return;
     if (this.#total.streams >= this.#limits.max_streams) throw overloaded('The gateway has as many streams as it can.');
     within(this.#key.streams, this.#caller.limits.streams ?? this.#perKey.streams, 'streams');
     this.#streams = 1;
@@ -143,18 +143,18 @@ class Taken implements ConcurrencyPermit {
   }
 
   tee(): void {
-    if (this.#left) return;
+    if (this.#released) return;
     within(this.#key.tee, this.#caller.limits.tee ?? this.#perKey.tee, 'tee');
     this.#tee = 1;
     this.#key.tee++;
   }
 
-  hold(bytes: number, coming = 0): void {
-    if (this.#left) return;
-    if (this.#total.bytes + bytes + coming > this.#limits.max_held_bytes)
+  hold(bytes: number, announced = 0): void {
+    if (this.#released) return;
+    if (this.#total.bytes + bytes + announced > this.#limits.max_held_bytes)
       throw overloaded('The gateway holds as much as it can.');
     const limit = this.#perKey.bytes;
-    if (limit > 0 && this.#key.bytes + bytes + coming > limit)
+    if (limit > 0 && this.#key.bytes + bytes + announced > limit)
       throw new Problem('rate_limit_exceeded', `This API key may have ${limit} bytes in the gateway at once.`, {
         retryAfterSeconds: 1,
       });
@@ -163,9 +163,9 @@ class Taken implements ConcurrencyPermit {
     this.#key.bytes += bytes;
   }
 
-  leave(): void {
-    if (this.#left) return;
-    this.#left = true;
+  release(): void {
+    if (this.#released) return;
+    this.#released = true;
     this.#total.bytes -= this.#bytes;
     this.#total.requests -= this.#requests;
     this.#total.streams -= this.#streams;
@@ -173,6 +173,6 @@ class Taken implements ConcurrencyPermit {
     this.#key.bytes -= this.#bytes;
     this.#key.streams -= this.#streams;
     this.#key.tee -= this.#tee;
-    if (this.#key.requests === 0 && this.#keys.size > MAX_RESTING) this.#keys.delete(this.#caller.name);
+    if (this.#key.requests === 0 && this.#keys.size > MAX_IDLE_KEYS) this.#keys.delete(this.#caller.name);
   }
 }

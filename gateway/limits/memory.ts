@@ -9,8 +9,8 @@ import {
   CHECKING_YOUNG_HEAP_MB,
   largestRequest,
   MAX_UNSERVED_BYTES,
-  READING_HEAP_MB,
-  READING_YOUNG_HEAP_MB,
+  OFFLOAD_HEAP_MB,
+  OFFLOAD_YOUNG_HEAP_MB,
   shareOf,
   WORKER_HEAP_MB,
 } from './bounds.ts';
@@ -62,7 +62,7 @@ export function memoryNeeded(settings: MemorySettings, heap_bytes = getHeapStati
   const quickThread = verifier.quick_heap_mb * MiB + THREAD_BYTES;
   const perWorker: [string, number, string][] = [
     ['heaps', workers === 1 ? heap_bytes : WORKER_HEAP_MB * MiB + YOUNG_HEAP_BYTES, 'WORKERS'],
-    ['reading large bodies', (READING_HEAP_MB + READING_YOUNG_HEAP_MB) * MiB + THREAD_BYTES, 'WORKERS'],
+    ['reading large bodies', (OFFLOAD_HEAP_MB + OFFLOAD_YOUNG_HEAP_MB) * MiB + THREAD_BYTES, 'WORKERS'],
     ['checking the sidecar', (CHECKING_HEAP_MB + CHECKING_YOUNG_HEAP_MB) * MiB + THREAD_BYTES, 'WORKERS'],
     ['verifications', quickThread + verifier.quick_bytes + verifier.slow_bytes, 'MAX_VERIFY_BYTES'],
     ['unserved requests', UNSERVED_COPIES * MAX_UNSERVED_BYTES, 'WORKERS'],
@@ -87,7 +87,7 @@ export function memoryNeeded(settings: MemorySettings, heap_bytes = getHeapStati
   ];
 }
 
-export const inAll = (parts: readonly Part[]): number => parts.reduce((sum, { bytes }) => sum + bytes, 0);
+export const totalBytes = (parts: readonly Part[]): number => parts.reduce((sum, { bytes }) => sum + bytes, 0);
 
 const mib = (bytes: number) => Math.ceil(bytes / MiB);
 
@@ -100,16 +100,16 @@ function memoryLimit(): number | null {
 /** Says in the log what may be needed. @throws {ConfigError} where there is less. */
 export function checkMemory(settings: MemorySettings, log: Logger, limit_bytes = memoryLimit()): void {
   const parts = memoryNeeded(settings);
-  const needed_mib = mib(inAll(parts));
+  const needed_mib = mib(totalBytes(parts));
   const limit_mib = limit_bytes === null ? null : Math.floor(limit_bytes / MiB);
   const parts_mib = Object.fromEntries(parts.map(({ name, bytes }) => [name, mib(bytes)]));
   log.info({ needed_mib, limit_mib, parts_mib }, 'memory');
   if (limit_mib === null || needed_mib <= limit_mib) return;
   const most = parts.toSorted((a, b) => b.bytes - a.bytes);
-  const said = most.map(({ name, bytes, setting }) => `${name} ${mib(bytes)} (${setting})`).join(', ');
+  const list = most.map(({ name, bytes, setting }) => `${name} ${mib(bytes)} (${setting})`).join(', ');
   throw new ConfigError(
     `the container may have ${limit_mib} MiB of memory, and with these settings the gateway may need ${needed_mib}: ` +
-      `give it more, or lower the settings. In MiB: ${said}`,
+      `give it more, or lower the settings. In MiB: ${list}`,
   );
 }
 

@@ -32,24 +32,24 @@ export function createPermits({ max_permits, max_waiting }: PermitLimits): Permi
   const queues = new Map<string, Set<Request>>();
   /** Of each owner that has some. */
   const held = new Map<string, number>();
-  let taken = 0;
+  let granted = 0;
   let waiting = 0;
 
   function count(owner: string, by: number): void {
-    taken += by;
+    granted += by;
     const now = (held.get(owner) ?? 0) + by;
     if (now > 0) held.set(owner, now);
     else held.delete(owner);
   }
 
-  function begin(owner: string, request: Request): void {
+  function grant(owner: string, request: Request): void {
     request.state = 'started';
     count(owner, 1);
     request.start();
   }
 
   function enqueue(owner: string, request: Request): void {
-    if (waiting >= max_waiting && !makeRoom(owner)) {
+    if (waiting >= max_waiting && !evictFor(owner)) {
       request.state = 'over';
       return request.refused();
     }
@@ -65,7 +65,7 @@ export function createPermits({ max_permits, max_waiting }: PermitLimits): Permi
   }
 
   /** False: nobody has more in the queue than `owner`. */
-  function makeRoom(owner: string): boolean {
+  function evictFor(owner: string): boolean {
     let most = owner;
     let longest = queues.get(owner) ?? new Set<Request>();
     for (const [other, queue] of queues) if (queue.size > longest.size) [most, longest] = [other, queue];
@@ -79,7 +79,7 @@ export function createPermits({ max_permits, max_waiting }: PermitLimits): Permi
 
   /** As many owners are looked at as there are permits, for one that holds none is next. */
   function next(): void {
-    if (taken >= max_permits) return;
+    if (granted >= max_permits) return;
     let chosen: string | null = null;
     let fewest = Number.POSITIVE_INFINITY;
     for (const owner of queues.keys()) {
@@ -93,7 +93,7 @@ export function createPermits({ max_permits, max_waiting }: PermitLimits): Permi
     dequeue(chosen, request as Request);
     // Its next turn comes after everybody else's.
     if (queues.delete(chosen)) queues.set(chosen, queue);
-    begin(chosen, request as Request);
+    grant(chosen, request as Request);
   }
 
   return {
@@ -102,7 +102,7 @@ export function createPermits({ max_permits, max_waiting }: PermitLimits): Permi
     },
     acquire(owner, start, refused) {
       const request: Request = { start, refused, state: 'waiting' };
-      if (taken < max_permits) begin(owner, request);
+      if (granted < max_permits) grant(owner, request);
       else enqueue(owner, request);
       return () => {
         const { state } = request;

@@ -4,7 +4,7 @@ import type { Outgoing } from '../http/plain-path/response.ts';
 import { Problem, type ProblemCode } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
 import type { Caller } from '../keys/keys.ts';
-import { READING_HEAP_MB, READING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
+import { OFFLOAD_HEAP_MB, OFFLOAD_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
 import {
   type Draft,
@@ -128,7 +128,7 @@ export function createOffload(): Offload {
   const file = new URL('./worker.ts', import.meta.url);
   const thread = new Thread<Question, Answer>(
     file,
-    { resourceLimits: { maxOldGenerationSizeMb: READING_HEAP_MB, maxYoungGenerationSizeMb: READING_YOUNG_HEAP_MB } },
+    { resourceLimits: { maxOldGenerationSizeMb: OFFLOAD_HEAP_MB, maxYoungGenerationSizeMb: OFFLOAD_YOUNG_HEAP_MB } },
     IDLE_MS,
   );
   const queue = new ThreadQueue();

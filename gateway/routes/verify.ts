@@ -4,7 +4,7 @@ import { zValidator } from '@hono/zod-validator';
 import type { MiddlewareHandler } from 'hono';
 import * as z from 'zod';
 import type { FailureCode, Jwks } from '../../verify/index.ts';
-import type { Context, Deps, Step } from '../http/context.ts';
+import type { Context, Deps, Middleware } from '../http/context.ts';
 import { errorBody, Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import type { Verdict } from '../verifier/appraise.ts';
@@ -17,7 +17,7 @@ const BLANK_BYTES = 1024;
 const NOT_AN_ATTESTATION: ReadonlySet<FailureCode> = new Set(['not_json', 'not_an_attestation']);
 
 /** The query is checked before the body is read. */
-export const verifyQuery: Step = async (c) => void (await validQuery(c, async () => {}));
+export const verifyQuery: Middleware = async (c) => void (await validQuery(c, async () => {}));
 
 const validQuery: MiddlewareHandler = zValidator('query', query, (result) => {
   if (!result.success) throw new Problem('invalid_request', 'report: must be 1 or 0.', { param: 'report' });

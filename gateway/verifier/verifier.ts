@@ -2,7 +2,7 @@
 import { MANY_BYTES } from '../http/bytes.ts';
 import type { Outgoing } from '../http/plain-path/response.ts';
 import { Problem } from '../http/problem.ts';
-import type { Room } from '../http/request.ts';
+import type { BodyLimits } from '../http/request.ts';
 import { createPermits, type PermitLimits, type Permits } from '../limits/permits.ts';
 import { ThreadQueue, type Waiter } from '../offload/pool.ts';
 import { Thread, ThreadEnded } from '../offload/thread.ts';
@@ -108,7 +108,7 @@ export interface Verifier {
 }
 
 /** One request's body and its verification. */
-interface VerifyCaller extends Room {
+interface VerifyCaller extends BodyLimits {
   /** @throws {Problem} overloaded when too many wait, or it was not done in time. @throws {ClientGone} */
   appraise(job: Job): Promise<Verdict>;
   /** Gives back what it held, once it is answered. */
@@ -214,7 +214,7 @@ export function createVerifier(
           idle?.refresh();
         },
         // Its place in the queue is asked for when it is appraised.
-        whole: () => clearTimeout(idle),
+        received: () => clearTimeout(idle),
         async appraise(job) {
           if (queue === quick && !hasFewMarks(job.body)) slowly(here_bytes);
           return queue.run(waiter, job, share);

@@ -6,14 +6,14 @@ import type { Socket } from 'node:net';
 import type { Logger } from 'pino';
 import { where } from '../../../proto/log.ts';
 import { GrowingBuffer } from '../bytes.ts';
-import type { Bindings, Ends } from '../context.ts';
+import type { Bindings, HttpBindings } from '../context.ts';
 import { Unserved } from '../paced-connection.ts';
 import { linger } from '../refusal.ts';
-import { MAX_PLAIN_BYTES, type PlainRequest, Progress, readRequest, Said } from './request.ts';
+import { HeadCache, MAX_PLAIN_BYTES, type PlainRequest, Progress, readRequest } from './request.ts';
 import { PlainResponse } from './response.ts';
 
 interface PlainOptions {
-  serve(request: PlainRequest, answer: PlainResponse): void;
+  serve(request: PlainRequest, response: PlainResponse): void;
   /** Takes the connection over, with the bytes that were read from it put back. */
   handOver(socket: Socket): void;
   /** For the first byte: a connection that never speaks is let go. */
@@ -22,29 +22,29 @@ interface PlainOptions {
 }
 
 /** A request in several pieces is waited for this long; a slower one is Node's, which has its own limits for those. */
-const PIECES_MS = 1_000;
+const PARTIAL_REQUEST_MS = 1_000;
 /** A client that sends ahead of its turn takes its responses at least so fast, or is let go: 8 MiB a second. */
-const SLOWEST_BYTES_PER_MS = 8 * 1024;
+const MIN_BYTES_PER_MS = 8 * 1024;
 
 export class PlainConnection {
   readonly #socket: Socket;
   readonly #options: PlainOptions;
-  readonly #said = new Said();
+  readonly #headCache = new HeadCache();
   readonly #unserved: Unserved;
   #pending: Buffer | null = null;
   /** What `#pending` is a view of, once it came in pieces. */
   #growing: GrowingBuffer | null = null;
   #progress = new Progress();
-  #pieces: NodeJS.Timeout | null = null;
-  #stall: NodeJS.Timeout | null = null;
-  #answer: PlainResponse | null = null;
+  #partialTimer: NodeJS.Timeout | null = null;
+  #stallTimer: NodeJS.Timeout | null = null;
+  #response: PlainResponse | null = null;
   /** An answer just ended, and what came meanwhile is about to be looked at. */
-  #turning = false;
+  #nextScheduled = false;
   #stopping = false;
   /** The answer that runs, or ran, is the last: what still comes is nobody's request. */
-  #ended = false;
+  #closing = false;
   /** Idle, and the socket's timeout is the last one: when it has passed, the connection ends. */
-  #resting = true;
+  #idle = true;
 
   constructor(socket: Socket, options: PlainOptions) {
     this.#socket = socket;
@@ -55,37 +55,37 @@ export class PlainConnection {
     socket.setTimeout(options.first_byte_ms);
   }
 
-  get answering(): boolean {
-    return this.#answer !== null;
+  get responding(): boolean {
+    return this.#response !== null;
   }
 
   /** No request is taken after this; the one that runs is answered, and Node answers one that is on its way. */
   stop(): void {
     this.#stopping = true;
-    if (this.#answer !== null) this.#answer.last = true;
+    if (this.#response !== null) this.#response.last = true;
     else if (this.#pending !== null) this.#handOver();
-    else if (!this.#ended) {
-      this.#ended = true;
+    else if (!this.#closing) {
+      this.#closing = true;
       this.#socket.destroySoon();
     }
   }
 
   #onData = (bytes: Buffer): void => {
-    const stalls = this.#socket.writableNeedDrain;
-    if (stalls) this.#distrust();
-    if (this.#ended) return;
+    const stalled = this.#socket.writableNeedDrain;
+    if (stalled) this.#startStallTimer();
+    if (this.#closing) return;
     if (this.#pending !== null) this.#growing ??= new GrowingBuffer(this.#pending);
     const all = this.#pending === null ? bytes : (this.#growing as GrowingBuffer).add(bytes);
     // Whatever comes before the client has its answer waits.
-    if (this.#answer === null && !this.#turning && !stalls) this.#take(all);
+    if (this.#response === null && !this.#nextScheduled && !stalled) this.#take(all);
     else {
       this.#pending = all;
-      if (all.length > MAX_PLAIN_BYTES) this.#endAfterAnswer();
+      if (all.length > MAX_PLAIN_BYTES) this.#endAfterResponse();
     }
-    this.#keep();
+    this.#updateUnserved();
   };
 
-  #keep(): void {
+  #updateUnserved(): void {
     this.#unserved.set(this.#pending?.length ?? 0);
   }
 
@@ -93,57 +93,57 @@ export class PlainConnection {
    * The socket's own timeout begins anew with whatever the client sends, though it takes nothing: from here on a timer runs beside
    * it. Node does not tell how much of a write has gone out, so a large one has more time.
    */
-  #distrust(): void {
+  #startStallTimer(): void {
     const socket = this.#socket;
     const waiting = socket.writableLength;
-    const stall_ms = (socket.timeout || this.#options.keep_alive_ms) + waiting / SLOWEST_BYTES_PER_MS;
-    this.#stall ??= setTimeout(() => {
-      this.#stall = null;
+    const stall_ms = (socket.timeout || this.#options.keep_alive_ms) + waiting / MIN_BYTES_PER_MS;
+    this.#stallTimer ??= setTimeout(() => {
+      this.#stallTimer = null;
       if (!socket.writableNeedDrain || socket.writableLength < waiting) return;
-      if (this.#answer !== null) this.#answer.timedOut();
+      if (this.#response !== null) this.#response.timedOut();
       else socket.destroy();
     }, stall_ms);
   }
 
   /** More came ahead than is kept. Reading goes on, for only who reads sees that a client has left. */
-  #endAfterAnswer(): void {
+  #endAfterResponse(): void {
     this.#pending = null;
-    if (this.#answer === null) return this.#end();
-    this.#ended = true;
-    this.#answer.last = true;
+    if (this.#response === null) return this.#end();
+    this.#closing = true;
+    this.#response.last = true;
   }
 
   /** What still comes is read for a while: cut at once, a client that sends could lose its answer (RFC 9112 §9.6). */
   #end(): void {
-    this.#ended = true;
+    this.#closing = true;
     this.#pending = null;
     // A socket that ends says no more that its client takes nothing.
     if (!this.#socket.writableNeedDrain) this.#socket.end(() => linger(this.#socket));
   }
 
   #take(bytes: Buffer): void {
-    const reading = readRequest(bytes, this.#said, this.#progress);
-    if (reading === 'incomplete') {
+    const result = readRequest(bytes, this.#headCache, this.#progress);
+    if (result === 'incomplete') {
       this.#pending = bytes;
-      this.#pieces ??= setTimeout(() => this.#handOver(), PIECES_MS);
+      this.#partialTimer ??= setTimeout(() => this.#handOver(), PARTIAL_REQUEST_MS);
       return;
     }
-    this.#pending = reading === 'other' ? bytes : null;
+    this.#pending = result === 'other' ? bytes : null;
     // A request's body is a part of it.
     this.#growing = null;
     this.#progress = new Progress();
-    if (reading === 'other') return this.#handOver();
-    clearTimeout(this.#pieces ?? undefined);
-    this.#pieces = null;
-    this.#resting = false;
-    this.#answer = new PlainResponse(this.#socket, this.#options.keep_alive_ms, () => this.#answered());
-    this.#answer.last = this.#stopping;
-    this.#options.serve(reading, this.#answer);
+    if (result === 'other') return this.#handOver();
+    clearTimeout(this.#partialTimer ?? undefined);
+    this.#partialTimer = null;
+    this.#idle = false;
+    this.#response = new PlainResponse(this.#socket, this.#options.keep_alive_ms, () => this.#responseEnded());
+    this.#response.last = this.#stopping;
+    this.#options.serve(result, this.#response);
   }
 
-  #answered(): void {
-    const last = this.#answer?.last === true;
-    this.#answer = null;
+  #responseEnded(): void {
+    const last = this.#response?.last === true;
+    this.#response = null;
     if (last || this.#stopping) return this.#end();
     // What the client has not taken of the answer yet is still under the answer's own time.
     const { timeout = 0, writableNeedDrain } = this.#socket;
@@ -154,20 +154,20 @@ export class PlainConnection {
 
   /** Takes what came ahead, once the client has taken its answer; after this turn, for the answer that ends is on somebody's stack. */
   #next(): void {
-    if (this.#pending === null || this.#turning || this.#socket.writableNeedDrain) return;
-    this.#turning = true;
+    if (this.#pending === null || this.#nextScheduled || this.#socket.writableNeedDrain) return;
+    this.#nextScheduled = true;
     setImmediate(() => {
-      this.#turning = false;
+      this.#nextScheduled = false;
       const pending = this.#pending;
       this.#pending = null;
       if (!this.#socket.destroyed && pending !== null) this.#take(pending);
-      this.#keep();
+      this.#updateUnserved();
     });
   }
 
   #handOver(): void {
     const socket = this.#socket;
-    this.#quit();
+    this.#detach();
     socket.setTimeout(0);
     socket.pause();
     if (this.#pending !== null) socket.unshift(this.#pending);
@@ -180,36 +180,36 @@ export class PlainConnection {
   #onEnd = (): void => void this.#socket.end(() => this.#socket.destroy());
 
   #onClose = (): void => {
-    this.#quit();
-    this.#answer?.left();
+    this.#detach();
+    this.#response?.clientClosed();
   };
 
   #onDrain = (): void => {
-    clearTimeout(this.#stall ?? undefined);
-    this.#stall = null;
-    if (this.#answer !== null) return this.#answer.drained();
-    if (this.#ended) return this.#end();
+    clearTimeout(this.#stallTimer ?? undefined);
+    this.#stallTimer = null;
+    if (this.#response !== null) return this.#response.drained();
+    if (this.#closing) return this.#end();
     this.#socket.setTimeout(this.#options.keep_alive_ms);
     this.#next();
   };
   #onTimeout = (): void => {
-    if (this.#answer !== null) return this.#answer.timedOut();
+    if (this.#response !== null) return this.#response.timedOut();
     if (this.#socket.writableNeedDrain) return void this.#socket.destroy();
     // A part of a request is a slow one.
     if (this.#pending !== null) return this.#handOver();
     // The timeout that has passed may have been an answer's, which is shorter: what is left of our own follows.
     const rest_ms = this.#options.keep_alive_ms - (this.#socket.timeout ?? 0);
-    if (this.#resting || rest_ms <= 0) this.#socket.destroy();
+    if (this.#idle || rest_ms <= 0) this.#socket.destroy();
     else this.#socket.setTimeout(rest_ms);
-    this.#resting = true;
+    this.#idle = true;
   };
   /** `close` follows. */
   #onError = (): void => {};
 
-  #quit(): void {
+  #detach(): void {
     const socket = this.#socket;
-    clearTimeout(this.#pieces ?? undefined);
-    clearTimeout(this.#stall ?? undefined);
+    clearTimeout(this.#partialTimer ?? undefined);
+    clearTimeout(this.#stallTimer ?? undefined);
     this.#unserved.set(0);
     socket.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
     socket.off('drain', this.#onDrain).off('timeout', this.#onTimeout).off('error', this.#onError);
@@ -235,7 +235,7 @@ export interface PlainPath {
 export function takeConnections(server: Server, fetch: Fetch, log: Logger): PlainPath {
   // Over TLS what is read here are the bytes inside of it.
   const event = server instanceof TlsServer ? 'secureConnection' : 'connection';
-  const byNode = server.listeners(event) as ((this: Server, socket: Socket) => void)[];
+  const nodeListeners = server.listeners(event) as ((this: Server, socket: Socket) => void)[];
   const connections = new Map<Socket, PlainConnection>();
   server.removeAllListeners(event);
   server.on(event, (socket: Socket) => {
@@ -243,11 +243,11 @@ export function takeConnections(server: Server, fetch: Fetch, log: Logger): Plai
     const connection = new PlainConnection(socket, {
       first_byte_ms: server.headersTimeout,
       keep_alive_ms: server.keepAliveTimeout,
-      serve: (request, answer) => void serve(fetch, request, answer, log),
+      serve: (request, response) => void serve(fetch, request, response, log),
       handOver() {
         socket.off('close', forget);
         forget();
-        for (const take of byNode) take.call(server, socket);
+        for (const listener of nodeListeners) listener.call(server, socket);
       },
     });
     connections.set(socket, connection);
@@ -255,7 +255,7 @@ export function takeConnections(server: Server, fetch: Fetch, log: Logger): Plai
   });
   return {
     get running() {
-      return [...connections.values()].filter((connection) => connection.answering).length;
+      return [...connections.values()].filter((connection) => connection.responding).length;
     },
     stop() {
       for (const connection of connections.values()) connection.stop();
@@ -266,19 +266,19 @@ export function takeConnections(server: Server, fetch: Fetch, log: Logger): Plai
   };
 }
 
-async function serve(fetch: Fetch, request: PlainRequest, answer: PlainResponse, log: Logger): Promise<void> {
+async function serve(fetch: Fetch, request: PlainRequest, outgoing: PlainResponse, log: Logger): Promise<void> {
   try {
     // The middleware sets the rest.
-    const ends: Ends = { incoming: request, outgoing: answer };
-    const response = await fetch(new FetchRequest(request) as unknown as Request, ends as Bindings);
-    if (answer.headersSent || answer.destroyed) return;
+    const bindings: HttpBindings = { incoming: request, outgoing: outgoing };
+    const response = await fetch(new FetchRequest(request) as unknown as Request, bindings as Bindings);
+    if (outgoing.headersSent || outgoing.destroyed) return;
     const body = Buffer.from(await response.arrayBuffer());
-    answer.writeHead(response.status, { ...Object.fromEntries(response.headers), 'content-length': body.length });
-    answer.end(body);
+    outgoing.writeHead(response.status, { ...Object.fromEntries(response.headers), 'content-length': body.length });
+    outgoing.end(body);
   } catch (error) {
     // The app answers its errors itself. What gets here has no answer, and the client must not wait for one.
     log.error(where(error), 'internal error');
-    answer.destroy();
+    outgoing.destroy();
   }
 }
 

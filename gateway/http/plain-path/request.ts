@@ -22,15 +22,15 @@ interface Made {
 }
 
 /** `incomplete`: the plain form may still come about. `other`: it cannot. */
-export type Reading = PlainRequest | 'incomplete' | 'other';
+export type ReadResult = PlainRequest | 'incomplete' | 'other';
 
 /** Larger ones take Node's way, where reading them has its limits and times. */
 export const MAX_PLAIN_BYTES = 64 * 1024;
 const MAX_HEAD_BYTES = 16 * 1024;
 const MAX_HEADERS = 64;
-const MAX_SAID = 8;
+const MAX_CACHED_HEADS = 8;
 /** A larger head is not remembered. */
-const MAX_SAID_BYTES = 2 * 1024;
+const MAX_CACHED_HEAD_BYTES = 2 * 1024;
 const LENGTH = 'content-length';
 const CRLF = '\r\n';
 const END = '\r\n\r\n';
@@ -60,10 +60,10 @@ const NOT_PLAIN = new Set([
  * and not a byte after the body. `before` is what the same connection has said: it is remembered there, and read by it. With the
  * `progress` of an incomplete request only the same bytes and more may come.
  */
-export function readRequest(bytes: Buffer, before = new Said(), progress = new Progress()): Reading {
+export function readRequest(bytes: Buffer, cache = new HeadCache(), progress = new Progress()): ReadResult {
   if (bytes.length < progress.needed) return 'incomplete';
-  const again = before.head === null ? null : readAgain(bytes, progress, before.head);
-  return again ?? readAnew(bytes, before, progress);
+  const cached = cache.head === null ? null : readCached(bytes, progress, cache.head);
+  return cached ?? parseHead(bytes, cache, progress);
 }
 
 /** How far a request was read that comes in pieces, so that what was looked at is not looked at again with each of them. */
@@ -75,12 +75,12 @@ export class Progress {
 }
 
 /** The last head of a connection; null once it has said too many different ones, as a proxy's for many clients does. */
-export class Said {
+export class HeadCache {
   head: Head | null = null;
   #heads = 0;
 
   remember(head: () => Head): void {
-    this.head = ++this.#heads > MAX_SAID ? null : head();
+    this.head = ++this.#heads > MAX_CACHED_HEADS ? null : head();
   }
 }
 
@@ -96,7 +96,7 @@ interface Head {
 }
 
 /** A client says the same head each time, but for the length: byte for byte the same is not read again. null: it is another. */
-function readAgain(bytes: Buffer, progress: Progress, head: Head): Reading | null {
+function readCached(bytes: Buffer, progress: Progress, head: Head): ReadResult | null {
   const { digits, afterDigits } = head;
   let at = digits;
   let length = 0;
@@ -109,12 +109,12 @@ function readAgain(bytes: Buffer, progress: Progress, head: Head): Reading | nul
   if (!isSame(bytes, at, head.bytes, afterDigits, head.bytes.length)) return null;
   const headers = { ...head.headers };
   headers[LENGTH] = String(length);
-  return whole(bytes, progress, end, length, { url: head.url, headers, made: head.made });
+  return withBody(bytes, progress, end, length, { url: head.url, headers, made: head.made });
 }
 
 const MAX_DIGITS = 6;
 
-function readAnew(bytes: Buffer, before: Said, progress: Progress): Reading {
+function parseHead(bytes: Buffer, cache: HeadCache, progress: Progress): ReadResult {
   const end = bytes.indexOf(END_BYTES, progress.searched);
   // An end can be cut anywhere.
   if (end < 0) progress.searched = Math.max(0, bytes.length - END.length + 1);
@@ -141,22 +141,22 @@ function readAnew(bytes: Buffer, before: Said, progress: Progress): Reading {
   if (length === undefined || !/^\d{1,6}$/.test(length)) return 'other';
   const digits = text.indexOf(length, lengthLine + LENGTH.length);
   const made: Made = { toBackend: null };
-  if (end <= MAX_SAID_BYTES)
-    before.remember(() => {
+  if (end <= MAX_CACHED_HEAD_BYTES)
+    cache.remember(() => {
       // Memory of its own: as long as the connection is open, it would hold a pool that others' bytes are in.
       const copy = new Uint8Array(bytes.subarray(0, end + END.length));
       return { bytes: copy, digits, afterDigits: digits + length.length, url, headers, made };
     });
-  return whole(bytes, progress, end + END.length, Number(length), { url, headers, made });
+  return withBody(bytes, progress, end + END.length, Number(length), { url, headers, made });
 }
 
-function whole(
+function withBody(
   bytes: Buffer,
   progress: Progress,
   at: number,
   length: number,
   { url, headers, made }: Pick<Head, 'url' | 'headers' | 'made'>,
-): Reading {
+): ReadResult {
   const total = at + length;
   if (total > MAX_PLAIN_BYTES || bytes.length > total) return 'other';
   progress.needed = total;
@@ -171,23 +171,23 @@ interface Header {
 /** The lines that a client library writes the same each time. No secret is among them. */
 const REPEATED =
   /^(host|accept|accept-[a-z]+|connection|content-type|user-agent|sec-fetch-[a-z]+|x-stainless-[a-z-]+)$/;
-const MAX_KNOWN = 256;
-const MAX_KNOWN_LENGTH = 256;
-const known = new Map<string, Header>();
+const MAX_CACHED_HEADERS = 256;
+const MAX_CACHED_HEADER_LENGTH = 256;
+const headerCache = new Map<string, Header>();
 
 /** null where the line is not plain. */
 function headerOf(line: string): Header | null {
-  const before = known.get(line);
-  if (before !== undefined) return before;
+  const cached = headerCache.get(line);
+  if (cached !== undefined) return cached;
   const colon = line.indexOf(':');
   const name = line.slice(0, colon).toLowerCase();
   const value = line.slice(colon + 1);
   if (colon < 1 || !NAME.test(name) || !VALUE.test(value) || NOT_PLAIN.has(name)) return null;
   const header = { name, value: value.trim() };
-  if (line.length > MAX_KNOWN_LENGTH || !REPEATED.test(name)) return header;
+  if (line.length > MAX_CACHED_HEADER_LENGTH || !REPEATED.test(name)) return header;
   // A string of its own: a part of the request's would keep all of it in memory.
-  if (known.size >= MAX_KNOWN) known.clear();
-  known.set(copied(line), { name, value: copied(header.value) });
+  if (headerCache.size >= MAX_CACHED_HEADERS) headerCache.clear();
+  headerCache.set(copied(line), { name, value: copied(header.value) });
   return header;
 }
 

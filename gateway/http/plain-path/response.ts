@@ -2,7 +2,7 @@
 import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { hexDigitsOf, putHex } from '../bytes.ts';
-import { isShared, type SharedHeaders, share, writtenOf } from '../shared-headers.ts';
+import { cacheOf, isShared, type SharedHeaders, share } from '../shared-headers.ts';
 import { batch, chunks } from '../write-batch.ts';
 
 // The lines of an answer's head: what is the same in many answers is written once.
@@ -23,20 +23,20 @@ export function headerLines(name: string, value: OutgoingHttpHeaders[string]): s
   if (value === undefined) return '';
   if (Array.isArray(value)) return value.map((one) => headerLines(name, one)).join('');
   const text = String(value);
-  const before = known.get(name);
-  if (before?.value === text) return before.line;
-  if ((before === undefined && NO_NAME.test(name)) || !isValue(text))
+  const cached = lineCache.get(name);
+  if (cached?.value === text) return cached.line;
+  if ((cached === undefined && NO_NAME.test(name)) || !isValue(text))
     throw new TypeError(`the header ${name} cannot be sent`);
-  if (before !== undefined) return `${before.start}${text}\r\n`;
+  if (cached !== undefined) return `${cached.start}${text}\r\n`;
   const start = `${name}: `;
   const line = `${start}${text}\r\n`;
-  if (known.size < MAX_KNOWN) known.set(name, { start, value: text, line });
+  if (lineCache.size < MAX_CACHED_LINES) lineCache.set(name, { start, value: text, line });
   return line;
 }
 
 /** The first line of each name: most headers say the same in every answer. */
-const known = new Map<string, { readonly start: string; readonly value: string; readonly line: string }>();
-const MAX_KNOWN = 64;
+const lineCache = new Map<string, { readonly start: string; readonly value: string; readonly line: string }>();
+const MAX_CACHED_LINES = 64;
 const TAB = 0x09;
 
 /** A tab, or printable Latin-1. */
@@ -54,7 +54,7 @@ function endLines(framing: Framing, keep_alive_ms: number | null): string {
   return `${coding}${dateLine()}${keep_alive_ms === null ? CLOSE : keepAlive(keep_alive_ms)}`;
 }
 
-interface End {
+interface EncodedHeadEnd {
   readonly first: SharedHeaders;
   readonly framing: Framing;
   readonly keep_alive_ms: number | null;
@@ -65,23 +65,29 @@ interface End {
 /** The lines of `first`, those of `then`, and the end, which are made once a second; null where a name is in both. */
 function sharedEnd(
   first: SharedHeaders,
-  then: SharedHeaders,
+  second: SharedHeaders,
   framing: Framing,
   keep_alive_ms: number | null,
 ): Uint8Array | null {
-  const written = writtenOf(then);
-  const before = written.kept as End | null;
+  const cache = cacheOf(second);
+  const cached = cache.encoded as EncodedHeadEnd | null;
   if (
-    before !== null &&
-    before.first === first &&
-    before.framing === framing &&
-    before.keep_alive_ms === keep_alive_ms &&
-    before.date === dateLine()
+    cached !== null &&
+    cached.first === first &&
+    cached.framing === framing &&
+    cached.keep_alive_ms === keep_alive_ms &&
+    cached.date === dateLine()
   )
-    return before.bytes;
-  for (const name in then) if (name in first) return null;
-  const bytes = Buffer.from(`${allLines(first)}${allLines(then)}${endLines(framing, keep_alive_ms)}`, 'latin1');
-  written.kept = { first, framing, keep_alive_ms, date: dateLine(), bytes: new Uint8Array(bytes) } satisfies End;
+    return cached.bytes;
+  for (const name in second) if (name in first) return null;
+  const bytes = Buffer.from(`${allLines(first)}${allLines(second)}${endLines(framing, keep_alive_ms)}`, 'latin1');
+  cache.encoded = {
+    first,
+    framing,
+    keep_alive_ms,
+    date: dateLine(),
+    bytes: new Uint8Array(bytes),
+  } satisfies EncodedHeadEnd;
   return bytes;
 }
 
@@ -106,12 +112,12 @@ function dateLine(): string {
   return date;
 }
 
-let kept = { ms: Number.NaN, lines: '' };
+let keepAliveCache = { ms: Number.NaN, lines: '' };
 
 function keepAlive(ms: number): string {
-  if (kept.ms !== ms)
-    kept = { ms, lines: `connection: keep-alive\r\nkeep-alive: timeout=${Math.floor(ms / 1000)}\r\n\r\n` };
-  return kept.lines;
+  if (keepAliveCache.ms !== ms)
+    keepAliveCache = { ms, lines: `connection: keep-alive\r\nkeep-alive: timeout=${Math.floor(ms / 1000)}\r\n\r\n` };
+  return keepAliveCache.lines;
 }
 
 /** What a delivery may do with the response that goes to the client: Node's ServerResponse has it all, and so has PlainResponse. */
@@ -141,13 +147,13 @@ export interface Outgoing {
 
 type OutgoingEvent = 'close' | 'drain' | 'finish';
 
-const NONE = share({});
-const NOTHING = new Uint8Array();
+const NO_HEADERS = share({});
+const NO_BYTES = new Uint8Array();
 const CRLF = 2;
 const CHUNK_END = Buffer.from('\r\n');
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 /** Copying so much costs less than a write in several pieces. */
-const ONE_PIECE_BYTES = 8 * 1024;
+const SINGLE_WRITE_BYTES = 8 * 1024;
 
 interface Listener {
   readonly event: OutgoingEvent | 'timeout';
@@ -160,12 +166,12 @@ export class PlainResponse implements Outgoing {
   readonly #keep_alive_ms: number;
   readonly #onEnd: () => void;
   readonly #set: OutgoingHttpHeaders = {};
-  #shared: SharedHeaders = NONE;
+  #shared: SharedHeaders = NO_HEADERS;
   /** Two or three in every answer: an emitter of Node's costs ten times as much. */
   #listeners: Listener[] = [];
   /** The head, until it is written with the first bytes of the body: what is its own, and what it shares with others. */
   #head: string | null = null;
-  #headEnd: Uint8Array = NOTHING;
+  #headEnd: Uint8Array = NO_BYTES;
   #framing: Framing = 'length';
   statusCode = 200;
   headersSent = false;
@@ -214,8 +220,8 @@ export class PlainResponse implements Outgoing {
 
   /** False where something is said twice. */
   #sharedHead(status: number, headers: SharedHeaders): boolean {
-    const { names } = writtenOf(headers);
-    const { names: before } = writtenOf(this.#shared);
+    const { names } = cacheOf(headers);
+    const { names: before } = cacheOf(this.#shared);
     for (const name in this.#set) if (name === 'connection' || names.has(name) || before.has(name)) return false;
     this.#framing = this.#set['content-length'] === undefined ? 'chunked' : 'length';
     const end = sharedEnd(this.#shared, headers, this.#framing, this.last ? null : this.#keep_alive_ms);
@@ -235,7 +241,7 @@ export class PlainResponse implements Outgoing {
   flushHeaders(): void {
     process.nextTick(() => {
       if (this.#head === null || this.destroyed) return;
-      this.#put(NOTHING, false);
+      this.#put(NO_BYTES, false);
     });
   }
 
@@ -249,7 +255,7 @@ export class PlainResponse implements Outgoing {
     const bytes = typeof body === 'string' ? Buffer.from(body) : body;
     if (bytes !== undefined && bytes.length > 0) this.write(bytes);
     if (this.#framing === 'chunked') this.#put(LAST_CHUNK, false);
-    else if (this.#head !== null) this.#put(NOTHING, false);
+    else if (this.#head !== null) this.#put(NO_BYTES, false);
     this.writableFinished = true;
     process.nextTick(() => this.#closed('finish'));
     this.#onEnd();
@@ -297,7 +303,7 @@ export class PlainResponse implements Outgoing {
   }
 
   /** The connection's word that the client has left. */
-  left(): void {
+  clientClosed(): void {
     this.#closed(null);
   }
 
@@ -321,28 +327,28 @@ export class PlainResponse implements Outgoing {
     const head = this.#head ?? '';
     const headEnd = this.#headEnd;
     this.#head = null;
-    this.#headEnd = NOTHING;
-    const before = head.length + headEnd.length;
-    const start = chunk ? before + hexDigitsOf(bytes.length) + CRLF : before;
+    this.#headEnd = NO_BYTES;
+    const headLength = head.length + headEnd.length;
+    const start = chunk ? headLength + hexDigitsOf(bytes.length) + CRLF : headLength;
     const length = start + bytes.length + (chunk ? CRLF : 0);
-    const onePiece = length <= ONE_PIECE_BYTES;
-    const piece = Buffer.allocUnsafe(onePiece ? length : start);
-    if (head !== '') piece.write(head, 0, 'latin1');
-    if (headEnd !== NOTHING) piece.set(headEnd, head.length);
+    const singleWrite = length <= SINGLE_WRITE_BYTES;
+    const buffer = Buffer.allocUnsafe(singleWrite ? length : start);
+    if (head !== '') buffer.write(head, 0, 'latin1');
+    if (headEnd !== NO_BYTES) buffer.set(headEnd, head.length);
     if (chunk) {
-      putHex(piece, start - CRLF, bytes.length);
-      putCrlf(piece, start);
+      putHex(buffer, start - CRLF, bytes.length);
+      putCrlf(buffer, start);
     }
-    if (onePiece) {
-      piece.set(bytes, start);
-      if (chunk) putCrlf(piece, length);
+    if (singleWrite) {
+      buffer.set(bytes, start);
+      if (chunk) putCrlf(buffer, length);
       if (this.#framing === 'length') batch.add(this.socket);
       // A stream's head and first chunk go out at once: somebody waits for the first word.
-      else if (before === 0) chunks.add(this.socket);
-      return this.socket.write(piece);
+      else if (headLength === 0) chunks.add(this.socket);
+      return this.socket.write(buffer);
     }
     this.socket.cork();
-    if (start > 0) this.socket.write(piece);
+    if (start > 0) this.socket.write(buffer);
     const more = this.socket.write(bytes);
     if (chunk) this.socket.write(CHUNK_END);
     this.socket.uncork();
