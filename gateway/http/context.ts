@@ -1,4 +1,4 @@
-// What the routes share: the things they are built from, and what an exchange carries through Hono.
+// What the routes share: their dependencies, and the state of one exchange, which Hono hands from middleware to handler.
 import type { IncomingMessage } from 'node:http';
 import type { Context as HonoContext } from 'hono';
 import type { Logger } from 'pino';
@@ -34,21 +34,21 @@ export interface Deps {
   readonly draining: () => boolean;
 }
 
-/** The two ends of an exchange: Node's own, or those of the plain path. */
+/** The request and response of an exchange: Node's own, or those of the plain path. */
 export interface HttpBindings {
   readonly incoming: IncomingMessage | PlainRequest;
   readonly outgoing: Outgoing;
 }
 
-/** An exchange's ends, and what is learned of it on the way. Members of one object: Hono's variables are a Map, and cost like one. */
+/** The state of an exchange. It is one object, because Hono's variables are a Map and cost as much as one. */
 export interface Bindings extends HttpBindings {
-  /** Unguessable, ours. */
+  /** The id of this exchange, made by the gateway and not guessable. */
   id: string;
   /** Admission sets this, `owner` and `permit`: routes without it must not read them. */
   caller: Caller;
   owner: Owner;
   permit: ConcurrencyPermit;
-  /** The client's, on the verify endpoint alone. */
+  /** The client's address. Only the verify endpoint sets it. */
   address: string;
   outcome: Outcome;
   watch: Watch;
@@ -60,7 +60,7 @@ export interface Env {
 
 export type Context = HonoContext<Env>;
 
-/** What comes before a route is served. @throws {Problem} which becomes the answer. */
+/** Runs before the handler of a route. @throws {Problem} which becomes the response. */
 export type Middleware = (c: Context) => void | Promise<void>;
-/** What serves a route. */
+/** Serves a route. */
 export type Handler = (c: Context) => Response | Promise<Response>;

@@ -1,19 +1,19 @@
-// Headers that go out with one answer after the other as they are: what is written of them is kept with them.
+// Headers that many responses share unchanged. Their encoded form is cached with them.
 
 const CACHE = Symbol('written');
 
 interface HeaderCache {
   readonly names: ReadonlySet<string>;
-  /** What their one writer made of them. */
+  /** The encoded form, made by the one module that writes these headers. */
   encoded: unknown;
 }
 
-/** Headers like any others, to whoever does not know that something is kept with them. */
+/** Headers with a cache attached. Other code reads them as a plain object. */
 export type SharedHeaders = Readonly<Record<string, string | string[]>> & { readonly [CACHE]: HeaderCache };
 
-/** `headers`: names in lower case. They are frozen. */
+/** Attaches a cache to `headers`, whose names are in lower case, and freezes them. */
 export function share(headers: Record<string, string | string[]>): SharedHeaders {
-  // Not enumerable: a copy with another header in it is not shared.
+  // The cache is not enumerable, so that a copy with another header does not carry it along.
   const cache: HeaderCache = { names: new Set(Object.keys(headers)), encoded: null };
   return Object.freeze(Object.defineProperty(headers, CACHE, { value: cache })) as SharedHeaders;
 }

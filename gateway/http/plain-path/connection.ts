@@ -1,4 +1,4 @@
-// One client's connection while its requests are of the plain form; at the first that is not, Node's parser has it for good.
+// A client's connection while its requests have the plain form. The first other request hands it to Node's parser for good.
 
 import type { Server } from 'node:http';
 import { Server as TlsServer } from 'node:https';
@@ -14,16 +14,16 @@ import { PlainResponse } from './response.ts';
 
 interface PlainOptions {
   serve(request: PlainRequest, response: PlainResponse): void;
-  /** Takes the connection over, with the bytes that were read from it put back. */
+  /** Hands the connection to Node's parser. The bytes that were read from it have been put back. */
   handOver(socket: Socket): void;
-  /** For the first byte: a connection that never speaks is let go. */
+  /** The time for the first byte. A connection that sends nothing is closed after it. */
   readonly first_byte_ms: number;
   readonly keep_alive_ms: number;
 }
 
-/** A request in several pieces is waited for this long; a slower one is Node's, which has its own limits for those. */
+/** The time for a request that arrives in several chunks. A slower one goes to Node's parser, which has limits of its own for it. */
 const PARTIAL_REQUEST_MS = 1_000;
-/** A client that sends ahead of its turn takes its responses at least so fast, or is let go: 8 MiB a second. */
+/** The speed at which a client that sends ahead must take its responses: 8 MiB a second. A slower client is disconnected. */
 const MIN_BYTES_PER_MS = 8 * 1024;
 
 export class PlainConnection {
@@ -32,18 +32,18 @@ export class PlainConnection {
   readonly #headCache = new HeadCache();
   readonly #unserved: Unserved;
   #pending: Buffer | null = null;
-  /** What `#pending` is a view of, once it came in pieces. */
+  /** The storage behind `#pending`, once a request arrives in several chunks. */
   #growing: GrowingBuffer | null = null;
   #progress = new Progress();
   #partialTimer: NodeJS.Timeout | null = null;
   #stallTimer: NodeJS.Timeout | null = null;
   #response: PlainResponse | null = null;
-  /** An answer just ended, and what came meanwhile is about to be looked at. */
+  /** A response has just ended, and what arrived meanwhile is handled in the next turn. */
   #nextScheduled = false;
   #stopping = false;
-  /** The answer that runs, or ran, is the last: what still comes is nobody's request. */
+  /** The current or previous response is the last one; further input is discarded. */
   #closing = false;
-  /** Idle, and the socket's timeout is the last one: when it has passed, the connection ends. */
+  /** The connection is idle, and ends when the socket's timeout passes. */
   #idle = true;
 
   constructor(socket: Socket, options: PlainOptions) {
@@ -59,7 +59,7 @@ export class PlainConnection {
     return this.#response !== null;
   }
 
-  /** No request is taken after this; the one that runs is answered, and Node answers one that is on its way. */
+  /** Accepts no further request. A response in progress goes on, and Node serves a request that has begun to arrive. */
   stop(): void {
     this.#stopping = true;
     if (this.#response !== null) this.#response.last = true;
@@ -76,7 +76,7 @@ export class PlainConnection {
     if (this.#closing) return;
     if (this.#pending !== null) this.#growing ??= new GrowingBuffer(this.#pending);
     const all = this.#pending === null ? bytes : (this.#growing as GrowingBuffer).add(bytes);
-    // Whatever comes before the client has its answer waits.
+    // Bytes that arrive before the client has its response wait.
     if (this.#response === null && !this.#nextScheduled && !stalled) this.#take(all);
     else {
       this.#pending = all;
@@ -90,8 +90,8 @@ export class PlainConnection {
   }
 
   /**
-   * The socket's own timeout begins anew with whatever the client sends, though it takes nothing: from here on a timer runs beside
-   * it. Node does not tell how much of a write has gone out, so a large one has more time.
+   * Starts a timer for a client that sends but does not read: the socket's own timeout begins anew with all that it sends. Node does not
+   * tell how much of a write has gone out, so a large write has more time.
    */
   #startStallTimer(): void {
     const socket = this.#socket;
@@ -105,7 +105,7 @@ export class PlainConnection {
     }, stall_ms);
   }
 
-  /** More came ahead than is kept. Reading goes on, for only who reads sees that a client has left. */
+  /** The client has sent more ahead than is kept. Reading goes on, because only a read shows that a client has left. */
   #endAfterResponse(): void {
     this.#pending = null;
     if (this.#response === null) return this.#end();
@@ -113,11 +113,13 @@ export class PlainConnection {
     this.#response.last = true;
   }
 
-  /** What still comes is read for a while: cut at once, a client that sends could lose its answer (RFC 9112 §9.6). */
+  /**
+   * Ends the connection and reads on for a while: a client that still sends could lose its response if it were cut at once (RFC 9112 §9.6).
+   */
   #end(): void {
     this.#closing = true;
     this.#pending = null;
-    // A socket that ends says no more that its client takes nothing.
+    // An ending socket no longer shows that its client reads nothing, so this waits for `drain`.
     if (!this.#socket.writableNeedDrain) this.#socket.end(() => linger(this.#socket));
   }
 
@@ -129,7 +131,7 @@ export class PlainConnection {
       return;
     }
     this.#pending = result === 'other' ? bytes : null;
-    // A request's body is a part of it.
+    // The storage is not used again: the body of the request is a view of it.
     this.#growing = null;
     this.#progress = new Progress();
     if (result === 'other') return this.#handOver();
@@ -145,14 +147,17 @@ export class PlainConnection {
     const last = this.#response?.last === true;
     this.#response = null;
     if (last || this.#stopping) return this.#end();
-    // What the client has not taken of the answer yet is still under the answer's own time.
+    // While the client has not taken the whole response, the timeout of the response stays.
     const { timeout = 0, writableNeedDrain } = this.#socket;
     if ((timeout === 0 || timeout > this.#options.keep_alive_ms) && !writableNeedDrain)
       this.#socket.setTimeout(this.#options.keep_alive_ms);
     this.#next();
   }
 
-  /** Takes what came ahead, once the client has taken its answer; after this turn, for the answer that ends is on somebody's stack. */
+  /**
+   * Handles what the client sent ahead, once it has taken its response. This waits for the next turn, because the code that ended the
+   * response is still on the stack.
+   */
   #next(): void {
     if (this.#pending === null || this.#nextScheduled || this.#socket.writableNeedDrain) return;
     this.#nextScheduled = true;
@@ -176,7 +181,7 @@ export class PlainConnection {
     process.nextTick(() => socket.resume());
   }
 
-  /** The client has ended its side, and we end ours. An answer that still runs has lost its client. */
+  /** The client has ended its side, so we end ours. A response in progress is lost. */
   #onEnd = (): void => void this.#socket.end(() => this.#socket.destroy());
 
   #onClose = (): void => {
@@ -195,15 +200,15 @@ export class PlainConnection {
   #onTimeout = (): void => {
     if (this.#response !== null) return this.#response.timedOut();
     if (this.#socket.writableNeedDrain) return void this.#socket.destroy();
-    // A part of a request is a slow one.
+    // An incomplete request is slow, and goes to Node's parser.
     if (this.#pending !== null) return this.#handOver();
-    // The timeout that has passed may have been an answer's, which is shorter: what is left of our own follows.
+    // The timeout that passed may be the response's, which is shorter. The rest of the connection's own timeout follows.
     const rest_ms = this.#options.keep_alive_ms - (this.#socket.timeout ?? 0);
     if (this.#idle || rest_ms <= 0) this.#socket.destroy();
     else this.#socket.setTimeout(rest_ms);
     this.#idle = true;
   };
-  /** `close` follows. */
+  /** The socket emits `close` next. */
   #onError = (): void => {};
 
   #detach(): void {
@@ -216,24 +221,24 @@ export class PlainConnection {
   }
 }
 
-// Puts the plain path in front of Node's HTTP server: plain requests go to the app from here, everything else as ever.
-// What it saves is most of what a request costs in Node; docs/performance.md has the figures.
+// Puts the plain path in front of Node's HTTP server: plain requests go straight to the app, all others to Node. It saves most of what a
+// request costs in Node; docs/performance.md has the figures.
 
 /** Hono's `fetch`. */
 export type Fetch = (request: Request, env: Bindings) => Response | Promise<Response>;
 
 export interface PlainPath {
-  /** Answers that are not out yet. */
+  /** Responses in progress. */
   readonly running: number;
-  /** Nothing new is taken; answers that run go on, and their connections end with them. */
+  /** Accepts nothing new. Responses in progress go on, and their connections end with them. */
   stop(): void;
-  /** Ends every connection, whatever it carries. */
+  /** Closes every connection, with or without a response in progress. */
   destroy(): void;
 }
 
-/** Connections go back to `server` with all their bytes at the first request that is not plain. */
+/** Takes every connection of `server`, and hands it back with all its bytes at the first request that is not plain. */
 export function takeConnections(server: Server, fetch: Fetch, log: Logger): PlainPath {
-  // Over TLS what is read here are the bytes inside of it.
+  // Over TLS, this event brings the decrypted connection.
   const event = server instanceof TlsServer ? 'secureConnection' : 'connection';
   const nodeListeners = server.listeners(event) as ((this: Server, socket: Socket) => void)[];
   const connections = new Map<Socket, PlainConnection>();
@@ -268,7 +273,7 @@ export function takeConnections(server: Server, fetch: Fetch, log: Logger): Plai
 
 async function serve(fetch: Fetch, request: PlainRequest, outgoing: PlainResponse, log: Logger): Promise<void> {
   try {
-    // The middleware sets the rest.
+    // The middleware sets the other members.
     const bindings: HttpBindings = { incoming: request, outgoing: outgoing };
     const response = await fetch(new FetchRequest(request) as unknown as Request, bindings as Bindings);
     if (outgoing.headersSent || outgoing.destroyed) return;
@@ -276,13 +281,13 @@ async function serve(fetch: Fetch, request: PlainRequest, outgoing: PlainRespons
     outgoing.writeHead(response.status, { ...Object.fromEntries(response.headers), 'content-length': body.length });
     outgoing.end(body);
   } catch (error) {
-    // The app answers its errors itself. What gets here has no answer, and the client must not wait for one.
+    // The app handles its own errors. An error that gets here has no response, and the client must not wait for one.
     log.error(where(error), 'internal error');
     outgoing.destroy();
   }
 }
 
-/** As much of Fetch's Request as Hono asks of one whose body is read elsewhere. */
+/** The part of Fetch's Request that Hono uses. The body is read elsewhere. */
 class FetchRequest {
   readonly method: string;
   readonly #request: PlainRequest;

@@ -1,13 +1,13 @@
-// An answer written straight to its connection: what the deliveries use of Node's ServerResponse, and nothing else of it.
+// A response that is written straight to its connection, with the part of Node's ServerResponse that the gateway uses.
 import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { hexDigitsOf, putHex } from '../bytes.ts';
 import { cacheOf, isShared, type SharedHeaders, share } from '../shared-headers.ts';
 import { batch, chunks } from '../write-batch.ts';
 
-// The lines of an answer's head: what is the same in many answers is written once.
+// The lines of a response's head. Lines that many responses share are encoded once.
 
-/** How the end of the body is known. */
+/** How the client recognises the end of the body. */
 type Framing = 'length' | 'chunked';
 
 const NO_NAME = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
@@ -18,7 +18,7 @@ function statusLine(status: number): string {
   return status === 200 ? OK : `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
 }
 
-/** A line for each value. @throws {TypeError} where HTTP cannot carry it. */
+/** Encodes one line for each value. @throws {TypeError} where HTTP cannot carry the name or value. */
 export function headerLines(name: string, value: OutgoingHttpHeaders[string]): string {
   if (value === undefined) return '';
   if (Array.isArray(value)) return value.map((one) => headerLines(name, one)).join('');
@@ -34,12 +34,12 @@ export function headerLines(name: string, value: OutgoingHttpHeaders[string]): s
   return line;
 }
 
-/** The first line of each name: most headers say the same in every answer. */
+/** The first line of each name: most headers are the same in every response. */
 const lineCache = new Map<string, { readonly start: string; readonly value: string; readonly line: string }>();
 const MAX_CACHED_LINES = 64;
 const TAB = 0x09;
 
-/** A tab, or printable Latin-1. */
+/** Whether a value consists of tabs and printable Latin-1. */
 function isValue(text: string): boolean {
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
@@ -48,7 +48,7 @@ function isValue(text: string): boolean {
   return true;
 }
 
-/** What stands at the end of a head. `keep_alive_ms` null: the connection ends with this answer. */
+/** The last lines of a head. `keep_alive_ms` null: the connection ends with this response. */
 function endLines(framing: Framing, keep_alive_ms: number | null): string {
   const coding = framing === 'chunked' ? 'transfer-encoding: chunked\r\n' : '';
   return `${coding}${dateLine()}${keep_alive_ms === null ? CLOSE : keepAlive(keep_alive_ms)}`;
@@ -62,7 +62,7 @@ interface EncodedHeadEnd {
   readonly bytes: Uint8Array;
 }
 
-/** The lines of `first`, those of `then`, and the end, which are made once a second; null where a name is in both. */
+/** The lines of `first` and `second` and the last lines, encoded once a second; null where a name is in both. */
 function sharedEnd(
   first: SharedHeaders,
   second: SharedHeaders,
@@ -98,7 +98,7 @@ const allLines = (headers: SharedHeaders): string =>
 
 let date = '';
 
-/** It changes once a second, and so is it made. */
+/** The date line, made once a second. */
 function dateLine(): string {
   if (date !== '') return date;
   const now_ms = Date.now();
@@ -120,7 +120,7 @@ function keepAlive(ms: number): string {
   return keepAliveCache.lines;
 }
 
-/** What a delivery may do with the response that goes to the client: Node's ServerResponse has it all, and so has PlainResponse. */
+/** The response to a client: what Node's ServerResponse and PlainResponse have in common. */
 export interface Outgoing {
   readonly headersSent: boolean;
   readonly destroyed: boolean;
@@ -128,18 +128,18 @@ export interface Outgoing {
   readonly socket: Socket | null;
   statusCode: number;
   setHeader(name: string, value: string): unknown;
-  /** As `setHeader` for each of them, before all others; Node's own response has no such thing. */
+  /** Sets all of these headers, as if before all others. Node's ServerResponse does not have this method. */
   setShared?(headers: SharedHeaders): unknown;
   writeHead(status: number, headers?: OutgoingHttpHeaders): unknown;
-  /** The head goes out now, and does not wait for the first bytes of the body. */
+  /** Sends the head now, before the first bytes of the body. */
   flushHeaders(): void;
-  /** False when the client should be waited for: `drain` comes. */
+  /** Returns false when the caller should wait for `drain`. */
   write(bytes: Uint8Array): boolean;
   end(bytes?: Uint8Array | string): unknown;
   destroy(): unknown;
-  /** `listener` is called whenever nothing has moved on the connection for so long, until the answer is out. */
+  /** Calls `listener` whenever nothing has moved on the connection for `ms`, until the response is out. */
   setTimeout(ms: number, listener: () => void): unknown;
-  /** `close`: the answer is out, or its client has left. */
+  /** `close`: the response is out, or its client has left. */
   on(event: OutgoingEvent, listener: () => void): unknown;
   once(event: OutgoingEvent, listener: () => void): unknown;
   off(event: OutgoingEvent, listener: () => void): unknown;
@@ -152,7 +152,7 @@ const NO_BYTES = new Uint8Array();
 const CRLF = 2;
 const CHUNK_END = Buffer.from('\r\n');
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
-/** Copying so much costs less than a write in several pieces. */
+/** Up to this size, copying costs less than several writes. */
 const SINGLE_WRITE_BYTES = 8 * 1024;
 
 interface Listener {
@@ -167,9 +167,9 @@ export class PlainResponse implements Outgoing {
   readonly #onEnd: () => void;
   readonly #set: OutgoingHttpHeaders = {};
   #shared: SharedHeaders = NO_HEADERS;
-  /** Two or three in every answer: an emitter of Node's costs ten times as much. */
+  /** A response has two or three listeners; Node's EventEmitter costs ten times as much. */
   #listeners: Listener[] = [];
-  /** The head, until it is written with the first bytes of the body: what is its own, and what it shares with others. */
+  /** The head, until it is written with the first bytes of the body: the response's own lines, then the encoded shared ones. */
   #head: string | null = null;
   #headEnd: Uint8Array = NO_BYTES;
   #framing: Framing = 'length';
@@ -177,10 +177,10 @@ export class PlainResponse implements Outgoing {
   headersSent = false;
   destroyed = false;
   writableFinished = false;
-  /** The last answer of its connection. */
+  /** The connection ends with this response. */
   last = false;
 
-  /** `onEnd`: every byte has been handed to the socket. */
+  /** `onEnd` is called once every byte has been handed to the socket. */
   constructor(socket: Socket, keep_alive_ms: number, onEnd: () => void) {
     this.socket = socket;
     this.#keep_alive_ms = keep_alive_ms;
@@ -218,7 +218,7 @@ export class PlainResponse implements Outgoing {
     this.#head = this.#start(status) + endLines(this.#framing, this.last ? null : this.#keep_alive_ms);
   }
 
-  /** False where something is said twice. */
+  /** Returns false where a header is set twice. */
   #sharedHead(status: number, headers: SharedHeaders): boolean {
     const { names } = cacheOf(headers);
     const { names: before } = cacheOf(this.#shared);
@@ -237,7 +237,7 @@ export class PlainResponse implements Outgoing {
     return start;
   }
 
-  /** At the end of this turn, so that what comes in it shares the write. */
+  /** Writes at the end of this turn, so that body bytes of the same turn share the write. */
   flushHeaders(): void {
     process.nextTick(() => {
       if (this.#head === null || this.destroyed) return;
@@ -264,14 +264,14 @@ export class PlainResponse implements Outgoing {
 
   destroy(): this {
     if (this.destroyed) return this;
-    // What was written before goes out, whatever it waits for.
+    // Bytes that wait in a batch go out first.
     while (this.socket.writableCorked > 0) this.socket.uncork();
     this.socket.destroy();
     return this;
   }
 
   setTimeout(ms: number, listener: () => void): this {
-    // Nearly always it is the one that is set already.
+    // This timeout is nearly always set already.
     if (this.socket.timeout !== ms) this.socket.setTimeout(ms);
     this.#listeners.push({ event: 'timeout', listener, once: false });
     return this;
@@ -292,17 +292,17 @@ export class PlainResponse implements Outgoing {
     return this;
   }
 
-  /** The connection's word that nothing has moved on it. */
+  /** The connection calls this when nothing has moved on it for the time that is set. */
   timedOut(): void {
     this.#emit('timeout');
   }
 
-  /** The connection's word that the client can take more. */
+  /** The connection calls this when the client can take more. */
   drained(): void {
     this.#emit('drain');
   }
 
-  /** The connection's word that the client has left. */
+  /** The connection calls this when the client has left. */
   clientClosed(): void {
     this.#closed(null);
   }
@@ -322,7 +322,7 @@ export class PlainResponse implements Outgoing {
     }
   }
 
-  /** The head, if it is still here, and the bytes, as they are or as a chunk, in one write. */
+  /** Writes the head, unless it has been written, and the bytes, as they are or as a chunk, together. */
   #put(bytes: Uint8Array, chunk: boolean): boolean {
     const head = this.#head ?? '';
     const headEnd = this.#headEnd;
@@ -343,7 +343,7 @@ export class PlainResponse implements Outgoing {
       buffer.set(bytes, start);
       if (chunk) putCrlf(buffer, length);
       if (this.#framing === 'length') batch.add(this.socket);
-      // A stream's head and first chunk go out at once: somebody waits for the first word.
+      // The head and first chunk of a stream go out at once, because the client waits for the first token.
       else if (headLength === 0) chunks.add(this.socket);
       return this.socket.write(buffer);
     }
@@ -356,7 +356,7 @@ export class PlainResponse implements Outgoing {
   }
 }
 
-/** Before `end`. */
+/** Writes CR LF before `end`. */
 function putCrlf(bytes: Uint8Array, end: number): void {
   bytes[end - 2] = 0x0d;
   bytes[end - 1] = 0x0a;
