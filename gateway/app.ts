@@ -1,4 +1,4 @@
-// The gateway's table of contents: every route and what serves it. It never listens, so tests can hold it.
+// The gateway's table of contents: every route and what serves it. The app never listens, so that tests can call it.
 import { Hono } from 'hono';
 import type { Deps, Env, Handler, Middleware } from './http/context.ts';
 import {
@@ -21,7 +21,10 @@ import { verify, verifyQuery } from './routes/verify.ts';
 
 export function createApp(deps: Deps): Hono<Env> {
   const app = new Hono<Env>({ getPath: path });
-  /** Asked where no route of `app` fits. A router of its own, so that a request matches one route there and no chain of several. */
+  /**
+   * Serves what matches no route of `app`. It is a router of its own, so that a request to `app` matches one route and not a chain of
+   * several.
+   */
   const rest = new Hono<Env>({ getPath: path });
   const exchange = createExchangeMiddleware(deps);
   const on = (routes: Hono<Env>, methods: string, path: string, middleware: readonly Middleware[], handle: Handler) =>
@@ -58,12 +61,12 @@ export function createApp(deps: Deps): Hono<Env> {
   on(rest, 'ALL', '/metrics', open, only('GET'));
   on(rest, 'ALL', '/openapi.json', open, only('GET'));
   on(rest, 'ALL', '/~sev_gpu@1.0/verify', open, only('GET, POST'));
-  // A route like the others, so that it is logged.
+  // This is a route, so that it is logged like the others.
   on(rest, 'ALL', '/*', open, () => {
     throw new Problem('not_found', 'There is nothing here. The API begins at /v1, the page is at /.');
   });
   app.notFound((c) => rest.fetch(c.req.raw, c.env));
-  // The middleware answers errors. One of its own is for whoever serves the app: Hono would print it, with what it quotes.
+  // The middleware handles errors. Its own errors go to the caller of the app: Hono would print them, with what they quote.
   for (const routes of [app, rest])
     routes.onError((error) => {
       throw error;
@@ -77,7 +80,7 @@ function only(allow: string) {
   };
 }
 
-/** From Node's own target: a URL of Fetch would have resolved dots and escapes. */
+/** The path of Node's own target: Fetch's URL has already resolved dots and escapes. */
 function path(request: Request, options?: { env?: Env['Bindings'] }): string {
   return decodedPath(options?.env?.incoming.url ?? new URL(request.url).pathname);
 }

@@ -1,4 +1,4 @@
-// Puts the gateway's parts together: from a configuration to an app that is ready to serve.
+// Puts the gateway's parts together: makes an app that is ready to serve from a configuration.
 import { setImmediate } from 'node:timers/promises';
 import type { Hono } from 'hono';
 import type { Logger } from 'pino';
@@ -20,13 +20,13 @@ import { createVerifier, SLOW_PERMITS, slowPermits } from './verifier/verifier.t
 
 export interface BuiltApp {
   readonly app: Hono<Env>;
-  /** From now on /health says `draining`. */
+  /** From now on /health reports `draining`. */
   drain(): void;
   readonly telemetry: Telemetry;
   close(): Promise<void>;
 }
 
-/** `tracer`: null while tracing is off. @throws {ConfigError} */
+/** `tracer` null: tracing is off. @throws {ConfigError} */
 export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | null = null): BuiltApp {
   const keys = loadKeys(config.api_keys_file, log);
   const backend = createBackend(config);
@@ -87,7 +87,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
       await backend.close();
       sidecar.close();
       await Promise.all([offload.close(), checker.close(), verifier.close()]);
-      // What was cut drops what it had begun to keep: a turn, so that it has.
+      // A response that was cut drops the attestation that it had begun to keep. This turn lets it do so.
       await setImmediate();
       await store.close();
       await telemetry.close();

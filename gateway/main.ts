@@ -1,4 +1,4 @@
-// The gateway process: configuration in, a server or the primary of several workers out.
+// The gateway process: reads the configuration and starts a server, or the primary of several workers.
 
 import type { Server as TlsServer } from 'node:https';
 import type { Logger } from 'pino';
@@ -28,7 +28,7 @@ try {
   process.exit(1);
 }
 
-/** Node would print the message of an error that nobody caught, and a message can quote a prompt. */
+/** Node would print the message of an uncaught error, and a message can quote a prompt. */
 function endOnUncaught(log: Logger): void {
   process.on('uncaughtException', (error) => {
     log.fatal(where(error), 'uncaught error');
@@ -36,19 +36,19 @@ function endOnUncaught(log: Logger): void {
   });
 }
 
-// One process that serves: a listening server, and a clean end of it.
+// One process that serves: a listening server, and its clean end.
 
-/** A terminal's Ctrl-C reaches a launcher and us: the launcher's own signal, right after it, is the same one. */
+/** Ctrl-C in a terminal reaches the launcher and this process, and the launcher sends its own signal right after: both count as one. */
 const SAME_SIGNAL_MS = 500;
-/** After the drain's end: what was cut is told so, as far as it listens. */
+/** After the drain, responses that were cut have this long to tell their clients. */
 const CUT_MS = 1_000;
 
 /** @throws {ConfigError} */
 async function serve(config: GatewayConfig, log: Logger): Promise<void> {
-  // Without TLS there is nothing to read again, and a process that does not listen for the signal ends by it.
+  // Without TLS there is nothing to reload, but Node would end a process that has no listener for this signal.
   process.on('SIGHUP', () => {});
   const credentials = config.tls === null ? null : readCredentials(config.tls);
-  // Off, nothing of OpenTelemetry is even loaded.
+  // OpenTelemetry is not even loaded while tracing is off.
   const { tracing, backend_url, tls } = config;
   const tracer =
     tracing === null ? null : (await import('./telemetry/tracing.ts')).startTracing({ ...tracing, backend_url }, log);
@@ -65,11 +65,11 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
   });
   server.listen(config.port, config.host, () => {
     log.info({ address: server.address(), tls: tls !== null, backend: new URL(backend_url).origin }, 'listening');
-    // Whoever asks for it first does not hold up others while it is made.
+    // The document is made now, so that the first request for it does not delay others.
     openapiDocument();
   });
   if (tls !== null) renewCredentials(server as TlsServer, tls, log);
-  // Of several workers the primary serves what they say together.
+  // The primary of several workers serves their metrics together.
   if (!isMember) serveMetrics(config, { text: telemetry.text, contentType: telemetry.registry.contentType }, log);
 
   let stopped_ms: number | null = null;
@@ -89,11 +89,11 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
     if (drain.running === 0) process.exit(0);
   };
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(signal));
-  // Started by the launcher, or by a primary: when that is gone, so is the reason to run.
+  // The launcher or the primary started this process, and it has no reason to run without them.
   process.once('disconnect', () => void stop('disconnect'));
 }
 
-/** New certificates on SIGHUP, or when the files change; a pair that is wrong leaves the old one in use. */
+/** Loads new certificates on SIGHUP, or when the files change. A wrong pair leaves the old one in use. */
 function renewCredentials(server: TlsServer, files: NonNullable<GatewayConfig['tls']>, log: Logger): void {
   const renew = () => {
     try {

@@ -1,4 +1,4 @@
-// A worker's side of what several workers share: attestations that another one keeps, what a key may have at once, whose turn it is.
+// The worker's side of what several workers share: attestations that another worker keeps, counts of each key, and queues for permits.
 import cluster from 'node:cluster';
 import type { Registry } from 'prom-client';
 import { RateLimiterCluster } from 'rate-limiter-flexible';
@@ -16,18 +16,18 @@ import {
 import type { PermitLimits, Permits } from '../limits/permits.ts';
 import type { MakeLimiter } from '../limits/rates.ts';
 
-// What a worker and the primary process say to each other: one peerRequest, one answer.
+// Messages between a worker and the primary process. Each request has one response.
 
 export type PeerRequest =
-  /** Has any other worker kept this? Asked of the primary by a worker, and by it of the others. */
+  /** Asks for an attestation that another worker may keep. A worker sends it to the primary, which sends it to the other workers. */
   | { readonly type: 'find'; readonly owner: Owner; readonly id: string }
-  /** What does this worker's /metrics say? Asked by the primary. */
+  /** Asks a worker for its metrics. The primary sends it. */
   | { readonly type: 'metrics' }
-  /** May this key have one more? 0: no limit. */
+  /** Counts one more for this key, unless the limit is reached. `limit` 0: no limit. */
   | { readonly type: 'count'; readonly key: string; readonly counted: Counted; readonly limit: number };
 
 export interface PeerResponses {
-  /** undefined: not everybody who may have it answered. */
+  /** undefined: no worker that responded has it, and not all responded. */
   readonly find: Kept | null | undefined;
   readonly metrics: Awaited<ReturnType<Registry['getMetricsAsJSON']>>;
   readonly count: boolean;
@@ -36,9 +36,9 @@ export interface PeerResponses {
 export type Message =
   | { readonly countersign: 'request'; readonly n: number; readonly request: PeerRequest }
   | { readonly countersign: 'response'; readonly n: number; readonly response: unknown }
-  /** What was sat on is free again. */
+  /** Takes back one count. */
   | { readonly countersign: 'uncount'; readonly key: string; readonly counted: Counted }
-  /** A worker asks the primary for a permit of the queue `name`; `n` is its own number for that. */
+  /** Requests a permit from the queue `name`. `n` is the worker's own number for this request. */
   | {
       readonly countersign: 'acquire';
       readonly name: string;
@@ -46,9 +46,9 @@ export type Message =
       readonly owner: string;
       readonly limits: PermitLimits;
     }
-  /** The primary's answer: the permit, or that the queue is full. */
+  /** The primary's response to `acquire`: the permit, or a refusal because the queue is full. */
   | { readonly countersign: 'permit'; readonly name: string; readonly n: number; readonly granted: boolean }
-  /** It is needed no longer, given or not. */
+  /** The worker no longer needs the permit, granted or not. */
   | { readonly countersign: 'release'; readonly name: string; readonly n: number };
 
 export function isMessage(value: unknown): value is Message {
@@ -60,12 +60,12 @@ export interface Peer {
   send(message: Message): void;
 }
 
-/** Asks over a channel, and gives up after a time: the other process may have ended. */
+/** Sends requests over a channel, with a timeout: the other process may have ended. */
 export class PeerRequests {
   readonly #waiting = new Map<number, (response: unknown) => void>();
   #n = 0;
 
-  /** undefined when there was no answer in time; `late` takes one that comes after that. */
+  /** Resolves to undefined where no response comes in time. `afterTimeout` takes a response that comes later. */
   send<R extends PeerRequest>(
     peer: Peer,
     request: R,
@@ -101,14 +101,14 @@ const RATE_TIMEOUT_MS = 2_000;
 export const isMember = cluster.isWorker;
 
 export interface Member {
-  /** What others keep is found too. */
+  /** The store of this worker, which also finds what other workers keep. */
   store(memory: MemoryStore): Store;
-  /** Per key as for one process, whichever worker a request meets, where that has a number of its own; in total a share of it for each worker. */
+  /** Limits that are set per key hold for all workers together. Of each limit in total, every worker has a share. */
   concurrency(make: (limits: ConcurrencySettings) => Concurrency, limits: ConcurrencySettings): Concurrency;
-  /** One queue of that name for all workers, which the primary keeps. */
+  /** The queue of that name, which the primary keeps for all workers. */
   permits(name: string, limits: PermitLimits): Permits;
   readonly limiter: MakeLimiter;
-  /** The primary serves what all workers say together. */
+  /** Registers this worker's metrics. The primary serves those of all workers together. */
   metrics(registry: Registry): void;
 }
 
@@ -126,7 +126,7 @@ export function joinPrimary(workers: number): Member {
     const { n, request: peerRequest } = message;
     const respond = (response: unknown) => primary.send({ countersign: 'response', n, response });
     if (peerRequest.type === 'find') respond(localStore?.find(peerRequest.owner, peerRequest.id) ?? null);
-    // Who cannot say its numbers does not answer.
+    // A worker that cannot read its metrics sends no response.
     if (peerRequest.type === 'metrics') localRegistry?.getMetricsAsJSON().then(respond, () => {});
   });
 
@@ -175,10 +175,10 @@ export function joinPrimary(workers: number): Member {
   };
 }
 
-/** A number of its own is counted by the primary, and not here; half of what there is, is half of each worker's. */
+/** The primary counts a limit that is set per key (0 here: no limit). null stays: half of this worker's share. */
 const countedByPrimary = (limit: number | null) => (limit === null ? null : 0);
 
-/** Between processes a Buffer becomes a Uint8Array. */
+/** Restores the Buffer, which arrives from another process as a Uint8Array. */
 function foundByPeer(found: Kept | null | undefined): Kept | null {
   if (found === undefined)
     throw new Problem('store_unavailable', 'Another worker may have it, and did not answer in time.', {
@@ -219,12 +219,12 @@ function sharedConcurrency(
     async function count(what: Counted): Promise<void> {
       if (limited[what] === 0) return;
       const request = { type: 'count', key, counted: what, limit: limited[what] } as const;
-      // A place that is given when nobody waits for it any more is given back.
+      // A count that is allowed after the timeout is taken back.
       const allowed = await requests.send(primary, request, REQUEST_TIMEOUT_MS, (counted) => counted && uncount(what));
       if (allowed === undefined)
         throw new Problem('overloaded', 'Requests cannot be counted now.', { retryAfterSeconds: 1 });
       if (!allowed) throw tooMany(limited[what], what);
-      // Whoever left while the answer was on its way has left this too.
+      // The request was released during the wait.
       if (released) uncount(what);
       else acquired.push(what);
     }
@@ -265,13 +265,13 @@ function sharedConcurrency(
 }
 
 interface SharedPermits extends Permits {
-  /** The primary has given what `n` asked for, or refused it. */
+  /** Takes the primary's response to request `n`. */
   settle(n: number, granted: boolean): void;
 }
 
 /**
- * A worker's end of a queue that the primary keeps for all of them. Nothing starts that the primary has not allowed, however
- * long it takes; without a primary there is no worker, either.
+ * The worker's end of a queue that the primary keeps for all workers. Nothing starts without the primary's permit, however long that takes:
+ * a worker does not outlive its primary.
  */
 function sharedPermits(primary: Peer, name: string, limits: PermitLimits): SharedPermits {
   const waiting = new Map<number, { readonly start: () => void; readonly refused: () => void }>();
@@ -295,7 +295,7 @@ function sharedPermits(primary: Peer, name: string, limits: PermitLimits): Share
     settle(n, granted) {
       const request = waiting.get(n);
       waiting.delete(n);
-      // Whoever has left meanwhile has released it.
+      // A request that was released during the wait has told the primary so.
       if (granted) request?.start();
       else request?.refused();
     },

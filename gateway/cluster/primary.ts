@@ -1,4 +1,4 @@
-// The primary process of several workers: starts them, starts again what ended, ends them, and knows what they must share.
+// The primary process of several workers: starts, restarts and ends them, and keeps what they share.
 
 import type { Worker } from 'node:cluster';
 import cluster from 'node:cluster';
@@ -15,16 +15,16 @@ import { isMessage, type Message, type Peer, type PeerRequest, PeerRequests, typ
 
 const FIND_MS = 2_000;
 const METRICS_MS = 2_000;
-/** Metrics that only ever grow. */
+/** The types of metrics that only grow. */
 const COUNTER_TYPES = new Set(['counter', 'histogram']);
 const RESTART = { min_ms: 250, max_ms: 10_000 };
-/** A worker that lived for so long did not fail at its start. */
+/** A worker that ran for so long did not fail at its start. */
 const STEADY_MS = 30_000;
 
-/** The process ends with its workers. */
+/** Runs the primary. Its process ends with its workers. */
 export function runPrimary(config: GatewayConfig, log: Logger): void {
   const { workers } = config;
-  // Bytes travel as bytes.
+  // The default serialization is JSON, which cannot carry bytes.
   cluster.setupPrimary({
     serialization: 'advanced',
     execArgv: [...process.execArgv, `--max-old-space-size=${WORKER_HEAP_MB}`],
@@ -33,9 +33,9 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   const requests = new PeerRequests();
   const concurrency = new Map<Worker, Map<string, number>>();
   const queues = new Map<string, Permits>();
-  /** Of each worker, what it waits for or has, and how that is released: all of it when the worker ends. */
+  /** The permits that each worker waits for or holds, and how to release them. All are released when the worker ends. */
   const acquired = new Map<Worker, Map<string, () => void>>();
-  /** Of these, who serves. One that is still starting has kept nothing, and reads its files anyway. */
+  /** The workers that serve. A worker that is still starting keeps no attestations, and reads its files anyway. */
   const serving = new Set<Worker>();
   let stopping = false;
   let listened = false;
@@ -57,7 +57,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
       serving.delete(worker);
       keepCounters(worker);
       if (stopping) return exitWhenEmpty();
-      // What the first ones refuse, a configuration or a port, the next ones refuse too.
+      // What the first workers reject, a configuration or a port, later ones reject too.
       if (!listened) return end(code || 1);
       log.error({ worker: worker.id, code, signal }, 'a worker ended');
       failures = performance.now() - started_ms > STEADY_MS ? 1 : failures + 1;
@@ -109,7 +109,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     return true;
   }
 
-  /** At once where it is found. undefined: nobody has it who answered, and somebody did not. */
+  /** Resolves as soon as one worker has it. undefined: no worker that responded has it, and not all responded. */
   function findElsewhere(worker: Worker, request: PeerRequest & { type: 'find' }): Promise<PeerResponses['find']> {
     const others = [...serving].filter((other) => other !== worker);
     const responses = others.map((other) => requests.send(peerOf(other), request, FIND_MS));
@@ -122,9 +122,9 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   }
 
   const lastMetrics = new WeakMap<Worker, PeerResponses['metrics']>();
-  /** Counters and histograms of workers that ended, added up. */
+  /** The counters and histograms of workers that have ended, added up. */
   let endedMetrics: PeerResponses['metrics'] = [];
-  /** Of one that does not answer, what it said last: without it the sums would seem to begin anew. */
+  /** For a worker that does not respond, its last metrics count: without them the sums would seem to start again. */
   async function metrics(): Promise<string> {
     const responses = [...serving].map(async (worker) => {
       const now = await requests.send(peerOf(worker), { type: 'metrics' }, METRICS_MS);
@@ -133,14 +133,14 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
       else lastMetrics.set(worker, now);
     });
     await Promise.all(responses);
-    // Each worker's numbers once: one that ended meanwhile is in `before` alone.
+    // Each worker counts once: one that ended during the wait is in `endedMetrics` alone.
     return AggregatorRegistry.aggregate([
       endedMetrics,
       ...[...serving].map((worker) => lastMetrics.get(worker) ?? []),
     ]).metrics();
   }
 
-  /** What an ended worker had counted stays counted, as far as it was told: a counter that goes down means a restart to Prometheus. */
+  /** Keeps the last known counters of a worker that ended: for Prometheus, a counter that goes down is a restart. */
   function keepCounters(worker: Worker): void {
     const last = lastMetrics.get(worker)?.filter(({ type }) => COUNTER_TYPES.has(String(type))) ?? [];
     lastMetrics.delete(worker);
@@ -179,7 +179,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   process.on('SIGHUP', () => {
     for (const worker of serving) worker.process.kill('SIGHUP');
   });
-  // Started by the launcher: when that is gone, so is the reason to run.
+  // The launcher started this process, and it has no reason to run without the launcher.
   process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'));
   serveMetrics(config, { text: metrics, contentType: Registry.PROMETHEUS_CONTENT_TYPE }, log);
   log.info({ workers }, 'primary');

@@ -1,4 +1,4 @@
-// The keys file: its lines, and a gateway that follows its changes.
+// The keys file: parses its lines and follows its changes.
 import { type BigIntStats, readFileSync, statSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
@@ -6,9 +6,9 @@ import type { Logger } from 'pino';
 import { ConfigError } from '../config.ts';
 import { callerOf, digestOf, type KeyLimits, type KeyLine, type Keys, NO_LIMITS, OPEN, tableOf } from './keys.ts';
 
-// One line of the keys file: `name:sha256:HEX rps=5 concurrent=10 streams=4 tee=2 models=a,b admin`, read and written.
+// One line of the keys file: `name:sha256:HEX rps=5 concurrent=10 streams=4 tee=2 models=a,b admin`.
 
-/** A line cannot be used. Its message never quotes the line: that may be a key. */
+/** A line that cannot be used. The message never quotes the line, because that may be a key. */
 export class KeyLineError extends Error {
   override readonly name = 'KeyLineError';
 }
@@ -18,16 +18,16 @@ const COUNTS = ['rps', 'concurrent', 'streams', 'tee'] as const;
 const MAX_COUNT = 1_000_000;
 const MAX_MODELS = 1_000;
 
-/** The name, as it is. @throws {KeyLineError} */
+/** Returns the name if it is valid. @throws {KeyLineError} */
 export function checkName(name: string): string {
   if (!NAME.test(name)) throw new KeyLineError('a name is 1 to 64 of the characters A-Z a-z 0-9 . _ @ -');
   return name;
 }
 
-/** @param number the line's place in the file, from 1: the name of a key that has none. @throws {KeyLineError} */
+/** @param number the line's place in the file, from 1, which names a plain key. @throws {KeyLineError} */
 export function readLine(line: string, number: number): KeyLine {
   const [first = '', ...settings] = line.split(/\s+/);
-  // Whatever begins like a hashed line is one: a mistyped hash must never be taken for a key.
+  // A line that begins like a hashed key is one: a mistyped hash must never be taken for a key.
   if (!/:sha\d/i.test(first)) {
     if (settings.length > 0)
       throw new KeyLineError('a plain key stands alone on its line, and so does a comment, after #');
@@ -39,7 +39,7 @@ export function readLine(line: string, number: number): KeyLine {
   return { name: checkName(name), digest: Buffer.from(hex, 'hex'), limits: readSettings(settings), plain: false };
 }
 
-/** From `rps=5` and the like, and `admin`. @throws {KeyLineError} */
+/** Parses settings such as `rps=5` and `admin`. @throws {KeyLineError} */
 export function readSettings(settings: readonly string[]): KeyLimits {
   const limits: { -readonly [K in keyof KeyLimits]: KeyLimits[K] } = { ...NO_LIMITS };
   for (const setting of settings) {
@@ -72,7 +72,7 @@ function readModels(value: string): ReadonlySet<string> {
   return new Set(models);
 }
 
-/** The opposite of {@link readLine}, of a hashed line. */
+/** The inverse of {@link readLine}, for a hashed key. */
 export function writeLine(line: KeyLine): string {
   const { models, admin } = line.limits;
   const settings = COUNTS.filter((count) => line.limits[count] !== null).map(
@@ -83,16 +83,16 @@ export function writeLine(line: KeyLine): string {
   return [`${line.name}:sha256:${line.digest.toString('hex')}`, ...settings].join(' ');
 }
 
-// The keys file: one key a line; empty lines and lines that begin with # do not count.
+// The whole file: one key a line. Empty lines and lines that begin with # do not count.
 
 const MAX_KEYS = 100_000;
 
-/** The file cannot be used. One line, without a word of what the file holds. */
+/** The file cannot be used. The message is one line and quotes nothing of the file. */
 export class KeysFileError extends Error {
   override readonly name = 'KeysFileError';
 }
 
-/** @throws {KeysFileError} unreadable, a bad line (named by its number), a name or a key given twice, no key at all. */
+/** @throws {KeysFileError} for an unreadable file, a bad line (named by its number), a name or key given twice, or no key at all. */
 function readKeysFile(file: string): KeyLine[] {
   let text: string;
   try {
@@ -105,7 +105,7 @@ function readKeysFile(file: string): KeyLine[] {
   return keys;
 }
 
-/** @throws {KeysFileError} as {@link readKeysFile}; an empty text holds no keys. */
+/** @throws {KeysFileError} as {@link readKeysFile}, but an empty text is valid and has no keys. */
 export function parseKeys(text: string): KeyLine[] {
   const keys: KeyLine[] = [];
   const seen = new Set<string>();
@@ -135,16 +135,16 @@ function lineOf(line: string, number: number): KeyLine {
   }
 }
 
-// Loads the keys file and follows it: a changed file counts within two seconds, and a broken one changes nothing.
+// Loads the keys file and follows it: a changed file takes effect within two seconds, and a broken one changes nothing.
 
-/** The file is looked at by path this often: that sees a rename and a swapped symbolic link (Kubernetes) where a watch does not. */
+/** The file is polled by its path: this sees a rename and a swapped symbolic link (Kubernetes), which a watch does not. */
 const POLL_MS = 1_000;
 
-/** null: everybody may ask. @throws {ConfigError} when the file cannot be used. */
+/** `file` null: no key is required. @throws {ConfigError} when the file cannot be used. */
 export function loadKeys(file: string | null, log: Logger, poll_ms = POLL_MS): Keys {
   if (file === null) return OPEN;
   const path = resolve(file);
-  // Taken before the file is read: what changes in between is seen as a change.
+  // The version is taken before the file is read, so that a change in between is seen.
   let version = versionOf(statSync(path, { bigint: true, throwIfNoEntry: false }));
   let table = tableOf(readAtStart(path, log));
   const poll = async () => {
@@ -169,7 +169,7 @@ export function loadKeys(file: string | null, log: Logger, poll_ms = POLL_MS): K
   };
 }
 
-/** Which file it is, and which state of it. */
+/** Identifies the file and its state. */
 function versionOf(stats: BigIntStats | undefined): string {
   return stats === undefined ? 'absent' : [stats.dev, stats.ino, stats.size, stats.mtimeNs, stats.ctimeNs].join(' ');
 }

@@ -1,4 +1,4 @@
-// What the gateway may take of its machine at most, computed from its settings, and whether that fits: memory and descriptors.
+// Computes from the settings how much memory and how many descriptors the gateway may need, and checks that they fit.
 import { totalmem } from 'node:os';
 import { getHeapStatistics } from 'node:v8';
 import type { Logger } from 'pino';
@@ -18,16 +18,16 @@ import {
 const KiB = 1024;
 const MiB = 1024 * KiB;
 
-/** Code, stacks, and what V8 has beside its heaps. Measured: a process that has just started is 150 MiB, 40 of them its heap. */
+/** Code, stacks, and V8's memory outside its heaps. Measured: a process that has just started takes 150 MiB, 40 of them its heap. */
 const PROCESS_BYTES = 112 * MiB;
-/** Of V8's youngest objects, three times --max-semi-space-size. */
+/** V8's young generation: three times --max-semi-space-size. */
 const YOUNG_HEAP_BYTES = 48 * MiB;
 const THREAD_BYTES = 16 * MiB;
-/** A connection at rest: its socket, and the last head that it sent. */
+/** An idle connection: its socket, and the last head that it sent. */
 const CONNECTION_BYTES = 8 * KiB;
-/** What waits for a client that reads slowly, before its backend is told to wait. */
+/** What waits for a client that reads slowly before the gateway stops reading from the backend. */
 const STREAM_BYTES = 64 * KiB;
-/** Texts beside their bytes, and what an allocator keeps. */
+/** These factors cover strings beside their bytes, and what an allocator keeps. */
 const HELD_COPIES = 1.25;
 const STORE_COPIES = 1.1;
 const UNSERVED_COPIES = 2;
@@ -46,14 +46,14 @@ type MemorySettings = Pick<
   | 'verify_timeout_ms'
 >;
 
-/** A part of what is needed, and the setting that changes it. */
+/** A part of the memory that is needed, and the setting that changes it. */
 interface Part {
   readonly name: string;
   readonly bytes: number;
   readonly setting: string;
 }
 
-/** The worst case, of all processes together. `heap_bytes`: what V8 allows one process that serves alone. */
+/** Returns the worst case of all processes together. `heap_bytes`: V8's heap limit in a process that serves alone. */
 export function memoryNeeded(settings: MemorySettings, heap_bytes = getHeapStatistics().heap_size_limit): Part[] {
   const { workers } = settings;
   const processes = workers === 1 ? 1 : workers + 1;
@@ -75,7 +75,7 @@ export function memoryNeeded(settings: MemorySettings, heap_bytes = getHeapStati
   return [
     { name: 'processes', bytes: processes * PROCESS_BYTES, setting: 'WORKERS' },
     ...perWorker.map(([name, bytes, setting]) => ({ name, bytes: workers * bytes, setting })),
-    // One at a time, of all workers together.
+    // One runs at a time, for all workers together.
     { name: 'a slow verification', bytes: slowThread, setting: 'MAX_VERIFY_BYTES' },
     {
       name: 'kept attestations',
@@ -91,13 +91,13 @@ export const totalBytes = (parts: readonly Part[]): number => parts.reduce((sum,
 
 const mib = (bytes: number) => Math.ceil(bytes / MiB);
 
-/** The memory that this process's group of processes (cgroup) may have; null where that is no less than the machine's. */
+/** The memory limit of this process's cgroup; null where it is not below the machine's memory. */
 function memoryLimit(): number | null {
   const limit = process.constrainedMemory();
   return limit > 0 && limit < totalmem() ? limit : null;
 }
 
-/** Says in the log what may be needed. @throws {ConfigError} where there is less. */
+/** Logs what may be needed. @throws {ConfigError} where there is less. */
 export function checkMemory(settings: MemorySettings, log: Logger, limit_bytes = memoryLimit()): void {
   const parts = memoryNeeded(settings);
   const needed_mib = mib(totalBytes(parts));
@@ -113,7 +113,7 @@ export function checkMemory(settings: MemorySettings, log: Logger, limit_bytes =
   );
 }
 
-/** Files, the sidecar, the log, pipes between processes, listeners. */
+/** Descriptors for files, the sidecar, the log, pipes between processes, and listeners. */
 const OTHER_DESCRIPTORS = 64;
 
 /** How many files and connections this process may have open; null: no limit. */
@@ -124,8 +124,8 @@ function descriptorLimit(): number | null {
 }
 
 /**
- * How many connections of clients this process takes: MAX_CONNECTIONS or its share of it, and fewer where descriptors for the
- * backend would not be left, of which a request that runs has one.
+ * Returns how many client connections this process takes: MAX_CONNECTIONS or its share of it, and fewer where no descriptors would be left
+ * for the backend. A running request needs one of those.
  */
 export function connectionsWithin(
   { max_connections, max_concurrent_requests, workers }: GatewayConfig,
