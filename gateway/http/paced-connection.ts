@@ -67,7 +67,7 @@ const HEAD_COST = 4;
 /** Reading pauses above this many bytes sent ahead. Below it reading goes on, because only a read shows that a client has left. */
 const READ_AHEAD_BYTES = 4 * 1024;
 /** Time in each turn of the event loop for input that was sent ahead, so that a request sent alone does not wait for all of it. */
-const TASKS_PER_TURN_MS = 1;
+const TASK_BUDGET_MS = 1;
 let tasks: (() => void)[] = [];
 
 function schedule(task: () => void): void {
@@ -77,7 +77,7 @@ function schedule(task: () => void): void {
 function runTasks(): void {
   const now = tasks;
   tasks = [];
-  const end_ms = performance.now() + TASKS_PER_TURN_MS;
+  const end_ms = performance.now() + TASK_BUDGET_MS;
   let started = 0;
   do now[started++]?.();
   while (started < now.length && performance.now() < end_ms);

@@ -9,7 +9,7 @@ import { chatAnswer } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { eventually } from '../harness.ts';
 import { expectError } from './expect-error.ts';
-import { bearer, holdAnswers, type Stage, startStage } from './limits-stage.ts';
+import { bearer, holdResponses, type Stage, startStage } from './limits-stage.ts';
 
 const MiB = 1024 * 1024;
 const caller = (name: string, limits = {}): Caller => ({ owner: name, name, limits: { ...NO_LIMITS, ...limits } });
@@ -145,25 +145,25 @@ describe('requests of which only the head is here', () => {
     const { port } = new URL(url);
     const body = JSON.stringify(CHAT);
     const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer key-a\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`;
-    let answered = '';
+    let received = '';
     const socket = connect(Number(port), '127.0.0.1', () => socket.write(`POST /v1/embeddings${head.slice(25)}`));
     socket.on('data', (bytes) => {
-      answered += bytes;
+      received += bytes;
     });
     sockets.push(socket);
     await new Promise((resolve) => setTimeout(resolve, 100));
-    const held = holdAnswers(stage.service);
+    const held = holdResponses(stage.service);
     const first = chat(url, CHAT, bearer('b'));
     await eventually(() => held.count === 1);
     socket.write(body);
-    await eventually(() => answered.includes('"overloaded"'));
-    expect(answered).toMatch(/^HTTP\/1\.1 503 /);
+    await eventually(() => received.includes('"overloaded"'));
+    expect(received).toMatch(/^HTTP\/1\.1 503 /);
     held.release();
     expect((await first).status).toBe(200);
-    answered = '';
+    received = '';
     socket.write(head + body);
-    await eventually(() => answered.includes('Hello.'));
-    expect(answered).toMatch(/^HTTP\/1\.1 200 /);
+    await eventually(() => received.includes('Hello.'));
+    expect(received).toMatch(/^HTTP\/1\.1 200 /);
   });
 
   it('of a stranger, of a wrong path or past the rate are answered without their body', async () => {

@@ -31,9 +31,9 @@ describe('the memory that may be needed', () => {
   });
 
   it('with several workers is what compose.yaml says of them', () => {
-    const said = [...read('compose.yaml').matchAll(/(\d)g for WORKERS=(\d)/g)];
-    expect(said).toHaveLength(2);
-    for (const [, gib, workers = ''] of said)
+    const documented = [...read('compose.yaml').matchAll(/(\d)g for WORKERS=(\d)/g)];
+    expect(documented).toHaveLength(2);
+    for (const [, gib, workers = ''] of documented)
       expect(needed({ WORKERS: workers })).toBeLessThanOrEqual(Number(gib) * 1024 * MiB);
   });
 
