@@ -15,7 +15,7 @@
 import { duplicateMember, isKeptNumber, numberOf, parseKeepingNumbers } from './json.ts';
 
 type Json = null | boolean | number | string | object;
-type Bag = Record<string, Json>;
+type JsonObject = Record<string, Json>;
 
 /** Strings that are set even inside a delta. */
 const SET_IN_DELTA = new Set(['role', 'id', 'type', 'name']);
@@ -34,7 +34,7 @@ export class FoldError extends Error {
 export type Chunk = Readonly<Record<string, unknown>>;
 
 /** Of a JSON text: a part of it, or a string that stands in it quoted. */
-export type Piece = string | { readonly quote: string };
+export type JsonPart = string | { readonly quote: string };
 
 /** One `data:` payload, parsed for folding. @throws {FoldError} */
 export function parseChunk(payload: string): Chunk {
@@ -46,7 +46,7 @@ export function parseChunk(payload: string): Chunk {
   }
   // llama-server begins some streams with `null`: an event like any other, that says nothing.
   if (value === null) return {};
-  if (!isBag(value)) throw new FoldError('a chunk is not a JSON object');
+  if (!isJsonObject(value)) throw new FoldError('a chunk is not a JSON object');
   // Of two members of one name one reader takes the first and another the last.
   if (duplicateMember(payload) !== null) throw new FoldError('a chunk names a member twice');
   return value;
@@ -54,12 +54,12 @@ export function parseChunk(payload: string): Chunk {
 
 /** Takes chunks as they come; `text()` is the completion so far as JSON text. */
 export class Fold {
-  readonly #completion: Bag = bag();
+  readonly #completion: JsonObject = newObject();
   /** Arrays whose items came in another order than that of their indices. */
   readonly #unordered = new Set<Json[]>();
   /** Text that the choice at `#repeating` has yet to get: to look the choice up for each piece would cost more than the piece. */
-  #repeated = '';
-  #repeating = -1;
+  #pendingText = '';
+  #pendingIndex = -1;
 
   add(chunk: Chunk): void {
     this.#settle();
@@ -76,22 +76,23 @@ export class Fold {
    * else it has must be of a kind that changes nothing when it is said twice: scalars outside of deltas.
    */
   addContent(index: number, content: string): void {
-    if (index !== this.#repeating) {
+    if (index !== this.#pendingIndex) {
       this.#settle();
-      this.#repeating = index;
+      this.#pendingIndex = index;
     }
-    this.#repeated += content;
+    this.#pendingText += content;
   }
 
   #settle(): void {
-    if (this.#repeating < 0) return;
-    const choices = this.#completion.choices as Bag[];
-    const last = choices.at(-1) as Bag;
-    const choice = indexOf(last) === this.#repeating ? last : (byIndex(choices).get(this.#repeating) as Bag);
-    const delta = choice.delta as Bag;
-    delta.content = (delta.content as string) + this.#repeated;
-    this.#repeated = '';
-    this.#repeating = -1;
+    if (this.#pendingIndex < 0) return;
+    const choices = this.#completion.choices as JsonObject[];
+    const last = choices.at(-1) as JsonObject;
+    const choice =
+      indexOf(last) === this.#pendingIndex ? last : (byIndex(choices).get(this.#pendingIndex) as JsonObject);
+    const delta = choice.delta as JsonObject;
+    delta.content = (delta.content as string) + this.#pendingText;
+    this.#pendingText = '';
+    this.#pendingIndex = -1;
   }
 
   #finish(): void {
@@ -107,15 +108,15 @@ export class Fold {
   }
 
   /** The same text in pieces, none of which takes long to make: of a large completion the whole takes milliseconds. */
-  *pieces(): Generator<Piece> {
+  *parts(): Generator<JsonPart> {
     this.#finish();
-    yield* piecesOf(finished(this.#completion));
+    yield* partsOf(finished(this.#completion));
   }
 }
 
 /** The JSON text that the pieces make. */
-export function joined(pieces: readonly Piece[]): string {
-  return pieces.map((piece) => (typeof piece === 'string' ? piece : JSON.stringify(piece.quote))).join('');
+export function joined(parts: readonly JsonPart[]): string {
+  return parts.map((part) => (typeof part === 'string' ? part : JSON.stringify(part.quote))).join('');
 }
 
 /** Folds a whole transcript: every `data:` payload but `[DONE]`, in order. @throws {FoldError} */
@@ -129,8 +130,8 @@ function merged(before: Json | undefined, value: Json, key: string, inDelta: boo
   if (value === null) return before === undefined ? null : before;
   if (typeof value === 'string') return mergedString(before, value, key, inDelta);
   if (Array.isArray(value)) return mergedArray(Array.isArray(before) ? before : [], value, inDelta, unordered);
-  if (isBag(value)) {
-    const into = isBag(before) ? before : bag();
+  if (isJsonObject(value)) {
+    const into = isJsonObject(before) ? before : newObject();
     for (const name of Object.keys(value)) {
       const inside = inDelta || (key === 'choices' && (name === 'delta' || name === 'text'));
       into[name] = merged(into[name], value[name] as Json, name, inside, unordered);
@@ -185,8 +186,8 @@ function order(items: Json[]): void {
 const indexed = new WeakMap<Json[], Map<number, Json>>();
 
 function byIndex(items: Json[]): Map<number, Json> {
-  const known = indexed.get(items);
-  if (known !== undefined) return known;
+  const cached = indexed.get(items);
+  if (cached !== undefined) return cached;
   const found = new Map<number, Json>();
   for (const item of items) {
     const index = indexOf(item);
@@ -197,46 +198,46 @@ function byIndex(items: Json[]): Map<number, Json> {
 }
 
 function indexOf(item: Json | undefined): number | null {
-  if (item === undefined || !isBag(item)) return null;
+  if (item === undefined || !isJsonObject(item)) return null;
   const index = numberOf(item.index);
   return index !== null && Number.isInteger(index) && index >= 0 && index <= MAX_INDEX ? index : null;
 }
 
-function finished(completion: Bag): Bag {
-  const out = bag();
+function finished(completion: JsonObject): JsonObject {
+  const out = newObject();
   for (const key of Object.keys(completion)) out[key] = completion[key] as Json;
   const chat = out.object === 'chat.completion.chunk';
   if (chat) out.object = 'chat.completion';
   if (Array.isArray(out.choices))
-    out.choices = out.choices.map((choice) => (isBag(choice) ? finishedChoice(choice, chat) : choice));
+    out.choices = out.choices.map((choice) => (isJsonObject(choice) ? finishedChoice(choice, chat) : choice));
   return out;
 }
 
-function finishedChoice(choice: Bag, chat: boolean): Bag {
-  const out = bag();
+function finishedChoice(choice: JsonObject, chat: boolean): JsonObject {
+  const out = newObject();
   for (const key of Object.keys(choice)) {
     if (key === 'delta') out.message = message(choice.delta as Json);
     else out[key] = choice[key] as Json;
   }
-  if (chat && !('message' in out)) out.message = message(bag());
+  if (chat && !('message' in out)) out.message = message(newObject());
   return out;
 }
 
-function* piecesOf(value: Json): Generator<Piece> {
+function* partsOf(value: Json): Generator<JsonPart> {
   if (typeof value === 'string' && value.length > LONG_LENGTH) yield { quote: value };
-  else if (Array.isArray(value)) yield* arrayPieces(value);
-  else if (isBag(value)) {
+  else if (Array.isArray(value)) yield* arrayParts(value);
+  else if (isJsonObject(value)) {
     let before = '{';
     for (const key of Object.keys(value)) {
       yield `${before}${JSON.stringify(key)}:`;
-      yield* piecesOf(value[key] as Json);
+      yield* partsOf(value[key] as Json);
       before = ',';
     }
     yield before === '{' ? '{}' : '}';
   } else yield JSON.stringify(value);
 }
 
-function* arrayPieces(items: readonly Json[]): Generator<Piece> {
+function* arrayParts(items: readonly Json[]): Generator<JsonPart> {
   yield '[';
   if (items.length > BATCH_ITEMS) {
     for (let at = 0; at < items.length; at += BATCH_ITEMS) {
@@ -246,15 +247,15 @@ function* arrayPieces(items: readonly Json[]): Generator<Piece> {
   } else {
     for (const [i, item] of items.entries()) {
       if (i > 0) yield ',';
-      yield* piecesOf(item);
+      yield* partsOf(item);
     }
   }
   yield ']';
 }
 
 function message(delta: Json): Json {
-  if (!isBag(delta)) return delta;
-  const out = bag();
+  if (!isJsonObject(delta)) return delta;
+  const out = newObject();
   out.role = delta.role ?? 'assistant';
   out.content = delta.content ?? null;
   for (const key of Object.keys(delta)) if (key !== 'role' && key !== 'content') out[key] = delta[key] as Json;
@@ -263,17 +264,17 @@ function message(delta: Json): Json {
 }
 
 function withoutIndex(call: Json): Json {
-  if (!isBag(call)) return call;
-  const out = bag();
+  if (!isJsonObject(call)) return call;
+  const out = newObject();
   for (const key of Object.keys(call)) if (key !== 'index') out[key] = call[key] as Json;
   return out;
 }
 
 /** Without a prototype a member named `__proto__` is a member like any other. */
-function bag(): Bag {
-  return Object.create(null) as Bag;
+function newObject(): JsonObject {
+  return Object.create(null) as JsonObject;
 }
 
-function isBag(value: unknown): value is Bag {
+function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value) && !isKeptNumber(value);
 }

@@ -17,7 +17,7 @@ const MAX_HEAD_BYTES = 1_024;
 const id = z.string().min(1).max(128);
 
 /** Why nothing can be attested until somebody does something: confidential computing off, driver gone. null: nothing is wrong. */
-const trouble = z.strictObject({ code: z.string().max(64), message: z.string().max(512) }).nullable();
+const troubleSchema = z.strictObject({ code: z.string().max(64), message: z.string().max(512) }).nullable();
 
 /** Sidecar → gateway: first, and again when another attester or other devices have come. */
 export const helloSchema = z.strictObject({
@@ -29,7 +29,7 @@ export const helloSchema = z.strictObject({
   simulated: z.strictObject({ root: z.string().max(16_384) }).nullable(),
   /** Public keys (JWK set) of tokens that the sidecar signs itself; absent where NVIDIA's verifier makes them. */
   token_keys: z.strictObject({ keys: z.array(z.record(z.string(), z.unknown())).max(16) }).optional(),
-  trouble,
+  trouble: troubleSchema,
 });
 
 /** Gateway → sidecar: sign this. The sidecar hashes raw itself; it signs no nonce handed to it. */
@@ -82,10 +82,10 @@ export const attestedMembersSchema = z.strictObject({
 const decoder = new TextDecoder();
 
 /** Head and what it carries. @throws {RangeError} when there is no line feed. */
-export function splitBinaryFrame(frame: Uint8Array): { head: string; carried: Uint8Array } {
+export function splitBinaryFrame(frame: Uint8Array): { head: string; payload: Uint8Array } {
   const at = frame.subarray(0, MAX_HEAD_BYTES).indexOf(LF);
   if (at < 0) throw new RangeError('a binary frame has no head');
-  return { head: decoder.decode(frame.subarray(0, at)), carried: frame.subarray(at + 1) };
+  return { head: decoder.decode(frame.subarray(0, at)), payload: frame.subarray(at + 1) };
 }
 
 /** Why a sidecar did not attest. `retry_after_ms` is present where trying again can help. */
@@ -115,7 +115,7 @@ const statusSchema = z.strictObject({
   collecting: z.number().int().nonnegative(),
   attested_total: z.number().int().nonnegative(),
   failed_total: z.number().int().nonnegative(),
-  trouble,
+  trouble: troubleSchema,
 });
 
 export const toSidecarSchema = z.discriminatedUnion('type', [attestSchema, cancelSchema, statusRequestSchema]);

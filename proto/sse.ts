@@ -36,7 +36,7 @@ const malformed = (message: string) => new SseError('malformed', message);
 export class PayloadReader {
   readonly #max_event_bytes: number;
   /** A line that has not ended: the first `#line_bytes` of this room, which doubles as it fills. */
-  #room: Uint8Array = EMPTY;
+  #lineBuffer: Uint8Array = EMPTY;
   #line_bytes = 0;
   /** The data lines of the event at hand. */
   #lines: Uint8Array[] = [];
@@ -67,11 +67,11 @@ export class PayloadReader {
   push(bytes: Uint8Array, payloads: Uint8Array[] = []): Uint8Array[] {
     let from = 0;
     for (let lf = bytes.indexOf(LF); lf >= 0; lf = bytes.indexOf(LF, from)) {
-      const payload = this.#take(this.#whole(bytes.subarray(from, lf)));
+      const payload = this.#readLine(this.#completeLine(bytes.subarray(from, lf)));
       if (payload !== null) payloads.push(payload);
       from = lf + 1;
     }
-    this.#keep(bytes.subarray(from));
+    this.#bufferBytes(bytes.subarray(from));
     // What stays here until the next call must not be a view of bytes that are another's by then.
     for (; this.#copied < this.#lines.length; this.#copied++)
       this.#lines[this.#copied] = Uint8Array.from(this.#lines[this.#copied] as Uint8Array);
@@ -80,31 +80,31 @@ export class PayloadReader {
 
   /** At the end of the stream: the payload of a last event whose empty line is missing. @throws {SseError} */
   end(): Uint8Array | null {
-    const payload = this.#line_bytes > 0 ? this.#take(this.#whole(EMPTY)) : null;
+    const payload = this.#line_bytes > 0 ? this.#readLine(this.#completeLine(EMPTY)) : null;
     return payload ?? this.#dispatch();
   }
 
   /** The line that ends with `rest`. */
-  #whole(rest: Uint8Array): Uint8Array {
+  #completeLine(rest: Uint8Array): Uint8Array {
     if (this.#line_bytes === 0) return rest;
-    this.#keep(rest);
-    const line = this.#room.subarray(0, this.#line_bytes);
+    this.#bufferBytes(rest);
+    const line = this.#lineBuffer.subarray(0, this.#line_bytes);
     // Payloads are views of the room: the next line gets another one.
-    this.#room = EMPTY;
+    this.#lineBuffer = EMPTY;
     this.#line_bytes = 0;
     return line;
   }
 
-  #keep(bytes: Uint8Array): void {
+  #bufferBytes(bytes: Uint8Array): void {
     const length = this.#line_bytes + bytes.length;
     this.#limit(length);
     if (bytes.length === 0) return;
-    if (this.#room.length < length) {
-      const room = new Uint8Array(Math.max(2 * length, 1024));
-      room.set(this.#room.subarray(0, this.#line_bytes));
-      this.#room = room;
+    if (this.#lineBuffer.length < length) {
+      const larger = new Uint8Array(Math.max(2 * length, 1024));
+      larger.set(this.#lineBuffer.subarray(0, this.#line_bytes));
+      this.#lineBuffer = larger;
     }
-    this.#room.set(bytes, this.#line_bytes);
+    this.#lineBuffer.set(bytes, this.#line_bytes);
     this.#line_bytes = length;
   }
 
@@ -114,7 +114,7 @@ export class PayloadReader {
   }
 
   /** One line, without its LF. @returns the payload of the event that it ends. */
-  #take(line: Uint8Array): Uint8Array | null {
+  #readLine(line: Uint8Array): Uint8Array | null {
     const from = !this.#begun && startsWith(line, BYTE_ORDER_MARK) ? BYTE_ORDER_MARK.length : 0;
     this.#begun = true;
     const text = line.subarray(from, line.at(-1) === CR ? line.length - 1 : line.length);
@@ -161,11 +161,11 @@ export function isDone(payload: Uint8Array): boolean {
 
 /** The payloads as events: for each `data: `, its bytes, and two LF. No other byte of a stream's framing goes on to a client. */
 export function writeEvents(payloads: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
-  const pieces: Uint8Array[] = [];
+  const chunks: Uint8Array[] = [];
   let length = 0;
-  const put = (piece: Uint8Array) => {
-    pieces.push(piece);
-    length += piece.length;
+  const put = (chunk: Uint8Array) => {
+    chunks.push(chunk);
+    length += chunk.length;
   };
   for (const payload of payloads) {
     put(EVENT_START);
@@ -180,9 +180,9 @@ export function writeEvents(payloads: readonly Uint8Array[]): Uint8Array<ArrayBu
   }
   const events = new Uint8Array(length);
   let at = 0;
-  for (const piece of pieces) {
-    events.set(piece, at);
-    at += piece.length;
+  for (const chunk of chunks) {
+    events.set(chunk, at);
+    at += chunk.length;
   }
   return events;
 }

@@ -2,7 +2,7 @@
 import type { TeeExchange } from '../exchange/relay.ts';
 import type { Body, Folded } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
-import { type Sidecar, tooLate } from './sidecar-client.ts';
+import { type Sidecar, timedOut } from './sidecar-client.ts';
 import type { Store } from './store-memory.ts';
 
 /** In UTF-8. The promise that brings it may live on and would hold the bytes: who has written them may put `NOTHING` in their place. */
@@ -17,11 +17,15 @@ export interface Attestor {
    * `onLeft` takes what is to be called when the client leaves.
    * @throws {Problem} backend_bad_response, attestation_unavailable. @throws {ClientGone}
    */
-  attest(exchange: TeeExchange, answer: Body | Folded, onLeft: (left: () => void) => void): Promise<AttestationJson>;
+  attest(
+    exchange: TeeExchange,
+    response: Body | Folded,
+    onDisconnect: (callback: () => void) => void,
+  ): Promise<AttestationJson>;
 }
 
 /** In place of bytes that were let go of. */
-export const NOTHING = Buffer.alloc(0);
+export const EMPTY = Buffer.alloc(0);
 
 export function createAttestor(
   offload: Offload,
@@ -32,18 +36,23 @@ export function createAttestor(
 ): Attestor {
   return {
     name: ({ owner, id }, completionId) => store.name(owner, id, completionId),
-    async attest(exchange, answer, onLeft) {
+    async attest(exchange, response, onDisconnect) {
       const { owner, id, request, watch } = exchange;
       const timestamp = Math.floor(now_ms() / 1000);
       const began_ms = performance.now();
-      const drafted = offload.draft({ request, answer, timestamp }, exchange);
-      const { completionId, raw, nonce, start, room_bytes } =
-        drafted instanceof Promise ? await inTime(drafted, attest_timeout_ms) : drafted;
-      watch.attests();
-      const answered = await sidecar.attest(owner, id, raw, nonce, onLeft, began_ms);
-      const { members, phases } = answered;
+      const drafted = offload.draft({ request, response, timestamp }, exchange);
+      const {
+        completionId,
+        raw,
+        nonce,
+        start,
+        free_bytes: room_bytes,
+      } = drafted instanceof Promise ? await withTimeout(drafted, attest_timeout_ms) : drafted;
+      watch.attestationStarted();
+      const attested = await sidecar.attest(owner, id, raw, nonce, onDisconnect, began_ms);
+      const { members, phases } = attested;
       // Its promise is old by now, and would hold the bytes until V8 looks through the old objects.
-      answered.members = NOTHING;
+      attested.members = EMPTY;
       watch.attested(phases);
       const json = withMembers(start, room_bytes, members.subarray(1));
       store.keep(owner, id, completionId, json);
@@ -61,10 +70,10 @@ function withMembers(start: Uint8Array<ArrayBuffer>, room_bytes: number, rest: B
 }
 
 /** Others' may be drafted before it. @throws {Problem} attestation_unavailable after `timeout_ms`. */
-function inTime<T>(promise: Promise<T>, timeout_ms: number): Promise<T> {
+function withTimeout<T>(promise: Promise<T>, timeout_ms: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(tooLate()), timeout_ms);
+  const timeout = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(timedOut()), timeout_ms);
   });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+  return Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
 }

@@ -10,7 +10,7 @@ import { delayAfter } from '../limits/backoff.ts';
 import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
 import { Thread } from '../offload/thread.ts';
-import { type Answered, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
+import { type AttestedFrame, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
 
 /** To a sidecar that is away. A try costs a refused Unix connection; waiting longer costs every response that waits for a restart. */
 const RECONNECT = { min_ms: 25, max_ms: 250 };
@@ -33,13 +33,13 @@ interface SidecarOptions {
   readonly allow_simulated: boolean;
   readonly checker: Pick<Checker, 'warm' | 'check'>;
   /** For the log: state changes, never content. `refused`: why, in the state of that name. */
-  readonly onState?: (state: SidecarState, reason: string, refused: Refused | null) => void;
+  readonly onState?: (state: SidecarState, reason: string, refusal: Refusal | null) => void;
   /** Something is asked for again. */
   readonly onRetry?: () => void;
 }
 
 /** Why a sidecar may not be used. */
-interface Refused {
+interface Refusal {
   readonly code: 'simulated' | SocketRefused['code'] | FailureCode;
   readonly message: string;
 }
@@ -49,11 +49,11 @@ type SidecarState = 'connecting' | 'connected' | 'refused' | 'closed';
 export interface Sidecar {
   readonly state: SidecarState;
   /** Why it is in the state `refused`; null in every other. */
-  readonly refused: Refused | null;
+  readonly refused: Refusal | null;
   /** Of the connected sidecar. */
   readonly hello: Hello | null;
   /** Why the connected sidecar cannot attest, in its words; null when it can. */
-  readonly trouble: Hello['trouble'];
+  readonly unavailable: Hello['trouble'];
   /** How many wait for their attestation. */
   readonly pending: number;
   /** Resolves as soon as a sidecar is there. @throws {Problem} attestation_unavailable after `wait_ms`. */
@@ -69,9 +69,9 @@ export interface Sidecar {
     id: string,
     raw: Uint8Array,
     nonce: Nonce,
-    onLeft: (left: () => void) => void,
+    onDisconnect: (callback: () => void) => void,
     began_ms?: number,
-  ): Promise<Answered>;
+  ): Promise<AttestedFrame>;
   close(): void;
 }
 
@@ -79,12 +79,12 @@ export interface Sidecar {
 interface Pending {
   raw: Uint8Array;
   readonly nonce: Nonce;
-  resolve: (answered: Answered) => void;
+  resolve: (attested: AttestedFrame) => void;
   reject: (error: Error) => void;
   /** It has a permit. */
-  asked: boolean;
+  has_permit: boolean;
   /** An answer has come. */
-  answered: boolean;
+  has_response: boolean;
   retries: number;
   retry: NodeJS.Timeout | null;
   /** Of its permit. Whatever comes twice counts once. */
@@ -95,21 +95,21 @@ const SETTLED = { raw: new Uint8Array(0), resolve: () => {}, reject: () => {}, r
 
 const unavailable = (message: string) => new Problem('attestation_unavailable', message, { retryAfterSeconds: 2 });
 
-export const tooLate = () => unavailable('The attestation did not come in time.');
+export const timedOut = () => unavailable('The attestation did not come in time.');
 
 const tooMany = () =>
   new Problem('overloaded', 'Too many answers wait for their attestation.', { retryAfterSeconds: 2 });
 
-const inTrouble = (message: string) => unavailable(`The sidecar cannot attest: ${message}`);
+const cannotAttest = (message: string) => unavailable(`The sidecar cannot attest: ${message}`);
 
 /** The thread ended over it, as one does whose heap is not enough. */
-const unchecked = (): Refused => ({ code: 'evidence_malformed', message: 'it could not be read' });
+const unchecked = (): Refusal => ({ code: 'evidence_malformed', message: 'it could not be read' });
 
 export function createSidecar(options: SidecarOptions): Sidecar {
   let state: SidecarState = 'connecting';
-  let refused: Refused | null = null;
+  let refused: Refusal | null = null;
   let hello: Hello | null = null;
-  let trouble: Hello['trouble'] = null;
+  let cause: Hello['trouble'] = null;
   let link: Link | null = null;
   let failures = 0;
   let reconnect: NodeJS.Timeout | null = null;
@@ -118,27 +118,27 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   const { permits = createPermits({ max_permits: options.max_attestations_in_flight, max_waiting: Infinity }) } =
     options;
 
-  function become(next: SidecarState, reason: string, why: Refused | null = null): void {
-    if (state === next && refused?.message === why?.message) return;
+  function setState(next: SidecarState, reason: string, refusal: Refusal | null = null): void {
+    if (state === next && refused?.message === refusal?.message) return;
     state = next;
-    refused = why;
-    options.onState?.(next, reason, why);
+    refused = refusal;
+    options.onState?.(next, reason, refusal);
   }
 
   function connect(): void {
     reconnect = null;
     const began_ms = performance.now();
     let usable = true;
-    const refuse = (why: Refused) => {
+    const refuse = (refusal: Refusal) => {
       usable = false;
-      become('refused', why.message, why);
+      setState('refused', refusal.message, refusal);
     };
-    const gone = (reason: string) => {
+    const disconnected = (reason: string) => {
       link = null;
       hello = null;
-      trouble = null;
+      cause = null;
       if (state === 'closed') return;
-      if (usable) become('connecting', reason);
+      if (usable) setState('connecting', reason);
       // One that greets and leaves at once is waited for longer and longer too.
       failures = performance.now() - began_ms > STEADY_MS ? 1 : failures + 1;
       reconnect = setTimeout(connect, usable ? delayAfter(failures, RECONNECT) : REFUSED_RETRY_MS);
@@ -148,7 +148,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       socket = connectOwned(options.sidecar_socket, options.sidecar_uid);
     } catch (error) {
       if (error instanceof SocketRefused) refuse(error);
-      return gone((error as NodeJS.ErrnoException).code ?? 'unknown');
+      return disconnected((error as NodeJS.ErrnoException).code ?? 'unknown');
     }
     const opened = openLink(socket, {
       hello(greeting, greeted) {
@@ -157,14 +157,14 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           return opened.close();
         }
         hello = greeting;
-        trouble = greeting.trouble;
-        become('connected', greeting.attester);
+        cause = greeting.trouble;
+        setState('connected', greeting.attester);
         options.checker.warm();
         if (greeted) return; // whatever is pending was asked for on this connection
         for (const [id, one] of pending) {
           clearTimeout(one.retry ?? undefined);
           one.retry = null;
-          if (!one.asked || one.answered) continue;
+          if (!one.has_permit || one.has_response) continue;
           options.onRetry?.();
           opened.attest(id, one.raw);
         }
@@ -173,41 +173,41 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       frame(frame) {
         if (frame.type === 'failed') return failed(frame);
         if (frame.type === 'status') {
-          trouble = frame.trouble;
+          cause = frame.trouble;
           return;
         }
-        void attested(frame, hello?.simulated?.root ?? null).then((wrong) => {
+        void attested(frame, hello?.simulated?.root ?? null).then((refusal) => {
           // Another connection may be there by now.
-          if (wrong === null || link !== opened) return;
-          refuse(wrong);
+          if (refusal === null || link !== opened) return;
+          refuse(refusal);
           opened.close();
         });
       },
-      gone,
+      closed: disconnected,
     });
     link = opened;
   }
 
   /** Gives the answer to who waits for it, if it holds. @returns what is wrong with it */
-  async function attested(frame: Answered, simulatedRoot: string | null): Promise<Refused | null> {
+  async function attested(frame: AttestedFrame, simulatedRoot: string | null): Promise<Refusal | null> {
     const one = pending.get(frame.id);
-    if (one === undefined || !one.asked || one.answered) return null;
-    one.answered = true;
+    if (one === undefined || !one.has_permit || one.has_response) return null;
+    one.has_response = true;
     // The sidecar is free for the next one; what it brought is looked at here.
     one.release();
     const { members } = frame;
-    const wrong: Refused | null =
+    const refusal: Refusal | null =
       frame.nonce === one.nonce
         ? await options.checker.check({ members, nonce: one.nonce, simulatedRoot }).catch(unchecked)
         : { code: 'report_nonce_mismatch', message: 'the answer is for something else' };
-    if (wrong === null) one.resolve(frame);
-    else one.reject(unavailable(`What the sidecar answered does not hold: ${wrong.message}.`));
-    return wrong;
+    if (refusal === null) one.resolve(frame);
+    else one.reject(unavailable(`What the sidecar answered does not hold: ${refusal.message}.`));
+    return refusal;
   }
 
   function failed(frame: Failed): void {
     const one = frame.id === null ? undefined : pending.get(frame.id);
-    if (one === undefined || frame.id === null || !one.asked || one.answered) return;
+    if (one === undefined || frame.id === null || !one.has_permit || one.has_response) return;
     // It is being worked on: the answer is on its way.
     if (frame.code === 'duplicate_id') return;
     if (frame.retry_after_ms === undefined)
@@ -240,8 +240,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       return hello;
     },
 
-    get trouble() {
-      return trouble;
+    get unavailable() {
+      return cause;
     },
 
     get pending() {
@@ -249,14 +249,14 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     },
 
     ready(wait_ms) {
-      if (trouble !== null) return Promise.reject(inTrouble(trouble.message));
+      if (cause !== null) return Promise.reject(cannotAttest(cause.message));
       if (state === 'connected') return Promise.resolve();
       return new Promise((resolve, reject) => {
         const wake = () => {
           clearTimeout(timer);
           waiting.delete(wake);
-          if (trouble === null) resolve();
-          else reject(inTrouble(trouble.message));
+          if (cause === null) resolve();
+          else reject(cannotAttest(cause.message));
         };
         const timer = setTimeout(() => {
           waiting.delete(wake);
@@ -272,8 +272,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       });
     },
 
-    attest(owner, id, raw, nonce, onLeft, began_ms = performance.now()) {
-      return new Promise<Answered>((resolve, reject) => {
+    attest(owner, id, raw, nonce, onDisconnect, began_ms = performance.now()) {
+      return new Promise<AttestedFrame>((resolve, reject) => {
         const settle = () => {
           clearTimeout(timer);
           clearTimeout(one.retry ?? undefined);
@@ -285,42 +285,42 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         const one: Pending = {
           raw,
           nonce,
-          resolve: (answered) => {
+          resolve: (attested) => {
             settle();
-            resolve(answered);
+            resolve(attested);
           },
           reject: (error) => {
             settle();
             reject(error);
           },
-          asked: false,
-          answered: false,
+          has_permit: false,
+          has_response: false,
           retries: 0,
           retry: null,
           release: () => {},
         };
-        const giveUp = (error: Error) => {
-          if (one.asked && state === 'connected') link?.send({ type: 'cancel', id });
+        const abandon = (error: Error) => {
+          if (one.has_permit && state === 'connected') link?.send({ type: 'cancel', id });
           one.reject(error);
         };
         const timer = setTimeout(
-          () => giveUp(tooLate()),
+          () => abandon(timedOut()),
           Math.max(0, began_ms + options.attest_timeout_ms - performance.now()),
         );
         pending.set(id, one);
         const start = () => {
-          one.asked = true;
+          one.has_permit = true;
           if (state === 'connected') link?.attest(id, raw);
         };
         one.release = permits.acquire(owner, start, () => one.reject(tooMany()));
-        onLeft(() => {
-          if (pending.get(id) === one) giveUp(new ClientGone('nobody waits for this attestation any more'));
+        onDisconnect(() => {
+          if (pending.get(id) === one) abandon(new ClientGone('nobody waits for this attestation any more'));
         });
       });
     },
 
     close() {
-      become('closed', 'the gateway stops');
+      setState('closed', 'the gateway stops');
       clearTimeout(reconnect ?? undefined);
       for (const one of [...pending.values()]) one.reject(unavailable('The gateway stops.'));
       link?.close();
@@ -332,7 +332,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
 // what surrounds it take a millisecond, and what a false sidecar sends may take longer to read.
 
 /** What the thread is asked. */
-export interface CheckQuestion {
+export interface CheckJob {
   /** JSON of the attestation's token and evidence, in UTF-8. */
   readonly members: Uint8Array;
   /** What every report and the token must be over. */
@@ -342,13 +342,13 @@ export interface CheckQuestion {
 }
 
 /** What is wrong, by the verifier's codes; null: nothing. */
-export type CheckAnswer = { readonly code: FailureCode; readonly message: string } | null;
+export type CheckResult = { readonly code: FailureCode; readonly message: string } | null;
 
 interface Checker {
   /** An answer will come: the thread starts meanwhile. */
   warm(): void;
   /** @throws {Error} when the thread ended before it had looked. */
-  check(question: CheckQuestion): Promise<CheckAnswer>;
+  check(job: CheckJob): Promise<CheckResult>;
   close(): Promise<void>;
 }
 
@@ -356,7 +356,7 @@ interface Checker {
 const IDLE_MS = 3_600_000;
 
 export function createChecker(): Checker {
-  const thread = new Thread<CheckQuestion, CheckAnswer>(
+  const thread = new Thread<CheckJob, CheckResult>(
     new URL('./check-worker.ts', import.meta.url),
     { resourceLimits: { maxOldGenerationSizeMb: CHECKING_HEAP_MB, maxYoungGenerationSizeMb: CHECKING_YOUNG_HEAP_MB } },
     IDLE_MS,
@@ -365,7 +365,7 @@ export function createChecker(): Checker {
     warm: () => thread.warm(),
     // A copy of its own: a view would take the whole of what it was read into along.
     check: ({ members, nonce, simulatedRoot }) =>
-      thread.ask({ members: new Uint8Array(members), nonce, simulatedRoot }),
+      thread.run({ members: new Uint8Array(members), nonce, simulatedRoot }),
     close: () => thread.end(),
   };
 }

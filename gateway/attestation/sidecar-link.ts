@@ -18,13 +18,13 @@ import {
 /** No frame of a sidecar's is larger: 64 devices' evidence and a token about them take some 2 MiB. */
 const MAX_FRAME_BYTES = 8 * 1024 * 1024;
 const HELLO_TIMEOUT_MS = 5_000;
-const ONE_PIECE_BYTES = 64 * 1024;
+const MAX_COPIED_BYTES = 64 * 1024;
 const HEARTBEAT_MS = 1_000;
 /** A sidecar that is stopped keeps its connection open: only its silence shows. */
 const SILENCE_MS = 5_000;
 
 /** What the sidecar says of one raw: `members` is JSON, an object with the attestation's token and evidence, in UTF-8. Whoever has taken them lets go of them. */
-export interface Answered {
+export interface AttestedFrame {
   readonly type: 'attested';
   readonly id: string;
   readonly nonce: string;
@@ -32,14 +32,14 @@ export interface Answered {
   readonly phases: Phases | undefined;
 }
 
-type Frame = Exclude<FromSidecar, { type: 'attested' }> | Answered;
+type Frame = Exclude<FromSidecar, { type: 'attested' }> | AttestedFrame;
 
 interface LinkEvents {
   /** First; again, `greeted`, when the sidecar has become another on the same connection. */
   hello(hello: Hello, greeted: boolean): void;
   frame(frame: Exclude<Frame, Hello>): void;
   /** Once, last. The reason is for the log. */
-  gone(reason: string): void;
+  closed(reason: string): void;
 }
 
 export interface Link {
@@ -61,20 +61,20 @@ export function openLink(socket: Socket, events: LinkEvents): Link {
     generateMask: (mask: Buffer) => mask.fill(0),
   });
   let greeted = false;
-  let gone = false;
-  let heard_ms = performance.now();
+  let closed = false;
+  let received_ms = performance.now();
 
   const end = (reason: string) => {
-    if (gone) return;
-    gone = true;
+    if (closed) return;
+    closed = true;
     clearTimeout(helloTimer);
     clearInterval(heartbeat);
     ws.terminate();
-    events.gone(reason);
+    events.closed(reason);
   };
   let corked = false;
   /** What is asked for in one turn of the event loop goes out in one write. */
-  const together = () => {
+  const corkThisTurn = () => {
     if (corked) return;
     corked = true;
     socket.cork();
@@ -85,14 +85,14 @@ export function openLink(socket: Socket, events: LinkEvents): Link {
   };
   const helloTimer = setTimeout(() => end('no hello in time'), HELLO_TIMEOUT_MS);
   const heartbeat = setInterval(() => {
-    if (performance.now() - heard_ms > SILENCE_MS) end('silent for too long');
+    if (performance.now() - received_ms > SILENCE_MS) end('silent for too long');
     else if (ws.readyState === WebSocket.OPEN) ws.ping();
   }, HEARTBEAT_MS);
 
   ws.on('message', (data, isBinary) => {
     // What came in one read with the frame that ended it is still told.
-    if (gone) return;
-    heard_ms = performance.now();
+    if (closed) return;
+    received_ms = performance.now();
     const frame = isBinary ? parseBinary(data as Buffer) : parseFrame((data as Buffer).toString('utf8'));
     if (frame === null || (frame.type !== 'hello' && !greeted)) return end('a frame that the protocol does not allow');
     if (frame.type !== 'hello') return events.frame(frame);
@@ -102,7 +102,7 @@ export function openLink(socket: Socket, events: LinkEvents): Link {
     events.hello(frame, again);
   });
   ws.on('pong', () => {
-    heard_ms = performance.now();
+    received_ms = performance.now();
   });
   ws.on('error', (error) => end((error as NodeJS.ErrnoException).code ?? error.message));
   ws.on('close', (code) => end(`closed with ${code}`));
@@ -113,9 +113,9 @@ export function openLink(socket: Socket, events: LinkEvents): Link {
     },
     attest(id, raw) {
       if (ws.readyState !== WebSocket.OPEN) return;
-      together();
+      corkThisTurn();
       const head = Buffer.from(`${JSON.stringify({ type: 'attest', id })}\n`);
-      if (raw.length <= ONE_PIECE_BYTES) return ws.send(Buffer.concat([head, raw]));
+      if (raw.length <= MAX_COPIED_BYTES) return ws.send(Buffer.concat([head, raw]));
       // One message in two fragments: a large raw is not copied behind its head.
       ws.send(head, { fin: false });
       ws.send(raw, { fin: true });
@@ -135,11 +135,11 @@ function parseFrame(text: string): Frame | null {
   }
 }
 
-function parseBinary(frame: Buffer): Answered | null {
+function parseBinary(frame: Buffer): AttestedFrame | null {
   try {
-    const { head, carried } = splitBinaryFrame(frame);
+    const { head, payload } = splitBinaryFrame(frame);
     const { type, id, nonce, phases } = attestedHeadSchema.parse(JSON.parse(head));
-    const members = membersIn(Buffer.from(carried.buffer, carried.byteOffset, carried.byteLength));
+    const members = membersIn(Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength));
     return members === null ? null : { type, id, nonce, members, phases };
   } catch {
     return null;

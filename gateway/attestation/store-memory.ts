@@ -25,7 +25,7 @@ export interface Store {
 // Memory for kept texts, in slabs that are used again when every text in them is forgotten. A text in memory of its own would
 // be counted by the garbage collector: thousands a second make it look through the whole heap, for nothing.
 
-interface Place {
+interface Allocation {
   /** What it takes, with the rest of the slab before, which was too small for it. */
   readonly bytes: number;
   /** A copy: the place may be another text's soon. */
@@ -45,30 +45,30 @@ class Slab {
 }
 
 class Slabs {
-  #filling: Slab | null = null;
+  #current: Slab | null = null;
   #empty: Slab[] = [];
 
-  put(text: Buffer<ArrayBuffer>): Place {
+  allocate(text: Buffer<ArrayBuffer>): Allocation {
     const { length } = text;
     if (length > MAX_TEXT_BYTES) return { bytes: length, read: () => text, free: () => {} };
     let left_over = 0;
-    let slab = this.#filling;
+    let slab = this.#current;
     if (slab === null || slab.used + length > SLAB_BYTES) {
       if (slab !== null) left_over = SLAB_BYTES - slab.used;
       slab = this.#empty.pop() ?? new Slab();
-      this.#filling = slab;
+      this.#current = slab;
     }
-    return new InSlab(this, slab, text, left_over);
+    return new SlabAllocation(this, slab, text, left_over);
   }
 
   freed(slab: Slab): void {
     if (--slab.texts > 0) return;
     slab.used = 0;
-    if (slab !== this.#filling) this.#empty.push(slab);
+    if (slab !== this.#current) this.#empty.push(slab);
   }
 }
 
-class InSlab implements Place {
+class SlabAllocation implements Allocation {
   readonly bytes: number;
   readonly #slabs: Slabs;
   readonly #slab: Slab;
@@ -102,9 +102,9 @@ export interface MemoryStore extends Store {
 const PENDING = { state: 'pending' } as const;
 
 /** A text in its place, and under how many names it is kept: under none, its place is free. */
-interface Shelved {
-  readonly place: Place;
-  names: number;
+interface Entry {
+  readonly allocation: Allocation;
+  references: number;
 }
 /** What an entry costs beside its text. */
 const ENTRY_BYTES = 512;
@@ -114,19 +114,19 @@ export function createMemoryStore(options: {
   attestation_store_bytes: number;
 }): MemoryStore {
   const slabs = new Slabs();
-  const cache = new LRUCache<string, Shelved>({
+  const cache = new LRUCache<string, Entry>({
     maxSize: options.attestation_store_bytes,
-    sizeCalculation: (kept, key) => ENTRY_BYTES + 2 * key.length + kept.place.bytes,
+    sizeCalculation: (entry, key) => ENTRY_BYTES + 2 * key.length + entry.allocation.bytes,
     ttl: options.attestation_ttl_ms,
-    dispose: (kept) => forget(kept),
+    dispose: (entry) => release(entry),
   });
-  const forget = (kept: Shelved): void => {
-    if (--kept.names === 0) kept.place.free();
+  const release = (entry: Entry): void => {
+    if (--entry.references === 0) entry.allocation.free();
   };
-  const shelve = (key: string, kept: Shelved): void => {
-    cache.set(key, kept);
+  const insert = (key: string, entry: Entry): void => {
+    cache.set(key, entry);
     // What is larger than all the room is not kept.
-    if (cache.peek(key) === kept) kept.names++;
+    if (cache.peek(key) === entry) entry.references++;
   };
   // Owners are base64url or a word, so a space cannot be part of one.
   const keyOf = (owner: Owner, id: string) => `${owner} ${id}`;
@@ -134,7 +134,7 @@ export function createMemoryStore(options: {
   const pending = new Set<string>();
   /** Of those: from our id to the completion's. */
   const names = new Map<string, string>();
-  const ended = (key: string): void => {
+  const clearPending = (key: string): void => {
     const named = names.get(key);
     if (named !== undefined) pending.delete(named);
     names.delete(key);
@@ -149,23 +149,23 @@ export function createMemoryStore(options: {
       names.set(keyOf(owner, id), key);
     },
     keep(owner, id, completionId, json) {
-      ended(keyOf(owner, id));
+      clearPending(keyOf(owner, id));
       // One name more, so that it stays while it gets its own.
-      const kept: Shelved = { place: slabs.put(json), names: 1 };
-      shelve(keyOf(owner, id), kept);
-      if (completionId !== null) shelve(keyOf(owner, completionId), kept);
-      forget(kept);
+      const entry: Entry = { allocation: slabs.allocate(json), references: 1 };
+      insert(keyOf(owner, id), entry);
+      if (completionId !== null) insert(keyOf(owner, completionId), entry);
+      release(entry);
     },
     drop(owner, id) {
       const key = keyOf(owner, id);
-      ended(key);
+      clearPending(key);
       cache.delete(key);
     },
     find(owner, id) {
       // Not `get`, which would keep what is read often from its turn to be forgotten, and with it the slab it lies in.
       const key = keyOf(owner, id);
-      const kept = cache.peek(key);
-      if (kept !== undefined) return { state: 'ready', json: kept.place.read() };
+      const entry = cache.peek(key);
+      if (entry !== undefined) return { state: 'ready', json: entry.allocation.read() };
       return pending.has(key) ? PENDING : null;
     },
     get usage() {

@@ -42,14 +42,14 @@ export function openConnection({ url, timeout_ms, onState }: ConnectionOptions):
   let closed = false;
   let client = connect();
 
-  function become(now: boolean, reason: string): void {
+  function setConnected(now: boolean, reason: string): void {
     if (connected === now || closed) return;
     connected = now;
     onState?.(now, reason);
   }
 
   function connect(): Client {
-    const made = make({
+    const created = make({
       url: url.replace(/^valkey/, 'redis'),
       // A command that cannot go out now fails now.
       disableOfflineQueue: true,
@@ -59,29 +59,29 @@ export function openConnection({ url, timeout_ms, onState }: ConnectionOptions):
         reconnectStrategy: (retries) => delayAfter(retries + 1, RECONNECT),
       },
     });
-    made.on('error', (error: NodeJS.ErrnoException) => become(false, error.code ?? error.name));
-    made.on('ready', () => become(true, 'ready'));
+    created.on('error', (error: NodeJS.ErrnoException) => setConnected(false, error.code ?? error.name));
+    created.on('ready', () => setConnected(true, 'ready'));
     // It goes on trying by itself until it is destroyed, which is what rejects this.
-    made.connect().catch(() => {});
-    return made;
+    created.connect().catch(() => {});
+    return created;
   }
 
   /** What a hanging server was asked would be kept until it answers: a new connection forgets it. */
   function renew(hanging: Client): void {
     if (closed || hanging !== client) return;
-    become(false, 'no answer in time');
+    setConnected(false, 'no answer in time');
     client.destroy();
     client = connect();
   }
 
   function run<T>(command: (client: Client) => Promise<T>): Promise<T> {
-    const asked = client;
+    const current = client;
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
-        renew(asked);
+        renew(current);
         reject(new Error('no answer in time'));
       }, timeout_ms);
-      command(asked)
+      command(current)
         .finally(() => clearTimeout(timer))
         .then(resolve, reject);
     });
@@ -116,11 +116,11 @@ const RENEW_MS = 20_000;
 const ALIAS = '=';
 const AS_BYTES = { [RESP_TYPES.BLOB_STRING]: Buffer };
 /** On their way to the server; past it an attestation is kept here alone. */
-const MAX_UNSENT_BYTES = 64 * 1024 * 1024;
+const MAX_IN_FLIGHT_BYTES = 64 * 1024 * 1024;
 const BRACE = 0x7b;
 const RETRY_SECONDS = 2;
 /** The connection's own state is in the log; the answer carries its attestation whether it was kept or not. */
-const quietly = () => {};
+const ignore = () => {};
 
 /** `own`: the store of this gateway, of which `memory` may be one worker's part. */
 export function createSharedStore(
@@ -129,7 +129,7 @@ export function createSharedStore(
   own: Store,
   options: SharedOptions,
 ): Store {
-  let unsent = 0;
+  let in_flight_bytes = 0;
   // Neither owners nor ids are to be read from the names of the entries.
   const keyOf = (owner: Owner, id: string) =>
     `countersign:attestation:${hash('sha256', `${owner} ${id}`, 'base64url')}`;
@@ -140,20 +140,20 @@ export function createSharedStore(
     ttl_ms: number,
     more: { condition?: 'NX' } = {},
   ): Promise<void> {
-    if (unsent + value.length > MAX_UNSENT_BYTES) throw new Error('too much is on its way');
-    unsent += value.length;
+    if (in_flight_bytes + value.length > MAX_IN_FLIGHT_BYTES) throw new Error('too much is on its way');
+    in_flight_bytes += value.length;
     try {
       await connection.run((client) => client.set(key, value, { expiration: { type: 'PX', value: ttl_ms }, ...more }));
     } finally {
-      unsent -= value.length;
+      in_flight_bytes -= value.length;
     }
   }
 
-  const drop = (key: string) => void connection.run((client) => client.del(key)).catch(quietly);
-  const pend = (key: string) => void set(key, PENDING, PENDING_MS).catch(quietly);
+  const drop = (key: string) => void connection.run((client) => client.del(key)).catch(ignore);
+  const markPending = (key: string) => void set(key, PENDING, PENDING_MS).catch(ignore);
 
   const running = new Set<string>();
-  const renewing = setInterval(() => running.forEach(pend), RENEW_MS).unref();
+  const renewing = setInterval(() => running.forEach(markPending), RENEW_MS).unref();
 
   async function fromServer(key: string): Promise<Kept | null> {
     const value = await connection.run((client) => client.withTypeMapping(AS_BYTES).get(key));
@@ -163,13 +163,13 @@ export function createSharedStore(
     return text.startsWith(ALIAS) ? fromServer(text.slice(ALIAS.length)) : { state: 'pending' };
   }
 
-  async function findFar(owner: Owner, id: string): Promise<Kept | null> {
+  async function findOnServer(owner: Owner, id: string): Promise<Kept | null> {
     try {
-      const far = await fromServer(keyOf(owner, id));
-      if (far !== null) return far;
+      const stored = await fromServer(keyOf(owner, id));
+      if (stored !== null) return stored;
     } catch (cause) {
-      const near = await own.find(owner, id);
-      if (near !== null) return near;
+      const local = await own.find(owner, id);
+      if (local !== null) return local;
       throw new Problem('store_unavailable', 'The store of attestations cannot be reached.', {
         cause,
         retryAfterSeconds: RETRY_SECONDS,
@@ -184,12 +184,12 @@ export function createSharedStore(
       memory.begin(owner, id);
       const key = keyOf(owner, id);
       running.add(key);
-      pend(key);
+      markPending(key);
     },
     name(owner, id, completionId) {
       memory.name(owner, id, completionId);
       const ttl_ms = options.max_answer_ms + options.attest_timeout_ms;
-      set(keyOf(owner, completionId), ALIAS + keyOf(owner, id), ttl_ms, { condition: 'NX' }).catch(quietly);
+      set(keyOf(owner, completionId), ALIAS + keyOf(owner, id), ttl_ms, { condition: 'NX' }).catch(ignore);
     },
     keep(owner, id, completionId, json) {
       memory.keep(owner, id, completionId, json);
@@ -198,7 +198,7 @@ export function createSharedStore(
       const { attestation_ttl_ms } = options;
       // Where it cannot be kept, a full server for one, it is no longer pending either.
       set(key, json, attestation_ttl_ms).catch(() => drop(key));
-      if (completionId !== null) set(keyOf(owner, completionId), ALIAS + key, attestation_ttl_ms).catch(quietly);
+      if (completionId !== null) set(keyOf(owner, completionId), ALIAS + key, attestation_ttl_ms).catch(ignore);
     },
     drop(owner, id) {
       memory.drop(owner, id);
@@ -206,7 +206,7 @@ export function createSharedStore(
       running.delete(key);
       drop(key);
     },
-    find: (owner, id) => memory.find(owner, id) ?? findFar(owner, id),
+    find: (owner, id) => memory.find(owner, id) ?? findOnServer(owner, id),
     get usage() {
       return memory.usage;
     },
@@ -221,7 +221,7 @@ export function createSharedStore(
 // Counts requests in Valkey or Redis, for all gateways together; while that is away, each gateway counts by itself.
 
 /** `whileAway` counts for this gateway alone. */
-function inStore(connection: Connection, whileAway: MakeLimiter): MakeLimiter {
+function inStore(connection: Connection, fallback: MakeLimiter): MakeLimiter {
   // What the limiter uses of a client, over a connection that may be renewed under it.
   const client = {
     get isReady() {
@@ -238,7 +238,7 @@ function inStore(connection: Connection, whileAway: MakeLimiter): MakeLimiter {
       rejectIfRedisNotReady: true,
       // Who is past the limit is refused here, without asking again, until the second is over.
       inMemoryBlockOnConsumed: options.points,
-      insuranceLimiter: whileAway(options),
+      insuranceLimiter: fallback(options),
     });
 }
 

@@ -12,7 +12,7 @@ export interface BackendRequest {
   readonly method: string;
   /** Begins with a slash and stands after BACKEND_URL: `/chat/completions`. Query included. */
   readonly path: string;
-  readonly headers: Headers | SharedLines;
+  readonly headers: Headers | SerializedHeaders;
   readonly body: Buffer | string | null;
   /** Asking twice does no harm: it may be sent again when the backend hung up. */
   readonly repeatable: boolean;
@@ -28,7 +28,7 @@ export interface ResponseHead {
   /** Content-Length in bytes; null where there is none. */
   readonly length: number | null;
   /** What was made of it, length and date aside: shared with the next answer that has the same. */
-  readonly made: { toClient: SharedHeaders | null };
+  readonly cache: { clientHeaders: SharedHeaders | null };
 }
 
 /** Takes a response as it arrives. Called in this order: head once, data any number of times, then end or fail, once. What `head`, `data` or `end` throws becomes `fail`. */
@@ -55,10 +55,10 @@ export interface Backend {
 }
 
 /** Header lines that go to the backend again and again, with one method and one path, of requests that have a body. */
-export class SharedLines {
+export class SerializedHeaders {
   readonly text: string;
   /** All that comes before the number of the length, once it was written; `close`: where the connection carries no other request. */
-  readonly head: { keep_alive: Uint8Array | null; close: Uint8Array | null } = { keep_alive: null, close: null };
+  readonly prefix: { keep_alive: Uint8Array | null; close: Uint8Array | null } = { keep_alive: null, close: null };
 
   constructor(text: string) {
     this.text = text;
@@ -100,8 +100,9 @@ export class BackendFault extends Error {
 /** A backend's error text is cut here: a stack trace or an HTML page helps no client. */
 const MAX_MESSAGE = 2_000;
 
-type Bag = Record<string, unknown>;
-const isBag = (value: unknown): value is Bag => typeof value === 'object' && value !== null && !Array.isArray(value);
+type JsonObject = Record<string, unknown>;
+const isJsonObject = (value: unknown): value is JsonObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 const text = (value: unknown): string | null =>
   typeof value === 'string' && value !== '' ? value.slice(0, MAX_MESSAGE) : null;
 
@@ -128,8 +129,8 @@ export function rewriteError(status: number, body: string): ErrorBody {
 /** The same from a parsed body or an error chunk. */
 export function errorOf(status: number, parsed: unknown): ErrorBody {
   const fallback = `The backend answered with status ${status}.`;
-  if (!isBag(parsed)) return errorBody(status, fallback, null, defaultCode(status));
-  const source = isBag(parsed.error) ? parsed.error : parsed;
+  if (!isJsonObject(parsed)) return errorBody(status, fallback, null, defaultCode(status));
+  const source = isJsonObject(parsed.error) ? parsed.error : parsed;
   const message =
     text(source.message) ?? text(parsed.error) ?? text(parsed.message) ?? detail(parsed.detail) ?? fallback;
   const code = text(source.code) ?? defaultCode(status);
@@ -145,12 +146,12 @@ export function errorOf(status: number, parsed: unknown): ErrorBody {
 /** FastAPI: a text, or a list of `{loc, msg}`. `input`, which repeats the prompt, is left out. */
 function detail(value: unknown): string | null {
   if (!Array.isArray(value)) return text(value);
-  const messages = value.slice(0, 8).map((item) => (isBag(item) ? text(item.msg) : text(item)));
+  const messages = value.slice(0, 8).map((item) => (isJsonObject(item) ? text(item.msg) : text(item)));
   return text(messages.filter((message) => message !== null).join('; '));
 }
 
 function location(value: unknown): string | null {
   const first = Array.isArray(value) ? value[0] : null;
-  if (!isBag(first) || !Array.isArray(first.loc)) return null;
+  if (!isJsonObject(first) || !Array.isArray(first.loc)) return null;
   return text(first.loc.filter((part) => part !== 'body').join('.'));
 }

@@ -10,9 +10,9 @@ import {
   type ResponseHandler,
   type ResponseHead,
 } from './backend.ts';
-import { Connection, type Origin, type Taker } from './connection.ts';
+import { Connection, type ConnectionHandler, type Origin } from './connection.ts';
 import { writeRequest } from './headers.ts';
-import { Heads } from './response.ts';
+import { HeadCache } from './response.ts';
 
 const HUNG_UP = new Set(['ECONNRESET', 'EPIPE']);
 const HUNG_UP_WITHIN_MS = 500;
@@ -39,7 +39,7 @@ export function createBackend(options: BackendOptions): Backend {
     call(request, handler) {
       const parts = writeRequest(request, prefix, base.host);
       const call = new Call(pool, request, parts, silence_ms, new ResponseMeter(options), handler);
-      call.send(pool.take(request.owner));
+      call.send(pool.acquire(request.owner));
       return call;
     },
     async close() {
@@ -50,7 +50,7 @@ export function createBackend(options: BackendOptions): Backend {
 
 const NO_PARTS: readonly Buffer[] = [];
 
-class Call implements Taker, BackendCall {
+class Call implements ConnectionHandler, BackendCall {
   readonly #pool: Pool;
   /** Until the answer begins: it may have to be sent again. */
   #parts: readonly Buffer[];
@@ -61,10 +61,10 @@ class Call implements Taker, BackendCall {
   readonly #handler: ResponseHandler;
   readonly #sent_ms = performance.now();
   #connection: Connection | null = null;
-  #carried = false;
+  #reused = false;
   #repeated = false;
-  #headed = false;
-  #over = false;
+  #hasHead = false;
+  #ended = false;
 
   constructor(
     pool: Pool,
@@ -85,19 +85,19 @@ class Call implements Taker, BackendCall {
 
   send(connection: Connection): void {
     this.#connection = connection;
-    this.#carried = connection.carried;
-    connection.ask(this.#parts, this.#silence_ms, this);
+    this.#reused = connection.used;
+    connection.send(this.#parts, this.#silence_ms, this);
   }
 
   head(head: ResponseHead): void {
-    this.#headed = true;
+    this.#hasHead = true;
     this.#parts = NO_PARTS;
     this.#meter.head(head);
     this.#handler.head(head);
   }
 
   data(chunk: Buffer): void {
-    if (this.#over) return;
+    if (this.#ended) return;
     this.#handler.data(chunk);
     const exceeded = this.#meter.exceeds(chunk);
     if (exceeded === null) return;
@@ -106,8 +106,8 @@ class Call implements Taker, BackendCall {
   }
 
   end(): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#ended) return;
+    this.#ended = true;
     try {
       this.#handler.end();
     } catch (error) {
@@ -115,15 +115,15 @@ class Call implements Taker, BackendCall {
     }
   }
 
-  broken(cause: unknown): void {
-    if (this.#over) return;
-    if (this.#repeatable && !this.#repeated && !this.#headed && this.#mayRepeat(cause)) {
+  failed(cause: unknown): void {
+    if (this.#ended) return;
+    if (this.#repeatable && !this.#repeated && !this.#hasHead && this.#mayRepeat(cause)) {
       this.#repeated = true;
-      return this.send(this.#pool.fresh(this.#owner));
+      return this.send(this.#pool.open(this.#owner));
     }
-    this.#over = true;
+    this.#ended = true;
     // What a delivery refused is its own problem, not the backend's.
-    this.#handler.fail(cause instanceof Problem ? cause : problemOf(cause, this.#headed));
+    this.#handler.fail(cause instanceof Problem ? cause : problemOf(cause, this.#hasHead));
   }
 
   /**
@@ -134,31 +134,31 @@ class Call implements Taker, BackendCall {
   #mayRepeat(cause: unknown): boolean {
     const kind = cause instanceof BackendFault ? cause.kind : null;
     const hungUp = kind === 'hung_up' || HUNG_UP.has((cause as NodeJS.ErrnoException)?.code ?? '');
-    return this.#carried && (kind === 'not_asked' || (hungUp && performance.now() - this.#sent_ms < HUNG_UP_WITHIN_MS));
+    return this.#reused && (kind === 'not_asked' || (hungUp && performance.now() - this.#sent_ms < HUNG_UP_WITHIN_MS));
   }
 
   pause(): void {
-    if (!this.#over) this.#connection?.pause();
+    if (!this.#ended) this.#connection?.pause();
   }
 
   resume(): void {
-    if (!this.#over) this.#connection?.resume();
+    if (!this.#ended) this.#connection?.resume();
   }
 
   cancel(): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#ended) return;
+    this.#ended = true;
     this.#connection?.destroy();
   }
 }
 
 /** The client reads what it can act on; the rest stays in `cause`. */
-function problemOf(cause: unknown, headed: boolean): Problem {
+function problemOf(cause: unknown, hasHead: boolean): Problem {
   const kind = cause instanceof BackendFault ? cause.kind : null;
   if (kind === 'stopped')
     return new Problem('overloaded', 'The gateway was told to stop before the answer ended.', { retryAfterSeconds: 1 });
   if (kind === 'silent') return new Problem('backend_timeout', 'The backend stayed silent for too long.', { cause });
-  if (headed)
+  if (hasHead)
     return new Problem('backend_bad_response', 'The backend broke off in the middle of its answer.', { cause });
   if (kind === 'not_http') return new Problem('backend_bad_response', 'The backend did not answer in HTTP.', { cause });
   return new Problem('backend_unreachable', 'The backend cannot be reached.', { cause, retryAfterSeconds: 1 });
@@ -172,14 +172,14 @@ function problemOf(cause: unknown, headed: boolean): Problem {
  */
 const REST_MS = 25;
 /** Those that have rested are looked for so often at most. */
-const LOOK_FOR_RESTED_MS = 5;
+const REST_CHECK_MS = 5;
 /** Idle connections go before a backend closes them: uvicorn does after 5 s, and a request may be on its way then. */
 const KEEP_ALIVE_MS = 4_000;
 /** Past it the one that has been idle for longest is closed. 1,024 that rest are enough for 30,000 requests a second. */
 const MAX_IDLE = 2_048;
 const MAX_IDLE_OF_OWNER = 1_024;
-const MAX_LOOK_MS = 250;
-const LOOKS_IN_SILENCE = 8;
+const MAX_CHECK_INTERVAL_MS = 250;
+const CHECKS_PER_TIMEOUT = 8;
 
 /** What one owner has idle, in the order in which they became so. */
 interface Idle {
@@ -190,55 +190,55 @@ interface Idle {
 
 class Pool {
   readonly #origin: Origin;
-  readonly #heads = new Heads();
+  readonly #heads = new HeadCache();
   readonly #all = new Set<Connection>();
   /** All that are idle, in the order in which they became so. */
   readonly #idle = new Set<Connection>();
   readonly #idleOf = new Map<Owner, Idle>();
   /** Those of them that rest. */
   readonly #resting: Connection[] = [];
-  #rest: NodeJS.Timeout | null = null;
+  #restTimer: NodeJS.Timeout | null = null;
   /** One look at all of them: a timer of its own for each would be set with every request. */
-  readonly #looking: NodeJS.Timeout;
+  readonly #checkTimer: NodeJS.Timeout;
 
   /** `silence_ms`: the longest that a connection may be silent while it carries a request. */
   constructor(origin: Origin, silence_ms: number) {
     this.#origin = origin;
-    const look_ms = Math.min(MAX_LOOK_MS, Math.ceil(silence_ms / LOOKS_IN_SILENCE));
-    this.#looking = setInterval(() => this.#look(), look_ms).unref();
+    const interval_ms = Math.min(MAX_CHECK_INTERVAL_MS, Math.ceil(silence_ms / CHECKS_PER_TIMEOUT));
+    this.#checkTimer = setInterval(() => this.#checkAll(), interval_ms).unref();
   }
 
   /** A connection for one request. `owner` null: a fresh one, which carries no other. */
-  take(owner: Owner | null): Connection {
+  acquire(owner: Owner | null): Connection {
     const idle = owner === null ? undefined : this.#idleOf.get(owner);
     const taken = idle?.rested.pop();
-    if (idle === undefined || taken === undefined) return this.fresh(owner);
+    if (idle === undefined || taken === undefined) return this.open(owner);
     idle.count--;
     this.#idle.delete(taken);
     const now_ms = performance.now();
-    if (!isOld(taken, now_ms)) return taken;
+    if (!isExpired(taken, now_ms)) return taken;
     // Nobody looked for a while: the process stood still.
     taken.destroy();
-    this.#endOld(now_ms);
-    return this.fresh(owner);
+    this.#closeExpired(now_ms);
+    return this.open(owner);
   }
 
-  fresh(owner: Owner | null): Connection {
+  open(owner: Owner | null): Connection {
     const connection = new Connection(this.#origin, this.#heads, owner, {
-      idle: (one) => this.#keep(one),
-      gone: (one) => this.#forget(one),
+      idle: (one) => this.#addIdle(one),
+      closed: (one) => this.#remove(one),
     });
     this.#all.add(connection);
     return connection;
   }
 
   close(): void {
-    clearInterval(this.#looking);
-    clearTimeout(this.#rest ?? undefined);
-    for (const connection of [...this.#all]) connection.cut();
+    clearInterval(this.#checkTimer);
+    clearTimeout(this.#restTimer ?? undefined);
+    for (const connection of [...this.#all]) connection.abort();
   }
 
-  #keep(connection: Connection): void {
+  #addIdle(connection: Connection): void {
     const { owner } = connection;
     if (owner === null) return connection.destroy();
     let idle = this.#idleOf.get(owner);
@@ -248,12 +248,12 @@ class Pool {
     }
     idle.count++;
     this.#idle.add(connection);
-    if (this.#resting.push(connection) === 1) this.#wake(REST_MS);
-    if (idle.count > MAX_IDLE_OF_OWNER) this.#endFirst(owner);
-    else if (this.#idle.size > MAX_IDLE) this.#endFirst(null);
+    if (this.#resting.push(connection) === 1) this.#scheduleRest(REST_MS);
+    if (idle.count > MAX_IDLE_OF_OWNER) this.#closeOldest(owner);
+    else if (this.#idle.size > MAX_IDLE) this.#closeOldest(null);
   }
 
-  #forget(connection: Connection): void {
+  #remove(connection: Connection): void {
     this.#all.delete(connection);
     if (!this.#idle.delete(connection) || connection.owner === null) return;
     const idle = this.#idleOf.get(connection.owner);
@@ -264,45 +264,46 @@ class Pool {
     }
   }
 
-  #wake(after_ms: number): void {
-    this.#rest = setTimeout(() => {
+  #scheduleRest(after_ms: number): void {
+    this.#restTimer = setTimeout(() => {
       const now_ms = performance.now();
       // If the process stood still, what arrived meanwhile is read before an immediate runs, and only then.
-      setImmediate(() => this.#endRest(now_ms));
+      setImmediate(() => this.#finishRest(now_ms));
     }, after_ms).unref();
   }
 
-  #endRest(now_ms: number): void {
+  #finishRest(now_ms: number): void {
     const resting = this.#resting;
     let rested = 0;
     while (rested < resting.length && now_ms - (resting[rested] as Connection).idle_since_ms >= REST_MS) rested++;
     for (const one of resting.splice(0, rested)) this.#idleOf.get(one.owner as Owner)?.rested.push(one);
     const first = resting[0];
     if (first !== undefined)
-      this.#wake(Math.max(LOOK_FOR_RESTED_MS, Math.ceil(first.idle_since_ms + REST_MS - now_ms)));
+      this.#scheduleRest(Math.max(REST_CHECK_MS, Math.ceil(first.idle_since_ms + REST_MS - now_ms)));
   }
 
   /** The one that has been idle for longest, of `owner` or of all. */
-  #endFirst(owner: Owner | null): void {
+  #closeOldest(owner: Owner | null): void {
     for (const one of this.#idle) if (owner === null || one.owner === owner) return one.destroy();
   }
 
-  #look(): void {
+  #checkAll(): void {
     const now_ms = performance.now();
-    for (const connection of this.#all) connection.look(now_ms);
-    this.#endOld(now_ms);
+    for (const connection of this.#all) connection.checkTimeout(now_ms);
+    this.#closeExpired(now_ms);
     for (const [owner, { count }] of this.#idleOf) if (count === 0) this.#idleOf.delete(owner);
   }
 
-  #endOld(now_ms: number): void {
+  #closeExpired(now_ms: number): void {
     for (const connection of this.#idle) {
-      if (!isOld(connection, now_ms)) return;
+      if (!isExpired(connection, now_ms)) return;
       connection.destroy();
     }
   }
 }
 
-const isOld = (connection: Connection, now_ms: number): boolean => now_ms - connection.idle_since_ms > KEEP_ALIVE_MS;
+const isExpired = (connection: Connection, now_ms: number): boolean =>
+  now_ms - connection.idle_since_ms > KEEP_ALIVE_MS;
 
 // A response has to end: a stream has a greatest length, and every response a greatest time.
 

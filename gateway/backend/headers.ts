@@ -2,7 +2,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { digitsOf, putNumber } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';
-import { type BackendRequest, type Headers, SharedLines } from './backend.ts';
+import { type BackendRequest, type Headers, SerializedHeaders } from './backend.ts';
 
 const HOP_BY_HOP = [
   'connection',
@@ -17,7 +17,7 @@ const HOP_BY_HOP = [
 ];
 
 /** Ours to set, or none of the backend's business. */
-const KEPT_FROM_BACKEND = new Set([
+const WITHHELD_FROM_BACKEND = new Set([
   ...HOP_BY_HOP,
   'host',
   'content-length',
@@ -50,11 +50,11 @@ const KEPT_FROM_BACKEND = new Set([
 const CREDENTIAL =
   /(^|-)(authorization|auth|oauth2?|cookie2?|(api|access|auth|secret|private)?keys?|(access|auth|id|api|bearer)?tokens?|secrets?|passw(or)?d|credentials?|jwt|assertion)(-|$)/;
 const NO_CREDENTIAL = /(^|-)(idempotency|routing|cache)-key$/;
-const ORDER_TO_BACKEND =
+const BACKEND_CONTROL =
   /^(x-(forwarded|accel|envoy|middleware|remote|authenticated|webauth|ssl|client-cert)|remote|ssl|proxy)(-|$)|-method-override$/;
 
 /** Ours to set, or the backend's own affair. */
-const KEPT_FROM_CLIENT = new Set([
+const WITHHELD_FROM_CLIENT = new Set([
   ...HOP_BY_HOP,
   'content-length',
   'date',
@@ -87,22 +87,22 @@ const KEPT_FROM_CLIENT = new Set([
   'x-sourcemap',
 ]);
 /** Cookies and log-ins, orders to a proxy in front, and what a page may do. */
-const ORDER_TO_CLIENT =
+const CLIENT_CONTROL =
   /^(set-(cookie2?|login)|(x-)?(proxy|surrogate)|x-(accel|envoy|forwarded|lighttpd|litespeed|middleware|reproxy|sendfile)|access-control|attribution-reporting|content-security-policy|cross-origin|(document|feature|permissions)-policy|sec)(-|$)|(^|-)cache-control$/;
 
 const PLAIN = /^[a-z0-9-]+$/;
 
 /** Some servers read `transfer_encoding` and `x.api.key` as the names with hyphens: so they are judged. */
-const judged = (name: string): string => (PLAIN.test(name) ? name : name.replace(/[^a-z0-9]/g, '-'));
+const normalized = (name: string): string => (PLAIN.test(name) ? name : name.replace(/[^a-z0-9]/g, '-'));
 
-function staysFromBackend(name: string): boolean {
-  const as = judged(name);
-  return KEPT_FROM_BACKEND.has(as) || ORDER_TO_BACKEND.test(as) || (CREDENTIAL.test(as) && !NO_CREDENTIAL.test(as));
+function isWithheldFromBackend(name: string): boolean {
+  const as = normalized(name);
+  return WITHHELD_FROM_BACKEND.has(as) || BACKEND_CONTROL.test(as) || (CREDENTIAL.test(as) && !NO_CREDENTIAL.test(as));
 }
 
-function staysFromClient(name: string): boolean {
-  const as = judged(name);
-  return KEPT_FROM_CLIENT.has(as) || ORDER_TO_CLIENT.test(as);
+function isWithheldFromClient(name: string): boolean {
+  const as = normalized(name);
+  return WITHHELD_FROM_CLIENT.has(as) || CLIENT_CONTROL.test(as);
 }
 
 /** A shorter one may be a part of any value by chance. */
@@ -122,7 +122,7 @@ export function toBackend(headers: IncomingHttpHeaders, apiKey: string | null): 
   const out: Headers = {};
   for (const name in headers) {
     const value = headers[name];
-    if (value !== undefined && !staysFromBackend(name) && !listed?.has(name) && !holdsKey(value, key))
+    if (value !== undefined && !isWithheldFromBackend(name) && !listed?.has(name) && !holdsKey(value, key))
       out[name] = value;
   }
   out['accept-encoding'] = 'identity';
@@ -136,7 +136,7 @@ export function toClient(headers: IncomingHttpHeaders): Headers {
   const out: Headers = {};
   for (const name in headers) {
     const value = headers[name];
-    if (value !== undefined && !staysFromClient(name) && !listed?.has(name)) out[name] = value;
+    if (value !== undefined && !isWithheldFromClient(name) && !listed?.has(name)) out[name] = value;
   }
   return out;
 }
@@ -153,13 +153,13 @@ function connectionListed(connection: string | undefined): Set<string> | null {
 
 // Writes a request for the backend: its head, and its body in the same write where that is small.
 
-const NO_PATH = /[^\x21-\x7e\x80-\xff]/;
-const NO_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
+const INVALID_IN_PATH = /[^\x21-\x7e\x80-\xff]/;
+const INVALID_IN_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 const LENGTH = 'content-length: ';
 const END = '\r\n\r\n';
 const END_BYTES = Buffer.from(END);
 /** Copying so much costs less than a second piece in the write. */
-const ONE_PIECE_BYTES = 64 * 1024;
+const MAX_COPIED_BYTES = 64 * 1024;
 
 /** @throws {Problem} invalid_request for a path or header that HTTP cannot carry. */
 export function writeRequest(request: BackendRequest, prefix: string, host: string): Buffer[] {
@@ -169,38 +169,39 @@ export function writeRequest(request: BackendRequest, prefix: string, host: stri
     return [Buffer.from(headOf(request, linesOf(headers), prefix, host) + end, 'latin1')];
   }
   const head =
-    headers instanceof SharedLines
+    headers instanceof SerializedHeaders
       ? sharedHead(request, headers, prefix, host)
       : Buffer.from(headOf(request, linesOf(headers), prefix, host) + LENGTH, 'latin1');
   const length = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
-  const onePiece = length <= ONE_PIECE_BYTES;
+  const single = length <= MAX_COPIED_BYTES;
   const start = head.length + digitsOf(length) + END.length;
-  const bytes = Buffer.allocUnsafe(onePiece ? start + length : start);
+  const bytes = Buffer.allocUnsafe(single ? start + length : start);
   bytes.set(head);
   putNumber(bytes, start - END.length, length);
   bytes.set(END_BYTES, start - END.length);
-  if (!onePiece) return [bytes, typeof body === 'string' ? Buffer.from(body) : body];
+  if (!single) return [bytes, typeof body === 'string' ? Buffer.from(body) : body];
   if (typeof body === 'string') bytes.write(body, start, 'utf8');
   else bytes.set(body, start);
   return [bytes];
 }
 
-function sharedHead(request: BackendRequest, shared: SharedLines, prefix: string, host: string): Uint8Array {
+function sharedHead(request: BackendRequest, shared: SerializedHeaders, prefix: string, host: string): Uint8Array {
   const kind = request.owner === null ? 'close' : 'keep_alive';
   // Memory of its own: as long as it is kept, it would hold a pool that others' bytes are in.
-  shared.head[kind] ??= new Uint8Array(Buffer.from(headOf(request, shared.text, prefix, host) + LENGTH, 'latin1'));
-  return shared.head[kind];
+  shared.prefix[kind] ??= new Uint8Array(Buffer.from(headOf(request, shared.text, prefix, host) + LENGTH, 'latin1'));
+  return shared.prefix[kind];
 }
 
 /** Up to the length. */
 function headOf({ method, path, owner }: BackendRequest, lines: string, prefix: string, host: string): string {
-  if (NO_PATH.test(path)) throw new Problem('invalid_request', 'The path holds a character that HTTP cannot carry.');
+  if (INVALID_IN_PATH.test(path))
+    throw new Problem('invalid_request', 'The path holds a character that HTTP cannot carry.');
   const connection = owner === null ? 'close' : 'keep-alive';
   return `${method} ${prefix}${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: ${connection}\r\n${lines}`;
 }
 
-const linesOf = (headers: Headers | SharedLines): string =>
-  headers instanceof SharedLines ? headers.text : headerLines(headers);
+const linesOf = (headers: Headers | SerializedHeaders): string =>
+  headers instanceof SerializedHeaders ? headers.text : headerLines(headers);
 
 /** A line for each value. @throws {Problem} invalid_request for one that HTTP cannot carry. */
 export function headerLines(headers: Headers): string {
@@ -214,6 +215,6 @@ export function headerLines(headers: Headers): string {
 }
 
 function line(name: string, value: string): string {
-  if (NO_VALUE.test(value)) throw new Problem('invalid_request', `The header ${name} cannot be sent on.`);
+  if (INVALID_IN_VALUE.test(value)) throw new Problem('invalid_request', `The header ${name} cannot be sent on.`);
   return `${name}: ${value}\r\n`;
 }

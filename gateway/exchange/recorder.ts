@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
-import { type Chunk, Fold, FoldError, type Piece, parseChunk } from '../../proto/fold.ts';
+import { type Chunk, Fold, FoldError, type JsonPart, parseChunk } from '../../proto/fold.ts';
 import { numberOf } from '../../proto/json.ts';
 import { EVENT_END, EVENT_START, isDone } from '../../proto/sse.ts';
 import { isSame, MANY_BYTES } from '../http/bytes.ts';
@@ -10,7 +10,7 @@ import { Problem } from '../http/problem.ts';
 import type { Folded } from '../offload/jobs.ts';
 
 /** What an event is to the delivery. */
-export type Seen =
+export type Observed =
   /** A delta, or anything else that may go out now. `live`: of a choice that has not finished. */
   | { readonly kind: 'chunk'; readonly live: boolean }
   /** It carries the finish_reason of a choice. `live`: that choice had not finished before. */
@@ -28,7 +28,7 @@ const unfoldable = (cause: unknown): never => {
 export class Recorder {
   readonly #max_answer_bytes: number;
   readonly #hash = new PayloadHash();
-  readonly #repeat = new Repeat();
+  readonly #repeated = new RepeatedEvents();
   readonly #fold = new Fold();
   readonly #open = new Set<number>();
   readonly #finished = new Set<number>();
@@ -54,18 +54,18 @@ export class Recorder {
    * Takes the events at the start of `bytes` that repeat the one before but for their text; says where they end. `bytes`
    * must begin with an event. What is wrong is left for {@link observe}.
    */
-  repeats(bytes: Buffer): number {
+  takeRepeated(bytes: Buffer): number {
     let at = 0;
     for (;;) {
-      const repeated = this.#repeat.read(bytes, at);
-      if (repeated === null || !this.#hasRoomFor(repeated.data)) return at;
+      const repeated = this.#repeated.read(bytes, at);
+      if (repeated === null || !this.#fits(repeated.data)) return at;
       this.#add(repeated);
       at = repeated.end;
     }
   }
 
   /** @throws {Problem} backend_bad_response */
-  observe(payload: Uint8Array): Seen {
+  observe(payload: Uint8Array): Observed {
     if (isDone(payload)) return { kind: 'done' };
     const chunk = this.#parse(payload);
     const { error, choices } = chunk;
@@ -74,7 +74,7 @@ export class Recorder {
     if (choices !== undefined && choices !== null && !Array.isArray(choices))
       throw bad('The backend sent choices that are no list.');
     this.#record(payload, chunk);
-    this.#repeat.learn(payload, chunk);
+    this.#repeated.learn(payload, chunk);
     return this.#choices(choices ?? []);
   }
 
@@ -83,7 +83,7 @@ export class Recorder {
     if (this.#finished.size === 0 || this.#open.size > 0)
       throw bad('The backend ended its stream before its answer was finished.');
     return this.#bytes > MANY_BYTES
-      ? inTurns(this.#fold.pieces()).then((pieces) => this.#folded(pieces), unfoldable)
+      ? writeInTurns(this.#fold.parts()).then((parts) => this.#folded(parts), unfoldable)
       : this.#folded(this.#text());
   }
 
@@ -95,9 +95,9 @@ export class Recorder {
     }
   }
 
-  #folded(response: string | readonly Piece[]): Folded {
+  #folded(completion: string | readonly JsonPart[]): Folded {
     const stream = { events: this.#events, sha256: this.#hash.digest() };
-    return { response, stream, completionId: this.#completionId };
+    return { completion, stream, completionId: this.#completionId };
   }
 
   #parse(data: Uint8Array): Chunk {
@@ -119,12 +119,12 @@ export class Recorder {
     this.#fold.addContent(index, content);
   }
 
-  #hasRoomFor(data: Uint8Array): boolean {
+  #fits(data: Uint8Array): boolean {
     return this.#bytes + data.length + 1 <= this.#max_answer_bytes;
   }
 
   #count(data: Uint8Array): void {
-    if (!this.#hasRoomFor(data)) throw bad('The answer grew larger than what is attested.');
+    if (!this.#fits(data)) throw bad('The answer grew larger than what is attested.');
     this.#bytes += data.length + 1;
     this.#events++;
     this.#hash.add(data);
@@ -140,7 +140,7 @@ export class Recorder {
     }
   }
 
-  #choices(choices: readonly unknown[]): Seen {
+  #choices(choices: readonly unknown[]): Observed {
     let live = false;
     let finishes = false;
     for (const choice of choices) {
@@ -164,21 +164,21 @@ export class Recorder {
 
 /** What is written in one turn; what a piece costs, however short. */
 const TURN_LENGTH = 256 * 1024;
-const PIECE_LENGTH = 64;
+const PART_LENGTH = 64;
 
-async function inTurns(pieces: Iterable<Piece>): Promise<readonly Piece[]> {
-  const written: Piece[] = [];
+async function writeInTurns(parts: Iterable<JsonPart>): Promise<readonly JsonPart[]> {
+  const written: JsonPart[] = [];
   let length = 0;
   // The first comes while nothing new is read, and belongs to the turn that there is; each after it is a turn.
   await setImmediate();
-  for (const piece of pieces) {
-    written.push(piece);
-    if (typeof piece === 'string') {
-      length += piece.length + PIECE_LENGTH;
+  for (const part of parts) {
+    written.push(part);
+    if (typeof part === 'string') {
+      length += part.length + PART_LENGTH;
       if (length < TURN_LENGTH) continue;
     } else {
       // A text that grew chunk by chunk is put together when it is first looked into: here, and not with what follows.
-      piece.quote.charCodeAt(0);
+      part.quote.charCodeAt(0);
     }
     length = 0;
     await setImmediate();
@@ -189,21 +189,21 @@ async function inTurns(pieces: Iterable<Piece>): Promise<readonly Piece[]> {
 // SHA-256 over the payloads of a stream, each followed by a line feed; small ones are gathered, since each call costs more than its bytes.
 
 const LF = 10;
-const GATHERED_BYTES = 2_048;
+const BUFFER_BYTES = 2_048;
 
 class PayloadHash {
   readonly #hash = createHash('sha256');
-  readonly #gathered = Buffer.allocUnsafe(GATHERED_BYTES);
+  readonly #buffer = Buffer.allocUnsafe(BUFFER_BYTES);
   #length = 0;
 
   add(payload: Uint8Array): void {
-    if (this.#length + payload.length + 1 > GATHERED_BYTES) this.#flush();
-    if (payload.length + 1 > GATHERED_BYTES) this.#hash.update(payload);
+    if (this.#length + payload.length + 1 > BUFFER_BYTES) this.#flush();
+    if (payload.length + 1 > BUFFER_BYTES) this.#hash.update(payload);
     else {
-      this.#gathered.set(payload, this.#length);
+      this.#buffer.set(payload, this.#length);
       this.#length += payload.length;
     }
-    this.#gathered[this.#length++] = LF;
+    this.#buffer[this.#length++] = LF;
   }
 
   /** Lowercase hex, once. */
@@ -213,7 +213,7 @@ class PayloadHash {
   }
 
   #flush(): void {
-    if (this.#length > 0) this.#hash.update(this.#gathered.subarray(0, this.#length));
+    if (this.#length > 0) this.#hash.update(this.#buffer.subarray(0, this.#length));
     this.#length = 0;
   }
 }
@@ -238,12 +238,12 @@ const CLOSED = /^"\s*\}/;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 /** An event with more around its text is parsed each time. */
-const MAX_FRAME_BYTES = 2_048;
+const MAX_TEMPLATE_BYTES = 2_048;
 /** The fold merges choices by their index up to 10,000; so many are never asked for. */
 const MAX_INDEX = 1_000;
 
 /** What stands around the text in the event as the gateway writes it. */
-interface Frame {
+interface EventTemplate {
   readonly index: number;
   readonly before: Uint8Array;
   readonly after: Uint8Array;
@@ -254,14 +254,14 @@ interface Frame {
  * the text of its only delta, and that text is plain: no escape, no quote, no control character. Then its payload is JSON because
  * the earlier one was, and parses to the same but for that text.
  */
-export class Repeat {
-  #frame: Frame | null = null;
+export class RepeatedEvents {
+  #template: EventTemplate | null = null;
 
   /** Looks at a payload that was parsed: the next one may repeat it. */
   learn(payload: Uint8Array, chunk: Chunk): void {
-    this.#frame = null;
+    this.#template = null;
     const index = onlyContent(chunk);
-    if (index === null || payload.length > MAX_FRAME_BYTES) return;
+    if (index === null || payload.length > MAX_TEMPLATE_BYTES) return;
     const text = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength).toString('latin1');
     // Names that are escaped could hide a second delta, so nothing may be escaped. A second line would be another event's form.
     if (text.includes('\\') || text.includes('\n')) return;
@@ -273,14 +273,14 @@ export class Repeat {
     if (!CLOSED.test(text.slice(to, to + 64))) return;
     const before = new Uint8Array(Buffer.concat([EVENT_START, payload.subarray(0, from)]));
     const after = new Uint8Array(Buffer.concat([payload.subarray(to), EVENT_END]));
-    this.#frame = { index, before, after };
+    this.#template = { index, before, after };
   }
 
   /** The event that begins at `at`; null where it does not repeat, or is not all here. */
   read(bytes: Buffer, at: number): Repeated | null {
-    const frame = this.#frame;
-    if (frame === null) return null;
-    const { index, before, after } = frame;
+    const template = this.#template;
+    if (template === null) return null;
+    const { index, before, after } = template;
     const from = at + before.length;
     if (from + after.length > bytes.length || !isSame(bytes, at, before, 0, before.length)) return null;
     let to = from;

@@ -40,19 +40,19 @@ export interface TeeExchange extends Exchange {
 export type Delivery = Omit<ResponseHandler, 'head'>;
 
 /** The last one looked at: a backend says the same in nearly all of its answers. */
-let known = { contentType: '', type: '' };
+let lastMediaType = { contentType: '', type: '' };
 
 export function mediaType(headers: IncomingHttpHeaders): string {
   const contentType = headers['content-type'] ?? '';
-  if (contentType !== known.contentType)
-    known = { contentType, type: contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '' };
-  return known.type;
+  if (contentType !== lastMediaType.contentType)
+    lastMediaType = { contentType, type: contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '' };
+  return lastMediaType.type;
 }
 
 /** What a delivery is given beside the head. */
 export interface Port extends BackendCall {
   /** `left` is called when the client leaves, or at once if it has. A second call takes the place of the first. */
-  onLeft(left: () => void): void;
+  onDisconnect(callback: () => void): void;
   /** The answer is out, or as much of it as there will be. */
   done(outcome: Outcome): void;
   /** Nothing was written yet: the problem becomes the answer. */
@@ -83,9 +83,9 @@ class Relay implements ResponseHandler, Port {
   readonly #reject: (problem: Problem) => void;
   #call: BackendCall | null = null;
   #delivery: Delivery | null = null;
-  #whenLeft: (() => void) | null = null;
-  #left = false;
-  #over = false;
+  #disconnectCallback: (() => void) | null = null;
+  #disconnected = false;
+  #settled = false;
 
   constructor(
     exchange: Exchange,
@@ -101,7 +101,7 @@ class Relay implements ResponseHandler, Port {
 
   begin(backend: Backend, request: BackendRequest): void {
     const { outgoing, watch } = this.#exchange;
-    watch.asks();
+    watch.requestSent();
     this.#call = backend.call(request, this);
     outgoing.on('close', this.#onClose);
   }
@@ -115,7 +115,7 @@ class Relay implements ResponseHandler, Port {
   }
 
   data(chunk: Buffer): void {
-    this.#exchange.watch.piece();
+    this.#exchange.watch.chunk();
     this.#delivery?.data(chunk);
   }
 
@@ -140,9 +140,9 @@ class Relay implements ResponseHandler, Port {
     this.#call?.cancel();
   }
 
-  onLeft = (then: () => void): void => {
-    if (this.#left) then();
-    else this.#whenLeft = then;
+  onDisconnect = (callback: () => void): void => {
+    if (this.#disconnected) callback();
+    else this.#disconnectCallback = callback;
   };
 
   done(outcome: Outcome): void {
@@ -155,25 +155,25 @@ class Relay implements ResponseHandler, Port {
   }
 
   #settle(): boolean {
-    if (this.#over) return false;
-    this.#over = true;
+    if (this.#settled) return false;
+    this.#settled = true;
     this.#exchange.outgoing.off('close', this.#onClose);
     return true;
   }
 
   #onClose = (): void => {
-    if (this.#over) return;
-    this.#over = true;
-    this.#left = true;
+    if (this.#settled) return;
+    this.#settled = true;
+    this.#disconnected = true;
     this.cancel();
-    this.#whenLeft?.();
+    this.#disconnectCallback?.();
     // 499 is nginx's word in a log for a client that closed its request; nobody receives it.
     this.#resolve({ status: 499 });
   };
 }
 
 /** A writer that stops the backend while the client cannot take more. */
-export function flowingWriter(exchange: Exchange, flow: BackendCall): (bytes: Uint8Array) => void {
+export function backpressureWriter(exchange: Exchange, flow: BackendCall): (bytes: Uint8Array) => void {
   const { outgoing } = exchange;
   let waiting = false;
   const onDrain = () => {
@@ -206,14 +206,14 @@ export function errorDelivery(head: ResponseHead, port: Port, exchange: Exchange
     const body = JSON.stringify(rewriteError(head.status, Buffer.concat(chunks).toString('utf8')));
     const headers = toClient(head.headers);
     // No other header of an error answer is about the body that goes out.
-    const kept = Object.fromEntries(
+    const forwarded = Object.fromEntries(
       Object.entries(headers).filter(([name]) =>
         /^(retry-after(-ms)?|www-authenticate|allow|x-ratelimit-.*)$/.test(name),
       ),
     );
     const retry = retryAfter(head);
     exchange.outgoing.writeHead(head.status, {
-      ...kept,
+      ...forwarded,
       ...(retry === null ? {} : { 'retry-after': retry }),
       'content-type': 'application/json',
       'content-length': Buffer.byteLength(body),
@@ -239,9 +239,9 @@ export function errorDelivery(head: ResponseHead, port: Port, exchange: Exchange
 
 /** Clients expect whole seconds: a date or a fraction becomes them, and 429 and 503 always have one. */
 function retryAfter(head: ResponseHead): string | null {
-  const given = head.headers['retry-after'];
-  if (given === undefined) return head.status === 429 || head.status === 503 ? '1' : null;
-  const seconds = Number.isNaN(Number(given)) ? (Date.parse(given) - Date.now()) / 1000 : Number(given);
+  const value = head.headers['retry-after'];
+  if (value === undefined) return head.status === 429 || head.status === 503 ? '1' : null;
+  const seconds = Number.isNaN(Number(value)) ? (Date.parse(value) - Date.now()) / 1000 : Number(value);
   return String(Number.isFinite(seconds) ? Math.min(MAX_RETRY_S, Math.max(1, Math.ceil(seconds))) : 1);
 }
 
@@ -249,10 +249,10 @@ function retryAfter(head: ResponseHead): string | null {
 
 /** Whether it is a stream follows from the head: whoever gets a head a second time must say the same of it. */
 export function headersOf(head: ResponseHead, stream: boolean): SharedHeaders {
-  head.made.toClient ??= share(
+  head.cache.clientHeaders ??= share(
     stream ? { ...toClient(head.headers), 'x-accel-buffering': 'no' } : toClient(head.headers),
   );
-  return head.made.toClient;
+  return head.cache.clientHeaders;
 }
 
 // Delivers an answer as it comes, without tee: nothing is parsed, held or added.
@@ -260,7 +260,7 @@ export function headersOf(head: ResponseHead, stream: boolean): SharedHeaders {
 export function pipeDelivery(head: ResponseHead, port: Port, exchange: Exchange): Delivery {
   const { outgoing } = exchange;
   const stream = mediaType(head.headers) === 'text/event-stream';
-  const write = flowingWriter(exchange, port);
+  const write = backpressureWriter(exchange, port);
   function begin(): void {
     if (head.length !== null) outgoing.setHeader('content-length', String(head.length));
     outgoing.writeHead(head.status, headersOf(head, stream));

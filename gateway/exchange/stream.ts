@@ -4,12 +4,12 @@ import type { Attestor } from '../attestation/attest.ts';
 import { errorOf, type ResponseHead } from '../backend/backend.ts';
 import { asProblem, Problem } from '../http/problem.ts';
 import type { Folded } from '../offload/jobs.ts';
-import { Recorder, type Seen } from './recorder.ts';
-import { type Delivery, errorEvent, flowingWriter, headersOf, type Port, type TeeExchange } from './relay.ts';
+import { type Observed, Recorder } from './recorder.ts';
+import { backpressureWriter, type Delivery, errorEvent, headersOf, type Port, type TeeExchange } from './relay.ts';
 
 /** The largest single event a backend may send: a finish chunk with every logprob of a long answer is far below. */
 const MAX_EVENT_BYTES = 8 * 1024 * 1024;
-const KEEP_WARM_MS = 5_000;
+const KEEPALIVE_MS = 5_000;
 const AFTER_DONE_MS = 1_000;
 
 /** Another charset that a backend names would be another reading of the same bytes. */
@@ -33,11 +33,11 @@ export function streamDelivery(
   const recorder = new Recorder(max_answer_bytes);
   /** The finish chunk and what came after it, in order. Empty until a finish chunk comes. */
   let held: Held[] = [];
-  let over = false;
-  let named = false;
+  let ended = false;
+  let hasName = false;
   let comments = 0;
-  let drained: NodeJS.Timeout | null = null;
-  const write = flowingWriter(exchange, port);
+  let drainTimer: NodeJS.Timeout | null = null;
+  const write = backpressureWriter(exchange, port);
 
   const headers = headersOf(head, true);
   outgoing.writeHead(
@@ -46,14 +46,14 @@ export function streamDelivery(
   );
   outgoing.flushHeaders();
 
-  function pass(payloads: readonly Uint8Array[]): void {
+  function forward(payloads: readonly Uint8Array[]): void {
     if (payloads.length > 0) write(writeEvents(payloads));
   }
 
   /** Nearly all of a stream: events that say a little more, and are written as the gateway writes them. */
   function takeChunk(chunk: Buffer): void {
     exchange.hold(chunk);
-    const repeated = held.length > 0 || reader.midEvent ? 0 : recorder.repeats(chunk);
+    const repeated = held.length > 0 || reader.midEvent ? 0 : recorder.takeRepeated(chunk);
     if (repeated === chunk.length) return write(chunk);
     if (repeated > 0) write(chunk.subarray(0, repeated));
     const payloads: Uint8Array[] = [];
@@ -61,54 +61,54 @@ export function streamDelivery(
       reader.push(chunk.subarray(repeated), payloads);
     } finally {
       // A bad line takes nothing with it that came before.
-      take(payloads);
+      handlePayloads(payloads);
     }
-    if (reader.comments > comments && !over) write(WAITING);
+    if (reader.comments > comments && !ended) write(WAITING);
     comments = reader.comments;
   }
 
-  function take(payloads: readonly Uint8Array[]): void {
-    let passing: Uint8Array[] = [];
+  function handlePayloads(payloads: readonly Uint8Array[]): void {
+    let ready: Uint8Array[] = [];
     for (const payload of payloads) {
-      const seen = observe(payload, passing);
-      if (seen.kind === 'done' || seen.kind === 'error') {
-        pass(passing);
-        return seen.kind === 'done'
+      const observed = observe(payload, ready);
+      if (observed.kind === 'done' || observed.kind === 'error') {
+        forward(ready);
+        return observed.kind === 'done'
           ? finish(true)
-          : giveUp(
+          : endWithError(
               new Problem('backend_bad_response', 'The backend sent an error in its stream.'),
-              Buffer.from(`data: ${JSON.stringify(errorOf(502, seen.body))}\n\n`),
+              Buffer.from(`data: ${JSON.stringify(errorOf(502, observed.body))}\n\n`),
             );
       }
       // Another choice goes on, so what was held was not the last finish chunk.
-      if (seen.live && held.length > 0 && mayRelease(seen.kind === 'finish')) {
-        pass(passing);
-        pass(held.map((one) => one.payload));
-        passing = [];
+      if (observed.live && held.length > 0 && mayRelease(observed.kind === 'finish')) {
+        forward(ready);
+        forward(held.map((one) => one.payload));
+        ready = [];
         held = [];
       }
-      if (held.length === 0 && seen.kind !== 'finish') {
-        passing.push(payload);
+      if (held.length === 0 && observed.kind !== 'finish') {
+        ready.push(payload);
         continue;
       }
-      pass(passing);
-      passing = [];
-      held.push({ payload, finish: seen.kind === 'finish' });
+      forward(ready);
+      ready = [];
+      held.push({ payload, finish: observed.kind === 'finish' });
     }
-    pass(passing);
+    forward(ready);
   }
 
   /** A bad event takes nothing with it that came before. */
-  function observe(payload: Uint8Array, passing: readonly Uint8Array[]): Seen {
+  function observe(payload: Uint8Array, ready: readonly Uint8Array[]): Observed {
     try {
-      const seen = recorder.observe(payload);
-      if (!named && recorder.completionId !== null) {
-        named = true;
+      const observed = recorder.observe(payload);
+      if (!hasName && recorder.completionId !== null) {
+        hasName = true;
         attestor.name(exchange, recorder.completionId);
       }
-      return seen;
+      return observed;
     } catch (error) {
-      pass(passing);
+      forward(ready);
       throw error;
     }
   }
@@ -121,46 +121,45 @@ export function streamDelivery(
   /** `done`: the backend said so, and its connection may still be open. */
   function finish(done: boolean): void {
     const recording = recorder.finish();
-    over = true;
+    ended = true;
     // After [DONE] the response ends by itself, and its connection serves the next request; if not, it is cut.
-    if (done) drained = setTimeout(() => port.cancel(), AFTER_DONE_MS);
+    if (done) drainTimer = setTimeout(() => port.cancel(), AFTER_DONE_MS);
     void prove(recording).catch((error) => {
-      if (!outgoing.destroyed) giveUp(asProblem(error));
+      if (!outgoing.destroyed) endWithError(asProblem(error));
     });
   }
 
   async function prove(recording: Folded | Promise<Folded>): Promise<void> {
-    const warm = setInterval(() => outgoing.write(ATTESTING), KEEP_WARM_MS);
+    const keepalive = setInterval(() => outgoing.write(ATTESTING), KEEPALIVE_MS);
     try {
       const folded = recording instanceof Promise ? await recording : recording;
-      const { json } = await attestor.attest(exchange, folded, port.onLeft);
+      const { json } = await attestor.attest(exchange, folded, port.onDisconnect);
       const last = held.findLastIndex((one) => one.finish);
       for (const [i, { payload }] of held.entries())
-        for (const piece of i === last ? withAttestation(payload, json) : [writeEvents([payload])])
-          outgoing.write(piece);
+        for (const part of i === last ? withAttestation(payload, json) : [writeEvents([payload])]) outgoing.write(part);
       outgoing.end(DONE);
       port.done({ status: head.status, tee: 'attested' });
     } finally {
-      clearInterval(warm);
+      clearInterval(keepalive);
     }
   }
 
   /** An error takes the place of the finish chunk: `problem`, or the backend's own. */
-  function giveUp(problem: Problem, event = errorEvent(problem)): void {
-    over = true;
+  function endWithError(problem: Problem, event = errorEvent(problem)): void {
+    ended = true;
     port.cancel();
     outgoing.end(event);
     port.done({ status: head.status, tee: 'failed', problem });
   }
 
   function guarded(step: () => void): void {
-    if (over) return;
+    if (ended) return;
     try {
       step();
     } catch (error) {
       // The end, an error of the backend's among them, may have come before what is wrong.
-      if (over) return;
-      giveUp(
+      if (ended) return;
+      endWithError(
         error instanceof SseError
           ? new Problem('backend_bad_response', `The backend broke its stream: ${error.message}.`)
           : asProblem(error),
@@ -171,16 +170,16 @@ export function streamDelivery(
   return {
     data: (chunk) => guarded(() => takeChunk(chunk)),
     end: () => {
-      clearTimeout(drained ?? undefined);
+      clearTimeout(drainTimer ?? undefined);
       guarded(() => {
         const last = reader.end();
-        if (last !== null) take([last]);
-        if (!over) finish(false);
+        if (last !== null) handlePayloads([last]);
+        if (!ended) finish(false);
       });
     },
     fail: (problem) => {
-      clearTimeout(drained ?? undefined);
-      guarded(() => giveUp(problem));
+      clearTimeout(drainTimer ?? undefined);
+      guarded(() => endWithError(problem));
     },
   };
 }
@@ -197,13 +196,13 @@ const ATTESTATION = Buffer.from(',"attestation":');
 const LF = 0x0a;
 const BRACE = 0x7d;
 /** Copying so much costs less than more writes. */
-const ONE_PIECE_BYTES = 64 * 1024;
+const MAX_COPIED_BYTES = 64 * 1024;
 
 /** The event, in pieces, with `,"attestation":…` before the last `}` of its payload: taken out again, the bytes are the backend's. */
 function withAttestation(payload: Uint8Array, attestationJson: Uint8Array): Uint8Array[] {
   const brace = payload.lastIndexOf(BRACE);
-  const pieces = [payload.subarray(0, brace), ATTESTATION, attestationJson, payload.subarray(brace)];
-  if (payload.includes(LF)) return [writeEvents([Buffer.concat(pieces)])];
-  const event = [EVENT_START, ...pieces, EVENT_END];
-  return attestationJson.length > ONE_PIECE_BYTES ? event : [Buffer.concat(event)];
+  const parts = [payload.subarray(0, brace), ATTESTATION, attestationJson, payload.subarray(brace)];
+  if (payload.includes(LF)) return [writeEvents([Buffer.concat(parts)])];
+  const event = [EVENT_START, ...parts, EVENT_END];
+  return attestationJson.length > MAX_COPIED_BYTES ? event : [Buffer.concat(event)];
 }

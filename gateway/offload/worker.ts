@@ -2,39 +2,39 @@
 import { bufferOf } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';
 import { draft, parseGeneration, parsePassThrough } from './jobs.ts';
-import type { Answer, Answers, Kind, Question, Questions } from './pool.ts';
-import { answerQuestions } from './thread.ts';
+import type { Job, Jobs, Kind, Result, Results } from './pool.ts';
+import { serveJobs } from './thread.ts';
 
-const DOES: { readonly [K in Kind]: (of: Questions[K]) => Answers[K] } = {
-  read({ endpoint, body, caller }) {
-    const { request, forward, ...asked } = parseGeneration(endpoint, bufferOf(body), caller);
-    return { ...asked, forward: bytesOf(forward) };
+const HANDLERS: { readonly [K in Kind]: (input: Jobs[K]) => Results[K] } = {
+  parse({ endpoint, body, caller }) {
+    const { request, forward, ...rest } = parseGeneration(endpoint, bufferOf(body), caller);
+    return { ...rest, forward: bytesOf(forward) };
   },
-  pass({ body, ...how }) {
-    const { forward, stream } = parsePassThrough({ ...how, body: bufferOf(body) });
+  passThrough({ body, ...rest }) {
+    const { forward, stream } = parsePassThrough({ ...rest, body: bufferOf(body) });
     return { forward: bytesOf(forward), stream };
   },
-  draft: ({ request, answer, timestamp }) =>
+  draft: ({ request, response, timestamp }) =>
     draft({
       request: typeof request === 'string' ? request : bufferOf(request),
-      answer: 'body' in answer ? { body: bufferOf(answer.body) } : answer,
+      response: 'body' in response ? { body: bufferOf(response.body) } : response,
       timestamp,
     }),
 };
 
-answerQuestions<Question, Answer>(
-  ({ kind, of }) => {
+serveJobs<Job, Result>(
+  ({ kind, input }) => {
     try {
-      return { result: (DOES[kind] as (of: Question['of']) => Answers[Kind])(of) };
+      return { result: (HANDLERS[kind] as (input: Job['input']) => Results[Kind])(input) };
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       const { code, message, param } = error;
-      return { refused: { code, message, param } };
+      return { problem: { code, message, param } };
     }
   },
-  (answer) => {
-    if ('refused' in answer) return [];
-    const { result } = answer;
+  (message) => {
+    if ('problem' in message) return [];
+    const { result } = message;
     if ('raw' in result) return [result.raw.buffer, result.start.buffer];
     return result.forward === null ? [] : [result.forward.buffer];
   },

@@ -8,12 +8,12 @@ import type { Context } from '../http/context.ts';
 import { type ProblemCode, STATUS } from '../http/problem.ts';
 import { healthSchema } from './status.ts';
 
-let kept: string | null = null;
+let cached: string | null = null;
 
 /** As JSON text, made once in a process: it takes 40 ms. */
 export function openapiDocument(): string {
-  kept ??= JSON.stringify(document());
-  return kept;
+  cached ??= JSON.stringify(document());
+  return cached;
 }
 
 function document() {
@@ -50,7 +50,7 @@ function document() {
 
 const attestation = attestationSchema.describe('docs/attestation.md says what each member is, byte by byte');
 
-const answer = (object: string) =>
+const completion = (object: string) =>
   z.looseObject({
     id: z.string(),
     object: z.literal(object),
@@ -78,8 +78,8 @@ const verificationReport = z.looseObject({
 const NAMED = {
   ChatCompletionRequest: chatRequestSchema.describe('Any OpenAI body: members that are not listed go to the backend'),
   CompletionRequest: completionRequestSchema.describe('Any OpenAI body: members that are not listed go to the backend'),
-  ChatCompletion: answer('chat.completion').describe('The backend’s answer, byte for byte, and the attestation'),
-  Completion: answer('text_completion').describe('The backend’s answer, byte for byte, and the attestation'),
+  ChatCompletion: completion('chat.completion').describe('The backend’s answer, byte for byte, and the attestation'),
+  Completion: completion('text_completion').describe('The backend’s answer, byte for byte, and the attestation'),
   Attestation: attestation,
   Evidence: evidenceSchema,
   VerificationReport: verificationReport,
@@ -152,7 +152,7 @@ const STREAM = {
   },
 };
 
-function generate(operationId: string, summary: string, request: SchemaName, answer: SchemaName) {
+function generate(operationId: string, summary: string, request: SchemaName, response: SchemaName) {
   return {
     post: {
       operationId,
@@ -164,7 +164,7 @@ function generate(operationId: string, summary: string, request: SchemaName, ans
         200: {
           description: 'The backend’s answer; with tee, its attestation too',
           headers: { 'x-attestation-id': X_ATTESTATION_ID },
-          content: { 'application/json': { schema: schemaRef(answer) }, 'text/event-stream': STREAM },
+          content: { 'application/json': { schema: schemaRef(response) }, 'text/event-stream': STREAM },
         },
         ...errorResponses(EVERY_V1_CODE),
       },
@@ -172,7 +172,7 @@ function generate(operationId: string, summary: string, request: SchemaName, ans
   };
 }
 
-function again(operationId: string) {
+function attestationById(operationId: string) {
   return {
     get: {
       operationId,
@@ -258,8 +258,8 @@ const paths = {
     'CompletionRequest',
     'Completion',
   ),
-  '/v1/chat/completions/{id}/attestation': again('getChatCompletionAttestation'),
-  '/v1/completions/{id}/attestation': again('getCompletionAttestation'),
+  '/v1/chat/completions/{id}/attestation': attestationById('getChatCompletionAttestation'),
+  '/v1/completions/{id}/attestation': attestationById('getCompletionAttestation'),
   '/v1/models': { get: backend('listModels', 'The backend’s models') },
   '/v1/models/{id}': { get: backend('getModel', 'One of the backend’s models', [id]) },
   '/v1/embeddings': { post: { ...backend('createEmbedding', 'Embeddings, where the backend has them'), ...anyJson } },

@@ -49,17 +49,17 @@ export function createPage(load: () => Promise<Assets> = loadAssets): Page {
   };
   return {
     async document(c) {
-      return answer(c, (await assets()).get('index.html'), 'no-cache');
+      return assetResponse(c, (await assets()).get('index.html'), 'no-cache');
     },
     async asset(c) {
       const name = c.req.param('asset') ?? '';
       const found = name === 'index.html' ? undefined : (await assets()).get(name);
-      return answer(c, found, 'public, max-age=31536000, immutable');
+      return assetResponse(c, found, 'public, max-age=31536000, immutable');
     },
   };
 }
 
-function answer(c: Context, asset: Asset | undefined, cacheControl: string): Response {
+function assetResponse(c: Context, asset: Asset | undefined, cacheControl: string): Response {
   if (asset === undefined) throw new Problem('not_found', 'There is no such part of the page.');
   const { type, body, gzipped, etag } = asset;
   const headers = { ...SECURITY, 'cache-control': cacheControl, vary: 'accept-encoding', etag };
@@ -76,11 +76,16 @@ function answer(c: Context, asset: Asset | undefined, cacheControl: string): Res
 
 export function service({ sidecar, config, version }: Deps) {
   return (c: Context): Response => {
-    const { state, hello, trouble } = sidecar;
+    const { state, hello, unavailable } = sidecar;
     return c.json({
       version,
       key_required: config.api_keys_file !== null,
-      sidecar: { status: state, attester: hello?.attester ?? null, devices: hello?.devices ?? [], trouble },
+      sidecar: {
+        status: state,
+        attester: hello?.attester ?? null,
+        devices: hello?.devices ?? [],
+        trouble: unavailable,
+      },
       /** PEM. A sidecar that may not be simulated is refused before its hello is kept. */
       simulated_root: hello?.simulated?.root ?? null,
       token_keys: hello?.token_keys ?? null,
@@ -148,13 +153,13 @@ function asset(name: string, bytes: Uint8Array): Asset {
 const RIM_ID = /^NV_[A-Za-z0-9_.]{1,120}$/;
 /** A request about one certificate is near 120 bytes. */
 const MAX_OCSP_REQUEST_BYTES = 1024;
-const MAX_OCSP_ANSWER_BYTES = 64 * 1024;
+const MAX_OCSP_RESPONSE_BYTES = 64 * 1024;
 const MAX_RUNNING = 16;
 const TIMEOUT_MS = 10_000;
 
 export function createCollateralRoutes({ config }: Deps) {
   // It keeps RIMs, so that a page that is opened often asks NVIDIA once.
-  const kept = createCollateral({ fetch: globalThis.fetch, rim_url: config.rim_url, timeout_ms: TIMEOUT_MS });
+  const collateral = createCollateral({ fetch: globalThis.fetch, rim_url: config.rim_url, timeout_ms: TIMEOUT_MS });
   let running = 0;
 
   async function bounded<T>(what: string, get: () => Promise<T>): Promise<T> {
@@ -175,7 +180,7 @@ export function createCollateralRoutes({ config }: Deps) {
     async rim(c: Context): Promise<Response> {
       const id = c.req.param('id') ?? '';
       if (!RIM_ID.test(id)) throw new Problem('invalid_request', 'This is no name of a RIM.', { param: 'id' });
-      const document = await bounded('The RIM', () => kept.rim({ id, version: '', chip: '' }));
+      const document = await bounded('The RIM', () => collateral.rim({ id, version: '', chip: '' }));
       if (document === null) throw new Problem('not_found', 'The RIM service knows no such RIM.', { param: 'id' });
       return c.json({ id, rim: Buffer.from(document as Uint8Array).toString('base64') });
     },
@@ -184,13 +189,13 @@ export function createCollateralRoutes({ config }: Deps) {
     async ocsp(c: Context): Promise<Response> {
       const body = new Uint8Array(await readBody(c.env.incoming, MAX_OCSP_REQUEST_BYTES, c.env.permit));
       if (body[0] !== 0x30) throw new Problem('invalid_request', 'The body is not an OCSP request in DER.');
-      const answer = await bounded('The revocation answer', () => ask(config.ocsp_url, body));
-      return c.body(answer, 200, { 'content-type': 'application/ocsp-response' });
+      const response = await bounded('The revocation answer', () => fetchOcsp(config.ocsp_url, body));
+      return c.body(response, 200, { 'content-type': 'application/ocsp-response' });
     },
   };
 }
 
-async function ask(url: string, body: Uint8Array<ArrayBuffer>) {
+async function fetchOcsp(url: string, body: Uint8Array<ArrayBuffer>) {
   const response = await fetch(url, {
     method: 'POST',
     headers: { 'content-type': 'application/ocsp-request', accept: 'application/ocsp-response' },
@@ -203,7 +208,7 @@ async function ask(url: string, body: Uint8Array<ArrayBuffer>) {
   let length = 0;
   for await (const part of response.body) {
     length += part.length;
-    if (length > MAX_OCSP_ANSWER_BYTES) throw new RangeError('an answer over the limit');
+    if (length > MAX_OCSP_RESPONSE_BYTES) throw new RangeError('an answer over the limit');
     parts.push(part);
   }
   return new Uint8Array(Buffer.concat(parts));

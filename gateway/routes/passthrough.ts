@@ -9,7 +9,7 @@ import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import { checkPath, checkRoute } from '../keys/keys.ts';
-import { teeHeader, WHERE } from '../offload/jobs.ts';
+import { TEE_ROUTES_MESSAGE, teeHeader } from '../offload/jobs.ts';
 
 // GET /v1/models for a key that is for some models only: the backend's list, less the others.
 
@@ -29,11 +29,11 @@ export function modelsDelivery(
     data(chunk) {
       bytes += chunk.length;
       chunks.push(chunk);
-      if (bytes > MAX_LIST_BYTES) port.refuse(bad());
+      if (bytes > MAX_LIST_BYTES) port.refuse(badList());
     },
     end() {
       const body = listOf(Buffer.concat(chunks).toString('utf8'), models);
-      if (body === null) return port.refuse(bad());
+      if (body === null) return port.refuse(badList());
       outgoing.writeHead(head.status, {
         'content-type': 'application/json',
         'content-length': Buffer.byteLength(body),
@@ -55,7 +55,7 @@ function listOf(text: string, models: ReadonlySet<string>): string | null {
   }
 }
 
-const bad = () => new Problem('backend_bad_response', 'The backend answered with no list of models.');
+const badList = () => new Problem('backend_bad_response', 'The backend answered with no list of models.');
 
 const METHODS = new Set(['GET', 'POST', 'DELETE']);
 
@@ -76,10 +76,10 @@ export function passthrough({ config, backend, offload }: Deps) {
     const body = await readBody(incoming, config.max_body_bytes, c.env.permit);
     // Clients that send it with all of their requests may ask for lists too: there is nothing to attest.
     if (method === 'POST' && teeHeader(incoming.headers))
-      throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
+      throw new Problem('invalid_request', TEE_ROUTES_MESSAGE, { param: 'x-tee' });
     const { models } = caller.limits;
-    const judged = method === 'POST' && models !== null ? caller : null;
-    const { forward, stream } = await offload.pass({ body, json, judged }, c.env);
+    const restrictedCaller = method === 'POST' && models !== null ? caller : null;
+    const { forward, stream } = await offload.passThrough({ body, json, restrictedCaller }, c.env);
     if (stream) await c.env.permit.stream();
     const watch = c.env.watch;
     const exchange = { outgoing, watch };
@@ -93,9 +93,9 @@ export function passthrough({ config, backend, offload }: Deps) {
       repeatable: method === 'GET',
       owner: c.env.owner,
     };
-    const listed = models !== null && method === 'GET' && /^\/models\/?(\?|$)/.test(path) ? models : null;
+    const allowedModels = models !== null && method === 'GET' && /^\/models\/?(\?|$)/.test(path) ? models : null;
     const outcome = await relay(backend, request, exchange, (head, port) =>
-      listed === null ? pipeDelivery(head, port, exchange) : modelsDelivery(head, port, exchange, listed),
+      allowedModels === null ? pipeDelivery(head, port, exchange) : modelsDelivery(head, port, exchange, allowedModels),
     );
     c.env.outcome = outcome;
     return RESPONSE_ALREADY_SENT;

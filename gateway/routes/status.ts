@@ -31,8 +31,9 @@ export function health(deps: Deps) {
   const probe = cached(() => probeBackend(deps.backend, config.backend_api_key));
   return async (c: Context): Promise<Response> => {
     const backend = await probe();
-    const { state, hello, trouble, refused } = sidecar;
-    const serves = backend.status === 'ok' ? (state === 'connected' && trouble === null ? 'ok' : 'degraded') : 'down';
+    const { state, hello, unavailable, refused } = sidecar;
+    const serves =
+      backend.status === 'ok' ? (state === 'connected' && unavailable === null ? 'ok' : 'degraded') : 'down';
     const status = draining() ? 'draining' : serves;
     const body: Health = {
       status,
@@ -42,7 +43,7 @@ export function health(deps: Deps) {
         attester: hello?.attester ?? null,
         devices: hello?.devices ?? [],
         simulated: hello === null ? null : hello.simulated !== null,
-        trouble,
+        trouble: unavailable,
         refused: refused === null ? null : { code: refused.code, message: refused.message },
       },
       version,

@@ -26,16 +26,16 @@ const validQuery: MiddlewareHandler = zValidator('query', query, (result) => {
 export function verify({ sidecar, config, verifier, telemetry }: Deps) {
   return async (c: Context): Promise<Response> => {
     const { incoming, outgoing, address } = c.env;
-    const caller = verifier.enter(address, outgoing);
+    const caller = verifier.admit(address, outgoing);
     let verdict: Verdict;
     try {
       verdict = await caller.appraise({
-        body: whole(await readBody(incoming, config.max_verify_bytes, caller)),
+        body: checkedBody(await readBody(incoming, config.max_verify_bytes, caller)),
         countersignKeys: sidecar.hello?.token_keys as Jwks | undefined,
         simulatedRoot: config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null,
       });
     } finally {
-      caller.leave();
+      caller.release();
     }
     telemetry.verified(verdict.valid ? 'valid' : (verdict.failed.code ?? 'not_an_attestation'));
     if (c.req.query('report') === '1') return c.body(verdict.json, 200, { 'content-type': 'application/json' });
@@ -44,7 +44,7 @@ export function verify({ sidecar, config, verifier, telemetry }: Deps) {
 }
 
 /** @throws {Problem} invalid_json, invalid_request */
-function whole(body: Buffer): Buffer {
+function checkedBody(body: Buffer): Buffer {
   if (!isUtf8(body)) throw new Problem('invalid_json', 'The request body is not valid UTF-8.');
   if (body.length < BLANK_BYTES && body.toString('utf8').trim() === '')
     throw new Problem('invalid_request', 'Send an attestation, or a response that carries one, as the body.');

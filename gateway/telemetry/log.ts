@@ -7,7 +7,7 @@ const FLUSH_MS = 100;
 /** What a pipe takes in one piece (PIPE_BUF): of more, several workers' lines could end up inside of each other. */
 const FLUSH_LENGTH = 4096;
 /** What may wait for a reader that takes nothing: 4 MiB. */
-const MAX_PIECES = 1024;
+const MAX_CHUNKS = 1024;
 
 export type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'> &
   Partial<Pick<NodeJS.WriteStream, 'on' | 'writableLength'>>;
@@ -22,25 +22,25 @@ export function createLog(
   // Without it Node would end the process, and every answer that runs.
   out.on?.('error', () => {});
   if (out.isTTY) return pino(options, { write: (line: string) => void out.write(prettyLine(line)) });
-  let waiting = '';
+  let buffer = '';
   let timer: NodeJS.Timeout | null = null;
-  const pieces: string[] = [];
+  const chunks: string[] = [];
   /** One after the other: what waits in the stream leaves together, and the pipe cuts it where its room ends. */
   const send = () => {
-    while (pieces.length > 0 && (out.writableLength ?? 0) === 0) out.write(pieces.shift() as string, send);
+    while (chunks.length > 0 && (out.writableLength ?? 0) === 0) out.write(chunks.shift() as string, send);
   };
   const flush = () => {
     clearTimeout(timer ?? undefined);
     timer = null;
-    if (waiting !== '' && pieces.length < MAX_PIECES) pieces.push(waiting);
-    waiting = '';
+    if (buffer !== '' && chunks.length < MAX_CHUNKS) chunks.push(buffer);
+    buffer = '';
     send();
   };
   onExit(flush);
   return pino(options, {
     write(line: string) {
-      if (waiting.length + line.length > FLUSH_LENGTH) flush();
-      waiting += line;
+      if (buffer.length + line.length > FLUSH_LENGTH) flush();
+      buffer += line;
       timer ??= setTimeout(flush, FLUSH_MS).unref();
     },
   });

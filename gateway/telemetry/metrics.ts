@@ -133,15 +133,15 @@ function startAtZero({
 
 const STATES: readonly string[] = ['connecting', 'connected', 'refused', 'closed'];
 /** The codes for why a sidecar cannot attest; another one is counted as `other`. */
-const TROUBLES = ['collection_failed', 'appraisal_failed'];
+const UNAVAILABLE_CODES = ['collection_failed', 'appraisal_failed'];
 
 /** The event loop is looked at by a timer. Every 10 ms, as the library would, it took 0.8 % of a core of a gateway that had nothing to do; so 0.2. */
-const LOOP_LOOK_MS = 100;
+const LOOP_SAMPLE_MS = 100;
 
 interface GaugeSources {
   readonly sidecar: {
     readonly state: string;
-    readonly trouble: { readonly code: string } | null;
+    readonly unavailable: { readonly code: string } | null;
     readonly pending: number;
   };
   readonly store: { readonly usage: { readonly entries: number; readonly bytes: number } };
@@ -183,9 +183,9 @@ export function registerGauges(registry: Registry, { sidecar, store, version, ru
     // Of several workers one is enough.
     aggregator: 'max',
     collect() {
-      const code = sidecar.trouble?.code ?? null;
-      for (const known of TROUBLES) this.set({ code: known }, code === known ? 1 : 0);
-      this.set({ code: 'other' }, code !== null && !TROUBLES.includes(code) ? 1 : 0);
+      const code = sidecar.unavailable?.code ?? null;
+      for (const known of UNAVAILABLE_CODES) this.set({ code: known }, code === known ? 1 : 0);
+      this.set({ code: 'other' }, code !== null && !UNAVAILABLE_CODES.includes(code) ? 1 : 0);
     },
   });
   new Gauge({
@@ -195,7 +195,7 @@ export function registerGauges(registry: Registry, { sidecar, store, version, ru
     registers,
     aggregator: 'max',
   }).set({ version }, 1);
-  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_LOOK_MS });
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_SAMPLE_MS });
   // Gauges with a counter's name: promtool refuses them, and the resources by type say the same.
   for (const kind of ['handles', 'requests', 'resources']) registry.removeSingleMetric(`nodejs_active_${kind}_total`);
 }

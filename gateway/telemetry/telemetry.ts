@@ -23,10 +23,10 @@ export class Watch {
   model: string | null = null;
   tee = false;
   /** When the backend was asked, and what it answered. */
-  asked_ms = 0;
+  sent_ms = 0;
   backend_status = 0;
   stream = false;
-  pieces = 0;
+  chunks = 0;
   first_ms = 0;
   last_ms = 0;
   /** The longest time from one piece to the next. */
@@ -47,8 +47,8 @@ export class Watch {
     this.tee = tee;
   }
 
-  asks(): void {
-    this.asked_ms = performance.now();
+  requestSent(): void {
+    this.sent_ms = performance.now();
   }
 
   head(status: number, contentType: string | undefined): void {
@@ -57,14 +57,14 @@ export class Watch {
   }
 
   /** A piece of the backend's answer came. */
-  piece(): void {
+  chunk(): void {
     const now = performance.now();
-    if (this.pieces++ === 0) this.first_ms = now;
+    if (this.chunks++ === 0) this.first_ms = now;
     else if (now - this.last_ms > this.gap_ms) this.gap_ms = now - this.last_ms;
     this.last_ms = now;
   }
 
-  attests(): void {
+  attestationStarted(): void {
     this.attesting_ms = performance.now();
   }
 
@@ -200,12 +200,12 @@ function createCount(metrics: Metrics): Count {
     const { model } = ended;
     const error_type = ended.status === CLIENT_LEFT ? 'client_left' : ended.error;
     metrics.generations.labels(operation, PROVIDER, model, error_type).observe(ended.total_ms / 1000);
-    if (!watch.stream || watch.pieces === 0) return;
+    if (!watch.stream || watch.chunks === 0) return;
     metrics.firstToken.labels(operation, PROVIDER, model).observe((watch.first_ms - watch.began_ms) / 1000);
-    if (watch.pieces === 1 || error_type !== '') return;
+    if (watch.chunks === 1 || error_type !== '') return;
     metrics.outputToken
       .labels(operation, PROVIDER, model)
-      .observe((watch.last_ms - watch.first_ms) / 1000 / (watch.pieces - 1));
+      .observe((watch.last_ms - watch.first_ms) / 1000 / (watch.chunks - 1));
     metrics.gap.observe(watch.gap_ms / 1000);
   }
 

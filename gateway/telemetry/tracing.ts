@@ -52,7 +52,7 @@ class Exchange implements ExchangeTrace {
   readonly #inside: Context;
   /** From performance.now() to the wall clock: one for the whole exchange, so that its spans fit into each other. */
   readonly #epoch_ms = Date.now() - performance.now();
-  #asked: Span | null = null;
+  #backendSpan: Span | null = null;
 
   constructor(tracer: OtelTracer, backend: URL, parent: Context) {
     this.#tracer = tracer;
@@ -63,11 +63,11 @@ class Exchange implements ExchangeTrace {
   }
 
   toBackend(headers: Headers): void {
-    this.#asked = this.#span('backend', SpanKind.CLIENT, this.#inside, performance.now());
+    this.#backendSpan = this.#span('backend', SpanKind.CLIENT, this.#inside, performance.now());
     // What the client sent named its own span; baggage is the client's affair and goes through.
     delete headers.traceparent;
     delete headers.tracestate;
-    w3c.inject(trace.setSpan(this.#inside, this.#asked), headers, defaultTextMapSetter);
+    w3c.inject(trace.setSpan(this.#inside, this.#backendSpan), headers, defaultTextMapSetter);
   }
 
   end(watch: Watch, ended: ExchangeEnd): void {
@@ -87,8 +87,8 @@ class Exchange implements ExchangeTrace {
   }
 
   #endBackend(watch: Watch, ended: ExchangeEnd): void {
-    const span = this.#asked;
-    if (span === null || watch.asked_ms === 0) return;
+    const span = this.#backendSpan;
+    if (span === null || watch.sent_ms === 0) return;
     span.setAttributes({
       'server.address': this.#backend.hostname,
       'server.port': Number(this.#backend.port) || (this.#backend.protocol === 'https:' ? 443 : 80),
@@ -103,7 +103,7 @@ class Exchange implements ExchangeTrace {
         'gen_ai.request.model': ended.model,
         'gen_ai.request.stream': watch.stream,
       });
-      if (watch.stream && watch.pieces > 0) span.addEvent('first piece', undefined, this.#epoch_ms + watch.first_ms);
+      if (watch.stream && watch.chunks > 0) span.addEvent('first piece', undefined, this.#epoch_ms + watch.first_ms);
     }
     const failed = watch.backend_status >= 400 || ended.error.startsWith('backend_');
     if (failed) span.setAttribute('error.type', ended.error).setStatus({ code: SpanStatusCode.ERROR });

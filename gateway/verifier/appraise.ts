@@ -35,11 +35,14 @@ export interface Verdict {
 }
 
 /** A sidecar's key lives as long as its process, and what it signs for an hour; the evidence beside it is right for longer. */
-const PAST: ReadonlySet<FailureCode | undefined> = new Set(['token_expired', 'token_key_unavailable'] as const);
+const EXPIRED_CODES: ReadonlySet<FailureCode | undefined> = new Set([
+  'token_expired',
+  'token_key_unavailable',
+] as const);
 /** Who names a key that there is not must not have us ask NVIDIA each time. */
-const KEYS_KEPT_MS = 30_000;
+const KEYS_CACHE_MS = 30_000;
 /** After a failure, from its end: one request a second at most, and no right token is refused for longer than that. */
-const FAILURE_KEPT_MS = 1_000;
+const FAILURE_CACHE_MS = 1_000;
 
 export function createAppraise(
   options: Pick<WorkerOptions, 'rim_url' | 'ocsp_url'>,
@@ -49,14 +52,14 @@ export function createAppraise(
   // One for all requests: it keeps what it fetched until that expires.
   const collateral = createCollateral({ fetch, rim_url: options.rim_url, ocsp_url: options.ocsp_url });
   // Whoever comes while it is on its way waits for the same answer.
-  let asked: { readonly keys: Promise<Jwks>; from_ms: number; kept_ms: number } | null = null;
+  let cached: { readonly keys: Promise<Jwks>; from_ms: number; ttl_ms: number } | null = null;
   const nrasKeys = (url: string): Promise<Jwks> => {
-    const age_ms = asked === null ? -1 : clock() - asked.from_ms;
-    if (asked !== null && age_ms >= 0 && age_ms < asked.kept_ms) return asked.keys;
-    const own = { keys: fetchNrasKeys(url, fetch), from_ms: clock(), kept_ms: KEYS_KEPT_MS };
-    own.keys.catch(() => Object.assign(own, { from_ms: clock(), kept_ms: FAILURE_KEPT_MS }));
-    asked = own;
-    return own.keys;
+    const age_ms = cached === null ? -1 : clock() - cached.from_ms;
+    if (cached !== null && age_ms >= 0 && age_ms < cached.ttl_ms) return cached.keys;
+    const entry = { keys: fetchNrasKeys(url, fetch), from_ms: clock(), ttl_ms: KEYS_CACHE_MS };
+    entry.keys.catch(() => Object.assign(entry, { from_ms: clock(), ttl_ms: FAILURE_CACHE_MS }));
+    cached = entry;
+    return entry.keys;
   };
   return async ({ body, countersignKeys, simulatedRoot }) => {
     const text = Buffer.from(body).toString('utf8');
@@ -69,7 +72,7 @@ export function createAppraise(
       ...(simulatedRoot === null ? {} : { simulatedRoot }),
     };
     let report = await appraiseAttestation(text, { countersignKeys, ...trusted });
-    if (PAST.has(failureOf(report)?.code)) report = await appraiseAttestation(text, trusted);
+    if (EXPIRED_CODES.has(failureOf(report)?.code)) report = await appraiseAttestation(text, trusted);
     const failed = failureOf(report);
     const { name, code, detail } = failed ?? { name: 'form', code: undefined, detail: 'it could not be checked' };
     return { valid: report.valid, failed: { name, code: code ?? null, detail }, json: JSON.stringify(report) };

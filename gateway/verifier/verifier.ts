@@ -25,7 +25,7 @@ interface QueueOptions {
 /** The thread says by itself that time is over, unless it hangs. */
 const HANGS_MS = 1_000;
 
-const late = () => new Problem('overloaded', 'The verification was not done in time.', { retryAfterSeconds: 1 });
+const timedOut = () => new Problem('overloaded', 'The verification was not done in time.', { retryAfterSeconds: 1 });
 
 class VerifierQueue {
   readonly shares: Shares;
@@ -48,21 +48,21 @@ class VerifierQueue {
   /** @param share the body's. @throws {Problem} overloaded where too many wait, or it was not done in time. @throws {ClientGone} before its turn. */
   async run(waiter: Waiter, job: Job, share: Share): Promise<Verdict> {
     const waiting = new AbortController();
-    share.giveWay = () =>
+    share.onEvict = () =>
       waiting.abort(new Problem('overloaded', 'Too many verifications wait.', { retryAfterSeconds: 1 }));
-    const timer = setTimeout(() => waiting.abort(late()), this.#options.worker.verify_timeout_ms);
-    const own = this.#addresses.get(waiter.owner) ?? this.#newcomer(waiter.owner);
-    own.callers++;
+    const timer = setTimeout(() => waiting.abort(timedOut()), this.#options.worker.verify_timeout_ms);
+    const entry = this.#addresses.get(waiter.owner) ?? this.#addAddress(waiter.owner);
+    entry.callers++;
     const begin = () => {
       clearTimeout(timer);
-      share.giveWay = null;
-      return this.#ask(job);
+      share.onEvict = null;
+      return this.#runOnThread(job);
     };
     try {
-      return await own.queue.run(waiter, () => this.#queue.run(waiter, begin, waiting.signal), waiting.signal);
+      return await entry.queue.run(waiter, () => this.#queue.run(waiter, begin, waiting.signal), waiting.signal);
     } finally {
       clearTimeout(timer);
-      if (--own.callers === 0) this.#addresses.delete(waiter.owner);
+      if (--entry.callers === 0) this.#addresses.delete(waiter.owner);
     }
   }
 
@@ -71,28 +71,28 @@ class VerifierQueue {
     return this.#thread.end();
   }
 
-  #newcomer(address: string) {
-    const own = { queue: new ThreadQueue(createPermits(this.#options.per_address)), callers: 0 };
-    this.#addresses.set(address, own);
-    return own;
+  #addAddress(address: string) {
+    const entry = { queue: new ThreadQueue(createPermits(this.#options.per_address)), callers: 0 };
+    this.#addresses.set(address, entry);
+    return entry;
   }
 
-  async #ask(job: Job): Promise<Verdict> {
+  async #runOnThread(job: Job): Promise<Verdict> {
     const { ends_after_each, worker } = this.#options;
-    for (let again = !ends_after_each; ; again = false) {
+    for (let retry = !ends_after_each; ; retry = false) {
       let hangs = false;
       const timer = setTimeout(() => {
         hangs = true;
         void this.#thread.end();
       }, worker.verify_timeout_ms + HANGS_MS);
       try {
-        const verdict = await this.#thread.ask(job);
-        if (verdict === null) throw late();
+        const verdict = await this.#thread.run(job);
+        if (verdict === null) throw timedOut();
         return verdict;
       } catch (error) {
         if (!(error instanceof ThreadEnded)) throw error;
         // In a thread that several share, the time that was over was another's: this one is verified by the next thread.
-        if (hangs || !again || this.#closed) throw late();
+        if (hangs || !retry || this.#closed) throw timedOut();
       } finally {
         clearTimeout(timer);
         if (ends_after_each) await this.#thread.end();
@@ -103,7 +103,7 @@ class VerifierQueue {
 
 export interface Verifier {
   /** For one request, before its body is read. @param address as addressOf has it */
-  enter(address: string, outgoing: Outgoing): VerifyCaller;
+  admit(address: string, outgoing: Outgoing): VerifyCaller;
   close(): Promise<void>;
 }
 
@@ -112,7 +112,7 @@ interface VerifyCaller extends Room {
   /** @throws {Problem} overloaded when too many wait, or it was not done in time. @throws {ClientGone} */
   appraise(job: Job): Promise<Verdict>;
   /** Gives back what it held, once it is answered. */
-  leave(): void;
+  release(): void;
 }
 
 interface VerifierOptions {
@@ -187,41 +187,41 @@ export function createVerifier(
   });
 
   return {
-    enter(address, outgoing) {
+    admit(address, outgoing) {
       const waiter: Waiter = { owner: address, outgoing };
       // A client that is still sending has nothing to lose but its connection.
-      const giveWay = () => outgoing.destroy();
+      const onEvict = () => outgoing.destroy();
       let queue = quick;
-      let share: Share = quick.shares.enter(address, giveWay);
-      let here_bytes = 0;
+      let share: Share = quick.shares.open(address, onEvict);
+      let received_bytes = 0;
       /** Gives back what was taken for a part of the body that does not come. */
       let idle: NodeJS.Timeout | undefined;
-      const slowly = (bytes: number) => {
-        share.leave();
+      const moveToSlow = (bytes: number) => {
+        share.release();
         queue = slow;
-        share = slow.shares.enter(address, giveWay);
-        share.take(bytes);
+        share = slow.shares.open(address, onEvict);
+        share.acquire(bytes);
       };
       return {
         hold(bytes, coming) {
-          here_bytes += bytes;
-          if (queue === quick && here_bytes + coming > MANY_BYTES) {
+          received_bytes += bytes;
+          if (queue === quick && received_bytes + coming > MANY_BYTES) {
             // For all that is announced: it is not read half, and then refused.
-            slowly(here_bytes + coming);
-            if (coming > 0) idle = setTimeout(() => share.keep(here_bytes), IDLE_MS).unref();
+            moveToSlow(received_bytes + coming);
+            if (coming > 0) idle = setTimeout(() => share.shrinkTo(received_bytes), IDLE_MS).unref();
           }
-          share.take(Math.max(0, here_bytes - share.amount));
+          share.acquire(Math.max(0, received_bytes - share.amount));
           idle?.refresh();
         },
         // Its place in the queue is asked for when it is appraised.
         whole: () => clearTimeout(idle),
         async appraise(job) {
-          if (queue === quick && !hasFewMarks(job.body)) slowly(here_bytes);
+          if (queue === quick && !hasFewMarks(job.body)) moveToSlow(received_bytes);
           return queue.run(waiter, job, share);
         },
-        leave() {
+        release() {
           clearTimeout(idle);
-          share.leave();
+          share.release();
         },
       };
     },
@@ -242,13 +242,13 @@ const [COMMA, COLON, BRACKET, BRACE] = [0x2c, 0x3a, 0x5b, 0x7b];
 /** What one request has of it. */
 export class Share {
   /** Called when another owner needs the room: what was taken has been given back. null: this share does not give way. */
-  giveWay: (() => void) | null;
+  onEvict: (() => void) | null;
   readonly #shares: Shares;
   readonly #owner: string;
   #amount = 0;
 
-  constructor(shares: Shares, owner: string, giveWay: () => void) {
-    this.giveWay = giveWay;
+  constructor(shares: Shares, owner: string, onEvict: () => void) {
+    this.onEvict = onEvict;
     this.#shares = shares;
     this.#owner = owner;
   }
@@ -258,64 +258,64 @@ export class Share {
   }
 
   /** @throws {Problem} overloaded when there is no room, and no owner who has more than this one would then have. */
-  take(amount: number): void {
+  acquire(amount: number): void {
     while (!this.#shares.has(amount)) {
-      const other = this.#shares.yielding(this.#owner, amount);
-      other.leave();
-      other.giveWay?.();
+      const other = this.#shares.findEvictable(this.#owner, amount);
+      other.release();
+      other.onEvict?.();
     }
     this.#shares.count(this.#owner, this, amount);
     this.#amount += amount;
   }
 
   /** Gives back all but `amount`. */
-  keep(amount: number): void {
+  shrinkTo(amount: number): void {
     const less = Math.max(0, this.#amount - amount);
     this.#amount -= less;
     this.#shares.count(this.#owner, this, -less);
   }
 
-  leave(): void {
-    this.keep(0);
+  release(): void {
+    this.shrinkTo(0);
   }
 }
 
 export class Shares {
   readonly #max: number;
   readonly #owners = new Map<string, { readonly shares: Set<Share>; amount: number }>();
-  #taken = 0;
+  #used = 0;
 
   constructor(max: number) {
     this.#max = max;
   }
 
   /** A share of `owner`'s, with nothing in it yet. */
-  enter(owner: string, giveWay: () => void): Share {
-    return new Share(this, owner, giveWay);
+  open(owner: string, onEvict: () => void): Share {
+    return new Share(this, owner, onEvict);
   }
 
   has(amount: number): boolean {
-    return this.#taken + amount <= this.#max;
+    return this.#used + amount <= this.#max;
   }
 
   count(owner: string, share: Share, by: number): void {
     if (by === 0) return;
-    const own = this.#owners.get(owner) ?? { shares: new Set(), amount: 0 };
-    own.amount += by;
-    this.#taken += by;
-    if (by > 0) own.shares.add(share);
-    else if (share.amount === 0) own.shares.delete(share);
-    if (own.amount > 0) this.#owners.set(owner, own);
+    const entry = this.#owners.get(owner) ?? { shares: new Set(), amount: 0 };
+    entry.amount += by;
+    this.#used += by;
+    if (by > 0) entry.shares.add(share);
+    else if (share.amount === 0) entry.shares.delete(share);
+    if (entry.amount > 0) this.#owners.set(owner, entry);
     else this.#owners.delete(owner);
   }
 
   /** The latest share of the owner who has most. @throws {Problem} overloaded unless that is more than `owner` would have. */
-  yielding(owner: string, amount: number): Share {
+  findEvictable(owner: string, amount: number): Share {
     let most = (this.#owners.get(owner)?.amount ?? 0) + amount;
     let found: Share | undefined;
     for (const other of this.#owners.values()) {
       if (other.amount <= most) continue;
-      const latest = [...other.shares].findLast(({ giveWay }) => giveWay !== null);
+      const latest = [...other.shares].findLast(({ onEvict }) => onEvict !== null);
       if (latest === undefined) continue;
       most = other.amount;
       found = latest;

@@ -1,9 +1,9 @@
 // A thread for test/gateway/thread.test.ts: counts what it was asked, throws, or dies.
-import { answerQuestions } from '../../gateway/offload/thread.ts';
+import { serveJobs } from '../../gateway/offload/thread.ts';
 
 let asked = 0;
 
-answerQuestions<string, { asked: number; bytes: Uint8Array<ArrayBuffer> }>(
+serveJobs<string, { asked: number; bytes: Uint8Array<ArrayBuffer> }>(
   async (question) => {
     if (question === 'throw') throw new TypeError('the prompt is a secret');
     if (question === 'die') process.exit(1);

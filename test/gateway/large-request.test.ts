@@ -63,7 +63,7 @@ describe('a large request, read on a thread,', () => {
   ])('is the same as one read at once: %s', async (_name, endpoint, text, caller, expected) => {
     const body = Buffer.from(text);
     expect(body.length).toBeGreaterThan(MANY_BYTES);
-    const beside = await told(() => aside.read(endpoint, body, caller, HERE));
+    const beside = await told(() => aside.parse(endpoint, body, caller, HERE));
     expect(beside).toEqual(await told(() => parseGeneration(endpoint, body, caller)));
     expect(beside).toMatchObject(expected);
   });
@@ -78,21 +78,26 @@ describe('a large request, read on a thread,', () => {
     ['not JSON', `{"tee":1,"input":"${TEXT}"`, {}, { code: 'invalid_json' }],
     ['of objects', `{"stream":true,"x":[${'{},'.repeat(600_000)}1]}`, {}, { code: 'body_too_large' }],
     ['of lines', `--b\r\n${'{"stream":true},'.repeat(400_000)}`, { json: false }, { stream: false }],
-    ['for another model', `{"model":"large","input":"${TEXT}"}`, { judged: SOME_MODELS }, { code: 'model_not_found' }],
+    [
+      'for another model',
+      `{"model":"large","input":"${TEXT}"}`,
+      { restrictedCaller: SOME_MODELS },
+      { code: 'model_not_found' },
+    ],
   ])('is passed through as one read at once: %s', async (_name, text, how, expected) => {
-    const passing = { body: Buffer.from(text), json: true, judged: null, ...how };
-    const beside = await told(() => aside.pass(passing, HERE));
+    const passing = { body: Buffer.from(text), json: true, restrictedCaller: null, ...how };
+    const beside = await told(() => aside.passThrough(passing, HERE));
     expect(beside).toEqual(await told(() => parsePassThrough(passing)));
     expect(beside).toMatchObject(expected);
   });
 
   it('goes to the backend as the bytes that came, where nothing was cut out', async () => {
     const body = Buffer.from(`{${MESSAGES}}`);
-    expect((await aside.read('chat', body, ANYONE, HERE)).forward).toBe(body);
-    const passing = { body: Buffer.from(`{"input":"${TEXT}"}`), json: true, judged: null };
-    const passed = aside.pass({ ...passing, body: Buffer.from('{"audio":"teestream"}') }, HERE);
+    expect((await aside.parse('chat', body, ANYONE, HERE)).forward).toBe(body);
+    const passing = { body: Buffer.from(`{"input":"${TEXT}"}`), json: true, restrictedCaller: null };
+    const passed = aside.passThrough({ ...passing, body: Buffer.from('{"audio":"teestream"}') }, HERE);
     expect(passed).toEqual({ forward: Buffer.from('{"audio":"teestream"}'), stream: false });
-    expect((await aside.pass(passing, HERE)).forward).toBe(passing.body);
+    expect((await aside.passThrough(passing, HERE)).forward).toBe(passing.body);
   });
 
   it('takes next to nothing of the thread that chats', async () => {
@@ -100,18 +105,18 @@ describe('a large request, read on a thread,', () => {
     const body = Buffer.from(JSON.stringify({ tee: true, messages: Array(9_000).fill(message) }));
     const shared = Buffer.from(new SharedArrayBuffer(body.length));
     shared.set(body);
-    await aside.read('chat', shared, ANYONE, HERE);
+    await aside.parse('chat', shared, ANYONE, HERE);
     const [all, own] = [process.cpuUsage(), process.threadCpuUsage()];
-    for (let i = 0; i < 10; i++) await aside.read('chat', shared, ANYONE, HERE);
+    for (let i = 0; i < 10; i++) await aside.parse('chat', shared, ANYONE, HERE);
     expect(sum(process.threadCpuUsage(own)) / sum(process.cpuUsage(all))).toBeLessThan(0.4);
   });
 
   it('fails as one that may be sent again when the thread ends, and the next one is read', async () => {
     const body = Buffer.from(`{${MESSAGES}}`);
-    const lost = told(() => aside.read('chat', body, ANYONE, HERE));
+    const lost = told(() => aside.parse('chat', body, ANYONE, HERE));
     await aside.close();
     expect(await lost).toMatchObject({ name: 'Problem', code: 'overloaded' });
-    expect(await told(() => aside.read('chat', body, ANYONE, HERE))).toMatchObject({ choices: 1 });
+    expect(await told(() => aside.parse('chat', body, ANYONE, HERE))).toMatchObject({ choices: 1 });
   });
 });
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Draft, draft, type Parts } from '../../gateway/offload/jobs.ts';
+import { type Draft, type DraftInput, draft } from '../../gateway/offload/jobs.ts';
 import { createOffload } from '../../gateway/offload/pool.ts';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { MAX_RAW_LENGTH, splitRaw } from '../../proto/raw.ts';
@@ -17,9 +17,9 @@ const REQUEST = '{"messages":[{"role":"user","content":"é"}], "tee" : true}';
 describe('a draft of a large answer, made on a thread,', () => {
   const beside = createOffload();
   afterAll(() => beside.close());
-  const parts = (body: string | Buffer): Parts => ({
+  const parts = (body: string | Buffer): DraftInput => ({
     request: REQUEST,
-    answer: { body: Buffer.from(body) },
+    response: { body: Buffer.from(body) },
     timestamp: 1_700_000_000,
   });
   const told = async (make: () => Draft | Promise<Draft>) => {
@@ -73,8 +73,8 @@ describe('a draft of a large answer, made on a thread,', () => {
   it('of a folded stream is the same too, and a small one is made at once', async () => {
     const digest = { events: 3, sha256: 'ab'.repeat(32) };
     for (const text of ['small', TEXT]) {
-      const folded = { response: JSON.stringify({ text }), stream: digest, completionId: 'c-3' };
-      const given: Parts = { request: REQUEST, answer: folded, timestamp: 1_700_000_000 };
+      const folded = { completion: JSON.stringify({ text }), stream: digest, completionId: 'c-3' };
+      const given: DraftInput = { request: REQUEST, response: folded, timestamp: 1_700_000_000 };
       const made = beside.draft(given, HERE);
       expect(made instanceof Promise).toBe(text === TEXT);
       expect(await told(() => made)).toEqual(await told(() => draft(given)));
@@ -85,7 +85,7 @@ describe('a draft of a large answer, made on a thread,', () => {
     const item = { token: ' the', logprob: -0.123456, bytes: [32, 116, 104, 101], top_logprobs: [] };
     const given = parts(JSON.stringify({ id: 'c', logprobs: Array(60_000).fill(item) }));
     await beside.draft(given, HERE);
-    const { body } = given.answer as { body: Buffer };
+    const { body } = given.response as { body: Buffer };
     const before = createHash('sha256').update(body).digest('hex');
     const [all, own] = [process.cpuUsage(), process.threadCpuUsage()];
     for (let i = 0; i < 5; i++) await beside.draft(given, HERE);

@@ -10,7 +10,7 @@ describe('the line before the thread that reads large requests', () => {
   const aside = createOffload();
   afterAll(() => aside.close());
   afterEach(() => vi.restoreAllMocks());
-  const read = (by = HERE) => aside.read('chat', BODY, ANYONE, by) as Promise<unknown>;
+  const read = (by = HERE) => aside.parse('chat', BODY, ANYONE, by) as Promise<unknown>;
   const named = (reading: Promise<unknown>) =>
     reading.then(
       () => 'read',

@@ -8,8 +8,8 @@ function stage(max: number) {
   return {
     gone,
     enter(owner: string, name: string, amount: number): Share {
-      const share = shares.enter(owner, () => gone.push(name));
-      share.take(amount);
+      const share = shares.open(owner, () => gone.push(name));
+      share.acquire(amount);
       return share;
     },
   };
@@ -22,7 +22,7 @@ describe('a bounded amount, shared by owner,', () => {
     enter('a', 'a1', 6);
     const second = enter('a', 'a2', 4);
     expect(() => enter('a', 'a3', 1)).toThrow(OVERLOADED);
-    second.leave();
+    second.release();
     enter('a', 'a4', 4);
     expect(gone).toEqual([]);
   });
@@ -32,12 +32,12 @@ describe('a bounded amount, shared by owner,', () => {
     for (let i = 1; i <= 5; i++) enter('a', `a${i}`, 2);
     const b = enter('b', 'b1', 1);
     expect(gone).toEqual(['a5']);
-    b.take(1);
+    b.acquire(1);
     expect(gone).toEqual(['a5']);
-    b.take(2);
+    b.acquire(2);
     expect(gone).toEqual(['a5', 'a4']);
     // Five and five would be fair, and six and four are not given for more.
-    expect(() => b.take(3)).toThrow(OVERLOADED);
+    expect(() => b.acquire(3)).toThrow(OVERLOADED);
     expect([b.amount, gone]).toEqual([4, ['a5', 'a4']]);
   });
 
@@ -54,26 +54,26 @@ describe('a bounded amount, shared by owner,', () => {
     const { gone, enter } = stage(10);
     const first = enter('a', 'a1', 5);
     const second = enter('a', 'a2', 5);
-    second.giveWay = null;
+    second.onEvict = null;
     enter('b', 'b1', 1);
     expect(gone).toEqual(['a1']);
     expect(first.amount).toBe(0);
-    enter('c', 'c1', 1).take(3);
+    enter('c', 'c1', 1).acquire(3);
     for (const owner of ['d', 'e', 'f']) enter(owner, owner, 1);
     expect(gone).toEqual(['a1', 'c1']);
     enter('g', 'g', 1);
     expect(() => enter('h', 'h', 1)).toThrow(OVERLOADED);
-    second.leave();
+    second.release();
     enter('h', 'h', 1);
   });
 
   it('is given back in part too', () => {
     const { gone, enter } = stage(10);
     const first = enter('a', 'a1', 9);
-    first.keep(9);
+    first.shrinkTo(9);
     expect(() => enter('a', 'a2', 2)).toThrow(OVERLOADED);
-    first.keep(3);
-    first.keep(5);
+    first.shrinkTo(3);
+    first.shrinkTo(5);
     expect(first.amount).toBe(3);
     enter('b', 'b1', 2);
     enter('c', 'c1', 5);
@@ -85,8 +85,8 @@ describe('a bounded amount, shared by owner,', () => {
     const { enter } = stage(10);
     for (let round = 0; round < 3; round++) {
       const all = ['a', 'b', 'a', 'c'].map((owner, i) => enter(owner, String(i), i === 3 ? 4 : 2));
-      for (const share of all.toSorted(() => (round === 1 ? -1 : 1))) share.leave();
-      for (const share of all) share.leave();
+      for (const share of all.toSorted(() => (round === 1 ? -1 : 1))) share.release();
+      for (const share of all) share.release();
     }
     enter('d', 'd', 10);
   });

@@ -10,7 +10,7 @@ import { type ResponseHead, rewriteError } from '../../gateway/backend/backend.t
 import { ResponseMeter } from '../../gateway/backend/client.ts';
 import { Connection } from '../../gateway/backend/connection.ts';
 import { headerLines, toBackend, toClient } from '../../gateway/backend/headers.ts';
-import { Heads, ResponseBody } from '../../gateway/backend/response.ts';
+import { HeadCache, ResponseBody } from '../../gateway/backend/response.ts';
 import { Recorder } from '../../gateway/exchange/recorder.ts';
 import {
   type Delivery,
@@ -44,7 +44,7 @@ const headOf = (type: string): ResponseHead => ({
   status: 200,
   headers: { 'content-type': type },
   length: null,
-  made: { toClient: null },
+  cache: { clientHeaders: null },
 });
 const limited: Caller = { ...ANYONE, limits: { ...NO_LIMITS, models: new Set(['m']) } };
 
@@ -88,11 +88,13 @@ async function delivered(
   } as unknown as TeeExchange;
   const attestor: Attestor = {
     name() {},
-    attest: async ({ request }, answer) => ({ json: Buffer.from(draft({ request, answer, timestamp: 1 }).start) }),
+    attest: async ({ request }, answer) => ({
+      json: Buffer.from(draft({ request, response: answer, timestamp: 1 }).start),
+    }),
   };
   await new Promise<void>((resolve) => {
     const over = () => resolve();
-    const port: Port = { pause() {}, resume() {}, cancel() {}, onLeft() {}, done: over, refuse: over };
+    const port: Port = { pause() {}, resume() {}, cancel() {}, onDisconnect() {}, done: over, refuse: over };
     const delivery = make(port, exchange, attestor);
     for (const piece of pieces) delivery.data(piece);
     delivery.end();
@@ -103,7 +105,7 @@ function recorded(pieces: readonly Buffer[]): unknown {
   const recorder = new Recorder(MAX);
   const reading = new PayloadReader(MAX);
   for (const piece of pieces) {
-    const repeated = reading.midEvent ? 0 : recorder.repeats(piece);
+    const repeated = reading.midEvent ? 0 : recorder.takeRepeated(piece);
     for (const payload of reading.push(piece.subarray(repeated))) recorder.observe(payload);
   }
   return recorder.finish();
@@ -111,12 +113,12 @@ function recorded(pieces: readonly Buffer[]): unknown {
 
 /** As a connection to the backend reads them: whole heads, and then the body. */
 function answersIn(bytes: Buffer): void {
-  const known = new Heads();
+  const known = new HeadCache();
   for (let from = 0; from < bytes.length; ) {
     const head = known.read(bytes, from, bytes.length);
     if (head === null) return;
     from += head.size;
-    if (head.status >= 200) return void new ResponseBody(head.framing).take(bytes, from, bytes.length);
+    if (head.status >= 200) return void new ResponseBody(head.framing).read(bytes, from, bytes.length);
   }
 }
 
@@ -164,10 +166,10 @@ Object.assign(net, {
 syncBuiltinESMExports();
 
 function answered(pieces: readonly Buffer[]): void {
-  const taker = { head() {}, data() {}, end() {}, broken() {} };
-  const events = { idle() {}, gone() {} };
-  const connection = new Connection({ secure: false, host: '127.0.0.1', port: 1 }, new Heads(), 'anyone', events);
-  connection.ask([Buffer.from('GET / HTTP/1.1\r\n\r\n')], 1_000, taker);
+  const taker = { head() {}, data() {}, end() {}, failed() {} };
+  const events = { idle() {}, closed() {} };
+  const connection = new Connection({ secure: false, host: '127.0.0.1', port: 1 }, new HeadCache(), 'anyone', events);
+  connection.send([Buffer.from('GET / HTTP/1.1\r\n\r\n')], 1_000, taker);
   for (const piece of pieces)
     for (let at = 0; at < piece.length; ) {
       const read = piece.copy(landing?.buffer as Buffer, 0, at);
@@ -192,13 +194,13 @@ export const gatewayReaders: readonly Reader[] = [
     parseGeneration('chat', bytes, limited),
   ),
   reader('gateway/offload/jobs: parsePassThrough', ['requests', 'JSON'], ({ bytes }) =>
-    parsePassThrough({ body: bytes, json: true, judged: null }),
+    parsePassThrough({ body: bytes, json: true, restrictedCaller: null }),
   ),
   reader('gateway/offload/jobs: parsePassThrough, for some models', ['requests'], ({ bytes }) =>
-    parsePassThrough({ body: bytes, json: true, judged: limited }),
+    parsePassThrough({ body: bytes, json: true, restrictedCaller: limited }),
   ),
   reader('gateway/offload/jobs: draft', ['JSON'], ({ bytes }) =>
-    draft({ request: bytes, answer: { body: bytes }, timestamp: 1 }),
+    draft({ request: bytes, response: { body: bytes }, timestamp: 1 }),
   ),
   ...inPieces('gateway/recorder: Recorder', LINES, recorded, [7, Number.POSITIVE_INFINITY]),
   ...inPieces(
@@ -247,7 +249,7 @@ export const gatewayReaders: readonly Reader[] = [
   reader('gateway/backend/response: answers', ['heads of answers'], ({ bytes }) => answersIn(bytes)),
   ...inPieces('gateway/backend/response: chunks', ['chunked bodies'], (pieces) => {
     const body = new ResponseBody('chunked');
-    for (const piece of pieces) body.take(piece, 0, piece.length);
+    for (const piece of pieces) body.read(piece, 0, piece.length);
   }),
   prepared(
     'gateway/backend/headers: toBackend and toClient',

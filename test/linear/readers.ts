@@ -140,7 +140,7 @@ const ofProto: readonly Reader[] = [
     (payloads) => {
       const fold = new Fold();
       for (const payload of payloads) if (payload.startsWith('{')) fold.add(parseChunk(payload));
-      return fold.text() === joined([...fold.pieces()]);
+      return fold.text() === joined([...fold.parts()]);
     },
   ),
   reader('proto/fold: a chunk of one kind', ['JSON'], ({ text }) =>

@@ -1,6 +1,6 @@
 // Reads a whole request in its plainest form from bytes. Whatever is not that plain is for Node's own parser to judge.
 import type { IncomingHttpHeaders } from 'node:http';
-import type { SharedLines } from '../../backend/backend.ts';
+import type { SerializedHeaders } from '../../backend/backend.ts';
 import { digitAt, isSame } from '../bytes.ts';
 import { isHost } from '../target.ts';
 
@@ -18,7 +18,7 @@ export interface PlainRequest {
 
 interface Made {
   /** The header lines for the backend. */
-  toBackend: SharedLines | null;
+  toBackend: SerializedHeaders | null;
 }
 
 /** `incomplete`: the plain form may still come about. `other`: it cannot. */
