@@ -1,4 +1,4 @@
-// The backend client: sends a request to the backend over a kept connection and hands its answer on as it arrives.
+// The backend client: sends a request over a pooled connection and passes the response to a handler as it arrives.
 import { indexOfByte } from '../http/bytes.ts';
 import { asProblem, Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/keys.ts';
@@ -19,12 +19,12 @@ const HUNG_UP_WITHIN_MS = 500;
 
 interface BackendOptions extends ResponseLimits {
   readonly backend_url: string;
-  /** The longest silence of the backend. */
+  /** The longest time for which the backend may send nothing. */
   readonly backend_timeout_ms: number;
 }
 
 export function createBackend(options: BackendOptions): Backend {
-  // No silence is longer than a response may be.
+  // The limit on silence is never longer than the limit on a whole response.
   const silence_ms = Math.min(options.backend_timeout_ms, options.max_answer_ms);
   const base = new URL(options.backend_url);
   const secure = base.protocol === 'https:';
@@ -52,7 +52,7 @@ const NO_PARTS: readonly Buffer[] = [];
 
 class Call implements ConnectionHandler, BackendCall {
   readonly #pool: Pool;
-  /** Until the answer begins: it may have to be sent again. */
+  /** The request's bytes. They are kept until the response begins, because the request may be sent again. */
   #parts: readonly Buffer[];
   readonly #repeatable: boolean;
   readonly #owner: Owner | null;
@@ -122,14 +122,14 @@ class Call implements ConnectionHandler, BackendCall {
       return this.send(this.#pool.open(this.#owner));
     }
     this.#ended = true;
-    // What a delivery refused is its own problem, not the backend's.
+    // A Problem comes from the delivery; any other cause is a fault of the backend.
     this.#handler.fail(cause instanceof Problem ? cause : problemOf(cause, this.#hasHead));
   }
 
   /**
-   * A backend may hang up on an idle connection just as a request goes out on it (llama-server does after every stream), or
-   * say first that its patience with it is over. A request that may be repeated is sent once more, on a fresh connection, if
-   * it went out on one that had carried an answer, and that said so or broke at once and without a head.
+   * Decides whether the request is sent once more, on a new connection. A backend may close an idle connection just as a request goes out
+   * on it (llama-server does after every stream), or send a 408 as it closes. The first connection must have carried a response before, and
+   * must have failed that way: with a 408, or at once and before a head.
    */
   #mayRepeat(cause: unknown): boolean {
     const kind = cause instanceof BackendFault ? cause.kind : null;
@@ -152,7 +152,7 @@ class Call implements ConnectionHandler, BackendCall {
   }
 }
 
-/** The client reads what it can act on; the rest stays in `cause`. */
+/** The problem tells the client what it can act on. The rest stays in `cause`. */
 function problemOf(cause: unknown, hasHead: boolean): Problem {
   const kind = cause instanceof BackendFault ? cause.kind : null;
   if (kind === 'stopped')
@@ -164,27 +164,29 @@ function problemOf(cause: unknown, hasHead: boolean): Problem {
   return new Problem('backend_unreachable', 'The backend cannot be reached.', { cause, retryAfterSeconds: 1 });
 }
 
-// The connections to the backend. One that is idle waits for another request of the same owner, and rests before it carries it.
+// The connections to the backend. An idle connection is reused by its owner only, and rests before it is reused.
 
 /**
- * Nothing in HTTP/1.1 says which request an answer belongs to: bytes that a backend sends behind its answer would be taken for
- * the answer to the next request. While a connection rests, whatever arrives on it ends it.
+ * How long a connection rests. HTTP/1.1 does not say which request a response belongs to: bytes that a backend sends after its response
+ * would be read as the response to the next request. Bytes that arrive while a connection rests end it.
  */
 const REST_MS = 25;
-/** Those that have rested are looked for so often at most. */
+/** The shortest time between two checks for connections that have rested. */
 const REST_CHECK_MS = 5;
-/** Idle connections go before a backend closes them: uvicorn does after 5 s, and a request may be on its way then. */
+/** Idle connections are closed before the backend closes them: uvicorn does after 5 s, when a request may already be on its way. */
 const KEEP_ALIVE_MS = 4_000;
-/** Past it the one that has been idle for longest is closed. 1,024 that rest are enough for 30,000 requests a second. */
+/**
+ * Above this number the connection that has been idle longest is closed. 1,024 resting connections are enough for 30,000 requests a second.
+ */
 const MAX_IDLE = 2_048;
 const MAX_IDLE_OF_OWNER = 1_024;
 const MAX_CHECK_INTERVAL_MS = 250;
 const CHECKS_PER_TIMEOUT = 8;
 
-/** What one owner has idle, in the order in which they became so. */
+/** The idle connections of one owner, in the order in which they became idle. */
 interface Idle {
   count: number;
-  /** The last is used first: the others may wait until they are closed. */
+  /** The last connection is used first. The others may stay idle until they are closed. */
   readonly rested: Connection[];
 }
 
@@ -192,23 +194,23 @@ class Pool {
   readonly #origin: Origin;
   readonly #heads = new HeadCache();
   readonly #all = new Set<Connection>();
-  /** All that are idle, in the order in which they became so. */
+  /** All idle connections, in the order in which they became idle. */
   readonly #idle = new Set<Connection>();
   readonly #idleOf = new Map<Owner, Idle>();
-  /** Those of them that rest. */
+  /** The idle connections that still rest. */
   readonly #resting: Connection[] = [];
   #restTimer: NodeJS.Timeout | null = null;
-  /** One look at all of them: a timer of its own for each would be set with every request. */
+  /** One timer checks all connections. A timer for each would be set again with every request. */
   readonly #checkTimer: NodeJS.Timeout;
 
-  /** `silence_ms`: the longest that a connection may be silent while it carries a request. */
+  /** `silence_ms`: the longest time for which a connection may receive nothing while it carries a request. */
   constructor(origin: Origin, silence_ms: number) {
     this.#origin = origin;
     const interval_ms = Math.min(MAX_CHECK_INTERVAL_MS, Math.ceil(silence_ms / CHECKS_PER_TIMEOUT));
     this.#checkTimer = setInterval(() => this.#checkAll(), interval_ms).unref();
   }
 
-  /** A connection for one request. `owner` null: a fresh one, which carries no other. */
+  /** Returns a connection for one request. `owner` null: a new connection that carries this request only. */
   acquire(owner: Owner | null): Connection {
     const idle = owner === null ? undefined : this.#idleOf.get(owner);
     const taken = idle?.rested.pop();
@@ -217,7 +219,7 @@ class Pool {
     this.#idle.delete(taken);
     const now_ms = performance.now();
     if (!isExpired(taken, now_ms)) return taken;
-    // Nobody looked for a while: the process stood still.
+    // The periodic check is overdue because the process was blocked.
     taken.destroy();
     this.#closeExpired(now_ms);
     return this.open(owner);
@@ -267,7 +269,7 @@ class Pool {
   #scheduleRest(after_ms: number): void {
     this.#restTimer = setTimeout(() => {
       const now_ms = performance.now();
-      // If the process stood still, what arrived meanwhile is read before an immediate runs, and only then.
+      // After the process was blocked, pending bytes are read before an immediate runs. They must be seen before the rest ends.
       setImmediate(() => this.#finishRest(now_ms));
     }, after_ms).unref();
   }
@@ -282,7 +284,7 @@ class Pool {
       this.#scheduleRest(Math.max(REST_CHECK_MS, Math.ceil(first.idle_since_ms + REST_MS - now_ms)));
   }
 
-  /** The one that has been idle for longest, of `owner` or of all. */
+  /** Closes the connection of `owner`, or of any owner, that has been idle longest. */
   #closeOldest(owner: Owner | null): void {
     for (const one of this.#idle) if (owner === null || one.owner === owner) return one.destroy();
   }
@@ -305,7 +307,7 @@ class Pool {
 const isExpired = (connection: Connection, now_ms: number): boolean =>
   now_ms - connection.idle_since_ms > KEEP_ALIVE_MS;
 
-// A response has to end: a stream has a greatest length, and every response a greatest time.
+// Limits of one response: bytes and events of a stream, and the time of any response.
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -313,18 +315,18 @@ const CR = 0x0d;
 interface ResponseLimits {
   readonly max_stream_bytes: number;
   readonly max_stream_events: number;
-  /** From the request to the last byte. */
+  /** The time from the request to the last byte. */
   readonly max_answer_ms: number;
 }
 
-/** Counts one response against its limits. The time is looked at when something comes: between that, the limit on silence holds. */
+/** Counts one response against its limits. The time is checked when a chunk arrives; between chunks the limit on silence applies. */
 export class ResponseMeter {
   readonly #limits: ResponseLimits;
   readonly #began_ms = performance.now();
   #stream = false;
   #bytes = 0;
   #events = 0;
-  /** Where the last line ended, counted from the first byte of the next chunk; NaN after an empty line. */
+  /** The position after the last line feed, relative to the first byte of the next chunk. NaN after an empty line. */
   #lineEnd = Number.NaN;
   /** The last byte before the next chunk. */
   #last = 0;
@@ -337,7 +339,7 @@ export class ResponseMeter {
     this.#stream = /^text\/event-stream\b/i.test(headers['content-type'] ?? '');
   }
 
-  /** The limit that the response exceeds with this chunk; null: none. */
+  /** Returns the limit that the response exceeds with this chunk, or null. */
   exceeds(chunk: Buffer): Problem | null {
     const { max_answer_ms, max_stream_bytes, max_stream_events } = this.#limits;
     if (performance.now() - this.#began_ms > max_answer_ms)
@@ -352,7 +354,7 @@ export class ResponseMeter {
     return null;
   }
 
-  /** Empty lines, as near as counting needs: `\n\n` and `\n\r\n`. Bare carriage returns are bounded by their bytes. */
+  /** Counts the empty lines `\n\n` and `\n\r\n`. Bare carriage returns are limited by the count of bytes. */
   #eventsIn(chunk: Buffer): number {
     let events = 0;
     let lineEnd = this.#lineEnd;

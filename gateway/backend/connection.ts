@@ -1,4 +1,4 @@
-// One connection to the backend: one request at a time, its answer read as it arrives.
+// One connection to the backend. It carries one request at a time and reads the response as it arrives.
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { GrowingBuffer } from '../http/bytes.ts';
@@ -15,7 +15,7 @@ export interface Origin {
   readonly port: number;
 }
 
-/** Who takes the response of one request; `broken` in place of `fail`, for the connection knows causes and no problems. */
+/** Reads the response to one request. `failed` replaces `fail`: the connection reports causes, and the client turns them into problems. */
 export interface ConnectionHandler extends Omit<ResponseHandler, 'fail'> {
   failed(cause: unknown): void;
 }
@@ -26,11 +26,11 @@ interface ConnectionEvents {
 }
 
 const CONNECT_TIMEOUT_MS = 5_000;
-/** Every read lands here and is copied out before the next one: connections that wait hold no buffer of their own. */
+/** All connections read into this buffer and copy from it, so a connection that waits holds no buffer of its own. */
 const READ_BUFFER = Buffer.allocUnsafeSlow(64 * 1024);
 
 export class Connection {
-  /** Whose requests it carries; null: one request and no other. */
+  /** The key whose requests the connection carries. null: the connection carries one request only. */
   readonly owner: Owner | null;
   readonly #socket: Socket;
   readonly #heads: HeadCache;
@@ -39,15 +39,15 @@ export class Connection {
   #handler: ConnectionHandler | null = null;
   #silence_ms = 0;
   /**
-   * Something moved since the last look; when it did, as the looks tell. What its taker is not given is no movement: interim
-   * answers, pieces of a head and of chunk lines could come for ever.
+   * Whether the connection made progress since the last check, and the time of the last check that saw progress. Only bytes that the
+   * handler receives count: interim responses, partial heads and chunk-size lines could arrive without end.
    */
   #active = false;
   #active_ms = 0;
   #paused = false;
   #head: ParsedHead | null = null;
   #body: ResponseBody | null = null;
-  /** A head that is not complete. */
+  /** The bytes of a head that is not complete. */
   #partialHead: GrowingBuffer | null = null;
   #closed = false;
   #used = false;
@@ -80,23 +80,23 @@ export class Connection {
       .on('close', () => this.#close(new BackendFault('hung_up', 'the connection closed')));
   }
 
-  /** It has carried an answer before, so the backend may have hung up on it by now. */
+  /** The connection has carried a response before, so the backend may have closed it by now. */
   get used(): boolean {
     return this.#used;
   }
 
-  /** By `performance.now()`, of one that is idle. */
+  /** When the connection became idle, by `performance.now()`. */
   get idle_since_ms(): number {
     return this.#idle_since_ms;
   }
 
-  /** Sends a request, head and body, and gives its answer to `taker`. `silence_ms`: the longest wait for its head, then for its next piece. */
+  /** Sends a request and gives its response to `handler`. `silence_ms` limits the wait for the head and for each chunk after it. */
   send(parts: readonly Buffer[], silence_ms: number, handler: ConnectionHandler): void {
     this.#handler = handler;
     this.#silence_ms = silence_ms;
     this.#active = true;
     batch.add(this.#socket);
-    // What is here already is read before the request leaves, and cannot be its answer.
+    // Bytes that are already here are read before the request is sent: they cannot be its response.
     if (this.#used && this.#socket.writableCorked === 0) {
       this.#socket.cork();
       setImmediate(() => this.#socket.uncork());
@@ -107,7 +107,7 @@ export class Connection {
     this.#socket.uncork();
   }
 
-  /** Stops reading. Silence does not count then: it is the client's. */
+  /** Stops reading. The silence limit does not apply meanwhile, because the client causes the pause. */
   pause(): void {
     this.#socket.pause();
     this.#paused = true;
@@ -120,11 +120,14 @@ export class Connection {
     this.#socket.resume();
   }
 
-  /** Ends it when it was silent for too long. The pool asks all of its connections: a timer for each would move with every read. */
+  /**
+   * Closes the connection when the silence limit is exceeded. The pool calls it for all connections: one timer each would be reset with
+   * every read.
+   */
   checkTimeout(now_ms: number): void {
     if (this.#handler === null || this.#paused) return;
     if (this.#socket.writableLength > 0) {
-      // While a request is still going out, only Node knows whether bytes do.
+      // While a request is still being sent, Node's socket timeout tells whether bytes are leaving.
       this.#active = true;
       this.#setNodeTimeout(this.#silence_ms);
     } else if (this.#active) {
@@ -133,26 +136,26 @@ export class Connection {
     } else if (now_ms - this.#active_ms > this.#silence_ms) this.#close(silent());
   }
 
-  /** `ms`: 0 for no longer. */
+  /** Sets Node's socket timeout. 0 turns it off. */
   #setNodeTimeout(ms: number): void {
     if ((this.#socket.timeout ?? 0) !== ms) this.#socket.setTimeout(ms);
   }
 
-  /** Ends it and whatever it carries, without a word to the taker. */
+  /** Closes the connection and drops its request. The handler is not called. */
   destroy(): void {
     this.#handler = null;
     this.#close(null);
   }
 
-  /** Ends it, and its taker hears that the gateway stops. */
+  /** Closes the connection and reports to the handler that the gateway stops. */
   abort(): void {
     this.#close(new BackendFault('stopped', 'the gateway stops'));
   }
 
-  /** The first `length` of `bytes`, which are another's when this returns. True: it may read on. */
+  /** Reads the first `length` of `bytes`. The buffer is reused after this returns. The result true lets the socket read on. */
   #read(bytes: Buffer, length: number): true {
     try {
-      // Nobody asked: whatever it says cannot be an answer.
+      // Bytes that arrive while no request is open cannot be a response.
       if (this.#handler === null) throw notHttp('bytes without a request');
       if (this.#body !== null) this.#readBody(this.#body, bytes, 0, length);
       else if (this.#partialHead === null) this.#readHead(bytes, length);
@@ -178,9 +181,12 @@ export class Connection {
     this.#handler?.data(data);
   }
 
-  /** The head and what follows it; kept while that is not complete. Interim answers are passed over, those nobody asked for too. */
+  /**
+   * Reads the head and the bytes after it, and keeps an incomplete head. Interim responses are skipped, including those that were not
+   * requested.
+   */
   #readHead(bytes: Buffer, to: number): void {
-    // Corked: the request has not left yet.
+    // A corked socket has not sent the request yet.
     if (this.#socket.writableCorked > 0) throw new BackendFault('not_asked', 'bytes before the request');
     for (let from = 0; from < to; ) {
       const head = this.#heads.read(bytes, from, to);
@@ -191,7 +197,7 @@ export class Connection {
       from += head.size;
       if (head.status === 101) throw notHttp('an upgrade that nobody asked for');
       if (head.status < 200) continue;
-      // What a server says to an idle connection as it closes it (RFC 9110 §15.5.9) crosses a request that is on its way.
+      // A server may send 408 as it closes an idle connection (RFC 9110 §15.5.9); it crosses a request that is on its way.
       if (head.status === 408 && !head.reusable && this.#used)
         throw new BackendFault('not_asked', 'the end of an idle connection');
       this.#active = true;
@@ -210,7 +216,7 @@ export class Connection {
     this.#body = null;
     this.#used = true;
     if (head?.reusable === true && !this.#closed && this.#socket.writableLength === 0) {
-      // A reader that had paused it is gone, and the next one starts anew.
+      // A reader that paused the connection is done, and the next reader starts unpaused.
       if (this.#paused) this.#socket.resume();
       this.#paused = false;
       this.#setNodeTimeout(0);
@@ -225,7 +231,7 @@ export class Connection {
     else this.#close(new BackendFault('hung_up', 'the connection ended'));
   }
 
-  /** The end of this connection, for whatever reason came first. */
+  /** Closes the connection. The first cause wins. */
   #close(cause: unknown): void {
     if (this.#closed) return;
     this.#closed = true;

@@ -1,4 +1,4 @@
-// Looks at the events of a stream that will be attested: hashes and folds what the backend sent, and finds the chunk to hold.
+// Records the events of a stream that will be attested: hashes and folds the payloads, and finds the chunk with the finish reason.
 import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
@@ -9,18 +9,18 @@ import { isSame, MANY_BYTES } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';
 import type { Folded } from '../offload/jobs.ts';
 
-/** What an event is to the delivery. */
+/** What the delivery does with an event depends on its kind. */
 export type Observed =
-  /** A delta, or anything else that may go out now. `live`: of a choice that has not finished. */
+  /** A delta, or any other event that may be sent at once. `live`: its choice has not finished. */
   | { readonly kind: 'chunk'; readonly live: boolean }
-  /** It carries the finish_reason of a choice. `live`: that choice had not finished before. */
+  /** The event carries the finish_reason of a choice. `live`: that choice had not finished before. */
   | { readonly kind: 'finish'; readonly live: boolean }
   | { readonly kind: 'done' }
-  /** The backend gave up inside its stream. */
+  /** The backend reported an error inside its stream. */
   | { readonly kind: 'error'; readonly body: unknown };
 
 const bad = (message: string, cause?: unknown) => new Problem('backend_bad_response', message, { cause });
-/** It is nested deeper than the stack. What could just be merged may still be too deep to be written. */
+/** The chunk is nested too deeply for the stack. A chunk that could be merged may still be too deep to be serialized. */
 const unfoldable = (cause: unknown): never => {
   throw bad('The backend sent a chunk that cannot be folded.', cause);
 };
@@ -40,19 +40,19 @@ export class Recorder {
     this.#max_answer_bytes = max_answer_bytes;
   }
 
-  /** The backend's id of the completion, once a chunk has said it. */
+  /** The backend's id of the completion. null until a chunk names it. */
   get completionId(): string | null {
     return this.#completionId;
   }
 
-  /** How many choices have finished. */
+  /** Number of choices that have finished. */
   get finished(): number {
     return this.#finished.size;
   }
 
   /**
-   * Takes the events at the start of `bytes` that repeat the one before but for their text; says where they end. `bytes`
-   * must begin with an event. What is wrong is left for {@link observe}.
+   * Records the events at the start of `bytes` that repeat the previous one except for their text, and returns the offset after them.
+   * `bytes` must begin with an event. Invalid events are left for {@link observe}.
    */
   takeRepeated(bytes: Buffer): number {
     let at = 0;
@@ -78,7 +78,10 @@ export class Recorder {
     return this.#choices(choices ?? []);
   }
 
-  /** What raw needs. @throws {Problem} backend_bad_response unless every choice has finished. A promise rejects with the same. */
+  /**
+   * Returns what raw is built from. @throws {Problem} backend_bad_response unless every choice has finished. A promise rejects with the
+   * same error.
+   */
   finish(): Folded | Promise<Folded> {
     if (this.#finished.size === 0 || this.#open.size > 0)
       throw bad('The backend ended its stream before its answer was finished.');
@@ -160,16 +163,16 @@ export class Recorder {
   }
 }
 
-// Writes a large completion down in turns of the event loop, between which others have theirs.
+// Serializes a large completion over several turns of the event loop, so that other requests are served in between.
 
-/** What is written in one turn; what a piece costs, however short. */
+/** Characters that are serialized in one turn, and the fixed cost of a part in characters. */
 const TURN_LENGTH = 256 * 1024;
 const PART_LENGTH = 64;
 
 async function writeInTurns(parts: Iterable<JsonPart>): Promise<readonly JsonPart[]> {
   const written: JsonPart[] = [];
   let length = 0;
-  // The first comes while nothing new is read, and belongs to the turn that there is; each after it is a turn.
+  // Serialization starts in a turn of its own, because chunks may still be read in the current one.
   await setImmediate();
   for (const part of parts) {
     written.push(part);
@@ -177,7 +180,7 @@ async function writeInTurns(parts: Iterable<JsonPart>): Promise<readonly JsonPar
       length += part.length + PART_LENGTH;
       if (length < TURN_LENGTH) continue;
     } else {
-      // A text that grew chunk by chunk is put together when it is first looked into: here, and not with what follows.
+      // V8 joins a text that grew by concatenation when it is first read. This forces the join now and not in a later turn.
       part.quote.charCodeAt(0);
     }
     length = 0;
@@ -186,7 +189,8 @@ async function writeInTurns(parts: Iterable<JsonPart>): Promise<readonly JsonPar
   return written;
 }
 
-// SHA-256 over the payloads of a stream, each followed by a line feed; small ones are gathered, since each call costs more than its bytes.
+// SHA-256 over the payloads of a stream, each followed by a line feed. Small payloads are buffered, because each call costs more than its
+// bytes.
 
 const LF = 10;
 const BUFFER_BYTES = 2_048;
@@ -206,7 +210,7 @@ class PayloadHash {
     this.#buffer[this.#length++] = LF;
   }
 
-  /** Lowercase hex, once. */
+  /** Returns lowercase hex. Call it once. */
   digest(): string {
     this.#flush();
     return this.#hash.digest('hex');
@@ -218,31 +222,31 @@ class PayloadHash {
   }
 }
 
-// Knows an event that repeats the one before but for its text, as nearly all of a stream do, and reads it without taking it apart.
+// Recognizes an event that repeats the previous one except for its text, as most events of a stream do, and reads it without parsing JSON.
 
-/** What a repeated event says that is new. */
+/** The new values in a repeated event. */
 interface Repeated {
-  /** Of the choice. */
+  /** Index of the choice. */
   readonly index: number;
   readonly content: string;
-  /** Its payload, a view. */
+  /** The payload, as a view. */
   readonly data: Uint8Array;
-  /** Where it ends. */
+  /** Offset after the event. */
   readonly end: number;
 }
 
 const DELTA = '"delta"';
 const CONTENT = /"delta"\s*:\s*\{\s*"content"\s*:\s*"/;
-/** The content is the last member of its delta: one of the same name after it would count instead. */
+/** The content must be the last member of its delta: a later member of the same name would replace it. */
 const CLOSED = /^"\s*\}/;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
-/** An event with more around its text is parsed each time. */
+/** An event with more bytes around its text is always parsed. */
 const MAX_TEMPLATE_BYTES = 2_048;
-/** The fold merges choices by their index up to 10,000; so many are never asked for. */
+/** The fold merges choices by index up to 10,000. No request asks for this many. */
 const MAX_INDEX = 1_000;
 
-/** What stands around the text in the event as the gateway writes it. */
+/** The bytes before and after the text, in an event as the gateway writes it. */
 interface EventTemplate {
   readonly index: number;
   readonly before: Uint8Array;
@@ -250,23 +254,23 @@ interface EventTemplate {
 }
 
 /**
- * An event is a repetition when it is written as the gateway writes events, with the bytes of an earlier payload before and after
- * the text of its only delta, and that text is plain: no escape, no quote, no control character. Then its payload is JSON because
- * the earlier one was, and parses to the same but for that text.
+ * An event is a repetition when the gateway would write it in the same form, its bytes before and after the text of its only delta equal
+ * those of an earlier payload, and the text is plain: no escape, no quote, no control character. Its payload is then valid JSON because the
+ * earlier one was, and it parses to the same value except for the text.
  */
 export class RepeatedEvents {
   #template: EventTemplate | null = null;
 
-  /** Looks at a payload that was parsed: the next one may repeat it. */
+  /** Learns a parsed payload, because the next event may repeat it. */
   learn(payload: Uint8Array, chunk: Chunk): void {
     this.#template = null;
     const index = onlyContent(chunk);
     if (index === null || payload.length > MAX_TEMPLATE_BYTES) return;
     const text = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength).toString('latin1');
-    // Names that are escaped could hide a second delta, so nothing may be escaped. A second line would be another event's form.
+    // An escaped name could hide a second delta, so nothing may be escaped. A payload with a second line is written in another form.
     if (text.includes('\\') || text.includes('\n')) return;
     const found = CONTENT.exec(text);
-    // A member of that name twice: which of them counts is the parser's to say.
+    // When a member occurs twice, the JSON parser decides which one counts.
     if (found === null || text.indexOf(DELTA) !== text.lastIndexOf(DELTA)) return;
     const from = found.index + found[0].length;
     const to = text.indexOf('"', from);
@@ -276,7 +280,7 @@ export class RepeatedEvents {
     this.#template = { index, before, after };
   }
 
-  /** The event that begins at `at`; null where it does not repeat, or is not all here. */
+  /** Reads the event that begins at `at`. Returns null when it is no repetition or is not complete. */
   read(bytes: Buffer, at: number): Repeated | null {
     const template = this.#template;
     if (template === null) return null;
@@ -297,7 +301,7 @@ export class RepeatedEvents {
   }
 }
 
-/** The index of the only choice, if all that the chunk has beside the content of its delta may be said twice. */
+/** Returns the index of the only choice, or null unless every other member of the chunk can be repeated without effect. */
 function onlyContent(chunk: Chunk): number | null {
   let choice: Record<string, unknown> | null = null;
   for (const name in chunk) {

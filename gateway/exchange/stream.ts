@@ -1,4 +1,5 @@
-// Delivers a stream with its attestation: deltas at once, the finish chunk only with the proof in it. No proof, no "stop".
+// Delivers a stream with its attestation: deltas at once, the chunk with the finish reason only with the attestation in it. Without an
+// attestation it is never sent.
 import { EVENT_END, EVENT_START, PayloadReader, SseError, writeEvents } from '../../proto/sse.ts';
 import type { Attestor } from '../attestation/attest.ts';
 import { errorOf, type ResponseHead } from '../backend/backend.ts';
@@ -7,12 +8,12 @@ import type { Folded } from '../offload/jobs.ts';
 import { type Observed, Recorder } from './recorder.ts';
 import { backpressureWriter, type Delivery, errorEvent, headersOf, type Port, type TeeExchange } from './relay.ts';
 
-/** The largest single event a backend may send: a finish chunk with every logprob of a long answer is far below. */
+/** The largest single event a backend may send. A finish chunk with the logprobs of a long response is far below. */
 const MAX_EVENT_BYTES = 8 * 1024 * 1024;
 const KEEPALIVE_MS = 5_000;
 const AFTER_DONE_MS = 1_000;
 
-/** Another charset that a backend names would be another reading of the same bytes. */
+/** Another charset, even if the backend names one, would give the same bytes another meaning. */
 const STREAM_TYPE = 'text/event-stream; charset=utf-8';
 
 interface Held {
@@ -20,7 +21,7 @@ interface Held {
   readonly finish: boolean;
 }
 
-/** What leaves are the payloads that were hashed, in events that the gateway writes itself, and comments of its own. */
+/** Sends the payloads that were hashed, in events that the gateway writes itself, and comments of its own. */
 export function streamDelivery(
   head: ResponseHead,
   port: Port,
@@ -31,7 +32,7 @@ export function streamDelivery(
   const { outgoing } = exchange;
   const reader = new PayloadReader(Math.min(MAX_EVENT_BYTES, max_answer_bytes));
   const recorder = new Recorder(max_answer_bytes);
-  /** The finish chunk and what came after it, in order. Empty until a finish chunk comes. */
+  /** The chunk with the finish reason and the events after it, in order. Empty until such a chunk arrives. */
   let held: Held[] = [];
   let ended = false;
   let hasName = false;
@@ -50,7 +51,7 @@ export function streamDelivery(
     if (payloads.length > 0) write(writeEvents(payloads));
   }
 
-  /** Nearly all of a stream: events that say a little more, and are written as the gateway writes them. */
+  /** Forwards repeated events, which are most of a stream, as they are. Parses the others. */
   function takeChunk(chunk: Buffer): void {
     exchange.hold(chunk);
     const repeated = held.length > 0 || reader.midEvent ? 0 : recorder.takeRepeated(chunk);
@@ -60,7 +61,7 @@ export function streamDelivery(
     try {
       reader.push(chunk.subarray(repeated), payloads);
     } finally {
-      // A bad line takes nothing with it that came before.
+      // The payloads before an invalid line are still delivered.
       handlePayloads(payloads);
     }
     if (reader.comments > comments && !ended) write(WAITING);
@@ -80,7 +81,7 @@ export function streamDelivery(
               Buffer.from(`data: ${JSON.stringify(errorOf(502, observed.body))}\n\n`),
             );
       }
-      // Another choice goes on, so what was held was not the last finish chunk.
+      // Another choice goes on, so the held chunk was not the last one with a finish reason.
       if (observed.live && held.length > 0 && mayRelease(observed.kind === 'finish')) {
         forward(ready);
         forward(held.map((one) => one.payload));
@@ -98,7 +99,7 @@ export function streamDelivery(
     forward(ready);
   }
 
-  /** A bad event takes nothing with it that came before. */
+  /** Observes a payload. When it is invalid, the events before it are still sent. */
   function observe(payload: Uint8Array, ready: readonly Uint8Array[]): Observed {
     try {
       const observed = recorder.observe(payload);
@@ -113,16 +114,16 @@ export function streamDelivery(
     }
   }
 
-  /** Never more finish chunks go out unproven than the request's choices less one. */
+  /** Limits the finish chunks that are sent without an attestation to the number of choices less one. */
   function mayRelease(finishing: boolean): boolean {
     return recorder.finished - (finishing ? 1 : 0) < exchange.choices;
   }
 
-  /** `done`: the backend said so, and its connection may still be open. */
+  /** `done`: the backend sent [DONE], and its connection may still be open. */
   function finish(done: boolean): void {
     const recording = recorder.finish();
     ended = true;
-    // After [DONE] the response ends by itself, and its connection serves the next request; if not, it is cut.
+    // After [DONE] the response ends by itself and the connection is reused. If it does not end in time, it is closed.
     if (done) drainTimer = setTimeout(() => port.cancel(), AFTER_DONE_MS);
     void prove(recording).catch((error) => {
       if (!outgoing.destroyed) endWithError(asProblem(error));
@@ -144,7 +145,7 @@ export function streamDelivery(
     }
   }
 
-  /** An error takes the place of the finish chunk: `problem`, or the backend's own. */
+  /** Ends the stream with an error event in place of the finish chunk: `problem`, or the backend's own error. */
   function endWithError(problem: Problem, event = errorEvent(problem)): void {
     ended = true;
     port.cancel();
@@ -157,7 +158,7 @@ export function streamDelivery(
     try {
       step();
     } catch (error) {
-      // The end, an error of the backend's among them, may have come before what is wrong.
+      // The stream may already have ended, for instance with a backend's error, before this error occurred.
       if (ended) return;
       endWithError(
         error instanceof SseError
@@ -184,21 +185,24 @@ export function streamDelivery(
   };
 }
 
-// The few server-sent events that the gateway writes itself.
+// The server-sent events that the gateway writes itself.
 
 const DONE = Buffer.from('data: [DONE]\n\n');
-/** A comment: keeps the connection warm, and no client sees it. */
+/** A comment that keeps the connection alive. Clients ignore it. */
 const ATTESTING = Buffer.from(': attesting\n\n');
-/** In place of a backend's own comment. */
+/** Replaces a comment of the backend. */
 const WAITING = Buffer.from(': waiting\n\n');
 
 const ATTESTATION = Buffer.from(',"attestation":');
 const LF = 0x0a;
 const BRACE = 0x7d;
-/** Copying so much costs less than more writes. */
+/** Up to this size, copying costs less than further writes. */
 const MAX_COPIED_BYTES = 64 * 1024;
 
-/** The event, in pieces, with `,"attestation":…` before the last `}` of its payload: taken out again, the bytes are the backend's. */
+/**
+ * Returns the parts of the event, with `,"attestation":…` inserted before the last `}` of its payload. Without that member the bytes are
+ * the backend's.
+ */
 function withAttestation(payload: Uint8Array, attestationJson: Uint8Array): Uint8Array[] {
   const brace = payload.lastIndexOf(BRACE);
   const parts = [payload.subarray(0, brace), ATTESTATION, attestationJson, payload.subarray(brace)];

@@ -1,4 +1,4 @@
-// Delivers a whole answer with its attestation: the backend's body text with one member spliced in.
+// Delivers a whole response with its attestation: one member is inserted into the text of the backend's body.
 import { type Attestor, EMPTY } from '../attestation/attest.ts';
 import type { ResponseHead } from '../backend/backend.ts';
 import { ChunkBuffer } from '../http/bytes.ts';
@@ -26,7 +26,7 @@ export function wholeDelivery(
       head.status,
       headers['content-type'] === JSON_TYPE ? headers : { ...headers, 'content-type': JSON_TYPE },
     );
-    // One write of the pieces as they are: together they would be a copy of what is kept.
+    // The parts are sent in one write without joining them: that would copy bytes that are already in memory.
     const { socket } = outgoing;
     socket?.cork();
     for (const part of parts) outgoing.write(part);
@@ -50,7 +50,10 @@ const FIRST_MEMBER = Buffer.from('"attestation":');
 const NEXT_MEMBER = Buffer.from(',"attestation":');
 const BRACE = 0x7b;
 
-/** A JSON object's bytes, in pieces, with the attestation before the last `}`: taken out again, they are the backend's. */
+/**
+ * Returns the parts of a JSON object's text, with the attestation inserted before the last `}`. Without that member the bytes are the
+ * backend's.
+ */
 function withAttestation(body: Buffer, attestation: Buffer): readonly Buffer[] {
   const end = body.lastIndexOf('}');
   let last = end - 1;
