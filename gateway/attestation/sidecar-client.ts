@@ -1,5 +1,5 @@
-// The sidecar client: keeps a connection to the sidecar, asks again for whatever a restart left unanswered, and believes nothing of
-// what it is answered before that was checked.
+// The sidecar client: keeps a connection to the sidecar, repeats requests that a restart left open, and checks every attestation before it
+// is used.
 import type { Socket } from 'node:net';
 import type { Failed, Hello } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
@@ -12,33 +12,33 @@ import { createPermits, type Permits } from '../limits/permits.ts';
 import { Thread } from '../offload/thread.ts';
 import { type AttestedFrame, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
 
-/** To a sidecar that is away. A try costs a refused Unix connection; waiting longer costs every response that waits for a restart. */
+/** Backoff for connecting. An attempt costs a refused Unix connection; a longer wait delays every response that waits for a restart. */
 const RECONNECT = { min_ms: 25, max_ms: 250 };
-/** A connection that lasted so long did not fail at its start. */
+/** A connection that lasted this long counts as established; the backoff begins anew. */
 const STEADY_MS = 1_000;
-/** A sidecar that may not be used is looked at again in case it was replaced. */
+/** A refused sidecar is tried again after this time, because it may have been replaced. */
 const REFUSED_RETRY_MS = 5_000;
-/** Of one request, whatever the sidecar asks for. */
+/** Backoff for one request. The sidecar may ask for a longer wait. */
 const RETRY = { min_ms: 20, max_ms: 2_000 };
 
 interface SidecarOptions {
   readonly sidecar_socket: string;
-  /** Who may own the socket beside root and this process's user; null: nobody else. */
+  /** A user who may own the socket beside root and this process's user; null: no other user. */
   readonly sidecar_uid: number | null;
   readonly attest_timeout_ms: number;
-  /** Asked for at once; the others wait for their owner's turn. */
+  /** Attestations that are requested at the same time. The others wait in a queue that is fair between owners. */
   readonly max_attestations_in_flight: number;
-  /** In place of that limit: its queue is bounded, and several processes may share it. */
+  /** Replaces the limit above. These permits have a bounded queue and may be shared by several processes. */
   readonly permits?: Permits;
   readonly allow_simulated: boolean;
   readonly checker: Pick<Checker, 'warm' | 'check'>;
-  /** For the log: state changes, never content. `refused`: why, in the state of that name. */
+  /** Reports state changes for the log, never content. `refusal` is set in the state `refused`. */
   readonly onState?: (state: SidecarState, reason: string, refusal: Refusal | null) => void;
-  /** Something is asked for again. */
+  /** A request to the sidecar is repeated. */
   readonly onRetry?: () => void;
 }
 
-/** Why a sidecar may not be used. */
+/** The reason why a sidecar may not be used. */
 interface Refusal {
   readonly code: 'simulated' | SocketRefused['code'] | FailureCode;
   readonly message: string;
@@ -48,21 +48,21 @@ type SidecarState = 'connecting' | 'connected' | 'refused' | 'closed';
 
 export interface Sidecar {
   readonly state: SidecarState;
-  /** Why it is in the state `refused`; null in every other. */
+  /** Set in the state `refused`; null in every other state. */
   readonly refused: Refusal | null;
-  /** Of the connected sidecar. */
+  /** The hello of the connected sidecar. */
   readonly hello: Hello | null;
-  /** Why the connected sidecar cannot attest, in its words; null when it can. */
+  /** The reason that the connected sidecar gives why it cannot attest; null when it can. */
   readonly unavailable: Hello['trouble'];
-  /** How many wait for their attestation. */
+  /** Number of attestations that are pending. */
   readonly pending: number;
-  /** Resolves as soon as a sidecar is there. @throws {Problem} attestation_unavailable after `wait_ms`. */
+  /** Resolves as soon as a sidecar is connected. @throws {Problem} attestation_unavailable after `wait_ms`. */
   ready(wait_ms: number): Promise<void>;
   /**
-   * The sidecar's answer over `raw` (UTF-8), whose nonce must be `nonce`, checked; asked for when it is the owner's turn, and again
-   * after a reconnect: the same raw gives the same nonce. `onLeft` is called once, with what to call when nobody waits any more.
-   * Since `began_ms`, as performance.now() tells it, it is waited for.
-   * @throws {Problem} attestation_unavailable, overloaded. @throws {ClientGone} when nobody waited any more.
+   * Returns the sidecar's checked attestation of `raw` (UTF-8), whose nonce must be `nonce`. The request waits for a permit of its owner
+   * and is repeated after a reconnect: the same raw gives the same nonce. `onDisconnect` is called once, with a callback that abandons the
+   * request. The timeout counts from `began_ms`, by performance.now(). @throws {Problem} attestation_unavailable, overloaded. @throws
+   * {ClientGone} when the client disconnects.
    */
   attest(
     owner: string,
@@ -75,19 +75,19 @@ export interface Sidecar {
   close(): void;
 }
 
-/** Settled, it lets go of what it holds: a table that the Map has outgrown still refers to it, until V8 looks through the old objects. */
+/** A settled entry drops its references: a table that the Map has outgrown may still refer to it until the next major collection. */
 interface Pending {
   raw: Uint8Array;
   readonly nonce: Nonce;
   resolve: (attested: AttestedFrame) => void;
   reject: (error: Error) => void;
-  /** It has a permit. */
+  /** The request has a permit and may be sent. */
   has_permit: boolean;
-  /** An answer has come. */
+  /** An attestation has arrived. */
   has_response: boolean;
   retries: number;
   retry: NodeJS.Timeout | null;
-  /** Of its permit. Whatever comes twice counts once. */
+  /** Releases the permit. Repeated calls have no effect. */
   release: () => void;
 }
 
@@ -102,7 +102,7 @@ const tooMany = () =>
 
 const cannotAttest = (message: string) => unavailable(`The sidecar cannot attest: ${message}`);
 
-/** The thread ended over it, as one does whose heap is not enough. */
+/** The thread ended during the check, most likely because its heap was too small. */
 const unchecked = (): Refusal => ({ code: 'evidence_malformed', message: 'it could not be read' });
 
 export function createSidecar(options: SidecarOptions): Sidecar {
@@ -139,7 +139,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       cause = null;
       if (state === 'closed') return;
       if (usable) setState('connecting', reason);
-      // One that greets and leaves at once is waited for longer and longer too.
+      // The backoff also grows for a sidecar that sends hello and disconnects at once.
       failures = performance.now() - began_ms > STEADY_MS ? 1 : failures + 1;
       reconnect = setTimeout(connect, usable ? delayAfter(failures, RECONNECT) : REFUSED_RETRY_MS);
     };
@@ -160,7 +160,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         cause = greeting.trouble;
         setState('connected', greeting.attester);
         options.checker.warm();
-        if (greeted) return; // whatever is pending was asked for on this connection
+        if (greeted) return; // Everything pending was already requested on this connection.
         for (const [id, one] of pending) {
           clearTimeout(one.retry ?? undefined);
           one.retry = null;
@@ -177,7 +177,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           return;
         }
         void attested(frame, hello?.simulated?.root ?? null).then((refusal) => {
-          // Another connection may be there by now.
+          // A new connection may have replaced this one.
           if (refusal === null || link !== opened) return;
           refuse(refusal);
           opened.close();
@@ -188,12 +188,12 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     link = opened;
   }
 
-  /** Gives the answer to who waits for it, if it holds. @returns what is wrong with it */
+  /** Checks an attestation and settles its request. @returns the reason to refuse the sidecar, or null */
   async function attested(frame: AttestedFrame, simulatedRoot: string | null): Promise<Refusal | null> {
     const one = pending.get(frame.id);
     if (one === undefined || !one.has_permit || one.has_response) return null;
     one.has_response = true;
-    // The sidecar is free for the next one; what it brought is looked at here.
+    // The sidecar is free for the next request while this result is checked.
     one.release();
     const { members } = frame;
     const refusal: Refusal | null =
@@ -208,18 +208,18 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   function failed(frame: Failed): void {
     const one = frame.id === null ? undefined : pending.get(frame.id);
     if (one === undefined || frame.id === null || !one.has_permit || one.has_response) return;
-    // It is being worked on: the answer is on its way.
+    // The sidecar still works on this request and will send the result.
     if (frame.code === 'duplicate_id') return;
     if (frame.retry_after_ms === undefined)
       return one.reject(unavailable(`The sidecar could not attest: ${frame.message} (${frame.code}).`));
     const { id } = frame;
-    // Node's timers would take one that is far too long for none.
+    // A delay beyond the range of Node's timers would fire at once.
     const retry_after_ms = Math.min(frame.retry_after_ms, options.attest_timeout_ms);
     clearTimeout(one.retry ?? undefined);
     one.retry = setTimeout(
       () => {
         one.retry = null;
-        // Away now: hello asks again for everything that is pending.
+        // After a disconnect, the next hello repeats everything that is pending.
         if (state !== 'connected') return;
         options.onRetry?.();
         link?.attest(id, one.raw);
@@ -328,31 +328,31 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   };
 }
 
-// Checks what a sidecar answered before anybody is given it: the same as the sidecar's own check, on a thread, because a signature and
-// what surrounds it take a millisecond, and what a false sidecar sends may take longer to read.
+// Checks the sidecar's attestations with the sidecar's own checks. They run on a thread: a signature check takes a millisecond, and parsing
+// the data of a faulty sidecar may take longer.
 
-/** What the thread is asked. */
+/** The job of the check thread. */
 export interface CheckJob {
   /** JSON of the attestation's token and evidence, in UTF-8. */
   readonly members: Uint8Array;
-  /** What every report and the token must be over. */
+  /** The nonce that every report and the token must contain. */
   readonly nonce: string;
-  /** PEM of the root that counts in place of NVIDIA's; null: NVIDIA's alone. */
+  /** PEM of the trust anchor that replaces NVIDIA's; null: NVIDIA's only. */
   readonly simulatedRoot: string | null;
 }
 
-/** What is wrong, by the verifier's codes; null: nothing. */
+/** The check that failed, with the verifier's code; null when all passed. */
 export type CheckResult = { readonly code: FailureCode; readonly message: string } | null;
 
 interface Checker {
-  /** An answer will come: the thread starts meanwhile. */
+  /** Starts the thread before the first attestation arrives. */
   warm(): void;
-  /** @throws {Error} when the thread ended before it had looked. */
+  /** @throws {Error} when the thread ended before the check was done. */
   check(job: CheckJob): Promise<CheckResult>;
   close(): Promise<void>;
 }
 
-/** A start takes longer than a GPU may: whoever asked once is likely to ask again. */
+/** Starting the thread takes longer than a GPU may, so it is kept for an hour after its last job. */
 const IDLE_MS = 3_600_000;
 
 export function createChecker(): Checker {
@@ -363,7 +363,7 @@ export function createChecker(): Checker {
   );
   return {
     warm: () => thread.warm(),
-    // A copy of its own: a view would take the whole of what it was read into along.
+    // The members are copied: posting a view would send the whole buffer that it belongs to.
     check: ({ members, nonce, simulatedRoot }) =>
       thread.run({ members: new Uint8Array(members), nonce, simulatedRoot }),
     close: () => thread.end(),

@@ -1,41 +1,45 @@
-// Keeps attestations in this process's memory, up to a number of bytes and for a time. The oldest are forgotten first.
+// Keeps attestations in this process's memory, up to a number of bytes and for a time. The oldest are evicted first.
 import { LRUCache } from 'lru-cache';
 import type { Owner } from '../keys/keys.ts';
 
-// Where attestations are kept for clients that drop unknown members: by our id and by the completion's, for whoever asked.
+// The store of attestations, for clients that drop unknown members. An attestation is found by its owner, under our id and the
+// completion's.
 
-/** The attestation's JSON in UTF-8, or that its stream still runs. Bytes lie outside of the heap that is collected. */
+/**
+ * A stored attestation: its JSON in UTF-8, or `pending` while its response still runs. A Buffer's bytes are outside of the
+ * garbage-collected heap.
+ */
 export type Kept = { readonly state: 'ready'; readonly json: Buffer<ArrayBuffer> } | { readonly state: 'pending' };
 
-/** Keeping is a service beside the answer, which carries its attestation anyway: only `find` can fail, and it says so. */
+/** Storing never fails for its caller, because the response carries its attestation anyway. Only `find` reports errors. */
 export interface Store {
   begin(owner: Owner, id: string): void;
-  /** The completion's own id is known while its stream runs. What is kept under it already, from another answer, stays. */
+  /** Registers the completion's id while its stream runs. An attestation of another response that is stored under it stays. */
   name(owner: Owner, id: string, completionId: string): void;
-  /** The attestation is there; from now on the completion's own id finds it too. */
+  /** Stores the attestation under both ids. */
   keep(owner: Owner, id: string, completionId: string | null, json: Buffer<ArrayBuffer>): void;
   drop(owner: Owner, id: string): void;
-  /** At once where it is in this process's memory. @throws {Problem} store_unavailable */
+  /** Returns at once when the attestation is in this process's memory. @throws {Problem} store_unavailable */
   find(owner: Owner, id: string): Kept | null | Promise<Kept | null>;
-  /** Of this process's memory. */
+  /** Entries and bytes in this process's memory. */
   readonly usage: { readonly entries: number; readonly bytes: number };
   close(): void | Promise<void>;
 }
 
-// Memory for kept texts, in slabs that are used again when every text in them is forgotten. A text in memory of its own would
-// be counted by the garbage collector: thousands a second make it look through the whole heap, for nothing.
+// Memory for attestations, in slabs that are reused when all texts in them are released. Single buffers would count as external memory, and
+// thousands a second would make the garbage collector run without need.
 
 interface Allocation {
-  /** What it takes, with the rest of the slab before, which was too small for it. */
+  /** Bytes that the allocation uses, including the rest of the previous slab when that was too small. */
   readonly bytes: number;
-  /** A copy: the place may be another text's soon. */
+  /** Returns a copy, because the slab may be reused. */
   read(): Buffer<ArrayBuffer>;
-  /** Once. */
+  /** Must be called once. */
   free(): void;
 }
 
 const SLAB_BYTES = 1024 * 1024;
-/** A larger text has memory of its own, so that little is left over in slabs. */
+/** A larger text has a buffer of its own, so that little space is lost in slabs. */
 const MAX_TEXT_BYTES = SLAB_BYTES / 8;
 
 class Slab {
@@ -101,12 +105,12 @@ export interface MemoryStore extends Store {
 
 const PENDING = { state: 'pending' } as const;
 
-/** A text in its place, and under how many names it is kept: under none, its place is free. */
+/** An allocation and the number of ids that refer to it. It is freed when no id does. */
 interface Entry {
   readonly allocation: Allocation;
   references: number;
 }
-/** What an entry costs beside its text. */
+/** Bytes that an entry costs beside its text. */
 const ENTRY_BYTES = 512;
 
 export function createMemoryStore(options: {
@@ -125,14 +129,14 @@ export function createMemoryStore(options: {
   };
   const insert = (key: string, entry: Entry): void => {
     cache.set(key, entry);
-    // What is larger than all the room is not kept.
+    // The cache does not take an entry that is larger than its limit.
     if (cache.peek(key) === entry) entry.references++;
   };
-  // Owners are base64url or a word, so a space cannot be part of one.
+  // An owner is base64url or one word, so it contains no space.
   const keyOf = (owner: Owner, id: string) => `${owner} ${id}`;
-  /** Of answers that are not complete. One may take longer than attestations are kept, or while the room fills with others. */
+  /** Keys of responses that are not complete. They are kept apart because a response may run longer than the cache keeps its entries. */
   const pending = new Set<string>();
-  /** Of those: from our id to the completion's. */
+  /** For those keys: from the key of our id to the key of the completion's. */
   const names = new Map<string, string>();
   const clearPending = (key: string): void => {
     const named = names.get(key);
@@ -150,7 +154,7 @@ export function createMemoryStore(options: {
     },
     keep(owner, id, completionId, json) {
       clearPending(keyOf(owner, id));
-      // One name more, so that it stays while it gets its own.
+      // This reference keeps the entry alive until its ids are inserted.
       const entry: Entry = { allocation: slabs.allocate(json), references: 1 };
       insert(keyOf(owner, id), entry);
       if (completionId !== null) insert(keyOf(owner, completionId), entry);
@@ -162,7 +166,7 @@ export function createMemoryStore(options: {
       cache.delete(key);
     },
     find(owner, id) {
-      // Not `get`, which would keep what is read often from its turn to be forgotten, and with it the slab it lies in.
+      // `get` would renew the entry: frequent reads would keep it, and its slab, from being evicted.
       const key = keyOf(owner, id);
       const entry = cache.peek(key);
       if (entry !== undefined) return { state: 'ready', json: entry.allocation.read() };

@@ -1,4 +1,4 @@
-// What takes long where there is much: reading a request, drafting an attestation. Little is done at once, much on a thread.
+// Runs the work on bodies: a small body is handled at once, a large one on a worker thread.
 import { bufferOf, MANY_BYTES } from '../http/bytes.ts';
 import type { Outgoing } from '../http/plain-path/response.ts';
 import { Problem, type ProblemCode } from '../http/problem.ts';
@@ -20,17 +20,17 @@ import {
 } from './jobs.ts';
 import { Thread, ThreadEnded } from './thread.ts';
 
-// Who waits for a thread: as many as it serves are with it, the others wait here, each owner in turn. Whoever leaves takes along
-// what was to be read.
+// The queue of a thread. Up to the limit, jobs are with the thread; the others wait, with a fair share for each owner. A client that
+// disconnects drops its job.
 
-/** For whom something is read. */
+/** The client whose job waits. */
 export interface Waiter {
-  /** Of an API key, or an address. */
+  /** The owner of an API key, or an address. */
   readonly owner: string;
   readonly outgoing: Pick<Outgoing, 'destroyed' | 'once' | 'off'>;
 }
 
-/** Each keeps a large body, or an answer. */
+/** Each entry keeps a large body or a response in memory. */
 const MAX_WAITING = 4096;
 
 const queueFull = () => new Problem('overloaded', 'Too much is waiting to be read.', { retryAfterSeconds: 1 });
@@ -45,11 +45,11 @@ export class ThreadQueue {
   }
 
   /**
-   * @param signal ends the wait, and not what has begun.
-   * @throws {ClientGone} @throws {ThreadEnded} before its turn. @throws {Problem} overloaded; the signal's reason; what `does` throws.
+   * @param signal ends the wait, but not a job that has begun. @throws {ClientGone} @throws {ThreadEnded} before the job began. @throws
+   * {Problem} overloaded; the signal's reason; the errors of `job`.
    */
   run<T>({ owner, outgoing }: Waiter, job: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    // The client may have left while something else was waited for, and `close` does not come twice.
+    // The client may already have disconnected, and `close` is emitted only once.
     if (outgoing.destroyed) return Promise.reject(clientLeft());
     if (signal?.aborted === true) return Promise.reject(signal.reason);
     let release = () => {};
@@ -78,14 +78,14 @@ export class ThreadQueue {
     return done.finally(() => release());
   }
 
-  /** Whoever waits is told. */
+  /** Rejects all jobs that wait. */
   end(): void {
     for (const stop of this.#waiting) stop(new ThreadEnded('the thread ended before it was asked'));
   }
 }
 
 export interface Offload {
-  /** A body of so many bytes is coming. */
+  /** Announces a body of this many bytes. */
   expect(bytes: number): void;
   /** @throws {Problem} as {@link parseGeneration}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
   parse(endpoint: Endpoint, body: Buffer, caller: Caller, waiter: Waiter): Generation | Promise<Generation>;
@@ -96,13 +96,13 @@ export interface Offload {
   close(): Promise<void>;
 }
 
-/** What the thread is given, and what it says of each. A Buffer arrives as a Uint8Array. */
+/** The jobs of the thread, by kind. A Buffer arrives there as a Uint8Array. */
 export interface Jobs {
   parse: { readonly endpoint: Endpoint; readonly body: Buffer; readonly caller: Caller };
   passThrough: PassThroughRequest;
   draft: DraftInput;
 }
-/** `forward`: null for the body as it came, which stays where it is. */
+/** The results, by kind. `forward` is null for an unchanged body, which is not sent back. */
 export interface Results {
   parse: Omit<Generation, 'request' | 'forward'> & { readonly forward: Uint8Array<ArrayBuffer> | null };
   passThrough: Omit<PassThrough, 'forward'> & { readonly forward: Uint8Array<ArrayBuffer> | null };
@@ -121,7 +121,7 @@ interface ProblemData {
   readonly param: string | null;
 }
 
-/** Whoever sends one picture sends the next within minutes. */
+/** A client that sends one image usually sends the next within minutes. */
 const IDLE_MS = 600_000;
 
 export function createOffload(): Offload {

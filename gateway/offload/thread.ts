@@ -1,7 +1,7 @@
-// A thread that answers questions: it starts with the first, and ends when there is none for a while.
+// A worker thread that runs jobs. It starts with the first job and ends after a time without any.
 import { parentPort, type Transferable, Worker, type WorkerOptions } from 'node:worker_threads';
 
-/** Every question that was not answered yet is rejected with it: the thread died, or was ended. */
+/** The thread died or was ended. Every job that is still open is rejected with this error. */
 export class ThreadEnded extends Error {
   override readonly name = 'ThreadEnded';
 }
@@ -13,7 +13,7 @@ interface JobMessage<Job> {
 
 type ResultMessage<Result> = { readonly id: number } & (
   | { readonly result: Result }
-  /** The name of what was thrown: a message could quote what was asked. */
+  /** The name of the error. Its message could quote the job. */
   | { readonly error: string }
 );
 
@@ -40,18 +40,18 @@ export class Thread<Job, Result> {
     this.#idle_ms = idle_ms;
   }
 
-  /** Questions that have no answer yet. */
+  /** Number of jobs that have no result yet. */
   get pending(): number {
     return this.#pending.size;
   }
 
-  /** A question is coming: starting takes as long as many an answer. */
+  /** Starts the thread before the first job, because starting takes as long as many jobs. */
   warm(): void {
     this.#worker ??= this.#start();
     if (this.#pending.size === 0) this.#scheduleEnd();
   }
 
-  /** @throws {ThreadEnded} @throws {Error} that names what the thread threw. */
+  /** @throws {ThreadEnded} @throws {Error} with the name of the error that the thread threw. */
   run(job: Job): Promise<Result> {
     return new Promise((resolve, reject) => {
       clearTimeout(this.#endTimer ?? undefined);
@@ -62,7 +62,7 @@ export class Thread<Job, Result> {
     });
   }
 
-  /** Whoever waits is told; the next question starts another thread. */
+  /** Ends the thread and rejects all open jobs. The next job starts a new thread. */
   async end(): Promise<void> {
     const ended = this.#worker;
     this.#worker = null;
@@ -76,7 +76,7 @@ export class Thread<Job, Result> {
   #start(): Worker {
     const started = new Worker(this.#file, this.#options);
     started.on('message', (message: ResultMessage<Result>) => this.#settle(message));
-    // Its heap was not enough, most likely; `exit` follows.
+    // Most likely the heap was too small. The event `exit` follows.
     started.on('error', () => {});
     started.on('exit', () => {
       if (this.#worker === started) void this.end();
@@ -100,7 +100,7 @@ export class Thread<Job, Result> {
   }
 }
 
-/** In the thread: `answer` says what goes back. What `handOver` names of it moves there, and is not copied. */
+/** Serves jobs inside the thread. The objects that `transfer` returns are moved to the main thread, not copied. */
 export function serveJobs<Job, Result>(
   handler: (job: Job) => Result | Promise<Result>,
   transfer: (result: Result) => Transferable[] = () => [],

@@ -1,4 +1,4 @@
-// The thread beside: nobody else waits while 4 MB are parsed, hashed and quoted.
+// The worker thread that parses, hashes and serializes large bodies, so that the event loop does not wait for 4 MB.
 import { bufferOf } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';
 import { draft, parseGeneration, parsePassThrough } from './jobs.ts';
@@ -40,8 +40,8 @@ serveJobs<Job, Result>(
   },
 );
 
-/** A text is what is left of the body without `tee`; anything else is the body. */
+/** Returns the body without `tee`, or null for an unchanged body. */
 function bytesOf(forward: Buffer | string): Uint8Array<ArrayBuffer> | null {
-  // Not as a Buffer: one of a short text lies in a pool, which cannot be handed over.
+  // The bytes are no Buffer, because a short Buffer is part of a shared pool and cannot be transferred.
   return typeof forward === 'string' ? new TextEncoder().encode(forward) : null;
 }

@@ -1,4 +1,4 @@
-// POST /v1/chat/completions and /v1/completions: validate, forward, deliver; with tee, attest.
+// POST /v1/chat/completions and /v1/completions: validates, forwards and delivers; with tee, attests.
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { type Headers, type ResponseHead, SerializedHeaders } from '../backend/backend.ts';
 import { headerLines, toBackend } from '../backend/headers.ts';
@@ -31,7 +31,10 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     return RESPONSE_ALREADY_SENT;
   };
 
-  /** Asks the backend. What it read ends with it: without tee a long prompt is not kept while its answer runs. */
+  /**
+   * Sends the request to the backend. The parsed request ends with this function, so that without tee a long prompt is not kept while the
+   * response runs.
+   */
   async function begin(c: Context): Promise<{ tee: boolean; relayed: Promise<Outcome> }> {
     const { incoming, outgoing } = c.env;
     const permit = c.env.permit;
@@ -74,7 +77,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     return { tee, relayed };
   }
 
-  /** A client that says the same head each time has its lines written once; those of a trace are never the same. */
+  /** Header lines are cached for a client that sends the same head each time. The lines of a trace always differ. */
   function headersOf(incoming: Bindings['incoming'], { trace }: Watch): Headers | SerializedHeaders {
     const cache = trace === null && 'made' in incoming ? incoming.made : null;
     if (cache !== null && cache.toBackend !== null) return cache.toBackend;
@@ -108,7 +111,7 @@ function query(url = ''): string {
   return at < 0 ? '' : url.slice(at);
 }
 
-// GET /v1/{chat/completions,completions}/{id}/attestation: the attestation again, for clients that drop unknown members.
+// GET /v1/{chat/completions,completions}/{id}/attestation returns the attestation again, for clients that drop unknown members.
 
 export function attestationById({ store }: Deps) {
   return async (c: Context): Promise<Response> => {

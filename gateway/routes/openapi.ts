@@ -1,4 +1,4 @@
-// The OpenAPI document of the whole service, made once from the schemas that validate.
+// The OpenAPI document of the whole service, built from the schemas that validate requests.
 import * as z from 'zod';
 import { attestationSchema, evidenceSchema } from '../../proto/attestation.ts';
 import { chatRequestSchema, completionRequestSchema, errorBodySchema } from '../../proto/openai.ts';
@@ -10,7 +10,7 @@ import { healthSchema } from './status.ts';
 
 let cached: string | null = null;
 
-/** As JSON text, made once in a process: it takes 40 ms. */
+/** Returns JSON text, built once in a process: it takes 40 ms. */
 export function openapiDocument(): string {
   cached ??= JSON.stringify(document());
   return cached;
@@ -46,7 +46,7 @@ function document() {
   };
 }
 
-// The shapes in /openapi.json: what validates a request is what describes it. Answers of the backend are loose: they are its own.
+// The schemas in /openapi.json. The schema that validates a request also describes it; responses of the backend are loose.
 
 const attestation = attestationSchema.describe('docs/attestation.md says what each member is, byte by byte');
 
@@ -74,7 +74,7 @@ const verificationReport = z.looseObject({
   not_proven: z.array(z.string()),
 });
 
-/** Their names in `#/components/schemas/`. */
+/** The schemas by their names in `#/components/schemas/`. */
 const NAMED = {
   ChatCompletionRequest: chatRequestSchema.describe('Any OpenAI body: members that are not listed go to the backend'),
   CompletionRequest: completionRequestSchema.describe('Any OpenAI body: members that are not listed go to the backend'),
@@ -91,7 +91,7 @@ type SchemaName = keyof typeof NAMED;
 
 const schemaRef = (name: SchemaName) => ({ $ref: `#/components/schemas/${name}` });
 
-/** JSON Schema 2020-12, which OpenAPI 3.1 takes as it is. */
+/** JSON Schema 2020-12, which OpenAPI 3.1 uses unchanged. */
 function componentSchemas(): Record<string, unknown> {
   const registry = z.registry<{ id: string }>();
   for (const [id, schema] of Object.entries(NAMED)) registry.add(schema, { id });
@@ -101,14 +101,14 @@ function componentSchemas(): Record<string, unknown> {
   );
 }
 
-// The error answers of a route, by status, each with the codes that come under it.
+// The error responses of a route, by status, each with its codes.
 
-/** Codes that only some routes have; every other one may come from any route under /v1. */
+/** Codes of some routes only. Every other code may come from any route under /v1. */
 const PARTICULAR: ReadonlySet<ProblemCode> = new Set(['attestation_pending']);
 
 const EVERY_V1_CODE = (Object.keys(STATUS) as ProblemCode[]).filter((code) => !PARTICULAR.has(code));
 
-/** For `responses`: one entry a status. */
+/** One entry of `responses` for each status. */
 function errorResponses(codes: readonly ProblemCode[]): Record<string, object> {
   const byStatus = Map.groupBy(codes, (code) => STATUS[code]);
   return Object.fromEntries(
@@ -125,7 +125,7 @@ function errorResponses(codes: readonly ProblemCode[]): Record<string, object> {
 
 const RETRY_AFTER = { description: 'Whole seconds', schema: { type: 'integer', minimum: 1 } };
 
-// The routes in /openapi.json. A test asks each of them whether it is there.
+// The routes in /openapi.json. A test requests each of them.
 
 const json = (schema: object) => ({ content: { 'application/json': { schema } } });
 const ok = (description: string, schema: object) => ({ 200: { description, ...json(schema) } });
@@ -142,7 +142,7 @@ const X_ATTESTATION_ID = {
   description: 'With tee: the id under which the attestation can be had again, known before the first token',
   schema: { type: 'string' },
 };
-/** Of one event. */
+/** The schema of one event. */
 const STREAM = {
   schema: {
     type: 'object',
@@ -187,7 +187,7 @@ function attestationById(operationId: string) {
   };
 }
 
-/** Where `stream: true` asks for them. */
+/** The response to `stream: true`. */
 const EVENTS = { 'text/event-stream': { schema: { type: 'string' } } };
 
 function backend(operationId: string, summary: string, parameters: object[] = [], streamed: object = {}) {
@@ -306,7 +306,7 @@ const paths = {
   },
 };
 
-// GET /openapi.json: the service's own description.
+// GET /openapi.json returns the service's own description.
 
 export function openapi(c: Context): Response {
   return c.body(openapiDocument(), 200, { 'content-type': 'application/json' });

@@ -1,4 +1,4 @@
-// Every other /v1 route that the backend has, models and embeddings among them: passed through as it is. No tee there.
+// Passes every other /v1 route through to the backend, models and embeddings among them. They have no tee.
 
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import * as z from 'zod';
@@ -11,7 +11,7 @@ import { readBody } from '../http/request.ts';
 import { checkPath, checkRoute } from '../keys/keys.ts';
 import { TEE_ROUTES_MESSAGE, teeHeader } from '../offload/jobs.ts';
 
-// GET /v1/models for a key that is for some models only: the backend's list, less the others.
+// GET /v1/models for a key that is restricted to some models: the backend's list without the others.
 
 const MAX_LIST_BYTES = 4 * 1024 * 1024;
 const listSchema = z.looseObject({ data: z.array(z.looseObject({ id: z.string() })) });
@@ -45,7 +45,7 @@ export function modelsDelivery(
   };
 }
 
-/** null for what is no list, or too deep to be written again. */
+/** Returns null for a body that is no list, or is nested too deeply to be serialized. */
 function listOf(text: string, models: ReadonlySet<string>): string | null {
   try {
     const list = listSchema.parse(JSON.parse(text));
@@ -74,7 +74,7 @@ export function passthrough({ config, backend, offload }: Deps) {
     checkRoute(caller, method, path);
     checkPath(caller, method, path, json);
     const body = await readBody(incoming, config.max_body_bytes, c.env.permit);
-    // Clients that send it with all of their requests may ask for lists too: there is nothing to attest.
+    // Clients that send x-tee with all requests may also request lists, which have nothing to attest.
     if (method === 'POST' && teeHeader(incoming.headers))
       throw new Problem('invalid_request', TEE_ROUTES_MESSAGE, { param: 'x-tee' });
     const { models } = caller.limits;
@@ -102,7 +102,7 @@ export function passthrough({ config, backend, offload }: Deps) {
   };
 }
 
-/** What follows `/v1`. A path that a backend could resolve to something outside of it is refused. */
+/** Returns the part after `/v1`. A path that a backend could resolve to something outside of it is rejected. */
 function backendPath(url: string): string {
   if (!url.startsWith('/v1/')) throw new Problem('not_found', 'There is nothing here. The API begins at /v1.');
   const rest = url.slice('/v1'.length);

@@ -1,4 +1,4 @@
-// GET or POST /~sev_gpu@1.0/verify: is this attestation right? `true`, or an error that names the check that failed.
+// GET or POST /~sev_gpu@1.0/verify: verifies an attestation. Returns `true`, or an error that names the check that failed.
 import { isUtf8 } from 'node:buffer';
 import { zValidator } from '@hono/zod-validator';
 import type { MiddlewareHandler } from 'hono';
@@ -11,12 +11,12 @@ import type { Verdict } from '../verifier/appraise.ts';
 
 const query = z.object({ report: z.enum(['0', '1']).optional() });
 
-/** A longer body is looked at where it costs nobody else's time. */
+/** A longer body is checked on the verifier's thread. */
 const BLANK_BYTES = 1024;
 
 const NOT_AN_ATTESTATION: ReadonlySet<FailureCode> = new Set(['not_json', 'not_an_attestation']);
 
-/** The query is checked before the body is read. */
+/** Validates the query before the body is read. */
 export const verifyQuery: Step = async (c) => void (await validQuery(c, async () => {}));
 
 const validQuery: MiddlewareHandler = zValidator('query', query, (result) => {

@@ -1,4 +1,4 @@
-// Appraises what the verify endpoint is given, with everything that it fetches for that.
+// Appraises what the verify endpoint receives, and fetches what that needs.
 import {
   appraiseAttestation,
   createCollateral,
@@ -9,7 +9,7 @@ import {
 } from '../../verify/index.ts';
 import { MAX_JSON_VALUES } from '../http/request.ts';
 
-// What goes to the thread that verifies, and what comes back.
+// The job of the verifier's thread, and its result.
 
 export interface WorkerOptions {
   readonly rim_url: string;
@@ -18,30 +18,33 @@ export interface WorkerOptions {
 }
 
 export interface Job {
-  /** UTF-8. */
+  /** The request body in UTF-8. */
   readonly body: Uint8Array;
-  /** Of the sidecar's own tokens. */
+  /** Public keys of the sidecar's own tokens. */
   readonly countersignKeys: Jwks | undefined;
-  /** PEM; null: no simulated device is accepted. */
+  /** PEM of the simulated root; null: no simulated device is accepted. */
   readonly simulatedRoot: string | null;
 }
 
 export interface Verdict {
   readonly valid: boolean;
-  /** The first check that failed; of no meaning when valid. */
+  /** The first check that failed. It has no meaning when `valid` is true. */
   readonly failed: { readonly name: string; readonly code: FailureCode | null; readonly detail: string };
-  /** The whole report, as JSON text. */
+  /** The whole report as JSON text. */
   readonly json: string;
 }
 
-/** A sidecar's key lives as long as its process, and what it signs for an hour; the evidence beside it is right for longer. */
+/**
+ * Codes that are expected for an old token. A sidecar's key lives as long as its process and a token for an hour, but the evidence stays
+ * valid for longer.
+ */
 const EXPIRED_CODES: ReadonlySet<FailureCode | undefined> = new Set([
   'token_expired',
   'token_key_unavailable',
 ] as const);
-/** Who names a key that there is not must not have us ask NVIDIA each time. */
+/** Cached for this time, so that tokens with unknown keys do not cause a request to NVIDIA each. */
 const KEYS_CACHE_MS = 30_000;
-/** After a failure, from its end: one request a second at most, and no right token is refused for longer than that. */
+/** A failure is cached from its end: at most one request a second, and no valid token is rejected for longer than that. */
 const FAILURE_CACHE_MS = 1_000;
 
 export function createAppraise(
@@ -49,9 +52,9 @@ export function createAppraise(
   fetch: typeof globalThis.fetch,
   clock: () => number = Date.now,
 ): (job: Job) => Promise<Verdict> {
-  // One for all requests: it keeps what it fetched until that expires.
+  // All requests share this cache.
   const collateral = createCollateral({ fetch, rim_url: options.rim_url, ocsp_url: options.ocsp_url });
-  // Whoever comes while it is on its way waits for the same answer.
+  // Requests that arrive during the fetch share its promise.
   let cached: { readonly keys: Promise<Jwks>; from_ms: number; ttl_ms: number } | null = null;
   const nrasKeys = (url: string): Promise<Jwks> => {
     const age_ms = cached === null ? -1 : clock() - cached.from_ms;
@@ -67,7 +70,7 @@ export function createAppraise(
       collateral,
       fetchNrasKeys: nrasKeys,
       limits: { maxValues: MAX_JSON_VALUES },
-      // What comes first costs least: public keys are asked for nothing that failed before.
+      // The cheap checks come first. Public keys are fetched only when the earlier checks passed.
       stopAtFailure: true,
       ...(simulatedRoot === null ? {} : { simulatedRoot }),
     };
