@@ -1,28 +1,28 @@
-// The published rule by which the chunks of a stream fold into one completion. docs/attestation.md states it in prose.
+// The published rule for folding the chunks of a stream into one completion. docs/attestation.md states it in prose.
 //
 //  1. Members are merged in the order in which they first appear (integer-like names first, as ECMAScript orders them).
 //  2. null sets a member that is absent and replaces nothing.
 //  3. A string inside `delta` or `text` of an item that merges by its index (6), as choices do, is appended to what is there.
-//     Set instead, the last one that is not empty winning: `role`, `id`, `type`, `name`, and every string outside
+//     These are set instead, and the last one that is not empty wins: `role`, `id`, `type`, `name`, and every string outside
 //     (`finish_reason`, `model`, …).
-//  4. Numbers and booleans are set, the last one winning. A number keeps its source text.
+//  4. Numbers and booleans are set, and the last one wins. A number keeps its source text.
 //  5. Objects merge member by member.
-//  6. Arrays whose items carry an integer `index` merge by it, and stand in its order; other arrays are appended.
+//  6. Arrays whose items have an integer `index` merge by it and are sorted by it; other arrays are appended.
 //  7. `usage` is the last one that is not null, whole.
 //  8. At the end a choice's `delta` becomes `message`, with role "assistant" and content null where no chunk gave one, and
-//     `index` leaves its tool calls; `object` "chat.completion.chunk" becomes "chat.completion", and each choice of such a
+//     `index` is removed from its tool calls; `object` "chat.completion.chunk" becomes "chat.completion", and each choice of such a
 //     stream has a `message`.
 import { duplicateMember, isKeptNumber, numberOf, parseKeepingNumbers } from './json.ts';
 
 type Json = null | boolean | number | string | object;
 type JsonObject = Record<string, Json>;
 
-/** Strings that are set even inside a delta. */
+/** Strings that are set, even inside a delta. */
 const SET_IN_DELTA = new Set(['role', 'id', 'type', 'name']);
-/** A string beyond this is left to be quoted, an array beyond that written in batches. */
+/** A longer string is serialized by the caller, a longer array in batches. */
 const LONG_LENGTH = 64 * 1024;
 const BATCH_ITEMS = 128;
-/** An index beyond this is not a position, and such an array is appended. */
+/** A larger index is not a position, and its array is appended. */
 const MAX_INDEX = 10_000;
 
 /** A payload is not a JSON object. The message never quotes it. */
@@ -30,13 +30,13 @@ export class FoldError extends Error {
   override readonly name = 'FoldError';
 }
 
-/** A chunk as the fold and those who look at chunks on the way see it. */
+/** A parsed chunk, for the fold and for code that inspects chunks. */
 export type Chunk = Readonly<Record<string, unknown>>;
 
-/** Of a JSON text: a part of it, or a string that stands in it quoted. */
+/** A part of a JSON text, or a string that the part contains quoted. */
 export type JsonPart = string | { readonly quote: string };
 
-/** One `data:` payload, parsed for folding. @throws {FoldError} */
+/** Parses one `data:` payload for folding. @throws {FoldError} */
 export function parseChunk(payload: string): Chunk {
   let value: unknown;
   try {
@@ -44,20 +44,20 @@ export function parseChunk(payload: string): Chunk {
   } catch (cause) {
     throw new FoldError('a chunk is not JSON', { cause });
   }
-  // llama-server begins some streams with `null`: an event like any other, that says nothing.
+  // llama-server begins some streams with `null`, an event without content.
   if (value === null) return {};
   if (!isJsonObject(value)) throw new FoldError('a chunk is not a JSON object');
-  // Of two members of one name one reader takes the first and another the last.
+  // Readers differ in which of two members of one name they take.
   if (duplicateMember(payload) !== null) throw new FoldError('a chunk names a member twice');
   return value;
 }
 
-/** Takes chunks as they come; `text()` is the completion so far as JSON text. */
+/** Folds chunks as they arrive. `text()` returns the completion so far as JSON text. */
 export class Fold {
   readonly #completion: JsonObject = newObject();
-  /** Arrays whose items came in another order than that of their indices. */
+  /** Arrays whose items arrived out of the order of their indices. */
   readonly #unordered = new Set<Json[]>();
-  /** Text that the choice at `#repeating` has yet to get: to look the choice up for each piece would cost more than the piece. */
+  /** Text for the choice at `#pendingIndex`, added later: a lookup of the choice for each chunk would cost more than the chunk. */
   #pendingText = '';
   #pendingIndex = -1;
 
@@ -72,8 +72,8 @@ export class Fold {
   }
 
   /**
-   * Adds a chunk that says what an earlier one said, but for the `content` of the delta of the choice at `index`. What
-   * else it has must be of a kind that changes nothing when it is said twice: scalars outside of deltas.
+   * Adds a chunk that repeats an earlier one except for the `content` of the delta of the choice at `index`. Its other members must have no
+   * effect when repeated: scalars outside of deltas.
    */
   addContent(index: number, content: string): void {
     if (index !== this.#pendingIndex) {
@@ -107,19 +107,19 @@ export class Fold {
     return JSON.stringify(finished(this.#completion));
   }
 
-  /** The same text in pieces, none of which takes long to make: of a large completion the whole takes milliseconds. */
+  /** The same text in parts, each of which is made quickly. Serializing a large completion at once takes milliseconds. */
   *parts(): Generator<JsonPart> {
     this.#finish();
     yield* partsOf(finished(this.#completion));
   }
 }
 
-/** The JSON text that the pieces make. */
+/** Joins the parts to a JSON text. */
 export function joined(parts: readonly JsonPart[]): string {
   return parts.map((part) => (typeof part === 'string' ? part : JSON.stringify(part.quote))).join('');
 }
 
-/** Folds a whole transcript: every `data:` payload but `[DONE]`, in order. @throws {FoldError} */
+/** Folds a whole transcript: all `data:` payloads in order, without `[DONE]`. @throws {FoldError} */
 export function foldPayloads(payloads: Iterable<string>): string {
   const fold = new Fold();
   for (const payload of payloads) fold.add(parseChunk(payload));
@@ -154,9 +154,9 @@ function mergedArray(before: Json[], items: Json[], inDelta: boolean, unordered:
       before.push(merged(undefined, item, '', inDelta, unordered));
       continue;
     }
-    // The key 'choices' tells merged() that `delta` and `text` of this object are to be appended to.
+    // The key 'choices' tells merged() to append to `delta` and `text` of this object.
     const key = inDelta ? '' : 'choices';
-    // Nearly always it is the last one that grows, or one after it that begins.
+    // Nearly always the last item grows, or a new one begins after it.
     const last = before.at(-1);
     const lastIndex = last === undefined ? -1 : (indexOf(last) ?? MAX_INDEX + 1);
     const behind = lastIndex < index && !unordered.has(before);
@@ -170,7 +170,7 @@ function mergedArray(before: Json[], items: Json[], inDelta: boolean, unordered:
   return before;
 }
 
-/** Puts items in the order of their indices; one without an index stays behind those that came before it. */
+/** Sorts items by their indices. An item without an index stays after the items that came before it. */
 function order(items: Json[]): void {
   let highest = -1;
   const placed = items.map((item) => {
@@ -182,7 +182,7 @@ function order(items: Json[]): void {
   for (const [i, { item }] of placed.entries()) items[i] = item;
 }
 
-/** The items of an array by their index, once another than the last has grown: an array may be long, and would be searched for each. */
+/** The items of an array by index, built when an item other than the last grows. It avoids a search of a long array for each chunk. */
 const indexed = new WeakMap<Json[], Map<number, Json>>();
 
 function byIndex(items: Json[]): Map<number, Json> {
@@ -270,7 +270,7 @@ function withoutIndex(call: Json): Json {
   return out;
 }
 
-/** Without a prototype a member named `__proto__` is a member like any other. */
+/** Without a prototype, a member named `__proto__` is an ordinary member. */
 function newObject(): JsonObject {
   return Object.create(null) as JsonObject;
 }

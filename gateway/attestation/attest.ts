@@ -17,7 +17,8 @@ export interface Attestor {
   /** Registers the backend's id of the completion. From then on a lookup by that id reports the attestation as pending. */
   name(exchange: TeeExchange, completionId: string): void;
   /**
-   * `onDisconnect` registers a callback for the client's disconnect. @throws {Problem} backend_bad_response, attestation_unavailable.
+   * `onDisconnect` registers a callback for the client's disconnect.
+   * @throws {Problem} backend_bad_response, attestation_unavailable.
    * @throws {ClientGone}
    */
   attest(

@@ -61,8 +61,9 @@ export interface Sidecar {
   /**
    * Returns the sidecar's checked attestation of `raw` (UTF-8), whose nonce must be `nonce`. The request waits for a permit of its owner
    * and is repeated after a reconnect: the same raw gives the same nonce. `onDisconnect` is called once, with a callback that abandons the
-   * request. The timeout counts from `began_ms`, by performance.now(). @throws {Problem} attestation_unavailable, overloaded. @throws
-   * {ClientGone} when the client disconnects.
+   * request. The timeout counts from `began_ms`, by performance.now().
+   * @throws {Problem} attestation_unavailable, overloaded.
+   * @throws {ClientGone} when the client disconnects.
    */
   attest(
     owner: string,

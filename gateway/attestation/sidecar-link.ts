@@ -259,7 +259,8 @@ const GROUP_WRITES = 0o020;
 const OTHERS_WRITE = 0o002;
 
 /**
- * `sidecar_uid`: a user who may own folder and socket beside root and the gateway's own user; null: no other user. @throws {SocketRefused}.
+ * `sidecar_uid`: a user who may own folder and socket beside root and the gateway's own user; null: no other user.
+ * @throws {SocketRefused}.
  * @throws the system's error for the folder or the socket: ENOENT, EACCES.
  */
 export function connectOwned(path: string, sidecar_uid: number | null): Socket {

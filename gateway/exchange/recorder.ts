@@ -79,8 +79,8 @@ export class Recorder {
   }
 
   /**
-   * Returns what raw is built from. @throws {Problem} backend_bad_response unless every choice has finished. A promise rejects with the
-   * same error.
+   * Returns what raw is built from.
+   * @throws {Problem} backend_bad_response unless every choice has finished. A promise rejects with the same error.
    */
   finish(): Folded | Promise<Folded> {
     if (this.#finished.size === 0 || this.#open.size > 0)

@@ -81,8 +81,8 @@ function readJson(text: string): unknown {
 }
 
 /**
- * Returns the client's text without `tee`, and the value of `tee`. `value` is the parsed text. @throws {Problem} invalid_request when `tee`
- * occurs twice or is no boolean.
+ * Returns the client's text without `tee`, and the value of `tee`. `value` is the parsed text.
+ * @throws {Problem} invalid_request when `tee` occurs twice or is no boolean.
  */
 function cutTee(text: string, value: unknown): { forward: string; tee: boolean } {
   if (typeof value !== 'object' || value === null || !Object.hasOwn(value, 'tee')) return { forward: text, tee: false };

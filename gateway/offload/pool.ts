@@ -45,8 +45,10 @@ export class ThreadQueue {
   }
 
   /**
-   * @param signal ends the wait, but not a job that has begun. @throws {ClientGone} @throws {ThreadEnded} before the job began. @throws
-   * {Problem} overloaded; the signal's reason; the errors of `job`.
+   * @param signal ends the wait, but not a job that has begun.
+   * @throws {ClientGone}
+   * @throws {ThreadEnded} before the job began.
+   * @throws {Problem} overloaded; the signal's reason; the errors of `job`.
    */
   run<T>({ owner, outgoing }: Waiter, job: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     // The client may already have disconnected, and `close` is emitted only once.

@@ -46,8 +46,9 @@ class VerifierQueue {
   }
 
   /**
-   * @param share the share of the body. @throws {Problem} overloaded when too many wait, or on timeout. @throws {ClientGone} before its
-   * turn.
+   * @param share the share of the body.
+   * @throws {Problem} overloaded when too many wait, or on timeout.
+   * @throws {ClientGone} before its turn.
    */
   async run(waiter: Waiter, job: Job, share: Share): Promise<Verdict> {
     const waiting = new AbortController();
