@@ -13,7 +13,7 @@ const EXCHANGE = {
   owner: 'owner',
   id: 'one',
   request: '{"tee":true}',
-  watch: { attests() {}, attested() {} },
+  watch: { attestationStarted() {}, attested() {} },
 } as unknown as TeeExchange;
 const ANSWER = { body: Buffer.from('{"id":"c"}') };
 const TIMEOUT_MS = 1_500;
