@@ -45,20 +45,15 @@ export function createAttestor(
       const timestamp = Math.floor(now_ms() / 1000);
       const began_ms = performance.now();
       const drafted = offload.draft({ request, response, timestamp }, exchange);
-      const {
-        completionId,
-        raw,
-        nonce,
-        start,
-        free_bytes: room_bytes,
-      } = drafted instanceof Promise ? await withTimeout(drafted, attest_timeout_ms) : drafted;
+      const { completionId, raw, nonce, start, free_bytes } =
+        drafted instanceof Promise ? await withTimeout(drafted, attest_timeout_ms) : drafted;
       watch.attestationStarted();
       const attested = await sidecar.attest(owner, id, raw, nonce, onDisconnect, began_ms);
       const { members, phases } = attested;
       // The settled promise is in V8's old generation by now and would keep the bytes until the next major collection.
       attested.members = EMPTY;
       watch.attested(phases);
-      const json = withMembers(start, room_bytes, members.subarray(1));
+      const json = withMembers(start, free_bytes, members.subarray(1));
       store.keep(owner, id, completionId, json);
       return { json };
     },
@@ -66,8 +61,8 @@ export function createAttestor(
 }
 
 /** Joins the two. The free bytes after `start` are used when they suffice. */
-function withMembers(start: Uint8Array<ArrayBuffer>, room_bytes: number, rest: Buffer): Buffer<ArrayBuffer> {
-  if (rest.length > room_bytes) return Buffer.concat([start, rest]);
+function withMembers(start: Uint8Array<ArrayBuffer>, free_bytes: number, rest: Buffer): Buffer<ArrayBuffer> {
+  if (rest.length > free_bytes) return Buffer.concat([start, rest]);
   const both = Buffer.from(start.buffer, start.byteOffset, start.length + rest.length);
   both.set(rest, start.length);
   return both;

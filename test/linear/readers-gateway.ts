@@ -36,7 +36,7 @@ import { modelsDelivery } from '../../gateway/routes/passthrough.ts';
 import { Watch } from '../../gateway/telemetry/telemetry.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
 import { PayloadReader } from '../../proto/sse.ts';
-import { inPieces, prepared, type Reader, reader } from './reader.ts';
+import { inChunks, prepared, type Reader, reader } from './reader.ts';
 
 const MAX = 1 << 26;
 const LINES = ['event lines', 'chunks'];
@@ -49,7 +49,7 @@ const headOf = (type: string): ResponseHead => ({
 const limited: Caller = { ...ANYONE, limits: { ...NO_LIMITS, models: new Set(['m']) } };
 
 /** What an answer goes to: it is told, and keeps nothing. */
-class Taker extends EventEmitter {
+class Sink extends EventEmitter {
   headersSent = false;
   destroyed = false;
   writableLength = 0;
@@ -83,7 +83,7 @@ async function delivered(
 ): Promise<void> {
   const exchange = {
     ...{ id: 'req-1', owner: 'anyone', request: '{"messages":[]}', choices: 1, hold() {} },
-    outgoing: new Taker(),
+    outgoing: new Sink(),
     watch: new Watch(null),
   } as unknown as TeeExchange;
   const attestor: Attestor = {
@@ -143,7 +143,7 @@ function metered(pieces: readonly Buffer[]): void {
 }
 
 function wired(pieces: readonly Buffer[]): void {
-  const socket = new Taker();
+  const socket = new Sink();
   new PlainConnection(socket as unknown as Socket, {
     serve() {},
     handOver: () => socket.removeAllListeners(),
@@ -160,7 +160,7 @@ let landing: { readonly buffer: Buffer; readonly callback: Reads } | null = null
 Object.assign(net, {
   connect: ({ onread }: { onread: NonNullable<typeof landing> }) => {
     landing = onread;
-    return new Taker();
+    return new Sink();
   },
 });
 syncBuiltinESMExports();
@@ -202,8 +202,8 @@ export const gatewayReaders: readonly Reader[] = [
   reader('gateway/offload/jobs: draft', ['JSON'], ({ bytes }) =>
     draft({ request: bytes, response: { body: bytes }, timestamp: 1 }),
   ),
-  ...inPieces('gateway/recorder: Recorder', LINES, recorded, [7, Number.POSITIVE_INFINITY]),
-  ...inPieces(
+  ...inChunks('gateway/recorder: Recorder', LINES, recorded, [7, Number.POSITIVE_INFINITY]),
+  ...inChunks(
     'gateway/exchange/stream: streamDelivery',
     LINES,
     (pieces) =>
@@ -212,13 +212,13 @@ export const gatewayReaders: readonly Reader[] = [
       ),
     [7, Number.POSITIVE_INFINITY],
   ),
-  ...inPieces(
+  ...inChunks(
     'gateway/exchange/relay: pipeDelivery',
     LINES,
     (pieces) => delivered(pieces, (port, exchange) => pipeDelivery(headOf('text/event-stream'), port, exchange)),
     [7],
   ),
-  ...inPieces(
+  ...inChunks(
     'gateway/exchange/whole: wholeDelivery',
     ['JSON', 'attestations'],
     (pieces) =>
@@ -227,7 +227,7 @@ export const gatewayReaders: readonly Reader[] = [
       ),
     [64],
   ),
-  ...inPieces(
+  ...inChunks(
     'gateway/exchange/relay: errorDelivery',
     ['JSON', 'requests'],
     (pieces) =>
@@ -236,7 +236,7 @@ export const gatewayReaders: readonly Reader[] = [
       ),
     [64],
   ),
-  ...inPieces(
+  ...inChunks(
     'gateway/routes/passthrough: modelsDelivery',
     ['JSON', 'requests'],
     (pieces) =>
@@ -244,10 +244,10 @@ export const gatewayReaders: readonly Reader[] = [
     [64],
   ),
   reader('gateway/backend/backend: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
-  ...inPieces('gateway/backend/client: ResponseMeter', LINES, metered, [7, Number.POSITIVE_INFINITY]),
-  ...inPieces('gateway/backend/connection: Connection', ['heads of answers'], answered, [1, 64]),
+  ...inChunks('gateway/backend/client: ResponseMeter', LINES, metered, [7, Number.POSITIVE_INFINITY]),
+  ...inChunks('gateway/backend/connection: Connection', ['heads of answers'], answered, [1, 64]),
   reader('gateway/backend/response: answers', ['heads of answers'], ({ bytes }) => answersIn(bytes)),
-  ...inPieces('gateway/backend/response: chunks', ['chunked bodies'], (pieces) => {
+  ...inChunks('gateway/backend/response: chunks', ['chunked bodies'], (pieces) => {
     const body = new ResponseBody('chunked');
     for (const piece of pieces) body.read(piece, 0, piece.length);
   }),
@@ -268,8 +268,8 @@ export const gatewayReaders: readonly Reader[] = [
     (headers) => addressOf(headers, null, 'x-forwarded-for'),
   ),
   reader('gateway/http/plain-path/request: readRequest', ['requests as bytes'], ({ bytes }) => readRequest(bytes)),
-  ...inPieces('gateway/http/plain-path/connection: PlainConnection', ['requests as bytes'], wired, [1, 64]),
-  ...inPieces(
+  ...inChunks('gateway/http/plain-path/connection: PlainConnection', ['requests as bytes'], wired, [1, 64]),
+  ...inChunks(
     'gateway/http/request: readBody',
     ['JSON'],
     async (pieces) => {
@@ -281,7 +281,7 @@ export const gatewayReaders: readonly Reader[] = [
     },
     [64],
   ),
-  ...inPieces(
+  ...inChunks(
     'gateway/http/bytes: ChunkBuffer',
     ['JSON'],
     (pieces) => {
