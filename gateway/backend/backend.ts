@@ -80,13 +80,13 @@ type FaultKind =
   /** No connection was established. */
   | 'unreachable'
   /** The backend sent nothing for longer than the limit. */
-  | 'silent'
+  | 'timeout'
   /** The bytes are not an HTTP/1.1 response. */
   | 'not_http'
   /** The bytes arrived before the request was sent, so they answer no request. */
-  | 'not_asked'
+  | 'unsolicited'
   /** The connection ended before the response was complete. */
-  | 'hung_up'
+  | 'disconnected'
   /** The gateway stops. */
   | 'stopped';
 

@@ -14,8 +14,8 @@ import { Connection, type ConnectionHandler, type Origin } from './connection.ts
 import { writeRequest } from './headers.ts';
 import { HeadCache } from './response.ts';
 
-const HUNG_UP = new Set(['ECONNRESET', 'EPIPE']);
-const HUNG_UP_WITHIN_MS = 500;
+const DISCONNECT_CODES = new Set(['ECONNRESET', 'EPIPE']);
+const DISCONNECT_WITHIN_MS = 500;
 
 interface BackendOptions extends ResponseLimits {
   readonly backend_url: string;
@@ -133,8 +133,11 @@ class Call implements ConnectionHandler, BackendCall {
    */
   #mayRepeat(cause: unknown): boolean {
     const kind = cause instanceof BackendFault ? cause.kind : null;
-    const hungUp = kind === 'hung_up' || HUNG_UP.has((cause as NodeJS.ErrnoException)?.code ?? '');
-    return this.#reused && (kind === 'not_asked' || (hungUp && performance.now() - this.#sent_ms < HUNG_UP_WITHIN_MS));
+    const disconnected = kind === 'disconnected' || DISCONNECT_CODES.has((cause as NodeJS.ErrnoException)?.code ?? '');
+    return (
+      this.#reused &&
+      (kind === 'unsolicited' || (disconnected && performance.now() - this.#sent_ms < DISCONNECT_WITHIN_MS))
+    );
   }
 
   pause(): void {
@@ -157,7 +160,7 @@ function problemOf(cause: unknown, hasHead: boolean): Problem {
   const kind = cause instanceof BackendFault ? cause.kind : null;
   if (kind === 'stopped')
     return new Problem('overloaded', 'The gateway was told to stop before the answer ended.', { retryAfterSeconds: 1 });
-  if (kind === 'silent') return new Problem('backend_timeout', 'The backend stayed silent for too long.', { cause });
+  if (kind === 'timeout') return new Problem('backend_timeout', 'The backend stayed silent for too long.', { cause });
   if (hasHead)
     return new Problem('backend_bad_response', 'The backend broke off in the middle of its answer.', { cause });
   if (kind === 'not_http') return new Problem('backend_bad_response', 'The backend did not answer in HTTP.', { cause });

@@ -7,7 +7,7 @@ import type { Owner } from '../keys/keys.ts';
 import { BackendFault, type ResponseHandler } from './backend.ts';
 import { type HeadCache, mayEndHead, notHttp, type ParsedHead, ResponseBody } from './response.ts';
 
-const silent = () => new BackendFault('silent', 'silent for too long');
+const timedOut = () => new BackendFault('timeout', 'silent for too long');
 
 export interface Origin {
   readonly secure: boolean;
@@ -74,10 +74,10 @@ export class Connection {
     );
     this.#socket
       .once(origin.secure ? 'secureConnect' : 'connect', () => clearTimeout(this.#connecting))
-      .on('timeout', () => this.#close(silent()))
+      .on('timeout', () => this.#close(timedOut()))
       .on('error', (error) => this.#close(error))
       .on('end', () => this.#socketEnded())
-      .on('close', () => this.#close(new BackendFault('hung_up', 'the connection closed')));
+      .on('close', () => this.#close(new BackendFault('disconnected', 'the connection closed')));
   }
 
   /** The connection has carried a response before, so the backend may have closed it by now. */
@@ -133,7 +133,7 @@ export class Connection {
     } else if (this.#active) {
       this.#active = false;
       this.#active_ms = now_ms;
-    } else if (now_ms - this.#active_ms > this.#silence_ms) this.#close(silent());
+    } else if (now_ms - this.#active_ms > this.#silence_ms) this.#close(timedOut());
   }
 
   /** Sets Node's socket timeout. 0 turns it off. */
@@ -187,7 +187,7 @@ export class Connection {
    */
   #readHead(bytes: Buffer, to: number): void {
     // A corked socket has not sent the request yet.
-    if (this.#socket.writableCorked > 0) throw new BackendFault('not_asked', 'bytes before the request');
+    if (this.#socket.writableCorked > 0) throw new BackendFault('unsolicited', 'bytes before the request');
     for (let from = 0; from < to; ) {
       const head = this.#heads.read(bytes, from, to);
       if (head === null) {
@@ -199,7 +199,7 @@ export class Connection {
       if (head.status < 200) continue;
       // A server may send 408 as it closes an idle connection (RFC 9110 §15.5.9); it crosses a request that is on its way.
       if (head.status === 408 && !head.reusable && this.#used)
-        throw new BackendFault('not_asked', 'the end of an idle connection');
+        throw new BackendFault('unsolicited', 'the end of an idle connection');
       this.#active = true;
       this.#head = head;
       this.#body = new ResponseBody(head.framing);
@@ -228,7 +228,7 @@ export class Connection {
 
   #socketEnded(): void {
     if (this.#body?.endsWithConnection === true) this.#responseEnded();
-    else this.#close(new BackendFault('hung_up', 'the connection ended'));
+    else this.#close(new BackendFault('disconnected', 'the connection ended'));
   }
 
   /** Closes the connection. The first cause wins. */

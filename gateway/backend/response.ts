@@ -319,9 +319,9 @@ export class HeadCache {
     return head;
   }
 
-  #cache(bytes: Buffer, head: ParsedHead, places: VariableRanges): void {
+  #cache(bytes: Buffer, head: ParsedHead, ranges: VariableRanges): void {
     if (++this.#misses > MAX_MISSES && this.#misses % CACHE_ONE_IN !== 0) return;
-    this.#entries = [cachedHeadOf(bytes, head, places), ...this.#entries.slice(0, MAX_HEADS - 1)];
+    this.#entries = [cachedHeadOf(bytes, head, ranges), ...this.#entries.slice(0, MAX_HEADS - 1)];
   }
 }
 

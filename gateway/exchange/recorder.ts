@@ -19,10 +19,10 @@ export type Observed =
   /** The backend reported an error inside its stream. */
   | { readonly kind: 'error'; readonly body: unknown };
 
-const bad = (message: string, cause?: unknown) => new Problem('backend_bad_response', message, { cause });
+const badResponse = (message: string, cause?: unknown) => new Problem('backend_bad_response', message, { cause });
 /** The chunk is nested too deeply for the stack. A chunk that could be merged may still be too deep to be serialized. */
 const unfoldable = (cause: unknown): never => {
-  throw bad('The backend sent a chunk that cannot be folded.', cause);
+  throw badResponse('The backend sent a chunk that cannot be folded.', cause);
 };
 
 export class Recorder {
@@ -70,9 +70,9 @@ export class Recorder {
     const chunk = this.#parse(payload);
     const { error, choices } = chunk;
     if (error !== undefined && error !== null) return { kind: 'error', body: chunk };
-    if ('attestation' in chunk) throw bad('The backend sent an attestation of its own.');
+    if ('attestation' in chunk) throw badResponse('The backend sent an attestation of its own.');
     if (choices !== undefined && choices !== null && !Array.isArray(choices))
-      throw bad('The backend sent choices that are no list.');
+      throw badResponse('The backend sent choices that are no list.');
     this.#record(payload, chunk);
     this.#repeated.learn(payload, chunk);
     return this.#choices(choices ?? []);
@@ -84,7 +84,7 @@ export class Recorder {
    */
   finish(): Folded | Promise<Folded> {
     if (this.#finished.size === 0 || this.#open.size > 0)
-      throw bad('The backend ended its stream before its answer was finished.');
+      throw badResponse('The backend ended its stream before its answer was finished.');
     return this.#bytes > MANY_BYTES
       ? writeInTurns(this.#fold.parts()).then((parts) => this.#folded(parts), unfoldable)
       : this.#folded(this.#text());
@@ -104,11 +104,11 @@ export class Recorder {
   }
 
   #parse(data: Uint8Array): Chunk {
-    if (!isUtf8(data)) throw bad('The backend sent a chunk that is not UTF-8.');
+    if (!isUtf8(data)) throw badResponse('The backend sent a chunk that is not UTF-8.');
     try {
       return parseChunk(Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString('utf8'));
     } catch (cause) {
-      throw bad(
+      throw badResponse(
         cause instanceof FoldError
           ? `The backend broke its stream: ${cause.message}.`
           : 'The backend sent a chunk that cannot be read.',
@@ -127,7 +127,7 @@ export class Recorder {
   }
 
   #count(data: Uint8Array): void {
-    if (!this.#fits(data)) throw bad('The answer grew larger than what is attested.');
+    if (!this.#fits(data)) throw badResponse('The answer grew larger than what is attested.');
     this.#bytes += data.length + 1;
     this.#events++;
     this.#hash.add(data);
