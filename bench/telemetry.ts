@@ -55,14 +55,14 @@ const logTo = (level: string) =>
 
 const whole = (watch: Watch) => {
   watch.generates('chat', 'model', false);
-  watch.asks();
+  watch.requestSent();
   watch.head(200, 'application/json');
-  watch.piece();
+  watch.chunk();
 };
 const streamed = (watch: Watch) => {
   whole(watch);
   watch.head(200, 'text/event-stream');
-  for (let i = 1; i < TOKENS; i++) watch.piece();
+  for (let i = 1; i < TOKENS; i++) watch.chunk();
 };
 
 const none = await cost_us(appOf(null, () => {}));

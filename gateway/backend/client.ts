@@ -1,4 +1,4 @@
-// The backend client: sends a request to the backend over a kept connection and hands its answer on as it arrives.
+// The backend client: sends a request over a pooled connection and passes the response to a handler as it arrives.
 import { indexOfByte } from '../http/bytes.ts';
 import { asProblem, Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/keys.ts';
@@ -10,21 +10,21 @@ import {
   type ResponseHandler,
   type ResponseHead,
 } from './backend.ts';
-import { Connection, type Origin, type Taker } from './connection.ts';
+import { Connection, type ConnectionHandler, type Origin } from './connection.ts';
 import { writeRequest } from './headers.ts';
-import { Heads } from './response.ts';
+import { HeadCache } from './response.ts';
 
-const HUNG_UP = new Set(['ECONNRESET', 'EPIPE']);
-const HUNG_UP_WITHIN_MS = 500;
+const DISCONNECT_CODES = new Set(['ECONNRESET', 'EPIPE']);
+const DISCONNECT_WITHIN_MS = 500;
 
 interface BackendOptions extends ResponseLimits {
   readonly backend_url: string;
-  /** The longest silence of the backend. */
+  /** The longest time for which the backend may send nothing. */
   readonly backend_timeout_ms: number;
 }
 
 export function createBackend(options: BackendOptions): Backend {
-  // No silence is longer than a response may be.
+  // The limit on silence is never longer than the limit on a whole response.
   const silence_ms = Math.min(options.backend_timeout_ms, options.max_answer_ms);
   const base = new URL(options.backend_url);
   const secure = base.protocol === 'https:';
@@ -39,7 +39,7 @@ export function createBackend(options: BackendOptions): Backend {
     call(request, handler) {
       const parts = writeRequest(request, prefix, base.host);
       const call = new Call(pool, request, parts, silence_ms, new ResponseMeter(options), handler);
-      call.send(pool.take(request.owner));
+      call.send(pool.acquire(request.owner));
       return call;
     },
     async close() {
@@ -50,9 +50,9 @@ export function createBackend(options: BackendOptions): Backend {
 
 const NO_PARTS: readonly Buffer[] = [];
 
-class Call implements Taker, BackendCall {
+class Call implements ConnectionHandler, BackendCall {
   readonly #pool: Pool;
-  /** Until the answer begins: it may have to be sent again. */
+  /** The request's bytes. They are kept until the response begins, because the request may be sent again. */
   #parts: readonly Buffer[];
   readonly #repeatable: boolean;
   readonly #owner: Owner | null;
@@ -61,10 +61,10 @@ class Call implements Taker, BackendCall {
   readonly #handler: ResponseHandler;
   readonly #sent_ms = performance.now();
   #connection: Connection | null = null;
-  #carried = false;
+  #reused = false;
   #repeated = false;
-  #headed = false;
-  #over = false;
+  #hasHead = false;
+  #ended = false;
 
   constructor(
     pool: Pool,
@@ -85,19 +85,19 @@ class Call implements Taker, BackendCall {
 
   send(connection: Connection): void {
     this.#connection = connection;
-    this.#carried = connection.carried;
-    connection.ask(this.#parts, this.#silence_ms, this);
+    this.#reused = connection.used;
+    connection.send(this.#parts, this.#silence_ms, this);
   }
 
   head(head: ResponseHead): void {
-    this.#headed = true;
+    this.#hasHead = true;
     this.#parts = NO_PARTS;
     this.#meter.head(head);
     this.#handler.head(head);
   }
 
   data(chunk: Buffer): void {
-    if (this.#over) return;
+    if (this.#ended) return;
     this.#handler.data(chunk);
     const exceeded = this.#meter.exceeds(chunk);
     if (exceeded === null) return;
@@ -106,8 +106,8 @@ class Call implements Taker, BackendCall {
   }
 
   end(): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#ended) return;
+    this.#ended = true;
     try {
       this.#handler.end();
     } catch (error) {
@@ -115,130 +115,135 @@ class Call implements Taker, BackendCall {
     }
   }
 
-  broken(cause: unknown): void {
-    if (this.#over) return;
-    if (this.#repeatable && !this.#repeated && !this.#headed && this.#mayRepeat(cause)) {
+  failed(cause: unknown): void {
+    if (this.#ended) return;
+    if (this.#repeatable && !this.#repeated && !this.#hasHead && this.#mayRepeat(cause)) {
       this.#repeated = true;
-      return this.send(this.#pool.fresh(this.#owner));
+      return this.send(this.#pool.open(this.#owner));
     }
-    this.#over = true;
-    // What a delivery refused is its own problem, not the backend's.
-    this.#handler.fail(cause instanceof Problem ? cause : problemOf(cause, this.#headed));
+    this.#ended = true;
+    // A Problem comes from the delivery; any other cause is a fault of the backend.
+    this.#handler.fail(cause instanceof Problem ? cause : problemOf(cause, this.#hasHead));
   }
 
   /**
-   * A backend may hang up on an idle connection just as a request goes out on it (llama-server does after every stream), or
-   * say first that its patience with it is over. A request that may be repeated is sent once more, on a fresh connection, if
-   * it went out on one that had carried an answer, and that said so or broke at once and without a head.
+   * Decides whether the request is sent once more, on a new connection. A backend may close an idle connection just as a request goes out
+   * on it (llama-server does after every stream), or send a 408 as it closes. The first connection must have carried a response before, and
+   * must have failed that way: with a 408, or at once and before a head.
    */
   #mayRepeat(cause: unknown): boolean {
     const kind = cause instanceof BackendFault ? cause.kind : null;
-    const hungUp = kind === 'hung_up' || HUNG_UP.has((cause as NodeJS.ErrnoException)?.code ?? '');
-    return this.#carried && (kind === 'not_asked' || (hungUp && performance.now() - this.#sent_ms < HUNG_UP_WITHIN_MS));
+    const disconnected = kind === 'disconnected' || DISCONNECT_CODES.has((cause as NodeJS.ErrnoException)?.code ?? '');
+    return (
+      this.#reused &&
+      (kind === 'unsolicited' || (disconnected && performance.now() - this.#sent_ms < DISCONNECT_WITHIN_MS))
+    );
   }
 
   pause(): void {
-    if (!this.#over) this.#connection?.pause();
+    if (!this.#ended) this.#connection?.pause();
   }
 
   resume(): void {
-    if (!this.#over) this.#connection?.resume();
+    if (!this.#ended) this.#connection?.resume();
   }
 
   cancel(): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#ended) return;
+    this.#ended = true;
     this.#connection?.destroy();
   }
 }
 
-/** The client reads what it can act on; the rest stays in `cause`. */
-function problemOf(cause: unknown, headed: boolean): Problem {
+/** The problem tells the client what it can act on. The rest stays in `cause`. */
+function problemOf(cause: unknown, hasHead: boolean): Problem {
   const kind = cause instanceof BackendFault ? cause.kind : null;
   if (kind === 'stopped')
     return new Problem('overloaded', 'The gateway was told to stop before the answer ended.', { retryAfterSeconds: 1 });
-  if (kind === 'silent') return new Problem('backend_timeout', 'The backend stayed silent for too long.', { cause });
-  if (headed)
+  if (kind === 'timeout') return new Problem('backend_timeout', 'The backend stayed silent for too long.', { cause });
+  if (hasHead)
     return new Problem('backend_bad_response', 'The backend broke off in the middle of its answer.', { cause });
   if (kind === 'not_http') return new Problem('backend_bad_response', 'The backend did not answer in HTTP.', { cause });
   return new Problem('backend_unreachable', 'The backend cannot be reached.', { cause, retryAfterSeconds: 1 });
 }
 
-// The connections to the backend. One that is idle waits for another request of the same owner, and rests before it carries it.
+// The connections to the backend. An idle connection is reused by its owner only, and rests before it is reused.
 
 /**
- * Nothing in HTTP/1.1 says which request an answer belongs to: bytes that a backend sends behind its answer would be taken for
- * the answer to the next request. While a connection rests, whatever arrives on it ends it.
+ * How long a connection rests. HTTP/1.1 does not say which request a response belongs to: bytes that a backend sends after its response
+ * would be read as the response to the next request. Bytes that arrive while a connection rests end it.
  */
 const REST_MS = 25;
-/** Those that have rested are looked for so often at most. */
-const LOOK_FOR_RESTED_MS = 5;
-/** Idle connections go before a backend closes them: uvicorn does after 5 s, and a request may be on its way then. */
+/** The shortest time between two checks for connections that have rested. */
+const REST_CHECK_MS = 5;
+/** Idle connections are closed before the backend closes them: uvicorn does after 5 s, when a request may already be on its way. */
 const KEEP_ALIVE_MS = 4_000;
-/** Past it the one that has been idle for longest is closed. 1,024 that rest are enough for 30,000 requests a second. */
+/**
+ * Above this number the connection that has been idle longest is closed. 1,024 resting connections are enough for 30,000 requests a second.
+ */
 const MAX_IDLE = 2_048;
 const MAX_IDLE_OF_OWNER = 1_024;
-const MAX_LOOK_MS = 250;
-const LOOKS_IN_SILENCE = 8;
+const MAX_CHECK_INTERVAL_MS = 250;
+const CHECKS_PER_TIMEOUT = 8;
 
-/** What one owner has idle, in the order in which they became so. */
+/** The idle connections of one owner, in the order in which they became idle. */
 interface Idle {
   count: number;
-  /** The last is used first: the others may wait until they are closed. */
+  /** The last connection is used first. The others may stay idle until they are closed. */
   readonly rested: Connection[];
 }
 
 class Pool {
   readonly #origin: Origin;
-  readonly #heads = new Heads();
+  readonly #heads = new HeadCache();
   readonly #all = new Set<Connection>();
-  /** All that are idle, in the order in which they became so. */
+  /** All idle connections, in the order in which they became idle. */
   readonly #idle = new Set<Connection>();
   readonly #idleOf = new Map<Owner, Idle>();
-  /** Those of them that rest. */
+  /** The idle connections that still rest. */
   readonly #resting: Connection[] = [];
-  #rest: NodeJS.Timeout | null = null;
-  /** One look at all of them: a timer of its own for each would be set with every request. */
-  readonly #looking: NodeJS.Timeout;
+  #restTimer: NodeJS.Timeout | null = null;
+  /** One timer checks all connections. A timer for each would be set again with every request. */
+  readonly #checkTimer: NodeJS.Timeout;
 
-  /** `silence_ms`: the longest that a connection may be silent while it carries a request. */
+  /** `silence_ms`: the longest time for which a connection may receive nothing while it carries a request. */
   constructor(origin: Origin, silence_ms: number) {
     this.#origin = origin;
-    const look_ms = Math.min(MAX_LOOK_MS, Math.ceil(silence_ms / LOOKS_IN_SILENCE));
-    this.#looking = setInterval(() => this.#look(), look_ms).unref();
+    const interval_ms = Math.min(MAX_CHECK_INTERVAL_MS, Math.ceil(silence_ms / CHECKS_PER_TIMEOUT));
+    this.#checkTimer = setInterval(() => this.#checkAll(), interval_ms).unref();
   }
 
-  /** A connection for one request. `owner` null: a fresh one, which carries no other. */
-  take(owner: Owner | null): Connection {
+  /** Returns a connection for one request. `owner` null: a new connection that carries this request only. */
+  acquire(owner: Owner | null): Connection {
     const idle = owner === null ? undefined : this.#idleOf.get(owner);
     const taken = idle?.rested.pop();
-    if (idle === undefined || taken === undefined) return this.fresh(owner);
+    if (idle === undefined || taken === undefined) return this.open(owner);
     idle.count--;
     this.#idle.delete(taken);
     const now_ms = performance.now();
-    if (!isOld(taken, now_ms)) return taken;
-    // Nobody looked for a while: the process stood still.
+    if (!isExpired(taken, now_ms)) return taken;
+    // The periodic check is overdue because the process was blocked.
     taken.destroy();
-    this.#endOld(now_ms);
-    return this.fresh(owner);
+    this.#closeExpired(now_ms);
+    return this.open(owner);
   }
 
-  fresh(owner: Owner | null): Connection {
+  open(owner: Owner | null): Connection {
     const connection = new Connection(this.#origin, this.#heads, owner, {
-      idle: (one) => this.#keep(one),
-      gone: (one) => this.#forget(one),
+      idle: (one) => this.#addIdle(one),
+      closed: (one) => this.#remove(one),
     });
     this.#all.add(connection);
     return connection;
   }
 
   close(): void {
-    clearInterval(this.#looking);
-    clearTimeout(this.#rest ?? undefined);
-    for (const connection of [...this.#all]) connection.cut();
+    clearInterval(this.#checkTimer);
+    clearTimeout(this.#restTimer ?? undefined);
+    for (const connection of [...this.#all]) connection.abort();
   }
 
-  #keep(connection: Connection): void {
+  #addIdle(connection: Connection): void {
     const { owner } = connection;
     if (owner === null) return connection.destroy();
     let idle = this.#idleOf.get(owner);
@@ -248,12 +253,12 @@ class Pool {
     }
     idle.count++;
     this.#idle.add(connection);
-    if (this.#resting.push(connection) === 1) this.#wake(REST_MS);
-    if (idle.count > MAX_IDLE_OF_OWNER) this.#endFirst(owner);
-    else if (this.#idle.size > MAX_IDLE) this.#endFirst(null);
+    if (this.#resting.push(connection) === 1) this.#scheduleRest(REST_MS);
+    if (idle.count > MAX_IDLE_OF_OWNER) this.#closeOldest(owner);
+    else if (this.#idle.size > MAX_IDLE) this.#closeOldest(null);
   }
 
-  #forget(connection: Connection): void {
+  #remove(connection: Connection): void {
     this.#all.delete(connection);
     if (!this.#idle.delete(connection) || connection.owner === null) return;
     const idle = this.#idleOf.get(connection.owner);
@@ -264,47 +269,48 @@ class Pool {
     }
   }
 
-  #wake(after_ms: number): void {
-    this.#rest = setTimeout(() => {
+  #scheduleRest(after_ms: number): void {
+    this.#restTimer = setTimeout(() => {
       const now_ms = performance.now();
-      // If the process stood still, what arrived meanwhile is read before an immediate runs, and only then.
-      setImmediate(() => this.#endRest(now_ms));
+      // After the process was blocked, pending bytes are read before an immediate runs. They must be seen before the rest ends.
+      setImmediate(() => this.#finishRest(now_ms));
     }, after_ms).unref();
   }
 
-  #endRest(now_ms: number): void {
+  #finishRest(now_ms: number): void {
     const resting = this.#resting;
     let rested = 0;
     while (rested < resting.length && now_ms - (resting[rested] as Connection).idle_since_ms >= REST_MS) rested++;
     for (const one of resting.splice(0, rested)) this.#idleOf.get(one.owner as Owner)?.rested.push(one);
     const first = resting[0];
     if (first !== undefined)
-      this.#wake(Math.max(LOOK_FOR_RESTED_MS, Math.ceil(first.idle_since_ms + REST_MS - now_ms)));
+      this.#scheduleRest(Math.max(REST_CHECK_MS, Math.ceil(first.idle_since_ms + REST_MS - now_ms)));
   }
 
-  /** The one that has been idle for longest, of `owner` or of all. */
-  #endFirst(owner: Owner | null): void {
+  /** Closes the connection of `owner`, or of any owner, that has been idle longest. */
+  #closeOldest(owner: Owner | null): void {
     for (const one of this.#idle) if (owner === null || one.owner === owner) return one.destroy();
   }
 
-  #look(): void {
+  #checkAll(): void {
     const now_ms = performance.now();
-    for (const connection of this.#all) connection.look(now_ms);
-    this.#endOld(now_ms);
+    for (const connection of this.#all) connection.checkTimeout(now_ms);
+    this.#closeExpired(now_ms);
     for (const [owner, { count }] of this.#idleOf) if (count === 0) this.#idleOf.delete(owner);
   }
 
-  #endOld(now_ms: number): void {
+  #closeExpired(now_ms: number): void {
     for (const connection of this.#idle) {
-      if (!isOld(connection, now_ms)) return;
+      if (!isExpired(connection, now_ms)) return;
       connection.destroy();
     }
   }
 }
 
-const isOld = (connection: Connection, now_ms: number): boolean => now_ms - connection.idle_since_ms > KEEP_ALIVE_MS;
+const isExpired = (connection: Connection, now_ms: number): boolean =>
+  now_ms - connection.idle_since_ms > KEEP_ALIVE_MS;
 
-// A response has to end: a stream has a greatest length, and every response a greatest time.
+// Limits of one response: bytes and events of a stream, and the time of any response.
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -312,18 +318,18 @@ const CR = 0x0d;
 interface ResponseLimits {
   readonly max_stream_bytes: number;
   readonly max_stream_events: number;
-  /** From the request to the last byte. */
+  /** The time from the request to the last byte. */
   readonly max_answer_ms: number;
 }
 
-/** Counts one response against its limits. The time is looked at when something comes: between that, the limit on silence holds. */
+/** Counts one response against its limits. The time is checked when a chunk arrives; between chunks the limit on silence applies. */
 export class ResponseMeter {
   readonly #limits: ResponseLimits;
   readonly #began_ms = performance.now();
   #stream = false;
   #bytes = 0;
   #events = 0;
-  /** Where the last line ended, counted from the first byte of the next chunk; NaN after an empty line. */
+  /** The position after the last line feed, relative to the first byte of the next chunk. NaN after an empty line. */
   #lineEnd = Number.NaN;
   /** The last byte before the next chunk. */
   #last = 0;
@@ -336,7 +342,7 @@ export class ResponseMeter {
     this.#stream = /^text\/event-stream\b/i.test(headers['content-type'] ?? '');
   }
 
-  /** The limit that the response exceeds with this chunk; null: none. */
+  /** Returns the limit that the response exceeds with this chunk, or null. */
   exceeds(chunk: Buffer): Problem | null {
     const { max_answer_ms, max_stream_bytes, max_stream_events } = this.#limits;
     if (performance.now() - this.#began_ms > max_answer_ms)
@@ -351,7 +357,7 @@ export class ResponseMeter {
     return null;
   }
 
-  /** Empty lines, as near as counting needs: `\n\n` and `\n\r\n`. Bare carriage returns are bounded by their bytes. */
+  /** Counts the empty lines `\n\n` and `\n\r\n`. Bare carriage returns are limited by the count of bytes. */
   #eventsIn(chunk: Buffer): number {
     let events = 0;
     let lineEnd = this.#lineEnd;

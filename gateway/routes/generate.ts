@@ -1,6 +1,6 @@
-// POST /v1/chat/completions and /v1/completions: validate, forward, deliver; with tee, attest.
+// POST /v1/chat/completions and /v1/completions: validates, forwards and delivers; with tee, attests.
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import { type Headers, type ResponseHead, SharedLines } from '../backend/backend.ts';
+import { type Headers, type ResponseHead, SerializedHeaders } from '../backend/backend.ts';
 import { headerLines, toBackend } from '../backend/headers.ts';
 import { type Exchange, mediaType, type Port, pipeDelivery, relay, type TeeExchange } from '../exchange/relay.ts';
 import { streamDelivery } from '../exchange/stream.ts';
@@ -19,9 +19,9 @@ export function generate(endpoint: Endpoint, deps: Deps) {
   const { config, backend, sidecar, store, offload, attestor } = deps;
   return async (c: Context): Promise<Response> => {
     const { id, owner } = c.env;
-    const { tee, answered } = await begin(c);
+    const { tee, relayed } = await begin(c);
     try {
-      const outcome = await answered;
+      const outcome = await relayed;
       c.env.outcome = outcome;
       if (tee && outcome.tee !== 'attested') store.drop(owner, id);
     } catch (error) {
@@ -31,17 +31,20 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     return RESPONSE_ALREADY_SENT;
   };
 
-  /** Asks the backend. What it read ends with it: without tee a long prompt is not kept while its answer runs. */
-  async function begin(c: Context): Promise<{ tee: boolean; answered: Promise<Outcome> }> {
+  /**
+   * Sends the request to the backend. The parsed request ends with this function, so that without tee a long prompt is not kept while the
+   * response runs.
+   */
+  async function begin(c: Context): Promise<{ tee: boolean; relayed: Promise<Outcome> }> {
     const { incoming, outgoing } = c.env;
     const permit = c.env.permit;
     const reading = readBody(incoming, config.max_body_bytes, permit);
     if (reading instanceof Promise) offload.expect(Number(incoming.headers['content-length'] ?? 0));
     const body = reading instanceof Promise ? await reading : reading;
-    const asking = offload.read(endpoint, body, c.env.caller, c.env);
-    const asked = asking instanceof Promise ? await asking : asking;
-    const { request, forward, choices, stream, model } = asked;
-    const tee = asked.tee || teeHeader(incoming.headers);
+    const parsing = offload.parse(endpoint, body, c.env.caller, c.env);
+    const generation = parsing instanceof Promise ? await parsing : parsing;
+    const { request, forward, choices, stream, model } = generation;
+    const tee = generation.tee || teeHeader(incoming.headers);
     const watch = c.env.watch;
     watch.generates(OPERATION[endpoint], model, tee);
     if (stream) await permit.stream();
@@ -58,7 +61,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
       outgoing.setHeader('x-attestation-id', id);
       store.begin(owner, id);
     }
-    const answered = relay(
+    const relayed = relay(
       backend,
       {
         method: 'POST',
@@ -71,18 +74,18 @@ export function generate(endpoint: Endpoint, deps: Deps) {
       exchange,
       (head, port) => deliver(head, port, exchange),
     );
-    return { tee, answered };
+    return { tee, relayed };
   }
 
-  /** A client that says the same head each time has its lines written once; those of a trace are never the same. */
-  function headersOf(incoming: Bindings['incoming'], { trace }: Watch): Headers | SharedLines {
-    const made = trace === null && 'made' in incoming ? incoming.made : null;
-    if (made !== null && made.toBackend !== null) return made.toBackend;
+  /** Header lines are cached for a client that sends the same head each time. The lines of a trace always differ. */
+  function headersOf(incoming: Bindings['incoming'], { trace }: Watch): Headers | SerializedHeaders {
+    const cache = trace === null && 'made' in incoming ? incoming.made : null;
+    if (cache !== null && cache.toBackend !== null) return cache.toBackend;
     const headers = { ...toBackend(incoming.headers, config.backend_api_key), 'content-type': 'application/json' };
     trace?.toBackend(headers);
-    if (made === null) return headers;
-    made.toBackend = new SharedLines(headerLines(headers));
-    return made.toBackend;
+    if (cache === null) return headers;
+    cache.toBackend = new SerializedHeaders(headerLines(headers));
+    return cache.toBackend;
   }
 
   function deliver(head: ResponseHead, port: Port, exchange: Exchange | TeeExchange) {
@@ -108,7 +111,7 @@ function query(url = ''): string {
   return at < 0 ? '' : url.slice(at);
 }
 
-// GET /v1/{chat/completions,completions}/{id}/attestation: the attestation again, for clients that drop unknown members.
+// GET /v1/{chat/completions,completions}/{id}/attestation returns the attestation again, for clients that drop unknown members.
 
 export function attestationById({ store }: Deps) {
   return async (c: Context): Promise<Response> => {

@@ -185,7 +185,7 @@ function inOne(texts: readonly string[]): Buffer {
 
 function parseBinary(frame: Buffer): { type: 'attest'; id: string; raw: Buffer } | null {
   try {
-    const { head, carried } = splitBinaryFrame(frame);
+    const { head, payload: carried } = splitBinaryFrame(frame);
     const { type, id } = attestHeadSchema.parse(JSON.parse(head));
     if (carried.length > MAX_RAW_BYTES) return null;
     return { type, id, raw: Buffer.from(carried.buffer, carried.byteOffset, carried.byteLength) };

@@ -5,7 +5,7 @@ import { createAttestor } from '../../gateway/attestation/attest.ts';
 import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
 import type { Store } from '../../gateway/attestation/store-memory.ts';
 import type { TeeExchange } from '../../gateway/exchange/relay.ts';
-import { draft, type Parts } from '../../gateway/offload/jobs.ts';
+import { type DraftInput, draft } from '../../gateway/offload/jobs.ts';
 import type { Offload } from '../../gateway/offload/pool.ts';
 import { temporaryFolder, UNCHECKED } from '../harness.ts';
 
@@ -13,7 +13,7 @@ const EXCHANGE = {
   owner: 'owner',
   id: 'one',
   request: '{"tee":true}',
-  watch: { attests() {}, attested() {} },
+  watch: { attestationStarted() {}, attested() {} },
 } as unknown as TeeExchange;
 const ANSWER = { body: Buffer.from('{"id":"c"}') };
 const TIMEOUT_MS = 1_500;
@@ -22,7 +22,7 @@ const LATE = { code: 'attestation_unavailable', message: 'The attestation did no
 const folder = temporaryFolder();
 afterAll(() => folder.remove());
 
-function attestorWith(drafted: (parts: Parts) => ReturnType<Offload['draft']>) {
+function attestorWith(drafted: (parts: DraftInput) => ReturnType<Offload['draft']>) {
   const sidecar = createSidecar({
     sidecar_socket: `${folder.path}/nobody.sock`,
     attest_timeout_ms: TIMEOUT_MS,

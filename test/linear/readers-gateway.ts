@@ -10,7 +10,7 @@ import { type ResponseHead, rewriteError } from '../../gateway/backend/backend.t
 import { ResponseMeter } from '../../gateway/backend/client.ts';
 import { Connection } from '../../gateway/backend/connection.ts';
 import { headerLines, toBackend, toClient } from '../../gateway/backend/headers.ts';
-import { Heads, ResponseBody } from '../../gateway/backend/response.ts';
+import { HeadCache, ResponseBody } from '../../gateway/backend/response.ts';
 import { Recorder } from '../../gateway/exchange/recorder.ts';
 import {
   type Delivery,
@@ -36,7 +36,7 @@ import { modelsDelivery } from '../../gateway/routes/passthrough.ts';
 import { Watch } from '../../gateway/telemetry/telemetry.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
 import { PayloadReader } from '../../proto/sse.ts';
-import { inPieces, prepared, type Reader, reader } from './reader.ts';
+import { inChunks, prepared, type Reader, reader } from './reader.ts';
 
 const MAX = 1 << 26;
 const LINES = ['event lines', 'chunks'];
@@ -44,12 +44,12 @@ const headOf = (type: string): ResponseHead => ({
   status: 200,
   headers: { 'content-type': type },
   length: null,
-  made: { toClient: null },
+  cache: { clientHeaders: null },
 });
 const limited: Caller = { ...ANYONE, limits: { ...NO_LIMITS, models: new Set(['m']) } };
 
 /** What an answer goes to: it is told, and keeps nothing. */
-class Taker extends EventEmitter {
+class Sink extends EventEmitter {
   headersSent = false;
   destroyed = false;
   writableLength = 0;
@@ -83,16 +83,18 @@ async function delivered(
 ): Promise<void> {
   const exchange = {
     ...{ id: 'req-1', owner: 'anyone', request: '{"messages":[]}', choices: 1, hold() {} },
-    outgoing: new Taker(),
+    outgoing: new Sink(),
     watch: new Watch(null),
   } as unknown as TeeExchange;
   const attestor: Attestor = {
     name() {},
-    attest: async ({ request }, answer) => ({ json: Buffer.from(draft({ request, answer, timestamp: 1 }).start) }),
+    attest: async ({ request }, answer) => ({
+      json: Buffer.from(draft({ request, response: answer, timestamp: 1 }).start),
+    }),
   };
   await new Promise<void>((resolve) => {
     const over = () => resolve();
-    const port: Port = { pause() {}, resume() {}, cancel() {}, onLeft() {}, done: over, refuse: over };
+    const port: Port = { pause() {}, resume() {}, cancel() {}, onDisconnect() {}, done: over, refuse: over };
     const delivery = make(port, exchange, attestor);
     for (const piece of pieces) delivery.data(piece);
     delivery.end();
@@ -103,7 +105,7 @@ function recorded(pieces: readonly Buffer[]): unknown {
   const recorder = new Recorder(MAX);
   const reading = new PayloadReader(MAX);
   for (const piece of pieces) {
-    const repeated = reading.midEvent ? 0 : recorder.repeats(piece);
+    const repeated = reading.midEvent ? 0 : recorder.takeRepeated(piece);
     for (const payload of reading.push(piece.subarray(repeated))) recorder.observe(payload);
   }
   return recorder.finish();
@@ -111,12 +113,12 @@ function recorded(pieces: readonly Buffer[]): unknown {
 
 /** As a connection to the backend reads them: whole heads, and then the body. */
 function answersIn(bytes: Buffer): void {
-  const known = new Heads();
+  const known = new HeadCache();
   for (let from = 0; from < bytes.length; ) {
     const head = known.read(bytes, from, bytes.length);
     if (head === null) return;
     from += head.size;
-    if (head.status >= 200) return void new ResponseBody(head.framing).take(bytes, from, bytes.length);
+    if (head.status >= 200) return void new ResponseBody(head.framing).read(bytes, from, bytes.length);
   }
 }
 
@@ -141,7 +143,7 @@ function metered(pieces: readonly Buffer[]): void {
 }
 
 function wired(pieces: readonly Buffer[]): void {
-  const socket = new Taker();
+  const socket = new Sink();
   new PlainConnection(socket as unknown as Socket, {
     serve() {},
     handOver: () => socket.removeAllListeners(),
@@ -158,16 +160,16 @@ let landing: { readonly buffer: Buffer; readonly callback: Reads } | null = null
 Object.assign(net, {
   connect: ({ onread }: { onread: NonNullable<typeof landing> }) => {
     landing = onread;
-    return new Taker();
+    return new Sink();
   },
 });
 syncBuiltinESMExports();
 
 function answered(pieces: readonly Buffer[]): void {
-  const taker = { head() {}, data() {}, end() {}, broken() {} };
-  const events = { idle() {}, gone() {} };
-  const connection = new Connection({ secure: false, host: '127.0.0.1', port: 1 }, new Heads(), 'anyone', events);
-  connection.ask([Buffer.from('GET / HTTP/1.1\r\n\r\n')], 1_000, taker);
+  const taker = { head() {}, data() {}, end() {}, failed() {} };
+  const events = { idle() {}, closed() {} };
+  const connection = new Connection({ secure: false, host: '127.0.0.1', port: 1 }, new HeadCache(), 'anyone', events);
+  connection.send([Buffer.from('GET / HTTP/1.1\r\n\r\n')], 1_000, taker);
   for (const piece of pieces)
     for (let at = 0; at < piece.length; ) {
       const read = piece.copy(landing?.buffer as Buffer, 0, at);
@@ -192,16 +194,16 @@ export const gatewayReaders: readonly Reader[] = [
     parseGeneration('chat', bytes, limited),
   ),
   reader('gateway/offload/jobs: parsePassThrough', ['requests', 'JSON'], ({ bytes }) =>
-    parsePassThrough({ body: bytes, json: true, judged: null }),
+    parsePassThrough({ body: bytes, json: true, restrictedCaller: null }),
   ),
   reader('gateway/offload/jobs: parsePassThrough, for some models', ['requests'], ({ bytes }) =>
-    parsePassThrough({ body: bytes, json: true, judged: limited }),
+    parsePassThrough({ body: bytes, json: true, restrictedCaller: limited }),
   ),
   reader('gateway/offload/jobs: draft', ['JSON'], ({ bytes }) =>
-    draft({ request: bytes, answer: { body: bytes }, timestamp: 1 }),
+    draft({ request: bytes, response: { body: bytes }, timestamp: 1 }),
   ),
-  ...inPieces('gateway/recorder: Recorder', LINES, recorded, [7, Number.POSITIVE_INFINITY]),
-  ...inPieces(
+  ...inChunks('gateway/recorder: Recorder', LINES, recorded, [7, Number.POSITIVE_INFINITY]),
+  ...inChunks(
     'gateway/exchange/stream: streamDelivery',
     LINES,
     (pieces) =>
@@ -210,13 +212,13 @@ export const gatewayReaders: readonly Reader[] = [
       ),
     [7, Number.POSITIVE_INFINITY],
   ),
-  ...inPieces(
+  ...inChunks(
     'gateway/exchange/relay: pipeDelivery',
     LINES,
     (pieces) => delivered(pieces, (port, exchange) => pipeDelivery(headOf('text/event-stream'), port, exchange)),
     [7],
   ),
-  ...inPieces(
+  ...inChunks(
     'gateway/exchange/whole: wholeDelivery',
     ['JSON', 'attestations'],
     (pieces) =>
@@ -225,7 +227,7 @@ export const gatewayReaders: readonly Reader[] = [
       ),
     [64],
   ),
-  ...inPieces(
+  ...inChunks(
     'gateway/exchange/relay: errorDelivery',
     ['JSON', 'requests'],
     (pieces) =>
@@ -234,7 +236,7 @@ export const gatewayReaders: readonly Reader[] = [
       ),
     [64],
   ),
-  ...inPieces(
+  ...inChunks(
     'gateway/routes/passthrough: modelsDelivery',
     ['JSON', 'requests'],
     (pieces) =>
@@ -242,12 +244,12 @@ export const gatewayReaders: readonly Reader[] = [
     [64],
   ),
   reader('gateway/backend/backend: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
-  ...inPieces('gateway/backend/client: ResponseMeter', LINES, metered, [7, Number.POSITIVE_INFINITY]),
-  ...inPieces('gateway/backend/connection: Connection', ['heads of answers'], answered, [1, 64]),
+  ...inChunks('gateway/backend/client: ResponseMeter', LINES, metered, [7, Number.POSITIVE_INFINITY]),
+  ...inChunks('gateway/backend/connection: Connection', ['heads of answers'], answered, [1, 64]),
   reader('gateway/backend/response: answers', ['heads of answers'], ({ bytes }) => answersIn(bytes)),
-  ...inPieces('gateway/backend/response: chunks', ['chunked bodies'], (pieces) => {
+  ...inChunks('gateway/backend/response: chunks', ['chunked bodies'], (pieces) => {
     const body = new ResponseBody('chunked');
-    for (const piece of pieces) body.take(piece, 0, piece.length);
+    for (const piece of pieces) body.read(piece, 0, piece.length);
   }),
   prepared(
     'gateway/backend/headers: toBackend and toClient',
@@ -266,8 +268,8 @@ export const gatewayReaders: readonly Reader[] = [
     (headers) => addressOf(headers, null, 'x-forwarded-for'),
   ),
   reader('gateway/http/plain-path/request: readRequest', ['requests as bytes'], ({ bytes }) => readRequest(bytes)),
-  ...inPieces('gateway/http/plain-path/connection: PlainConnection', ['requests as bytes'], wired, [1, 64]),
-  ...inPieces(
+  ...inChunks('gateway/http/plain-path/connection: PlainConnection', ['requests as bytes'], wired, [1, 64]),
+  ...inChunks(
     'gateway/http/request: readBody',
     ['JSON'],
     async (pieces) => {
@@ -279,7 +281,7 @@ export const gatewayReaders: readonly Reader[] = [
     },
     [64],
   ),
-  ...inPieces(
+  ...inChunks(
     'gateway/http/bytes: ChunkBuffer',
     ['JSON'],
     (pieces) => {

@@ -41,7 +41,7 @@ import type { AnyTarget } from '../verify/fuzz-target.ts';
 import { signedTargets } from '../verify/fuzz-targets-signed.ts';
 import { textTargets } from '../verify/fuzz-targets-text.ts';
 import { fullOptions, wholeTargets } from '../verify/fuzz-targets-whole.ts';
-import { inPieces, prepared, type Reader, reader } from './reader.ts';
+import { inChunks, prepared, type Reader, reader } from './reader.ts';
 
 /** What each target of the fuzzer reads: one that is not here is an error. None, where a reader below does the same. */
 const FUZZED: Readonly<Record<string, readonly string[]>> = {
@@ -110,7 +110,7 @@ const body = '{"messages":[{"role":"user"}],"stream":true,"tee":true}';
 const wholeBody = '{"messages":[{"role":"user"}],"tee":true}';
 
 const ofProto: readonly Reader[] = [
-  ...inPieces('proto/sse: PayloadReader', LINES, payloadsOf),
+  ...inChunks('proto/sse: PayloadReader', LINES, payloadsOf),
   prepared(
     'proto/sse: writeEvents',
     LINES,
@@ -140,7 +140,7 @@ const ofProto: readonly Reader[] = [
     (payloads) => {
       const fold = new Fold();
       for (const payload of payloads) if (payload.startsWith('{')) fold.add(parseChunk(payload));
-      return fold.text() === joined([...fold.pieces()]);
+      return fold.text() === joined([...fold.parts()]);
     },
   ),
   reader('proto/fold: a chunk of one kind', ['JSON'], ({ text }) =>
@@ -218,7 +218,7 @@ const ofVerify = (world: World): readonly Reader[] => {
       ({ carrier, bytes }) =>
         appraiseAttestation(carrier, { ...options, expected: { transcript: new Uint8Array(bytes) } }),
     ),
-    ...inPieces(
+    ...inChunks(
       'verify/fetch: verifyingFetch, streamed',
       ['event lines', 'chunks', 'transcripts'],
       async (pieces) => {
@@ -242,7 +242,7 @@ const ofVerify = (world: World): readonly Reader[] => {
       const value = JSON.parse(text) as Attestation;
       await checkReports({ ...value, evidence: value.evidence ?? [] }, value.nonce, options.simulatedRoot ?? null);
     }),
-    ...inPieces(
+    ...inChunks(
       'verify/collateral: fetchRim',
       ['XML', 'base64 and hexadecimal'],
       async (pieces) => {
@@ -251,7 +251,7 @@ const ofVerify = (world: World): readonly Reader[] => {
       },
       [64],
     ),
-    ...inPieces(
+    ...inChunks(
       'verify/collateral: fetchNrasKeys, and token/keys: keyOf',
       ['JSON'],
       async (pieces) => {
@@ -316,7 +316,7 @@ const ofVerify = (world: World): readonly Reader[] => {
   ];
 };
 
-const ofPage: readonly Reader[] = inPieces(
+const ofPage: readonly Reader[] = inChunks(
   'page/stream: readAnswer',
   LINES,
   async (pieces) => {

@@ -52,10 +52,10 @@ describe('a connected gateway', () => {
     const attester = Object.defineProperty(late, 'simulated', { value: real.simulated });
     running = await startSidecar(folder, { attester, unavailable: ccOff(), trial_every_ms: 50 });
     gateway = connect(running.socket);
-    await expect.poll(() => gateway?.trouble?.message).toMatch(/^cc_off/);
+    await expect.poll(() => gateway?.unavailable?.message).toMatch(/^cc_off/);
     expect(gateway.hello).toMatchObject({ attester: 'native', devices: [] });
     can = true;
-    await expect.poll(() => gateway?.trouble, { timeout: 3_000 }).toBeNull();
+    await expect.poll(() => gateway?.unavailable, { timeout: 3_000 }).toBeNull();
     expect(gateway.hello).toMatchObject({ attester: 'native', devices: real.devices, token_keys });
     const attested = await gateway.attest('owner', 'one', bytes, await nonceOf(RAW), stays);
     expect(JSON.parse(String(attested.members)).evidence).toHaveLength(1);

@@ -1,6 +1,6 @@
 // Parses a whole request of the plain form. Every other request is left to Node's parser.
 import type { IncomingHttpHeaders } from 'node:http';
-import type { SharedLines } from '../../backend/backend.ts';
+import type { SerializedHeaders } from '../../backend/backend.ts';
 import { digitAt, isSame } from '../bytes.ts';
 import { isHost } from '../target.ts';
 
@@ -18,7 +18,7 @@ export interface PlainRequest {
 
 interface Made {
   /** The header lines for the backend. */
-  toBackend: SharedLines | null;
+  toBackend: SerializedHeaders | null;
 }
 
 /** `incomplete`: more bytes may make it a plain request. `other`: they cannot. */
