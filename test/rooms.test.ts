@@ -7,8 +7,8 @@ import { describe, expect, it } from 'vitest';
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   proto: [],
   verify: ['proto'],
-  sidecar: ['proto', 'verify'],
-  gateway: ['proto', 'verify'],
+  sidecar: ['proto', 'verify/index.ts'],
+  gateway: ['proto', 'verify/index.ts'],
   page: ['proto', 'verify'],
   demo: ['gateway/config.ts', 'gateway/node-flags.ts', 'sidecar/node-flags.ts'],
   scripts: ['proto', 'verify', 'sidecar', 'gateway', 'demo', 'test/twin', 'test/harness.ts'],

@@ -10,38 +10,8 @@ import {
   parseOcspResponse,
 } from './ocsp/messages.ts';
 import { answersAbout, validity } from './ocsp/verify.ts';
-import type { Jwks } from './token/signature.ts';
+import type { Collateral, Jwks, OcspAnswer, OcspQuery, RimQuery } from './options.ts';
 import type { Certificate } from './x509/certificate.ts';
-
-/** A RIM that a report asks for. */
-export interface RimQuery {
-  /** The RIM service's name for it: `NV_GPU_DRIVER_GH100_550.90.07`. */
-  readonly id: string;
-  /** Of the driver or the BIOS: with the chip, it finds documents that were handed in without a name. */
-  readonly version: string;
-  /** `GH100` */
-  readonly chip: string;
-}
-
-export interface OcspQuery {
-  readonly certificate: Certificate;
-  readonly issuer: Certificate;
-  readonly at: Date;
-}
-
-/** An answer, and the nonce of the request it came for, if it came for one now. */
-export interface OcspAnswer {
-  readonly response: Uint8Array;
-  readonly nonce?: Uint8Array;
-}
-
-/** null: it is not to be had here. Both may throw what the network throws: the checks then say that it is unavailable. */
-export interface Collateral {
-  rim(query: RimQuery): Promise<string | Uint8Array | null>;
-  ocsp(query: OcspQuery): Promise<OcspAnswer | null>;
-  /** Told that what came for this query was refused: what was kept of it is not to be given again. */
-  refused?(query: RimQuery | OcspQuery): Promise<void>;
-}
 
 export interface CollateralOptions extends ServiceOptions {
   /** RIM documents by their id; or without ids, then found by the version and the chip that they name. */
@@ -89,7 +59,7 @@ export function createCollateral(options: CollateralOptions = {}): Collateral {
     async ocsp(query) {
       const known = await chooseAnswer(answers.get(query.certificate.serial) ?? [], query);
       if (known?.holds || fetch === undefined) return known;
-      const id = toHex(await makeCertId(query.certificate, query.issuer));
+      const id = await ocspId(query);
       const before = kept.get(id);
       if (before !== undefined && query.at <= before.until) return { response: before.response };
       const fetched = await fetchOcsp(id, query, fetch, options);
@@ -99,7 +69,7 @@ export function createCollateral(options: CollateralOptions = {}): Collateral {
     },
     async refused(query) {
       if ('id' in query) rims.delete(query.id);
-      else kept.delete(toHex(await makeCertId(query.certificate, query.issuer)));
+      else kept.delete(await ocspId(query));
     },
   };
 }
@@ -229,6 +199,11 @@ export async function fetchRim(id: string, fetch: Fetch, options: ServiceOptions
   return document;
 }
 
+/** The name under which the response to a query is kept: its certID (RFC 6960 §4.1.1) in hex. */
+export async function ocspId({ certificate, issuer }: Pick<OcspQuery, 'certificate' | 'issuer'>): Promise<string> {
+  return toHex(await makeCertId(certificate, issuer));
+}
+
 /** POST of the request's DER. @param id the certID in hex, for those who keep the answer. */
 export async function fetchOcsp(
   id: string,
@@ -287,22 +262,3 @@ export async function readLimited(response: Response, max_bytes: number): Promis
 }
 
 const base = (url: string) => url.replace(/\/+$/, '');
-
-// One verification asks for each thing once, however many devices need it: what was refused is fetched by the next one.
-
-export function askedOnce(collateral: Collateral): Collateral {
-  const rims = new Map<string, ReturnType<Collateral['rim']>>();
-  const answers = new Map<string, ReturnType<Collateral['ocsp']>>();
-  return {
-    rim: (query) => once(rims, JSON.stringify(query), () => collateral.rim(query)),
-    ocsp: (query) =>
-      once(answers, `${query.at.getTime()} ${toHex(query.certificate.der)}`, () => collateral.ocsp(query)),
-    refused: async (query) => collateral.refused?.(query),
-  };
-}
-
-function once<T>(asked: Map<string, Promise<T>>, name: string, ask: () => Promise<T>): Promise<T> {
-  const answer = asked.get(name) ?? ask();
-  asked.set(name, answer);
-  return answer;
-}

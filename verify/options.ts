@@ -1,11 +1,12 @@
-// What a verification is asked, and what it answers.
+// What a verification takes and what it returns: the options, where collateral comes from, the report. And the options, read once.
 import type { Attestation } from '../proto/attestation.ts';
+import { equal, toHex } from './bytes.ts';
 import type { Check, CheckName } from './checks.ts';
-import type { Collateral } from './collateral.ts';
-import type { Architecture } from './nvidia.ts';
+import { LruMap } from './lru.ts';
+import { type Architecture, deviceRoots, rimRoots } from './nvidia.ts';
 import type { PassThrough } from './spdm/opaque.ts';
-import type { Jwks, TokenSigner } from './token/signature.ts';
 import type { TokenKind } from './token/token.ts';
+import { type Certificate, parsePem } from './x509/certificate.ts';
 
 export interface VerifyOptions {
   /** The instant of the verification. Now by default. */
@@ -79,6 +80,52 @@ export interface Limits {
   readonly maxValues?: number | undefined;
 }
 
+/** A RIM that a report asks for. */
+export interface RimQuery {
+  /** The RIM service's name for it: `NV_GPU_DRIVER_GH100_550.90.07`. */
+  readonly id: string;
+  /** Of the driver or the BIOS: with the chip, it finds documents that were handed in without a name. */
+  readonly version: string;
+  /** `GH100` */
+  readonly chip: string;
+}
+
+export interface OcspQuery {
+  readonly certificate: Certificate;
+  readonly issuer: Certificate;
+  readonly at: Date;
+}
+
+/** An answer, and the nonce of the request it came for, if it came for one now. */
+export interface OcspAnswer {
+  readonly response: Uint8Array;
+  readonly nonce?: Uint8Array;
+}
+
+/** null: it is not to be had here. Both may throw what the network throws: the checks then say that it is unavailable. */
+export interface Collateral {
+  rim(query: RimQuery): Promise<string | Uint8Array | null>;
+  ocsp(query: OcspQuery): Promise<OcspAnswer | null>;
+  /** Told that what came for this query was refused: what was kept of it is not to be given again. */
+  refused?(query: RimQuery | OcspQuery): Promise<void>;
+}
+
+/** `self-asserted`: anyone can have made it. */
+export type TokenSigner = 'nvidia-signed' | 'countersign-signed' | 'self-asserted';
+
+/** As much of a JWK as an ES384 key needs. */
+export interface Jwk {
+  readonly kty?: string | undefined;
+  readonly kid?: string | undefined;
+  readonly crv?: string | undefined;
+  readonly x?: string | undefined;
+  readonly y?: string | undefined;
+}
+
+export interface Jwks {
+  readonly keys: readonly Jwk[];
+}
+
 /**
  * `none`: nothing about hardware. `gpu`: a GPU's signature. `gpu+cpu` and `measured` are kept for CPU evidence, and for CPU
  * evidence over software whose measurements are known.
@@ -146,4 +193,100 @@ export interface Verified extends VerificationReport {
 
 export interface VerifiedEvidence extends VerificationReport {
   readonly valid: true;
+}
+
+// The options, read once: certificates parsed, clocks chosen. What is wrong here is the caller's fault and no failed check.
+
+/** Asks for each thing once in one verification, however many devices need it: what was refused is fetched by the next verification. */
+function askedOnce(collateral: Collateral): Collateral {
+  const rims = new Map<string, ReturnType<Collateral['rim']>>();
+  const answers = new Map<string, ReturnType<Collateral['ocsp']>>();
+  return {
+    rim: (query) => once(rims, JSON.stringify(query), () => collateral.rim(query)),
+    ocsp: (query) =>
+      once(answers, `${query.at.getTime()} ${toHex(query.certificate.der)}`, () => collateral.ocsp(query)),
+    refused: async (query) => collateral.refused?.(query),
+  };
+}
+
+function once<T>(asked: Map<string, Promise<T>>, name: string, ask: () => Promise<T>): Promise<T> {
+  const answer = asked.get(name) ?? ask();
+  asked.set(name, answer);
+  return answer;
+}
+
+export interface Context {
+  readonly options: VerifyOptions;
+  readonly at: Date;
+  readonly clocks: {
+    readonly report: Date;
+    readonly ocsp: Date;
+    readonly rim: Date;
+    readonly rimOcsp: Date;
+    readonly token: Date;
+  };
+  readonly deviceRoots: readonly Certificate[];
+  readonly rimRoots: readonly Certificate[];
+  readonly simulatedRoots: readonly Certificate[];
+  readonly collateral: Collateral;
+  /** Whose words the verdict may use: false where the caller's root stands in place of NVIDIA's. */
+  readonly nvidia: { readonly device: boolean; readonly rim: boolean };
+  /** Collateral and a root for it were handed in, so that a simulated device's can be checked too. */
+  readonly checksSimulated: boolean;
+}
+
+/** Collateral that has nothing. */
+const OFFLINE: Collateral = { rim: async () => null, ocsp: async () => null };
+
+/** @throws {TypeError} naming the option that cannot be used. */
+export function readOptions(options: VerifyOptions): Context {
+  const { at = new Date(), clocks = {}, roots = {}, simulatedRoot, collateral, policy = {} } = options;
+  // Nothing is older than NaN seconds.
+  for (const name of ['maxAgeSeconds', 'maxAheadSeconds'] as const)
+    if (policy[name] !== undefined && !(policy[name] >= 0))
+      throw new TypeError(`policy.${name} is not a number of seconds`);
+  const clock = (name: keyof typeof clocks, otherwise: Date) => instant(clocks[name] ?? otherwise, `clocks.${name}`);
+  const ocsp = clock('ocsp', instant(at, 'at'));
+  const device = roots.device === undefined ? deviceRoots() : pem(roots.device, 'roots.device');
+  const rim = roots.rim === undefined ? rimRoots() : pem(roots.rim, 'roots.rim');
+  return {
+    options,
+    at,
+    clocks: {
+      report: clock('report', at),
+      ocsp,
+      rim: clock('rim', at),
+      rimOcsp: clock('rimOcsp', ocsp),
+      token: clock('token', at),
+    },
+    deviceRoots: device,
+    rimRoots: rim,
+    nvidia: { device: within(device, deviceRoots()), rim: within(rim, rimRoots()) },
+    simulatedRoots: simulatedRoot === undefined ? [] : pem(simulatedRoot, 'simulatedRoot'),
+    collateral: askedOnce(collateral ?? OFFLINE),
+    checksSimulated: collateral !== undefined && roots.rim !== undefined,
+  };
+}
+
+function within(roots: readonly Certificate[], pinned: readonly Certificate[]): boolean {
+  return roots.every(({ der }) => pinned.some((root) => equal(root.der, der)));
+}
+
+function instant(date: Date, name: string): Date {
+  if (!(date instanceof Date) || Number.isNaN(date.getTime())) throw new TypeError(`${name} is not a time`);
+  return date;
+}
+
+const parsed = new LruMap<string, readonly Certificate[]>(16);
+
+function pem(text: string, name: string): readonly Certificate[] {
+  const known = parsed.get(text);
+  if (known !== undefined) return known;
+  try {
+    const certificates = parsePem(text);
+    parsed.set(text, certificates);
+    return certificates;
+  } catch (cause) {
+    throw new TypeError(`${name} is not a PEM certificate`, { cause });
+  }
 }

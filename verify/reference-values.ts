@@ -1,13 +1,12 @@
 // A device's endorsements and reference values: its RIMs found and verified, certificates asked about, measurements compared.
 import { equal } from './bytes.ts';
 import { CheckFailure } from './checks.ts';
-import type { OcspQuery, RimQuery } from './collateral.ts';
-import { type DeviceIdentity, rimIds } from './nvidia.ts';
+import { type DeviceIdentity, rimIds, rimRoots } from './nvidia.ts';
 import { verifyOcsp } from './ocsp/verify.ts';
+import type { Context, OcspQuery, RimQuery, VerifyOptions } from './options.ts';
 import { type Manifest, type Measurement, type Rim, verifyRim } from './rim/rim.ts';
-import type { Context } from './run-checks.ts';
 import type { Report } from './spdm/report.ts';
-import type { Certificate } from './x509/certificate.ts';
+import { type Certificate, parsePem } from './x509/certificate.ts';
 
 export interface ReferenceValues {
   readonly driver: Rim | null;
@@ -55,6 +54,24 @@ async function findRim(query: RimQuery, kind: Rim['kind'], context: Context): Pr
     return rim;
   });
 }
+
+/**
+ * Verifies a RIM document by itself, for whoever keeps documents.
+ * @param roots as in VerifyOptions. @param at the instant at which its signer's certificates must be valid.
+ * @returns when the first of the signer's certificates ends. @throws {CheckFailure} rim_malformed, rim_signature_invalid,
+ * rim_chain_invalid, rim_signer_expired.
+ */
+export async function checkRim(
+  document: string | Uint8Array,
+  { roots, at }: { readonly roots?: VerifyOptions['roots']; readonly at: Date },
+): Promise<Date> {
+  const trusted = roots?.rim === undefined ? rimRoots() : parsePem(roots.rim);
+  return firstEnd((await verifyRim(document, { roots: trusted, at })).signer);
+}
+
+/** When the first certificate of a chain ends. */
+export const firstEnd = (chain: readonly Certificate[]): Date =>
+  new Date(Math.min(...chain.map(({ notAfter }) => notAfter.getTime())));
 
 /** What a service answers wrongly once must not be what is believed of it from then on. */
 async function orRefused<T>(

@@ -5,12 +5,11 @@ import type { Evidence } from '../proto/attestation.ts';
 import { EncodingError, fromBase64, toHex } from './bytes.ts';
 import { CheckFailure } from './checks.ts';
 import { LruMap } from './lru.ts';
-import { deviceRoots } from './nvidia.ts';
+import { deviceOf, deviceRoots } from './nvidia.ts';
 import { parseReport, type Report, verifyReportSignature } from './spdm/report.ts';
 import { parseToken, type TokenDevice } from './token/token.ts';
-import { chainFailure, deviceOf } from './trust.ts';
 import { type Certificate, parsePem } from './x509/certificate.ts';
-import { ChainError, verifyChain } from './x509/chain.ts';
+import { ChainError, chainFailure, verifyChain } from './x509/chain.ts';
 import { DerError } from './x509/der.ts';
 
 /** What an attestation has beside raw and its nonce. */

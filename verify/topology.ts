@@ -5,10 +5,16 @@
 //   a switch   its own id, and the GPUs at its ports
 //
 // A GPU states no id of its own, nor does its certificate hold one: the GPUs that the switches name can only be counted.
+import { CheckFailure, type Outcome, seen, skipped } from './checks.ts';
+import type { DeviceClaims } from './options.ts';
+import type { OpaqueData } from './spdm/opaque.ts';
 
-import { CheckFailure } from './checks.ts';
-import type { VerifiedDevice } from './device.ts';
-import { type Outcome, seen, skipped } from './run-checks.ts';
+/** A device whose report and chain passed. */
+export interface VerifiedDevice {
+  readonly claims: DeviceClaims;
+  readonly opaque: OpaqueData;
+  readonly simulated: boolean;
+}
 
 /** What right reports leave open, because a device that they name did not sign, or because they do not say. */
 export interface LeftOpen {

@@ -1,9 +1,8 @@
-// The verdict in words: the level, what is proven, and what is not.
+// The verdict in words: the level, what is proven, and what is not. And the relying party's policy.
 
-import type { VerifiedDevice } from './device.ts';
-import type { Claims, DeviceClaims, Level, TokenClaims, VerificationReport } from './options.ts';
-import type { CheckList, Context } from './run-checks.ts';
-import { leftOpen } from './topology.ts';
+import { CheckFailure, type CheckList, seen } from './checks.ts';
+import type { Claims, Context, DeviceClaims, Level, TokenClaims, VerificationReport } from './options.ts';
+import { leftOpen, type VerifiedDevice } from './topology.ts';
 
 export interface Findings {
   readonly list: CheckList;
@@ -143,4 +142,29 @@ function notProven({ list, devices, appraised, token, about }: Findings, simulat
   if (token !== null && token.signature === 'self-asserted')
     missing.push('What the token says beyond the evidence: anyone can make such a token.');
   return missing;
+}
+
+// The relying party's own policy: freshness, and checks that may not be skipped.
+
+/** Between the gateway's clock and ours, where the caller does not say. */
+const SKEW_SECONDS = 300;
+
+/** @param timestamp Unix seconds; null where nothing says when. @throws {CheckFailure} too_old, policy_refused */
+export function checkPolicy(list: CheckList, timestamp: number | null, { at, options }: Context) {
+  const { maxAgeSeconds = null, maxAheadSeconds = null, requiredChecks = [] } = options.policy ?? {};
+  const said: string[] = [];
+  if (maxAgeSeconds !== null || maxAheadSeconds !== null) {
+    if (timestamp === null) throw new CheckFailure('policy_refused', 'bare evidence does not say when it was made');
+    const age = Math.floor(at.getTime() / 1000) - timestamp;
+    if (age < -(maxAheadSeconds ?? SKEW_SECONDS))
+      throw new CheckFailure('policy_refused', `the time in raw is ${-age} seconds ahead`);
+    if (maxAgeSeconds !== null && age > maxAgeSeconds)
+      throw new CheckFailure('too_old', `${age} seconds old; at most ${maxAgeSeconds} are accepted`);
+    said.push(`${Math.max(0, age)} seconds old`);
+  }
+  for (const name of requiredChecks)
+    if (name !== 'policy' && !list.passed(name))
+      throw new CheckFailure('policy_refused', `the caller requires the check ${name}, which did not pass`);
+  if (requiredChecks.length > 0) said.push(`${requiredChecks.length} required checks passed`);
+  return seen(said.length > 0 ? said.join('; ') : 'the caller asked for no more');
 }

@@ -1,7 +1,7 @@
 // What an attester is: it collects evidence over a nonce and has it appraised. One file per attester in attesters/.
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import type { FailureCode } from '../../verify/checks.ts';
+import type { FailureCode } from '../../verify/index.ts';
 
 export interface Device {
   /** 'HOPPER', 'BLACKWELL', 'LS10'. */

@@ -3,8 +3,9 @@ import { concat, digest, equal, toHex } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
 import { LruMap } from '../lru.ts';
 import type { Certificate } from '../x509/certificate.ts';
-import { ecdsaVerify, names, notUnderstood, signedBy } from '../x509/chain.ts';
+import { names, notUnderstood, signedBy } from '../x509/chain.ts';
 import { DerError } from '../x509/der.ts';
+import { ecdsaVerify } from '../x509/ecdsa.ts';
 import {
   type CertId,
   issuerHashes,
@@ -76,6 +77,38 @@ export async function verifyOcsp(
     throw invalid(`the OCSP response about ${label} held until ${iso(window.nextUpdate)}`);
   checkStatus(single, label);
   return window;
+}
+
+/**
+ * What a response is worth to whoever may keep it. `good`: the certificate is good for this time. `not_good`: the responder
+ * says that it is not. `unusable`: the response does not verify.
+ */
+export type OcspVerdict =
+  | ({ readonly verdict: 'good' } & GoodStatus)
+  | { readonly verdict: 'not_good' }
+  | { readonly verdict: 'unusable' };
+
+/** As {@link verifyOcsp}, for a cache: a response that is refused is a verdict and no error. */
+export async function appraiseOcsp(
+  response: Uint8Array,
+  certificate: Certificate,
+  issuer: Certificate,
+  options: OcspOptions,
+): Promise<OcspVerdict> {
+  try {
+    return { verdict: 'good', ...(await verifyOcsp(response, certificate, issuer, options)) };
+  } catch {
+    return { verdict: (await deniesGood(response, certificate, issuer)) ? 'not_good' : 'unusable' };
+  }
+}
+
+async function deniesGood(response: Uint8Array, certificate: Certificate, issuer: Certificate): Promise<boolean> {
+  try {
+    const about = await answersAbout(parseOcspResponse(response), certificate, issuer);
+    return about.some(({ status }) => status !== 'good');
+  } catch {
+    return false;
+  }
 }
 
 async function findVerified(

@@ -3,8 +3,8 @@
 import { digest, EncodingError, equal, fromBase64, utf8 } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
 import { type Certificate, parseCertificate } from '../x509/certificate.ts';
-import { ecdsaVerifyRaw } from '../x509/chain.ts';
 import { DerError } from '../x509/der.ts';
+import { ecdsaVerifyRaw } from '../x509/ecdsa.ts';
 import {
   type Attribute,
   childElements,

@@ -1,6 +1,7 @@
 // Who signed a token, and whether that proves anything: NVIDIA's service, Countersign, or nobody in particular.
 import { buffered, utf8 } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
+import type { Jwk, Jwks, TokenSigner } from '../options.ts';
 import type { Jws } from './jws.ts';
 import { type Bundle, COUNTERSIGN_ISSUER, type ParsedToken, text } from './token.ts';
 
@@ -14,9 +15,6 @@ export interface TokenSignatureOptions {
   /** The instant at which a signed token must be valid. */
   readonly at: Date;
 }
-
-/** `self-asserted`: anyone can have made it. */
-export type TokenSigner = 'nvidia-signed' | 'countersign-signed' | 'self-asserted';
 
 interface TokenSignature {
   readonly signature: TokenSigner;
@@ -169,19 +167,6 @@ function instant(seconds: number): string {
 }
 
 // The keys that signed tokens are checked under: a JSON Web Key Set (RFC 7517) handed in or fetched.
-
-/** As much of a JWK as an ES384 key needs. */
-export interface Jwk {
-  readonly kty?: string | undefined;
-  readonly kid?: string | undefined;
-  readonly crv?: string | undefined;
-  readonly x?: string | undefined;
-  readonly y?: string | undefined;
-}
-
-export interface Jwks {
-  readonly keys: readonly Jwk[];
-}
 
 /** CryptoKey, by a name that both Node's types and the DOM's know. */
 type VerifyKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;

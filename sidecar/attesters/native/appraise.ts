@@ -1,20 +1,17 @@
 // Appraises evidence with verify/, in this process: everything must be checked, and everything must pass.
 import type { Evidence } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
-import { fromBase64, utf8 } from '../../../verify/bytes.ts';
 import {
   appraiseEvidence,
+  CheckFailure,
   type CheckName,
   type Clocks,
   type Collateral,
   type DeviceClaims,
+  type EndorsementExpiry,
+  endorsementExpiry,
   type VerificationReport,
 } from '../../../verify/index.ts';
-import { LruMap } from '../../../verify/lru.ts';
-import { rimIds, rimRoots } from '../../../verify/nvidia.ts';
-import { verifyRim } from '../../../verify/rim/rim.ts';
-import { parseReport } from '../../../verify/spdm/report.ts';
-import { type Certificate, parsePem } from '../../../verify/x509/certificate.ts';
 import type { Appraise } from '../../driver/collector.ts';
 import { AppraisalError } from '../attester.ts';
 import type { KeptCollateral } from './collateral.ts';
@@ -32,7 +29,7 @@ export interface AppraisalOptions {
 export interface DeviceAppraisal {
   readonly claims: DeviceClaims;
   /** When the first certificate of each chain ends. */
-  readonly expires: { readonly device: Date; readonly driver: Date | null; readonly vbios: Date };
+  readonly expires: EndorsementExpiry;
   /** The firmware in the report is the one that its leaf names; false: this driver's reports do not say. */
   readonly fwid_checked: boolean;
 }
@@ -49,43 +46,26 @@ const REQUIRED: readonly CheckName[] = [
   'device_mode',
 ];
 
-const MAX_CHAINS = 64;
-
 export function createAppraiser({ collateral, clock, clocks, roots }: AppraisalOptions): Appraiser {
-  const trusted = roots === undefined ? rimRoots() : parsePem(roots.rim);
-  /** By document, and by chain: they are the same at each request. */
-  const rim_ends = new WeakMap<Uint8Array, Date>();
-  const chain_ends = new LruMap<string, Date>(MAX_CHAINS);
-
-  async function rimEnd(id: string): Promise<Date> {
-    const document = await collateral.rim({ id, version: '', chip: '' });
-    if (document === null) throw new AppraisalError('rim_unavailable', `${id} is no longer at hand`, true);
-    const bytes = typeof document === 'string' ? utf8(document) : document;
-    const known = rim_ends.get(bytes);
-    if (known !== undefined) return known;
-    const { signer } = await verifyRim(bytes, { roots: trusted, at: clocks?.rim ?? clock() });
-    const end = firstEnd(signer);
-    rim_ends.set(bytes, end);
-    return end;
-  }
-
-  function chainEnd(chain: string): Date {
-    const known = chain_ends.get(chain) ?? firstEnd(parsePem(new TextDecoder().decode(fromBase64(chain))));
-    chain_ends.set(chain, known);
-    return known;
+  async function expiry(evidence: Evidence, claims: DeviceClaims): Promise<EndorsementExpiry | null> {
+    try {
+      return await endorsementExpiry(evidence, claims, { collateral, roots, at: clocks?.rim ?? clock() });
+    } catch (error) {
+      // A document that was there a moment ago may be fetched again.
+      if (error instanceof CheckFailure) throw new AppraisalError(error.code, error.message, true);
+      throw error;
+    }
   }
 
   async function appraised(report: VerificationReport, evidence: Evidence, i: number): Promise<DeviceAppraisal> {
     const claims = report.claims.devices[i];
-    const ids = claims === undefined ? null : rimIds(claims, parseReport(fromBase64(evidence.report)).opaque);
-    if (claims === undefined || ids === null || (ids.driver === null && claims.kind === 'gpu'))
+    const expires = claims === undefined ? null : await expiry(evidence, claims);
+    if (claims === undefined || expires === null)
       throw new AppraisalError('rim_unavailable', 'the report does not say which reference values are its', false);
-    const [driver, vbios] = await Promise.all([ids.driver === null ? null : rimEnd(ids.driver), rimEnd(ids.vbios)]);
-    const device = chainEnd(evidence.certificate_chain);
     const fwid_checked = report.checks.some(
       (one) => one.name === 'report_fwid' && one.device === i && one.status === 'pass',
     );
-    return { claims, expires: { device, driver, vbios }, fwid_checked };
+    return { claims, expires, fwid_checked };
   }
 
   return async (nonce, evidence) => {
@@ -105,9 +85,6 @@ export function createAppraiser({ collateral, clock, clocks, roots }: AppraisalO
     return Promise.all(evidence.map((one, i) => appraised(report, one, i)));
   };
 }
-
-const firstEnd = (chain: readonly Certificate[]) =>
-  new Date(Math.min(...chain.map(({ notAfter }) => notAfter.getTime())));
 
 /** `GPU 1`, `switch 0`: each kind counts for itself. */
 function nameOf(evidence: readonly Evidence[], i: number): string {

@@ -1,11 +1,15 @@
 // Reference values and revocation answers, fetched once: kept in memory and on disk, renewed before they end. verify/ checks
 // whatever comes from here at every use; what is kept here was right when it came.
-import { toHex } from '../../../verify/bytes.ts';
-import { fetchOcsp, fetchRim, type ServiceOptions } from '../../../verify/collateral.ts';
-import type { Collateral, OcspQuery } from '../../../verify/index.ts';
-import { LruMap } from '../../../verify/lru.ts';
-import { makeCertId, parseOcspResponse } from '../../../verify/ocsp/messages.ts';
-import { answersAbout, verifyOcsp } from '../../../verify/ocsp/verify.ts';
+import { LRUCache } from 'lru-cache';
+import {
+  appraiseOcsp,
+  type Collateral,
+  fetchOcsp,
+  fetchRim,
+  type OcspQuery,
+  ocspId,
+  type ServiceOptions,
+} from '../../../verify/index.ts';
 import type { Kind, Store } from './collateral-files.ts';
 
 interface KeptCollateralOptions extends EntryOptions {
@@ -29,7 +33,7 @@ const LONG_AGO = new Date(0);
 
 export function createKeptCollateral(options: KeptCollateralOptions): KeptCollateral {
   const { store, clock, onTrouble } = options;
-  const entries = new LruMap<string, Entry>(MAX_ENTRIES);
+  const entries = new LRUCache<string, Entry>({ max: MAX_ENTRIES });
   const underway = new Map<string, Promise<Entry | null>>();
   let outages = new Set<Kind>();
 
@@ -87,7 +91,7 @@ export function createKeptCollateral(options: KeptCollateralOptions): KeptCollat
     },
 
     async ocsp(query) {
-      const id = toHex(await makeCertId(query.certificate, query.issuer));
+      const id = await ocspId(query);
       const at = query.at.getTime();
       let entry: Entry | null = entries.get(id) ?? null;
       if (entry === null || at < entry.from.getTime() - SKEW_MS || at > entry.until.getTime()) {
@@ -199,21 +203,10 @@ async function ocspEntry(
     again,
     ...(nonce === undefined ? {} : { nonce }),
   } as const;
-  try {
-    const { thisUpdate: from, nextUpdate: until } = await verifyOcsp(response, certificate, issuer, { at, nonce });
-    const renew_at = new Date(from.getTime() + (until.getTime() - from.getTime()) * RENEW_AFTER);
-    return { ...common, verdict: 'good', from, until, renew_at };
-  } catch {
-    const verdict = await saysNo(response, query);
-    return { ...common, verdict, from: fetched, until: fetched, renew_at: fetched };
-  }
-}
-
-async function saysNo(response: Uint8Array, { certificate, issuer }: OcspQuery): Promise<'not_good' | 'unusable'> {
-  try {
-    const answers = await answersAbout(parseOcspResponse(response), certificate, issuer);
-    return answers.some(({ status }) => status !== 'good') ? 'not_good' : 'unusable';
-  } catch {
-    return 'unusable';
-  }
+  const outcome = await appraiseOcsp(response, certificate, issuer, { at, nonce });
+  if (outcome.verdict !== 'good')
+    return { ...common, verdict: outcome.verdict, from: fetched, until: fetched, renew_at: fetched };
+  const { thisUpdate: from, nextUpdate: until } = outcome;
+  const renew_at = new Date(from.getTime() + (until.getTime() - from.getTime()) * RENEW_AFTER);
+  return { ...common, verdict: 'good', from, until, renew_at };
 }

@@ -1,9 +1,7 @@
 // ATTESTER=native: NVML directly, appraised by verify/ in this process. The token is ours, signed by a key made at start.
 import { randomBytes } from 'node:crypto';
 import type { Nonce } from '../../../proto/raw.ts';
-import { rimRoots } from '../../../verify/nvidia.ts';
-import { verifyRim } from '../../../verify/rim/rim.ts';
-import { parsePem } from '../../../verify/x509/certificate.ts';
+import { checkRim } from '../../../verify/index.ts';
 import { type Collector, type CollectorOptions, createCollector, withRenewedChains } from '../../driver/collector.ts';
 import { until } from '../../driver/lock.ts';
 import type { Attester, Collected } from '../attester.ts';
@@ -42,13 +40,12 @@ export async function createNativeAttester(options: NativeOptions): Promise<Nati
   const { clock = () => new Date(), onTrouble = () => {}, roots, clocks } = options;
   const collector = options.collector ?? (await createCollector(options));
   const key = makeTokenKey();
-  const trusted = roots === undefined ? rimRoots() : parsePem(roots.rim);
   const collateral = createKeptCollateral({
     store: createStore({ folder: options.cache_dir, onTrouble }),
     fetch: options.fetch ?? globalThis.fetch,
     clock,
     onTrouble,
-    checkRim: (document) => verifyRim(document, { roots: trusted, at: clocks?.rim ?? clock() }),
+    checkRim: (document) => checkRim(document, { roots, at: clocks?.rim ?? clock() }),
     rim_url: serviceBase(options.rim_url),
     ocsp_url: options.ocsp_url,
   });

@@ -1,13 +1,15 @@
 // ATTESTER=nras: NVML directly, appraised by NVIDIA's remote service. The token is NVIDIA's own, for anyone to check.
-
 import type { Evidence } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
-import { CheckFailure } from '../../../verify/checks.ts';
-import { appraiseEvidence, type DeviceClaims } from '../../../verify/index.ts';
-import { checkTokenDigests } from '../../../verify/token/digests.ts';
-import { compareTokenWithReports } from '../../../verify/token/report-match.ts';
-import { verifyTokenSignature } from '../../../verify/token/signature.ts';
-import { parseToken } from '../../../verify/token/token.ts';
+import {
+  appraiseEvidence,
+  CheckFailure,
+  checkTokenDigests,
+  compareTokenWithReports,
+  type DeviceClaims,
+  parseToken,
+  verifyTokenSignature,
+} from '../../../verify/index.ts';
 import { type Collector, type CollectorOptions, createCollector, withRenewedChains } from '../../driver/collector.ts';
 import { until } from '../../driver/lock.ts';
 import { AppraisalError, type Attester, type Collected } from '../attester.ts';

@@ -2,8 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Evidence } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
-import { readLimited } from '../../../verify/collateral.ts';
-import type { Jwks } from '../../../verify/index.ts';
+import { type Jwks, readLimited } from '../../../verify/index.ts';
 import { AttesterError } from '../attester.ts';
 
 /** No answer, or one that says "later". */

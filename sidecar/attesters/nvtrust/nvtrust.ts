@@ -1,5 +1,4 @@
 // ATTESTER=nvtrust: NVIDIA's Python SDK with its local verifier, in one-shot workers kept warm (DESIGN §10).
-
 import { createHash } from 'node:crypto';
 import { accessSync, constants, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
@@ -7,8 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Nonce } from '../../../proto/raw.ts';
-import { CheckFailure } from '../../../verify/checks.ts';
-import { type ParsedToken, parseToken } from '../../../verify/token/token.ts';
+import { CheckFailure, type ParsedToken, parseToken } from '../../../verify/index.ts';
 import { type Attester, AttesterError, type Collected } from '../attester.ts';
 import type { WorkerEnvironment } from '../environment.ts';
 import { failure } from './failures.ts';
