@@ -3,11 +3,9 @@ import type { Logger } from 'pino';
 import { where } from '../proto/log.ts';
 import { NO_ARGUMENTS } from '../proto/settings.ts';
 import { AttesterError } from './attesters/attester.ts';
-import { createAttester } from './attesters/choose.ts';
-import { unavailableAttester } from './attesters/unavailable.ts';
+import { createAttester, unavailableAttester } from './attesters/choose.ts';
 import { ConfigError, loadConfig, type SidecarConfig } from './config.ts';
-import { createLog } from './log.ts';
-import { SocketError, startServer } from './server/server.ts';
+import { createLog, SocketError, startServer } from './server/server.ts';
 
 try {
   if (process.argv.length > 2) throw new ConfigError(NO_ARGUMENTS);

@@ -10,7 +10,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   sidecar: ['proto', 'verify/index.ts'],
   gateway: ['proto', 'verify/index.ts'],
   page: ['proto', 'verify'],
-  demo: ['gateway/config.ts', 'gateway/node-flags.ts', 'sidecar/node-flags.ts'],
+  demo: ['gateway/config.ts', 'gateway/node-flags.ts', 'sidecar/config.ts'],
   scripts: ['proto', 'verify', 'sidecar', 'gateway', 'demo', 'test/twin', 'test/harness.ts'],
 };
 

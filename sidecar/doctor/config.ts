@@ -1,8 +1,8 @@
 // The doctor's settings, from the sidecar's own variables: the one place in this process that reads the environment.
 import { resolve } from 'node:path';
 import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../../verify/index.ts';
-import { nvattestEnvironment } from '../attesters/environment.ts';
 import { NRAS_URL } from '../attesters/nras/service.ts';
+import { nvattestEnvironment } from '../attesters/program.ts';
 import { ATTESTERS, type AttesterName } from '../config.ts';
 
 export interface DoctorConfig {

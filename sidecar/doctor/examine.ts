@@ -1,8 +1,8 @@
 // Looks at a node from the driver up to one verified attestation, in the order of repair, and says what it found.
 import type { DoctorConfig } from './config.ts';
-import { gatherFacts } from './facts.ts';
 import type { Finding } from './finding.ts';
 import type { Host } from './host.ts';
+import { gatherFacts } from './host.ts';
 import { checkContainer, checkDevices, checkDriver, checkMode, checkRequirements, checkSocket } from './node-checks.ts';
 import { checkClock, checkServices, checkTrial, probeServices } from './service-checks.ts';
 

@@ -2,9 +2,9 @@
 import { buildRaw } from '../../proto/raw.ts';
 import { appraiseAttestation, createCollateral, type Jwks, type VerificationReport } from '../../verify/index.ts';
 import type { DoctorConfig } from './config.ts';
-import { type Facts, messageOf } from './facts.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import type { Answered, Host } from './host.ts';
+import { type Facts, messageOf } from './host.ts';
 
 // One short request to each service that the attester will need: whether it answers, with what, and what time it has.
 

@@ -65,3 +65,11 @@ export function callAsync<T>(run: KoffiFunction, args: readonly unknown[], max_c
     in_flight.add(args);
   });
 }
+
+export const NONCE_BYTES = 0x20;
+
+/** ASCII up to the first zero byte. */
+export function readText(bytes: Buffer): string {
+  const end = bytes.indexOf(0);
+  return bytes.toString('latin1', 0, end < 0 ? bytes.length : end);
+}

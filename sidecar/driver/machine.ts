@@ -2,11 +2,9 @@
 import type { Device } from '../attesters/attester.ts';
 import { NscqError, NVML, NvmlError, refusal } from './errors.ts';
 import { PARALLEL_CALLS } from './ffi.ts';
-import { checkMode, openSession } from './gpus.ts';
 import { holding, type Lock } from './lock.ts';
-import { createNscq, NSCQ_LIBRARY, type Nscq, openNscq } from './nscq.ts';
-import { createNvml, LIBRARY, type Nvml, openLibrary } from './nvml.ts';
-import { checkLocked, openSwitches } from './switches.ts';
+import { checkLocked, createNscq, NSCQ_LIBRARY, type Nscq, openNscq, openSwitches } from './nscq.ts';
+import { checkMode, createNvml, LIBRARY, type Nvml, openLibrary, openSession } from './nvml.ts';
 
 // Whatever of the machine gives evidence: its GPUs through NVML and, behind protected PCIe, its switches through NSCQ.
 

@@ -4,15 +4,14 @@ import { createServer, type Server } from 'node:http';
 import { connect, type ListenOptions } from 'node:net';
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Logger } from 'pino';
+import { type Logger, pino } from 'pino';
 import { WebSocketServer } from 'ws';
 import { HEALTH_PATH, MAX_FRAME_BYTES } from '../../proto/frames.ts';
-import { where } from '../../proto/log.ts';
+import { prettyLine, where } from '../../proto/log.ts';
 import type { Attester, AttesterError } from '../attesters/attester.ts';
-import { logResult } from '../log.ts';
 import { checkCollected } from '../signing/evidence-check.ts';
 import { createScheduler } from '../signing/scheduler.ts';
-import { runSession, type Session } from './session.ts';
+import { type Result, runSession, type Session } from './session.ts';
 
 // The Unix socket that the sidecar listens on: its own, with what a killed predecessor left behind, or one that it is handed.
 
@@ -214,3 +213,26 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     },
   };
 }
+
+// The sidecar's log: JSON lines on stdout, for people where that is a terminal.
+
+export type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'> & Partial<Pick<NodeJS.WriteStream, 'on'>>;
+
+/** A line that cannot be written, to a full disk or a reader that is gone, is lost. */
+export function createLog(level: string, out: Out = process.stdout): Logger {
+  // Without it Node would end the process, and every attestation that is being made.
+  out.on?.('error', () => {});
+  return pino(
+    { name: 'sidecar', level },
+    { write: (line: string) => void out.write(out.isTTY ? prettyLine(line) : line) },
+  );
+}
+
+/** One line an attestation: the gateway's id, how it ended, where the time went, how many still wait. */
+export function logResult(log: Logger, { id, code, ms, phases }: Result, queued: number): void {
+  const times = Object.entries(phases ?? {}).map(([phase, phase_ms]) => [phase, round(phase_ms)]);
+  const level = code === 'attested' || code === 'cancelled' ? 'info' : 'warn';
+  log[level]({ id, code, ms: round(ms), ...Object.fromEntries(times), queued }, 'attest');
+}
+
+const round = (ms: number) => Math.round(ms * 10) / 10;

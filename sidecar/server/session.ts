@@ -15,6 +15,7 @@ import {
 import { JsonTextError } from '../../proto/json.ts';
 import { MAX_RAW_LENGTH, type Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError } from '../attesters/attester.ts';
+import { RETRY_AFTER_MS } from '../signing/retry.ts';
 import { DeadlineExceeded, QueueFull, type Scheduler, type Timed } from '../signing/scheduler.ts';
 import { nonceOfRaw } from './nonce.ts';
 
@@ -42,11 +43,8 @@ export interface Session {
   drain(): Promise<void>;
 }
 
-const COLLECTION_RETRY_MS = 250;
 /** A character of raw takes three bytes of UTF-8 at most. */
 const MAX_RAW_BYTES = 3 * MAX_RAW_LENGTH;
-/** By then this sidecar has closed the connection, and its successor is asked. */
-const SHUTDOWN_RETRY_MS = 1_000;
 
 /** `socket`: the one under `ws`. */
 export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Session {
@@ -115,7 +113,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     if (frame.type === 'status') return sendStatus();
     if (frame.type === 'cancel') return asked.get(frame.id)?.abort(new Error('cancelled'));
     if (asked.has(frame.id)) return fail(frame.id, 'duplicate_id', 'this id is being worked on');
-    if (drained !== null) return fail(frame.id, 'shutting_down', 'the sidecar stops', SHUTDOWN_RETRY_MS);
+    if (drained !== null) return fail(frame.id, 'shutting_down', 'the sidecar stops', RETRY_AFTER_MS.shutting_down);
     const reply = isBinary ? sendBinary : sendText;
     void answer(frame.id, frame.raw, reply);
   });
@@ -210,7 +208,7 @@ function failureOf(error: unknown): Failure {
     return {
       code: error.code,
       message: error.message.slice(0, 1024),
-      ...(error.retryable ? { retry_after_ms: error.retry_after_ms ?? COLLECTION_RETRY_MS } : {}),
+      ...(error.retryable ? { retry_after_ms: error.retry_after_ms ?? RETRY_AFTER_MS.attester } : {}),
     };
   return { code: 'collection_failed', message: 'the attester failed in an unexpected way', unexpected: true };
 }

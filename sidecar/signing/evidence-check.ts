@@ -4,7 +4,8 @@ import type { Nonce } from '../../proto/raw.ts';
 import { CheckFailure, checkReports } from '../../verify/index.ts';
 import { type Attester, AttesterError, type Collected } from '../attesters/attester.ts';
 
-const refuse = (message: string, cause?: unknown) => new AttesterError('appraisal_failed', message, false, { cause });
+const refuse = (message: string, cause?: unknown) =>
+  new AttesterError('appraisal_failed', message, false, { cause, reason: 'evidence_refused' });
 
 /** @throws {AttesterError} appraisal_failed */
 export async function checkCollected(collected: Collected, nonce: Nonce, attester: Attester): Promise<void> {

@@ -1,14 +1,13 @@
 // What stands between requests and the attester: one attestation in flight for the same raw, the queue, another try where that helps, the circuit.
 import { randomBytes } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Phases } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError, type Collected } from '../attesters/attester.ts';
-import { createCircuitBreaker, noAnswer, type Unavailable } from './circuit-breaker.ts';
+import { createCircuitBreaker, stuck, type Unavailable } from './circuit-breaker.ts';
+import { ATTESTATION_RETRY, RETRY_AFTER_MS, TRIAL_EVERY_MS, withRetries } from './retry.ts';
 
 // The way to the GPU: one job at a time, in order of arrival, a bounded line, and a way out of it.
 
-const TYPICAL_JOB_MS = 500;
 /** From a job's abort to when it is given up. */
 const GRACE_MS = 2_000;
 
@@ -16,7 +15,7 @@ const GRACE_MS = 2_000;
 export class QueueFull extends Error {
   override readonly name = 'QueueFull';
   override readonly message = 'too many requests wait for the GPU';
-  readonly retry_after_ms = TYPICAL_JOB_MS;
+  readonly retry_after_ms = RETRY_AFTER_MS.queue_full;
 }
 
 interface Job {
@@ -137,10 +136,6 @@ export interface Scheduler {
   close(): void;
 }
 
-const TRIES = 3;
-const RETRY_MS = 100;
-const TRIAL_EVERY_MS = 10_000;
-
 interface InFlight {
   readonly begun_ms: number;
   readonly result: Promise<Timed>;
@@ -149,10 +144,10 @@ interface InFlight {
 }
 
 export function createScheduler(attester: Attester, options: SchedulerOptions): Scheduler {
-  const { attest_deadline_ms, retry_ms = RETRY_MS, trial_every_ms = TRIAL_EVERY_MS } = options;
+  const { attest_deadline_ms, retry_ms = ATTESTATION_RETRY.first_ms, trial_every_ms = TRIAL_EVERY_MS } = options;
   const queue = createQueue({
     ...options,
-    onStuck: () => circuit.open(noAnswer()),
+    onStuck: () => circuit.open(stuck()),
   });
   const inFlight = new Map<Nonce, InFlight>();
   /** When something was attested last. */
@@ -161,49 +156,59 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
 
   async function trial(): Promise<void> {
     const nonce = randomBytes(32).toString('hex') as Nonce;
-    await attestOnce(nonce, new AbortController().signal);
+    await attestOnce(nonce, new AbortController().signal, 1);
   }
 
-  function enqueue(nonce: Nonce, cancel: AbortSignal): Promise<Timed> {
+  function enqueue(nonce: Nonce, cancel: AbortSignal, attempts: number): Promise<Timed> {
     const queued_ms = performance.now();
-    return queue.run((signal) => collect(nonce, signal, queued_ms), cancel);
+    return queue.run((signal) => collect(nonce, signal, queued_ms, attempts), cancel);
   }
 
-  async function collect(nonce: Nonce, signal: AbortSignal, queued_ms: number): Promise<Timed> {
+  async function collect(nonce: Nonce, signal: AbortSignal, queued_ms: number, attempts: number): Promise<Timed> {
     const queue_ms = performance.now() - queued_ms;
-    let why: AttesterError | null = null;
-    for (let attempt = 1; ; attempt++) {
+    let last: AttesterError | null = null;
+    const attempt = async (): Promise<Timed> => {
       try {
-        const begun_ms = performance.now();
-        const collected = await attester.attest(nonce, signal);
-        const brought_ms = performance.now();
-        await options.check(collected, nonce);
-        attested_ms = performance.now();
-        circuit.succeeded();
-        const { appraisal_ms = 0 } = collected;
-        const collection_ms = Math.max(0, brought_ms - begun_ms - appraisal_ms);
-        const check_ms = performance.now() - brought_ms;
-        return { ...collected, phases: { queue_ms, collection_ms, appraisal_ms, check_ms } };
+        return await attestAndCheck(nonce, signal, queue_ms);
       } catch (error) {
-        if (signal.reason instanceof DeadlineExceeded && attested_ms < queued_ms) circuit.timedOut(why);
-        if (signal.aborted || !(error instanceof AttesterError)) throw error;
-        if (!error.retryable || attempt === TRIES) {
-          circuit.failed(error);
-          throw error;
-        }
-        why = error;
-        await delay(retry_ms * 2 ** (attempt - 1), undefined, { signal });
+        if (signal.reason instanceof DeadlineExceeded && attested_ms < queued_ms) circuit.timedOut(last);
+        throw error;
       }
+    };
+    const isRetryable = (error: unknown): boolean => {
+      if (!(error instanceof AttesterError && error.retryable)) return false;
+      last = error;
+      // Where a service said when, the gateway is told.
+      return error.retry_after_ms === null;
+    };
+    try {
+      return await withRetries(attempt, { attempts, first_ms: retry_ms, isRetryable, signal });
+    } catch (error) {
+      if (!signal.aborted && error instanceof AttesterError) circuit.failed(error);
+      throw error;
     }
   }
 
-  function shareOrBegin(nonce: Nonce): InFlight {
+  async function attestAndCheck(nonce: Nonce, signal: AbortSignal, queue_ms: number): Promise<Timed> {
+    const begun_ms = performance.now();
+    const collected = await attester.attest(nonce, signal);
+    const brought_ms = performance.now();
+    await options.check(collected, nonce);
+    attested_ms = performance.now();
+    circuit.succeeded();
+    const { appraisal_ms = 0 } = collected;
+    const collection_ms = Math.max(0, brought_ms - begun_ms - appraisal_ms);
+    const check_ms = performance.now() - brought_ms;
+    return { ...collected, phases: { queue_ms, collection_ms, appraisal_ms, check_ms } };
+  }
+
+  function shareOrBegin(nonce: Nonce, attempts: number): InFlight {
     const under_way = inFlight.get(nonce);
     const begun_ms = performance.now();
     // One that took requests for ever could hold the GPU for ever.
     if (under_way !== undefined && begun_ms - under_way.begun_ms < attest_deadline_ms) return under_way;
     const abort = new AbortController();
-    const result = enqueue(nonce, abort.signal);
+    const result = enqueue(nonce, abort.signal, attempts);
     const shared: InFlight = { begun_ms, result, abort, requests: 0 };
     inFlight.set(nonce, shared);
     // Whoever waits gets the error; that nobody may be left to wait is no error of its own.
@@ -212,8 +217,8 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
   }
 
   /** Each request has a deadline of its own. The attestation ends when the last has left it. */
-  function attestOnce(nonce: Nonce, cancel: AbortSignal): Promise<Timed> {
-    const shared = shareOrBegin(nonce);
+  function attestOnce(nonce: Nonce, cancel: AbortSignal, attempts: number): Promise<Timed> {
+    const shared = shareOrBegin(nonce, attempts);
     shared.requests++;
     return new Promise<Timed>((resolve, reject) => {
       const leave = (reason: unknown) => {
@@ -248,7 +253,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
       if (cancel.aborted) return Promise.reject(cancel.reason);
       const { unavailable } = circuit;
       if (unavailable !== null) return Promise.reject(new AttesterError(unavailable.code, unavailable.message, false));
-      return attestOnce(nonce, cancel);
+      return attestOnce(nonce, cancel, ATTESTATION_RETRY.attempts);
     },
     failed: (error) => circuit.open(error),
     close: () => circuit.close(),

@@ -2,8 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { extension, ocspNoCheck } from '../../sidecar/attesters/simulated/certificate.ts';
 import * as der from '../../sidecar/attesters/simulated/der.ts';
-import { makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
-import { DEVICE_ROOT, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
+import { DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
 import { CheckFailure } from '../../verify/checks.ts';
 import { createCollateral } from '../../verify/collateral.ts';
 import { deviceRoots } from '../../verify/nvidia.ts';

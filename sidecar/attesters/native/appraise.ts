@@ -10,11 +10,12 @@ import {
   type DeviceClaims,
   type EndorsementExpiry,
   endorsementExpiry,
+  type FailureCode,
   type VerificationReport,
 } from '../../../verify/index.ts';
-import type { Appraise } from '../../driver/collector.ts';
-import { AppraisalError } from '../attester.ts';
-import type { KeptCollateral } from './collateral.ts';
+import { AppraisalError, type Appraise, type Renewal } from '../appraisal.ts';
+import type { KeptCollateral } from './kept-collateral.ts';
+import type { DeviceAppraisal } from './token.ts';
 
 export interface AppraisalOptions {
   readonly collateral: Collateral;
@@ -23,15 +24,6 @@ export interface AppraisalOptions {
   readonly clocks?: Clocks | undefined;
   /** PEM, in place of NVIDIA's pinned roots. */
   readonly roots?: { readonly device: string; readonly rim: string } | undefined;
-}
-
-/** A device whose every check passed. */
-export interface DeviceAppraisal {
-  readonly claims: DeviceClaims;
-  /** When the first certificate of each chain ends. */
-  readonly expires: EndorsementExpiry;
-  /** The firmware in the report is the one that its leaf names; false: this driver's reports do not say. */
-  readonly fwid_checked: boolean;
 }
 
 type Appraiser = (nonce: Nonce, evidence: readonly Evidence[]) => Promise<DeviceAppraisal[]>;
@@ -92,11 +84,9 @@ function nameOf(evidence: readonly Evidence[], i: number): string {
   return `${kind(evidence[i])} ${evidence.slice(0, i).filter((one) => kind(one) === kind(evidence[i])).length}`;
 }
 
-// An appraisal that failed may have rested on something old: a RIM or an answer that was kept too long. Then it is fetched and
-// appraised once more; and a service that could not be asked is worth asking again.
+// What collateral that was kept too long can spoil: then it is fetched again, and what is collected is appraised once more.
 
-/** What other collateral can mend. */
-const OF_THE_COLLATERAL: ReadonlySet<string> = new Set([
+const OF_THE_COLLATERAL: ReadonlySet<FailureCode> = new Set([
   'measurement_mismatch',
   'rim_mismatch',
   'rim_malformed',
@@ -108,36 +98,23 @@ const OF_THE_COLLATERAL: ReadonlySet<string> = new Set([
 /** What was fetched less long ago is not fetched again: a GPU that fails would have us ask NVIDIA at each request. */
 const FRESH_MS = 60_000;
 
-export function createRetryingAppraiser(
-  appraise: Appraiser,
-  collateral: KeptCollateral,
-): Appraise<readonly DeviceAppraisal[]> {
-  async function first(nonce: Nonce, evidence: readonly Evidence[]): Promise<readonly DeviceAppraisal[]> {
+export const collateralRenewal = (collateral: KeptCollateral): Renewal => ({
+  mends: OF_THE_COLLATERAL,
+  renew: async (_nonce, evidence) => ((await collateral.forget(FRESH_MS)) ? evidence : null),
+});
+
+/** The code says that something was not to be had; only the kept collateral knows whether that was the network's fault. */
+export function withOutages<T>(appraise: Appraise<T>, collateral: KeptCollateral): Appraise<T> {
+  return async (nonce, evidence, signal) => {
     collateral.outages();
     try {
-      return await appraise(nonce, evidence);
+      return await appraise(nonce, evidence, signal);
     } catch (error) {
-      throw error instanceof AppraisalError ? withRetry(error, collateral) : error;
-    }
-  }
-
-  return async (nonce, evidence, signal) => {
-    try {
-      return await first(nonce, evidence);
-    } catch (error) {
-      signal.throwIfAborted();
-      if (!(error instanceof AppraisalError) || !OF_THE_COLLATERAL.has(error.failed)) throw error;
-      if (!(await collateral.forget(FRESH_MS))) throw error;
-      return first(nonce, evidence);
+      if (!(error instanceof AppraisalError)) throw error;
+      const lacking =
+        error.failed === 'rim_unavailable' ? 'rim' : error.failed === 'revocation_unavailable' ? 'ocsp' : null;
+      if (lacking === null || !collateral.outages().has(lacking)) throw error;
+      throw new AppraisalError(error.failed, error.detail, true);
     }
   };
-}
-
-/** The code says that something was not to be had; only who asked knows whether that was the network's fault. */
-function withRetry(error: AppraisalError, collateral: KeptCollateral): AppraisalError {
-  const outages = collateral.outages();
-  const lacking =
-    error.failed === 'rim_unavailable' ? 'rim' : error.failed === 'revocation_unavailable' ? 'ocsp' : null;
-  if (lacking === null || !outages.has(lacking)) return error;
-  return new AppraisalError(error.failed, error.message.slice(error.failed.length + 2), true);
 }

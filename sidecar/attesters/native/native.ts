@@ -2,12 +2,12 @@
 import { randomBytes } from 'node:crypto';
 import type { Nonce } from '../../../proto/raw.ts';
 import { checkRim } from '../../../verify/index.ts';
-import { type Collector, type CollectorOptions, createCollector, withRenewedChains } from '../../driver/collector.ts';
+import { type Collector, type CollectorOptions, createCollector } from '../../driver/collector.ts';
 import { until } from '../../driver/lock.ts';
+import { chainRenewal, withRenewals } from '../appraisal.ts';
 import type { Attester, Collected } from '../attester.ts';
-import { type AppraisalOptions, createAppraiser, createRetryingAppraiser } from './appraise.ts';
-import { createKeptCollateral } from './collateral.ts';
-import { createStore } from './collateral-files.ts';
+import { type AppraisalOptions, collateralRenewal, createAppraiser, withOutages } from './appraise.ts';
+import { createKeptCollateral, createStore } from './kept-collateral.ts';
 import { makeToken, makeTokenKey, type PublicKey } from './token.ts';
 
 export interface NativeOptions extends CollectorOptions, Pick<AppraisalOptions, 'clocks' | 'roots'> {
@@ -49,8 +49,9 @@ export async function createNativeAttester(options: NativeOptions): Promise<Nati
     rim_url: serviceBase(options.rim_url),
     ocsp_url: options.ocsp_url,
   });
-  const appraiser = createAppraiser({ collateral, clock, clocks, roots });
-  const appraise = withRenewedChains(collector, createRetryingAppraiser(appraiser, collateral));
+  const appraiser = withOutages(createAppraiser({ collateral, clock, clocks, roots }), collateral);
+  const appraise = withRenewals(appraiser, [chainRenewal(collector), collateralRenewal(collateral)]);
+
   async function attest(nonce: Nonce, signal: AbortSignal): Promise<Collected> {
     const collected = await collector.collect(nonce, signal);
     const collected_ms = performance.now();

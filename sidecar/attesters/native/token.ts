@@ -2,7 +2,7 @@
 import { createHash, generateKeyPairSync, type KeyObject, randomUUID, sign } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { Nonce } from '../../../proto/raw.ts';
-import type { DeviceAppraisal } from './appraise.ts';
+import type { DeviceClaims, EndorsementExpiry } from '../../../verify/index.ts';
 
 // The key that signs this process's tokens: ES384, made at start, never written anywhere. Its public half is in `hello`.
 
@@ -22,6 +22,15 @@ interface TokenKey {
   readonly public: PublicKey;
   /** RFC 7515 compact serialization of the claims. */
   sign(claims: object): Promise<string>;
+}
+
+/** A device whose every check passed. */
+export interface DeviceAppraisal {
+  readonly claims: DeviceClaims;
+  /** When the first certificate of each chain ends. */
+  readonly expires: EndorsementExpiry;
+  /** The firmware in the report is the one that its leaf names; false: this driver's reports do not say. */
+  readonly fwid_checked: boolean;
 }
 
 const signAsync = promisify<string, Uint8Array, { key: KeyObject; dsaEncoding: 'ieee-p1363' }, Buffer>(sign);

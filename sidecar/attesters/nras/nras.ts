@@ -10,9 +10,10 @@ import {
   parseToken,
   verifyTokenSignature,
 } from '../../../verify/index.ts';
-import { type Collector, type CollectorOptions, createCollector, withRenewedChains } from '../../driver/collector.ts';
+import { type Collector, type CollectorOptions, createCollector } from '../../driver/collector.ts';
 import { until } from '../../driver/lock.ts';
-import { AppraisalError, type Attester, type Collected } from '../attester.ts';
+import { AppraisalError, chainRenewal, withRenewals } from '../appraisal.ts';
+import type { Attester, Collected } from '../attester.ts';
 import {
   createNrasKeys,
   keysUrl,
@@ -47,7 +48,10 @@ export async function createNrasAttester(options: NrasOptions): Promise<Attester
   const collector = options.collector ?? (await createCollector({ ...options, switches: false }));
   const keys = createNrasKeys({ url: keysUrl(url), timeout_ms, fetch, clock });
   const request = { url, timeout_ms, fetch, clock, service_key_file };
-  const check = withRenewedChains(collector, (nonce, evidence) => checkEvidence(nonce, evidence, { clock, roots }));
+  const check = withRenewals(
+    (nonce, evidence) => checkEvidence(nonce, evidence, { clock, roots }),
+    [chainRenewal(collector)],
+  );
   /** When the service asked to be left alone, and for how long. */
   let closed = { at_ms: 0, for_ms: 0 };
 
@@ -75,7 +79,8 @@ export async function createNrasAttester(options: NrasOptions): Promise<Attester
       // Before it was asked for: the clock was set back, and says nothing about the wait.
       if (since_ms >= 0 && wait_ms > 0)
         throw new ServiceUnavailable(
-          `nras_busy: NVIDIA's service asks for ${Math.ceil(wait_ms / 1000)} s more`,
+          'nras_busy',
+          `NVIDIA's service asks for ${Math.ceil(wait_ms / 1000)} s more`,
           wait_ms,
         );
       const collected = await collector.collect(nonce, signal);
@@ -145,7 +150,7 @@ async function checkNrasToken(
     if (!(error instanceof CheckFailure)) throw error;
     if (error.cause instanceof ServiceUnavailable) throw error.cause;
     if (error.code === 'token_key_unavailable')
-      throw new ServiceUnavailable(`${error.code}: ${error.message}`, null, { cause: error });
-    throw refused(error.code, error.message, { cause: error });
+      throw new ServiceUnavailable(error.code, error.message, null, { cause: error });
+    throw new AppraisalError(error.code, error.message, false, { cause: error });
   }
 }

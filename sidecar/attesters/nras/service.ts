@@ -3,21 +3,21 @@ import { readFile } from 'node:fs/promises';
 import type { Evidence } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
 import { type Jwks, readLimited } from '../../../verify/index.ts';
-import { AttesterError } from '../attester.ts';
+import { AttesterError, failed, type Reason } from '../attester.ts';
 
 /** No answer, or one that says "later". */
 export class ServiceUnavailable extends AttesterError {
   /** How long the service asks to be left alone; null where it does not say. */
   override readonly retry_after_ms: number | null;
-  constructor(message: string, retry_after_ms: number | null = null, options?: ErrorOptions) {
-    super('appraisal_failed', message, true, options);
+  constructor(reason: Reason, words: string, retry_after_ms: number | null = null, options?: ErrorOptions) {
+    super('appraisal_failed', `${reason}: ${words}`, true, { ...options, reason });
     this.retry_after_ms = retry_after_ms;
   }
 }
 
 /** It said no, or what it said does not hold. */
-export const refused = (reason: string, message: string, options?: ErrorOptions): AttesterError =>
-  new AttesterError('appraisal_failed', `${reason}: ${message}`, false, options);
+export const refused = (reason: Reason, words: string, options?: ErrorOptions): AttesterError =>
+  failed('appraisal_failed', reason, words, 'stop', options);
 
 const MAX_WAIT_MS = 600_000;
 
@@ -88,7 +88,8 @@ export async function requestToken(
   const said = `NVIDIA's service answered ${status}${reasonIn(text)}`;
   if (status === 429 || status === 408 || status >= 500)
     throw new ServiceUnavailable(
-      `${status === 429 ? 'nras_busy' : 'nras_unreachable'}: ${said}`,
+      status === 429 ? 'nras_busy' : 'nras_unreachable',
+      said,
       retryAfterMs(retry_after, options.clock()),
     );
   if (status === 401 || status === 403)
@@ -122,7 +123,7 @@ async function post(
     return { status: response.status, text, retry_after: response.headers.get('retry-after') };
   } catch (cause) {
     signal.throwIfAborted();
-    throw new ServiceUnavailable(`nras_unreachable: ${new URL(url).host} ${networkReason(cause, timeout_ms)}`, null, {
+    throw new ServiceUnavailable('nras_unreachable', `${new URL(url).host} ${networkReason(cause, timeout_ms)}`, null, {
       cause,
     });
   }
@@ -192,8 +193,8 @@ export function createNrasKeys({ url, timeout_ms, fetch, clock }: KeysOptions): 
       kept = { keys, at: clock().getTime() };
       return keys;
     } catch (cause) {
-      const message = `nras_unreachable: the keys at ${new URL(url).host} ${networkReason(cause, timeout_ms)}`;
-      throw new ServiceUnavailable(message, null, { cause });
+      const words = `the keys at ${new URL(url).host} ${networkReason(cause, timeout_ms)}`;
+      throw new ServiceUnavailable('nras_unreachable', words, null, { cause });
     }
   }
 

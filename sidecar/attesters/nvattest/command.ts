@@ -2,9 +2,10 @@
 import { isAbsolute } from 'node:path';
 import type { ZodType } from 'zod';
 import * as z from 'zod';
-import type { NvattestEnvironment } from '../environment.ts';
+import { failed } from '../attester.ts';
+import type { NvattestEnvironment } from '../program.ts';
 import { type Finished, RunError, runProgram } from '../program.ts';
-import { failure, resultError, whyRefused } from './failures.ts';
+import { resultError, whyRefused } from './failures.ts';
 
 // What nvattest prints on stdout with `--format json`, read strictly where we rely on it.
 
@@ -112,11 +113,11 @@ async function execute(command: NvattestCommand, args: readonly string[], run: R
     if (!(cause instanceof RunError)) throw cause;
     if (cause.reason === 'too_slow' || cause.reason === 'too_much') {
       const reason = cause.reason === 'too_slow' ? 'nvattest_timeout' : 'nvattest_garbage';
-      throw failure('collection_failed', reason, `nvattest ${args[0]}: ${cause.message}`, 'retry', { cause });
+      throw failed('collection_failed', reason, `nvattest ${args[0]}: ${cause.message}`, 'retry', { cause });
     }
     const where = isAbsolute(program) ? program : `${program} (in PATH)`;
     const words = `${where} cannot be run (${cause.reason}); install the package nvattest, or name the program in NVATTEST`;
-    throw failure('collection_failed', 'no_nvattest', words, 'stop', { cause });
+    throw failed('collection_failed', 'no_nvattest', words, 'stop', { cause });
   }
 }
 
@@ -125,16 +126,16 @@ function checkResult(finished: Finished): void {
   const { exit_code, exit_signal, stdout, stderr } = finished;
   const said = lastWords(stderr);
   if (exit_signal !== null)
-    throw failure('collection_failed', 'nvattest_died', `nvattest ended by ${exit_signal}`, 'retry');
+    throw failed('collection_failed', 'nvattest_died', `nvattest ended by ${exit_signal}`, 'retry');
   if (stdout.trim() === '' && isUsageExit(exit_code)) {
     const words = `nvattest does not know an option of release 1.0.0 (${said}); install a newer one`;
-    throw failure('collection_failed', 'nvattest_usage', words, 'stop');
+    throw failed('collection_failed', 'nvattest_usage', words, 'stop');
   }
   const output = read(finished, resultOutput);
   const { result_code, result_message } = output;
   if (result_code !== 0) throw resultError(result_code, whyRefused(output) || result_message.slice(0, 200) || said);
   if (exit_code !== 0)
-    throw failure(
+    throw failed(
       'collection_failed',
       'nvattest_died',
       `nvattest said Ok and ended with exit code ${exit_code}`,
@@ -148,6 +149,6 @@ function read<T>({ stdout, stderr, exit_code }: Finished, schema: ZodType<T>): T
   } catch (cause) {
     const said = lastWords(stderr);
     const words = `nvattest printed something else than its JSON (exit code ${exit_code}${said === '' ? '' : `: ${said}`})`;
-    throw failure('collection_failed', 'nvattest_garbage', words, 'retry', { cause });
+    throw failed('collection_failed', 'nvattest_garbage', words, 'retry', { cause });
   }
 }

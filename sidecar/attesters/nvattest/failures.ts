@@ -1,11 +1,11 @@
 // What nvattest's result codes mean to an operator: a reason, whether asking again can help, and what to do.
 // The codes are those of `nvat_rc_t` in nvat.h of NVIDIA/attestation-sdk. Newer releases may add others; its process exit
 // status is the same code cut to eight bits, so that only the `result_code` in its JSON says which.
-import { AttesterError } from '../attester.ts';
+import { type AttesterError, failed, type Reason } from '../attester.ts';
 
 type Code = AttesterError['code'];
 type Again = 'retry' | 'stop';
-type Meaning = readonly [reason: string, code: Code, again: Again, words: string];
+type Meaning = readonly [reason: Reason, code: Code, again: Again, words: string];
 
 const SERVICE_KEY = 'NVIDIA asks for a service key: set NVIDIA_ATTESTATION_SERVICE_KEY';
 const RIM_AWAY = 'the RIM service cannot be reached; look at RIM_URL and the network';
@@ -65,7 +65,7 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
   802: ['certificate_chain', 'appraisal_failed', 'stop', 'the certificate chain does not verify'],
 };
 
-const RANGES: readonly (readonly [from: number, reason: string, code: Code])[] = [
+const RANGES: readonly (readonly [from: number, reason: Reason, code: Code])[] = [
   [900, 'nvattest_failed', 'appraisal_failed'],
   [800, 'certificate_chain', 'appraisal_failed'],
   [700, 'nras_error', 'appraisal_failed'],
@@ -82,23 +82,13 @@ const RANGES: readonly (readonly [from: number, reason: string, code: Code])[] =
 export function resultError(result_code: number, said: string): AttesterError {
   const [reason, code, again, words] = MEANINGS[result_code] ?? unknown(result_code);
   const quoted = said === '' ? '' : `: ${said.slice(0, 500)}`;
-  return new AttesterError(code, `${reason}: ${words} (nvattest ${result_code}${quoted})`, again === 'retry');
+  return failed(code, reason, `${words} (nvattest ${result_code}${quoted})`, again);
 }
 
 function unknown(result_code: number): Meaning {
-  const [, reason, code] = RANGES.find(([from]) => result_code >= from) ?? [0, 'nvattest_failed', 'appraisal_failed'];
+  const range = RANGES.find(([from]) => result_code >= from);
+  const [, reason, code] = range ?? ([0, 'nvattest_failed', 'appraisal_failed'] as const);
   return [reason, code, 'stop', 'a result that we do not know; look at the release notes of nvattest'];
-}
-
-/** Failures that carry no result code: nvattest is missing, hangs, prints something else, or answers for another. */
-export function failure(
-  code: Code,
-  reason: string,
-  words: string,
-  again: Again,
-  options?: ErrorOptions,
-): AttesterError {
-  return new AttesterError(code, `${reason}: ${words}`, again === 'retry', options);
 }
 
 // Why NVIDIA's verifier said no: result 11 and 12 name no reason, but the claims beside them do.

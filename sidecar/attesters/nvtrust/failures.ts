@@ -1,5 +1,5 @@
 // What can go wrong in a worker, each with its code and whether asking again can help. `failures.py` names the first ones.
-import { AttesterError } from '../attester.ts';
+import { type AttesterError, failed, type Reason } from '../attester.ts';
 
 type Code = AttesterError['code'];
 type Meaning = readonly [code: Code, again: 'retry' | 'stop'];
@@ -58,14 +58,14 @@ const MEANINGS = {
   previous_token: ['appraisal_failed', 'stop'],
   wrong_device_count: ['appraisal_failed', 'stop'],
   token_refused: ['appraisal_failed', 'stop'],
-} as const satisfies Record<string, Meaning>;
+} as const satisfies Partial<Record<Reason, Meaning>>;
 
-export type Reason = keyof typeof MEANINGS;
+export type WorkerReason = keyof typeof MEANINGS;
 
-export const isReason = (reason: string): reason is Reason => Object.hasOwn(MEANINGS, reason);
+export const isWorkerReason = (reason: string): reason is WorkerReason => Object.hasOwn(MEANINGS, reason);
 
 /** The message begins with the reason, so that logs and gateways can tell failures of one code apart. */
-export function failure(reason: Reason, message: string, options?: ErrorOptions): AttesterError {
+export function failure(reason: WorkerReason, message: string, options?: ErrorOptions): AttesterError {
   const [code, again] = MEANINGS[reason];
-  return new AttesterError(code, `${reason}: ${message}`, again === 'retry', options);
+  return failed(code, reason, message, again, options);
 }

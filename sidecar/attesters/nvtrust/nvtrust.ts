@@ -7,14 +7,15 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Nonce } from '../../../proto/raw.ts';
 import { CheckFailure, type ParsedToken, parseToken } from '../../../verify/index.ts';
+import { WORKER_START } from '../../signing/retry.ts';
 import { type Attester, AttesterError, type Collected } from '../attester.ts';
-import type { WorkerEnvironment } from '../environment.ts';
+import type { WorkerEnvironment } from '../program.ts';
 import { failure } from './failures.ts';
 import { createPool } from './pool.ts';
 import { type Answer, startWorker } from './worker.ts';
 
 export interface NvtrustOptions {
-  /** The virtual environment that `sidecar/nvtrust/install.sh` made. */
+  /** The virtual environment that `sidecar/attesters/nvtrust/python/install.sh` made. */
   readonly venv: string;
   /** From `workerEnvironment`: where NVIDIA's RIM and OCSP services are, the service key, the way to the network. */
   readonly environment: WorkerEnvironment;
@@ -34,11 +35,15 @@ export interface NvtrustOptions {
 
 const WORKER = fileURLToPath(new URL('./python/worker.py', import.meta.url));
 const MAX_WORKERS = 16;
-const MAX_BACKOFF_MS = 30_000;
 
 /** Returns once a worker is warm. @throws {AttesterError} when none can be: no SDK, no driver, CC mode off. */
 export async function createNvtrustAttester(options: NvtrustOptions): Promise<Attester> {
-  const { workers = 2, answer_deadline_ms = 45_000, start_deadline_ms = 60_000, backoff_ms = 250 } = options;
+  const {
+    workers = 2,
+    answer_deadline_ms = 45_000,
+    start_deadline_ms = 60_000,
+    backoff_ms = WORKER_START.first_ms,
+  } = options;
   if (!Number.isInteger(workers) || workers < 1 || workers > MAX_WORKERS)
     throw new AttesterError('collection_failed', `nvtrust runs 1 to ${MAX_WORKERS} workers`, false);
   const command = options.command ?? [interpreter(options.venv), WORKER];
@@ -46,7 +51,7 @@ export async function createNvtrustAttester(options: NvtrustOptions): Promise<At
   const pool = createPool({
     size: workers,
     backoff_ms,
-    max_backoff_ms: MAX_BACKOFF_MS,
+    max_backoff_ms: WORKER_START.max_ms,
     onTrouble: options.onTrouble,
     start: () =>
       startWorker({
@@ -65,6 +70,7 @@ export async function createNvtrustAttester(options: NvtrustOptions): Promise<At
     await close();
     throw new AttesterError(cause.code, `ATTESTER=nvtrust cannot run here: ${cause.message}`, cause.retryable, {
       cause,
+      ...(cause.reason === null ? {} : { reason: cause.reason }),
     });
   });
   const checked = createAnswerCheck();
@@ -87,7 +93,7 @@ function interpreter(venv: string): string {
   try {
     accessSync(path, constants.X_OK);
   } catch (cause) {
-    const message = `${path} is not there; NVTRUST_VENV names the folder that sidecar/nvtrust/install.sh made`;
+    const message = `${path} is not there; NVTRUST_VENV names the folder that sidecar/attesters/nvtrust/python/install.sh made`;
     throw failure('no_sdk', message, { cause });
   }
   return path;
@@ -98,7 +104,7 @@ function interpreter(venv: string): string {
 /** How many of the last tokens are remembered, by digest. */
 const REMEMBERED = 1024;
 
-/** `device_count`: GPUs and switches when the worker came up. Report signatures are the sidecar's to check: `checked.ts`. */
+/** `device_count`: GPUs and switches when the worker came up. `signing/evidence-check.ts` checks the signatures of reports. */
 type AnswerCheck = (answer: Answer, nonce: Nonce, device_count: number) => Collected;
 
 function createAnswerCheck(): AnswerCheck {

@@ -1,4 +1,6 @@
 // Workers kept warm: always `size` processes, each loaded and waiting, at work, or on its way; whoever leaves is replaced.
+
+import { backoffMs } from '../../signing/retry.ts';
 import type { AttesterError, Device } from '../attester.ts';
 import { unreffed } from '../program.ts';
 import { failure } from './failures.ts';
@@ -80,7 +82,7 @@ export function createPool(options: PoolOptions): Pool {
     if (closed) return;
     last = error;
     options.onTrouble?.(error);
-    const wait_ms = Math.min(options.backoff_ms * 2 ** failures++, options.max_backoff_ms);
+    const wait_ms = backoffMs({ first_ms: options.backoff_ms, max_ms: options.max_backoff_ms }, failures++);
     timer ??= setTimeout(() => {
       timer = null;
       fill();

@@ -9,9 +9,9 @@ import * as z from 'zod';
 import { evidenceSchema } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
 import type { Device } from '../attester.ts';
-import type { WorkerEnvironment } from '../environment.ts';
+import type { WorkerEnvironment } from '../program.ts';
 import { killGroup, tailOf, unreffed } from '../program.ts';
-import { failure, isReason, type Reason } from './failures.ts';
+import { failure, isWorkerReason, type WorkerReason } from './failures.ts';
 
 // The lines that a worker writes: one when it is ready, one answer; read strictly, for they come from other people's code.
 
@@ -89,7 +89,7 @@ async function* split(stream: Readable, max_line_bytes: number): AsyncGenerator<
 /** Runs `work`; past the deadline, on abort or on any error the process is killed. */
 function bounded<T>(
   deadline_ms: number,
-  reason: Reason,
+  reason: WorkerReason,
   kill: () => void,
   work: () => Promise<T>,
   signal?: AbortSignal,
@@ -236,7 +236,9 @@ function parse<T>(line: string, schema: ZodType<T>): T {
 }
 
 const failed = (reason: string, message: string) =>
-  isReason(reason) ? failure(reason, message) : failure('worker_garbage', 'the worker gave a reason that is not known');
+  isWorkerReason(reason)
+    ? failure(reason, message)
+    : failure('worker_garbage', 'the worker gave a reason that is not known');
 
 function how(child: ChildProcess): string {
   if (child.signalCode !== null) return `by ${child.signalCode}`;
