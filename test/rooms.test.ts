@@ -68,6 +68,12 @@ describe('the rooms', () => {
     expect(ofRoom.map((file) => cycleAt(file, [], done)).find((cycle) => cycle !== null) ?? 'none').toBe('none');
   });
 
+  it('proto imports packages of Node in one file', () => {
+    const ofProto = files.filter((file) => roomOf(file) === 'proto');
+    const withNode = ofProto.filter((file) => /from '(?:node:[\w/]+|ws)';/.test(readFileSync(file, 'utf8')));
+    expect(withNode).toEqual(['proto/sidecar-connection.ts']);
+  });
+
   it('read the environment only where a process begins', () => {
     const readers = files.filter((file) => /\bprocess\.env\b/.test(readFileSync(file, 'utf8')));
     expect(readers.filter((file) => !/\/(main|healthcheck|cli)\.ts$/.test(file))).toEqual([]);

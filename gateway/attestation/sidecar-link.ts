@@ -2,25 +2,23 @@
 
 import { isUtf8 } from 'node:buffer';
 import type { Socket } from 'node:net';
-import { WebSocket } from 'ws';
 import {
   attestedHeadSchema,
   attestedMembersSchema,
   type FromSidecar,
-  fromSidecarSchema,
   type Hello,
   type Phases,
   splitBinaryFrame,
   type ToSidecar,
 } from '../../proto/frames.ts';
+import { type ConnectionEnd, connectToSidecar, readTextFrame } from '../../proto/sidecar-connection.ts';
 
 /** No frame of a sidecar's is larger: 64 devices' evidence and a token about them take some 2 MiB. */
 const MAX_FRAME_BYTES = 8 * 1024 * 1024;
 const HELLO_TIMEOUT_MS = 5_000;
 const ONE_PIECE_BYTES = 64 * 1024;
-const HEARTBEAT_MS = 1_000;
 /** A sidecar that is stopped keeps its connection open: only its silence shows. */
-const SILENCE_MS = 5_000;
+const HEARTBEAT = { every_ms: 1_000, silence_ms: 5_000 } as const;
 
 /** What the sidecar says of one raw: `members` is JSON, an object with the attestation's token and evidence, in UTF-8. Whoever has taken them lets go of them. */
 export interface Answered {
@@ -50,30 +48,19 @@ export interface Link {
 
 /** `socket`: one that is being connected. */
 export function openLink(socket: Socket, events: LinkEvents): Link {
-  // The path stays out of the address: in a URL a space or a # would make another of it.
-  const ws = new WebSocket('ws://localhost/', {
+  const connection = connectToSidecar<Frame>({
     createConnection: () => socket,
-    perMessageDeflate: false,
-    maxPayload: MAX_FRAME_BYTES,
-    handshakeTimeout: HELLO_TIMEOUT_MS,
-    // RFC 6455 masks against confused proxies. On a Unix socket there is none, and a zero mask costs no pass over raw.
-    generateMask: (mask: Buffer) => mask.fill(0),
+    max_frame_bytes: MAX_FRAME_BYTES,
+    hello_timeout_ms: HELLO_TIMEOUT_MS,
+    heartbeat: HEARTBEAT,
+    read: (data, isBinary) => (isBinary ? parseBinary(data) : parseFrame(data)),
+    onHello: events.hello,
+    onFrame: events.frame,
+    onEnd: (end) => events.gone(inWords(end)),
   });
-  let greeted = false;
-  let gone = false;
-  let heard_ms = performance.now();
-
-  const end = (reason: string) => {
-    if (gone) return;
-    gone = true;
-    clearTimeout(helloTimer);
-    clearInterval(heartbeat);
-    ws.terminate();
-    events.gone(reason);
-  };
   let corked = false;
-  /** What is asked for in one turn of the event loop goes out in one write. */
-  const together = () => {
+  /** The requests of one turn of the event loop go out in one write. */
+  const corkForThisTurn = () => {
     if (corked) return;
     corked = true;
     socket.cork();
@@ -82,56 +69,45 @@ export function openLink(socket: Socket, events: LinkEvents): Link {
       socket.uncork();
     });
   };
-  const helloTimer = setTimeout(() => end('no hello in time'), HELLO_TIMEOUT_MS);
-  const heartbeat = setInterval(() => {
-    if (performance.now() - heard_ms > SILENCE_MS) end('silent for too long');
-    else if (ws.readyState === WebSocket.OPEN) ws.ping();
-  }, HEARTBEAT_MS);
-
-  ws.on('message', (data, isBinary) => {
-    // What came in one read with the frame that ended it is still told.
-    if (gone) return;
-    heard_ms = performance.now();
-    const frame = isBinary ? parseBinary(data as Buffer) : parseFrame((data as Buffer).toString('utf8'));
-    if (frame === null || (frame.type !== 'hello' && !greeted)) return end('a frame that the protocol does not allow');
-    if (frame.type !== 'hello') return events.frame(frame);
-    const again = greeted;
-    greeted = true;
-    clearTimeout(helloTimer);
-    events.hello(frame, again);
-  });
-  ws.on('pong', () => {
-    heard_ms = performance.now();
-  });
-  ws.on('error', (error) => end((error as NodeJS.ErrnoException).code ?? error.message));
-  ws.on('close', (code) => end(`closed with ${code}`));
 
   return {
-    send: (frame) => {
-      if (ws.readyState === WebSocket.OPEN) ws.send(JSON.stringify(frame));
-    },
+    send: (frame) => connection.send(JSON.stringify(frame)),
     attest(id, raw) {
-      if (ws.readyState !== WebSocket.OPEN) return;
-      together();
+      if (!connection.isOpen) return;
+      corkForThisTurn();
       const head = Buffer.from(`${JSON.stringify({ type: 'attest', id })}\n`);
-      if (raw.length <= ONE_PIECE_BYTES) return ws.send(Buffer.concat([head, raw]));
+      if (raw.length <= ONE_PIECE_BYTES) return connection.send(Buffer.concat([head, raw]));
       // One message in two fragments: a large raw is not copied behind its head.
-      ws.send(head, { fin: false });
-      ws.send(raw, { fin: true });
+      connection.send(head, { fin: false });
+      connection.send(raw, { fin: true });
     },
-    close: () => end('closed by the gateway'),
+    close: () => connection.end(),
   };
 }
 
-function parseFrame(text: string): Frame | null {
-  try {
-    const frame = fromSidecarSchema.parse(JSON.parse(text));
-    if (frame.type !== 'attested') return frame;
-    const { type, id, nonce, token, evidence, phases } = frame;
-    return { type, id, nonce, members: Buffer.from(JSON.stringify({ token, evidence })), phases };
-  } catch {
-    return null;
+function inWords(end: ConnectionEnd): string {
+  switch (end.reason) {
+    case 'error':
+      return end.error.code ?? end.error.message;
+    case 'closed':
+      return `closed with ${end.code}`;
+    case 'no_hello_in_time':
+      return 'no hello in time';
+    case 'silent':
+      return 'silent for too long';
+    case 'invalid_frame':
+    case 'hello_not_first':
+      return 'a frame that the protocol does not allow';
+    case 'ended':
+      return 'closed by the gateway';
   }
+}
+
+function parseFrame(data: Buffer): Frame | null {
+  const frame = readTextFrame(data, false);
+  if (frame?.type !== 'attested') return frame;
+  const { type, id, nonce, token, evidence, phases } = frame;
+  return { type, id, nonce, members: Buffer.from(JSON.stringify({ token, evidence })), phases };
 }
 
 function parseBinary(frame: Buffer): Answered | null {

@@ -5,8 +5,8 @@ import { connect } from 'node:net';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { EnvHttpProxyAgent } from 'undici';
-import { WebSocket } from 'ws';
-import { type Attested, fromSidecarSchema, type Hello, MAX_FRAME_BYTES } from '../../proto/frames.ts';
+import { type Attested, type Hello, MAX_FRAME_BYTES } from '../../proto/frames.ts';
+import { type ConnectionEnd, connectToSidecar, readTextFrame } from '../../proto/sidecar-connection.ts';
 import { RunError, runProgram } from '../attesters/program.ts';
 import { NVML, NvmlError } from '../driver/errors.ts';
 import { ARCHITECTURES, type ConfidentialMode } from '../driver/nvml.ts';
@@ -27,51 +27,41 @@ const ID = 'doctor';
 
 /** @throws {Error} nobody listens there (`code` ENOENT, ECONNREFUSED, EACCES), or what does is not a sidecar. */
 export function askSidecar(sidecar_socket: string, raw: string): Promise<Answered> {
-  // A path in a URL would be another with a space or a # in it.
-  const ws = new WebSocket('ws://localhost/', {
-    createConnection: () => connect(sidecar_socket),
-    perMessageDeflate: false,
-    maxPayload: MAX_FRAME_BYTES,
-    handshakeTimeout: HELLO_MS,
-  });
   let timer: NodeJS.Timeout | undefined;
-  const answer = new Promise<Answered>((resolve, reject) => {
-    let hello: Hello | null = null;
-    const within = (ms: number, what: string) => {
-      clearTimeout(timer);
-      timer = setTimeout(() => reject(new Error(`no ${what} within ${ms} ms`)), ms);
-    };
-    within(HELLO_MS, 'hello');
-    ws.on('error', reject);
-    ws.on('close', () => reject(new Error('it hung up')));
-    ws.on('message', (data) => {
-      const frame = readFrame((data as Buffer).toString('utf8'));
-      if (frame === null) return reject(new Error('what listens there does not speak our protocol'));
-      if (frame.type === 'hello') {
-        const again = hello !== null;
-        hello = frame;
-        if (again) return;
-        ws.send(JSON.stringify({ type: 'attest', id: ID, raw }));
-        return within(ANSWER_MS, 'attestation');
-      }
-      if (hello === null) return reject(new Error('it did not say hello first'));
-      if (frame.type === 'attested') return resolve({ hello, result: frame });
-      if (frame.type === 'failed') return resolve({ hello, result: { failure: `${frame.code}: ${frame.message}` } });
-    });
+  const { promise, resolve, reject } = Promise.withResolvers<Answered>();
+  let hello: Hello | null = null;
+  const connection = connectToSidecar({
+    createConnection: () => connect(sidecar_socket),
+    max_frame_bytes: MAX_FRAME_BYTES,
+    hello_timeout_ms: HELLO_MS,
+    read: readTextFrame,
+    onHello(greeting, again) {
+      hello = greeting;
+      if (again) return;
+      connection.send(JSON.stringify({ type: 'attest', id: ID, raw }));
+      timer = setTimeout(() => reject(new Error(`no attestation within ${ANSWER_MS} ms`)), ANSWER_MS);
+    },
+    onFrame(frame) {
+      if (hello === null) return;
+      if (frame.type === 'attested') resolve({ hello, result: frame });
+      if (frame.type === 'failed') resolve({ hello, result: { failure: `${frame.code}: ${frame.message}` } });
+    },
+    onEnd: (end) => reject(end.reason === 'error' ? end.error : new Error(ENDS[end.reason])),
   });
-  return answer.finally(() => {
+  return promise.finally(() => {
     clearTimeout(timer);
-    ws.terminate();
+    connection.end();
   });
 }
 
-function readFrame(text: string) {
-  try {
-    return fromSidecarSchema.parse(JSON.parse(text));
-  } catch {
-    return null;
-  }
-}
+const ENDS: Readonly<Record<Exclude<ConnectionEnd['reason'], 'error'>, string>> = {
+  closed: 'it hung up',
+  no_hello_in_time: `no hello within ${HELLO_MS} ms`,
+  silent: 'it is silent',
+  invalid_frame: 'what listens there does not speak our protocol',
+  hello_not_first: 'it did not say hello first',
+  ended: 'the doctor hung up',
+};
 
 // What NVML says of the machine, through the native attester's binding, which is loaded only here and may be absent.
 
