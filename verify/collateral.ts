@@ -9,7 +9,7 @@ import {
   type OcspResponse,
   parseOcspResponse,
 } from './ocsp/messages.ts';
-import { answersAbout, validity } from './ocsp/verify.ts';
+import { answersAbout, validity } from './ocsp/revocation.ts';
 import type { Collateral, Jwks, OcspAnswer, OcspQuery, RimQuery } from './options.ts';
 import type { Certificate } from './x509/certificate.ts';
 

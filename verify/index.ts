@@ -21,7 +21,7 @@ export { appraiseEvidence, type EndorsementExpiry, endorsementExpiry, verifyEvid
 // For clients of an OpenAI-compatible server.
 export { UnprovenAnswerError, type UnprovenCode, type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
 // For whoever keeps them: what each is worth by itself.
-export { appraiseOcsp, type OcspVerdict } from './ocsp/verify.ts';
+export { appraiseOcsp, type OcspVerdict } from './ocsp/revocation.ts';
 export type {
   Claims,
   Clocks,

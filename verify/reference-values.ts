@@ -2,7 +2,7 @@
 import { equal } from './bytes.ts';
 import { CheckFailure } from './checks.ts';
 import { type DeviceIdentity, rimIds, rimRoots } from './nvidia.ts';
-import { verifyOcsp } from './ocsp/verify.ts';
+import { verifyOcsp } from './ocsp/revocation.ts';
 import type { Context, OcspQuery, RimQuery, VerifyOptions } from './options.ts';
 import { type Manifest, type Measurement, type Rim, verifyRim } from './rim/rim.ts';
 import type { Report } from './spdm/report.ts';

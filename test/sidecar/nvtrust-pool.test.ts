@@ -7,8 +7,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
 import type { Attester } from '../../sidecar/attesters/attester.ts';
 import { failure } from '../../sidecar/attesters/nvtrust/failures.ts';
-import { createNvtrustAttester, type NvtrustOptions } from '../../sidecar/attesters/nvtrust/nvtrust.ts';
-import { createPool } from '../../sidecar/attesters/nvtrust/pool.ts';
+import { createNvtrustAttester, createPool, type NvtrustOptions } from '../../sidecar/attesters/nvtrust/nvtrust.ts';
 import { workerEnvironment } from '../../sidecar/attesters/program.ts';
 import { eventually, type Folder, temporaryFolder } from '../harness.ts';
 

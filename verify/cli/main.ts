@@ -8,7 +8,7 @@ import {
 } from '../index.ts';
 import { parsePem } from '../x509/certificate.ts';
 import { type Arguments, readArguments, USAGE, UsageError } from './args.ts';
-import { collateralFor, fetchingInto } from './collateral.ts';
+import { collateralFor, fetchingInto } from './collateral-folder.ts';
 import { MAX_INPUT_BYTES, plain, printReport, readInput, readText } from './io.ts';
 
 try {
