@@ -139,7 +139,7 @@ function inherited(env: NodeJS.ProcessEnv, pid: number): number | null {
 // How Node is started for the sidecar. `package.json`, the image and the systemd unit say the same; a test compares them.
 
 export const NODE_FLAGS = [
-  // In a quiet minute V8 cleans up, and drops shapes of objects that nobody has just then, and with them the compiled code that
-  // knows them: for seconds after a pause the sidecar's own work cost three times as much. Dead objects are still collected as ever.
+  // In a quiet minute V8's memory reducer drops shapes of objects that are not in use, and with them the code compiled for them: for
+  // seconds after a pause the sidecar's own work cost three times as much. Without it dead objects are still collected.
   '--no-memory-reducer',
 ] as const;

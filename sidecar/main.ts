@@ -1,4 +1,4 @@
-// The sidecar process: owns the GPU, answers gateways on a Unix socket.
+// The sidecar process: owns the GPU and serves gateways on a Unix socket.
 import type { Logger } from 'pino';
 import { where } from '../proto/log.ts';
 import { NO_ARGUMENTS } from '../proto/settings.ts';
@@ -28,7 +28,7 @@ try {
     void server.close().then(() => process.exit(0));
   };
   process.once('SIGTERM', stop).once('SIGINT', stop);
-  // Started by the launcher: when that is gone, so is the reason to run.
+  // A sidecar that a launcher started ends with it.
   process.once('disconnect', () => stop('disconnect'));
 } catch (error) {
   if (!(error instanceof ConfigError || error instanceof SocketError || error instanceof AttesterError)) throw error;

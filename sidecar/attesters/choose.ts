@@ -34,7 +34,7 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
           venv: config.nvtrust_venv,
           environment: config.worker_environment,
           workers: config.nvtrust_workers,
-          onTrouble: (error) => log.warn({ reason: error.message }, 'nvtrust worker'),
+          onFailure: (error) => log.warn({ reason: error.message }, 'nvtrust worker'),
         }),
         () => createNvattestAttester({ ...nvattest, onVersion: refuseUnlessNew }),
         () => log.warn('nvtrust cannot read the reports of this driver: nvattest is used instead'),
@@ -46,7 +46,7 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
         ...nvml,
         ...services,
         cache_dir: config.collateral_dir,
-        onTrouble: (message) => log.warn({ reason: message }, 'native'),
+        onFailure: (message) => log.warn({ reason: message }, 'native'),
       });
     case 'nras':
       return createNrasAttester({
@@ -82,7 +82,7 @@ export function chooseAttester<T extends string>(
   return 'nvattest';
 }
 
-/** Drivers with the new report format choose for themselves: nvtrust's end of support came before them. */
+/** Drivers with the new report format are attested by nvattest: the support of nvtrust's SDK ended before they came. */
 async function chosen(config: SidecarConfig, log: Logger): Promise<SidecarConfig['attester']> {
   const driver = await readFile(DRIVER_VERSION_FILE, 'utf8').catch(() => null);
   return chooseAttester(config.attester, driver, (version) =>
@@ -90,7 +90,7 @@ async function chosen(config: SidecarConfig, log: Logger): Promise<SidecarConfig
   );
 }
 
-// An attester that gives way: nvtrust, until a driver signs what NVIDIA's Python SDK cannot read; then nvattest, which can.
+// An attester with a successor: nvtrust, until a driver signs reports that NVIDIA's Python SDK cannot read; then nvattest, which can.
 
 /**
  * @param make the successor, called when `first` fails with `new_format`, and again at each attestation until it returns.
@@ -140,7 +140,7 @@ export function withSuccessor(first: Attester, make: () => Promise<Attester>, on
   };
 }
 
-// Stands in for an attester that cannot run yet (no driver, CC mode off): the sidecar stays up, says why, and makes it when it can.
+// Stands in for an attester that cannot run yet (no driver, CC mode off): the sidecar runs, reports the reason, and creates the attester when it can.
 
 /** @param make throws an AttesterError for as long as the attester cannot run. Called at attestations until it returns, once at a time. */
 export function unavailableAttester(name: string, make: () => Promise<Attester>): Attester {
@@ -148,7 +148,7 @@ export function unavailableAttester(name: string, make: () => Promise<Attester>)
   let made: Attester | null = null;
   let underway: Promise<Attester> | null = null;
 
-  /** It may take longer than a request waits: whoever comes next waits for the same. */
+  /** Creating the attester may take longer than a request waits, so that all requests wait for the same creation. */
   function making(): Promise<Attester> {
     underway ??= make()
       .then((attester) => {

@@ -10,7 +10,7 @@ export function killGroup({ pid }: ChildProcess): void {
   try {
     process.kill(-pid, 'SIGKILL');
   } catch {
-    // nobody is left in it
+    // The group has no process left.
   }
 }
 
@@ -23,7 +23,7 @@ export function tailOf(stream: Readable | null, max_characters: number): () => s
   return () => text;
 }
 
-/** A wait that does not keep this process alive. */
+/** A delay that does not keep this process alive. */
 export function unreffed(ms: number): Promise<void> {
   return new Promise((resolve) => {
     setTimeout(resolve, ms).unref();
@@ -79,8 +79,8 @@ export async function runProgram(program: string, args: readonly string[], optio
   };
   const onAbort = () => stop(options.signal?.reason);
   options.signal?.addEventListener('abort', onAbort);
-  const late = () => stop(new RunError('too_slow', `no end within ${options.deadline_ms} ms`));
-  const timer = setTimeout(late, options.deadline_ms);
+  const onDeadline = () => stop(new RunError('too_slow', `no end within ${options.deadline_ms} ms`));
+  const timer = setTimeout(onDeadline, options.deadline_ms);
   const stdout = collected(child.stdout, options.max_output_bytes, () =>
     stop(new RunError('too_much', `it printed more than ${options.max_output_bytes} bytes`)),
   );
@@ -161,7 +161,7 @@ const NVATTEST_NAMES = ['NVAT_TLS_CA_CERT', 'NVAT_TLS_CA_PATH'] as const;
 
 export type NvattestEnvironment = Readonly<Record<string, string>>;
 
-/** For `config.ts`, which alone reads the environment. The service key goes this way: arguments are seen by every user. */
+/** For `config.ts`, which alone reads the environment. The service key goes by the environment, because every user can see arguments. */
 export function nvattestEnvironment(env: Readonly<Record<string, string | undefined>>): NvattestEnvironment {
   const chosen = inheritedVariables(env, NVATTEST_NAMES);
   const key = env.NVIDIA_ATTESTATION_SERVICE_KEY;
@@ -173,7 +173,7 @@ export function nvattestEnvironment(env: Readonly<Record<string, string | undefi
 
 const WORKER_NAMES = ['HTTP_PROXY', 'NVIDIA_ATTESTATION_SERVICE_KEY'] as const;
 
-/** Ours, what NVIDIA's code calls it, and the path that its code expects there: ours may name the service alone. */
+/** Our variable, the one that NVIDIA's code reads, and the path that its code expects in it. Ours may name the host alone. */
 const SERVICES = [
   { ours: 'RIM_URL', theirs: 'NV_RIM_URL', path: '/v1/rim/' },
   { ours: 'OCSP_URL', theirs: 'NV_OCSP_URL', path: '/' },

@@ -21,7 +21,7 @@ export interface DoctorConfig {
   readonly environment: Readonly<Record<string, string>>;
 }
 
-/** The variables allow no look. The message is one line that names the one. */
+/** A variable is wrong. The message is one line that names it. */
 export class DoctorConfigError extends Error {
   override readonly name = 'DoctorConfigError';
 }

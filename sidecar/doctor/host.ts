@@ -1,4 +1,4 @@
-// The machine as the doctor sees it: every look at it goes through here, so that a test can be any machine.
+// The machine as the doctor sees it. All access goes through here, so that a test can stand in for any machine.
 import { constants } from 'node:fs';
 import { access, lstat, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
@@ -13,22 +13,23 @@ import { ARCHITECTURES, type ConfidentialMode } from '../driver/nvml.ts';
 import { DRIVER_VERSION_FILE, driverVersionIn } from '../driver/versions.ts';
 import type { DoctorConfig } from './config.ts';
 
-// Asks a running sidecar for one attestation over its socket, as a gateway would.
+// Requests one attestation of a running sidecar over its socket, as a gateway would.
 
-export interface Answered {
+/** One attestation, or its failure. */
+export interface Trial {
   readonly hello: Hello;
-  /** Or why there is none, in the sidecar's words. */
+  /** Or the reason why there is none, in the sidecar's words. */
   readonly result: Attested | { readonly failure: string };
 }
 
 const HELLO_MS = 5_000;
-const ANSWER_MS = 60_000;
+const ATTESTATION_MS = 60_000;
 const ID = 'doctor';
 
 /** @throws {Error} nobody listens there (`code` ENOENT, ECONNREFUSED, EACCES), or what does is not a sidecar. */
-export function askSidecar(sidecar_socket: string, raw: string): Promise<Answered> {
+export function trialAttestation(sidecar_socket: string, raw: string): Promise<Trial> {
   let timer: NodeJS.Timeout | undefined;
-  const { promise, resolve, reject } = Promise.withResolvers<Answered>();
+  const { promise, resolve, reject } = Promise.withResolvers<Trial>();
   let hello: Hello | null = null;
   const connection = connectToSidecar({
     createConnection: () => connect(sidecar_socket),
@@ -39,7 +40,7 @@ export function askSidecar(sidecar_socket: string, raw: string): Promise<Answere
       hello = greeting;
       if (again) return;
       connection.send(JSON.stringify({ type: 'attest', id: ID, raw }));
-      timer = setTimeout(() => reject(new Error(`no attestation within ${ANSWER_MS} ms`)), ANSWER_MS);
+      timer = setTimeout(() => reject(new Error(`no attestation within ${ATTESTATION_MS} ms`)), ATTESTATION_MS);
     },
     onFrame(frame) {
       if (hello === null) return;
@@ -63,14 +64,14 @@ const ENDS: Readonly<Record<Exclude<ConnectionEnd['reason'], 'error'>, string>> 
   ended: 'the doctor hung up',
 };
 
-// What NVML says of the machine, through the native attester's binding, which is loaded only here and may be absent.
+// The machine's facts from NVML, through the native attester's binding, which is loaded only here and may be absent.
 
 export interface NvmlFacts {
   readonly driver: string;
   readonly gpus: readonly { readonly model: string; readonly arch: string | null }[];
   /** null: this driver or GPU knows no confidential computing. */
   readonly mode: ConfidentialMode | null;
-  /** null: it does not say. */
+  /** null: this driver does not tell. */
   readonly ready: boolean | null;
 }
 
@@ -80,17 +81,17 @@ const DEADLINE_MS = 5_000;
 /** @throws {Error} without the binding, without the library, without a driver, or when a call hangs. */
 async function readNvml(library: string): Promise<NvmlFacts> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
+  const timeout = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new Error(`NVML did not answer within ${DEADLINE_MS} ms`)), DEADLINE_MS);
   });
   try {
-    return await Promise.race([ask(library), late]);
+    return await Promise.race([readFacts(library), timeout]);
   } finally {
     clearTimeout(timer);
   }
 }
 
-async function ask(library: string): Promise<NvmlFacts> {
+async function readFacts(library: string): Promise<NvmlFacts> {
   const [{ openLibrary }, { createNvml }] = await Promise.all([
     import('../driver/nvml.ts'),
     import('../driver/nvml.ts'),
@@ -134,15 +135,15 @@ export interface Host {
   /** Names; empty where the folder is not there. */
   list(folder: string): Promise<readonly string[]>;
   kind(path: string): Promise<'folder' | 'socket' | 'device' | 'file' | null>;
-  /** null: yes; otherwise why not: 'EACCES', 'ENOENT', 'EPERM'. */
+  /** null: it is allowed; otherwise the reason: 'EACCES', 'ENOENT', 'EPERM'. */
   access(path: string, wanted: Access): Promise<string | null>;
   /** null: there is no such program, or it did not end in time. */
   run(program: string, args: readonly string[]): Promise<Ran | null>;
   fetch: typeof globalThis.fetch;
-  /** @throws {Error} why NVML cannot be asked. */
+  /** @throws {Error} with the reason why NVML cannot be used. */
   nvml(library: string): Promise<NvmlFacts>;
   /** @throws {Error} with the system's `code` where nobody listens. */
-  askSidecar(sidecar_socket: string, raw: string): Promise<Answered>;
+  trialAttestation(sidecar_socket: string, raw: string): Promise<Trial>;
 }
 
 const RUN_DEADLINE_MS = 10_000;
@@ -175,7 +176,7 @@ export function thisHost(environment: Readonly<Record<string, string>>): Host {
     run: (program, args) => runHere(program, args, environment),
     fetch: fetchThrough(environment),
     nvml: readNvml,
-    askSidecar,
+    trialAttestation,
   };
 }
 
@@ -207,7 +208,7 @@ function fetchThrough(environment: Readonly<Record<string, string>>): typeof glo
   return (input, init) => globalThis.fetch(input, Object.assign<RequestInit, object>({ ...init }, { dispatcher }));
 }
 
-// What there is to know about driver and GPUs, from the best source that answers: NVML, else nvidia-smi and /proc.
+// The facts about driver and GPUs, from the best source there is: NVML, else nvidia-smi and /proc.
 
 export interface Facts {
   readonly source: 'NVML' | 'nvidia-smi' | '/proc' | null;
@@ -215,14 +216,14 @@ export interface Facts {
   readonly gpus: NvmlFacts['gpus'];
   readonly mode: ConfidentialMode | null;
   readonly ready: boolean | null;
-  /** Why NVML could not be asked; null when it answered. */
+  /** The reason why NVML could not be used; null where it was. */
   readonly nvml_error: string | null;
 }
 
 export async function gatherFacts(host: Host, config: DoctorConfig): Promise<Facts> {
   const nvml = await host.nvml(config.nvml_library).catch((error: unknown) => messageOf(error));
   if (typeof nvml !== 'string') return { ...nvml, source: 'NVML', nvml_error: null };
-  const smi = await askSmi(host);
+  const smi = await readSmi(host);
   if (smi !== null) return { ...smi, source: 'nvidia-smi', nvml_error: nvml };
   const text = await host.readText(DRIVER_VERSION_FILE);
   const driver = text === null ? null : driverVersionIn(text);
@@ -231,7 +232,7 @@ export async function gatherFacts(host: Host, config: DoctorConfig): Promise<Fac
 
 export const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error)).slice(0, 300);
 
-async function askSmi(host: Host): Promise<NvmlFacts | null> {
+async function readSmi(host: Host): Promise<NvmlFacts | null> {
   const list = await host.run('nvidia-smi', ['--query-gpu=driver_version,name', '--format=csv,noheader']);
   if (list === null || list.exit_code !== 0) return null;
   const rows = list.stdout.split('\n').flatMap((line) => {
@@ -265,7 +266,7 @@ function readState(text: string): { mode: ConfidentialMode | null; ready: boolea
   const multi = value('Multi-GPU Mode');
   const ready = value('CC GPUs Ready State');
   const mode: ConfidentialMode = {
-    // Not told there: what NVML calls "production" cannot be seen this way.
+    // nvidia-smi does not print it: whether NVML calls it "production" cannot be seen here.
     environment: 'production',
     confidential: confidential === 'on',
     devtools: (value('DevTools Mode') ?? 'off') !== 'off',

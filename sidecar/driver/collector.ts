@@ -16,7 +16,7 @@ export interface Collector {
   readonly devices: readonly Device[];
   /** @throws {AttesterError} @throws what `signal` was aborted with. */
   collect(nonce: Nonce, signal: AbortSignal): Promise<Evidence[]>;
-  /** A device that was reset has another leaf: asks each again. True when one is not what it was. */
+  /** Reads the chain of every device again: a device that was reset has another leaf. True when a chain has changed. */
   renewChains(signal: AbortSignal): Promise<boolean>;
   close(): Promise<void>;
 }
@@ -30,15 +30,15 @@ export async function createCollector(options: CollectorOptions): Promise<Collec
   const first = await inTime((signal) => until(kept.open(), signal), collection_timeout_ms);
   const calls = createLock(parallel_calls);
   const opening = createLock();
-  const turns = new Map(first.sources.map(({ turn }) => [turn, createLock()]));
-  const turnOf = ({ turn }: Source) => turns.get(turn) ?? createLock();
-  const idle = () => [opening, ...turns.values()].every((lock) => lock.free);
+  const locks = new Map(first.sources.map(({ lock }) => [lock, createLock()]));
+  const lockOf = ({ lock }: Source) => locks.get(lock) ?? createLock();
+  const idle = () => [opening, ...locks.values()].every((lock) => lock.free);
   const chains = new Map<string, string>();
   let known: Machine = first;
 
   async function current(signal: AbortSignal): Promise<Machine> {
     const machine = await kept.current(calls, signal);
-    // Opened anew: what was reset may have other certificates.
+    // The machine was opened again: a device that was reset may have other certificates.
     if (machine !== known) chains.clear();
     known = machine;
     return machine;
@@ -61,11 +61,11 @@ export async function createCollector(options: CollectorOptions): Promise<Collec
     return chain;
   }
 
-  /** All of them, so that which failure is told does not depend on which device is fast. */
+  /** Waits for all devices, so that the failure that is thrown does not depend on which device is fast. */
   async function fromEach<T>(work: (source: Source) => Promise<T>, signal: AbortSignal): Promise<T[]> {
     const { sources } = await holding([opening], () => current(signal), signal);
     const results = await Promise.allSettled(
-      sources.map((source) => holding([turnOf(source), calls], () => work(source), signal)),
+      sources.map((source) => holding([lockOf(source), calls], () => work(source), signal)),
     );
     return results.map((result) => {
       if (result.status === 'rejected') throw result.reason;
@@ -91,14 +91,14 @@ export async function createCollector(options: CollectorOptions): Promise<Collec
       return [...chains].some(([id, chain]) => before.get(id) !== chain);
     },
     async close() {
-      // A driver that is shut down under a running call may crash the process, and one that hangs would keep us.
+      // A driver that is shut down during a call may crash the process, and one that hangs would keep the process from ending.
       if (!idle()) await new Promise((resolve) => setTimeout(resolve, CLOSE_MS));
       if (idle()) await kept.close();
     },
   };
 }
 
-/** Whoever waits gives up after the deadline; what hangs keeps its turn. */
+/** Stops waiting after the deadline. Work that hangs keeps its lock. */
 async function inTime<T>(work: (signal: AbortSignal) => Promise<T>, timeout_ms: number): Promise<T> {
   const timeout = AbortSignal.timeout(timeout_ms);
   try {

@@ -1,4 +1,4 @@
-// What the return codes of NVML and NSCQ mean to an operator: a reason, whether asking again can help, and what to do.
+// What the return codes of NVML and NSCQ mean to an operator: a reason, whether a retry can help, and what to do.
 import { AttesterError, failed, type Reason } from '../attesters/attester.ts';
 
 type Again = 'retry' | 'stop';
@@ -66,7 +66,7 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
 
 const UNKNOWN: Meaning = { reason: 'nvml_error', again: 'stop', words: 'an error that we do not know' };
 
-/** A call that NVML answered with an error. */
+/** A call of NVML's that returned an error. */
 export class NvmlError extends AttesterError {
   readonly nvml_code: number;
   constructor(function_name: string, nvml_code: number) {
@@ -77,7 +77,7 @@ export class NvmlError extends AttesterError {
   }
 }
 
-/** The node is not fit for attestation, and an operator must act; or, with `retry`, the GPU had no time. */
+/** The node cannot attest and an operator must act; or, with `retry`, the GPU was busy. */
 export function refusal(reason: Reason, words: string, again: Again = 'stop', options?: ErrorOptions): AttesterError {
   return failed('collection_failed', reason, words, again, options);
 }
@@ -111,7 +111,7 @@ const NSCQ_UNKNOWN: Meaning = {
   words: 'the driver failed without saying why; look at dmesg',
 };
 
-/** A call that NSCQ answered with an error; after it the switches' driver is opened anew. */
+/** A call of NSCQ's that returned an error. The switches' driver is opened again after it. */
 export class NscqError extends AttesterError {
   constructor(path: string, nscq_code: number) {
     const { reason, again, words } = NSCQ_MEANINGS[nscq_code] ?? NSCQ_UNKNOWN;

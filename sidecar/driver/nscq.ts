@@ -46,7 +46,7 @@ function made(koffi: Koffi) {
   };
 }
 
-// Opens NVIDIA's library for NVSwitches (libnvidia-nscq.so.2, API 2.0.0). It answers by callbacks, before the call returns.
+// Opens NVIDIA's library for NVSwitches (libnvidia-nscq.so.2, API 2.0.0). It gives its values by callbacks, before the call returns.
 //
 // The call runs on a thread of libuv's pool; koffi hands each callback to the event loop and holds that thread meanwhile, so
 // nothing here waits for a switch.
@@ -58,7 +58,7 @@ export const NSCQ_LIBRARY = 'libnvidia-nscq.so.2';
 const MOUNT_DEVICES = 1;
 const LABEL_BYTES = 64;
 
-/** What a path's answers are. */
+/** The types of the values at a path. */
 interface NscqValues {
   uuid: string;
   byte: number;
@@ -67,7 +67,7 @@ interface NscqValues {
 }
 type NscqKind = keyof NscqValues;
 
-/** One answer to a path: from which switch, with which return code, below zero for an error. */
+/** One value at a path: of which switch, with which return code, below zero for an error. */
 interface Observed<T> {
   readonly label: string;
   readonly code: number;
@@ -85,7 +85,7 @@ interface NscqLibrary {
   ): Promise<{ readonly code: number; readonly answers: readonly Observed<NscqValues[K]>[] }>;
 }
 
-/** What a callback is given as its third argument, by value, and what to make of it. A size that cannot be is no bytes. */
+/** The bytes of a structure that a callback gets by value; none where its size is impossible. */
 const sized = (bytes: Uint8Array, size: number) => Buffer.from(bytes.subarray(0, size > bytes.length ? 0 : size));
 
 /**
@@ -140,7 +140,7 @@ export function openNscq(path: string, max_calls: number): NscqLibrary {
     setInput: (bytes) => callAsync<number>(setInput, [session, 0, bytes, bytes.length], max_calls),
     async observe<K extends NscqKind>(kind: K, at: string) {
       const given: { uuid: Buffer; code: number; value: Buffer | number }[] = [];
-      // What it throws nobody would hear: it only keeps what was given.
+      // An error thrown here would be lost, so the callback only keeps its arguments.
       const keep = (device: unknown, code: number, value: unknown) => {
         given.push({ uuid: uuidAt(device), code, value: readValue(kind, value) });
       };
@@ -233,7 +233,7 @@ export function createNscq(library: NscqLibrary): Nscq {
   };
 }
 
-// NSCQ opened and its switches looked at: what a node behind protected PCIe is attested with, beside its GPUs.
+// A session with NSCQ: the switches opened and checked, with which a node behind protected PCIe is attested beside its GPUs.
 
 export interface NvSwitch extends Device {
   readonly label: string;
@@ -267,7 +267,7 @@ async function look(nscq: Nscq): Promise<readonly NvSwitch[]> {
   return labels.map((label) => ({ arch: 'LS10', model: 'NVSwitch LS10', label }));
 }
 
-/** @throws {AttesterError} switch_unlocked: its host could still reroute what the GPUs say to each other. */
+/** @throws {AttesterError} switch_unlocked: its host could still reroute the traffic between the GPUs. */
 export async function checkLocked(nscq: Nscq, labels: readonly string[]): Promise<void> {
   for (const [index, label] of labels.entries())
     if (!(await nscq.locked(label)))

@@ -162,7 +162,7 @@ export interface Nvml {
   shutdown(): Promise<void>;
   driverVersion(): Promise<string>;
   mode(): Promise<ConfidentialMode>;
-  /** Whether the GPUs accept work: attestation comes before that, and does not need it. */
+  /** Whether the GPUs accept work. Attestation comes before that and does not need it. */
   ready(): Promise<boolean>;
   count(): Promise<number>;
   handle(index: number): Promise<Handle>;
@@ -227,7 +227,7 @@ export function createNvml(library: NvmlLibrary): Nvml {
   };
 }
 
-// NVML opened, the mode looked at, the GPUs counted: what a collection starts from, until the driver loses it.
+// A session with NVML: the mode checked and the GPUs opened, as a collection needs them.
 
 export interface Gpu extends Device {
   readonly handle: Handle;
@@ -244,7 +244,7 @@ export interface Session {
 export const ARCHITECTURES: Readonly<Record<number, string>> = { 9: 'HOPPER', 10: 'BLACKWELL' };
 const MAX_GPUS = 16;
 
-/** @throws {AttesterError} no GPU, one that cannot attest, or a mode in which its word is worth nothing. */
+/** @throws {AttesterError} no GPU, one that cannot attest, or a mode in which its reports prove nothing. */
 export async function openSession(nvml: Nvml): Promise<Session> {
   await nvml.init();
   try {
@@ -283,7 +283,7 @@ export async function checkMode(nvml: Nvml): Promise<{ readonly protected_pcie: 
       cause,
     });
   });
-  // A mode of its own: NVIDIA's verifiers ask for either.
+  // Protected PCIe is a mode of its own: NVIDIA's verifiers accept either.
   const protected_pcie = mode.multi_gpu === 'protected_pcie';
   if (!mode.confidential && !protected_pcie)
     throw refusal(

@@ -1,4 +1,4 @@
-// The circuit breaker: it opens for a reason that waiting does not cure (CC mode off, driver gone), says which, and tries again by itself.
+// The circuit breaker. It opens for a failure that does not pass by itself (CC mode off, driver gone), reports its reason, and makes a trial from time to time.
 import { AttesterError } from '../attesters/attester.ts';
 
 /** Why nothing can be attested now, for operators and for the error that clients see: no content is in it. */
@@ -21,12 +21,12 @@ export interface CircuitBreaker {
   failed(error: AttesterError): void;
   /** A request's whole time went by and nothing was attested in it. `last`: the failure of its last attempt. */
   timedOut(last: AttesterError | null): void;
-  /** The attester certainly cannot attest, whether that may pass or not. */
+  /** Opens the circuit whether the failure is retryable or not. */
   open(error: AttesterError): void;
   close(): void;
 }
 
-/** One wrong appraisal may be one report's, and one timeout chance; so many in a row are the device's. */
+/** One failed appraisal may lie in one report, and one timeout may be chance. So many in a row mean that the device cannot attest. */
 const IN_A_ROW = 3;
 
 export const stuck = () =>
@@ -58,7 +58,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBre
     if (timer !== null || closed) return;
     timer = setTimeout(() => {
       timer = null;
-      // A trial that fails reports itself, and the next one is scheduled here.
+      // A failed trial reports itself to the circuit. The next one is scheduled here.
       void options
         .trial()
         .catch(() => {})

@@ -49,7 +49,7 @@ describe('native collateral', () => {
       collector,
       cache_dir: folder.path,
       clock: () => now,
-      onTrouble: (message) => said.push(message),
+      onFailure: (message) => said.push(message),
     });
     open.push(attester);
     return attester;
@@ -177,7 +177,7 @@ describe('native collateral', () => {
       ...bench.options,
       collector: collectorOf(bench.device),
       cache_dir: join(file, 'collateral'),
-      onTrouble: (message) => said.push(message),
+      onFailure: (message) => said.push(message),
     });
     open.push(attester);
     await attest(attester);

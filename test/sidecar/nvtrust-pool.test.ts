@@ -54,7 +54,7 @@ async function start(options: Partial<NvtrustOptions> = {}): Promise<Attester> {
     environment: workerEnvironment({ PATH: process.env.PATH }),
     command: [process.execPath, '--disable-warning=ExperimentalWarning', FAKE, folder.path],
     backoff_ms: 20,
-    onTrouble: (error) => trouble.push(error.message),
+    onFailure: (error) => trouble.push(error.message),
     ...options,
   });
   return attester;

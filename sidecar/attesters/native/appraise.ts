@@ -43,7 +43,7 @@ export function createAppraiser({ collateral, clock, clocks, roots }: AppraisalO
     try {
       return await endorsementExpiry(evidence, claims, { collateral, roots, at: clocks?.rim ?? clock() });
     } catch (error) {
-      // A document that was there a moment ago may be fetched again.
+      // The document was there a moment ago, so a retry may find it.
       if (error instanceof CheckFailure) throw new AppraisalError(error.code, error.message, true);
       throw error;
     }
@@ -78,13 +78,13 @@ export function createAppraiser({ collateral, clock, clocks, roots }: AppraisalO
   };
 }
 
-/** `GPU 1`, `switch 0`: each kind counts for itself. */
+/** `GPU 1`, `switch 0`: each kind is counted by itself. */
 function nameOf(evidence: readonly Evidence[], i: number): string {
   const kind = (one?: Evidence) => (one?.arch === 'LS10' ? 'switch' : 'GPU');
   return `${kind(evidence[i])} ${evidence.slice(0, i).filter((one) => kind(one) === kind(evidence[i])).length}`;
 }
 
-// What collateral that was kept too long can spoil: then it is fetched again, and what is collected is appraised once more.
+// Failures that collateral may cause which was kept too long: it is fetched again, and the evidence is appraised once more.
 
 const OF_THE_COLLATERAL: ReadonlySet<FailureCode> = new Set([
   'measurement_mismatch',
@@ -95,7 +95,7 @@ const OF_THE_COLLATERAL: ReadonlySet<FailureCode> = new Set([
   'rim_signer_expired',
   'revocation_invalid',
 ]);
-/** What was fetched less long ago is not fetched again: a GPU that fails would have us ask NVIDIA at each request. */
+/** Younger collateral is not fetched again: otherwise a GPU that fails would cause requests to NVIDIA at each attestation. */
 const FRESH_MS = 60_000;
 
 export const collateralRenewal = (collateral: KeptCollateral): Renewal => ({
@@ -103,7 +103,7 @@ export const collateralRenewal = (collateral: KeptCollateral): Renewal => ({
   renew: async (_nonce, evidence) => ((await collateral.forget(FRESH_MS)) ? evidence : null),
 });
 
-/** The code says that something was not to be had; only the kept collateral knows whether that was the network's fault. */
+/** Makes a failure for want of collateral retryable where its service could not be reached; the code alone does not tell. */
 export function withOutages<T>(appraise: Appraise<T>, collateral: KeptCollateral): Appraise<T> {
   return async (nonce, evidence, signal) => {
     collateral.outages();

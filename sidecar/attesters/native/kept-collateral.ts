@@ -1,5 +1,5 @@
-// Reference values and revocation answers, fetched once: kept in memory and on disk, renewed before they end. verify/ checks
-// whatever comes from here at every use; what is kept here was right when it came.
+// Reference values and OCSP responses, fetched once, kept in memory and on disk, and renewed before they end. They were verified
+// when they came, and verify/ verifies them again at every use.
 
 import { createHash } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
@@ -17,15 +17,15 @@ import {
 
 interface KeptCollateralOptions extends EntryOptions {
   readonly store: Store;
-  readonly onTrouble: (message: string) => void;
+  readonly onFailure: (message: string) => void;
 }
 
 export interface KeptCollateral extends Collateral {
-  /** Fetches again what ends soon. What cannot be had stays as it is, until it ends. */
+  /** Fetches again what ends soon. What cannot be fetched stays until it ends. */
   renew(): Promise<void>;
-  /** Forgets what was fetched more than `age_ms` ago, so that the next use fetches. True when there was any. */
+  /** Drops what was fetched more than `age_ms` ago, so that its next use fetches it. True when there was any. */
   forget(age_ms: number): Promise<boolean>;
-  /** Services that could not be asked since the last call. */
+  /** The services that could not be reached since the last call. */
   outages(): ReadonlySet<Kind>;
 }
 
@@ -35,7 +35,7 @@ const MAX_ENTRIES = 1024;
 const LONG_AGO = new Date(0);
 
 export function createKeptCollateral(options: KeptCollateralOptions): KeptCollateral {
-  const { store, clock, onTrouble } = options;
+  const { store, clock, onFailure } = options;
   const entries = new LRUCache<string, Entry>({ max: MAX_ENTRIES });
   const underway = new Map<string, Promise<Entry | null>>();
   let outages = new Set<Kind>();
@@ -52,14 +52,14 @@ export function createKeptCollateral(options: KeptCollateralOptions): KeptCollat
     return entry;
   }
 
-  /** One request at a time for one thing. */
+  /** One request at a time for each document or response. */
   function once(id: string, work: () => Promise<Entry | null>): Promise<Entry | null> {
     const running = underway.get(id) ?? work().finally(() => underway.delete(id));
     underway.set(id, running);
     return running;
   }
 
-  /** From disk when it is right, or else from its service. */
+  /** From disk where it verifies, or else from its service. */
   function demanded(kind: Kind, id: string, stored: () => Promise<Entry | null>, ask: () => Promise<Entry | null>) {
     return once(id, async () => {
       const before = await stored();
@@ -113,7 +113,7 @@ export function createKeptCollateral(options: KeptCollateralOptions): KeptCollat
         const entry = entries.get(id);
         if (entry === undefined || clock() < entry.renew_at) continue;
         await renewOne(entry).catch((error: Error) =>
-          onTrouble(`${entry.kind} ${id.slice(-80)} could not be renewed: ${error.message}`),
+          onFailure(`${entry.kind} ${id.slice(-80)} could not be renewed: ${error.message}`),
         );
       }
     },
@@ -127,24 +127,24 @@ export function createKeptCollateral(options: KeptCollateralOptions): KeptCollat
     },
 
     outages() {
-      const said = outages;
+      const since_last_call = outages;
       outages = new Set();
-      return said;
+      return since_last_call;
     },
   };
 }
 
-// One reference document or revocation answer that was fetched: what it is, how long it holds, and how to ask again.
+// One RIM document or OCSP response that was fetched: what it is, how long it holds, and how to fetch it again.
 
 interface Entry {
   readonly kind: Kind;
   readonly id: string;
   readonly bytes: Uint8Array;
-  /** The nonce of the request that it answers; those from before a restart have none. */
+  /** The nonce of the request that it responds to; responses from before a restart have none. */
   readonly nonce?: Uint8Array;
   /**
-   * `good`: to be kept. `not_good`: the responder says that the certificate is not. `unusable`: it does not verify. The last
-   * two are for the check, which says why, and for nothing later.
+   * `good`: to be kept. `not_good`: the responder says that the certificate is not good. `unusable`: it does not verify. The last
+   * two go to the check, which reports the reason, and are not kept.
    */
   readonly verdict: 'good' | 'not_good' | 'unusable';
   readonly fetched: Date;
@@ -162,10 +162,10 @@ interface EntryOptions extends ServiceOptions {
   readonly checkRim: (document: Uint8Array) => Promise<unknown>;
 }
 
-/** After this a RIM is asked for again, in the background: NVIDIA may have signed it anew. */
+/** After this time a RIM is fetched again, in the background: NVIDIA may have signed a new one. */
 const RIM_RENEW_MS = 86_400_000;
 const ALWAYS = { from: new Date(0), until: new Date(8.64e15) };
-/** An OCSP answer is renewed when this part of its life is over. */
+/** An OCSP response is renewed after this part of its validity. */
 const RENEW_AFTER = 0.75;
 
 function askRim(id: string, options: EntryOptions): Promise<Entry | null> {
@@ -174,7 +174,7 @@ function askRim(id: string, options: EntryOptions): Promise<Entry | null> {
   );
 }
 
-/** @param fetched the beginning of time where it came from disk: then it is asked for again soon. */
+/** @param fetched the epoch for a document from disk, which is then fetched again soon. */
 async function rimEntry(id: string, bytes: Uint8Array, fetched: Date, options: EntryOptions): Promise<Entry> {
   const verdict = await options.checkRim(bytes).then(
     () => 'good' as const,
@@ -214,7 +214,7 @@ async function ocspEntry(
   return { ...common, verdict: 'good', from, until, renew_at };
 }
 
-// A folder that keeps reference values and revocation answers across restarts. What it gives back is not yet trusted.
+// A folder that keeps RIMs and OCSP responses across restarts. What it returns is not yet trusted.
 
 export type Kind = 'rim' | 'ocsp';
 
@@ -222,12 +222,12 @@ export interface StoreOptions {
   readonly folder: string;
   /** Of all files together; the ones not written for longest go first. 64 MiB by default. */
   readonly max_bytes?: number;
-  /** Told what went wrong, in one line: nothing here stops an attestation. */
-  readonly onTrouble?: (message: string) => void;
+  /** Called with one line about what failed. No failure here stops an attestation. */
+  readonly onFailure?: (message: string) => void;
 }
 
 export interface Store {
-  /** null: it was never kept, or what lies there is damaged and now gone. */
+  /** null: it was never kept, or its file was damaged and has been removed. */
   read(kind: Kind, id: string): Promise<Uint8Array | null>;
   write(kind: Kind, id: string, bytes: Uint8Array): Promise<void>;
   remove(kind: Kind, id: string): Promise<void>;
@@ -239,7 +239,7 @@ const MAX_FILE_BYTES = 2 * 1024 * 1024;
 const MAGIC = 'countersign collateral 1 ';
 const NAME = /^(rim|ocsp)-[0-9a-f]{64}$/;
 
-export function createStore({ folder, max_bytes = DEFAULT_MAX_BYTES, onTrouble = () => {} }: StoreOptions): Store {
+export function createStore({ folder, max_bytes = DEFAULT_MAX_BYTES, onFailure = () => {} }: StoreOptions): Store {
   const path = (kind: Kind, id: string) => join(folder, `${kind}-${sha256(id)}`);
   const drop = (file: string) => rm(file, { force: true }).catch(() => undefined);
   let turn: Promise<unknown> = Promise.resolve();
@@ -266,7 +266,7 @@ export function createStore({ folder, max_bytes = DEFAULT_MAX_BYTES, onTrouble =
         return unpacked(await readFile(file), id);
       } catch (error) {
         if (!isAbsent(error)) {
-          onTrouble(`${file} is damaged (${reason(error)}) and is fetched again`);
+          onFailure(`${file} is damaged (${reason(error)}) and is fetched again`);
           await drop(file);
         }
         return null;
@@ -276,7 +276,7 @@ export function createStore({ folder, max_bytes = DEFAULT_MAX_BYTES, onTrouble =
       const file = path(kind, id);
       const done = turn.then(() => put(file, packed(id, bytes)));
       turn = done.catch((error: unknown) => {
-        onTrouble(`${folder} cannot keep what was fetched (${reason(error)}); it is fetched again after a restart`);
+        onFailure(`${folder} cannot keep what was fetched (${reason(error)}); it is fetched again after a restart`);
       });
       return turn.then(() => undefined);
     },
@@ -284,7 +284,7 @@ export function createStore({ folder, max_bytes = DEFAULT_MAX_BYTES, onTrouble =
   };
 }
 
-/** Oldest first, until the rest fits; and what a killed process left half written. */
+/** Removes the oldest files until the rest fits, and half-written files of a killed process. */
 async function shrink(folder: string, max_bytes: number): Promise<void> {
   const files = await Promise.all(
     (await readdir(folder)).map(async (name) => {

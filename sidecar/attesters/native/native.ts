@@ -20,16 +20,16 @@ export interface NativeOptions extends CollectorOptions, Pick<AppraisalOptions, 
   readonly clock?: () => Date;
   /** In place of NVML. */
   readonly collector?: Collector;
-  /** Attests once at the start, in the background, so that the first request finds everything at hand; true by default. */
+  /** Attests once at the start, in the background, so that the first request finds all collateral kept; true by default. */
   readonly warm?: boolean;
-  /** One line about what went wrong in the background. */
-  readonly onTrouble?: (message: string) => void;
+  /** Called with one line about what failed in the background. */
+  readonly onFailure?: (message: string) => void;
 }
 
 export interface NativeAttester extends Attester {
   /** Under which this process's tokens verify. */
   readonly token_keys: { readonly keys: readonly PublicKey[] };
-  /** Fetches what ends soon; a timer does so too. */
+  /** Fetches what ends soon, as a timer does. */
   renew(): Promise<void>;
 }
 
@@ -37,14 +37,14 @@ const RENEW_EVERY_MS = 5 * 60_000;
 
 /** @throws {AttesterError} when this machine cannot attest: no driver, no GPU, CC mode off, devtools mode on. */
 export async function createNativeAttester(options: NativeOptions): Promise<NativeAttester> {
-  const { clock = () => new Date(), onTrouble = () => {}, roots, clocks } = options;
+  const { clock = () => new Date(), onFailure = () => {}, roots, clocks } = options;
   const collector = options.collector ?? (await createCollector(options));
   const key = makeTokenKey();
   const collateral = createKeptCollateral({
-    store: createStore({ folder: options.cache_dir, onTrouble }),
+    store: createStore({ folder: options.cache_dir, onFailure }),
     fetch: options.fetch ?? globalThis.fetch,
     clock,
-    onTrouble,
+    onFailure,
     checkRim: (document) => checkRim(document, { roots, at: clocks?.rim ?? clock() }),
     rim_url: serviceBase(options.rim_url),
     ocsp_url: options.ocsp_url,
@@ -63,7 +63,7 @@ export async function createNativeAttester(options: NativeOptions): Promise<Nati
   const closing = new AbortController();
   if (options.warm ?? true)
     attest(randomBytes(32).toString('hex') as Nonce, closing.signal).catch((error: Error) => {
-      if (!closing.signal.aborted) onTrouble(`the first attestation failed: ${error.message}`);
+      if (!closing.signal.aborted) onFailure(`the first attestation failed: ${error.message}`);
     });
   const timer = setInterval(() => void collateral.renew(), RENEW_EVERY_MS).unref();
 

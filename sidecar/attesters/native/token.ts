@@ -29,7 +29,7 @@ export interface DeviceAppraisal {
   readonly claims: DeviceClaims;
   /** When the first certificate of each chain ends. */
   readonly expires: EndorsementExpiry;
-  /** The firmware in the report is the one that its leaf names; false: this driver's reports do not say. */
+  /** The firmware in the report is the one that its leaf names; false: reports of this driver do not name it. */
   readonly fwid_checked: boolean;
 }
 
@@ -133,7 +133,7 @@ function chain(expires: Date): Record<string, unknown> {
   };
 }
 
-/** verify/ knows it, and takes it for nobody else's. */
+/** verify/ knows a token of this attester by it. */
 const ISSUER = 'countersign-native';
 /** As NVIDIA's tokens. */
 const LIFETIME_SECONDS = 3600;
@@ -170,7 +170,7 @@ export async function makeToken(
   return JSON.stringify([['JWT', overall], Object.fromEntries(parts.map(({ name, jwt }) => [name, jwt]))]);
 }
 
-/** Each kind counts for itself, as NVIDIA's verifiers do. */
+/** Each kind is counted by itself, as NVIDIA's verifiers do. */
 function nameOf(devices: readonly DeviceAppraisal[], i: number): string {
   const kind = devices[i]?.claims.kind;
   const before = devices.slice(0, i).filter(({ claims }) => claims.kind === kind).length;

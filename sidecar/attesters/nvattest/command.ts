@@ -29,7 +29,7 @@ export type PrintedEvidence = z.infer<typeof printedEvidence>;
 const resultOutput = z.looseObject(result);
 /** `nvattest collect-evidence`; without evidences where it failed. */
 const collectOutput = z.looseObject({ ...result, evidences: z.array(printedEvidence).min(1).max(64) });
-/** `nvattest attest`; both empty objects where it failed. What is in them is for the token's reader. */
+/** `nvattest attest`; both empty objects where it failed. parseToken reads what is in them. */
 const attestOutput = z.looseObject({
   ...result,
   claims: z.array(z.unknown()),
@@ -39,7 +39,7 @@ const attestOutput = z.looseObject({
 const versionOutput = z.looseObject({ nvattest: z.string().min(1).max(64) });
 
 /** The last line that nvattest wrote on stderr, where it logs in colour and ends with a backtrace; '' when it wrote none. */
-function lastWords(stderr: string): string {
+function lastLineOf(stderr: string): string {
   const lines = stderr
     // biome-ignore lint/suspicious/noControlCharactersInRegex: terminal colours begin with one
     .replace(/\x1b\[[0-9;]*m/g, '')
@@ -123,7 +123,7 @@ async function execute(command: NvattestCommand, args: readonly string[], run: R
 /** `result_code` decides; an exit status that does not agree with it is a failure too. */
 function checkResult(finished: Finished): void {
   const { exit_code, exit_signal, stdout, stderr } = finished;
-  const said = lastWords(stderr);
+  const said = lastLineOf(stderr);
   if (exit_signal !== null)
     throw failed('collection_failed', 'nvattest_died', `nvattest ended by ${exit_signal}`, 'retry');
   if (stdout.trim() === '' && isUsageExit(exit_code)) {
@@ -132,7 +132,7 @@ function checkResult(finished: Finished): void {
   }
   const output = read(finished, resultOutput);
   const { result_code, result_message } = output;
-  if (result_code !== 0) throw resultError(result_code, whyRefused(output) || result_message.slice(0, 200) || said);
+  if (result_code !== 0) throw resultError(result_code, refusalReasons(output) || result_message.slice(0, 200) || said);
   if (exit_code !== 0)
     throw failed(
       'collection_failed',
@@ -146,13 +146,13 @@ function read<T>({ stdout, stderr, exit_code }: Finished, schema: ZodType<T>): T
   try {
     return schema.parse(JSON.parse(stdout));
   } catch (cause) {
-    const said = lastWords(stderr);
+    const said = lastLineOf(stderr);
     const words = `nvattest printed something else than its JSON (exit code ${exit_code}${said === '' ? '' : `: ${said}`})`;
     throw failed('collection_failed', 'nvattest_garbage', words, 'retry', { cause });
   }
 }
 
-// What nvattest's result codes mean to an operator: a reason, whether asking again can help, and what to do.
+// What nvattest's result codes mean to an operator: a reason, whether a retry can help, and what to do.
 // The codes are those of `nvat_rc_t` in nvat.h of NVIDIA/attestation-sdk. Newer releases may add others; its process exit
 // status is the same code cut to eight bits, so that only the `result_code` in its JSON says which.
 
@@ -193,7 +193,7 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
   106: ['rim_refused', 'appraisal_failed', 'stop', 'the reference values are not in their format'],
   107: ['measurement_mismatch', 'appraisal_failed', 'stop', 'a measurement is missing in the reference values'],
   108: ['measurement_mismatch', 'appraisal_failed', 'stop', 'driver and VBIOS reference values contradict each other'],
-  // Which of the two an unreachable responder gives is not documented: either may be asked again.
+  // Which of the two an unreachable responder gives is not documented: either may be retried.
   201: ['ocsp_unreachable', 'appraisal_failed', 'retry', 'no usable OCSP answer; look at OCSP_URL and the network'],
   202: ['ocsp_unreachable', 'appraisal_failed', 'retry', 'the OCSP responder has an error of its own'],
   203: ['ocsp_refused', 'appraisal_failed', 'stop', 'the OCSP responder refused the request; look at OCSP_URL'],
@@ -231,10 +231,10 @@ const RANGES: readonly (readonly [from: number, reason: Reason, code: Code])[] =
   [0, 'nvattest_failed', 'appraisal_failed'],
 ];
 
-/** For a `result_code` that is not 0. `said`: what the claims name, or nvattest's own words. */
-export function resultError(result_code: number, said: string): AttesterError {
+/** For a `result_code` that is not 0. @param detail what the claims name, or nvattest's own words. */
+export function resultError(result_code: number, detail: string): AttesterError {
   const [reason, code, again, words] = MEANINGS[result_code] ?? unknown(result_code);
-  const quoted = said === '' ? '' : `: ${said.slice(0, 500)}`;
+  const quoted = detail === '' ? '' : `: ${detail.slice(0, 500)}`;
   return failed(code, reason, `${words} (nvattest ${result_code}${quoted})`, again);
 }
 
@@ -244,14 +244,14 @@ function unknown(result_code: number): Meaning {
   return [reason, code, 'stop', 'a result that we do not know; look at the release notes of nvattest'];
 }
 
-// Why NVIDIA's verifier said no: result 11 and 12 name no reason, but the claims beside them do.
+// Why NVIDIA's verifier refused: results 11 and 12 name no reason, but the claims beside them do.
 
 /** Reasons are for people: enough of them to see where to look. */
 const MAX_REASONS = 6;
 const MAX_DEVICES = 64;
 
-/** "GPU 0: measurements 9, 52 differ; ocsp revoked", or '' where the claims do not say. @param output what nvattest printed. */
-export function whyRefused(output: unknown): string {
+/** "GPU 0: measurements 9, 52 differ; ocsp revoked", or '' where the claims name no reason. @param output what nvattest printed. */
+export function refusalReasons(output: unknown): string {
   const claims = isRecord(output) && Array.isArray(output.claims) ? output.claims : [];
   return claims
     .slice(0, MAX_DEVICES)

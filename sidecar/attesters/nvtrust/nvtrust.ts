@@ -11,7 +11,7 @@ import { backoffMs, WORKER_START } from '../../signing/retry.ts';
 import { type Attester, AttesterError, type Collected, type Device } from '../attester.ts';
 import { unreffed, type WorkerEnvironment } from '../program.ts';
 import { failure } from './failures.ts';
-import { type Answer, EXIT_GRACE_MS, startWorker, type Worker } from './worker.ts';
+import { EXIT_GRACE_MS, startWorker, type Worker, type WorkerResult } from './worker.ts';
 
 export interface NvtrustOptions {
   /** The virtual environment that `sidecar/attesters/nvtrust/python/install.sh` made. */
@@ -29,7 +29,7 @@ export interface NvtrustOptions {
   /** What is started in place of NVIDIA's SDK: for tests of the pool. */
   readonly command?: readonly [string, ...string[]];
   /** A worker could not start, or left while it waited. */
-  readonly onTrouble?: (error: Error) => void;
+  readonly onFailure?: (error: Error) => void;
 }
 
 const WORKER = fileURLToPath(new URL('./python/worker.py', import.meta.url));
@@ -51,7 +51,7 @@ export async function createNvtrustAttester(options: NvtrustOptions): Promise<At
     size: workers,
     backoff_ms,
     max_backoff_ms: WORKER_START.max_ms,
-    onTrouble: options.onTrouble,
+    onFailure: options.onFailure,
     start: () =>
       startWorker({
         command,
@@ -72,7 +72,7 @@ export async function createNvtrustAttester(options: NvtrustOptions): Promise<At
       ...(cause.reason === null ? {} : { reason: cause.reason }),
     });
   });
-  const checked = createAnswerCheck();
+  const checked = createResultCheck();
 
   return {
     name: 'nvtrust',
@@ -98,18 +98,18 @@ function interpreter(venv: string): string {
   return path;
 }
 
-// What a worker's answer must be before the attester gives it on: about this nonce, saying true, about every device, and new.
+// Checks a worker's result before the attester returns it: about this nonce, positive, about every device, and new.
 
 /** How many of the last tokens are remembered, by digest. */
 const REMEMBERED = 1024;
 
 /** `device_count`: GPUs and switches when the worker came up. `signing/evidence-check.ts` checks the signatures of reports. */
-type AnswerCheck = (answer: Answer, nonce: Nonce, device_count: number) => Collected;
+type ResultCheck = (result: WorkerResult, nonce: Nonce, device_count: number) => Collected;
 
-function createAnswerCheck(): AnswerCheck {
+function createResultCheck(): ResultCheck {
   const given = new Set<string>();
-  return ({ nonce: answered, token, evidence }, nonce, device_count) => {
-    if (answered !== nonce) throw failure('wrong_nonce', 'the worker answered for another nonce');
+  return ({ nonce: stated, token, evidence }, nonce, device_count) => {
+    if (stated !== nonce) throw failure('wrong_nonce', 'the worker answered for another nonce');
     const digest = createHash('sha256').update(token).digest('base64');
     if (given.has(digest)) throw failure('previous_token', 'the worker returned a token that was given before');
     const parsed = read(token);
@@ -140,7 +140,7 @@ function read(token: string): ParsedToken {
   }
 }
 
-// The folder under which workers have theirs: made for this process, removed with it, swept by the next when it was killed.
+// The folder that holds the workers' folders. It is removed with this process; the next one removes it where this one was killed.
 
 const PREFIX = 'countersign-nvtrust-';
 
@@ -163,7 +163,7 @@ function sweep(parent: string): void {
     try {
       rmSync(join(parent, name), { recursive: true, force: true });
     } catch {
-      // another user's: theirs to remove
+      // The folder is another user's, who removes it.
     }
   }
 }
@@ -177,7 +177,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-// Workers kept warm: always `size` processes, each loaded and waiting, at work, or on its way; whoever leaves is replaced.
+// The pool of workers: always `size` processes, each starting, warm or at work. A worker that ends is replaced.
 
 export interface PoolOptions {
   readonly size: number;
@@ -185,14 +185,14 @@ export interface PoolOptions {
   /** Before the next start after a failed one; doubled at each further failure, up to the maximum. */
   readonly backoff_ms: number;
   readonly max_backoff_ms: number;
-  /** A start failed, or a waiting worker left: for the log. */
-  readonly onTrouble?: ((error: Error) => void) | undefined;
+  /** Called when a start failed or a warm worker ended, for the log. */
+  readonly onFailure?: ((error: Error) => void) | undefined;
 }
 
 export interface Pool {
-  /** What the first worker to come up sees. @throws {AttesterError} when it cannot come up. */
+  /** The devices that the first warm worker sees. @throws {AttesterError} when it cannot come up. */
   readonly devices: Promise<readonly Device[]>;
-  /** A warm worker, for one request; whoever takes it must ask it or kill it. @throws {AttesterError} when none can come up. */
+  /** A warm worker, for one request; the caller must use it or kill it. @throws {AttesterError} when none can come up. */
   take(signal: AbortSignal): Promise<Worker>;
   close(): Promise<void>;
 }
@@ -215,7 +215,7 @@ export function createPool(options: PoolOptions): Pool {
   let closed = false;
 
   function fill(): void {
-    // After a failure one start at a time: a node without a driver is not helped by two.
+    // After a failure workers start one at a time: two do not help a node without a driver.
     while (!closed && timer === null && alive.size < options.size && !(failures > 0 && starting.size > 0)) add();
   }
 
@@ -254,7 +254,7 @@ export function createPool(options: PoolOptions): Pool {
   function report(error: AttesterError): void {
     if (closed) return;
     last = error;
-    options.onTrouble?.(error);
+    options.onFailure?.(error);
     const wait_ms = backoffMs({ first_ms: options.backoff_ms, max_ms: options.max_backoff_ms }, failures++);
     timer ??= setTimeout(() => {
       timer = null;
