@@ -19,7 +19,7 @@ export const evidenceSchema = z.looseObject({
 });
 export type Evidence = z.infer<typeof evidenceSchema>;
 
-/** `attestation` as it stands in an answer: three members of the specification, and evidence beside them. */
+/** `attestation` as it stands in a response: three members of the specification, and evidence beside them. */
 export const attestationSchema = z.looseObject({
   raw: z.string().min(2),
   nonce: z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 lowercase hex digits'),

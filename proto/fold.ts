@@ -44,10 +44,10 @@ export function parseChunk(payload: string): Chunk {
   } catch (cause) {
     throw new FoldError('a chunk is not JSON', { cause });
   }
-  // llama-server begins some streams with `null`: an event like any other, that says nothing.
+  // llama-server begins some streams with `null`: an event that changes nothing.
   if (value === null) return {};
   if (!isBag(value)) throw new FoldError('a chunk is not a JSON object');
-  // Of two members of one name one reader takes the first and another the last.
+  // Readers differ in which of two members of one name they take.
   if (duplicateMember(payload) !== null) throw new FoldError('a chunk names a member twice');
   return value;
 }
@@ -72,8 +72,8 @@ export class Fold {
   }
 
   /**
-   * Adds a chunk that says what an earlier one said, but for the `content` of the delta of the choice at `index`. What
-   * else it has must be of a kind that changes nothing when it is said twice: scalars outside of deltas.
+   * Adds a chunk that repeats an earlier one but for the `content` of the delta of the choice at `index`. Its other members must be
+   * such that a repetition changes nothing: scalars outside of deltas.
    */
   addContent(index: number, content: string): void {
     if (index !== this.#repeating) {

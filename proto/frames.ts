@@ -5,7 +5,7 @@ import { evidenceSchema } from './attestation.ts';
 import { MAX_RAW_LENGTH } from './raw.ts';
 
 export const PROTOCOL = 'countersign/1';
-/** Where a health check connects: as a gateway does, but it comes every few seconds and is no news. */
+/** The path of health checks. They connect as a gateway does, but every few seconds, and are logged as such. */
 export const HEALTH_PATH = '/health';
 /** No frame is larger. raw holds a request and a response as one JSON string, which escaping can double. */
 export const MAX_FRAME_BYTES = 192 * 1024 * 1024;
@@ -16,7 +16,7 @@ const MAX_HEAD_BYTES = 1_024;
 
 const id = z.string().min(1).max(128);
 
-/** Why nothing can be attested until somebody does something: confidential computing off, driver gone. null: nothing is wrong. */
+/** The reason why nothing can be attested until an operator acts: confidential computing off, driver gone. null: it can attest. */
 const trouble = z.strictObject({ code: z.string().max(64), message: z.string().max(512) }).nullable();
 
 /** Sidecar → gateway: first, and again when another attester or other devices have come. */
@@ -38,19 +38,19 @@ const attestSchema = z.strictObject({
   id,
   raw: z.string().min(2).max(MAX_RAW_LENGTH),
 });
-/** The same in binary: raw's UTF-8 bytes follow the head. Answered in binary. */
+/** The same in binary: raw's UTF-8 bytes follow the head. The result is binary too. */
 export const attestHeadSchema = z.strictObject({ type: z.literal('attest'), id });
 /** Gateway → sidecar: nobody waits for this one any more. */
 const cancelSchema = z.strictObject({ type: z.literal('cancel'), id });
-/** Gateway → sidecar: how are you? */
+/** Gateway → sidecar: requests a status frame. */
 const statusRequestSchema = z.strictObject({ type: z.literal('status') });
 
-/** How long each step took, in milliseconds. An attester that cannot tell its two apart counts both as collection. */
+/** How long each step took, in milliseconds. An attester that cannot tell collection from appraisal counts both as collection. */
 const phasesSchema = z.strictObject({
   queue_ms: z.number().nonnegative(),
   collection_ms: z.number().nonnegative(),
   appraisal_ms: z.number().nonnegative(),
-  /** The sidecar's own look at what the attester brought. */
+  /** The sidecar's check of the attester's result. */
   check_ms: z.number().nonnegative(),
 });
 export type Phases = z.infer<typeof phasesSchema>;
@@ -68,8 +68,8 @@ const attestedSchema = z.strictObject({
 /** The same in binary: the JSON text of {@link attestedMembersSchema} follows the head. */
 export const attestedHeadSchema = attestedSchema.omit({ token: true, evidence: true });
 /**
- * The members that an attestation has beside raw and nonce. They go into the answer as the text they are, so their shape is
- * looked at and their base64 is left to whoever verifies.
+ * The members that an attestation has beside raw and nonce. They go into the response as the text they are, so that only
+ * their shape is checked here, and the verifier decodes their base64.
  */
 export const attestedMembersSchema = z.strictObject({
   token: z.string().min(2),
@@ -88,7 +88,7 @@ export function splitBinaryFrame(frame: Uint8Array): { head: string; carried: Ui
   return { head: decoder.decode(frame.subarray(0, at)), carried: frame.subarray(at + 1) };
 }
 
-/** Why a sidecar did not attest. `retry_after_ms` is present where trying again can help. */
+/** The reason why a sidecar did not attest. `retry_after_ms` is present where a retry can help. */
 export const FAILURE_CODES = [
   'invalid_frame',
   'invalid_raw',
@@ -107,7 +107,7 @@ const failedSchema = z.strictObject({
   message: z.string().max(1024),
   retry_after_ms: z.number().int().nonnegative().optional(),
 });
-/** Sidecar → gateway: when asked, and by itself when it can attest no more, or again. */
+/** Sidecar → gateway: on request, and by itself when it can attest no more, or again. */
 const statusSchema = z.strictObject({
   type: z.literal('status'),
   attester: z.string(),

@@ -20,8 +20,8 @@ const BACKSLASH = 0x5c;
 const BEFORE_VALUE: readonly boolean[] = Array.from({ length: 128 }, (_, c) => ',:[{'.includes(String.fromCharCode(c)));
 
 /**
- * Whether a JSON text has no more than `max` names and values, empty objects and arrays counted twice. Asked before a stranger's
- * text is parsed: what that costs in time and memory goes by this count, which can be half the text's length.
+ * Whether a JSON text has no more than `max` names and values, empty objects and arrays counted twice. To be called before a
+ * stranger's text is parsed: its cost in time and memory grows with this count, which can be half the text's length.
  */
 export function hasAtMost(text: string, max: number): boolean {
   if (text.length <= max) return true;
@@ -30,7 +30,7 @@ export function hasAtMost(text: string, max: number): boolean {
   for (let i = 0; i < text.length; i++) {
     const c = text.charCodeAt(i);
     if (c === QUOTE) {
-      // With more strings than names and values it is no JSON, and is not looked through to its end.
+      // A text with more strings than names and values is no JSON, and is not read to its end.
       if (++strings > max + 1) return false;
       const end = endOfString(text, i);
       if (end < 0) return true;
@@ -64,7 +64,7 @@ function skipString(text: string, at: number): number {
   return end;
 }
 
-/** `at` is on the opening quote; the offset after the closing one, or -1. Searched for, not stepped to: a text may be megabytes. */
+/** `at` is on the opening quote; the offset after the closing one, or -1. It is searched for, because a string may be megabytes long. */
 function endOfString(text: string, at: number): number {
   for (let quote = at; ; ) {
     quote = text.indexOf('"', quote + 1);

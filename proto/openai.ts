@@ -37,8 +37,8 @@ export const completionRequestSchema = z.object({
 });
 
 /**
- * Whether `prompt` has the schema's word. Asked in its place: zod's union tells of each item, of which there may be a million,
- * why it is none of the four.
+ * Whether `prompt` is what its schema allows. It takes the schema's place, because zod's union reports for each item, of which there
+ * may be a million, why it is none of the four.
  */
 export function isPrompt(value: unknown): boolean {
   if (value === undefined || value === null || typeof value === 'string') return true;
@@ -63,8 +63,8 @@ export interface PlainChat {
 }
 
 /**
- * What nearly every chat request is, `value` as JSON is parsed: one that the schema accepts as it is. Of any other the schema
- * has the word. It is asked first, for the schema costs a tenth of a whole request, and more with every message.
+ * Whether parsed JSON is a chat request of the common form, which the schema accepts as it is. The schema decides about any other.
+ * This comes first, because the schema costs a tenth of a whole request, and more with every message.
  */
 export function isPlainChat(value: unknown): value is PlainChat {
   if (typeof value !== 'object' || value === null) return false;

@@ -25,7 +25,7 @@ export interface RawParts {
   /** The backend's body, exactly as received; for a stream, the completion its chunks fold into. */
   readonly response: string;
   readonly stream?: StreamDigest;
-  /** Unix seconds at which the answer was complete. */
+  /** Unix seconds at which the response was complete. */
   readonly timestamp: number;
 }
 

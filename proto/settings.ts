@@ -5,7 +5,7 @@ import * as z from 'zod';
 export const given = (env: Readonly<Record<string, string | undefined>>): Record<string, string> =>
   Object.fromEntries(Object.entries(env).filter((entry): entry is [string, string] => Boolean(entry[1])));
 
-/** For a process that is given some: they would be passed over in silence. */
+/** The error for a process with arguments, which would otherwise be ignored in silence. */
 export const NO_ARGUMENTS =
   'there are no options: settings are environment variables, all of them in docs/configuration.md';
 
@@ -26,7 +26,7 @@ export const wholeNumber = (min: number, max: number) =>
 /** {@link wholeNumber} that has a default. */
 export const integer = (fallback: number, min: number, max: number) => wholeNumber(min, max).prefault(fallback);
 
-/** Also `.25` and `1e-3`, as others read them who are given the same variable. */
+/** Also `.25` and `1e-3`, as other programs read the same variable. */
 export const fraction = (min: number, max: number) =>
   z.preprocess(
     read(/^(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i),
@@ -39,7 +39,7 @@ export function namesUser(url: string): boolean {
   return read !== null && (read.username !== '' || read.password !== '');
 }
 
-/** Where a service is. `fetch` takes no URL with a user name, and says so with the whole of it, to whoever reads the error. */
+/** A service's address. `fetch` refuses a URL with a user name, and its error would quote the password. */
 export const httpUrl = z
   .url({ protocol: /^https?$/, error: 'must be an http or https URL' })
   .refine((url) => !namesUser(url), 'must have no user name and no password');

@@ -10,7 +10,7 @@ export type ConnectionEnd =
   | { readonly reason: 'error'; readonly error: NodeJS.ErrnoException }
   | { readonly reason: 'closed'; readonly code: number }
   | { readonly reason: 'no_hello_in_time' }
-  /** Nothing came for too long, not even the answer to a ping. */
+  /** Nothing came for too long, not even the pong to a ping. */
   | { readonly reason: 'silent' }
   /** A frame that is not one of the protocol. */
   | { readonly reason: 'invalid_frame' }
@@ -30,9 +30,9 @@ interface ConnectionOptions<T extends { readonly type: string }> {
   readonly max_frame_bytes: number;
   /** From connecting to the hello, the handshake included. */
   readonly hello_timeout_ms: number;
-  /** Pings so often, and ends where nothing has come for so long. Without it silence is no end. */
+  /** Pings every `every_ms`, and ends after `silence_ms` without a frame or a pong. Without it a connection may be silent. */
   readonly heartbeat?: { readonly every_ms: number; readonly silence_ms: number };
-  /** One frame; null for what is none. {@link readTextFrame} where no binary frames are asked for. */
+  /** One frame; null for what is none. {@link readTextFrame} for a client that sends no binary frames. */
   readonly read: (data: Buffer, isBinary: boolean) => Hello | T | null;
   /** First; with `again` when the sidecar has another attester or other devices on the same connection. */
   readonly onHello: (hello: Hello, again: boolean) => void;
@@ -111,7 +111,7 @@ export function connectToSidecar<T extends { readonly type: string }>(
 
 const isHello = (frame: { readonly type: string }): frame is Hello => frame.type === 'hello';
 
-/** A frame in JSON. A binary one comes only to those who sent one. */
+/** A frame in JSON. The sidecar sends binary frames only to clients that sent one. */
 export function readTextFrame(data: Buffer, isBinary: boolean): FromSidecar | null {
   try {
     return isBinary ? null : fromSidecarSchema.parse(JSON.parse(data.toString('utf8')));

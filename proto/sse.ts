@@ -4,7 +4,7 @@
 // comment is printable ASCII: other characters end a line for some readers. Server-sent events (HTML Living Standard §9.2.6)
 // may be written in more ways, and each of them is read otherwise by some client; no hash covers what is not data.
 
-/** Why a stream cannot be read. The message never quotes the stream. */
+/** A stream cannot be read. The message never quotes the stream. */
 export class SseError extends Error {
   override readonly name = 'SseError';
   readonly reason: 'malformed' | 'too_large';
@@ -32,7 +32,7 @@ const EMPTY = new Uint8Array(0);
 
 const malformed = (message: string) => new SseError('malformed', message);
 
-/** Takes the bytes of a stream as they come and gives its payloads: what the `data:` lines of each event say, joined by LF. */
+/** Takes the bytes of a stream as they come and returns its payloads: the `data:` lines of each event, joined by LF. */
 export class PayloadReader {
   readonly #max_event_bytes: number;
   /** A line that has not ended: the first `#line_bytes` of this room, which doubles as it fills. */
@@ -72,7 +72,7 @@ export class PayloadReader {
       from = lf + 1;
     }
     this.#keep(bytes.subarray(from));
-    // What stays here until the next call must not be a view of bytes that are another's by then.
+    // What is kept until the next call is copied, because the caller may reuse the bytes.
     for (; this.#copied < this.#lines.length; this.#copied++)
       this.#lines[this.#copied] = Uint8Array.from(this.#lines[this.#copied] as Uint8Array);
     return payloads;

@@ -76,7 +76,7 @@ export interface Check {
   readonly status: 'pass' | 'fail' | 'skip';
   /** Present when and only when the status is `fail`. */
   readonly code?: FailureCode;
-  /** What was seen, or why it was skipped: one sentence, without prompt or completion text. */
+  /** What was seen, or the reason of a skip: one sentence, without prompt or completion text. */
   readonly detail: string;
   /** Which device, counted from 0, for a check made on one of several. */
   readonly device?: number;

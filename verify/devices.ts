@@ -13,19 +13,19 @@ import type { Certificate } from './x509/certificate.ts';
 import { ChainError, chainFailure, verifyChain } from './x509/chain.ts';
 import { DerError } from './x509/der.ts';
 
-export interface DeviceQuestion {
+export interface DeviceToVerify {
   readonly index: number;
   readonly arch: string;
   readonly evidence: ParsedEvidence;
   /** What the device must have signed: 64 lowercase hex digits. null: none is stated, which fails. */
   readonly nonce: string | null;
-  /** What a token says of devices, to be taken at its word where it accuses. */
+  /** A token's claims about this device. They count where they speak against it. */
   readonly accusers: readonly TokenDevice[];
 }
 
 /**
  * @param nonce what a device must have signed where nothing is stated beside its evidence.
- * @param accusers what a token says of the devices.
+ * @param accusers a token's claims about the devices.
  * @returns the devices whose report and chain passed.
  */
 export async function verifyDevices(
@@ -44,7 +44,7 @@ export async function verifyDevices(
   const verified = await Promise.all(
     inputs.map(({ arch, nonce: stated }, index) => {
       const evidence = parsed[index];
-      if (evidence === undefined) return unread(list, index);
+      if (evidence === undefined) return skipUnreadable(list, index);
       const own = accusers.filter(({ ueid, name }) =>
         ueid === null ? !several || name.endsWith(`-${index}`) : ueid === String(evidence.chain[0].serial),
       );
@@ -57,8 +57,8 @@ export async function verifyDevices(
 }
 
 /**
- * One device counted twice would be two. Its boot ROM certifies another signing key for other firmware, so the boot ROM's own
- * key, in the second certificate, counts too.
+ * Refuses a device that is in the list twice. A boot ROM certifies another signing key for other firmware, so that the boot ROM's
+ * own key, in the second certificate, is compared too.
  */
 function parseOnce(input: DeviceInput, before: readonly (ParsedEvidence | undefined)[]) {
   const evidence = parseEvidence(input);
@@ -73,8 +73,8 @@ function parseOnce(input: DeviceInput, before: readonly (ParsedEvidence | undefi
 
 const keysOf = ({ chain }: ParsedEvidence) => chain.slice(0, 2).map(({ spki }) => spki);
 
-/** The names of what cannot be checked on evidence that cannot be read. */
-async function unread(list: CheckList, index: number): Promise<null> {
+/** Lists the checks that cannot run on evidence that cannot be read. */
+async function skipUnreadable(list: CheckList, index: number): Promise<null> {
   for (const name of [
     'report_nonce',
     'report_signature',
@@ -91,7 +91,7 @@ async function unread(list: CheckList, index: number): Promise<null> {
 /** Runs every check on one device, report_form already passed. @returns null unless report and chain passed. */
 export async function verifyDevice(
   list: CheckList,
-  { index, arch, evidence, nonce, accusers }: DeviceQuestion,
+  { index, arch, evidence, nonce, accusers }: DeviceToVerify,
   context: Context,
 ): Promise<VerifiedDevice | null> {
   const { report, chain } = evidence;
@@ -104,9 +104,9 @@ export async function verifyDevice(
   const grounds = ['report_signature', 'report_chain'] as const;
   const { without = {} } = context.options;
   const simulated = trusted?.simulated === true && !context.checksSimulated ? 'simulated: no such device exists' : null;
-  const unasked = 'the caller asked for no such check';
-  const noReference = simulated ?? (without.referenceValues ? unasked : null);
-  // What nobody signed must not choose what services are asked for.
+  const notWanted = 'the caller asked for no such check';
+  const noReference = simulated ?? (without.referenceValues ? notWanted : null);
+  // An unsigned report must not decide what is requested from services.
   const found =
     noReference !== null || trusted === null || list.unmet('report_signature', index)
       ? null
@@ -115,7 +115,7 @@ export async function verifyDevice(
     'revocation',
     grounds,
     async () => {
-      const reason = simulated ?? (without.revocation ? unasked : null);
+      const reason = simulated ?? (without.revocation ? notWanted : null);
       if (reason !== null || trusted === null) return skipped(reason ?? '');
       const count = await checkRevocation(trusted.path, found?.value ?? null, context);
       const signers = found?.value ? ', and of those who signed its reference values' : '';
@@ -151,7 +151,7 @@ export async function verifyDevice(
   return { claims: claimsOf(trusted.identity, report, matched), opaque, simulated: trusted.simulated };
 }
 
-/** A result or what was thrown, to be looked at by the check whose turn comes later. */
+/** The result, or the error, for the check that comes later in the list. */
 async function settle(get: () => Promise<ReferenceValues>) {
   try {
     const value = await get();
@@ -209,7 +209,7 @@ const MODES = {
 
 /**
  * No byte of the report says "confidential" or "debug off": NVIDIA's verifiers conclude both from measurements that have
- * their reference values, and so does this. A token is believed where it says the opposite.
+ * their reference values, and so does this. A token counts where it says the opposite.
  */
 function checkMode(
   report: Report,
@@ -246,7 +246,7 @@ function claimsOf(identity: DeviceIdentity, { opaque }: Report, matched: number 
   };
 }
 
-// Whom a device's certificates lead up to: NVIDIA's root, a simulated one that the caller named, or nobody who counts.
+// The trust anchor of a device's certificates: NVIDIA's root, a simulated one that the caller named, or none.
 
 export interface TrustedChain {
   readonly path: readonly Certificate[];

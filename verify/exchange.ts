@@ -56,7 +56,7 @@ export async function compareExchange(
   return seen(`raw holds ${compared.join(', ')}`);
 }
 
-/** DESIGN §6: taken out of its response, the attestation leaves the backend's bytes. A stream has none to leave. */
+/** DESIGN §6: a whole response without its attestation is the backend's bytes. For a stream there are no such bytes. */
 function isResponse({ response, stream }: RawParts, { text, value }: Carrier): boolean {
   // Of numbers in a parsed object the texts are lost.
   if (text === null) return sameValue(value, JSON.parse(response));
@@ -89,7 +89,7 @@ function isChunkOf({ response, stream }: RawParts, { text, value }: Carrier): bo
  */
 function lasting(folded: unknown, { object, choices }: Readonly<Record<string, unknown>>): unknown {
   const part = { ...(folded as Record<string, unknown>) };
-  // A text completion that says this may be the whole one.
+  // A text completion with this object may be a whole response.
   if (object === 'chat.completion.chunk') for (const name of ['created', 'usage']) delete part[name];
   const named = (choices as readonly { delta?: { role?: unknown } | null }[]).some(({ delta }) => delta?.role != null);
   if (!named)
@@ -105,7 +105,7 @@ function exactly(text: string): unknown {
   return parseKeepingNumbers(text);
 }
 
-/** A chat completion says in two ways that it is whole. Of a text completion only the stream can tell a chunk from a whole. */
+/** A chat completion shows in two ways whether it is a chunk. For a text completion only the stream tells. */
 function looksLikeFinishChunk({ object, choices }: Readonly<Record<string, unknown>>): boolean {
   if (object === 'chat.completion' || !Array.isArray(choices)) return false;
   const bags = choices.filter((choice) => typeof choice === 'object' && choice !== null);
@@ -224,7 +224,7 @@ function skipSpace(text: string, from: number): number {
 
 /**
  * The same JSON values, whatever the order of members. A number that kept its text is the same by that, or as JavaScript writes
- * it again: clients save what they parsed. Without recursion: how deep the values are is for others to say.
+ * it again: clients save what they parsed. It has no recursion, because the values may be of any depth.
  */
 export function sameValue(held: unknown, signed: unknown): boolean {
   const pairs: [unknown, unknown][] = [[held, signed]];
@@ -278,7 +278,7 @@ export function isPartOf(part: unknown, whole: unknown, appended = false, depth 
   });
 }
 
-/** An object of a part is held against many of the whole: its names are listed once. */
+/** An object of a part is compared with many of the whole, so that its names are listed once. */
 const names = new WeakMap<object, readonly string[]>();
 
 function namesOf(part: object): readonly string[] {

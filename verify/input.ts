@@ -1,4 +1,4 @@
-// Reads what is given to be verified: an attestation, one in a response, or bare evidence. Strict about JSON, once, at the door.
+// Reads what is given to be verified: an attestation, one in a response, or bare evidence. It is strict about JSON.
 import type { Attestation, Evidence } from '../proto/attestation.ts';
 import {
   duplicateMember,
@@ -41,11 +41,11 @@ export interface DeviceInput {
 
 const MAX_CHARACTERS = 64 * 1024 * 1024;
 const MAX_DEVICES = 64;
-/** More than an answer of 64 MiB has, be it all token probabilities. */
+/** More than a response of 64 MiB has, even one full of token probabilities. */
 const MAX_VALUES = 16 * 1024 * 1024;
 const MAX_BASE64_CHARACTERS = 4_000_000;
-/** Members by which clients know an answer: beside an attestation's own they would be read, and nothing signed them. */
-const OF_AN_ANSWER = ['choices', 'output', 'content', 'message', 'text', 'data', 'error'];
+/** Members by which clients know a response. Beside an attestation's own members clients would read them, and nothing signs them. */
+const OF_A_RESPONSE = ['choices', 'output', 'content', 'message', 'text', 'data', 'error'];
 
 const no = (message: string) => new CheckFailure('not_an_attestation', message);
 
@@ -60,7 +60,7 @@ export function readInput(input: unknown, limits: Limits = {}): Input {
   const members = once(text);
   const at = members.findIndex(({ key }) => key === 'attestation');
   const member = members[at];
-  // What has this member is the response that carries it, and is compared, whatever it says besides.
+  // An object with this member is the response that carries the attestation, and is compared as such.
   if (member === undefined) {
     noDuplicates(text);
     return { attestation: readAlone(value, limits), carrier: null };
@@ -82,7 +82,7 @@ function fromObject(input: unknown, limits: Limits): Input {
 
 /** An attestation that no response carries. */
 function readAlone(value: Record<string, unknown>, limits: Limits): Attestation {
-  const of = OF_AN_ANSWER.find((name) => Object.hasOwn(value, name));
+  const of = OF_A_RESPONSE.find((name) => Object.hasOwn(value, name));
   if (of !== undefined) throw no(`beside an attestation's own members stands '${of}', which is an answer's`);
   return readAttestation(value, limits);
 }
@@ -168,7 +168,7 @@ function readDevice(value: unknown): DeviceInput {
 function devices(value: unknown): readonly unknown[] {
   if (!Array.isArray(value) || value.length === 0) throw no('evidence must be a list that is not empty');
   if (value.length > MAX_DEVICES) throw no(`evidence of more than ${MAX_DEVICES} devices`);
-  // Place by place: a list that was handed in parsed may have holes, which its own methods pass over.
+  // Index by index: a list that was handed in parsed may have holes, which its own methods skip.
   return Array.from({ length: value.length }, (_, i) => value[i] as unknown);
 }
 

@@ -1,4 +1,4 @@
-// NVIDIA's own facts: the pinned roots, which device a chain is about, and the firmware id that its report must repeat.
+// What is NVIDIA's own: the pinned roots, the device that a chain is about, its RIMs' names, and the firmware id that its report must repeat.
 import { toHex } from './bytes.ts';
 import { CheckFailure } from './checks.ts';
 import type { OpaqueData } from './spdm/opaque.ts';
@@ -84,12 +84,12 @@ export function deviceOf(path: readonly Certificate[], arch: string): DeviceIden
 /** id-DMTF-eku-responder-auth (DSP0274): the one purpose that a device's key may be limited to. */
 const RESPONDER_AUTH = '1.3.6.1.4.1.412.274.3';
 
-/** NVIDIA's authorities certify their own OCSP responders too: a name and a signature right up to the root make no device. */
+/** NVIDIA's authorities certify OCSP responders too, so that a chain up to the root does not yet mean a device. */
 function isDeviceKey(leaf: Certificate | undefined): boolean {
   return leaf !== undefined && !leaf.isCa && (leaf.extendedKeyUsage?.includes(RESPONDER_AUTH) ?? true);
 }
 
-/** The names of the reference values that the signed opaque data asks for; null where it does not say enough. */
+/** The names of the RIMs that the signed opaque data leads to; null where it lacks a part of them. */
 export function rimIds(identity: DeviceIdentity, opaque: OpaqueData): { driver: string | null; vbios: string } | null {
   const { vbiosVersion: version, driverVersion, project, projectSku, chipSku } = opaque;
   if (version === null) return null;

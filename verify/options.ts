@@ -17,32 +17,32 @@ export interface VerifyOptions {
   readonly roots?: { readonly device?: string | undefined; readonly rim?: string | undefined } | undefined;
   /** PEM certificate of a simulated device's test root. A device under it passes, and proves nothing about hardware. */
   readonly simulatedRoot?: string | undefined;
-  /** Where reference values and revocation answers come from; without it there are none. */
+  /** The source of reference values and OCSP responses; without it there are none. */
   readonly collateral?: Collateral | undefined;
-  /** What the caller does not want checked; shown as a skip with that reason. */
+  /** Checks that the caller does not want; each is shown as a skip with that reason. */
   readonly without?: Without | undefined;
   /** What the caller holds and the evidence must be about. */
   readonly expected?: Expected | undefined;
   readonly policy?: Policy | undefined;
   /** NVIDIA's keys for tokens of its remote service. */
   readonly nrasKeys?: Jwks | undefined;
-  /** Asked for NVIDIA's keys when `nrasKeys` has not the one that is needed. */
+  /** Fetches NVIDIA's keys where `nrasKeys` lacks the one that is needed. */
   readonly fetchNrasKeys?: ((url: string) => Promise<Jwks>) | undefined;
   /** Countersign's own keys, for tokens of its native attester. */
   readonly countersignKeys?: Jwks | undefined;
   readonly limits?: Limits | undefined;
-  /** The first check that fails is the last that is made: for those who verify what strangers send. */
+  /** No check runs after the first that fails: for whoever verifies what strangers send. */
   readonly stopAtFailure?: boolean | undefined;
 }
 
 export interface Clocks {
   /** The device's certificates. */
   readonly report?: Date | undefined;
-  /** OCSP answers about the device's certificates. */
+  /** OCSP responses about the device's certificates. */
   readonly ocsp?: Date | undefined;
   /** The certificates of those who signed reference values. */
   readonly rim?: Date | undefined;
-  /** OCSP answers about those; as `ocsp` by default. */
+  /** OCSP responses about those; as `ocsp` by default. */
   readonly rimOcsp?: Date | undefined;
   /** Signed tokens. */
   readonly token?: Date | undefined;
@@ -65,7 +65,7 @@ export interface Expected {
 }
 
 export interface Policy {
-  /** The oldest answer that is accepted, by the time in raw. */
+  /** The oldest response that is accepted, by the time in raw. */
   readonly maxAgeSeconds?: number | undefined;
   /** How far the time in raw may be ahead of the time of the check; 300 with `maxAgeSeconds`. */
   readonly maxAheadSeconds?: number | undefined;
@@ -80,7 +80,7 @@ export interface Limits {
   readonly maxValues?: number | undefined;
 }
 
-/** A RIM that a report asks for. */
+/** A RIM that a report's device needs. */
 export interface RimQuery {
   /** The RIM service's name for it: `NV_GPU_DRIVER_GH100_550.90.07`. */
   readonly id: string;
@@ -96,17 +96,17 @@ export interface OcspQuery {
   readonly at: Date;
 }
 
-/** An answer, and the nonce of the request it came for, if it came for one now. */
+/** An OCSP response, with the nonce of its request where it was requested now. */
 export interface OcspAnswer {
   readonly response: Uint8Array;
   readonly nonce?: Uint8Array;
 }
 
-/** null: it is not to be had here. Both may throw what the network throws: the checks then say that it is unavailable. */
+/** Both return null for what this source does not have, and may throw what the network throws: the checks then report it as unavailable. */
 export interface Collateral {
   rim(query: RimQuery): Promise<string | Uint8Array | null>;
   ocsp(query: OcspQuery): Promise<OcspAnswer | null>;
-  /** Told that what came for this query was refused: what was kept of it is not to be given again. */
+  /** Called when a check refused what this query returned, which must then not be kept. */
   refused?(query: RimQuery | OcspQuery): Promise<void>;
 }
 
@@ -132,7 +132,7 @@ export interface Jwks {
  */
 export type Level = 'none' | 'gpu' | 'gpu+cpu' | 'measured';
 
-/** What one device's signed report says of it. null: it does not say. */
+/** The claims of one device's signed report. null: the report does not have it. */
 export interface DeviceClaims {
   readonly kind: 'gpu' | 'switch';
   readonly arch: Architecture;
@@ -158,7 +158,7 @@ export interface TokenClaims {
 
 export interface Claims {
   readonly simulated: boolean;
-  /** When the gateway says that the answer was complete, ISO 8601. */
+  /** When the response was complete, by the gateway, ISO 8601. */
   readonly time: string | null;
   readonly nonce: string | null;
   readonly token: TokenClaims | null;
@@ -170,7 +170,7 @@ export interface VerificationReport {
   readonly valid: boolean;
   readonly level: Level;
   readonly checks: readonly Check[];
-  /** Empty, but for what was read, unless valid. */
+  /** Unless valid: only what could be read. */
   readonly claims: Claims;
   readonly proven: readonly string[];
   readonly not_proven: readonly string[];
@@ -197,22 +197,22 @@ export interface VerifiedEvidence extends VerificationReport {
 
 // The options, read once: certificates parsed, clocks chosen. What is wrong here is the caller's fault and no failed check.
 
-/** Asks for each thing once in one verification, however many devices need it: what was refused is fetched by the next verification. */
-function askedOnce(collateral: Collateral): Collateral {
+/** Requests each document once in one verification, however many devices need it. The next verification fetches again what was refused. */
+function cachedForOneVerification(collateral: Collateral): Collateral {
   const rims = new Map<string, ReturnType<Collateral['rim']>>();
-  const answers = new Map<string, ReturnType<Collateral['ocsp']>>();
+  const responses = new Map<string, ReturnType<Collateral['ocsp']>>();
   return {
     rim: (query) => once(rims, JSON.stringify(query), () => collateral.rim(query)),
     ocsp: (query) =>
-      once(answers, `${query.at.getTime()} ${toHex(query.certificate.der)}`, () => collateral.ocsp(query)),
+      once(responses, `${query.at.getTime()} ${toHex(query.certificate.der)}`, () => collateral.ocsp(query)),
     refused: async (query) => collateral.refused?.(query),
   };
 }
 
-function once<T>(asked: Map<string, Promise<T>>, name: string, ask: () => Promise<T>): Promise<T> {
-  const answer = asked.get(name) ?? ask();
-  asked.set(name, answer);
-  return answer;
+function once<T>(results: Map<string, Promise<T>>, name: string, ask: () => Promise<T>): Promise<T> {
+  const result = results.get(name) ?? ask();
+  results.set(name, result);
+  return result;
 }
 
 export interface Context {
@@ -229,7 +229,7 @@ export interface Context {
   readonly rimRoots: readonly Certificate[];
   readonly simulatedRoots: readonly Certificate[];
   readonly collateral: Collateral;
-  /** Whose words the verdict may use: false where the caller's root stands in place of NVIDIA's. */
+  /** Whether the verdict may speak of NVIDIA: false where the caller's root stands in place of NVIDIA's. */
   readonly nvidia: { readonly device: boolean; readonly rim: boolean };
   /** Collateral and a root for it were handed in, so that a simulated device's can be checked too. */
   readonly checksSimulated: boolean;
@@ -263,7 +263,7 @@ export function readOptions(options: VerifyOptions): Context {
     rimRoots: rim,
     nvidia: { device: within(device, deviceRoots()), rim: within(rim, rimRoots()) },
     simulatedRoots: simulatedRoot === undefined ? [] : pem(simulatedRoot, 'simulatedRoot'),
-    collateral: askedOnce(collateral ?? OFFLINE),
+    collateral: cachedForOneVerification(collateral ?? OFFLINE),
     checksSimulated: collateral !== undefined && roots.rim !== undefined,
   };
 }

@@ -84,7 +84,7 @@ export function readManifest(root: Element): Manifest {
   };
 }
 
-/** No document says it: a BIOS version is five pairs of digits, and NVIDIA's switches are its LS family. */
+/** Documents do not state their kind. A BIOS version is five pairs of digits, and NVIDIA's switches are its LS family. */
 function kind(version: string, device: string): Manifest['kind'] {
   if (!/^[0-9A-Fa-f]{2}(\.[0-9A-Fa-f]{2}){4}$/.test(version)) return 'driver';
   return /\bLS_?\d|switch/i.test(device) ? 'switch-bios' : 'vbios';
