@@ -7,10 +7,10 @@ import { describe, expect, it } from 'vitest';
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   proto: [],
   verify: ['proto'],
-  sidecar: ['proto', 'verify'],
-  gateway: ['proto', 'verify'],
+  sidecar: ['proto', 'verify/index.ts'],
+  gateway: ['proto', 'verify/index.ts'],
   page: ['proto', 'verify'],
-  demo: ['gateway/config.ts', 'gateway/node-flags.ts', 'sidecar/node-flags.ts'],
+  demo: ['gateway/config.ts', 'gateway/node-flags.ts', 'sidecar/config.ts'],
   scripts: ['proto', 'verify', 'sidecar', 'gateway', 'demo', 'test/twin', 'test/backend.ts', 'test/harness.ts'],
 };
 
@@ -66,6 +66,12 @@ describe('the rooms', () => {
     const done = new Set<string>();
     const ofRoom = files.filter((file) => roomOf(file) === room);
     expect(ofRoom.map((file) => cycleAt(file, [], done)).find((cycle) => cycle !== null) ?? 'none').toBe('none');
+  });
+
+  it('proto imports packages of Node in one file', () => {
+    const ofProto = files.filter((file) => roomOf(file) === 'proto');
+    const withNode = ofProto.filter((file) => /from '(?:node:[\w/]+|ws)';/.test(readFileSync(file, 'utf8')));
+    expect(withNode).toEqual(['proto/sidecar-connection.ts']);
   });
 
   it('read the environment only where a process begins', () => {

@@ -1,4 +1,4 @@
-// The ordered list of checks that a verification is, and the error that carries it.
+// The checks that a verification consists of: their names and codes, the list that runs them, and the error that carries it.
 
 /** In the order in which they run. DESIGN §9 numbers the groups. */
 export const CHECKS = [
@@ -76,7 +76,7 @@ export interface Check {
   readonly status: 'pass' | 'fail' | 'skip';
   /** Present when and only when the status is `fail`. */
   readonly code?: FailureCode;
-  /** What was seen, or why it was skipped: one sentence, without prompt or completion text. */
+  /** What was seen, or the reason of a skip: one sentence, without prompt or completion text. */
   readonly detail: string;
   /** Which device, counted from 0, for a check made on one of several. */
   readonly device?: number;
@@ -105,3 +105,105 @@ export class VerificationError extends Error {
     this.checks = checks;
   }
 }
+
+// Runs checks and keeps their list: a check whose grounds have failed is a skip, never a pass.
+
+/** A check that passed: what was seen, and the value that may be used from now on. */
+export interface Passed<T> {
+  readonly detail: string;
+  readonly value: T;
+}
+
+/** There is nothing to check here, for this reason. */
+interface Skipped {
+  readonly skip: string;
+}
+
+export type Outcome<T> = Passed<T> | Skipped;
+
+export const passed = <T>(detail: string, value: T): Passed<T> => ({ detail, value });
+
+export const seen = (detail: string): Passed<true> => ({ detail, value: true });
+
+export const skipped = (skip: string): Skipped => ({ skip });
+
+export class CheckList {
+  readonly #checks: Check[] = [];
+  /** Names, or name and device, of what failed or could not run for a failure. */
+  readonly #unmet = new Set<string>();
+  readonly #stopsAtFailure: boolean;
+  /** The check that failed first. */
+  #failed: CheckName | undefined;
+
+  /** @param stopsAtFailure nothing runs after a check that failed. */
+  constructor(stopsAtFailure = false) {
+    this.#stopsAtFailure = stopsAtFailure;
+  }
+
+  /**
+   * Runs `check` when everything in `after` went well, of the same device or of none. A CheckFailure becomes a `fail`; other
+   * errors are not the evidence's fault and pass through.
+   * @returns the value, or null when there is none to use.
+   */
+  async run<T>(
+    name: CheckName,
+    after: readonly CheckName[],
+    check: () => Outcome<T> | Promise<Outcome<T>>,
+    device?: number,
+  ): Promise<T | null> {
+    const ground =
+      after.find((other) => this.#unmet.has(other) || this.unmet(other, device)) ??
+      (this.#stopsAtFailure ? this.#failed : undefined);
+    if (ground !== undefined) {
+      this.#unmet.add(key(name, device));
+      this.skip(name, `not run: ${ground} failed`, device);
+      return null;
+    }
+    try {
+      const outcome = await check();
+      if ('skip' in outcome) {
+        this.skip(name, outcome.skip, device);
+        return null;
+      }
+      this.#add({ name, status: 'pass', detail: outcome.detail }, device);
+      return outcome.value;
+    } catch (error) {
+      if (!(error instanceof CheckFailure)) throw error;
+      this.#unmet.add(key(name, device));
+      this.#failed ??= name;
+      this.#add({ name, status: 'fail', code: error.code, detail: error.message }, device);
+      return null;
+    }
+  }
+
+  skip(name: CheckName, detail: string, device?: number): void {
+    this.#add({ name, status: 'skip', detail }, device);
+  }
+
+  /** True when this check failed or could not run, for any device where none is named. */
+  unmet(name: CheckName, device?: number): boolean {
+    if (device !== undefined) return this.#unmet.has(key(name, device));
+    return [...this.#unmet].some((one) => one === name || one.startsWith(`${name}[`));
+  }
+
+  /** In the order of CHECKS, then of the devices. */
+  get checks(): Check[] {
+    const rank = ({ name, device = -1 }: Check) => CHECKS.indexOf(name) * 1000 + device;
+    return this.#checks.toSorted((a, b) => rank(a) - rank(b));
+  }
+
+  get valid(): boolean {
+    return this.#checks.length > 0 && this.#checks.every(({ status }) => status !== 'fail');
+  }
+
+  passed(name: CheckName): boolean {
+    const own = this.#checks.filter((check) => check.name === name);
+    return own.length > 0 && own.every(({ status }) => status === 'pass');
+  }
+
+  #add(check: Check, device: number | undefined): void {
+    this.#checks.push(device === undefined ? check : { ...check, device });
+  }
+}
+
+const key = (name: CheckName, device: number | undefined) => (device === undefined ? name : `${name}[${device}]`);

@@ -3,25 +3,23 @@ import { isUtf8 } from 'node:buffer';
 import { closeSync, constants, fstatSync, lstatSync, openSync, type Stats } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { basename, dirname } from 'node:path';
-import { WebSocket } from 'ws';
 import {
   attestedHeadSchema,
   attestedMembersSchema,
   type FromSidecar,
-  fromSidecarSchema,
   type Hello,
   type Phases,
   splitBinaryFrame,
   type ToSidecar,
 } from '../../proto/frames.ts';
+import { type ConnectionEnd, connectToSidecar, readTextFrame } from '../../proto/sidecar-connection.ts';
 
 /** Limit for a frame from the sidecar. The evidence of 64 devices and a token about them take some 2 MiB. */
 const MAX_FRAME_BYTES = 8 * 1024 * 1024;
 const HELLO_TIMEOUT_MS = 5_000;
 const MAX_COPIED_BYTES = 64 * 1024;
-const HEARTBEAT_MS = 1_000;
 /** A stopped sidecar keeps its connection open. Only its silence shows that it has stopped. */
-const SILENCE_MS = 5_000;
+const HEARTBEAT = { every_ms: 1_000, silence_ms: 5_000 } as const;
 
 /**
  * The sidecar's result for one raw. `members` is a JSON object with the attestation's token and evidence, in UTF-8; its reader drops it
@@ -54,27 +52,16 @@ export interface Link {
 
 /** `socket` may still be connecting. */
 export function openLink(socket: Socket, events: LinkEvents): Link {
-  // The socket path is no part of the URL, where a space or a # would change its meaning.
-  const ws = new WebSocket('ws://localhost/', {
+  const connection = connectToSidecar<Frame>({
     createConnection: () => socket,
-    perMessageDeflate: false,
-    maxPayload: MAX_FRAME_BYTES,
-    handshakeTimeout: HELLO_TIMEOUT_MS,
-    // RFC 6455 requires masking because of faulty proxies. A Unix socket has none, and a zero mask saves a pass over raw.
-    generateMask: (mask: Buffer) => mask.fill(0),
+    max_frame_bytes: MAX_FRAME_BYTES,
+    hello_timeout_ms: HELLO_TIMEOUT_MS,
+    heartbeat: HEARTBEAT,
+    read: (data, isBinary) => (isBinary ? parseBinary(data) : parseFrame(data)),
+    onHello: events.hello,
+    onFrame: events.frame,
+    onEnd: (end) => events.closed(inWords(end)),
   });
-  let greeted = false;
-  let closed = false;
-  let received_ms = performance.now();
-
-  const end = (reason: string) => {
-    if (closed) return;
-    closed = true;
-    clearTimeout(helloTimer);
-    clearInterval(heartbeat);
-    ws.terminate();
-    events.closed(reason);
-  };
   let corked = false;
   /** Collects all requests of one turn of the event loop into one write. */
   const corkThisTurn = () => {
@@ -86,56 +73,45 @@ export function openLink(socket: Socket, events: LinkEvents): Link {
       socket.uncork();
     });
   };
-  const helloTimer = setTimeout(() => end('no hello in time'), HELLO_TIMEOUT_MS);
-  const heartbeat = setInterval(() => {
-    if (performance.now() - received_ms > SILENCE_MS) end('silent for too long');
-    else if (ws.readyState === WebSocket.OPEN) ws.ping();
-  }, HEARTBEAT_MS);
-
-  ws.on('message', (data, isBinary) => {
-    // Frames that arrived in the same read are still delivered after the connection was closed.
-    if (closed) return;
-    received_ms = performance.now();
-    const frame = isBinary ? parseBinary(data as Buffer) : parseFrame((data as Buffer).toString('utf8'));
-    if (frame === null || (frame.type !== 'hello' && !greeted)) return end('a frame that the protocol does not allow');
-    if (frame.type !== 'hello') return events.frame(frame);
-    const again = greeted;
-    greeted = true;
-    clearTimeout(helloTimer);
-    events.hello(frame, again);
-  });
-  ws.on('pong', () => {
-    received_ms = performance.now();
-  });
-  ws.on('error', (error) => end((error as NodeJS.ErrnoException).code ?? error.message));
-  ws.on('close', (code) => end(`closed with ${code}`));
 
   return {
-    send: (frame) => {
-      if (ws.readyState === WebSocket.OPEN) ws.send(JSON.stringify(frame));
-    },
+    send: (frame) => connection.send(JSON.stringify(frame)),
     attest(id, raw) {
-      if (ws.readyState !== WebSocket.OPEN) return;
+      if (!connection.isOpen) return;
       corkThisTurn();
       const head = Buffer.from(`${JSON.stringify({ type: 'attest', id })}\n`);
-      if (raw.length <= MAX_COPIED_BYTES) return ws.send(Buffer.concat([head, raw]));
+      if (raw.length <= MAX_COPIED_BYTES) return connection.send(Buffer.concat([head, raw]));
       // A large raw is sent as a second fragment of the message, so that it is not copied behind its head.
-      ws.send(head, { fin: false });
-      ws.send(raw, { fin: true });
+      connection.send(head, { fin: false });
+      connection.send(raw, { fin: true });
     },
-    close: () => end('closed by the gateway'),
+    close: () => connection.end(),
   };
 }
 
-function parseFrame(text: string): Frame | null {
-  try {
-    const frame = fromSidecarSchema.parse(JSON.parse(text));
-    if (frame.type !== 'attested') return frame;
-    const { type, id, nonce, token, evidence, phases } = frame;
-    return { type, id, nonce, members: Buffer.from(JSON.stringify({ token, evidence })), phases };
-  } catch {
-    return null;
+function inWords(end: ConnectionEnd): string {
+  switch (end.reason) {
+    case 'error':
+      return end.error.code ?? end.error.message;
+    case 'closed':
+      return `closed with ${end.code}`;
+    case 'no_hello_in_time':
+      return 'no hello in time';
+    case 'silent':
+      return 'silent for too long';
+    case 'invalid_frame':
+    case 'hello_not_first':
+      return 'a frame that the protocol does not allow';
+    case 'ended':
+      return 'closed by the gateway';
   }
+}
+
+function parseFrame(data: Buffer): Frame | null {
+  const frame = readTextFrame(data, false);
+  if (frame?.type !== 'attested') return frame;
+  const { type, id, nonce, token, evidence, phases } = frame;
+  return { type, id, nonce, members: Buffer.from(JSON.stringify({ token, evidence })), phases };
 }
 
 function parseBinary(frame: Buffer): AttestedFrame | null {

@@ -82,7 +82,7 @@ describe('a bounded amount, shared by owner,', () => {
   });
 
   it('is free again when all have left, in whatever order', () => {
-    const { open: open } = stage(10);
+    const { open } = stage(10);
     for (let round = 0; round < 3; round++) {
       const all = ['a', 'b', 'a', 'c'].map((owner, i) => open(owner, String(i), i === 3 ? 4 : 2));
       for (const share of all.toSorted(() => (round === 1 ? -1 : 1))) share.release();

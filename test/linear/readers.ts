@@ -17,17 +17,9 @@ import { PayloadReader, readPayloads, writeEvents } from '../../proto/sse.ts';
 import type { World } from '../../scripts/vectors/world.ts';
 import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '../../verify/bytes.ts';
 import { fetchNrasKeys, fetchRim } from '../../verify/collateral.ts';
-import { isPartOf, sameTokens, sameValue } from '../../verify/exchange.ts';
+import { attestationOf, compareTranscript, isPartOf, sameTokens, sameValue } from '../../verify/exchange.ts';
 import { appraiseAttestation, createCollateral, verifyingFetch } from '../../verify/index.ts';
-import {
-  attestationIn,
-  attestationOf,
-  compareTranscript,
-  noDuplicates,
-  readDevices,
-  readInput,
-  withoutAttestation,
-} from '../../verify/input.ts';
+import { attestationIn, noDuplicates, readDevices, readInput, withoutAttestation } from '../../verify/input.ts';
 import { checkReports } from '../../verify/report-check.ts';
 import { readManifest } from '../../verify/rim/rim.ts';
 import { childElements, parseXml } from '../../verify/rim/xml.ts';

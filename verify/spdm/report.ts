@@ -2,7 +2,7 @@
 // What it returns is not yet trusted: verifySignature below makes it so, under a leaf that verifyChain has made trusted.
 import { toHex } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
-import { type EcPublicKey, ecdsaVerifyRaw } from '../x509/chain.ts';
+import { type EcPublicKey, ecdsaVerifyRaw } from '../x509/ecdsa.ts';
 import { type OpaqueData, parseOpaque } from './opaque.ts';
 
 export interface Report {
