@@ -1,9 +1,8 @@
 // The gateway process: reads the configuration and starts a server, or the primary of several workers.
-
 import type { Server as TlsServer } from 'node:https';
 import type { Logger } from 'pino';
 import { where } from '../proto/log.ts';
-import { buildApp } from './build.ts';
+import { buildApp } from './app.ts';
 import { isMember } from './cluster/member.ts';
 import { runPrimary } from './cluster/primary.ts';
 import { ConfigError, type GatewayConfig, loadConfig, NO_ARGUMENTS } from './config.ts';

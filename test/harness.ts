@@ -4,7 +4,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Logger, pino } from 'pino';
-import { buildApp } from '../gateway/build.ts';
+import { buildApp } from '../gateway/app.ts';
 import { loadConfig } from '../gateway/config.ts';
 import { type Fetch, takeConnections } from '../gateway/http/plain-path/connection.ts';
 import { createHttpServer } from '../gateway/http/server.ts';

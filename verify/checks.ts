@@ -207,3 +207,11 @@ export class CheckList {
 }
 
 const key = (name: CheckName, device: number | undefined) => (device === undefined ? name : `${name}[${device}]`);
+
+/** What is read of an input at most. */
+export interface Limits {
+  /** Characters of JSON text; 64 Mi by default. */
+  readonly maxCharacters?: number | undefined;
+  /** Names and values in it, and again in raw; 16 Mi by default. */
+  readonly maxValues?: number | undefined;
+}

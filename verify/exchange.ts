@@ -12,9 +12,9 @@ import {
 import type { RawParts } from '../proto/raw.ts';
 import { BYTE_ORDER_MARK, isDone, readPayloads, SseError } from '../proto/sse.ts';
 import { concatAll, digest, toHex, utf8 } from './bytes.ts';
-import { CheckFailure, type Outcome, seen, skipped } from './checks.ts';
+import { CheckFailure, type Limits, type Outcome, seen, skipped } from './checks.ts';
 import { attestationIn, type Carrier, noDuplicates, withoutAttestation } from './input.ts';
-import type { Expected, Limits } from './options.ts';
+import type { Expected } from './options.ts';
 
 /**
  * @param attestation the one that is checked, whose parts `raw` are.

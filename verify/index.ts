@@ -3,7 +3,15 @@
 // Verifies an attestation, or bare evidence, and reports every check.
 export type { Attestation, Evidence } from '../proto/attestation.ts';
 export { appraiseAttestation, compareTokenWithReports, verifyAttestation } from './attestation.ts';
-export { CHECKS, type Check, CheckFailure, type CheckName, type FailureCode, VerificationError } from './checks.ts';
+export {
+  CHECKS,
+  type Check,
+  CheckFailure,
+  type CheckName,
+  type FailureCode,
+  type Limits,
+  VerificationError,
+} from './checks.ts';
 // Reference values, revocation and keys from NVIDIA's services.
 export {
   type CollateralOptions,
@@ -32,7 +40,6 @@ export type {
   Jwk,
   Jwks,
   Level,
-  Limits,
   OcspAnswer,
   OcspQuery,
   Policy,

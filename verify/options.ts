@@ -1,7 +1,7 @@
 // What a verification takes and what it returns: the options, where collateral comes from, the report. And the options, read once.
 import type { Attestation } from '../proto/attestation.ts';
 import { equal, toHex } from './bytes.ts';
-import type { Check, CheckName } from './checks.ts';
+import type { Check, CheckName, Limits } from './checks.ts';
 import { LruMap } from './lru.ts';
 import { type Architecture, deviceRoots, rimRoots } from './nvidia.ts';
 import type { PassThrough } from './spdm/opaque.ts';
@@ -71,13 +71,6 @@ export interface Policy {
   readonly maxAheadSeconds?: number | undefined;
   /** Checks that must pass: a skip of one of these is a refusal. */
   readonly requiredChecks?: readonly CheckName[] | undefined;
-}
-
-export interface Limits {
-  /** Characters of JSON text; 64 Mi by default. */
-  readonly maxCharacters?: number | undefined;
-  /** Names and values in it, and again in raw; 16 Mi by default. */
-  readonly maxValues?: number | undefined;
 }
 
 /** A RIM that a report's device needs. */

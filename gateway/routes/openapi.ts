@@ -4,9 +4,7 @@ import { attestationSchema, evidenceSchema } from '../../proto/attestation.ts';
 import { chatRequestSchema, completionRequestSchema, errorBodySchema } from '../../proto/openai.ts';
 import { CHECKS } from '../../verify/index.ts';
 import { VERSION } from '../config.ts';
-import type { Context } from '../http/context.ts';
 import { type ProblemCode, STATUS } from '../http/problem.ts';
-import { healthSchema } from './status.ts';
 
 let cached: string | null = null;
 
@@ -47,6 +45,24 @@ function document() {
 }
 
 // The schemas in /openapi.json. The schema that validates a request also describes it; responses of the backend are loose.
+
+/** Of GET /health. */
+export const healthSchema = z.strictObject({
+  status: z.enum(['ok', 'degraded', 'down', 'draining']).describe('degraded: without tee alone'),
+  backend: z.strictObject({ status: z.enum(['ok', 'down']), code: z.string().optional() }),
+  sidecar: z.strictObject({
+    status: z.enum(['connecting', 'connected', 'refused', 'closed']),
+    attester: z.string().nullable(),
+    devices: z.array(z.strictObject({ arch: z.string(), model: z.string() })),
+    simulated: z.boolean().nullable(),
+    trouble: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
+    refused: z
+      .strictObject({ code: z.string(), message: z.string() })
+      .nullable()
+      .describe('why it may not be used, where status is refused'),
+  }),
+  version: z.string(),
+});
 
 const attestation = attestationSchema.describe('docs/attestation.md says what each member is, byte by byte');
 
@@ -305,9 +321,3 @@ const paths = {
     },
   },
 };
-
-// GET /openapi.json returns the service's own description.
-
-export function openapi(c: Context): Response {
-  return c.body(openapiDocument(), 200, { 'content-type': 'application/json' });
-}

@@ -1,29 +1,14 @@
 // GET /health for operators and load balancers: 200 while chat without tee works and new requests are accepted.
-import * as z from 'zod';
+import type * as z from 'zod';
 import type { Backend } from '../backend/backend.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
+import { type healthSchema, openapiDocument } from './openapi.ts';
 
 const PROBE_TIMEOUT_MS = 2_000;
 /** Probes within this time share one result, so that health checks put no load on the backend. */
 const PROBE_CACHE_MS = 1_000;
 
-export const healthSchema = z.strictObject({
-  status: z.enum(['ok', 'degraded', 'down', 'draining']).describe('degraded: without tee alone'),
-  backend: z.strictObject({ status: z.enum(['ok', 'down']), code: z.string().optional() }),
-  sidecar: z.strictObject({
-    status: z.enum(['connecting', 'connected', 'refused', 'closed']),
-    attester: z.string().nullable(),
-    devices: z.array(z.strictObject({ arch: z.string(), model: z.string() })),
-    simulated: z.boolean().nullable(),
-    trouble: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
-    refused: z
-      .strictObject({ code: z.string(), message: z.string() })
-      .nullable()
-      .describe('why it may not be used, where status is refused'),
-  }),
-  version: z.string(),
-});
 type Health = z.infer<typeof healthSchema>;
 
 export function health(deps: Deps) {
@@ -105,4 +90,10 @@ export function metrics({ config, telemetry }: Deps) {
       throw new Problem('not_found', 'With API keys, metrics are served on a port of their own: set METRICS_PORT.');
     return c.body(await telemetry.text(), 200, { 'content-type': telemetry.registry.contentType });
   };
+}
+
+// GET /openapi.json returns the service's own description.
+
+export function openapi(c: Context): Response {
+  return c.body(openapiDocument(), 200, { 'content-type': 'application/json' });
 }
