@@ -20,7 +20,7 @@ const id = z.string().min(1).max(128);
 const troubleSchema = z.strictObject({ code: z.string().max(64), message: z.string().max(512) }).nullable();
 
 /** Sidecar → gateway: the first frame, and sent again when the attester or the devices have changed. */
-export const helloSchema = z.strictObject({
+const helloSchema = z.strictObject({
   type: z.literal('hello'),
   protocol: z.literal(PROTOCOL),
   attester: z.string().min(1).max(64),

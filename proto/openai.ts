@@ -53,7 +53,7 @@ const isTokens = (list: readonly unknown[]) => list.every(Number.isSafeInteger);
 
 export type GenerationRequest = z.infer<typeof chatRequestSchema> | z.infer<typeof completionRequestSchema>;
 
-export interface PlainChat {
+interface PlainChat {
   readonly model?: string;
   readonly stream?: boolean;
   readonly tee?: boolean;

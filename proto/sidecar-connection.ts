@@ -41,7 +41,7 @@ interface ConnectionOptions<T extends { readonly type: string }> {
   readonly onEnd: (end: ConnectionEnd) => void;
 }
 
-export interface SidecarConnection {
+interface SidecarConnection {
   readonly isOpen: boolean;
   /** One message, or with `fin: false` a fragment of one. Nothing is sent unless it is open. */
   send(data: string | Uint8Array, options?: { readonly fin: boolean }): void;

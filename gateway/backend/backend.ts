@@ -1,8 +1,8 @@
 // The interface between the gateway and its backend: the request, the head of the response, and the handler that reads the response.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ErrorBody } from '../../proto/openai.ts';
+import type { SharedHeaders } from '../http/plain-path/response.ts';
 import { errorBody, errorType, type Problem } from '../http/problem.ts';
-import type { SharedHeaders } from '../http/shared-headers.ts';
 import type { Owner } from '../keys/keys.ts';
 
 /** Names are in lower case. An array is a header that occurs more than once. */

@@ -1,6 +1,5 @@
 // Relays one response from the backend to the client. A delivery writes it; when the client disconnects, the backend's request is
 // cancelled.
-
 import type { IncomingHttpHeaders } from 'node:http';
 import {
   type Backend,
@@ -11,9 +10,8 @@ import {
   rewriteError,
 } from '../backend/backend.ts';
 import { toClient } from '../backend/headers.ts';
-import type { Outgoing } from '../http/plain-path/response.ts';
+import { type Outgoing, type SharedHeaders, share } from '../http/plain-path/response.ts';
 import { Problem } from '../http/problem.ts';
-import { type SharedHeaders, share } from '../http/shared-headers.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { Outcome, Watch } from '../telemetry/telemetry.ts';
 

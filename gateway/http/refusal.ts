@@ -5,9 +5,8 @@ import type { Duplex } from 'node:stream';
 import type { Logger } from 'pino';
 import { MANY_BYTES } from './bytes.ts';
 import type { PlainRequest } from './plain-path/request.ts';
-import type { Outgoing } from './plain-path/response.ts';
+import { type Outgoing, share } from './plain-path/response.ts';
 import type { Problem } from './problem.ts';
-import { share } from './shared-headers.ts';
 
 /** How long a client may take to read its last response before the connection is cut. */
 const LINGER_MS = 1_000;

@@ -1,6 +1,6 @@
 // How long to wait before a retry. The process has this one rule.
 
-export interface Backoff {
+interface Backoff {
   readonly min_ms: number;
   readonly max_ms: number;
 }

@@ -235,7 +235,7 @@ export function createNscq(library: NscqLibrary): Nscq {
 
 // A session with NSCQ: the switches opened and checked, with which a node behind protected PCIe is attested beside its GPUs.
 
-export interface NvSwitch extends Device {
+interface NvSwitch extends Device {
   readonly label: string;
 }
 

@@ -216,7 +216,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
 
 // The sidecar's log: JSON lines on stdout, for people where that is a terminal.
 
-export type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'> & Partial<Pick<NodeJS.WriteStream, 'on'>>;
+type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'> & Partial<Pick<NodeJS.WriteStream, 'on'>>;
 
 /** A line that cannot be written is lost, to a full disk for example. */
 export function createLog(level: string, out: Out = process.stdout): Logger {
@@ -229,7 +229,7 @@ export function createLog(level: string, out: Out = process.stdout): Logger {
 }
 
 /** One line an attestation: the gateway's id, how it ended, where the time went, how many still wait. */
-export function logResult(log: Logger, { id, code, ms, phases }: Result, queued: number): void {
+function logResult(log: Logger, { id, code, ms, phases }: Result, queued: number): void {
   const times = Object.entries(phases ?? {}).map(([phase, phase_ms]) => [phase, round(phase_ms)]);
   const level = code === 'attested' || code === 'cancelled' ? 'info' : 'warn';
   log[level]({ id, code, ms: round(ms), ...Object.fromEntries(times), queued }, 'attest');

@@ -27,7 +27,7 @@ export interface Result {
   readonly phases: Phases | null;
 }
 
-export interface SessionDeps {
+interface SessionDeps {
   readonly attester: Attester;
   readonly scheduler: Scheduler;
   readonly onResult: (result: Result) => void;

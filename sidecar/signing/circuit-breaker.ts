@@ -7,7 +7,7 @@ export interface Unavailable {
   readonly message: string;
 }
 
-export interface CircuitBreakerOptions {
+interface CircuitBreakerOptions {
   /** One attestation over a nonce of our own, to learn whether the attester can attest again. @throws {AttesterError} */
   readonly trial: () => Promise<void>;
   /** From one trial to the next while the circuit is open. */
@@ -15,7 +15,7 @@ export interface CircuitBreakerOptions {
   readonly onChange: (unavailable: Unavailable | null) => void;
 }
 
-export interface CircuitBreaker {
+interface CircuitBreaker {
   readonly unavailable: Unavailable | null;
   succeeded(): void;
   failed(error: AttesterError): void;

@@ -6,7 +6,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
 /** The wait before the next attempt: doubled at each further failure, up to `max_ms`. */
-export interface Backoff {
+interface Backoff {
   readonly first_ms: number;
   readonly max_ms?: number;
 }

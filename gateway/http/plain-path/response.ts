@@ -2,8 +2,33 @@
 import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { hexDigitsOf, putHex } from '../bytes.ts';
-import { cacheOf, isShared, type SharedHeaders, share } from '../shared-headers.ts';
 import { batch, chunks } from '../write-batch.ts';
+
+// Headers that many responses share unchanged. Their encoded form is cached with them.
+
+const CACHE = Symbol('written');
+
+interface HeaderCache {
+  readonly names: ReadonlySet<string>;
+  /** The encoded form, made by the one module that writes these headers. */
+  encoded: unknown;
+}
+
+/** Headers with a cache attached. Other code reads them as a plain object. */
+export type SharedHeaders = Readonly<Record<string, string | string[]>> & { readonly [CACHE]: HeaderCache };
+
+/** Attaches a cache to `headers`, whose names are in lower case, and freezes them. */
+export function share(headers: Record<string, string | string[]>): SharedHeaders {
+  // The cache is not enumerable, so that a copy with another header does not carry it along.
+  const cache: HeaderCache = { names: new Set(Object.keys(headers)), encoded: null };
+  return Object.freeze(Object.defineProperty(headers, CACHE, { value: cache })) as SharedHeaders;
+}
+
+function isShared(headers: object): headers is SharedHeaders {
+  return CACHE in headers;
+}
+
+const cacheOf = (headers: SharedHeaders): HeaderCache => headers[CACHE];
 
 // The lines of a response's head. Lines that many responses share are encoded once.
 

@@ -216,9 +216,9 @@ async function ocspEntry(
 
 // A folder that keeps RIMs and OCSP responses across restarts. What it returns is not yet trusted.
 
-export type Kind = 'rim' | 'ocsp';
+type Kind = 'rim' | 'ocsp';
 
-export interface StoreOptions {
+interface StoreOptions {
   readonly folder: string;
   /** Of all files together; the ones not written for longest go first. 64 MiB by default. */
   readonly max_bytes?: number;
@@ -226,7 +226,7 @@ export interface StoreOptions {
   readonly onFailure?: (message: string) => void;
 }
 
-export interface Store {
+interface Store {
   /** null: it was never kept, or its file was damaged and has been removed. */
   read(kind: Kind, id: string): Promise<Uint8Array | null>;
   write(kind: Kind, id: string, bytes: Uint8Array): Promise<void>;

@@ -10,7 +10,7 @@ import { type AppraisalOptions, collateralRenewal, createAppraiser, withOutages 
 import { createKeptCollateral, createStore } from './kept-collateral.ts';
 import { makeToken, makeTokenKey, type PublicKey } from './token.ts';
 
-export interface NativeOptions extends CollectorOptions, Pick<AppraisalOptions, 'clocks' | 'roots'> {
+interface NativeOptions extends CollectorOptions, Pick<AppraisalOptions, 'clocks' | 'roots'> {
   /** Where reference values and revocation answers are kept across restarts. */
   readonly cache_dir: string;
   /** NVIDIA's by default. */

@@ -232,7 +232,7 @@ const RANGES: readonly (readonly [from: number, reason: Reason, code: Code])[] =
 ];
 
 /** For a `result_code` that is not 0. @param detail what the claims name, or nvattest's own words. */
-export function resultError(result_code: number, detail: string): AttesterError {
+function resultError(result_code: number, detail: string): AttesterError {
   const [reason, code, again, words] = MEANINGS[result_code] ?? unknown(result_code);
   const quoted = detail === '' ? '' : `: ${detail.slice(0, 500)}`;
   return failed(code, reason, `${words} (nvattest ${result_code}${quoted})`, again);
@@ -251,7 +251,7 @@ const MAX_REASONS = 6;
 const MAX_DEVICES = 64;
 
 /** "GPU 0: measurements 9, 52 differ; ocsp revoked", or '' where the claims name no reason. @param output what nvattest printed. */
-export function refusalReasons(output: unknown): string {
+function refusalReasons(output: unknown): string {
   const claims = isRecord(output) && Array.isArray(output.claims) ? output.claims : [];
   return claims
     .slice(0, MAX_DEVICES)

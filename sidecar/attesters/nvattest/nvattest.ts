@@ -10,7 +10,7 @@ import { type Attester, AttesterError, type Device, failed } from '../attester.t
 import type { NvattestEnvironment } from '../program.ts';
 import { attest, collectEvidence, type NvattestCommand, type PrintedEvidence, version } from './command.ts';
 
-export interface NvattestOptions {
+interface NvattestOptions {
   /** From `nvattestEnvironment`. */
   readonly environment: NvattestEnvironment;
   /** A path, or a name to be found in PATH; `nvattest` by default. */

@@ -179,7 +179,7 @@ function isAlive(pid: number): boolean {
 
 // The pool of workers: always `size` processes, each starting, warm or at work. A worker that ends is replaced.
 
-export interface PoolOptions {
+interface PoolOptions {
   readonly size: number;
   readonly start: () => Worker;
   /** Before the next start after a failed one; doubled at each further failure, up to the maximum. */
@@ -189,7 +189,7 @@ export interface PoolOptions {
   readonly onFailure?: ((error: Error) => void) | undefined;
 }
 
-export interface Pool {
+interface Pool {
   /** The devices that the first warm worker sees. @throws {AttesterError} when it cannot come up. */
   readonly devices: Promise<readonly Device[]>;
   /** A warm worker, for one request; the caller must use it or kill it. @throws {AttesterError} when none can come up. */

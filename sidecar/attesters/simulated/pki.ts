@@ -34,7 +34,7 @@ export const KEY_FILE = 'root.key';
 /** NVIDIA has one root for its devices and another for its reference values; so has the twin. */
 export const DEVICE_ROOT = 'Countersign SIMULATED Device Identity CA';
 export const RIM_ROOT = 'Countersign SIMULATED CoRIM signing Root CA';
-export type RootName = typeof DEVICE_ROOT | typeof RIM_ROOT;
+type RootName = typeof DEVICE_ROOT | typeof RIM_ROOT;
 const subjectOf = (root: RootName) => name(['CN', root], ['O', TWIN.organization]);
 
 export const NOT_BEFORE = new Date('2022-01-01T00:00:00Z');

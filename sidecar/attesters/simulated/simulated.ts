@@ -8,7 +8,7 @@ import { makeReport } from './report.ts';
 import { makeToken } from './token.ts';
 import { TWIN } from './twin.ts';
 
-export interface SimulatedOptions {
+interface SimulatedOptions {
   /** Where the test root is kept between starts. */
   readonly rootDir: string;
   /** How many GPUs the twin pretends to be: 1 to 16, 1 by default. */
