@@ -1,4 +1,4 @@
-// How long to wait before a retry. The process has this one rule.
+// How long to wait before a retry: one rule for the whole process.
 
 interface Backoff {
   readonly min_ms: number;
