@@ -3,8 +3,7 @@
 import { createECDH, hash } from 'node:crypto';
 import type { Nonce } from '../proto/raw.ts';
 import type { Attester } from '../sidecar/attesters/attester.ts';
-import { chainPem, makeDevice, makeIssuers } from '../sidecar/attesters/simulated/device.ts';
-import { loadOrMakeRoot } from '../sidecar/attesters/simulated/pki.ts';
+import { chainPem, loadOrMakeRoot, makeDevice, makeIssuers } from '../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../sidecar/attesters/simulated/report.ts';
 import { makeToken } from '../sidecar/attesters/simulated/token.ts';
 import { TWIN } from '../sidecar/attesters/simulated/twin.ts';

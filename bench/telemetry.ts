@@ -4,8 +4,7 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { Hono } from 'hono';
 import type { Env } from '../gateway/http/context.ts';
 import { createLog, type Out } from '../gateway/telemetry/log.ts';
-import { createTelemetry, type Telemetry } from '../gateway/telemetry/telemetry.ts';
-import type { Watch } from '../gateway/telemetry/watch.ts';
+import { createTelemetry, type Telemetry, type Watch } from '../gateway/telemetry/telemetry.ts';
 
 const ROUNDS = 5;
 const REQUESTS = 40_000;
@@ -56,14 +55,14 @@ const logTo = (level: string) =>
 
 const whole = (watch: Watch) => {
   watch.generates('chat', 'model', false);
-  watch.asks();
+  watch.requestSent();
   watch.head(200, 'application/json');
-  watch.piece();
+  watch.chunk();
 };
 const streamed = (watch: Watch) => {
   whole(watch);
   watch.head(200, 'text/event-stream');
-  for (let i = 1; i < TOKENS; i++) watch.piece();
+  for (let i = 1; i < TOKENS; i++) watch.chunk();
 };
 
 const none = await cost_us(appOf(null, () => {}));

@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 import { Agent, fetch } from 'undici';
 import { NODE_FLAGS as GATEWAY_FLAGS } from '../gateway/node-flags.ts';
-import { NODE_FLAGS as SIDECAR_FLAGS } from '../sidecar/node-flags.ts';
+import { NODE_FLAGS as SIDECAR_FLAGS } from '../sidecar/config.ts';
 import { ConfigError, type DemoConfig, loadDemoConfig, NO_ARGUMENTS } from './config.ts';
 import { StartError } from './errors.ts';
 

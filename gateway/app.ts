@@ -1,6 +1,15 @@
-// The gateway's table of contents: every route and what serves it. It never listens, so tests can hold it.
+// The gateway's table of contents: every route and what serves it, and the parts put together. The app never listens, so that tests
+// can call it.
+import { setImmediate } from 'node:timers/promises';
 import { Hono } from 'hono';
-import type { Deps, Env, Handle, Step } from './http/context.ts';
+import type { Logger } from 'pino';
+import { createAttestor } from './attestation/attest.ts';
+import { createChecker, createSidecar } from './attestation/sidecar-client.ts';
+import { createStoreAndRates } from './attestation/store-shared.ts';
+import { createBackend } from './backend/client.ts';
+import { isMember, joinPrimary } from './cluster/member.ts';
+import { type GatewayConfig, VERSION } from './config.ts';
+import type { Deps, Env, Handler, Middleware } from './http/context.ts';
 import {
   authenticated,
   bounded,
@@ -12,22 +21,29 @@ import {
 } from './http/middleware.ts';
 import { Problem } from './http/problem.ts';
 import { decodedPath } from './http/target.ts';
-import { attestationById } from './routes/attestation.ts';
-import { generate } from './routes/generate.ts';
-import { openapi } from './routes/openapi.ts';
-import { createPage, service } from './routes/page.ts';
-import { createCollateralRoutes } from './routes/page-collateral.ts';
+import { loadKeys } from './keys/keys-file.ts';
+import { createConcurrency } from './limits/concurrency.ts';
+import { createPermits } from './limits/permits.ts';
+import { createOffload } from './offload/pool.ts';
+import { attestationById, generate } from './routes/generate.ts';
+import { createCollateralRoutes, createPage, service } from './routes/page.ts';
 import { passthrough } from './routes/passthrough.ts';
-import { health, metrics } from './routes/status.ts';
+import { health, metrics, openapi } from './routes/status.ts';
 import { verify, verifyQuery } from './routes/verify.ts';
+import { registerGauges } from './telemetry/metrics.ts';
+import { createTelemetry, type Telemetry, type Tracer } from './telemetry/telemetry.ts';
+import { createVerifier, SLOW_PERMITS, slowPermits } from './verifier/verifier.ts';
 
 export function createApp(deps: Deps): Hono<Env> {
   const app = new Hono<Env>({ getPath: path });
-  /** Asked where no route of `app` fits. A router of its own, so that a request matches one route there and no chain of several. */
+  /**
+   * Serves what matches no route of `app`. It is a router of its own, so that a request to `app` matches one route and not a chain of
+   * several.
+   */
   const rest = new Hono<Env>({ getPath: path });
   const exchange = createExchangeMiddleware(deps);
-  const on = (routes: Hono<Env>, methods: string, path: string, steps: readonly Step[], handle: Handle) =>
-    routes.on(methods.split(' '), path, exchange(path, steps, handle));
+  const on = (routes: Hono<Env>, methods: string, path: string, middleware: readonly Middleware[], handle: Handler) =>
+    routes.on(methods.split(' '), path, exchange(path, middleware, handle));
   const open = [origins(deps)];
   const admitted = [...open, authenticated(deps), bounded(deps)];
   const bodiless = [...admitted, withoutBody];
@@ -60,12 +76,12 @@ export function createApp(deps: Deps): Hono<Env> {
   on(rest, 'ALL', '/metrics', open, only('GET'));
   on(rest, 'ALL', '/openapi.json', open, only('GET'));
   on(rest, 'ALL', '/~sev_gpu@1.0/verify', open, only('GET, POST'));
-  // A route like the others, so that it is logged.
+  // This is a route, so that it is logged like the others.
   on(rest, 'ALL', '/*', open, () => {
     throw new Problem('not_found', 'There is nothing here. The API begins at /v1, the page is at /.');
   });
   app.notFound((c) => rest.fetch(c.req.raw, c.env));
-  // The middleware answers errors. One of its own is for whoever serves the app: Hono would print it, with what it quotes.
+  // The middleware handles errors. Its own errors go to the caller of the app: Hono would print them, with what they quote.
   for (const routes of [app, rest])
     routes.onError((error) => {
       throw error;
@@ -79,7 +95,86 @@ function only(allow: string) {
   };
 }
 
-/** From Node's own target: a URL of Fetch would have resolved dots and escapes. */
+/** The path of Node's own target: Fetch's URL has already resolved dots and escapes. */
 function path(request: Request, options?: { env?: Env['Bindings'] }): string {
   return decodedPath(options?.env?.incoming.url ?? new URL(request.url).pathname);
+}
+
+// Puts the gateway's parts together: makes an app that is ready to serve from a configuration.
+
+export interface BuiltApp {
+  readonly app: Hono<Env>;
+  /** From now on /health reports `draining`. */
+  drain(): void;
+  readonly telemetry: Telemetry;
+  close(): Promise<void>;
+}
+
+/** `tracer` null: tracing is off. @throws {ConfigError} */
+export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | null = null): BuiltApp {
+  const keys = loadKeys(config.api_keys_file, log);
+  const backend = createBackend(config);
+  const member = isMember ? joinPrimary(config.workers) : null;
+  const { store, rates } = createStoreAndRates(config, log, member);
+  const telemetry = createTelemetry(log, tracer);
+  member?.metrics(telemetry.registry);
+  const checker = createChecker();
+  const attestations = {
+    max_permits: config.max_attestations_in_flight,
+    max_waiting: config.max_attestations_waiting,
+  };
+  const sidecar = createSidecar({
+    sidecar_socket: config.sidecar_socket,
+    sidecar_uid: config.sidecar_uid,
+    attest_timeout_ms: config.attest_timeout_ms,
+    max_attestations_in_flight: config.max_attestations_in_flight,
+    permits: member === null ? createPermits(attestations) : member.permits('attestations', attestations),
+    allow_simulated: config.allow_simulated,
+    checker,
+    onState(state, reason, refused) {
+      if (state === 'connected') telemetry.metrics.sidecarConnections.inc();
+      if (refused === null) return log[state === 'connected' ? 'info' : 'warn']({ state, reason }, 'sidecar');
+      telemetry.metrics.sidecarRefusals.inc({ code: refused.code });
+      log.error({ state, reason, code: refused.code }, 'sidecar');
+    },
+    onRetry: () => telemetry.metrics.sidecarRetries.inc(),
+  });
+  const offload = createOffload();
+  const attestor = createAttestor(offload, sidecar, store, config.attest_timeout_ms, Date.now);
+  const verifier = createVerifier(config, member?.permits(SLOW_PERMITS, slowPermits(config)));
+  let draining = false;
+  const app = createApp({
+    config,
+    backend,
+    sidecar,
+    store,
+    offload,
+    attestor,
+    keys,
+    concurrency: member === null ? createConcurrency(config) : member.concurrency(createConcurrency, config),
+    rates,
+    verifier,
+    log,
+    telemetry,
+    version: VERSION,
+    draining: () => draining,
+  });
+  registerGauges(telemetry.registry, { sidecar, store, version: VERSION, running: () => telemetry.running });
+  return {
+    app,
+    drain() {
+      draining = true;
+    },
+    telemetry,
+    async close() {
+      keys.close();
+      await backend.close();
+      sidecar.close();
+      await Promise.all([offload.close(), checker.close(), verifier.close()]);
+      // A response that was cut drops the attestation that it had begun to keep. This turn lets it do so.
+      await setImmediate();
+      await store.close();
+      await telemetry.close();
+    },
+  };
 }

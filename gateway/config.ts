@@ -1,4 +1,5 @@
 // The gateway's settings: the one place in this process that reads the environment.
+
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import * as z from 'zod';
@@ -15,13 +16,13 @@ import {
   wholeNumber,
 } from '../proto/settings.ts';
 import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../verify/index.ts';
-import { originOf } from './http/origins.ts';
+import { originOf } from './http/target.ts';
 import { otelShape, type TracingConfig, tracingOf } from './telemetry/settings.ts';
 
-// The gateway's environment variables: what each means, which values it may have, and what holds without it.
+// The gateway's environment variables: the meaning of each, its values and its default.
 
 const MiB = 1024 * 1024;
-/** 0: no limit. */
+/** A whole number; 0: no limit. */
 const limit = (fallback: number) => integer(fallback, 0, 1_000_000);
 const limitPerKey = wholeNumber(0, 1_000_000).optional();
 const WITHOUT = (all: string) => `Without it half of \`${all}\`, and no limit where there are no API keys`;
@@ -30,7 +31,7 @@ const flag = z
   .default('0')
   .transform((value) => value === '1');
 
-/** BACKEND_API_KEY, or what BACKEND_API_KEY_FILE holds. */
+/** The value of BACKEND_API_KEY, or the contents of BACKEND_API_KEY_FILE. */
 export const backendKey = z
   .string()
   .trim()
@@ -202,7 +203,7 @@ const own = z.object({
 
 export { NO_ARGUMENTS };
 
-/** Every variable, with what it means: docs/configuration.md is made from this. */
+/** Every variable with its description. docs/configuration.md is made from this. */
 export const schema = own.extend(otelShape);
 
 /** Paths of a PEM certificate chain and its key. */
@@ -211,7 +212,7 @@ export interface TlsFiles {
   readonly tls_key_file: string;
 }
 
-/** Settings by their variables' names in lower case, but for those that belong together. */
+/** Settings by their variables' names in lower case. Settings that belong together are one member. */
 export interface GatewayConfig extends Omit<Settings<z.output<typeof own>>, 'backend_api_key_file' | keyof TlsFiles> {
   /** null: plain HTTP. */
   readonly tls: TlsFiles | null;
@@ -224,7 +225,7 @@ export class ConfigError extends Error {
   override readonly name = 'ConfigError';
 }
 
-/** The keys file, for the command that makes keys. */
+/** The path of the keys file, for the command that makes keys. */
 export function keysFileOf(env: NodeJS.ProcessEnv): string | null {
   return env.API_KEYS_FILE === undefined || env.API_KEYS_FILE === '' ? null : env.API_KEYS_FILE;
 }
@@ -254,7 +255,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     throw new ConfigError('BACKEND_API_KEY and BACKEND_API_KEY_FILE are both set: set one of them');
   const settings = settingsOf(own, e);
   const { tls_cert_file, tls_key_file } = settings;
-  // Without keys everybody is one caller, who may have all there is.
+  // Without API keys all clients are one caller, which may use the whole capacity.
   const per_key = e.API_KEYS_FILE === undefined ? 0 : null;
   return {
     ...settings,
@@ -270,10 +271,10 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
   };
 }
 
-/** An IPv6 address as sockets take it. */
+/** An IPv6 address without brackets, as sockets take it. */
 const withoutBrackets = (host: string): string => host.replace(/^\[|\]$/g, '');
 
-/** The same as a file, as containers are given secrets. */
+/** Reads the key from a file, the form in which containers get secrets. */
 function keyFrom(file: string | undefined): string | null {
   if (file === undefined) return null;
   let text: string;
@@ -286,3 +287,9 @@ function keyFrom(file: string | undefined): string | null {
   if (!key.success) throw new ConfigError(`BACKEND_API_KEY_FILE ${key.error.issues[0]?.message}`);
   return key.data;
 }
+
+// The version of this gateway, from package.json.
+
+export const VERSION = (
+  JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
+).version;

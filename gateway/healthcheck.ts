@@ -1,4 +1,4 @@
-// Does the gateway serve? Asks its own /health on the loopback interface: exit 0 for a 200, or 1 with the reason.
+// Checks that the gateway serves: requests its own /health on the loopback interface. Exits with 0 for a 200, or with 1 and the reason.
 import { request as overHttp } from 'node:http';
 import { request as overTls } from 'node:https';
 import { loadConfig } from './config.ts';
@@ -10,11 +10,11 @@ const ANY = new Map([
 ]);
 
 const config = loadConfig(process.env);
-const end = (code: 0 | 1, words: string) => {
-  console.log(words);
+const end = (code: 0 | 1, message: string) => {
+  console.log(message);
   process.exit(code);
 };
-// The certificate names the service, not the loopback interface; that it is our own process, the address says.
+// The certificate names the service, not the loopback interface. The address already ensures that this is our own process.
 const tls = config.tls !== null;
 const request = tls ? overTls : overHttp;
 request(

@@ -1,12 +1,17 @@
-// The gateway process: configuration in, a server or the primary of several workers out.
+// The gateway process: reads the configuration and starts a server, or the primary of several workers.
+import type { Server as TlsServer } from 'node:https';
 import type { Logger } from 'pino';
 import { where } from '../proto/log.ts';
+import { buildApp } from './app.ts';
 import { isMember } from './cluster/member.ts';
 import { runPrimary } from './cluster/primary.ts';
-import { ConfigError, loadConfig, NO_ARGUMENTS } from './config.ts';
-import { checkMemory } from './limits/memory.ts';
-import { serve } from './serve.ts';
+import { ConfigError, type GatewayConfig, loadConfig, NO_ARGUMENTS } from './config.ts';
+import { type Fetch, takeConnections } from './http/plain-path/connection.ts';
+import { createDrain, createHttpServer, readCredentials, watchCredentials } from './http/server.ts';
+import { checkMemory, connectionsWithin } from './limits/memory.ts';
+import { openapiDocument } from './routes/openapi.ts';
 import { createLog } from './telemetry/log.ts';
+import { serveMetrics } from './telemetry/metrics.ts';
 
 try {
   if (process.argv.length > 2) throw new ConfigError(NO_ARGUMENTS);
@@ -22,10 +27,81 @@ try {
   process.exit(1);
 }
 
-/** Node would print the message of an error that nobody caught, and a message can quote a prompt. */
+/** Node would print the message of an uncaught error, and a message can quote a prompt. */
 function endOnUncaught(log: Logger): void {
   process.on('uncaughtException', (error) => {
     log.fatal(where(error), 'uncaught error');
     process.exit(1);
   });
+}
+
+// One process that serves: a listening server, and its clean end.
+
+/** Ctrl-C in a terminal reaches the launcher and this process, and the launcher sends its own signal right after: both count as one. */
+const SAME_SIGNAL_MS = 500;
+/** After the drain, responses that were cut have this long to tell their clients. */
+const CUT_MS = 1_000;
+
+/** @throws {ConfigError} */
+async function serve(config: GatewayConfig, log: Logger): Promise<void> {
+  // Without TLS there is nothing to reload, but Node would end a process that has no listener for this signal.
+  process.on('SIGHUP', () => {});
+  const credentials = config.tls === null ? null : readCredentials(config.tls);
+  // OpenTelemetry is not even loaded while tracing is off.
+  const { tracing, backend_url, tls } = config;
+  const tracer =
+    tracing === null ? null : (await import('./telemetry/tracing.ts')).startTracing({ ...tracing, backend_url }, log);
+  const { app, close, telemetry, drain: announceDrain } = buildApp(config, log, tracer);
+  const server = createHttpServer(
+    app.fetch,
+    { ...config, max_connections: connectionsWithin(config, log), tls: credentials },
+    log,
+  );
+  const drain = createDrain(server, takeConnections(server, app.fetch as Fetch, log));
+  server.once('error', (error: NodeJS.ErrnoException) => {
+    console.error(`gateway: cannot listen on ${config.host}:${config.port}: ${error.code}`);
+    process.exit(1);
+  });
+  server.listen(config.port, config.host, () => {
+    log.info({ address: server.address(), tls: tls !== null, backend: new URL(backend_url).origin }, 'listening');
+    // The document is made now, so that the first request for it does not delay others.
+    openapiDocument();
+  });
+  if (tls !== null) renewCredentials(server as TlsServer, tls, log);
+  // The primary of several workers serves their metrics together.
+  if (!isMember) serveMetrics(config, { text: telemetry.text, contentType: telemetry.registry.contentType }, log);
+
+  let stopped_ms: number | null = null;
+  const stop = async (signal: string) => {
+    if (stopped_ms !== null) {
+      if (performance.now() - stopped_ms > SAME_SIGNAL_MS) process.exit(1);
+      return;
+    }
+    stopped_ms = performance.now();
+    log.info({ signal, running: drain.running }, 'draining');
+    announceDrain();
+    if (!(await drain.begin(config.drain_ms))) {
+      log.warn({ running: drain.running }, 'cut what did not end in time');
+      setTimeout(() => process.exit(0), CUT_MS);
+    }
+    await close();
+    if (drain.running === 0) process.exit(0);
+  };
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(signal));
+  // The launcher or the primary started this process, and it has no reason to run without them.
+  process.once('disconnect', () => void stop('disconnect'));
+}
+
+/** Loads new certificates on SIGHUP, or when the files change. A wrong pair leaves the old one in use. */
+function renewCredentials(server: TlsServer, files: NonNullable<GatewayConfig['tls']>, log: Logger): void {
+  const renew = () => {
+    try {
+      server.setSecureContext(readCredentials(files));
+      log.info('certificate renewed');
+    } catch (error) {
+      log.error({ why: error instanceof ConfigError ? error.message : where(error) }, 'certificate not renewed');
+    }
+  };
+  watchCredentials(files, renew);
+  process.on('SIGHUP', renew);
 }

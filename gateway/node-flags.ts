@@ -1,17 +1,17 @@
-// How Node is started for the gateway. `package.json`, the image and the systemd unit say the same; a test compares them.
+// The flags with which Node runs the gateway. `package.json`, the image and the systemd unit have the same; a test compares them.
 
 export const NODE_FLAGS = [
-  // What V8 may take is a part of what the gateway says it needs (gateway/limits/memory.ts), and not a part of the machine.
+  // V8's heap is a part of the memory that the gateway says it needs (gateway/limits/memory.ts), and not a part of the machine's.
   '--max-old-space-size=320',
-  // A smaller young generation: less memory for each open stream.
+  // A smaller young generation takes less memory for each open stream.
   '--max-semi-space-size=16',
-  // Node's own code on pages of 2 MiB: a quarter of a request's processor time was misses of small ones.
-  // `silent`: where the kernel gives none (transparent_hugepage=never), nothing changes.
+  // Node's own code lies on pages of 2 MiB: misses of small pages were a quarter of a request's processor time.
+  // `silent`: nothing changes where the kernel has no such pages (transparent_hugepage=never).
   '--use-largepages=silent',
-  // V8 guesses from long streams what lives long, and then has the same code put its objects among the old ones at once.
-  // There, dead ones keep alive what they refer to until the next full collection, and with it nearly every request since.
+  // From long streams V8 learns which objects live long, and then puts all objects of the same code into the old generation at once. Dead
+  // ones there keep alive what they refer to until the next full collection, and with it nearly every request since.
   '--no-allocation-site-pretenuring',
-  // In a quiet minute V8 cleans up, and drops shapes of objects that nobody has just then, and with them the compiled code that
-  // knows them: the first seconds after a pause cost up to three times as much. Dead objects are still collected as ever.
+  // In a quiet minute V8 drops shapes of objects that are not in use, and with them the compiled code that depends on them: the first
+  // seconds after a pause cost up to three times as much. Dead objects are still collected as before.
   '--no-memory-reducer',
 ] as const;

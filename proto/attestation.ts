@@ -1,7 +1,7 @@
-// The attestation: what a client keeps and anyone can check.
+// The attestation: what a client stores and anyone can verify.
 import * as z from 'zod';
 
-/** A base64 text (RFC 4648 §4, padded). The decoder decides; this keeps the obvious out. */
+/** A base64 text (RFC 4648 §4, padded). The pattern rejects obvious errors; the decoder decides. */
 const base64 = z
   .string()
   .min(4)
@@ -10,7 +10,7 @@ const base64 = z
 
 /** One device's evidence: an SPDM measurement report and the certificate chain of the key that signed it. */
 export const evidenceSchema = z.looseObject({
-  /** As NVIDIA's own tools name it in evidence files: `HOPPER`, `BLACKWELL`; `LS10` for a switch. */
+  /** The architecture as NVIDIA's own tools name it in evidence files: `HOPPER`, `BLACKWELL`; `LS10` for a switch. */
   arch: z.string().min(1).max(32),
   /** base64 of the SPDM GET_MEASUREMENTS request followed by the signed MEASUREMENTS response. */
   report: base64,
@@ -19,7 +19,7 @@ export const evidenceSchema = z.looseObject({
 });
 export type Evidence = z.infer<typeof evidenceSchema>;
 
-/** `attestation` as it stands in an answer: three members of the specification, and evidence beside them. */
+/** The member `attestation` of a response: the three members of the specification, and the evidence. */
 export const attestationSchema = z.looseObject({
   raw: z.string().min(2),
   nonce: z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 lowercase hex digits'),

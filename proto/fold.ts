@@ -1,28 +1,28 @@
-// The published rule by which the chunks of a stream fold into one completion. docs/attestation.md states it in prose.
+// The published rule for folding the chunks of a stream into one completion. docs/attestation.md states it in prose.
 //
 //  1. Members are merged in the order in which they first appear (integer-like names first, as ECMAScript orders them).
 //  2. null sets a member that is absent and replaces nothing.
 //  3. A string inside `delta` or `text` of an item that merges by its index (6), as choices do, is appended to what is there.
-//     Set instead, the last one that is not empty winning: `role`, `id`, `type`, `name`, and every string outside
+//     These are set instead, and the last one that is not empty wins: `role`, `id`, `type`, `name`, and every string outside
 //     (`finish_reason`, `model`, …).
-//  4. Numbers and booleans are set, the last one winning. A number keeps its source text.
+//  4. Numbers and booleans are set, and the last one wins. A number keeps its source text.
 //  5. Objects merge member by member.
-//  6. Arrays whose items carry an integer `index` merge by it, and stand in its order; other arrays are appended.
+//  6. Arrays whose items have an integer `index` merge by it and are sorted by it; other arrays are appended.
 //  7. `usage` is the last one that is not null, whole.
 //  8. At the end a choice's `delta` becomes `message`, with role "assistant" and content null where no chunk gave one, and
-//     `index` leaves its tool calls; `object` "chat.completion.chunk" becomes "chat.completion", and each choice of such a
+//     `index` is removed from its tool calls; `object` "chat.completion.chunk" becomes "chat.completion", and each choice of such a
 //     stream has a `message`.
 import { duplicateMember, isKeptNumber, numberOf, parseKeepingNumbers } from './json.ts';
 
 type Json = null | boolean | number | string | object;
-type Bag = Record<string, Json>;
+type JsonObject = Record<string, Json>;
 
-/** Strings that are set even inside a delta. */
+/** Strings that are set, even inside a delta. */
 const SET_IN_DELTA = new Set(['role', 'id', 'type', 'name']);
-/** A string beyond this is left to be quoted, an array beyond that written in batches. */
+/** A longer string is serialized by the caller, a longer array in batches. */
 const LONG_LENGTH = 64 * 1024;
 const BATCH_ITEMS = 128;
-/** An index beyond this is not a position, and such an array is appended. */
+/** A larger index is not a position, and its array is appended. */
 const MAX_INDEX = 10_000;
 
 /** A payload is not a JSON object. The message never quotes it. */
@@ -30,13 +30,13 @@ export class FoldError extends Error {
   override readonly name = 'FoldError';
 }
 
-/** A chunk as the fold and those who look at chunks on the way see it. */
+/** A parsed chunk, for the fold and for code that inspects chunks. */
 export type Chunk = Readonly<Record<string, unknown>>;
 
-/** Of a JSON text: a part of it, or a string that stands in it quoted. */
-export type Piece = string | { readonly quote: string };
+/** A part of a JSON text, or a string that the part contains quoted. */
+export type JsonPart = string | { readonly quote: string };
 
-/** One `data:` payload, parsed for folding. @throws {FoldError} */
+/** Parses one `data:` payload for folding. @throws {FoldError} */
 export function parseChunk(payload: string): Chunk {
   let value: unknown;
   try {
@@ -44,22 +44,22 @@ export function parseChunk(payload: string): Chunk {
   } catch (cause) {
     throw new FoldError('a chunk is not JSON', { cause });
   }
-  // llama-server begins some streams with `null`: an event like any other, that says nothing.
+  // llama-server begins some streams with `null`, an event without content.
   if (value === null) return {};
-  if (!isBag(value)) throw new FoldError('a chunk is not a JSON object');
-  // Of two members of one name one reader takes the first and another the last.
+  if (!isJsonObject(value)) throw new FoldError('a chunk is not a JSON object');
+  // Readers differ in which of two members of one name they take.
   if (duplicateMember(payload) !== null) throw new FoldError('a chunk names a member twice');
   return value;
 }
 
-/** Takes chunks as they come; `text()` is the completion so far as JSON text. */
+/** Folds chunks as they arrive. `text()` returns the completion so far as JSON text. */
 export class Fold {
-  readonly #completion: Bag = bag();
-  /** Arrays whose items came in another order than that of their indices. */
+  readonly #completion: JsonObject = newObject();
+  /** Arrays whose items arrived out of the order of their indices. */
   readonly #unordered = new Set<Json[]>();
-  /** Text that the choice at `#repeating` has yet to get: to look the choice up for each piece would cost more than the piece. */
-  #repeated = '';
-  #repeating = -1;
+  /** Text for the choice at `#pendingIndex`, added later: a lookup of the choice for each chunk would cost more than the chunk. */
+  #pendingText = '';
+  #pendingIndex = -1;
 
   add(chunk: Chunk): void {
     this.#settle();
@@ -72,26 +72,27 @@ export class Fold {
   }
 
   /**
-   * Adds a chunk that says what an earlier one said, but for the `content` of the delta of the choice at `index`. What
-   * else it has must be of a kind that changes nothing when it is said twice: scalars outside of deltas.
+   * Adds a chunk that repeats an earlier one except for the `content` of the delta of the choice at `index`. Its other members must have no
+   * effect when repeated: scalars outside of deltas.
    */
   addContent(index: number, content: string): void {
-    if (index !== this.#repeating) {
+    if (index !== this.#pendingIndex) {
       this.#settle();
-      this.#repeating = index;
+      this.#pendingIndex = index;
     }
-    this.#repeated += content;
+    this.#pendingText += content;
   }
 
   #settle(): void {
-    if (this.#repeating < 0) return;
-    const choices = this.#completion.choices as Bag[];
-    const last = choices.at(-1) as Bag;
-    const choice = indexOf(last) === this.#repeating ? last : (byIndex(choices).get(this.#repeating) as Bag);
-    const delta = choice.delta as Bag;
-    delta.content = (delta.content as string) + this.#repeated;
-    this.#repeated = '';
-    this.#repeating = -1;
+    if (this.#pendingIndex < 0) return;
+    const choices = this.#completion.choices as JsonObject[];
+    const last = choices.at(-1) as JsonObject;
+    const choice =
+      indexOf(last) === this.#pendingIndex ? last : (byIndex(choices).get(this.#pendingIndex) as JsonObject);
+    const delta = choice.delta as JsonObject;
+    delta.content = (delta.content as string) + this.#pendingText;
+    this.#pendingText = '';
+    this.#pendingIndex = -1;
   }
 
   #finish(): void {
@@ -106,19 +107,19 @@ export class Fold {
     return JSON.stringify(finished(this.#completion));
   }
 
-  /** The same text in pieces, none of which takes long to make: of a large completion the whole takes milliseconds. */
-  *pieces(): Generator<Piece> {
+  /** The same text in parts, each of which is made quickly. Serializing a large completion at once takes milliseconds. */
+  *parts(): Generator<JsonPart> {
     this.#finish();
-    yield* piecesOf(finished(this.#completion));
+    yield* partsOf(finished(this.#completion));
   }
 }
 
-/** The JSON text that the pieces make. */
-export function joined(pieces: readonly Piece[]): string {
-  return pieces.map((piece) => (typeof piece === 'string' ? piece : JSON.stringify(piece.quote))).join('');
+/** Joins the parts to a JSON text. */
+export function joined(parts: readonly JsonPart[]): string {
+  return parts.map((part) => (typeof part === 'string' ? part : JSON.stringify(part.quote))).join('');
 }
 
-/** Folds a whole transcript: every `data:` payload but `[DONE]`, in order. @throws {FoldError} */
+/** Folds a whole transcript: all `data:` payloads in order, without `[DONE]`. @throws {FoldError} */
 export function foldPayloads(payloads: Iterable<string>): string {
   const fold = new Fold();
   for (const payload of payloads) fold.add(parseChunk(payload));
@@ -129,8 +130,8 @@ function merged(before: Json | undefined, value: Json, key: string, inDelta: boo
   if (value === null) return before === undefined ? null : before;
   if (typeof value === 'string') return mergedString(before, value, key, inDelta);
   if (Array.isArray(value)) return mergedArray(Array.isArray(before) ? before : [], value, inDelta, unordered);
-  if (isBag(value)) {
-    const into = isBag(before) ? before : bag();
+  if (isJsonObject(value)) {
+    const into = isJsonObject(before) ? before : newObject();
     for (const name of Object.keys(value)) {
       const inside = inDelta || (key === 'choices' && (name === 'delta' || name === 'text'));
       into[name] = merged(into[name], value[name] as Json, name, inside, unordered);
@@ -153,9 +154,9 @@ function mergedArray(before: Json[], items: Json[], inDelta: boolean, unordered:
       before.push(merged(undefined, item, '', inDelta, unordered));
       continue;
     }
-    // The key 'choices' tells merged() that `delta` and `text` of this object are to be appended to.
+    // The key 'choices' tells merged() to append to `delta` and `text` of this object.
     const key = inDelta ? '' : 'choices';
-    // Nearly always it is the last one that grows, or one after it that begins.
+    // Nearly always the last item grows, or a new one begins after it.
     const last = before.at(-1);
     const lastIndex = last === undefined ? -1 : (indexOf(last) ?? MAX_INDEX + 1);
     const behind = lastIndex < index && !unordered.has(before);
@@ -169,7 +170,7 @@ function mergedArray(before: Json[], items: Json[], inDelta: boolean, unordered:
   return before;
 }
 
-/** Puts items in the order of their indices; one without an index stays behind those that came before it. */
+/** Sorts items by their indices. An item without an index stays after the items that came before it. */
 function order(items: Json[]): void {
   let highest = -1;
   const placed = items.map((item) => {
@@ -181,12 +182,12 @@ function order(items: Json[]): void {
   for (const [i, { item }] of placed.entries()) items[i] = item;
 }
 
-/** The items of an array by their index, once another than the last has grown: an array may be long, and would be searched for each. */
+/** The items of an array by index, built when an item other than the last grows. It avoids a search of a long array for each chunk. */
 const indexed = new WeakMap<Json[], Map<number, Json>>();
 
 function byIndex(items: Json[]): Map<number, Json> {
-  const known = indexed.get(items);
-  if (known !== undefined) return known;
+  const cached = indexed.get(items);
+  if (cached !== undefined) return cached;
   const found = new Map<number, Json>();
   for (const item of items) {
     const index = indexOf(item);
@@ -197,46 +198,46 @@ function byIndex(items: Json[]): Map<number, Json> {
 }
 
 function indexOf(item: Json | undefined): number | null {
-  if (item === undefined || !isBag(item)) return null;
+  if (item === undefined || !isJsonObject(item)) return null;
   const index = numberOf(item.index);
   return index !== null && Number.isInteger(index) && index >= 0 && index <= MAX_INDEX ? index : null;
 }
 
-function finished(completion: Bag): Bag {
-  const out = bag();
+function finished(completion: JsonObject): JsonObject {
+  const out = newObject();
   for (const key of Object.keys(completion)) out[key] = completion[key] as Json;
   const chat = out.object === 'chat.completion.chunk';
   if (chat) out.object = 'chat.completion';
   if (Array.isArray(out.choices))
-    out.choices = out.choices.map((choice) => (isBag(choice) ? finishedChoice(choice, chat) : choice));
+    out.choices = out.choices.map((choice) => (isJsonObject(choice) ? finishedChoice(choice, chat) : choice));
   return out;
 }
 
-function finishedChoice(choice: Bag, chat: boolean): Bag {
-  const out = bag();
+function finishedChoice(choice: JsonObject, chat: boolean): JsonObject {
+  const out = newObject();
   for (const key of Object.keys(choice)) {
     if (key === 'delta') out.message = message(choice.delta as Json);
     else out[key] = choice[key] as Json;
   }
-  if (chat && !('message' in out)) out.message = message(bag());
+  if (chat && !('message' in out)) out.message = message(newObject());
   return out;
 }
 
-function* piecesOf(value: Json): Generator<Piece> {
+function* partsOf(value: Json): Generator<JsonPart> {
   if (typeof value === 'string' && value.length > LONG_LENGTH) yield { quote: value };
-  else if (Array.isArray(value)) yield* arrayPieces(value);
-  else if (isBag(value)) {
+  else if (Array.isArray(value)) yield* arrayParts(value);
+  else if (isJsonObject(value)) {
     let before = '{';
     for (const key of Object.keys(value)) {
       yield `${before}${JSON.stringify(key)}:`;
-      yield* piecesOf(value[key] as Json);
+      yield* partsOf(value[key] as Json);
       before = ',';
     }
     yield before === '{' ? '{}' : '}';
   } else yield JSON.stringify(value);
 }
 
-function* arrayPieces(items: readonly Json[]): Generator<Piece> {
+function* arrayParts(items: readonly Json[]): Generator<JsonPart> {
   yield '[';
   if (items.length > BATCH_ITEMS) {
     for (let at = 0; at < items.length; at += BATCH_ITEMS) {
@@ -246,15 +247,15 @@ function* arrayPieces(items: readonly Json[]): Generator<Piece> {
   } else {
     for (const [i, item] of items.entries()) {
       if (i > 0) yield ',';
-      yield* piecesOf(item);
+      yield* partsOf(item);
     }
   }
   yield ']';
 }
 
 function message(delta: Json): Json {
-  if (!isBag(delta)) return delta;
-  const out = bag();
+  if (!isJsonObject(delta)) return delta;
+  const out = newObject();
   out.role = delta.role ?? 'assistant';
   out.content = delta.content ?? null;
   for (const key of Object.keys(delta)) if (key !== 'role' && key !== 'content') out[key] = delta[key] as Json;
@@ -263,17 +264,17 @@ function message(delta: Json): Json {
 }
 
 function withoutIndex(call: Json): Json {
-  if (!isBag(call)) return call;
-  const out = bag();
+  if (!isJsonObject(call)) return call;
+  const out = newObject();
   for (const key of Object.keys(call)) if (key !== 'index') out[key] = call[key] as Json;
   return out;
 }
 
-/** Without a prototype a member named `__proto__` is a member like any other. */
-function bag(): Bag {
-  return Object.create(null) as Bag;
+/** Without a prototype, a member named `__proto__` is an ordinary member. */
+function newObject(): JsonObject {
+  return Object.create(null) as JsonObject;
 }
 
-function isBag(value: unknown): value is Bag {
+function isJsonObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value) && !isKeptNumber(value);
 }

@@ -1,61 +1,61 @@
-// The frames between gateway and sidecar over a WebSocket on a Unix socket, checked on both sides: JSON texts, or, where one
-// carries raw or an attestation, binary: a JSON head, a line feed, and what it carries as it is.
+// The frames between gateway and sidecar over a WebSocket on a Unix socket, validated on both sides. A frame is JSON text, or binary when
+// it contains raw or an attestation: a JSON head, a line feed, and the payload.
 import * as z from 'zod';
 import { evidenceSchema } from './attestation.ts';
 import { MAX_RAW_LENGTH } from './raw.ts';
 
 export const PROTOCOL = 'countersign/1';
-/** Where a health check connects: as a gateway does, but it comes every few seconds and is no news. */
+/** The path for health checks. They connect as a gateway does, but every few seconds, and are not logged. */
 export const HEALTH_PATH = '/health';
-/** No frame is larger. raw holds a request and a response as one JSON string, which escaping can double. */
+/** Limit for a frame. raw contains a request and a response as one JSON string, which escaping can double in size. */
 export const MAX_FRAME_BYTES = 192 * 1024 * 1024;
 
 const LF = 10;
-/** Of a binary frame. */
+/** Limit for the head of a binary frame. */
 const MAX_HEAD_BYTES = 1_024;
 
 const id = z.string().min(1).max(128);
 
-/** Why nothing can be attested until somebody does something: confidential computing off, driver gone. null: nothing is wrong. */
-const trouble = z.strictObject({ code: z.string().max(64), message: z.string().max(512) }).nullable();
+/** The reason why nothing can be attested until an operator acts: confidential computing off, driver gone. null: the sidecar can attest. */
+const troubleSchema = z.strictObject({ code: z.string().max(64), message: z.string().max(512) }).nullable();
 
-/** Sidecar → gateway: first, and again when another attester or other devices have come. */
-export const helloSchema = z.strictObject({
+/** Sidecar → gateway: the first frame, and sent again when the attester or the devices have changed. */
+const helloSchema = z.strictObject({
   type: z.literal('hello'),
   protocol: z.literal(PROTOCOL),
   attester: z.string().min(1).max(64),
   devices: z.array(z.strictObject({ arch: z.string().max(32), model: z.string().max(128) })).max(64),
-  /** null for real hardware. For the software twin, the test root (PEM) under which its reports verify. */
+  /** null for real hardware. For the simulated GPU, the test root (PEM) under which its reports verify. */
   simulated: z.strictObject({ root: z.string().max(16_384) }).nullable(),
-  /** Public keys (JWK set) of tokens that the sidecar signs itself; absent where NVIDIA's verifier makes them. */
+  /** Public keys (JWK set) of tokens that the sidecar signs itself; absent when NVIDIA's verifier signs them. */
   token_keys: z.strictObject({ keys: z.array(z.record(z.string(), z.unknown())).max(16) }).optional(),
-  trouble,
+  trouble: troubleSchema,
 });
 
-/** Gateway → sidecar: sign this. The sidecar hashes raw itself; it signs no nonce handed to it. */
+/** Gateway → sidecar: a request to attest raw. The sidecar hashes raw itself and never signs a nonce that it receives. */
 const attestSchema = z.strictObject({
   type: z.literal('attest'),
   id,
   raw: z.string().min(2).max(MAX_RAW_LENGTH),
 });
-/** The same in binary: raw's UTF-8 bytes follow the head. Answered in binary. */
+/** The same in binary: raw's UTF-8 bytes follow the head. The response is binary too. */
 export const attestHeadSchema = z.strictObject({ type: z.literal('attest'), id });
-/** Gateway → sidecar: nobody waits for this one any more. */
+/** Gateway → sidecar: cancels a request whose client has disconnected. */
 const cancelSchema = z.strictObject({ type: z.literal('cancel'), id });
-/** Gateway → sidecar: how are you? */
+/** Gateway → sidecar: a request for the status. */
 const statusRequestSchema = z.strictObject({ type: z.literal('status') });
 
-/** How long each step took, in milliseconds. An attester that cannot tell its two apart counts both as collection. */
+/** The duration of each phase in milliseconds. An attester that cannot separate collection and appraisal reports both as collection. */
 const phasesSchema = z.strictObject({
   queue_ms: z.number().nonnegative(),
   collection_ms: z.number().nonnegative(),
   appraisal_ms: z.number().nonnegative(),
-  /** The sidecar's own look at what the attester brought. */
+  /** The sidecar's own check of the attester's result. */
   check_ms: z.number().nonnegative(),
 });
 export type Phases = z.infer<typeof phasesSchema>;
 
-/** Sidecar → gateway. */
+/** Sidecar → gateway: an attestation. */
 const attestedSchema = z.strictObject({
   type: z.literal('attested'),
   id,
@@ -68,8 +68,8 @@ const attestedSchema = z.strictObject({
 /** The same in binary: the JSON text of {@link attestedMembersSchema} follows the head. */
 export const attestedHeadSchema = attestedSchema.omit({ token: true, evidence: true });
 /**
- * The members that an attestation has beside raw and nonce. They go into the answer as the text they are, so their shape is
- * looked at and their base64 is left to whoever verifies.
+ * The members of an attestation beside raw and nonce. They become part of the response as text, so only their shape is validated; the
+ * base64 is left to the verifier.
  */
 export const attestedMembersSchema = z.strictObject({
   token: z.string().min(2),
@@ -81,14 +81,14 @@ export const attestedMembersSchema = z.strictObject({
 
 const decoder = new TextDecoder();
 
-/** Head and what it carries. @throws {RangeError} when there is no line feed. */
-export function splitBinaryFrame(frame: Uint8Array): { head: string; carried: Uint8Array } {
+/** Splits a binary frame into its head and its payload. @throws {RangeError} when there is no line feed. */
+export function splitBinaryFrame(frame: Uint8Array): { head: string; payload: Uint8Array } {
   const at = frame.subarray(0, MAX_HEAD_BYTES).indexOf(LF);
   if (at < 0) throw new RangeError('a binary frame has no head');
-  return { head: decoder.decode(frame.subarray(0, at)), carried: frame.subarray(at + 1) };
+  return { head: decoder.decode(frame.subarray(0, at)), payload: frame.subarray(at + 1) };
 }
 
-/** Why a sidecar did not attest. `retry_after_ms` is present where trying again can help. */
+/** Reasons why a sidecar did not attest. `retry_after_ms` is present when a retry can help. */
 export const FAILURE_CODES = [
   'invalid_frame',
   'invalid_raw',
@@ -101,13 +101,13 @@ export const FAILURE_CODES = [
 ] as const;
 const failedSchema = z.strictObject({
   type: z.literal('failed'),
-  /** null when the frame was too broken to name one. */
+  /** null when the frame was too malformed to name one. */
   id: id.nullable(),
   code: z.enum(FAILURE_CODES),
   message: z.string().max(1024),
   retry_after_ms: z.number().int().nonnegative().optional(),
 });
-/** Sidecar → gateway: when asked, and by itself when it can attest no more, or again. */
+/** Sidecar → gateway: the response to a status request, also sent when the sidecar becomes able or unable to attest. */
 const statusSchema = z.strictObject({
   type: z.literal('status'),
   attester: z.string(),
@@ -115,7 +115,7 @@ const statusSchema = z.strictObject({
   collecting: z.number().int().nonnegative(),
   attested_total: z.number().int().nonnegative(),
   failed_total: z.number().int().nonnegative(),
-  trouble,
+  trouble: troubleSchema,
 });
 
 export const toSidecarSchema = z.discriminatedUnion('type', [attestSchema, cancelSchema, statusRequestSchema]);

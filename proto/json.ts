@@ -1,6 +1,6 @@
-// Finds the members of a JSON object in its text, so that a text can be cut and spliced without being re-encoded.
+// Finds the members of a JSON object in its text, so that a text can be cut and spliced without re-encoding.
 
-/** One member of an object, by offsets into the text: `text.slice(valueStart, valueEnd)` is the value as it was written. */
+/** One member of an object, by offsets into the text: `text.slice(valueStart, valueEnd)` is the value as written. */
 export interface Member {
   /** The decoded key. */
   readonly key: string;
@@ -9,19 +9,19 @@ export interface Member {
   readonly valueEnd: number;
 }
 
-/** The text was not one JSON object. The message names what is wrong and never quotes the text. */
+/** The text is not one JSON object. The message names the error and never quotes the text. */
 export class JsonTextError extends Error {
   override readonly name = 'JsonTextError';
 }
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
-/** `,` `:` `[` `{`: one of them stands before every name and every value but the first. */
+/** `,` `:` `[` `{`: one of them precedes every name and every value but the first. */
 const BEFORE_VALUE: readonly boolean[] = Array.from({ length: 128 }, (_, c) => ',:[{'.includes(String.fromCharCode(c)));
 
 /**
- * Whether a JSON text has no more than `max` names and values, empty objects and arrays counted twice. Asked before a stranger's
- * text is parsed: what that costs in time and memory goes by this count, which can be half the text's length.
+ * Whether a JSON text has at most `max` names and values; empty objects and arrays count twice. Untrusted text is checked before it is
+ * parsed, because the cost of parsing grows with this count, which can be half the text's length.
  */
 export function hasAtMost(text: string, max: number): boolean {
   if (text.length <= max) return true;
@@ -30,7 +30,7 @@ export function hasAtMost(text: string, max: number): boolean {
   for (let i = 0; i < text.length; i++) {
     const c = text.charCodeAt(i);
     if (c === QUOTE) {
-      // With more strings than names and values it is no JSON, and is not looked through to its end.
+      // A text with more strings than names and values is no JSON, so the rest is not read.
       if (++strings > max + 1) return false;
       const end = endOfString(text, i);
       if (end < 0) return true;
@@ -40,7 +40,7 @@ export function hasAtMost(text: string, max: number): boolean {
   return true;
 }
 
-/** A JSON text without the space around it, which belongs to no value. */
+/** A JSON text without the white space around it, which belongs to no value. */
 export function withoutSpaceAround(text: string): string {
   const from = skipSpace(text, 0);
   let to = text.length;
@@ -64,7 +64,7 @@ function skipString(text: string, at: number): number {
   return end;
 }
 
-/** `at` is on the opening quote; the offset after the closing one, or -1. Searched for, not stepped to: a text may be megabytes. */
+/** Returns the offset after the string whose opening quote is at `at`, or -1. It searches with indexOf, because a text may be megabytes. */
 function endOfString(text: string, at: number): number {
   for (let quote = at; ; ) {
     quote = text.indexOf('"', quote + 1);
@@ -100,9 +100,8 @@ function skipValue(text: string, at: number): number {
 }
 
 /**
- * The top-level members of a JSON object, in order, duplicates included.
- *
- * It finds borders, it does not validate: give it text that `JSON.parse` accepts, or parse what you cut out of it.
+ * Returns the top-level members of a JSON object, in order, duplicates included. It finds offsets and does not validate: the text must be
+ * valid for `JSON.parse`, or the parts must be parsed afterwards.
  * @throws {JsonTextError} when the text is not an object.
  */
 export function topLevelMembers(text: string): Member[] {
@@ -132,18 +131,21 @@ function finish(text: string, brace: number, members: Member[]): Member[] {
   return members;
 }
 
-/** The text without the one member at `index` of `members`, every other byte kept. */
+/** The text without the member at `index` of `members`. Every other byte is kept. */
 export function withoutMember(text: string, members: readonly Member[], index: number): string {
   const member = members[index];
   if (member === undefined) return text;
   const next = members[index + 1];
   if (next !== undefined) return text.slice(0, member.keyStart) + text.slice(next.keyStart);
-  // A last member goes with the comma before it; space before that comma stays, as withLastMember left it.
+  // A last member is removed with the comma before it. Space before that comma stays, which reverses withLastMember.
   const from = index === 0 ? member.keyStart : text.lastIndexOf(',', member.keyStart);
   return text.slice(0, from) + text.slice(member.valueEnd);
 }
 
-/** `,"key":value` put before the last `}` of an object's text; the opposite of {@link withoutMember} for a last member. @throws {JsonTextError} */
+/**
+ * Inserts `,"key":value` before the last `}` of an object's text; the inverse of {@link withoutMember} for a last member.
+ * @throws {JsonTextError}
+ */
 export function withLastMember(text: string, key: string, valueJson: string): string {
   const brace = text.lastIndexOf('}');
   if (brace < 0) throw new JsonTextError('not a JSON object');
@@ -152,8 +154,8 @@ export function withLastMember(text: string, key: string, valueJson: string): st
 }
 
 /**
- * `JSON.parse`, with the names of an object's own members as its text has them: V8 12.8 to 14.6 can read an escaped name as
- * another one that it has seen before and that has a backslash in it (nodejs/node#63785). Objects inside are as V8 reads them.
+ * `JSON.parse`, with a correction for the names of top-level members: V8 12.8 to 14.6 can read an escaped name as an earlier name that
+ * contains a backslash (nodejs/node#63785). Names in nested objects are not corrected.
  * @throws {SyntaxError}
  */
 export function parseJson(text: string): unknown {
@@ -170,9 +172,9 @@ function readByMembers(text: string): Record<string, unknown> {
   );
 }
 
-/** A name that stands twice in one object, at any depth; null where none does. @param text JSON. */
+/** Returns a name that occurs twice in one object, at any depth, or null. @param text JSON. */
 export function duplicateMember(text: string): string | null {
-  // Of each object that is open its names, once it has one; of each array null.
+  // For each open object the set of its names, 'nameless' before the first; for each open array null.
   const open: (Set<string> | 'nameless' | null)[] = [];
   for (let i = 0; i < text.length; i++) {
     const c = text[i];
@@ -198,8 +200,8 @@ export function duplicateMember(text: string): string | null {
   return null;
 }
 
-// JSON numbers that keep their source text: `1.0`, 20-digit integers and `1e-05` survive a parse and a stringify.
-// ECMAScript "JSON.parse source text access" (ES2026): JSON.rawJSON, and the third argument of a reviver.
+// JSON numbers that keep their source text: `1.0`, 20-digit integers and `1e-05` survive a parse and a stringify. This uses ECMAScript
+// "JSON.parse source text access" (ES2026): JSON.rawJSON, and the third argument of a reviver.
 
 interface RawJson {
   rawJSON(text: string): object;
@@ -207,7 +209,7 @@ interface RawJson {
 }
 const { rawJSON, isRawJSON } = JSON as unknown as RawJson;
 
-/** Texts that can hold a number which JavaScript would print otherwise: long, with an exponent, a trailing zero or -0. */
+/** Matches texts that may contain a number which JavaScript prints differently: long, with an exponent, a trailing zero or -0. */
 const RISKY = /[0-9.]{16}|[0-9][eE]|\.[0-9]*0(?![0-9])|0\.0{5}|-0(?!\.)/;
 
 function keepSource(_key: string, value: unknown, context: { source?: string }): unknown {
@@ -215,10 +217,7 @@ function keepSource(_key: string, value: unknown, context: { source?: string }):
   return rawJSON(context.source);
 }
 
-/**
- * `JSON.parse` whose numbers stringify to the text they were parsed from. A number that would not is a raw-JSON object.
- * @throws {SyntaxError}
- */
+/** `JSON.parse` whose numbers stringify to their source text. A number that would change is a raw-JSON object. @throws {SyntaxError} */
 export function parseKeepingNumbers(text: string): unknown {
   if (!RISKY.test(text)) return JSON.parse(text);
   return JSON.parse(text, keepSource as (key: string, value: unknown) => unknown);
@@ -229,10 +228,10 @@ export function isKeptNumber(value: unknown): value is object {
   return isRawJSON(value);
 }
 
-/** The text of such a number. */
+/** The source text of such a number. */
 export const keptText = (number: object): string => (number as { readonly rawJSON: string }).rawJSON;
 
-/** The value of a number, kept as text or not; null for anything else. */
+/** The value of a number, kept as text or not; null for any other value. */
 export function numberOf(value: unknown): number | null {
   if (typeof value === 'number') return value;
   return isKeptNumber(value) ? Number(keptText(value)) : null;

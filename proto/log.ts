@@ -1,4 +1,4 @@
-// One JSON log line as people read it: both processes print it so on a terminal, and JSON everywhere else.
+// Formats a JSON log line for a terminal. Both processes write JSON everywhere else.
 
 const LEVELS: Readonly<Record<number, string>> = {
   10: 'trace',
@@ -8,12 +8,12 @@ const LEVELS: Readonly<Record<number, string>> = {
   50: 'error',
   60: 'fatal',
 };
-/** ANSI colours: warnings yellow, errors red, the rest as it is. */
+/** ANSI colours: yellow for warnings, red for errors, none for other levels. */
 const paint = (level: number, text: string) =>
   level >= 50 ? `\u001b[31m${text}\u001b[0m` : level >= 40 ? `\u001b[33m${text}\u001b[0m` : text;
 const dim = (text: string) => `\u001b[2m${text}\u001b[0m`;
 
-/** `14:03:07.123 info  gateway listening port=8080`. A line that is no log line of ours stays as it is. Times are UTC. */
+/** Returns `14:03:07.123 info  gateway listening port=8080`. Any other text is returned unchanged. Times are UTC. */
 export function prettyLine(json: string): string {
   let line: Record<string, unknown>;
   try {
@@ -34,9 +34,9 @@ function show(value: unknown): string {
   return JSON.stringify(value);
 }
 
-// Where an error happened, for the log: never its message, which may quote a prompt or raw.
+// The location of an error, for the log. Its message is left out, because it may quote a prompt or raw.
 
-/** Name, code and the stack's frames. The message is cut out first: a line of it could look like a frame. */
+/** Returns name, code and stack frames. The message is removed first, because one of its lines could look like a frame. */
 export function where(thrown: unknown): { name: string; code?: string; at: string[] } {
   if (!(thrown instanceof Error)) return { name: typeof thrown, at: [] };
   const code = (thrown as { code?: unknown }).code;

@@ -1,8 +1,8 @@
-// The OpenAI bodies that cross the gateway, as loosely as their users may write them: a known member of a wrong type is
-// named, an unknown member is never refused. What is parsed has the known ones alone: bodies travel as their bytes.
+// The OpenAI bodies that pass through the gateway, validated loosely: a known member of a wrong type is an error, an unknown member is
+// allowed. The parsed value has the known members only; bodies are forwarded as their bytes.
 import * as z from 'zod';
 
-/** Most messages a conversation may have, most prompts a completion may. */
+/** Limit for the messages of a conversation and for the prompts of a completion. */
 export const MAX_MESSAGES = 10_000;
 
 const MAX_MODEL = 512;
@@ -23,7 +23,7 @@ export const chatRequestSchema = z.object({
   messages: z.array(messageSchema).min(1).max(MAX_MESSAGES),
 });
 
-/** POST /v1/completions. `prompt` as a text, texts, a token list or token lists. */
+/** POST /v1/completions. `prompt` is a text, texts, a token list or token lists. */
 export const completionRequestSchema = z.object({
   ...common,
   prompt: z
@@ -37,8 +37,7 @@ export const completionRequestSchema = z.object({
 });
 
 /**
- * Whether `prompt` has the schema's word. Asked in its place: zod's union tells of each item, of which there may be a million,
- * why it is none of the four.
+ * Whether `prompt` is valid for the schema. It replaces the schema's union, which would report issues for each of up to a million items.
  */
 export function isPrompt(value: unknown): boolean {
   if (value === undefined || value === null || typeof value === 'string') return true;
@@ -54,7 +53,7 @@ const isTokens = (list: readonly unknown[]) => list.every(Number.isSafeInteger);
 
 export type GenerationRequest = z.infer<typeof chatRequestSchema> | z.infer<typeof completionRequestSchema>;
 
-export interface PlainChat {
+interface PlainChat {
   readonly model?: string;
   readonly stream?: boolean;
   readonly tee?: boolean;
@@ -63,8 +62,8 @@ export interface PlainChat {
 }
 
 /**
- * What nearly every chat request is, `value` as JSON is parsed: one that the schema accepts as it is. Of any other the schema
- * has the word. It is asked first, for the schema costs a tenth of a whole request, and more with every message.
+ * Whether `value` is a chat request of the usual form, which the schema accepts without change. Any other form is left to the schema. This
+ * check runs first, because the schema costs a tenth of a whole request, and more with every message.
  */
 export function isPlainChat(value: unknown): value is PlainChat {
   if (typeof value !== 'object' || value === null) return false;
@@ -82,7 +81,7 @@ function isPlainMessage(message: unknown): boolean {
   return typeof role === 'string' && role.length > 0 && role.length <= MAX_ROLE;
 }
 
-/** OpenAI's error, all four members always there. */
+/** OpenAI's error. All four members are always present. */
 export const errorBodySchema = z.strictObject({
   error: z.strictObject({
     message: z.string(),

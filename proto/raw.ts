@@ -1,44 +1,44 @@
-// raw: the one string that is hashed. Built once by splicing the original texts, taken apart by offsets, never re-encoded.
+// raw: the string that is hashed. It is spliced once from the original texts, split again by offsets, and never re-encoded.
 import { JsonTextError, topLevelMembers } from './json.ts';
 
 declare const rawBrand: unique symbol;
 declare const nonceBrand: unique symbol;
-/** The JSON text of {request, response, stream?, timestamp}, exactly as it is hashed. */
+/** The JSON text of {request, response, stream?, timestamp}, exactly as hashed. */
 export type Raw = string & { readonly [rawBrand]: true };
 /** 64 lowercase hex digits: SHA-256 of raw's UTF-8 bytes, the 32 bytes of an SPDM nonce. */
 export type Nonce = string & { readonly [nonceBrand]: true };
 
-/** The longest raw that is attested, in UTF-16 code units: as a JSON string it stays below what a frame may hold. */
+/** The longest raw that is attested, in UTF-16 code units. As a JSON string it fits into a frame. */
 export const MAX_RAW_LENGTH = 60 * 1024 * 1024;
 
-/** What a client that kept the bytes of a stream can compare them with. */
+/** The digest of a stream, for clients that stored its bytes. */
 export interface StreamDigest {
-  /** How many `data:` payloads the backend sent, `[DONE]` not counted. */
+  /** Number of `data:` payloads that the backend sent, without `[DONE]`. */
   readonly events: number;
-  /** SHA-256, hex, over those payloads in order, each followed by `\n`. */
+  /** SHA-256 in hex over those payloads in order, each followed by `\n`. */
   readonly sha256: string;
 }
 
 export interface RawParts {
   /** The client's body, exactly as received. */
   readonly request: string;
-  /** The backend's body, exactly as received; for a stream, the completion its chunks fold into. */
+  /** The backend's body, exactly as received; for a stream, the completion that its chunks fold into. */
   readonly response: string;
   readonly stream?: StreamDigest;
-  /** Unix seconds at which the answer was complete. */
+  /** Unix seconds at which the response was complete. */
   readonly timestamp: number;
 }
 
-/** Splices the parts into raw. `request` and `response` must each be one JSON text: the gateway has parsed both. */
+/** Splices the parts into raw. `request` and `response` must each be one JSON text, which the gateway has parsed before. */
 export function buildRaw(parts: RawParts): Raw {
   const stream = parts.stream ? `,"stream":{"events":${parts.stream.events},"sha256":"${parts.stream.sha256}"}` : '';
   return `{"request":${parts.request},"response":${parts.response}${stream},"timestamp":${parts.timestamp}}` as Raw;
 }
 
 /**
- * Takes raw apart into the texts it was spliced from.
- * @throws {JsonTextError} unless raw is one JSON object with exactly `request`, `response`, `timestamp` and at most
- * `stream`, each once, `timestamp` in whole seconds.
+ * Splits raw into the texts that it was spliced from.
+ * @throws {JsonTextError} unless raw is one JSON object with exactly `request`, `response`, `timestamp` and at most `stream`, each once,
+ * `timestamp` in whole seconds.
  */
 export function splitRaw(raw: string): RawParts {
   try {

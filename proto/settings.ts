@@ -1,45 +1,45 @@
-// Settings from a process's environment that gateway and sidecar read alike.
+// Settings from the environment that gateway and sidecar share.
 import * as z from 'zod';
 
-/** The variables that are set: an empty one counts as unset. */
+/** The variables that are set. An empty variable counts as unset. */
 export const given = (env: Readonly<Record<string, string | undefined>>): Record<string, string> =>
   Object.fromEntries(Object.entries(env).filter((entry): entry is [string, string] => Boolean(entry[1])));
 
-/** For a process that is given some: they would be passed over in silence. */
+/** The error for a process that is started with arguments, which would otherwise be ignored. */
 export const NO_ARGUMENTS =
   'there are no options: settings are environment variables, all of them in docs/configuration.md';
 
-/** `Number` alone takes a blank for 0, and hexadecimal digits besides. A default is a number already. */
+/** Parses a number strictly: `Number` would read a blank as 0 and accept hexadecimal digits. A default is a number already. */
 const read = (form: RegExp) => (value: unknown) => (form.test(String(value)) ? Number(value) : Number.NaN);
 
 const number = (what: string) => z.number({ error: ({ code }) => (code === 'invalid_type' ? what : undefined) });
 
 const range = (min: number, max: number) => `must be from ${min} to ${max}`;
 
-/** From `min` to `max`, both allowed. */
+/** A whole number from `min` to `max`, both included. */
 export const wholeNumber = (min: number, max: number) =>
   z.preprocess(
     read(/^\d+$/),
     number('must be a whole number in decimal digits').min(min, range(min, max)).max(max, range(min, max)),
   );
 
-/** {@link wholeNumber} that has a default. */
+/** A {@link wholeNumber} with a default. */
 export const integer = (fallback: number, min: number, max: number) => wholeNumber(min, max).prefault(fallback);
 
-/** Also `.25` and `1e-3`, as others read them who are given the same variable. */
+/** A decimal number. `.25` and `1e-3` are accepted, because other programs read the same variable. */
 export const fraction = (min: number, max: number) =>
   z.preprocess(
     read(/^(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i),
     number('must be a decimal number such as 0.25').min(min, range(min, max)).max(max, range(min, max)),
   );
 
-/** Whether it names a user or a password, as `fetch` reads it. */
+/** Whether a URL contains a user name or a password, as `fetch` parses it. */
 export function namesUser(url: string): boolean {
   const read = URL.canParse(url) ? new URL(url) : null;
   return read !== null && (read.username !== '' || read.password !== '');
 }
 
-/** Where a service is. `fetch` takes no URL with a user name, and says so with the whole of it, to whoever reads the error. */
+/** The URL of a service. `fetch` rejects a URL with a user name, and its error message quotes the whole URL. */
 export const httpUrl = z
   .url({ protocol: /^https?$/, error: 'must be an http or https URL' })
   .refine((url) => !namesUser(url), 'must have no user name and no password');
@@ -49,10 +49,10 @@ export const logLevel = z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fata
 const MAX_SOCKET_PATH_BYTES = 100;
 const encoder = new TextEncoder();
 
-/** Whether a Unix socket can have this absolute path. */
+/** Whether an absolute path fits into a Unix socket address. */
 export const isSocketPath = (path: string): boolean => encoder.encode(path).length <= MAX_SOCKET_PATH_BYTES;
 
-/** SIDECAR_SOCKET. `resolve` makes the path absolute, as it is measured. */
+/** SIDECAR_SOCKET. `resolve` makes the path absolute before its length is checked. */
 export const socketPath = (resolve: (path: string) => string) =>
   z
     .string()
@@ -64,14 +64,14 @@ export const socketPath = (resolve: (path: string) => string) =>
     })
     .prefault('run/sidecar.sock');
 
-/** Settings by their variables' names in lower case; null where a variable has no default and is not set. */
+/** Settings by the lower-case names of their variables; null for a variable without a default that is not set. */
 export type Settings<Parsed> = {
   readonly [Name in keyof Parsed & string as Lowercase<Name>]-?: undefined extends Parsed[Name]
     ? Exclude<Parsed[Name], undefined> | null
     : Parsed[Name];
 };
 
-/** What a schema has parsed, as {@link Settings}. */
+/** Converts the parsed values of a schema to {@link Settings}. */
 export function settingsOf<Shape extends z.ZodRawShape>(
   schema: z.ZodObject<Shape>,
   parsed: z.output<z.ZodObject<Shape>>,

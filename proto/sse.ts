@@ -1,10 +1,10 @@
-// The one profile of an event stream that can be proven, for whoever passes it on, checks it or keeps it.
+// Reads and writes the one form of an event stream that can be attested, for code that forwards, checks or stores it.
 //
-// It has data lines, comments and empty lines, each ended by LF or CR LF, with one byte order mark at the very start at most. A
-// comment is printable ASCII: other characters end a line for some readers. Server-sent events (HTML Living Standard §9.2.6)
-// may be written in more ways, and each of them is read otherwise by some client; no hash covers what is not data.
+// The form has data lines, comments and empty lines, each ended by LF or CR LF, with at most one byte order mark at the very start. A
+// comment is printable ASCII, because some readers end a line at other characters. Server-sent events (HTML Living Standard §9.2.6)
+// allow more forms, and clients differ in how they read each of them. Only data is hashed.
 
-/** Why a stream cannot be read. The message never quotes the stream. */
+/** The reason why a stream cannot be read. The message never quotes the stream. */
 export class SseError extends Error {
   override readonly name = 'SseError';
   readonly reason: 'malformed' | 'too_large';
@@ -23,7 +23,7 @@ const TILDE = 0x7e;
 export const BYTE_ORDER_MARK = Uint8Array.of(0xef, 0xbb, 0xbf);
 const encoder = new TextEncoder();
 const DATA = encoder.encode('data:');
-/** What stands around a payload in an event as {@link writeEvents} writes it. */
+/** The bytes around a payload in an event, as {@link writeEvents} writes it. */
 export const EVENT_START = encoder.encode('data: ');
 export const EVENT_END = encoder.encode('\n\n');
 const NEXT_LINE = encoder.encode('\ndata: ');
@@ -32,16 +32,16 @@ const EMPTY = new Uint8Array(0);
 
 const malformed = (message: string) => new SseError('malformed', message);
 
-/** Takes the bytes of a stream as they come and gives its payloads: what the `data:` lines of each event say, joined by LF. */
+/** Reads the bytes of a stream as they arrive and returns the payloads: the `data:` lines of each event, joined by LF. */
 export class PayloadReader {
   readonly #max_event_bytes: number;
-  /** A line that has not ended: the first `#line_bytes` of this room, which doubles as it fills. */
-  #room: Uint8Array = EMPTY;
+  /** A line that has not ended: the first `#line_bytes` of this buffer, which doubles when it is full. */
+  #lineBuffer: Uint8Array = EMPTY;
   #line_bytes = 0;
-  /** The data lines of the event at hand. */
+  /** The data lines of the current event. */
   #lines: Uint8Array[] = [];
   #lines_bytes = 0;
-  /** So many of them are copies. */
+  /** Number of these lines that are copies. */
   #copied = 0;
   #begun = false;
   #comments = 0;
@@ -50,61 +50,62 @@ export class PayloadReader {
     this.#max_event_bytes = max_event_bytes;
   }
 
-  /** An event has begun and not ended: the next bytes go on with it. */
+  /** An event has begun and not ended; the next bytes continue it. */
   get midEvent(): boolean {
     return this.#line_bytes > 0 || this.#lines.length > 0;
   }
 
-  /** How many comments came so far. */
+  /** Number of comments so far. */
   get comments(): number {
     return this.#comments;
   }
 
   /**
-   * Adds the payloads that `bytes` complete to `payloads`; some may be views of `bytes`. Where it throws, those before the fault are there.
+   * Appends the payloads that `bytes` complete to `payloads`; some may be views of `bytes`. When it throws, the payloads before the error
+   * have been appended.
    * @throws {SseError}
    */
   push(bytes: Uint8Array, payloads: Uint8Array[] = []): Uint8Array[] {
     let from = 0;
     for (let lf = bytes.indexOf(LF); lf >= 0; lf = bytes.indexOf(LF, from)) {
-      const payload = this.#take(this.#whole(bytes.subarray(from, lf)));
+      const payload = this.#readLine(this.#completeLine(bytes.subarray(from, lf)));
       if (payload !== null) payloads.push(payload);
       from = lf + 1;
     }
-    this.#keep(bytes.subarray(from));
-    // What stays here until the next call must not be a view of bytes that are another's by then.
+    this.#bufferBytes(bytes.subarray(from));
+    // Lines that stay until the next call are copied, because the caller may reuse `bytes`.
     for (; this.#copied < this.#lines.length; this.#copied++)
       this.#lines[this.#copied] = Uint8Array.from(this.#lines[this.#copied] as Uint8Array);
     return payloads;
   }
 
-  /** At the end of the stream: the payload of a last event whose empty line is missing. @throws {SseError} */
+  /** At the end of the stream, returns the payload of a last event without its empty line. @throws {SseError} */
   end(): Uint8Array | null {
-    const payload = this.#line_bytes > 0 ? this.#take(this.#whole(EMPTY)) : null;
+    const payload = this.#line_bytes > 0 ? this.#readLine(this.#completeLine(EMPTY)) : null;
     return payload ?? this.#dispatch();
   }
 
-  /** The line that ends with `rest`. */
-  #whole(rest: Uint8Array): Uint8Array {
+  /** Completes the buffered line with `rest`. */
+  #completeLine(rest: Uint8Array): Uint8Array {
     if (this.#line_bytes === 0) return rest;
-    this.#keep(rest);
-    const line = this.#room.subarray(0, this.#line_bytes);
-    // Payloads are views of the room: the next line gets another one.
-    this.#room = EMPTY;
+    this.#bufferBytes(rest);
+    const line = this.#lineBuffer.subarray(0, this.#line_bytes);
+    // Payloads are views of the buffer, so the next line gets a new one.
+    this.#lineBuffer = EMPTY;
     this.#line_bytes = 0;
     return line;
   }
 
-  #keep(bytes: Uint8Array): void {
+  #bufferBytes(bytes: Uint8Array): void {
     const length = this.#line_bytes + bytes.length;
     this.#limit(length);
     if (bytes.length === 0) return;
-    if (this.#room.length < length) {
-      const room = new Uint8Array(Math.max(2 * length, 1024));
-      room.set(this.#room.subarray(0, this.#line_bytes));
-      this.#room = room;
+    if (this.#lineBuffer.length < length) {
+      const larger = new Uint8Array(Math.max(2 * length, 1024));
+      larger.set(this.#lineBuffer.subarray(0, this.#line_bytes));
+      this.#lineBuffer = larger;
     }
-    this.#room.set(bytes, this.#line_bytes);
+    this.#lineBuffer.set(bytes, this.#line_bytes);
     this.#line_bytes = length;
   }
 
@@ -113,8 +114,8 @@ export class PayloadReader {
       throw new SseError('too_large', 'an event is larger than the limit');
   }
 
-  /** One line, without its LF. @returns the payload of the event that it ends. */
-  #take(line: Uint8Array): Uint8Array | null {
+  /** Reads one line, without its LF. @returns the payload of the event that the line ends. */
+  #readLine(line: Uint8Array): Uint8Array | null {
     const from = !this.#begun && startsWith(line, BYTE_ORDER_MARK) ? BYTE_ORDER_MARK.length : 0;
     this.#begun = true;
     const text = line.subarray(from, line.at(-1) === CR ? line.length - 1 : line.length);
@@ -145,7 +146,7 @@ export class PayloadReader {
   }
 }
 
-/** All payloads of a whole stream. @throws {SseError} */
+/** Returns all payloads of a whole stream. @throws {SseError} */
 export function readPayloads(stream: Uint8Array, max_event_bytes: number): Uint8Array[] {
   const reader = new PayloadReader(max_event_bytes);
   const payloads = reader.push(stream);
@@ -154,18 +155,18 @@ export function readPayloads(stream: Uint8Array, max_event_bytes: number): Uint8
   return payloads;
 }
 
-/** The payload with which streams of chat and text completions end. */
+/** Whether the payload ends a stream of a chat or text completion. */
 export function isDone(payload: Uint8Array): boolean {
   return payload.length === DONE.length && startsWith(payload, DONE);
 }
 
-/** The payloads as events: for each `data: `, its bytes, and two LF. No other byte of a stream's framing goes on to a client. */
+/** Writes payloads as events: for each `data: `, its bytes, and two LF. No other byte of the backend's framing is sent to a client. */
 export function writeEvents(payloads: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
-  const pieces: Uint8Array[] = [];
+  const chunks: Uint8Array[] = [];
   let length = 0;
-  const put = (piece: Uint8Array) => {
-    pieces.push(piece);
-    length += piece.length;
+  const put = (chunk: Uint8Array) => {
+    chunks.push(chunk);
+    length += chunk.length;
   };
   for (const payload of payloads) {
     put(EVENT_START);
@@ -180,9 +181,9 @@ export function writeEvents(payloads: readonly Uint8Array[]): Uint8Array<ArrayBu
   }
   const events = new Uint8Array(length);
   let at = 0;
-  for (const piece of pieces) {
-    events.set(piece, at);
-    at += piece.length;
+  for (const chunk of chunks) {
+    events.set(chunk, at);
+    at += chunk.length;
   }
   return events;
 }

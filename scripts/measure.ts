@@ -5,6 +5,7 @@ import { Session } from 'node:inspector/promises';
 import { basename, join, relative } from 'node:path';
 import { dirname } from 'node:path/posix';
 import { fileURLToPath } from 'node:url';
+import { chatStream } from '../test/backend.ts';
 import { startService } from '../test/harness.ts';
 
 const ROOMS = ['proto', 'verify', 'sidecar', 'gateway'];
@@ -92,13 +93,15 @@ async function filesRun(session: Session): Promise<string[]> {
 /** One streamed request with tee, through a gateway and a sidecar in this process that have served one before. */
 async function passed(): Promise<{ before: string[]; all: string[] }> {
   const service = await startService();
-  const { script } = service.backend;
+  const script = chatStream(['Hello', ', ', 'you', '!']);
+  service.backend.script = script;
   const body = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'Hello' }], stream: true, tee: true });
   const ask = async () => {
     const headers = { 'content-type': 'application/json' };
     const response = await fetch(`${service.gateway.url}/v1/chat/completions`, { method: 'POST', headers, body });
     const text = await response.text();
-    if (!text.includes('"attestation"')) throw new Error('the answer has no attestation');
+    if (!text.startsWith('data: ') || !text.includes('"attestation"'))
+      throw new Error('it is no stream with an attestation');
   };
   const session = new Session();
   session.connect();

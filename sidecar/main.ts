@@ -1,13 +1,11 @@
-// The sidecar process: owns the GPU, answers gateways on a Unix socket.
+// The sidecar process: owns the GPU and serves gateways on a Unix socket.
 import type { Logger } from 'pino';
 import { where } from '../proto/log.ts';
 import { NO_ARGUMENTS } from '../proto/settings.ts';
 import { AttesterError } from './attesters/attester.ts';
-import { createAttester } from './attesters/choose.ts';
-import { unavailableAttester } from './attesters/unavailable.ts';
+import { createAttester, unavailableAttester } from './attesters/choose.ts';
 import { ConfigError, loadConfig, type SidecarConfig } from './config.ts';
-import { createLog } from './log.ts';
-import { SocketError, startServer } from './server/server.ts';
+import { createLog, SocketError, startServer } from './server/server.ts';
 
 try {
   if (process.argv.length > 2) throw new ConfigError(NO_ARGUMENTS);
@@ -30,7 +28,7 @@ try {
     void server.close().then(() => process.exit(0));
   };
   process.once('SIGTERM', stop).once('SIGINT', stop);
-  // Started by the launcher: when that is gone, so is the reason to run.
+  // A sidecar that a launcher started ends with it.
   process.once('disconnect', () => stop('disconnect'));
 } catch (error) {
   if (!(error instanceof ConfigError || error instanceof SocketError || error instanceof AttesterError)) throw error;

@@ -49,7 +49,7 @@ export async function startFalseSidecar(folder: Folder, lies: Lies = {}): Promis
     ws.on('message', async (data, isBinary) => {
       if (!isBinary) return;
       seen.asked++;
-      const { head, carried } = splitBinaryFrame(data as Buffer);
+      const { head, payload: carried } = splitBinaryFrame(data as Buffer);
       const { id } = JSON.parse(head) as { id: string };
       if (lies.failed !== undefined) return ws.send(JSON.stringify({ type: 'failed', id, ...lies.failed }));
       const nonce = createHash('sha256').update(carried).digest('hex') as Nonce;

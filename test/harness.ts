@@ -4,9 +4,9 @@ import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Logger, pino } from 'pino';
-import { buildApp } from '../gateway/build.ts';
+import { buildApp } from '../gateway/app.ts';
 import { loadConfig } from '../gateway/config.ts';
-import { type Fetch, takeConnections } from '../gateway/http/plain-path/server.ts';
+import { type Fetch, takeConnections } from '../gateway/http/plain-path/connection.ts';
 import { createHttpServer } from '../gateway/http/server.ts';
 import type { Attester, AttesterError } from '../sidecar/attesters/attester.ts';
 import { createSimulatedAttester } from '../sidecar/attesters/simulated/simulated.ts';
@@ -25,7 +25,7 @@ export function temporaryFolder(): Folder {
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
 }
 
-/** For tests of the connection to a sidecar alone, whose scripted sidecars sign nothing; `gateway/attestation/check.ts` has tests of its own. */
+/** For tests of the connection to a sidecar alone, whose scripted sidecars sign nothing. */
 export const UNCHECKED = { sidecar_uid: null, checker: { warm() {}, check: async () => null } } as const;
 
 export interface RunningGateway {

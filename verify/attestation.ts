@@ -2,18 +2,34 @@
 import type { Attestation } from '../proto/attestation.ts';
 import { JsonTextError } from '../proto/json.ts';
 import { nonceOf, type RawParts, splitRaw } from '../proto/raw.ts';
-import { CheckFailure, type CheckName, VerificationError } from './checks.ts';
-import type { VerifiedDevice } from './device.ts';
-import { checkPolicy, verifyDevices } from './evidence.ts';
-import { compareExchange } from './exchange.ts';
-import { attestationOf, type Input, readInput } from './input.ts';
-import type { Expected, TokenClaims, VerificationReport, Verified, VerifyOptions } from './options.ts';
-import { CheckList, type Context, type Outcome, passed, readOptions, seen, skipped } from './run-checks.ts';
+import {
+  CheckFailure,
+  CheckList,
+  type CheckName,
+  type Outcome,
+  passed,
+  seen,
+  skipped,
+  VerificationError,
+} from './checks.ts';
+import { verifyDevices } from './devices.ts';
+import { attestationOf, compareExchange } from './exchange.ts';
+import { type Input, readInput } from './input.ts';
+import {
+  type Context,
+  type DeviceClaims,
+  type Expected,
+  readOptions,
+  type TokenClaims,
+  type VerificationReport,
+  type Verified,
+  type VerifyOptions,
+} from './options.ts';
 import { checkTokenDigests } from './token/digests.ts';
-import { compareTokenWithReports, kindOf } from './token/report-match.ts';
 import { verifyTokenSignature } from './token/signature.ts';
-import { type ParsedToken, parseToken } from './token/token.ts';
-import { concluded } from './verdict.ts';
+import { type ParsedToken, parseToken, type TokenDevice } from './token/token.ts';
+import type { VerifiedDevice } from './topology.ts';
+import { checkPolicy, concluded } from './verdict.ts';
 
 /**
  * Verifies that a GPU signed exactly this request and this answer.
@@ -160,7 +176,7 @@ function checkTokenResult({ overallResult, devices }: ParsedToken) {
   return seen('the overall result is true');
 }
 
-/** What is self-asserted was checked for being what it says, and is no signature: a skip, with the reason. */
+/** A self-asserted token carries no signature that proves anything: a skip, with the reason. */
 async function checkTokenSignature(parsed: ParsedToken, { options, clocks }: Context) {
   const { nrasKeys: keys, countersignKeys, fetchNrasKeys: fetchKeys } = options;
   const { signature, detail } = await verifyTokenSignature(parsed, {
@@ -174,7 +190,7 @@ async function checkTokenSignature(parsed: ParsedToken, { options, clocks }: Con
 
 const selfAsserted = (list: CheckList) => (list.unmet('token_signature') ? null : 'self-asserted');
 
-/** A token that gives no result, or names no device, says yes of nothing. */
+/** The kinds of devices that NVIDIA's service passed; none where its token gives no result or names no device. */
 function appraisedKinds(list: CheckList, token: ParsedToken | null, claims: TokenClaims | null) {
   if (token === null || claims?.signature !== 'nvidia-signed' || !list.passed('token_result')) return [];
   return token.devices.map(kindOf);
@@ -204,7 +220,7 @@ async function checkEvidence(
     const inputs = evidence.map(({ arch, report, certificate_chain: chain }) => ({ arch, report, chain, nonce: null }));
     return verifyDevices(list, inputs, nonce, token?.devices ?? [], context);
   }
-  // Where the token is all there is, a result that it does not give is none.
+  // Without evidence everything rests on the token, which must then state a result.
   const appraised = claims?.signature === 'nvidia-signed' && token?.overallResult === true;
   for (const name of OF_DEVICES)
     await list.run(name, name === 'report_form' ? ['form'] : ['report_form', 'token_shape'], () => {
@@ -215,7 +231,7 @@ async function checkEvidence(
   return [];
 }
 
-/** What NVIDIA's service says of the mode, where it alone saw the report. */
+/** The mode by NVIDIA's signed token, where no report came with it. */
 function checkSignedMode({ devices }: ParsedToken) {
   if (devices.length === 0) throw new CheckFailure('device_not_confidential', 'the token is about no device');
   for (const { name, debug, secureBoot } of devices) {
@@ -226,3 +242,55 @@ function checkSignedMode({ devices }: ParsedToken) {
   }
   return seen("secure boot and debugging off, by NVIDIA's signed word");
 }
+
+// Compares a token's claims about its devices with their signed reports.
+
+/** @throws {CheckFailure} token_report_mismatch */
+export function compareTokenWithReports({ devices }: ParsedToken, reports: readonly DeviceClaims[]) {
+  if (devices.length === 0) return skipped('the token says nothing of its devices');
+  const compared = new Set<DeviceClaims>();
+  // NVIDIA's SDK has one verifier for GPUs and one for switches; two may also appraise the same devices.
+  for (const verifier of new Set(devices.map((device) => device.verifier))) {
+    const its = devices.filter((device) => device.verifier === verifier);
+    const kinds = new Set(its.map(kindOf));
+    const theirs = reports.filter(({ kind }) => kinds.has(kind));
+    // A bare JWT does not name its device.
+    const about = theirs.length === 0 ? reports : theirs;
+    compareDevices(its, about);
+    for (const report of about) compared.add(report);
+  }
+  if (compared.size !== reports.length)
+    throw mismatch(`the token is about ${compared.size} devices, the evidence of ${reports.length}`);
+  return seen(
+    `driver, VBIOS and ueid of ${reports.length === 1 ? 'the device' : `${reports.length} devices`} are the report's`,
+  );
+}
+
+/** NVIDIA's verifiers name submodules by kind: `GPU-0`, `SWITCH-0`. */
+export const kindOf = ({ name }: TokenDevice): DeviceClaims['kind'] => (/SWITCH/i.test(name) ? 'switch' : 'gpu');
+
+function compareDevices(devices: readonly TokenDevice[], reports: readonly DeviceClaims[]): void {
+  if (devices.length !== reports.length)
+    throw mismatch(`the token is about ${devices.length} devices, the evidence of ${reports.length}`);
+  const left = new Set(reports);
+  for (const [i, device] of devices.entries()) {
+    const report = device.ueid === null ? reports[i] : reports.find(({ ueid }) => ueid === device.ueid);
+    if (report === undefined || !left.delete(report))
+      throw mismatch(`what the token says of ${device.name} is about a device that is not in the evidence`);
+    compareOne(device, report);
+  }
+}
+
+function compareOne({ name, driver, vbios, hwmodel }: TokenDevice, report: DeviceClaims): void {
+  const pairs = [
+    ['driver', driver, report.driver],
+    ['VBIOS', vbios, report.vbios],
+    ['model', hwmodel, report.model],
+  ] as const;
+  // NVIDIA's Python verifier writes '' for what it does not know.
+  for (const [what, claimed, signed] of pairs)
+    if (claimed !== null && claimed !== '' && claimed.toUpperCase() !== signed?.toUpperCase())
+      throw mismatch(`the token names another ${what} for ${name} than its report`);
+}
+
+const mismatch = (message: string) => new CheckFailure('token_report_mismatch', message);

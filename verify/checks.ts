@@ -1,4 +1,4 @@
-// The ordered list of checks that a verification is, how it is run, and the error that carries it.
+// The checks that a verification consists of: their names and codes, the list that runs them, and the error that carries it.
 
 /** In the order in which they run. DESIGN §9 numbers the groups. */
 export const CHECKS = [
@@ -114,7 +114,7 @@ export interface Check<Name extends string = CheckName> {
   readonly status: 'pass' | 'fail' | 'skip';
   /** Present when and only when the status is `fail`. */
   readonly code?: FailureCode;
-  /** What was seen, or why it was skipped: one sentence, without prompt or completion text. */
+  /** What was seen, or the reason of a skip: one sentence, without prompt or completion text. */
   readonly detail: string;
   /** Which device, counted from 0, for a check made on one of several. */
   readonly device?: number;
@@ -144,7 +144,7 @@ export class VerificationError<Name extends string = CheckName> extends Error {
   }
 }
 
-// How the list is run: a check whose grounds have failed is a skip, never a pass.
+// Runs checks and keeps their list: a check whose grounds have failed is a skip, never a pass.
 
 /** A check that passed: what was seen, and the value that may be used from now on. */
 export interface Passed<T> {
@@ -243,3 +243,11 @@ export class CheckList<Name extends string = CheckName> {
 }
 
 const key = (name: string, device: number | undefined) => (device === undefined ? name : `${name}[${device}]`);
+
+/** What is read of an input at most. */
+export interface Limits {
+  /** Characters of JSON text; 64 Mi by default. */
+  readonly maxCharacters?: number | undefined;
+  /** Names and values in it, and again in raw; 16 Mi by default. */
+  readonly maxValues?: number | undefined;
+}

@@ -1,4 +1,4 @@
-// Where reference values and revocation answers come from: handed in, kept from before, or fetched. Nothing here is trusted.
+// The sources of reference values and OCSP responses: handed in, kept from before, or fetched. Nothing here is trusted.
 import { concat, fromBase64, toHex } from './bytes.ts';
 import { LruMap } from './lru.ts';
 import {
@@ -9,60 +9,30 @@ import {
   type OcspResponse,
   parseOcspResponse,
 } from './ocsp/messages.ts';
-import { answersAbout, validity } from './ocsp/verify.ts';
-import type { Jwks } from './token/signature.ts';
+import { statusesOf, validity } from './ocsp/revocation.ts';
+import type { Collateral, Jwks, OcspAnswer, OcspQuery, RimQuery } from './options.ts';
 import type { Certificate } from './x509/certificate.ts';
-
-/** A RIM that a report asks for. */
-export interface RimQuery {
-  /** The RIM service's name for it: `NV_GPU_DRIVER_GH100_550.90.07`. */
-  readonly id: string;
-  /** Of the driver or the BIOS: with the chip, it finds documents that were handed in without a name. */
-  readonly version: string;
-  /** `GH100` */
-  readonly chip: string;
-}
-
-export interface OcspQuery {
-  readonly certificate: Certificate;
-  readonly issuer: Certificate;
-  readonly at: Date;
-}
-
-/** An answer, and the nonce of the request it came for, if it came for one now. */
-export interface OcspAnswer {
-  readonly response: Uint8Array;
-  readonly nonce?: Uint8Array;
-}
-
-/** null: it is not to be had here. Both may throw what the network throws: the checks then say that it is unavailable. */
-export interface Collateral {
-  rim(query: RimQuery): Promise<string | Uint8Array | null>;
-  ocsp(query: OcspQuery): Promise<OcspAnswer | null>;
-  /** Told that what came for this query was refused: what was kept of it is not to be given again. */
-  refused?(query: RimQuery | OcspQuery): Promise<void>;
-}
 
 export interface CollateralOptions extends ServiceOptions {
   /** RIM documents by their id; or without ids, then found by the version and the chip that they name. */
   readonly rims?: ReadonlyMap<string, string | Uint8Array> | Iterable<string | Uint8Array>;
-  /** OCSP responses, DER. Those that cannot be read are left aside. */
+  /** OCSP responses, DER. Unreadable ones are ignored. */
   readonly ocsp?: Iterable<Uint8Array>;
   /** Without it nothing is fetched. */
   readonly fetch?: typeof globalThis.fetch;
-  /** How old a RIM is that was kept. The platform's by default. */
+  /** The clock for the age of kept RIMs. The platform's by default. */
   readonly clock?: () => Date;
 }
 
 const MAX_KEPT_RIMS = 128;
-/** NVIDIA may sign one anew. */
+/** After this a RIM is fetched again: NVIDIA may have signed a new one. */
 const RIM_KEPT_MS = 24 * 60 * 60 * 1000;
-const MAX_KEPT_ANSWERS = 1024;
+const MAX_KEPT_RESPONSES = 1024;
 const MAX_HANDED_IN = 4096;
 
 /**
- * Keep one for as long as you verify: it remembers what it fetched and nobody refused, RIMs by id for a day and answers until
- * their next update.
+ * Keep one for as long as you verify: it keeps what it fetched unless a check refused it, RIMs by id for a day and OCSP responses
+ * until their next update.
  *
  * ```ts
  * const collateral = createCollateral({ fetch: globalThis.fetch });
@@ -73,7 +43,7 @@ export function createCollateral(options: CollateralOptions = {}): Collateral {
   const handedIn = indexRims(options.rims);
   const answers = indexOcsp(options.ocsp);
   const rims = new LruMap<string, { readonly document: Uint8Array; readonly until: number }>(MAX_KEPT_RIMS);
-  const kept = new LruMap<string, { readonly response: Uint8Array; readonly until: Date }>(MAX_KEPT_ANSWERS);
+  const kept = new LruMap<string, { readonly response: Uint8Array; readonly until: Date }>(MAX_KEPT_RESPONSES);
   const { fetch, clock = () => new Date() } = options;
   return {
     async rim(query) {
@@ -89,7 +59,7 @@ export function createCollateral(options: CollateralOptions = {}): Collateral {
     async ocsp(query) {
       const known = await chooseAnswer(answers.get(query.certificate.serial) ?? [], query);
       if (known?.holds || fetch === undefined) return known;
-      const id = toHex(await makeCertId(query.certificate, query.issuer));
+      const id = await ocspId(query);
       const before = kept.get(id);
       if (before !== undefined && query.at <= before.until) return { response: before.response };
       const fetched = await fetchOcsp(id, query, fetch, options);
@@ -99,12 +69,12 @@ export function createCollateral(options: CollateralOptions = {}): Collateral {
     },
     async refused(query) {
       if ('id' in query) rims.delete(query.id);
-      else kept.delete(toHex(await makeCertId(query.certificate, query.issuer)));
+      else kept.delete(await ocspId(query));
     },
   };
 }
 
-/** The names in a RIM's own text are looked at to find it, and believed once it is verified. */
+/** Finds a RIM by the names in its own text, which are trusted only after it has been verified. */
 function indexRims(rims: CollateralOptions['rims'] = []): (query: RimQuery) => string | Uint8Array | undefined {
   if (rims instanceof Map) return ({ id }) => rims.get(id);
   const named = Array.from(rims as Iterable<string | Uint8Array>, (rim) => {
@@ -117,7 +87,7 @@ function indexRims(rims: CollateralOptions['rims'] = []): (query: RimQuery) => s
   return ({ version, chip }) => {
     const candidates = named.filter((one) => one.version === version.toLowerCase());
     const exact = candidates.find(({ product }) => product === chip.toLowerCase());
-    // Of Hopper alone it is known what its RIMs call their product. A driver's version is the same on every chip.
+    // The product name is known for Hopper's RIMs alone. A driver's version is the same on every chip.
     const other = isHopper(chip) ? undefined : candidates.find(({ product = '' }) => !isHopper(product));
     return (exact ?? other)?.rim;
   };
@@ -154,9 +124,9 @@ function readable(response: Uint8Array): OcspResponse | null {
 }
 
 /**
- * Of several about one certificate, the newest that holds; failing that the newest, so that the check can say what is wrong.
- * One that says several things is as new as the newest of them, and of two as new as each other the one that is not good
- * comes first: what says no must not hide.
+ * Of several about one certificate, the newest that holds; where none holds the newest, so that the check can report what is wrong.
+ * A response with several statuses is as new as the newest of them. Of two equally new ones the one that is not good comes first,
+ * so that a bad status is not hidden.
  */
 async function chooseAnswer(
   candidates: readonly HandedIn[],
@@ -169,7 +139,7 @@ async function chooseAnswer(
     readonly good: boolean;
   }[] = [];
   for (const { response, parsed } of candidates)
-    for (const answer of await answersAbout(parsed, query.certificate, query.issuer)) {
+    for (const answer of await statusesOf(parsed, query.certificate, query.issuer)) {
       const { thisUpdate, nextUpdate } = validity(answer);
       const holds = query.at >= thisUpdate && query.at <= nextUpdate;
       answers.push({ response, holds, at: thisUpdate, good: answer.status === 'good' });
@@ -181,15 +151,15 @@ async function chooseAnswer(
   return best === undefined ? null : { response: best.response, holds: best.holds };
 }
 
-/** An answer that is not good, or not the only one, or cannot be read, is asked for again. */
+/** Until when the response may be kept; null where it must be fetched again: not good, not the only one, or unreadable. */
 async function holdsUntil(response: Uint8Array, { certificate, issuer }: OcspQuery): Promise<Date | null> {
   const parsed = readable(response);
-  const [answer, ...others] = parsed === null ? [] : await answersAbout(parsed, certificate, issuer);
+  const [answer, ...others] = parsed === null ? [] : await statusesOf(parsed, certificate, issuer);
   return answer?.status === 'good' && others.length === 0 ? validity(answer).nextUpdate : null;
 }
 
-// NVIDIA's services over HTTP: reference values (RIMs) and revocation answers (OCSP), which are not yet trusted, and the keys of
-// its remote attestation service, which are, as its host's TLS certificate vouches for them.
+// NVIDIA's services over HTTP. RIMs and OCSP responses are not yet trusted; the keys of the remote attestation service are, by
+// its host's TLS certificate.
 
 export const NVIDIA_RIM_URL = 'https://rim.attestation.nvidia.com';
 export const NVIDIA_OCSP_URL = 'https://ocsp.ndis.nvidia.com';
@@ -201,9 +171,9 @@ export interface ServiceOptions {
   readonly ocsp_url?: string | undefined;
   /** For each request; 10,000 by default. */
   readonly timeout_ms?: number;
-  /** Told what is being fetched, before it is. */
+  /** Called with the URL before each request. */
   readonly onFetch?: (what: string) => void;
-  /** Told what was fetched, for those who keep it: a RIM by its id, an OCSP response by its certID in hex. */
+  /** Called with what was fetched: a RIM with its id, an OCSP response with its certID in hex. */
   readonly onFetched?: (kind: 'rim' | 'ocsp', id: string, bytes: Uint8Array) => void;
   /** 32 bytes for each OCSP request; by default from the platform. */
   readonly randomBytes?: (length: number) => Uint8Array;
@@ -212,15 +182,21 @@ export interface ServiceOptions {
 type Fetch = typeof globalThis.fetch;
 
 const MAX_RIM_BYTES = 1024 * 1024;
-/** base64 in JSON. */
-const MAX_RIM_ANSWER_BYTES = 2 * MAX_RIM_BYTES;
+/** A RIM in base64, in JSON. */
+const MAX_RIM_RESPONSE_BYTES = 2 * MAX_RIM_BYTES;
 const MAX_KEYS_BYTES = 1024 * 1024;
 const DEFAULT_TIMEOUT_MS = 10_000;
 
-/** `GET /v1/rim/{id}` answers JSON whose member `rim` is the document in base64. */
+/** `GET /v1/rim/{id}` responds with JSON whose member `rim` is the document in base64. */
 export async function fetchRim(id: string, fetch: Fetch, options: ServiceOptions): Promise<Uint8Array | null> {
   const url = `${base(options.rim_url ?? NVIDIA_RIM_URL)}/v1/rim/${encodeURIComponent(id)}`;
-  const answer = await request(url, { headers: { accept: 'application/json' } }, MAX_RIM_ANSWER_BYTES, fetch, options);
+  const answer = await request(
+    url,
+    { headers: { accept: 'application/json' } },
+    MAX_RIM_RESPONSE_BYTES,
+    fetch,
+    options,
+  );
   if (answer === null) return null;
   const { rim } = JSON.parse(new TextDecoder().decode(answer)) as { rim?: unknown };
   if (typeof rim !== 'string') throw new TypeError('the RIM service answered without a document');
@@ -229,7 +205,12 @@ export async function fetchRim(id: string, fetch: Fetch, options: ServiceOptions
   return document;
 }
 
-/** POST of the request's DER. @param id the certID in hex, for those who keep the answer. */
+/** The name under which the response to a query is kept: its certID (RFC 6960 §4.1.1) in hex. */
+export async function ocspId({ certificate, issuer }: Pick<OcspQuery, 'certificate' | 'issuer'>): Promise<string> {
+  return toHex(await makeCertId(certificate, issuer));
+}
+
+/** POST of the request's DER. @param id the certID in hex, as ocspId gives it. */
 export async function fetchOcsp(
   id: string,
   { certificate, issuer }: { readonly certificate: Certificate; readonly issuer: Certificate },
@@ -246,7 +227,7 @@ export async function fetchOcsp(
   return { response, nonce };
 }
 
-/** As `VerifyOptions.fetchNrasKeys` asks for them. */
+/** For `VerifyOptions.fetchNrasKeys`. */
 export async function fetchNrasKeys(url: string, fetch: Fetch, options: ServiceOptions = {}): Promise<Jwks> {
   const answer = await request(url, { headers: { accept: 'application/json' } }, MAX_KEYS_BYTES, fetch, options);
   if (answer === null) throw new Error(`${new URL(url).host} has no keys`);
@@ -287,22 +268,3 @@ export async function readLimited(response: Response, max_bytes: number): Promis
 }
 
 const base = (url: string) => url.replace(/\/+$/, '');
-
-// One verification asks for each thing once, however many devices need it: what was refused is fetched by the next one.
-
-export function askedOnce(collateral: Collateral): Collateral {
-  const rims = new Map<string, ReturnType<Collateral['rim']>>();
-  const answers = new Map<string, ReturnType<Collateral['ocsp']>>();
-  return {
-    rim: (query) => once(rims, JSON.stringify(query), () => collateral.rim(query)),
-    ocsp: (query) =>
-      once(answers, `${query.at.getTime()} ${toHex(query.certificate.der)}`, () => collateral.ocsp(query)),
-    refused: async (query) => collateral.refused?.(query),
-  };
-}
-
-function once<T>(asked: Map<string, Promise<T>>, name: string, ask: () => Promise<T>): Promise<T> {
-  const answer = asked.get(name) ?? ask();
-  asked.set(name, answer);
-  return answer;
-}

@@ -1,14 +1,19 @@
 // Verifies the evidence of one or many devices: every one must pass.
-import { equal } from './bytes.ts';
-import { CheckFailure, VerificationError } from './checks.ts';
-import { type VerifiedDevice, verifyDevice } from './device.ts';
-import { type DeviceInput, readDevices } from './input.ts';
-import type { VerificationReport, VerifiedEvidence, VerifyOptions } from './options.ts';
-import { type ParsedEvidence, parseEvidence } from './parsed-evidence.ts';
-import { CheckList, type Context, passed, readOptions, seen } from './run-checks.ts';
-import type { TokenDevice } from './token/token.ts';
-import { checkTopology } from './topology.ts';
-import { concluded } from './verdict.ts';
+import type { Evidence } from '../proto/attestation.ts';
+import { CheckFailure, CheckList, passed, VerificationError } from './checks.ts';
+import { verifyDevices } from './devices.ts';
+import { parseEvidence, readDevices } from './input.ts';
+import { rimIds } from './nvidia.ts';
+import {
+  type Collateral,
+  type DeviceClaims,
+  readOptions,
+  type VerificationReport,
+  type VerifiedEvidence,
+  type VerifyOptions,
+} from './options.ts';
+import { checkRim, firstEnd } from './reference-values.ts';
+import { checkPolicy, concluded } from './verdict.ts';
 
 /**
  * Verifies bare evidence: that each device signed the nonce stated beside it, and that each is what its certificates and
@@ -58,92 +63,33 @@ export async function appraiseEvidence(input: unknown, options: VerifyOptions = 
   });
 }
 
-/**
- * @param nonce what a device must have signed where nothing is stated beside its evidence.
- * @param accusers what a token says of the devices.
- * @returns the devices whose report and chain passed.
- */
-export async function verifyDevices(
-  list: CheckList,
-  inputs: readonly DeviceInput[],
-  nonce: string | null,
-  accusers: readonly TokenDevice[],
-  context: Context,
-): Promise<VerifiedDevice[]> {
-  const several = inputs.length > 1;
-  const parsed: ParsedEvidence[] = [];
-  for (const [index, input] of inputs.entries()) {
-    const evidence = await list.run('report_form', ['form'], () => parseOnce(input, parsed), index);
-    if (evidence !== null) parsed[index] = evidence;
-  }
-  const verified = await Promise.all(
-    inputs.map(({ arch, nonce: stated }, index) => {
-      const evidence = parsed[index];
-      if (evidence === undefined) return unread(list, index);
-      const own = accusers.filter(({ ueid, name }) =>
-        ueid === null ? !several || name.endsWith(`-${index}`) : ueid === String(evidence.chain[0].serial),
-      );
-      return verifyDevice(list, { index, arch, evidence, nonce: stated ?? nonce, accusers: own }, context);
-    }),
-  );
-  const devices = verified.filter((device) => device !== null);
-  await list.run('topology', ['form', 'report_form', 'report_signature', 'report_chain'], () => checkTopology(devices));
-  return devices;
+/** When the first certificate of each chain ends that an appraisal rests on: the device's own, and those of its RIMs' signers. */
+export interface EndorsementExpiry {
+  readonly device: Date;
+  /** null: a switch, which has no driver RIM. */
+  readonly driver: Date | null;
+  readonly vbios: Date;
 }
 
 /**
- * One device counted twice would be two. Its boot ROM certifies another signing key for other firmware, so the boot ROM's own
- * key, in the second certificate, counts too.
+ * For whoever issues a token about devices that passed: how long their endorsements hold.
+ * @param device what the report of {@link appraiseEvidence} claims of this evidence's device.
+ * @returns null where the device's report does not say which reference values are its.
+ * @throws {CheckFailure} rim_unavailable: a document is no longer at hand.
  */
-function parseOnce(input: DeviceInput, before: readonly (ParsedEvidence | undefined)[]) {
-  const evidence = parseEvidence(input);
-  const keys = keysOf(evidence);
-  const same = before.findIndex(
-    (other) => other !== undefined && keysOf(other).some((key) => keys.some((own) => equal(own, key))),
-  );
-  if (same >= 0) throw new CheckFailure('evidence_malformed', `the same device as device ${same}`);
-  const { blocks, opaque } = evidence.report;
-  return passed(`SPDM 1.1, ${blocks.size} measurement blocks, ${opaque.format} opaque data`, evidence);
-}
-
-const keysOf = ({ chain }: ParsedEvidence) => chain.slice(0, 2).map(({ spki }) => spki);
-
-/** The names of what cannot be checked on evidence that cannot be read. */
-async function unread(list: CheckList, index: number): Promise<null> {
-  for (const name of [
-    'report_nonce',
-    'report_signature',
-    'report_chain',
-    'report_fwid',
-    'revocation',
-    'reference_values',
-    'device_mode',
-  ] as const)
-    await list.run(name, ['report_form'], () => seen(''), index);
-  return null;
-}
-
-// The relying party's own policy: freshness, and checks that may not be skipped.
-
-/** Between the gateway's clock and ours, where the caller does not say. */
-const SKEW_SECONDS = 300;
-
-/** @param timestamp Unix seconds; null where nothing says when. @throws {CheckFailure} too_old, policy_refused */
-export function checkPolicy(list: CheckList, timestamp: number | null, { at, options }: Context) {
-  const { maxAgeSeconds = null, maxAheadSeconds = null, requiredChecks = [] } = options.policy ?? {};
-  const said: string[] = [];
-  if (maxAgeSeconds !== null || maxAheadSeconds !== null) {
-    if (timestamp === null) throw new CheckFailure('policy_refused', 'bare evidence does not say when it was made');
-    const age = Math.floor(at.getTime() / 1000) - timestamp;
-    if (age < -(maxAheadSeconds ?? SKEW_SECONDS))
-      throw new CheckFailure('policy_refused', `the time in raw is ${-age} seconds ahead`);
-    if (maxAgeSeconds !== null && age > maxAgeSeconds)
-      throw new CheckFailure('too_old', `${age} seconds old; at most ${maxAgeSeconds} are accepted`);
-    said.push(`${Math.max(0, age)} seconds old`);
-  }
-  for (const name of requiredChecks)
-    if (name !== 'policy' && !list.passed(name))
-      throw new CheckFailure('policy_refused', `the caller requires the check ${name}, which did not pass`);
-  if (requiredChecks.length > 0) said.push(`${requiredChecks.length} required checks passed`);
-  return seen(said.length > 0 ? said.join('; ') : 'the caller asked for no more');
+export async function endorsementExpiry(
+  { arch, report: text, certificate_chain }: Evidence,
+  device: DeviceClaims,
+  { collateral, roots, at }: { collateral: Collateral; roots?: VerifyOptions['roots']; at: Date },
+): Promise<EndorsementExpiry | null> {
+  const { report, chain } = parseEvidence({ arch, report: text, chain: certificate_chain, nonce: null });
+  const ids = rimIds(device, report.opaque);
+  if (ids === null || (ids.driver === null && device.kind === 'gpu')) return null;
+  const endOf = async (id: string) => {
+    const document = await collateral.rim({ id, version: '', chip: '' });
+    if (document === null) throw new CheckFailure('rim_unavailable', `${id} is no longer at hand`);
+    return checkRim(document, { roots, at });
+  };
+  const [driver, vbios] = await Promise.all([ids.driver === null ? null : endOf(ids.driver), endOf(ids.vbios)]);
+  return { device: firstEnd(chain), driver, vbios };
 }

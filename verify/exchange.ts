@@ -10,10 +10,11 @@ import {
   withoutSpaceAround,
 } from '../proto/json.ts';
 import type { RawParts } from '../proto/raw.ts';
-import { CheckFailure } from './checks.ts';
-import { type Carrier, compareTranscript, noDuplicates, withoutAttestation } from './input.ts';
+import { BYTE_ORDER_MARK, isDone, readPayloads, SseError } from '../proto/sse.ts';
+import { concatAll, digest, toHex, utf8 } from './bytes.ts';
+import { CheckFailure, type Limits, type Outcome, seen, skipped } from './checks.ts';
+import { attestationIn, type Carrier, noDuplicates, withoutAttestation } from './input.ts';
 import type { Expected } from './options.ts';
-import { type Outcome, seen, skipped } from './run-checks.ts';
 
 /**
  * @param attestation the one that is checked, whose parts `raw` are.
@@ -55,7 +56,7 @@ export async function compareExchange(
   return seen(`raw holds ${compared.join(', ')}`);
 }
 
-/** DESIGN §6: taken out of its response, the attestation leaves the backend's bytes. A stream has none to leave. */
+/** DESIGN §6: a whole response without its attestation is the backend's bytes. For a stream there are no such bytes. */
 function isResponse({ response, stream }: RawParts, { text, value }: Carrier): boolean {
   // Of numbers in a parsed object the texts are lost.
   if (text === null) return sameValue(value, JSON.parse(response));
@@ -88,7 +89,7 @@ function isChunkOf({ response, stream }: RawParts, { text, value }: Carrier): bo
  */
 function lasting(folded: unknown, { object, choices }: Readonly<Record<string, unknown>>): unknown {
   const part = { ...(folded as Record<string, unknown>) };
-  // A text completion that says this may be the whole one.
+  // A text completion with this object may be a whole response.
   if (object === 'chat.completion.chunk') for (const name of ['created', 'usage']) delete part[name];
   const named = (choices as readonly { delta?: { role?: unknown } | null }[]).some(({ delta }) => delta?.role != null);
   if (!named)
@@ -104,12 +105,87 @@ function exactly(text: string): unknown {
   return parseKeepingNumbers(text);
 }
 
-/** A chat completion says in two ways that it is whole. Of a text completion only the stream can tell a chunk from a whole. */
+/** A chat completion shows in two ways whether it is a chunk. For a text completion only the stream tells. */
 function looksLikeFinishChunk({ object, choices }: Readonly<Record<string, unknown>>): boolean {
   if (object === 'chat.completion' || !Array.isArray(choices)) return false;
   const bags = choices.filter((choice) => typeof choice === 'object' && choice !== null);
   return bags.some(({ finish_reason: reason }) => (reason ?? '') !== '') && !bags.some((choice) => 'message' in choice);
 }
+
+// Compares raw with the event stream that the caller kept, byte for byte.
+
+/** One carries the attestation, in which raw is quoted: twice the 60 Mi characters that raw may have, and what it is beside. */
+const MAX_EVENT_BYTES = 256 * 1024 * 1024;
+
+/**
+ * @param attestation the one that is checked: it alone may stand in one of the events.
+ * @throws {CheckFailure} stream_malformed: it has more than the profile in proto/sse.ts allows; stream_mismatch
+ */
+export async function compareTranscript(
+  attestation: Attestation,
+  { stream, response }: RawParts,
+  transcript: Uint8Array,
+): Promise<void> {
+  if (stream === undefined) throw mismatch('raw is about a whole response, not about a stream');
+  const payloads = withoutSpliced(payloadsOf(transcript), attestation);
+  if (payloads.length !== stream.events)
+    throw mismatch(`the transcript has ${payloads.length} events, the stream that was signed had ${stream.events}`);
+  const bytes = concatAll(payloads.map((payload) => utf8(`${payload}\n`)));
+  if (toHex(await digest('SHA-256', bytes)) !== stream.sha256)
+    throw mismatch('the events are others than those that were signed');
+  if (folded(payloads) !== response) throw mismatch('the events do not fold into the response in raw');
+}
+
+function folded(payloads: readonly string[]): string {
+  try {
+    return foldPayloads(payloads);
+  } catch (cause) {
+    throw new CheckFailure('stream_mismatch', 'the events do not fold', { cause });
+  }
+}
+
+/** The attestation as the first event that carries one has it, character for character. @throws {CheckFailure} stream_malformed, not_an_attestation */
+export function attestationOf(transcript: Uint8Array, { maxCharacters = MAX_EVENT_BYTES }: Limits = {}): string {
+  if (transcript.length > maxCharacters)
+    throw new CheckFailure('too_large', `a stream of more than ${maxCharacters} bytes`);
+  for (const payload of payloadsOf(transcript)) {
+    const attestation = attestationIn(payload);
+    if (attestation !== null) return attestation;
+  }
+  throw new CheckFailure('not_an_attestation', 'no event of the stream carries an attestation');
+}
+
+/** Every `data:` payload but `[DONE]`. DESIGN §5 hashes the bytes as UTF-8. */
+function payloadsOf(transcript: Uint8Array): string[] {
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+  try {
+    // No gateway writes one, and some clients lose the first event behind it.
+    if (BYTE_ORDER_MARK.every((byte, i) => transcript[i] === byte)) throw malformed('it begins with a byte order mark');
+    const payloads = readPayloads(transcript, MAX_EVENT_BYTES);
+    const done = payloads.findIndex(isDone);
+    // Clients stop there, so what came after it was not shown to anybody.
+    if (done >= 0 && done < payloads.length - 1) throw malformed('events come after [DONE]');
+    return (done < 0 ? payloads : payloads.slice(0, -1)).map((payload) => decoder.decode(payload));
+  } catch (cause) {
+    if (cause instanceof SseError) throw malformed(cause.message, cause);
+    if (cause instanceof TypeError) throw malformed('the transcript is not in UTF-8', cause);
+    throw cause;
+  }
+}
+
+/** The payloads as the backend sent them: it sends no attestation, and one is spliced in. */
+function withoutSpliced(payloads: readonly string[], attestation: Attestation): string[] {
+  const [at, ...more] = payloads.flatMap((payload, i) => (attestationIn(payload) === null ? [] : [i]));
+  if (more.length > 0) throw mismatch('several events carry an attestation');
+  const cut = payloads.map((payload, i) => (i === at ? withoutAttestation(payload, attestation) : payload));
+  if (cut.some((payload, i) => i === at && attestationIn(payload) !== null))
+    throw mismatch('an event carries another attestation than the one that is checked, or carries it twice');
+  return cut;
+}
+
+const mismatch = (message: string) => new CheckFailure('stream_mismatch', message);
+
+const malformed = (message: string, cause?: unknown) => new CheckFailure('stream_malformed', message, { cause });
 
 // When two JSON texts or values are the same, and when one is a part of the other.
 
@@ -148,7 +224,7 @@ function skipSpace(text: string, from: number): number {
 
 /**
  * The same JSON values, whatever the order of members. A number that kept its text is the same by that, or as JavaScript writes
- * it again: clients save what they parsed. Without recursion: how deep the values are is for others to say.
+ * it again: clients save what they parsed. It has no recursion, because the values may be of any depth.
  */
 export function sameValue(held: unknown, signed: unknown): boolean {
   const pairs: [unknown, unknown][] = [[held, signed]];
@@ -202,7 +278,7 @@ export function isPartOf(part: unknown, whole: unknown, appended = false, depth 
   });
 }
 
-/** An object of a part is held against many of the whole: its names are listed once. */
+/** An object of a part is compared with many of the whole, so that its names are listed once. */
 const names = new WeakMap<object, readonly string[]>();
 
 function namesOf(part: object): readonly string[] {

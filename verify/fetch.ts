@@ -1,4 +1,4 @@
-// A fetch for OpenAI clients that asks for an attestation with every answer and lets no answer end unproven.
+// A fetch for OpenAI clients that requests an attestation with every response and lets no response end unproven.
 import { parseChunk } from '../proto/fold.ts';
 import { withLastMember } from '../proto/json.ts';
 import { nonceOf } from '../proto/raw.ts';
@@ -59,7 +59,7 @@ const READ_ONLY = /\/(models(\/[^/]+)?|attestation)\/?$/;
 const MAX_STREAM_BYTES = 64 * 1024 * 1024;
 /** How old a proof may be, and how far ahead of this clock, unless the caller's policy says otherwise. */
 const FRESH = { maxAgeSeconds: 300, maxAheadSeconds: 60 };
-/** Proofs that are known again: of an hour at 28 a second, and all that are fresh at 277. */
+/** The proofs of an hour at 28 a second, or all fresh ones at 277 a second. */
 const MAX_SEEN = 100_000;
 
 /**
@@ -122,7 +122,7 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
       const proven = unlessBroken(response.body, request.signal).pipeThrough(new TransformStream(held));
       return rebuilt(response, 'text/event-stream; charset=utf-8', proven);
     }
-    // A client that asked for a stream reads nothing of a whole answer, and says nothing about it.
+    // A client that requested a stream reads nothing of a whole response, and reports no error.
     if (type !== 'application/json' || stream) throw new UnprovenAnswerError('response_not_provable');
     const text = await textOf(response, max_stream_bytes, request.signal);
     if (attestationIn(text) === null) throw new UnprovenAnswerError('attestation_missing');
@@ -137,7 +137,7 @@ function mayPass(method: string, pathname: string, unprovenPaths: readonly strin
   return unprovenPaths.some((path) => path.startsWith('/') && pathname.endsWith(path));
 }
 
-/** What a Request says of how it is to be carried, for a fetch that is given its URL. Not every runtime has all of it. */
+/** The options of a Request, for a fetch that gets its URL. Not every runtime has all of them. */
 function membersOf({ redirect, credentials, cache, integrity, keepalive, referrerPolicy }: Request): RequestInit {
   const members = { redirect, credentials, cache, integrity, keepalive, referrerPolicy };
   return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined));
@@ -149,7 +149,7 @@ function sending(request: Request, body: string): RequestInit {
   return { method: 'POST', headers, body, signal: request.signal };
 }
 
-/** The request's body with `tee`, and whether it asks for a stream. @throws {UnprovenAnswerError} when it is no JSON object. */
+/** The request's body with `tee`, and whether it requests a stream. @throws {UnprovenAnswerError} when it is no JSON object. */
 function readRequest(body: string): { body: string; stream: boolean } {
   let value: unknown;
   try {
@@ -177,7 +177,7 @@ async function textOf(response: Response, max_bytes: number, signal: AbortSignal
   }
 }
 
-/** The error of a body that did not come to its end: some clients take errors by other names for their own and end without one. */
+/** The error of a body that broke off. Some clients take errors of other names for their own and end without one. */
 const broken = (cause: unknown, signal: AbortSignal): unknown =>
   signal.aborted ? cause : new UnprovenAnswerError('response_broken', { cause });
 
@@ -202,7 +202,7 @@ function mediaType(response: Response): string {
   return type.trim().toLowerCase();
 }
 
-/** The body is decoded by now, so what described its encoding goes; a charset that is named would be another reading of it. */
+/** The body is decoded here, so the headers of its encoding go; a charset in its type could have it read in another way. */
 function rebuilt(response: Response, type: string, body: string | ReadableStream<Uint8Array>): Response {
   const headers = new Headers(response.headers);
   headers.set('content-type', type);
@@ -211,7 +211,7 @@ function rebuilt(response: Response, type: string, body: string | ReadableStream
   return new Response(body, { status: response.status, statusText: response.statusText, headers });
 }
 
-/** Hands on the payloads that are hashed, in events of its own, and no other byte. What could end a client's reading waits for the proof. */
+/** Passes the hashed payloads on, in events of its own, and no other byte. An event that could end a client's reading waits for the proof. */
 function heldUntilProven(prove: (stream: Uint8Array) => Promise<void>, max_stream_bytes: number) {
   const reader = new PayloadReader(max_stream_bytes);
   /** Every event as it is handed on. */
@@ -263,7 +263,7 @@ function readable<T>(read: () => T): T {
 }
 
 interface Look {
-  /** A chunk of an answer that goes on: a client that reads it goes on reading. */
+  /** A chunk after which a client goes on reading. */
   readonly passes: boolean;
   readonly attested: boolean;
 }

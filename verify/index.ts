@@ -1,6 +1,8 @@
-// Countersign's verifier: one import for Node and browsers, WebCrypto alone.
+// Countersign's verifier: one import for Node and browsers, WebCrypto alone. Whatever stands outside of verify/ imports this file.
+
+// Verifies an attestation, or bare evidence, and reports every check.
 export type { Attestation, Evidence } from '../proto/attestation.ts';
-export { appraiseAttestation, verifyAttestation } from './attestation.ts';
+export { appraiseAttestation, compareTokenWithReports, verifyAttestation } from './attestation.ts';
 export {
   CHECKS,
   type Check,
@@ -9,19 +11,23 @@ export {
   CPU_CHECKS,
   type CpuCheckName,
   type FailureCode,
+  type Limits,
   VerificationError,
 } from './checks.ts';
+// Reference values, revocation and keys from NVIDIA's services.
 export {
-  type Collateral,
   type CollateralOptions,
   createCollateral,
   fetchNrasKeys,
+  fetchOcsp,
+  fetchRim,
   NVIDIA_OCSP_URL,
   NVIDIA_RIM_URL,
-  type OcspAnswer,
-  type OcspQuery,
-  type RimQuery,
+  ocspId,
+  readLimited,
+  type ServiceOptions,
 } from './collateral.ts';
+// Evidence of the processor.
 export type {
   CpuClaims,
   CpuExpected,
@@ -33,23 +39,36 @@ export type {
   TdxCollateral,
 } from './cpu/cpu-options.ts';
 export { appraiseCpu, verifyCpu } from './cpu/verify-cpu.ts';
-export { appraiseEvidence, verifyEvidence } from './evidence.ts';
+export { appraiseEvidence, type EndorsementExpiry, endorsementExpiry, verifyEvidence } from './evidence.ts';
+// For clients of an OpenAI-compatible server.
 export { UnprovenAnswerError, type UnprovenCode, type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
+// For whoever keeps them: what each is worth by itself.
+export { appraiseOcsp, type OcspVerdict } from './ocsp/revocation.ts';
 export type {
   Claims,
   Clocks,
+  Collateral,
   DeviceClaims,
   Exchange,
   Expected,
+  Jwk,
+  Jwks,
   Level,
-  Limits,
+  OcspAnswer,
+  OcspQuery,
   Policy,
+  RimQuery,
   TokenClaims,
   VerificationReport,
   Verified,
   VerifiedEvidence,
   VerifyOptions,
 } from './options.ts';
+export { checkRim } from './reference-values.ts';
+// For gateway and sidecar: what is checked before an attestation is handed on.
 export { type Carried, checkReports } from './report-check.ts';
-export { type Jwk, type Jwks, NRAS_KEYS_URL } from './token/signature.ts';
+// Tokens, one step at a time. What parseToken returns is not yet verified.
+export { checkTokenDigests } from './token/digests.ts';
+export { NRAS_KEYS_URL, verifyTokenSignature } from './token/signature.ts';
+export { type ParsedToken, parseToken } from './token/token.ts';
 export { ageInWords } from './verdict.ts';

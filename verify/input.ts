@@ -1,6 +1,5 @@
-// Reads what is given to be verified: an attestation, one in a response, or bare evidence. Strict about JSON, once, at the door.
+// Reads what is given to be verified: an attestation, one in a response, or bare evidence. It is strict about JSON.
 import type { Attestation, Evidence } from '../proto/attestation.ts';
-import { foldPayloads } from '../proto/fold.ts';
 import {
   duplicateMember,
   hasAtMost,
@@ -9,11 +8,12 @@ import {
   topLevelMembers,
   withoutMember,
 } from '../proto/json.ts';
-import type { RawParts } from '../proto/raw.ts';
-import { BYTE_ORDER_MARK, isDone, readPayloads, SseError } from '../proto/sse.ts';
-import { concatAll, digest, toHex, utf8 } from './bytes.ts';
-import { CheckFailure } from './checks.ts';
-import type { Limits } from './options.ts';
+import { EncodingError, fromBase64 } from './bytes.ts';
+import { CheckFailure, type Limits } from './checks.ts';
+import { LruMap } from './lru.ts';
+import { parseReport, type Report } from './spdm/report.ts';
+import { type Certificate, parsePem } from './x509/certificate.ts';
+import { DerError } from './x509/der.ts';
 
 export interface Input {
   readonly attestation: Attestation;
@@ -40,11 +40,11 @@ export interface DeviceInput {
 
 const MAX_CHARACTERS = 64 * 1024 * 1024;
 const MAX_DEVICES = 64;
-/** More than an answer of 64 MiB has, be it all token probabilities. */
+/** More than a response of 64 MiB has, even one full of token probabilities. */
 const MAX_VALUES = 16 * 1024 * 1024;
 const MAX_BASE64_CHARACTERS = 4_000_000;
-/** Members by which clients know an answer: beside an attestation's own they would be read, and nothing signed them. */
-const OF_AN_ANSWER = ['choices', 'output', 'content', 'message', 'text', 'data', 'error'];
+/** Members by which clients know a response. Beside an attestation's own members clients would read them, and nothing signs them. */
+const OF_A_RESPONSE = ['choices', 'output', 'content', 'message', 'text', 'data', 'error'];
 
 const no = (message: string) => new CheckFailure('not_an_attestation', message);
 
@@ -59,7 +59,7 @@ export function readInput(input: unknown, limits: Limits = {}): Input {
   const members = once(text);
   const at = members.findIndex(({ key }) => key === 'attestation');
   const member = members[at];
-  // What has this member is the response that carries it, and is compared, whatever it says besides.
+  // An object with this member is the response that carries the attestation, and is compared as such.
   if (member === undefined) {
     noDuplicates(text);
     return { attestation: readAlone(value, limits), carrier: null };
@@ -81,7 +81,7 @@ function fromObject(input: unknown, limits: Limits): Input {
 
 /** An attestation that no response carries. */
 function readAlone(value: Record<string, unknown>, limits: Limits): Attestation {
-  const of = OF_AN_ANSWER.find((name) => Object.hasOwn(value, name));
+  const of = OF_A_RESPONSE.find((name) => Object.hasOwn(value, name));
   if (of !== undefined) throw no(`beside an attestation's own members stands '${of}', which is an answer's`);
   return readAttestation(value, limits);
 }
@@ -167,7 +167,7 @@ function readDevice(value: unknown): DeviceInput {
 function devices(value: unknown): readonly unknown[] {
   if (!Array.isArray(value) || value.length === 0) throw no('evidence must be a list that is not empty');
   if (value.length > MAX_DEVICES) throw no(`evidence of more than ${MAX_DEVICES} devices`);
-  // Place by place: a list that was handed in parsed may have holes, which its own methods pass over.
+  // Index by index: a list that was handed in parsed may have holes, which its own methods skip.
   return Array.from({ length: value.length }, (_, i) => value[i] as unknown);
 }
 
@@ -241,76 +241,44 @@ function isThat(text: string, { raw, nonce }: Attestation): boolean {
   }
 }
 
-// Compares raw with the event stream that the caller kept, byte for byte.
+// Evidence in its parts: a report and the certificates beside it.
 
-/** One carries the attestation, in which raw is quoted: twice the 60 Mi characters that raw may have, and what it is beside. */
-const MAX_EVENT_BYTES = 256 * 1024 * 1024;
-
-/**
- * @param attestation the one that is checked: it alone may stand in one of the events.
- * @throws {CheckFailure} stream_malformed: it has more than the profile in proto/sse.ts allows; stream_mismatch
- */
-export async function compareTranscript(
-  attestation: Attestation,
-  { stream, response }: RawParts,
-  transcript: Uint8Array,
-): Promise<void> {
-  if (stream === undefined) throw mismatch('raw is about a whole response, not about a stream');
-  const payloads = withoutSpliced(payloadsOf(transcript), attestation);
-  if (payloads.length !== stream.events)
-    throw mismatch(`the transcript has ${payloads.length} events, the stream that was signed had ${stream.events}`);
-  const bytes = concatAll(payloads.map((payload) => utf8(`${payload}\n`)));
-  if (toHex(await digest('SHA-256', bytes)) !== stream.sha256)
-    throw mismatch('the events are others than those that were signed');
-  if (folded(payloads) !== response) throw mismatch('the events do not fold into the response in raw');
+/** Evidence in its parts. Nothing of it is verified yet. */
+export interface ParsedEvidence {
+  readonly report: Report;
+  readonly chain: readonly [Certificate, ...Certificate[]];
 }
 
-function folded(payloads: readonly string[]): string {
+/** @throws {CheckFailure} evidence_malformed, report_malformed */
+export function parseEvidence(input: DeviceInput): ParsedEvidence {
+  const report = parseReport(base64(input.report, 'report'));
+  const [leaf, ...above] = pem(base64(input.chain, 'certificate chain'));
+  if (leaf === undefined) throw new CheckFailure('evidence_malformed', 'the certificate chain is empty');
+  return { report, chain: [leaf, ...above] };
+}
+
+function base64(text: string, what: string): Uint8Array {
   try {
-    return foldPayloads(payloads);
+    return fromBase64(text);
   } catch (cause) {
-    throw new CheckFailure('stream_mismatch', 'the events do not fold', { cause });
+    if (!(cause instanceof EncodingError)) throw cause;
+    throw new CheckFailure('evidence_malformed', `the ${what} is not base64`, { cause });
   }
 }
 
-/** The attestation as the first event that carries one has it, character for character. @throws {CheckFailure} stream_malformed, not_an_attestation */
-export function attestationOf(transcript: Uint8Array, { maxCharacters = MAX_EVENT_BYTES }: Limits = {}): string {
-  if (transcript.length > maxCharacters)
-    throw new CheckFailure('too_large', `a stream of more than ${maxCharacters} bytes`);
-  for (const payload of payloadsOf(transcript)) {
-    const attestation = attestationIn(payload);
-    if (attestation !== null) return attestation;
-  }
-  throw new CheckFailure('not_an_attestation', 'no event of the stream carries an attestation');
-}
+/** A device's chain is the same in every one of its reports. */
+const chains = new LruMap<string, readonly Certificate[]>(64);
 
-/** Every `data:` payload but `[DONE]`. DESIGN §5 hashes the bytes as UTF-8. */
-function payloadsOf(transcript: Uint8Array): string[] {
-  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+function pem(bytes: Uint8Array): readonly Certificate[] {
+  const text = new TextDecoder().decode(bytes);
+  const known = chains.get(text);
+  if (known !== undefined) return known;
   try {
-    // No gateway writes one, and some clients lose the first event behind it.
-    if (BYTE_ORDER_MARK.every((byte, i) => transcript[i] === byte)) throw malformed('it begins with a byte order mark');
-    const payloads = readPayloads(transcript, MAX_EVENT_BYTES);
-    const done = payloads.findIndex(isDone);
-    // Clients stop there, so what came after it was not shown to anybody.
-    if (done >= 0 && done < payloads.length - 1) throw malformed('events come after [DONE]');
-    return (done < 0 ? payloads : payloads.slice(0, -1)).map((payload) => decoder.decode(payload));
+    const certificates = parsePem(text);
+    chains.set(text, certificates);
+    return certificates;
   } catch (cause) {
-    if (cause instanceof SseError) throw malformed(cause.message, cause);
-    if (cause instanceof TypeError) throw malformed('the transcript is not in UTF-8', cause);
-    throw cause;
+    if (!(cause instanceof DerError)) throw cause;
+    throw new CheckFailure('evidence_malformed', `the certificate chain: ${cause.message}`, { cause });
   }
 }
-
-/** The payloads as the backend sent them: it sends no attestation, and one is spliced in. */
-function withoutSpliced(payloads: readonly string[], attestation: Attestation): string[] {
-  const [at, ...more] = payloads.flatMap((payload, i) => (attestationIn(payload) === null ? [] : [i]));
-  if (more.length > 0) throw mismatch('several events carry an attestation');
-  const cut = payloads.map((payload, i) => (i === at ? withoutAttestation(payload, attestation) : payload));
-  if (cut.some((payload, i) => i === at && attestationIn(payload) !== null))
-    throw mismatch('an event carries another attestation than the one that is checked, or carries it twice');
-  return cut;
-}
-
-const mismatch = (message: string) => new CheckFailure('stream_mismatch', message);
-const malformed = (message: string, cause?: unknown) => new CheckFailure('stream_malformed', message, { cause });

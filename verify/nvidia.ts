@@ -1,6 +1,6 @@
-// NVIDIA's own facts: the pinned roots, which device a chain is about, and the firmware id that its report must repeat.
+// What is NVIDIA's own: the pinned roots, the device that a chain is about, its RIMs' names, and the firmware id that its report must repeat.
 import { toHex } from './bytes.ts';
-import { driverRimId, switchBiosRimId, vbiosRimId } from './rim/rim.ts';
+import { CheckFailure } from './checks.ts';
 import type { OpaqueData } from './spdm/opaque.ts';
 import { type Certificate, parsePem } from './x509/certificate.ts';
 import { children, DerError, type DerValue, expectTag, oid, readOne, sequence, TAG } from './x509/der.ts';
@@ -25,6 +25,37 @@ export interface DeviceIdentity {
 /** LS10 reports carry no project, and NVIDIA's verifiers take these. */
 const LS10_BOARD = { project: '5612', projectSku: '0002', chipSku: '890' } as const;
 
+// The names under which NVIDIA's RIM service files its documents, put together from the signed opaque data.
+
+interface BiosIdParts {
+  readonly project: string;
+  readonly projectSku: string;
+  readonly chipSku: string;
+  /** Five pairs of hexadecimal digits: `96.00.9F.00.01`. */
+  readonly version: string;
+}
+
+/** `NV_GPU_DRIVER_GH100_550.90.07` on Hopper; `NV_GPU_CC_DRIVER_…` with the chip that the report names since Blackwell. */
+export function driverRimId(arch: string, chip: string, version: string): string {
+  return arch === 'HOPPER' ? `NV_GPU_DRIVER_GH100_${version}` : `NV_GPU_CC_DRIVER_${chip}_${version}`;
+}
+
+/** `NV_GPU_VBIOS_1010_0200_882_96009F0001` */
+export function vbiosRimId(parts: BiosIdParts): string {
+  return `NV_GPU_VBIOS_${biosId(parts)}`;
+}
+
+/** `NV_SWITCH_BIOS_5612_0002_890_9610550001` */
+export function switchBiosRimId(parts: BiosIdParts): string {
+  return `NV_SWITCH_BIOS_${biosId(parts)}`;
+}
+
+function biosId({ project, projectSku, chipSku, version }: BiosIdParts): string {
+  return [project, projectSku, chipSku, version.replaceAll('.', '')].join('_').toUpperCase();
+}
+
+// Which device a chain is about.
+
 /** null for a chip that is none of these. `path`: leaf first, as verifyChain returned it. */
 export function identify(path: readonly Certificate[]): DeviceIdentity | null {
   const [leaf, above] = path;
@@ -36,7 +67,29 @@ export function identify(path: readonly Certificate[]): DeviceIdentity | null {
   return { kind, arch, chip, model: above.subjectCommonName, ueid: leaf.serial.toString() };
 }
 
-/** The names of the reference values that the signed opaque data asks for; null where it does not say enough. */
+/**
+ * @param path verified, leaf first. @param arch as the evidence states it.
+ * @throws {CheckFailure} chain_invalid where the leaf's key is not that of such a device.
+ */
+export function deviceOf(path: readonly Certificate[], arch: string): DeviceIdentity {
+  if (!isDeviceKey(path[0])) throw new CheckFailure('chain_invalid', 'the leaf certificate is not one of a device');
+  const identity = identify(path);
+  if (identity === null)
+    throw new CheckFailure('chain_invalid', 'the certificates are of no GPU or switch that is known');
+  if (identity.arch !== arch.toUpperCase())
+    throw new CheckFailure('chain_invalid', `the evidence says ${arch}, the certificates are of a ${identity.chip}`);
+  return identity;
+}
+
+/** id-DMTF-eku-responder-auth (DSP0274): the one purpose that a device's key may be limited to. */
+const RESPONDER_AUTH = '1.3.6.1.4.1.412.274.3';
+
+/** NVIDIA's authorities certify OCSP responders too, so that a chain up to the root does not yet mean a device. */
+function isDeviceKey(leaf: Certificate | undefined): boolean {
+  return leaf !== undefined && !leaf.isCa && (leaf.extendedKeyUsage?.includes(RESPONDER_AUTH) ?? true);
+}
+
+/** The names of the RIMs that the signed opaque data leads to; null where it lacks a part of them. */
 export function rimIds(identity: DeviceIdentity, opaque: OpaqueData): { driver: string | null; vbios: string } | null {
   const { vbiosVersion: version, driverVersion, project, projectSku, chipSku } = opaque;
   if (version === null) return null;

@@ -1,11 +1,12 @@
-// What a verification is asked, and what it answers.
+// What a verification takes and what it returns: the options, where collateral comes from, the report. And the options, read once.
 import type { Attestation } from '../proto/attestation.ts';
-import type { Check, CheckName } from './checks.ts';
-import type { Collateral } from './collateral.ts';
-import type { Architecture } from './nvidia.ts';
+import { equal, toHex } from './bytes.ts';
+import type { Check, CheckName, Limits } from './checks.ts';
+import { LruMap } from './lru.ts';
+import { type Architecture, deviceRoots, rimRoots } from './nvidia.ts';
 import type { PassThrough } from './spdm/opaque.ts';
-import type { Jwks, TokenSigner } from './token/signature.ts';
 import type { TokenKind } from './token/token.ts';
+import { type Certificate, parsePem } from './x509/certificate.ts';
 
 export interface VerifyOptions {
   /** The instant of the verification. Now by default. */
@@ -16,32 +17,32 @@ export interface VerifyOptions {
   readonly roots?: { readonly device?: string | undefined; readonly rim?: string | undefined } | undefined;
   /** PEM certificate of a simulated device's test root. A device under it passes, and proves nothing about hardware. */
   readonly simulatedRoot?: string | undefined;
-  /** Where reference values and revocation answers come from; without it there are none. */
+  /** The source of reference values and OCSP responses; without it there are none. */
   readonly collateral?: Collateral | undefined;
-  /** What the caller does not want checked; shown as a skip with that reason. */
+  /** Checks that the caller does not want; each is shown as a skip with that reason. */
   readonly without?: Without | undefined;
   /** What the caller holds and the evidence must be about. */
   readonly expected?: Expected | undefined;
   readonly policy?: Policy | undefined;
   /** NVIDIA's keys for tokens of its remote service. */
   readonly nrasKeys?: Jwks | undefined;
-  /** Asked for NVIDIA's keys when `nrasKeys` has not the one that is needed. */
+  /** Fetches NVIDIA's keys where `nrasKeys` lacks the one that is needed. */
   readonly fetchNrasKeys?: ((url: string) => Promise<Jwks>) | undefined;
   /** Countersign's own keys, for tokens of its native attester. */
   readonly countersignKeys?: Jwks | undefined;
   readonly limits?: Limits | undefined;
-  /** The first check that fails is the last that is made: for those who verify what strangers send. */
+  /** No check runs after the first that fails: for whoever verifies what strangers send. */
   readonly stopAtFailure?: boolean | undefined;
 }
 
 export interface Clocks {
   /** The device's certificates. */
   readonly report?: Date | undefined;
-  /** OCSP answers about the device's certificates. */
+  /** OCSP responses about the device's certificates. */
   readonly ocsp?: Date | undefined;
   /** The certificates of those who signed reference values. */
   readonly rim?: Date | undefined;
-  /** OCSP answers about those; as `ocsp` by default. */
+  /** OCSP responses about those; as `ocsp` by default. */
   readonly rimOcsp?: Date | undefined;
   /** Signed tokens. */
   readonly token?: Date | undefined;
@@ -64,7 +65,7 @@ export interface Expected {
 }
 
 export interface Policy {
-  /** The oldest answer that is accepted, by the time in raw. */
+  /** The oldest response that is accepted, by the time in raw. */
   readonly maxAgeSeconds?: number | undefined;
   /** How far the time in raw may be ahead of the time of the check; 300 with `maxAgeSeconds`. */
   readonly maxAheadSeconds?: number | undefined;
@@ -72,11 +73,50 @@ export interface Policy {
   readonly requiredChecks?: readonly CheckName[] | undefined;
 }
 
-export interface Limits {
-  /** Characters of JSON text; 64 Mi by default. */
-  readonly maxCharacters?: number | undefined;
-  /** Names and values in it, and again in raw; 16 Mi by default. */
-  readonly maxValues?: number | undefined;
+/** A RIM that a report's device needs. */
+export interface RimQuery {
+  /** The RIM service's name for it: `NV_GPU_DRIVER_GH100_550.90.07`. */
+  readonly id: string;
+  /** Of the driver or the BIOS: with the chip, it finds documents that were handed in without a name. */
+  readonly version: string;
+  /** `GH100` */
+  readonly chip: string;
+}
+
+export interface OcspQuery {
+  readonly certificate: Certificate;
+  readonly issuer: Certificate;
+  readonly at: Date;
+}
+
+/** An OCSP response, with the nonce of its request where it was requested now. */
+export interface OcspAnswer {
+  readonly response: Uint8Array;
+  readonly nonce?: Uint8Array;
+}
+
+/** Both return null for what this source does not have, and may throw what the network throws: the checks then report it as unavailable. */
+export interface Collateral {
+  rim(query: RimQuery): Promise<string | Uint8Array | null>;
+  ocsp(query: OcspQuery): Promise<OcspAnswer | null>;
+  /** Called when a check refused what this query returned, which must then not be kept. */
+  refused?(query: RimQuery | OcspQuery): Promise<void>;
+}
+
+/** `self-asserted`: anyone can have made it. */
+export type TokenSigner = 'nvidia-signed' | 'countersign-signed' | 'self-asserted';
+
+/** As much of a JWK as an ES384 key needs. */
+export interface Jwk {
+  readonly kty?: string | undefined;
+  readonly kid?: string | undefined;
+  readonly crv?: string | undefined;
+  readonly x?: string | undefined;
+  readonly y?: string | undefined;
+}
+
+export interface Jwks {
+  readonly keys: readonly Jwk[];
 }
 
 /**
@@ -85,7 +125,7 @@ export interface Limits {
  */
 export type Level = 'none' | 'gpu' | 'gpu+cpu' | 'measured';
 
-/** What one device's signed report says of it. null: it does not say. */
+/** The claims of one device's signed report. null: the report does not have it. */
 export interface DeviceClaims {
   readonly kind: 'gpu' | 'switch';
   readonly arch: Architecture;
@@ -111,7 +151,7 @@ export interface TokenClaims {
 
 export interface Claims {
   readonly simulated: boolean;
-  /** When the gateway says that the answer was complete, ISO 8601. */
+  /** When the response was complete, by the gateway, ISO 8601. */
   readonly time: string | null;
   readonly nonce: string | null;
   readonly token: TokenClaims | null;
@@ -123,7 +163,7 @@ export interface VerificationReport {
   readonly valid: boolean;
   readonly level: Level;
   readonly checks: readonly Check[];
-  /** Empty, but for what was read, unless valid. */
+  /** Unless valid: only what could be read. */
   readonly claims: Claims;
   readonly proven: readonly string[];
   readonly not_proven: readonly string[];
@@ -146,4 +186,100 @@ export interface Verified extends VerificationReport {
 
 export interface VerifiedEvidence extends VerificationReport {
   readonly valid: true;
+}
+
+// The options, read once: certificates parsed, clocks chosen. What is wrong here is the caller's fault and no failed check.
+
+/** Requests each document once in one verification, however many devices need it. The next verification fetches again what was refused. */
+function cachedForOneVerification(collateral: Collateral): Collateral {
+  const rims = new Map<string, ReturnType<Collateral['rim']>>();
+  const responses = new Map<string, ReturnType<Collateral['ocsp']>>();
+  return {
+    rim: (query) => once(rims, JSON.stringify(query), () => collateral.rim(query)),
+    ocsp: (query) =>
+      once(responses, `${query.at.getTime()} ${toHex(query.certificate.der)}`, () => collateral.ocsp(query)),
+    refused: async (query) => collateral.refused?.(query),
+  };
+}
+
+function once<T>(results: Map<string, Promise<T>>, name: string, ask: () => Promise<T>): Promise<T> {
+  const result = results.get(name) ?? ask();
+  results.set(name, result);
+  return result;
+}
+
+export interface Context {
+  readonly options: VerifyOptions;
+  readonly at: Date;
+  readonly clocks: {
+    readonly report: Date;
+    readonly ocsp: Date;
+    readonly rim: Date;
+    readonly rimOcsp: Date;
+    readonly token: Date;
+  };
+  readonly deviceRoots: readonly Certificate[];
+  readonly rimRoots: readonly Certificate[];
+  readonly simulatedRoots: readonly Certificate[];
+  readonly collateral: Collateral;
+  /** Whether the verdict may speak of NVIDIA: false where the caller's root stands in place of NVIDIA's. */
+  readonly nvidia: { readonly device: boolean; readonly rim: boolean };
+  /** Collateral and a root for it were handed in, so that a simulated device's can be checked too. */
+  readonly checksSimulated: boolean;
+}
+
+/** Collateral that has nothing. */
+const OFFLINE: Collateral = { rim: async () => null, ocsp: async () => null };
+
+/** @throws {TypeError} naming the option that cannot be used. */
+export function readOptions(options: VerifyOptions): Context {
+  const { at = new Date(), clocks = {}, roots = {}, simulatedRoot, collateral, policy = {} } = options;
+  // Nothing is older than NaN seconds.
+  for (const name of ['maxAgeSeconds', 'maxAheadSeconds'] as const)
+    if (policy[name] !== undefined && !(policy[name] >= 0))
+      throw new TypeError(`policy.${name} is not a number of seconds`);
+  const clock = (name: keyof typeof clocks, otherwise: Date) => instant(clocks[name] ?? otherwise, `clocks.${name}`);
+  const ocsp = clock('ocsp', instant(at, 'at'));
+  const device = roots.device === undefined ? deviceRoots() : pem(roots.device, 'roots.device');
+  const rim = roots.rim === undefined ? rimRoots() : pem(roots.rim, 'roots.rim');
+  return {
+    options,
+    at,
+    clocks: {
+      report: clock('report', at),
+      ocsp,
+      rim: clock('rim', at),
+      rimOcsp: clock('rimOcsp', ocsp),
+      token: clock('token', at),
+    },
+    deviceRoots: device,
+    rimRoots: rim,
+    nvidia: { device: within(device, deviceRoots()), rim: within(rim, rimRoots()) },
+    simulatedRoots: simulatedRoot === undefined ? [] : pem(simulatedRoot, 'simulatedRoot'),
+    collateral: cachedForOneVerification(collateral ?? OFFLINE),
+    checksSimulated: collateral !== undefined && roots.rim !== undefined,
+  };
+}
+
+function within(roots: readonly Certificate[], pinned: readonly Certificate[]): boolean {
+  return roots.every(({ der }) => pinned.some((root) => equal(root.der, der)));
+}
+
+function instant(date: Date, name: string): Date {
+  if (!(date instanceof Date) || Number.isNaN(date.getTime())) throw new TypeError(`${name} is not a time`);
+  return date;
+}
+
+const parsed = new LruMap<string, readonly Certificate[]>(16);
+
+function pem(text: string, name: string): readonly Certificate[] {
+  const known = parsed.get(text);
+  if (known !== undefined) return known;
+  try {
+    const certificates = parsePem(text);
+    parsed.set(text, certificates);
+    return certificates;
+  } catch (cause) {
+    throw new TypeError(`${name} is not a PEM certificate`, { cause });
+  }
 }

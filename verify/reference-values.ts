@@ -1,19 +1,18 @@
-// A device's endorsements and reference values: its RIMs found and verified, certificates asked about, measurements compared.
+// A device's endorsements and reference values: finds and verifies its RIMs, checks revocation, compares measurements.
 import { equal } from './bytes.ts';
 import { CheckFailure } from './checks.ts';
-import type { OcspQuery, RimQuery } from './collateral.ts';
-import { type DeviceIdentity, rimIds } from './nvidia.ts';
-import { verifyOcsp } from './ocsp/verify.ts';
+import { type DeviceIdentity, rimIds, rimRoots } from './nvidia.ts';
+import { verifyOcsp } from './ocsp/revocation.ts';
+import type { Context, OcspQuery, RimQuery, VerifyOptions } from './options.ts';
 import { type Manifest, type Measurement, type Rim, verifyRim } from './rim/rim.ts';
-import type { Context } from './run-checks.ts';
 import type { Report } from './spdm/report.ts';
-import type { Certificate } from './x509/certificate.ts';
+import { type Certificate, parsePem } from './x509/certificate.ts';
 
 export interface ReferenceValues {
   readonly driver: Rim | null;
   readonly vbios: Rim;
-  /** What was asked for to find them. */
-  readonly asked: readonly RimQuery[];
+  /** The queries that found them. */
+  readonly queries: readonly RimQuery[];
 }
 
 /** @throws {CheckFailure} rim_unavailable, and what verifyRim throws. */
@@ -34,10 +33,10 @@ export async function findReferenceValues(
     ofDriver === null ? null : findRim(ofDriver, 'driver', context),
     findRim(ofVbios, identity.kind === 'switch' ? 'switch-bios' : 'vbios', context),
   ]);
-  return { driver, vbios, asked: ofDriver === null ? [ofVbios] : [ofDriver, ofVbios] };
+  return { driver, vbios, queries: ofDriver === null ? [ofVbios] : [ofDriver, ofVbios] };
 }
 
-/** Like `Promise.all`, but where several fail it is the first of the list that is told: the same one each time. */
+/** Like `Promise.all`, but where several fail it always throws the error of the first in the list. */
 async function inOrder<A, B>(all: readonly [A | Promise<A>, B | Promise<B>]): Promise<[A, B]> {
   await Promise.allSettled(all);
   return [await all[0], await all[1]];
@@ -56,7 +55,25 @@ async function findRim(query: RimQuery, kind: Rim['kind'], context: Context): Pr
   });
 }
 
-/** What a service answers wrongly once must not be what is believed of it from then on. */
+/**
+ * Verifies a RIM document by itself, for whoever keeps documents.
+ * @param roots as in VerifyOptions. @param at the instant at which its signer's certificates must be valid.
+ * @returns when the first of the signer's certificates ends. @throws {CheckFailure} rim_malformed, rim_signature_invalid,
+ * rim_chain_invalid, rim_signer_expired.
+ */
+export async function checkRim(
+  document: string | Uint8Array,
+  { roots, at }: { readonly roots?: VerifyOptions['roots']; readonly at: Date },
+): Promise<Date> {
+  const trusted = roots?.rim === undefined ? rimRoots() : parsePem(roots.rim);
+  return firstEnd((await verifyRim(document, { roots: trusted, at })).signer);
+}
+
+/** When the first certificate of a chain ends. */
+export const firstEnd = (chain: readonly Certificate[]): Date =>
+  new Date(Math.min(...chain.map(({ notAfter }) => notAfter.getTime())));
+
+/** Tells the collateral when a check refuses what it returned, so that a wrong response is not kept. */
 async function orRefused<T>(
   queries: readonly (RimQuery | OcspQuery)[],
   { collateral }: Context,
@@ -72,16 +89,16 @@ async function orRefused<T>(
 
 /** @throws {CheckFailure} measurement_mismatch, rim_mismatch. */
 export function compare(
-  { driver, vbios, asked }: ReferenceValues,
+  { driver, vbios, queries }: ReferenceValues,
   identity: DeviceIdentity,
   { blocks, opaque }: Report,
   context: Context,
 ): Promise<MatchedMeasurements> {
-  return orRefused(asked, context, () =>
+  return orRefused(queries, context, () =>
     matchMeasurements(driver === null ? { vbios } : { driver, vbios }, blocks, {
       ...(opaque.driverVersion === null ? {} : { driverVersion: opaque.driverVersion }),
       vbiosVersion: opaque.vbiosVersion ?? '',
-      // Of Hopper it is known what its RIMs call their product.
+      // The product name is known for Hopper's RIMs alone.
       ...(identity.arch === 'HOPPER' ? { product: identity.chip } : {}),
       nvdec0Disabled: opaque.nvdec0Disabled === true,
       svns: opaque.svns,
@@ -90,8 +107,8 @@ export function compare(
 }
 
 /**
- * Asks about every certificate of a device's path but its leaf, which the boot ROM issues at each start and no responder
- * knows, and but its root; and about those who signed its reference values.
+ * Checks the OCSP status of a device's certificates and of those that signed its reference values. Left out are its leaf, which the
+ * boot ROM issues at each start and no responder knows, and the roots.
  * @returns how many certificates were good. @throws {CheckFailure}
  */
 export async function checkRevocation(
@@ -100,13 +117,13 @@ export async function checkRevocation(
   context: Context,
 ): Promise<number> {
   const { collateral, clocks } = context;
-  const questions = [
+  const queries = [
     ...pairs(path.slice(1), clocks.ocsp),
     ...pairs(rims?.driver?.signer ?? [], clocks.rimOcsp),
     ...pairs(rims?.vbios.signer ?? [], clocks.rimOcsp),
   ];
-  const distinct = questions.filter(
-    ({ certificate }, i) => questions.findIndex((other) => equal(other.certificate.der, certificate.der)) === i,
+  const distinct = queries.filter(
+    ({ certificate }, i) => queries.findIndex((other) => equal(other.certificate.der, certificate.der)) === i,
   );
   const answers = distinct.map(async (query) => {
     const { certificate, issuer, at } = query;
@@ -114,7 +131,7 @@ export async function checkRevocation(
     const { response, nonce } = await available('revocation_unavailable', what, () => collateral.ocsp(query));
     await orRefused([query], context, () => verifyOcsp(response, certificate, issuer, { at, nonce }));
   });
-  // All of them, so that which one fails does not depend on which one is fast.
+  // Waits for all, so that the failure that is reported does not depend on which response is fast.
   for (const result of await Promise.allSettled(answers)) if (result.status === 'rejected') throw result.reason;
   return answers.length;
 }
@@ -126,7 +143,7 @@ function pairs(path: readonly Certificate[], at: Date) {
   });
 }
 
-/** What the network or a collateral of the caller's throws is absence, with its reason. */
+/** An error of the network, or of the caller's collateral, counts as absence, with its reason. */
 async function available<T>(
   code: 'rim_unavailable' | 'revocation_unavailable',
   what: string,
@@ -145,7 +162,7 @@ async function available<T>(
 
 // Compares reference values with what a device measured: each active RIM index i against measurement block i + 1.
 
-/** What the signed report says of itself. None of it may come from anywhere else. */
+/** Facts from the signed report, and from nowhere else. */
 export interface ReportFacts {
   /** The driver's version; required where a driver RIM is given. */
   readonly driverVersion?: string;

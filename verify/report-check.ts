@@ -1,18 +1,16 @@
-// What is looked at before an attestation is handed on, by the sidecar and again by the gateway: one report for each device, GPU or
-// switch, over our nonce, signed by such a device's own key under the root that counts. NVIDIA's verifier has said `true` for less.
-// Revocation, reference values and the device's mode are the relying party's to check: attestation.ts.
+// The check before an attestation is handed on, by the sidecar and again by the gateway: one report for each device, GPU or switch,
+// over our nonce, signed by such a device's own key under the trust anchor. NVIDIA's verifier has returned `true` for less.
+// Revocation, reference values and the device's mode are for the relying party to check: attestation.ts.
 import type { Evidence } from '../proto/attestation.ts';
 import { EncodingError, fromBase64, toHex } from './bytes.ts';
 import { CheckFailure } from './checks.ts';
 import { LruMap } from './lru.ts';
-import { deviceRoots } from './nvidia.ts';
+import { deviceOf, deviceRoots } from './nvidia.ts';
 import { parseReport, type Report, verifyReportSignature } from './spdm/report.ts';
 import { parseToken, type TokenDevice } from './token/token.ts';
-import { deviceOf } from './trust.ts';
 import { type Certificate, parsePem } from './x509/certificate.ts';
-import { ChainError, verifyChain } from './x509/chain.ts';
+import { ChainError, chainFailure, verifyChain } from './x509/chain.ts';
 import { DerError } from './x509/der.ts';
-import { chainFailure } from './x509/trusted-path.ts';
 
 /** What an attestation has beside raw and its nonce. */
 export interface Carried {
@@ -20,7 +18,7 @@ export interface Carried {
   readonly evidence: readonly Evidence[];
 }
 
-/** Of a genuine device: some 7,000. */
+/** A genuine device's chain has some 7,000. */
 const MAX_CHAIN_CHARACTERS = 64 * 1024;
 
 /**
@@ -56,20 +54,20 @@ export async function checkReports(
     throw new CheckFailure('evidence_malformed', 'two devices gave the same evidence');
 }
 
-/** A verifier that kept its last result would answer with a token about another nonce, or with one that says no. */
+/** A verifier that kept its last result would return a token about another nonce, or a negative one. */
 function checkToken(token: string, nonce: string): void {
   const { nonces, overallResult, devices } = parseToken(token);
   if (nonces.length === 0 || nonces.some((one) => one !== nonce))
     throw new CheckFailure('token_nonce_mismatch', 'the token is about another nonce');
   if (overallResult === false)
     throw new CheckFailure('token_result_false', 'the verifier says that the device does not pass');
-  const failed = devices.find(saysNo);
+  const failed = devices.find(isNegative);
   if (failed !== undefined)
     throw new CheckFailure('token_result_false', `the verifier says that ${failed.name} does not pass`);
 }
 
-/** Of one device, whatever is said of the whole: a relying party would refuse it for that. null: it does not say. */
-const saysNo = ({ measres, debug, secureBoot }: TokenDevice) =>
+/** Whether the claims of one device are negative, whatever the overall result: a relying party would refuse the token. null: no such claim. */
+const isNegative = ({ measres, debug, secureBoot }: TokenDevice) =>
   (measres ?? 'success') !== 'success' || (debug ?? 'disabled') !== 'disabled' || secureBoot === false;
 
 interface CheckedDevice {

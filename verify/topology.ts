@@ -1,19 +1,25 @@
 // Holds the devices of one list of evidence against each other: all GPUs in one mode, and behind protected PCIe each of them at
-// the switches that signed beside it. What each says of the others is in the opaque data that it signed, by 8-byte ids:
+// the switches that signed beside it. The opaque data of each names the others, by 8-byte ids:
 //
 //   a GPU      the switch at each of its links, zeros where a link leads nowhere, and the bytes of an id the other way round
 //   a switch   its own id, and the GPUs at its ports
 //
 // A GPU states no id of its own, nor does its certificate hold one: the GPUs that the switches name can only be counted.
+import { CheckFailure, type Outcome, seen, skipped } from './checks.ts';
+import type { DeviceClaims } from './options.ts';
+import type { OpaqueData } from './spdm/opaque.ts';
 
-import { CheckFailure } from './checks.ts';
-import type { VerifiedDevice } from './device.ts';
-import { type Outcome, seen, skipped } from './run-checks.ts';
+/** A device whose report and chain passed. */
+export interface VerifiedDevice {
+  readonly claims: DeviceClaims;
+  readonly opaque: OpaqueData;
+  readonly simulated: boolean;
+}
 
-/** What right reports leave open, because a device that they name did not sign, or because they do not say. */
+/** What correct reports leave open, because a device that they name did not sign, or because they lack a field. */
 export interface LeftOpen {
   readonly reason: string;
-  /** What is not proven for this reason, after "That"; null where there is nothing to add to what is said of each device. */
+  /** What is not proven for this reason, to follow "That"; null where it adds nothing to the claims of each device. */
   readonly what: string | null;
 }
 
@@ -42,7 +48,7 @@ export function checkTopology(devices: readonly VerifiedDevice[]): Outcome<true>
   );
 }
 
-/** Empty where the check passes. To be asked where nothing in the reports contradicts anything else. */
+/** Empty where the check passes. To be called where no report contradicts another. */
 export function leftOpen(devices: readonly VerifiedDevice[]): LeftOpen[] {
   const gpus = devices.filter(({ claims }) => claims.kind === 'gpu');
   const switches = devices.filter(({ claims }) => claims.kind === 'switch');
@@ -99,12 +105,12 @@ function checkFabric(gpus: readonly Placed[], switches: readonly Placed[]): void
 
 const isProtected = ({ claims }: VerifiedDevice) => claims.mode === 'ppcie';
 
-/** null: the report does not say. */
+/** null: the report has no such field. */
 function statedMode({ claims, opaque }: VerifiedDevice): string | null {
   return claims.mode ?? (opaque.protectedPcie === false ? 'not ppcie' : null);
 }
 
-/** Drivers before 590 say no more than whether it is protected PCIe; the oldest say nothing, which is no protected PCIe either. */
+/** Reports of drivers before 590 only have whether it is protected PCIe, and those of the oldest not even that: then it is not. */
 function sameMode(a: VerifiedDevice, b: VerifiedDevice): boolean {
   if (isProtected(a) || isProtected(b)) return isProtected(a) && isProtected(b);
   return a.claims.mode === null || b.claims.mode === null || a.claims.mode === b.claims.mode;

@@ -1,20 +1,19 @@
-// The verdict in words: the level, what is proven, and what is not.
+// The verdict in words: the level, what is proven, and what is not. And the relying party's policy.
 
-import type { VerifiedDevice } from './device.ts';
-import type { Claims, DeviceClaims, Level, TokenClaims, VerificationReport } from './options.ts';
-import type { CheckList, Context } from './run-checks.ts';
-import { leftOpen } from './topology.ts';
+import { CheckFailure, type CheckList, seen } from './checks.ts';
+import type { Claims, Context, DeviceClaims, Level, TokenClaims, VerificationReport } from './options.ts';
+import { leftOpen, type VerifiedDevice } from './topology.ts';
 
 export interface Findings {
   readonly list: CheckList;
   readonly devices: readonly VerifiedDevice[];
   readonly token: TokenClaims | null;
-  /** Of what kinds are the devices of which NVIDIA's service said yes; none where it did not, or did not sign. */
+  /** The kinds of the devices that NVIDIA's service passed; none where it did not pass or did not sign. */
   readonly appraised: readonly DeviceClaims['kind'][];
   readonly nonce: string | null;
   /** Unix seconds; null for bare evidence. */
   readonly timestamp: number | null;
-  /** What the devices signed: the words differ. */
+  /** What the devices signed. */
   readonly about: 'exchange' | 'nonce';
   readonly nvidia: Context['nvidia'];
 }
@@ -60,7 +59,7 @@ function isoTime(seconds: number): string | null {
   return Number.isNaN(date.getTime()) ? null : date.toISOString();
 }
 
-/** Without evidence NVIDIA's service speaks for the devices. */
+/** Without evidence the level rests on the token of NVIDIA's service. */
 function levelOf({ devices, appraised }: Findings, simulated: boolean): Level {
   if (simulated) return 'none';
   const kinds = devices.length === 0 ? appraised : devices.map(({ claims }) => claims.kind);
@@ -77,24 +76,26 @@ function proven(findings: Findings, simulated: boolean): string[] {
   const what = signedWhat(findings);
   if (simulated)
     return [`These texts are what a simulated device, under the test root that the caller named, signed: ${what}.`];
-  const said: string[] = [];
+  const statements: string[] = [];
   if (devices.length > 0)
-    said.push(`${named(devices, nvidia.device)} signed ${what}, at the asking of software on its host.`);
+    statements.push(`${named(devices, nvidia.device)} signed ${what}, at the asking of software on its host.`);
   if (appraised.length > 0)
-    said.push(
+    statements.push(
       `NVIDIA's remote attestation service appraised evidence of the ${kindOf(appraised)} for ${what}, and said yes.`,
     );
   if (list.passed('reference_values'))
-    said.push(
+    statements.push(
       `What it measured of its firmware has the reference values that ${nvidia.rim ? 'NVIDIA signed for confidential mode' : 'were signed under the root that the caller gave'}.`,
     );
   if (list.passed('revocation')) {
     const kind = kindOf(devices.map(({ claims }) => claims.kind));
     const signers = list.passed('reference_values') ? ', and of those who signed its reference values' : '';
-    said.push(`Nobody revoked a certificate of the authorities between the ${kind}'s own and its root${signers}.`);
+    statements.push(
+      `Nobody revoked a certificate of the authorities between the ${kind}'s own and its root${signers}.`,
+    );
   }
-  if (list.passed('expected_exchange')) said.push('What the caller holds is what was signed.');
-  return said;
+  if (list.passed('expected_exchange')) statements.push('What the caller holds is what was signed.');
+  return statements;
 }
 
 function named(devices: readonly VerifiedDevice[], nvidia: boolean): string {
@@ -128,7 +129,7 @@ function notProven({ list, devices, appraised, token, about }: Findings, simulat
         ? `That the ${kind}'s own certificate was not revoked: its boot ROM issued it, and no service answers for it.`
         : 'That the certificates were not revoked: nobody was asked.',
     );
-  // Whoever hands evidence over may leave some out: of other GPUs, nothing that is signed says how many there are.
+  // Evidence may have been left out: no signed byte says how many GPUs there are.
   if (devices.length > 0)
     for (const { what, reason } of leftOpen(devices)) if (what !== null) missing.push(`That ${what}: ${reason}.`);
   if (about === 'exchange')
@@ -143,4 +144,29 @@ function notProven({ list, devices, appraised, token, about }: Findings, simulat
   if (token !== null && token.signature === 'self-asserted')
     missing.push('What the token says beyond the evidence: anyone can make such a token.');
   return missing;
+}
+
+// The relying party's own policy: freshness, and checks that may not be skipped.
+
+/** The tolerance between the gateway's clock and ours, by default. */
+const SKEW_SECONDS = 300;
+
+/** @param timestamp Unix seconds; null where nothing says when. @throws {CheckFailure} too_old, policy_refused */
+export function checkPolicy(list: CheckList, timestamp: number | null, { at, options }: Context) {
+  const { maxAgeSeconds = null, maxAheadSeconds = null, requiredChecks = [] } = options.policy ?? {};
+  const statements: string[] = [];
+  if (maxAgeSeconds !== null || maxAheadSeconds !== null) {
+    if (timestamp === null) throw new CheckFailure('policy_refused', 'bare evidence does not say when it was made');
+    const age = Math.floor(at.getTime() / 1000) - timestamp;
+    if (age < -(maxAheadSeconds ?? SKEW_SECONDS))
+      throw new CheckFailure('policy_refused', `the time in raw is ${-age} seconds ahead`);
+    if (maxAgeSeconds !== null && age > maxAgeSeconds)
+      throw new CheckFailure('too_old', `${age} seconds old; at most ${maxAgeSeconds} are accepted`);
+    statements.push(`${Math.max(0, age)} seconds old`);
+  }
+  for (const name of requiredChecks)
+    if (name !== 'policy' && !list.passed(name))
+      throw new CheckFailure('policy_refused', `the caller requires the check ${name}, which did not pass`);
+  if (requiredChecks.length > 0) statements.push(`${requiredChecks.length} required checks passed`);
+  return seen(statements.length > 0 ? statements.join('; ') : 'the caller asked for no more');
 }

@@ -1,28 +1,35 @@
-// Makes an attestation: drafts it from the exchange, has the sidecar sign it, keeps it for retrieval.
-
-import type { Exchange } from '../exchange/exchange.ts';
+// Makes an attestation: drafts it from the exchange, has the sidecar sign it and stores it for retrieval.
+import type { TeeExchange } from '../exchange/relay.ts';
 import type { Body, Folded } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
-import { type Sidecar, tooLate } from './sidecar-client.ts';
+import { type Sidecar, timedOut } from './sidecar-client.ts';
 import type { Store } from './store-memory.ts';
 
-/** In UTF-8. The promise that brings it may live on and would hold the bytes: who has written them may put `NOTHING` in their place. */
-export interface AttestationJson {
+/**
+ * The attestation in UTF-8. The promise that brings it may live on and would keep the bytes in memory, so its reader replaces them with
+ * `EMPTY`.
+ */
+interface AttestationJson {
   json: Buffer;
 }
 
 export interface Attestor {
-  /** The backend has said the completion's id: who asks for its attestation by that is told that it comes. */
-  name(exchange: Exchange, completionId: string): void;
+  /** Registers the backend's id of the completion. From then on a lookup by that id reports the attestation as pending. */
+  name(exchange: TeeExchange, completionId: string): void;
   /**
-   * `onLeft` takes what is to be called when the client leaves.
-   * @throws {Problem} backend_bad_response, attestation_unavailable. @throws {ClientGone}
+   * `onDisconnect` registers a callback for the client's disconnect.
+   * @throws {Problem} backend_bad_response, attestation_unavailable.
+   * @throws {ClientGone}
    */
-  attest(exchange: Exchange, answer: Body | Folded, onLeft: (left: () => void) => void): Promise<AttestationJson>;
+  attest(
+    exchange: TeeExchange,
+    response: Body | Folded,
+    onDisconnect: (callback: () => void) => void,
+  ): Promise<AttestationJson>;
 }
 
-/** In place of bytes that were let go of. */
-export const NOTHING = Buffer.alloc(0);
+/** Replaces bytes that are no longer needed. */
+export const EMPTY = Buffer.alloc(0);
 
 export function createAttestor(
   offload: Offload,
@@ -33,39 +40,39 @@ export function createAttestor(
 ): Attestor {
   return {
     name: ({ owner, id }, completionId) => store.name(owner, id, completionId),
-    async attest(exchange, answer, onLeft) {
+    async attest(exchange, response, onDisconnect) {
       const { owner, id, request, watch } = exchange;
       const timestamp = Math.floor(now_ms() / 1000);
       const began_ms = performance.now();
-      const drafted = offload.draft({ request, answer, timestamp }, exchange);
-      const { completionId, raw, nonce, start, room_bytes } =
-        drafted instanceof Promise ? await inTime(drafted, attest_timeout_ms) : drafted;
-      watch.attests();
-      const answered = await sidecar.attest(owner, id, raw, nonce, onLeft, began_ms);
-      const { members, phases } = answered;
-      // Its promise is old by now, and would hold the bytes until V8 looks through the old objects.
-      answered.members = NOTHING;
+      const drafted = offload.draft({ request, response, timestamp }, exchange);
+      const { completionId, raw, nonce, start, free_bytes } =
+        drafted instanceof Promise ? await withTimeout(drafted, attest_timeout_ms) : drafted;
+      watch.attestationStarted();
+      const attested = await sidecar.attest(owner, id, raw, nonce, onDisconnect, began_ms);
+      const { members, phases } = attested;
+      // The settled promise is in V8's old generation by now and would keep the bytes until the next major collection.
+      attested.members = EMPTY;
       watch.attested(phases);
-      const json = withMembers(start, room_bytes, members.subarray(1));
+      const json = withMembers(start, free_bytes, members.subarray(1));
       store.keep(owner, id, completionId, json);
       return { json };
     },
   };
 }
 
-/** One after the other; in the room behind the first, where that is enough. */
-function withMembers(start: Uint8Array<ArrayBuffer>, room_bytes: number, rest: Buffer): Buffer<ArrayBuffer> {
-  if (rest.length > room_bytes) return Buffer.concat([start, rest]);
+/** Joins the two. The free bytes after `start` are used when they suffice. */
+function withMembers(start: Uint8Array<ArrayBuffer>, free_bytes: number, rest: Buffer): Buffer<ArrayBuffer> {
+  if (rest.length > free_bytes) return Buffer.concat([start, rest]);
   const both = Buffer.from(start.buffer, start.byteOffset, start.length + rest.length);
   both.set(rest, start.length);
   return both;
 }
 
-/** Others' may be drafted before it. @throws {Problem} attestation_unavailable after `timeout_ms`. */
-function inTime<T>(promise: Promise<T>, timeout_ms: number): Promise<T> {
+/** Other drafts may run on the thread first. @throws {Problem} attestation_unavailable after `timeout_ms`. */
+function withTimeout<T>(promise: Promise<T>, timeout_ms: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(tooLate()), timeout_ms);
+  const timeout = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(timedOut()), timeout_ms);
   });
-  return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+  return Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
 }

@@ -1,11 +1,11 @@
-// The thread that checks what a sidecar answered.
+// The worker thread that checks a sidecar's attestations.
 import { type Carried, CheckFailure, checkReports } from '../../verify/index.ts';
-import { answerQuestions } from '../offload/thread.ts';
-import type { CheckAnswer, CheckQuestion } from './check.ts';
+import { serveJobs } from '../offload/thread.ts';
+import type { CheckJob, CheckResult } from './sidecar-client.ts';
 
-answerQuestions<CheckQuestion, CheckAnswer>(async ({ members, nonce, simulatedRoot }) => {
+serveJobs<CheckJob, CheckResult>(async ({ members, nonce, simulatedRoot }) => {
   try {
-    // Its form was looked at as it came: members.ts.
+    // sidecar-link.ts has validated the shape of these members.
     const carried = JSON.parse(new TextDecoder().decode(members)) as Carried;
     await checkReports(carried, nonce, simulatedRoot);
     return null;

@@ -1,94 +1,94 @@
-// The sidecar client: keeps a connection to the sidecar, asks again for whatever a restart left unanswered, and believes nothing of
-// what it is answered before that was checked.
+// The sidecar client: keeps a connection to the sidecar, repeats requests that a restart left open, and checks every attestation before it
+// is used.
 import type { Socket } from 'node:net';
 import type { Failed, Hello } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import type { FailureCode } from '../../verify/index.ts';
 import { Problem } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
+import { delayAfter } from '../limits/backoff.ts';
+import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
-import type { Checker } from './check.ts';
-import { type Answered, type Link, openLink } from './sidecar-link.ts';
-import { connectOwned, SocketRefused } from './sidecar-socket.ts';
+import { Thread } from '../offload/thread.ts';
+import { type AttestedFrame, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
 
-const BACKOFF_MIN_MS = 25;
-/** A try costs a refused Unix connection; waiting longer costs every answer that waits for a restart. */
-const BACKOFF_MAX_MS = 250;
-/** A connection that lasted so long did not fail at its start. */
+/** Backoff for connecting. An attempt costs a refused Unix connection; a longer wait delays every response that waits for a restart. */
+const RECONNECT = { min_ms: 25, max_ms: 250 };
+/** A connection that lasted this long counts as established; the backoff begins anew. */
 const STEADY_MS = 1_000;
-/** A sidecar that may not be used is looked at again in case it was replaced. */
+/** A refused sidecar is tried again after this time, because it may have been replaced. */
 const REFUSED_RETRY_MS = 5_000;
-/** From one try of a request to the next, whatever the sidecar asks for: twice as long each time. */
-const RETRY_MIN_MS = 20;
-const RETRY_MAX_MS = 2_000;
+/** Backoff for one request. The sidecar may ask for a longer wait. */
+const RETRY = { min_ms: 20, max_ms: 2_000 };
 
-export interface SidecarOptions {
+interface SidecarOptions {
   readonly sidecar_socket: string;
-  /** Who may own the socket beside root and this process's user; null: nobody else. */
+  /** A user who may own the socket beside root and this process's user; null: no other user. */
   readonly sidecar_uid: number | null;
   readonly attest_timeout_ms: number;
-  /** Asked for at once; the others wait for their owner's turn. */
+  /** Attestations that are requested at the same time. The others wait in a queue that is fair between owners. */
   readonly max_attestations_in_flight: number;
-  /** In place of that limit: its queue is bounded, and several processes may share it. */
+  /** Replaces the limit above. These permits have a bounded queue and may be shared by several processes. */
   readonly permits?: Permits;
   readonly allow_simulated: boolean;
   readonly checker: Pick<Checker, 'warm' | 'check'>;
-  /** For the log: state changes, never content. `refused`: why, in the state of that name. */
-  readonly onState?: (state: SidecarState, reason: string, refused: Refused | null) => void;
-  /** Something is asked for again. */
+  /** Reports state changes for the log, never content. `refusal` is set in the state `refused`. */
+  readonly onState?: (state: SidecarState, reason: string, refusal: Refusal | null) => void;
+  /** A request to the sidecar is repeated. */
   readonly onRetry?: () => void;
 }
 
-/** Why a sidecar may not be used. */
-export interface Refused {
+/** The reason why a sidecar may not be used. */
+interface Refusal {
   readonly code: 'simulated' | SocketRefused['code'] | FailureCode;
   readonly message: string;
 }
 
-export type SidecarState = 'connecting' | 'connected' | 'refused' | 'closed';
+type SidecarState = 'connecting' | 'connected' | 'refused' | 'closed';
 
 export interface Sidecar {
   readonly state: SidecarState;
-  /** Why it is in the state `refused`; null in every other. */
-  readonly refused: Refused | null;
-  /** Of the connected sidecar. */
+  /** Set in the state `refused`; null in every other state. */
+  readonly refused: Refusal | null;
+  /** The hello of the connected sidecar. */
   readonly hello: Hello | null;
-  /** Why the connected sidecar cannot attest, in its words; null when it can. */
-  readonly trouble: Hello['trouble'];
-  /** How many wait for their attestation. */
+  /** The reason that the connected sidecar gives why it cannot attest; null when it can. */
+  readonly unavailable: Hello['trouble'];
+  /** Number of attestations that are pending. */
   readonly pending: number;
-  /** Resolves as soon as a sidecar is there. @throws {Problem} attestation_unavailable after `wait_ms`. */
+  /** Resolves as soon as a sidecar is connected. @throws {Problem} attestation_unavailable after `wait_ms`. */
   ready(wait_ms: number): Promise<void>;
   /**
-   * The sidecar's answer over `raw` (UTF-8), whose nonce must be `nonce`, checked; asked for when it is the owner's turn, and again
-   * after a reconnect: the same raw gives the same nonce. `onLeft` is called once, with what to call when nobody waits any more.
-   * Since `began_ms`, as performance.now() tells it, it is waited for.
-   * @throws {Problem} attestation_unavailable, overloaded. @throws {ClientGone} when nobody waited any more.
+   * Returns the sidecar's checked attestation of `raw` (UTF-8), whose nonce must be `nonce`. The request waits for a permit of its owner
+   * and is repeated after a reconnect: the same raw gives the same nonce. `onDisconnect` is called once, with a callback that abandons the
+   * request. The timeout counts from `began_ms`, by performance.now().
+   * @throws {Problem} attestation_unavailable, overloaded.
+   * @throws {ClientGone} when the client disconnects.
    */
   attest(
     owner: string,
     id: string,
     raw: Uint8Array,
     nonce: Nonce,
-    onLeft: (left: () => void) => void,
+    onDisconnect: (callback: () => void) => void,
     began_ms?: number,
-  ): Promise<Answered>;
+  ): Promise<AttestedFrame>;
   close(): void;
 }
 
-/** Settled, it lets go of what it holds: a table that the Map has outgrown still refers to it, until V8 looks through the old objects. */
+/** A settled entry drops its references: a table that the Map has outgrown may still refer to it until the next major collection. */
 interface Pending {
   raw: Uint8Array;
   readonly nonce: Nonce;
-  resolve: (answered: Answered) => void;
+  resolve: (attested: AttestedFrame) => void;
   reject: (error: Error) => void;
-  /** It has a permit. */
-  asked: boolean;
-  /** An answer has come. */
-  answered: boolean;
+  /** The request has a permit and may be sent. */
+  has_permit: boolean;
+  /** An attestation has arrived. */
+  has_response: boolean;
   retries: number;
   retry: NodeJS.Timeout | null;
-  /** Of its permit. Whatever comes twice counts once. */
+  /** Releases the permit. Repeated calls have no effect. */
   release: () => void;
 }
 
@@ -96,61 +96,60 @@ const SETTLED = { raw: new Uint8Array(0), resolve: () => {}, reject: () => {}, r
 
 const unavailable = (message: string) => new Problem('attestation_unavailable', message, { retryAfterSeconds: 2 });
 
-export const tooLate = () => unavailable('The attestation did not come in time.');
+export const timedOut = () => unavailable('The attestation did not come in time.');
 
 const tooMany = () =>
   new Problem('overloaded', 'Too many answers wait for their attestation.', { retryAfterSeconds: 2 });
 
-const inTrouble = (message: string) => unavailable(`The sidecar cannot attest: ${message}`);
+const cannotAttest = (message: string) => unavailable(`The sidecar cannot attest: ${message}`);
 
-/** The thread ended over it, as one does whose heap is not enough. */
-const unchecked = (): Refused => ({ code: 'evidence_malformed', message: 'it could not be read' });
+/** The thread ended during the check, most likely because its heap was too small. */
+const unchecked = (): Refusal => ({ code: 'evidence_malformed', message: 'it could not be read' });
 
 export function createSidecar(options: SidecarOptions): Sidecar {
   let state: SidecarState = 'connecting';
-  let refused: Refused | null = null;
+  let refused: Refusal | null = null;
   let hello: Hello | null = null;
-  let trouble: Hello['trouble'] = null;
+  let cause: Hello['trouble'] = null;
   let link: Link | null = null;
-  let backoff_ms = BACKOFF_MIN_MS;
+  let failures = 0;
   let reconnect: NodeJS.Timeout | null = null;
   const waiting = new Set<() => void>();
   const pending = new Map<string, Pending>();
   const { permits = createPermits({ max_permits: options.max_attestations_in_flight, max_waiting: Infinity }) } =
     options;
 
-  function become(next: SidecarState, reason: string, why: Refused | null = null): void {
-    if (state === next && refused?.message === why?.message) return;
+  function setState(next: SidecarState, reason: string, refusal: Refusal | null = null): void {
+    if (state === next && refused?.message === refusal?.message) return;
     state = next;
-    refused = why;
-    options.onState?.(next, reason, why);
+    refused = refusal;
+    options.onState?.(next, reason, refusal);
   }
 
   function connect(): void {
     reconnect = null;
     const began_ms = performance.now();
     let usable = true;
-    const refuse = (why: Refused) => {
+    const refuse = (refusal: Refusal) => {
       usable = false;
-      become('refused', why.message, why);
+      setState('refused', refusal.message, refusal);
     };
-    const gone = (reason: string) => {
+    const disconnected = (reason: string) => {
       link = null;
       hello = null;
-      trouble = null;
+      cause = null;
       if (state === 'closed') return;
-      if (usable) become('connecting', reason);
-      // One that greets and leaves at once is waited for longer and longer too.
-      if (performance.now() - began_ms > STEADY_MS) backoff_ms = BACKOFF_MIN_MS;
-      reconnect = setTimeout(connect, usable ? backoff_ms * (0.75 + Math.random() / 2) : REFUSED_RETRY_MS);
-      backoff_ms = Math.min(BACKOFF_MAX_MS, backoff_ms * 2);
+      if (usable) setState('connecting', reason);
+      // The backoff also grows for a sidecar that sends hello and disconnects at once.
+      failures = performance.now() - began_ms > STEADY_MS ? 1 : failures + 1;
+      reconnect = setTimeout(connect, usable ? delayAfter(failures, RECONNECT) : REFUSED_RETRY_MS);
     };
     let socket: Socket;
     try {
       socket = connectOwned(options.sidecar_socket, options.sidecar_uid);
     } catch (error) {
       if (error instanceof SocketRefused) refuse(error);
-      return gone((error as NodeJS.ErrnoException).code ?? 'unknown');
+      return disconnected((error as NodeJS.ErrnoException).code ?? 'unknown');
     }
     const opened = openLink(socket, {
       hello(greeting, greeted) {
@@ -159,14 +158,14 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           return opened.close();
         }
         hello = greeting;
-        trouble = greeting.trouble;
-        become('connected', greeting.attester);
+        cause = greeting.trouble;
+        setState('connected', greeting.attester);
         options.checker.warm();
-        if (greeted) return; // whatever is pending was asked for on this connection
+        if (greeted) return; // Everything pending was already requested on this connection.
         for (const [id, one] of pending) {
           clearTimeout(one.retry ?? undefined);
           one.retry = null;
-          if (!one.asked || one.answered) continue;
+          if (!one.has_permit || one.has_response) continue;
           options.onRetry?.();
           opened.attest(id, one.raw);
         }
@@ -175,59 +174,58 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       frame(frame) {
         if (frame.type === 'failed') return failed(frame);
         if (frame.type === 'status') {
-          trouble = frame.trouble;
+          cause = frame.trouble;
           return;
         }
-        void attested(frame, hello?.simulated?.root ?? null).then((wrong) => {
-          // Another connection may be there by now.
-          if (wrong === null || link !== opened) return;
-          refuse(wrong);
+        void attested(frame, hello?.simulated?.root ?? null).then((refusal) => {
+          // A new connection may have replaced this one.
+          if (refusal === null || link !== opened) return;
+          refuse(refusal);
           opened.close();
         });
       },
-      gone,
+      closed: disconnected,
     });
     link = opened;
   }
 
-  /** Gives the answer to who waits for it, if it holds. @returns what is wrong with it */
-  async function attested(frame: Answered, simulatedRoot: string | null): Promise<Refused | null> {
+  /** Checks an attestation and settles its request. @returns the reason to refuse the sidecar, or null */
+  async function attested(frame: AttestedFrame, simulatedRoot: string | null): Promise<Refusal | null> {
     const one = pending.get(frame.id);
-    if (one === undefined || !one.asked || one.answered) return null;
-    one.answered = true;
-    // The sidecar is free for the next one; what it brought is looked at here.
+    if (one === undefined || !one.has_permit || one.has_response) return null;
+    one.has_response = true;
+    // The sidecar is free for the next request while this result is checked.
     one.release();
     const { members } = frame;
-    const wrong: Refused | null =
+    const refusal: Refusal | null =
       frame.nonce === one.nonce
         ? await options.checker.check({ members, nonce: one.nonce, simulatedRoot }).catch(unchecked)
         : { code: 'report_nonce_mismatch', message: 'the answer is for something else' };
-    if (wrong === null) one.resolve(frame);
-    else one.reject(unavailable(`What the sidecar answered does not hold: ${wrong.message}.`));
-    return wrong;
+    if (refusal === null) one.resolve(frame);
+    else one.reject(unavailable(`What the sidecar answered does not hold: ${refusal.message}.`));
+    return refusal;
   }
 
   function failed(frame: Failed): void {
     const one = frame.id === null ? undefined : pending.get(frame.id);
-    if (one === undefined || frame.id === null || !one.asked || one.answered) return;
-    // It is being worked on: the answer is on its way.
+    if (one === undefined || frame.id === null || !one.has_permit || one.has_response) return;
+    // The sidecar still works on this request and will send the result.
     if (frame.code === 'duplicate_id') return;
     if (frame.retry_after_ms === undefined)
       return one.reject(unavailable(`The sidecar could not attest: ${frame.message} (${frame.code}).`));
     const { id } = frame;
-    const least_ms = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** one.retries++);
-    // Node's timers would take one that is far too long for none.
-    const retry_ms = Math.min(Math.max(frame.retry_after_ms, least_ms), options.attest_timeout_ms);
+    // A delay beyond the range of Node's timers would fire at once.
+    const retry_after_ms = Math.min(frame.retry_after_ms, options.attest_timeout_ms);
     clearTimeout(one.retry ?? undefined);
     one.retry = setTimeout(
       () => {
         one.retry = null;
-        // Away now: hello asks again for everything that is pending.
+        // After a disconnect, the next hello repeats everything that is pending.
         if (state !== 'connected') return;
         options.onRetry?.();
         link?.attest(id, one.raw);
       },
-      retry_ms * (1 + Math.random() / 4),
+      Math.max(retry_after_ms * (1 + Math.random() / 4), delayAfter(++one.retries, RETRY)),
     );
   }
 
@@ -243,8 +241,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       return hello;
     },
 
-    get trouble() {
-      return trouble;
+    get unavailable() {
+      return cause;
     },
 
     get pending() {
@@ -252,14 +250,14 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     },
 
     ready(wait_ms) {
-      if (trouble !== null) return Promise.reject(inTrouble(trouble.message));
+      if (cause !== null) return Promise.reject(cannotAttest(cause.message));
       if (state === 'connected') return Promise.resolve();
       return new Promise((resolve, reject) => {
         const wake = () => {
           clearTimeout(timer);
           waiting.delete(wake);
-          if (trouble === null) resolve();
-          else reject(inTrouble(trouble.message));
+          if (cause === null) resolve();
+          else reject(cannotAttest(cause.message));
         };
         const timer = setTimeout(() => {
           waiting.delete(wake);
@@ -275,8 +273,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       });
     },
 
-    attest(owner, id, raw, nonce, onLeft, began_ms = performance.now()) {
-      return new Promise<Answered>((resolve, reject) => {
+    attest(owner, id, raw, nonce, onDisconnect, began_ms = performance.now()) {
+      return new Promise<AttestedFrame>((resolve, reject) => {
         const settle = () => {
           clearTimeout(timer);
           clearTimeout(one.retry ?? undefined);
@@ -288,45 +286,87 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         const one: Pending = {
           raw,
           nonce,
-          resolve: (answered) => {
+          resolve: (attested) => {
             settle();
-            resolve(answered);
+            resolve(attested);
           },
           reject: (error) => {
             settle();
             reject(error);
           },
-          asked: false,
-          answered: false,
+          has_permit: false,
+          has_response: false,
           retries: 0,
           retry: null,
           release: () => {},
         };
-        const giveUp = (error: Error) => {
-          if (one.asked && state === 'connected') link?.send({ type: 'cancel', id });
+        const abandon = (error: Error) => {
+          if (one.has_permit && state === 'connected') link?.send({ type: 'cancel', id });
           one.reject(error);
         };
         const timer = setTimeout(
-          () => giveUp(tooLate()),
+          () => abandon(timedOut()),
           Math.max(0, began_ms + options.attest_timeout_ms - performance.now()),
         );
         pending.set(id, one);
         const start = () => {
-          one.asked = true;
+          one.has_permit = true;
           if (state === 'connected') link?.attest(id, raw);
         };
         one.release = permits.acquire(owner, start, () => one.reject(tooMany()));
-        onLeft(() => {
-          if (pending.get(id) === one) giveUp(new ClientGone('nobody waits for this attestation any more'));
+        onDisconnect(() => {
+          if (pending.get(id) === one) abandon(new ClientGone('nobody waits for this attestation any more'));
         });
       });
     },
 
     close() {
-      become('closed', 'the gateway stops');
+      setState('closed', 'the gateway stops');
       clearTimeout(reconnect ?? undefined);
       for (const one of [...pending.values()]) one.reject(unavailable('The gateway stops.'));
       link?.close();
     },
+  };
+}
+
+// Checks the sidecar's attestations with the sidecar's own checks. They run on a thread: a signature check takes a millisecond, and parsing
+// the data of a faulty sidecar may take longer.
+
+/** The job of the check thread. */
+export interface CheckJob {
+  /** JSON of the attestation's token and evidence, in UTF-8. */
+  readonly members: Uint8Array;
+  /** The nonce that every report and the token must contain. */
+  readonly nonce: string;
+  /** PEM of the trust anchor that replaces NVIDIA's; null: NVIDIA's only. */
+  readonly simulatedRoot: string | null;
+}
+
+/** The check that failed, with the verifier's code; null when all passed. */
+export type CheckResult = { readonly code: FailureCode; readonly message: string } | null;
+
+interface Checker {
+  /** Starts the thread before the first attestation arrives. */
+  warm(): void;
+  /** @throws {Error} when the thread ended before the check was done. */
+  check(job: CheckJob): Promise<CheckResult>;
+  close(): Promise<void>;
+}
+
+/** Starting the thread takes longer than a GPU may, so it is kept for an hour after its last job. */
+const IDLE_MS = 3_600_000;
+
+export function createChecker(): Checker {
+  const thread = new Thread<CheckJob, CheckResult>(
+    new URL('./check-worker.ts', import.meta.url),
+    { resourceLimits: { maxOldGenerationSizeMb: CHECKING_HEAP_MB, maxYoungGenerationSizeMb: CHECKING_YOUNG_HEAP_MB } },
+    IDLE_MS,
+  );
+  return {
+    warm: () => thread.warm(),
+    // The members are copied: posting a view would send the whole buffer that it belongs to.
+    check: ({ members, nonce, simulatedRoot }) =>
+      thread.run({ members: new Uint8Array(members), nonce, simulatedRoot }),
+    close: () => thread.end(),
   };
 }

@@ -1,29 +1,31 @@
-// One WebSocket connection to the sidecar, from connecting to its end: frames in, frames out, hello first, heartbeat.
-
+// One WebSocket connection to the sidecar: hello first, then frames in both directions, with a heartbeat.
 import { isUtf8 } from 'node:buffer';
-import type { Socket } from 'node:net';
-import { WebSocket } from 'ws';
+import { closeSync, constants, fstatSync, lstatSync, openSync, type Stats } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { basename, dirname } from 'node:path';
 import {
   attestedHeadSchema,
   attestedMembersSchema,
   type FromSidecar,
-  fromSidecarSchema,
   type Hello,
   type Phases,
   splitBinaryFrame,
   type ToSidecar,
 } from '../../proto/frames.ts';
+import { type ConnectionEnd, connectToSidecar, readTextFrame } from '../../proto/sidecar-connection.ts';
 
-/** No frame of a sidecar's is larger: 64 devices' evidence and a token about them take some 2 MiB. */
+/** Limit for a frame from the sidecar. The evidence of 64 devices and a token about them take some 2 MiB. */
 const MAX_FRAME_BYTES = 8 * 1024 * 1024;
 const HELLO_TIMEOUT_MS = 5_000;
-const ONE_PIECE_BYTES = 64 * 1024;
-const HEARTBEAT_MS = 1_000;
-/** A sidecar that is stopped keeps its connection open: only its silence shows. */
-const SILENCE_MS = 5_000;
+const MAX_COPIED_BYTES = 64 * 1024;
+/** A stopped sidecar keeps its connection open. Only its silence shows that it has stopped. */
+const HEARTBEAT = { every_ms: 1_000, silence_ms: 5_000 } as const;
 
-/** What the sidecar says of one raw: `members` is JSON, an object with the attestation's token and evidence, in UTF-8. Whoever has taken them lets go of them. */
-export interface Answered {
+/**
+ * The sidecar's result for one raw. `members` is a JSON object with the attestation's token and evidence, in UTF-8; its reader drops it
+ * after use.
+ */
+export interface AttestedFrame {
   readonly type: 'attested';
   readonly id: string;
   readonly nonce: string;
@@ -31,49 +33,38 @@ export interface Answered {
   readonly phases: Phases | undefined;
 }
 
-type Frame = Exclude<FromSidecar, { type: 'attested' }> | Answered;
+type Frame = Exclude<FromSidecar, { type: 'attested' }> | AttestedFrame;
 
 interface LinkEvents {
-  /** First; again, `greeted`, when the sidecar has become another on the same connection. */
+  /** Called first, and again with `greeted` when the attester or the devices behind this connection have changed. */
   hello(hello: Hello, greeted: boolean): void;
   frame(frame: Exclude<Frame, Hello>): void;
-  /** Once, last. The reason is for the log. */
-  gone(reason: string): void;
+  /** Called once and last. The reason is for the log. */
+  closed(reason: string): void;
 }
 
 export interface Link {
   send(frame: Exclude<ToSidecar, { type: 'attest' }>): void;
-  /** `raw` in UTF-8. */
+  /** `raw` is in UTF-8. */
   attest(id: string, raw: Uint8Array): void;
   close(): void;
 }
 
-/** `socket`: one that is being connected. */
+/** `socket` may still be connecting. */
 export function openLink(socket: Socket, events: LinkEvents): Link {
-  // The path stays out of the address: in a URL a space or a # would make another of it.
-  const ws = new WebSocket('ws://localhost/', {
+  const connection = connectToSidecar<Frame>({
     createConnection: () => socket,
-    perMessageDeflate: false,
-    maxPayload: MAX_FRAME_BYTES,
-    handshakeTimeout: HELLO_TIMEOUT_MS,
-    // RFC 6455 masks against confused proxies. On a Unix socket there is none, and a zero mask costs no pass over raw.
-    generateMask: (mask: Buffer) => mask.fill(0),
+    max_frame_bytes: MAX_FRAME_BYTES,
+    hello_timeout_ms: HELLO_TIMEOUT_MS,
+    heartbeat: HEARTBEAT,
+    read: (data, isBinary) => (isBinary ? parseBinary(data) : parseFrame(data)),
+    onHello: events.hello,
+    onFrame: events.frame,
+    onEnd: (end) => events.closed(inWords(end)),
   });
-  let greeted = false;
-  let gone = false;
-  let heard_ms = performance.now();
-
-  const end = (reason: string) => {
-    if (gone) return;
-    gone = true;
-    clearTimeout(helloTimer);
-    clearInterval(heartbeat);
-    ws.terminate();
-    events.gone(reason);
-  };
   let corked = false;
-  /** What is asked for in one turn of the event loop goes out in one write. */
-  const together = () => {
+  /** Collects all requests of one turn of the event loop into one write. */
+  const corkThisTurn = () => {
     if (corked) return;
     corked = true;
     socket.cork();
@@ -82,71 +73,60 @@ export function openLink(socket: Socket, events: LinkEvents): Link {
       socket.uncork();
     });
   };
-  const helloTimer = setTimeout(() => end('no hello in time'), HELLO_TIMEOUT_MS);
-  const heartbeat = setInterval(() => {
-    if (performance.now() - heard_ms > SILENCE_MS) end('silent for too long');
-    else if (ws.readyState === WebSocket.OPEN) ws.ping();
-  }, HEARTBEAT_MS);
-
-  ws.on('message', (data, isBinary) => {
-    // What came in one read with the frame that ended it is still told.
-    if (gone) return;
-    heard_ms = performance.now();
-    const frame = isBinary ? parseBinary(data as Buffer) : parseFrame((data as Buffer).toString('utf8'));
-    if (frame === null || (frame.type !== 'hello' && !greeted)) return end('a frame that the protocol does not allow');
-    if (frame.type !== 'hello') return events.frame(frame);
-    const again = greeted;
-    greeted = true;
-    clearTimeout(helloTimer);
-    events.hello(frame, again);
-  });
-  ws.on('pong', () => {
-    heard_ms = performance.now();
-  });
-  ws.on('error', (error) => end((error as NodeJS.ErrnoException).code ?? error.message));
-  ws.on('close', (code) => end(`closed with ${code}`));
 
   return {
-    send: (frame) => {
-      if (ws.readyState === WebSocket.OPEN) ws.send(JSON.stringify(frame));
-    },
+    send: (frame) => connection.send(JSON.stringify(frame)),
     attest(id, raw) {
-      if (ws.readyState !== WebSocket.OPEN) return;
-      together();
+      if (!connection.isOpen) return;
+      corkThisTurn();
       const head = Buffer.from(`${JSON.stringify({ type: 'attest', id })}\n`);
-      if (raw.length <= ONE_PIECE_BYTES) return ws.send(Buffer.concat([head, raw]));
-      // One message in two fragments: a large raw is not copied behind its head.
-      ws.send(head, { fin: false });
-      ws.send(raw, { fin: true });
+      if (raw.length <= MAX_COPIED_BYTES) return connection.send(Buffer.concat([head, raw]));
+      // A large raw is sent as a second fragment of the message, so that it is not copied behind its head.
+      connection.send(head, { fin: false });
+      connection.send(raw, { fin: true });
     },
-    close: () => end('closed by the gateway'),
+    close: () => connection.end(),
   };
 }
 
-function parseFrame(text: string): Frame | null {
-  try {
-    const frame = fromSidecarSchema.parse(JSON.parse(text));
-    if (frame.type !== 'attested') return frame;
-    const { type, id, nonce, token, evidence, phases } = frame;
-    return { type, id, nonce, members: Buffer.from(JSON.stringify({ token, evidence })), phases };
-  } catch {
-    return null;
+function inWords(end: ConnectionEnd): string {
+  switch (end.reason) {
+    case 'error':
+      return end.error.code ?? end.error.message;
+    case 'closed':
+      return `closed with ${end.code}`;
+    case 'no_hello_in_time':
+      return 'no hello in time';
+    case 'silent':
+      return 'silent for too long';
+    case 'invalid_frame':
+    case 'hello_not_first':
+      return 'a frame that the protocol does not allow';
+    case 'ended':
+      return 'closed by the gateway';
   }
 }
 
-function parseBinary(frame: Buffer): Answered | null {
+function parseFrame(data: Buffer): Frame | null {
+  const frame = readTextFrame(data, false);
+  if (frame?.type !== 'attested') return frame;
+  const { type, id, nonce, token, evidence, phases } = frame;
+  return { type, id, nonce, members: Buffer.from(JSON.stringify({ token, evidence })), phases };
+}
+
+function parseBinary(frame: Buffer): AttestedFrame | null {
   try {
-    const { head, carried } = splitBinaryFrame(frame);
+    const { head, payload } = splitBinaryFrame(frame);
     const { type, id, nonce, phases } = attestedHeadSchema.parse(JSON.parse(head));
-    const members = membersIn(Buffer.from(carried.buffer, carried.byteOffset, carried.byteLength));
+    const members = membersIn(Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength));
     return members === null ? null : { type, id, nonce, members, phases };
   } catch {
     return null;
   }
 }
 
-// What an attestation has beside raw and nonce, as the sidecar sends it: in its own form looked at without being taken apart. Of each
-// attestation it is the largest part, and the texts and objects of a parse would be half of what the gateway's memory is cleaned of.
+// Validates the members that the sidecar adds to an attestation. The usual form is validated without a JSON parse: it is the largest part
+// of each attestation, and parsing it would cause half of the gateway's garbage.
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -160,12 +140,12 @@ const REPORT = Buffer.from(',"report":');
 const CHAIN = Buffer.from(',"certificate_chain":');
 const NEXT = Buffer.from('},');
 const END = Buffer.from('}]}');
-/** As many devices as the schema allows; more are for it to refuse. */
+/** The schema allows this many devices. An attestation with more is left to the schema. */
 const MAX_DEVICES = 64;
 
 /**
- * The bytes, if they are JSON of {@link attestedMembersSchema}; null otherwise. The form that a sidecar writes is seen at a glance.
- * Any other is parsed and written anew: it goes into an answer, and into the one line of an event.
+ * Returns the bytes if they are JSON of {@link attestedMembersSchema}, else null. The form that a sidecar writes is recognized quickly. Any
+ * other form is parsed and serialized anew, because it becomes part of a response and of a single line of an event.
  */
 export function membersIn(bytes: Buffer): Buffer | null {
   if (isPlain(bytes)) return bytes;
@@ -178,7 +158,7 @@ export function membersIn(bytes: Buffer): Buffer | null {
   }
 }
 
-/** Exactly the members of the schema in their order, without spaces, in ASCII. */
+/** Whether the bytes have exactly the schema's members, in order, without spaces, in ASCII. */
 function isPlain(bytes: Buffer): boolean {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   let at = 0;
@@ -201,7 +181,10 @@ function isPlain(bytes: Buffer): boolean {
   return false;
 }
 
-/** After the closing quote of the string at `at`, of at least `min` characters; 0 when there is none that is surely right. */
+/**
+ * Returns the offset after the string at `at`, which must have `min` characters or more. Returns 0 when the string is missing or may be
+ * invalid.
+ */
 function endOfString(view: DataView, at: number, min: number): number {
   const { byteLength } = view;
   if (at >= byteLength || view.getUint8(at) !== QUOTE) return 0;
@@ -223,10 +206,71 @@ function endOfString(view: DataView, at: number, min: number): number {
   return 0;
 }
 
-/** Four bytes at once: none is a quote, a backslash, a control character or outside of ASCII. Each term sets a byte's high bit for one of them. */
+/**
+ * Tests four bytes at once: none is a quote, a backslash, a control character or outside of ASCII. Each term sets a byte's high bit for one
+ * of these cases.
+ */
 function isOrdinary(four: number): boolean {
   const control = four - 0x20202020;
   const quote = (four ^ 0x22222222) - 0x01010101;
   const backslash = (four ^ 0x5c5c5c5c) - 0x01010101;
   return ((four | control | quote | backslash) & 0x80808080) === 0;
+}
+
+// Connects to the sidecar's socket after checking who owns it. A user who can write in its folder could replace the socket and would
+// receive prompts. Node does not tell which process listens (SO_PEERCRED), so the owner and the mode of folder and socket decide.
+
+/** The socket may belong to another user. The message is for /health and the log, and names no path. */
+export class SocketRefused extends Error {
+  override readonly name = 'SocketRefused';
+  readonly code: 'socket_owner' | 'socket_mode' | 'socket_kind';
+  constructor(code: SocketRefused['code'], message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+const ROOT_UID = 0;
+const GROUP_WRITES = 0o020;
+const OTHERS_WRITE = 0o002;
+
+/**
+ * `sidecar_uid`: a user who may own folder and socket beside root and the gateway's own user; null: no other user.
+ * @throws {SocketRefused}.
+ * @throws the system's error for the folder or the socket: ENOENT, EACCES.
+ */
+export function connectOwned(path: string, sidecar_uid: number | null): Socket {
+  const folder = openSync(dirname(path), constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    checkFolder(fstatSync(folder), sidecar_uid);
+    // The path goes through the open folder, so that renaming it, or a folder above it, cannot replace the socket between check and
+    // connect.
+    const socket = process.platform === 'linux' ? `/proc/self/fd/${folder}/${basename(path)}` : path;
+    checkSocket(lstatSync(socket), sidecar_uid);
+    return connect(socket);
+  } finally {
+    closeSync(folder);
+  }
+}
+
+function checkFolder(stats: Stats, sidecar_uid: number | null): void {
+  checkOwner("the socket's folder", stats.uid, sidecar_uid);
+  if ((stats.mode & (GROUP_WRITES | OTHERS_WRITE)) !== 0)
+    throw new SocketRefused('socket_mode', "others may write in the socket's folder: its mode must be 0750 or less");
+}
+
+function checkSocket(stats: Stats, sidecar_uid: number | null): void {
+  if (!stats.isSocket()) throw new SocketRefused('socket_kind', 'what stands in its place is not a socket');
+  checkOwner('the socket', stats.uid, sidecar_uid);
+  if ((stats.mode & OTHERS_WRITE) !== 0)
+    throw new SocketRefused('socket_mode', 'everybody may connect to the socket: its mode must be 0660 or less');
+}
+
+function checkOwner(what: string, uid: number, sidecar_uid: number | null): void {
+  const own_uid = process.getuid?.();
+  if (uid === ROOT_UID || uid === own_uid || uid === sidecar_uid) return;
+  throw new SocketRefused(
+    'socket_owner',
+    `${what} belongs to user ${uid}, who is neither root nor this gateway's user (${own_uid}) nor SIDECAR_UID`,
+  );
 }

@@ -1,41 +1,45 @@
-// Keeps attestations in this process's memory, up to a number of bytes and for a time. The oldest are forgotten first.
+// Keeps attestations in this process's memory, up to a number of bytes and for a time. The oldest are evicted first.
 import { LRUCache } from 'lru-cache';
-import type { Owner } from '../keys/caller.ts';
+import type { Owner } from '../keys/keys.ts';
 
-// Where attestations are kept for clients that drop unknown members: by our id and by the completion's, for whoever asked.
+// The store of attestations, for clients that drop unknown members. An attestation is found by its owner, under our id and the
+// completion's.
 
-/** The attestation's JSON in UTF-8, or that its stream still runs. Bytes lie outside of the heap that is collected. */
+/**
+ * A stored attestation: its JSON in UTF-8, or `pending` while its response still runs. A Buffer's bytes are outside of the
+ * garbage-collected heap.
+ */
 export type Kept = { readonly state: 'ready'; readonly json: Buffer<ArrayBuffer> } | { readonly state: 'pending' };
 
-/** Keeping is a service beside the answer, which carries its attestation anyway: only `find` can fail, and it says so. */
+/** Storing never fails for its caller, because the response carries its attestation anyway. Only `find` reports errors. */
 export interface Store {
   begin(owner: Owner, id: string): void;
-  /** The completion's own id is known while its stream runs. What is kept under it already, from another answer, stays. */
+  /** Registers the completion's id while its stream runs. An attestation of another response that is stored under it stays. */
   name(owner: Owner, id: string, completionId: string): void;
-  /** The attestation is there; from now on the completion's own id finds it too. */
+  /** Stores the attestation under both ids. */
   keep(owner: Owner, id: string, completionId: string | null, json: Buffer<ArrayBuffer>): void;
   drop(owner: Owner, id: string): void;
-  /** At once where it is in this process's memory. @throws {Problem} store_unavailable */
+  /** Returns at once when the attestation is in this process's memory. @throws {Problem} store_unavailable */
   find(owner: Owner, id: string): Kept | null | Promise<Kept | null>;
-  /** Of this process's memory. */
+  /** Entries and bytes in this process's memory. */
   readonly usage: { readonly entries: number; readonly bytes: number };
   close(): void | Promise<void>;
 }
 
-// Memory for kept texts, in slabs that are used again when every text in them is forgotten. A text in memory of its own would
-// be counted by the garbage collector: thousands a second make it look through the whole heap, for nothing.
+// Memory for attestations, in slabs that are reused when all texts in them are released. Single buffers would count as external memory, and
+// thousands a second would make the garbage collector run without need.
 
-interface Place {
-  /** What it takes, with the rest of the slab before, which was too small for it. */
+interface Allocation {
+  /** Bytes that the allocation uses, including the rest of the previous slab when that was too small. */
   readonly bytes: number;
-  /** A copy: the place may be another text's soon. */
+  /** Returns a copy, because the slab may be reused. */
   read(): Buffer<ArrayBuffer>;
-  /** Once. */
+  /** Must be called once. */
   free(): void;
 }
 
 const SLAB_BYTES = 1024 * 1024;
-/** A larger text has memory of its own, so that little is left over in slabs. */
+/** A larger text has a buffer of its own, so that little space is lost in slabs. */
 const MAX_TEXT_BYTES = SLAB_BYTES / 8;
 
 class Slab {
@@ -45,30 +49,30 @@ class Slab {
 }
 
 class Slabs {
-  #filling: Slab | null = null;
+  #current: Slab | null = null;
   #empty: Slab[] = [];
 
-  put(text: Buffer<ArrayBuffer>): Place {
+  allocate(text: Buffer<ArrayBuffer>): Allocation {
     const { length } = text;
     if (length > MAX_TEXT_BYTES) return { bytes: length, read: () => text, free: () => {} };
     let left_over = 0;
-    let slab = this.#filling;
+    let slab = this.#current;
     if (slab === null || slab.used + length > SLAB_BYTES) {
       if (slab !== null) left_over = SLAB_BYTES - slab.used;
       slab = this.#empty.pop() ?? new Slab();
-      this.#filling = slab;
+      this.#current = slab;
     }
-    return new InSlab(this, slab, text, left_over);
+    return new SlabAllocation(this, slab, text, left_over);
   }
 
   freed(slab: Slab): void {
     if (--slab.texts > 0) return;
     slab.used = 0;
-    if (slab !== this.#filling) this.#empty.push(slab);
+    if (slab !== this.#current) this.#empty.push(slab);
   }
 }
 
-class InSlab implements Place {
+class SlabAllocation implements Allocation {
   readonly bytes: number;
   readonly #slabs: Slabs;
   readonly #slab: Slab;
@@ -101,12 +105,12 @@ export interface MemoryStore extends Store {
 
 const PENDING = { state: 'pending' } as const;
 
-/** A text in its place, and under how many names it is kept: under none, its place is free. */
-interface Shelved {
-  readonly place: Place;
-  names: number;
+/** An allocation and the number of ids that refer to it. It is freed when no id does. */
+interface Entry {
+  readonly allocation: Allocation;
+  references: number;
 }
-/** What an entry costs beside its text. */
+/** Bytes that an entry costs beside its text. */
 const ENTRY_BYTES = 512;
 
 export function createMemoryStore(options: {
@@ -114,27 +118,27 @@ export function createMemoryStore(options: {
   attestation_store_bytes: number;
 }): MemoryStore {
   const slabs = new Slabs();
-  const cache = new LRUCache<string, Shelved>({
+  const cache = new LRUCache<string, Entry>({
     maxSize: options.attestation_store_bytes,
-    sizeCalculation: (kept, key) => ENTRY_BYTES + 2 * key.length + kept.place.bytes,
+    sizeCalculation: (entry, key) => ENTRY_BYTES + 2 * key.length + entry.allocation.bytes,
     ttl: options.attestation_ttl_ms,
-    dispose: (kept) => forget(kept),
+    dispose: (entry) => release(entry),
   });
-  const forget = (kept: Shelved): void => {
-    if (--kept.names === 0) kept.place.free();
+  const release = (entry: Entry): void => {
+    if (--entry.references === 0) entry.allocation.free();
   };
-  const shelve = (key: string, kept: Shelved): void => {
-    cache.set(key, kept);
-    // What is larger than all the room is not kept.
-    if (cache.peek(key) === kept) kept.names++;
+  const insert = (key: string, entry: Entry): void => {
+    cache.set(key, entry);
+    // The cache does not take an entry that is larger than its limit.
+    if (cache.peek(key) === entry) entry.references++;
   };
-  // Owners are base64url or a word, so a space cannot be part of one.
+  // An owner is base64url or one word, so it contains no space.
   const keyOf = (owner: Owner, id: string) => `${owner} ${id}`;
-  /** Of answers that are not complete. One may take longer than attestations are kept, or while the room fills with others. */
+  /** Keys of responses that are not complete. They are kept apart because a response may run longer than the cache keeps its entries. */
   const pending = new Set<string>();
-  /** Of those: from our id to the completion's. */
+  /** For those keys: from the key of our id to the key of the completion's. */
   const names = new Map<string, string>();
-  const ended = (key: string): void => {
+  const clearPending = (key: string): void => {
     const named = names.get(key);
     if (named !== undefined) pending.delete(named);
     names.delete(key);
@@ -149,23 +153,23 @@ export function createMemoryStore(options: {
       names.set(keyOf(owner, id), key);
     },
     keep(owner, id, completionId, json) {
-      ended(keyOf(owner, id));
-      // One name more, so that it stays while it gets its own.
-      const kept: Shelved = { place: slabs.put(json), names: 1 };
-      shelve(keyOf(owner, id), kept);
-      if (completionId !== null) shelve(keyOf(owner, completionId), kept);
-      forget(kept);
+      clearPending(keyOf(owner, id));
+      // This reference keeps the entry alive until its ids are inserted.
+      const entry: Entry = { allocation: slabs.allocate(json), references: 1 };
+      insert(keyOf(owner, id), entry);
+      if (completionId !== null) insert(keyOf(owner, completionId), entry);
+      release(entry);
     },
     drop(owner, id) {
       const key = keyOf(owner, id);
-      ended(key);
+      clearPending(key);
       cache.delete(key);
     },
     find(owner, id) {
-      // Not `get`, which would keep what is read often from its turn to be forgotten, and with it the slab it lies in.
+      // `get` would renew the entry: frequent reads would keep it, and its slab, from being evicted.
       const key = keyOf(owner, id);
-      const kept = cache.peek(key);
-      if (kept !== undefined) return { state: 'ready', json: kept.place.read() };
+      const entry = cache.peek(key);
+      if (entry !== undefined) return { state: 'ready', json: entry.allocation.read() };
       return pending.has(key) ? PENDING : null;
     },
     get usage() {

@@ -1,4 +1,4 @@
-// Keeps attestations in Valkey or Redis beside this process's own memory: any gateway finds what any of them made.
+// Keeps attestations in Valkey or Redis beside this process's memory, so that any gateway finds the attestations of all.
 import { hash } from 'node:crypto';
 import { createClient, RESP_TYPES, type RedisClientOptions } from '@redis/client';
 import type { Logger } from 'pino';
@@ -6,31 +6,32 @@ import { RateLimiterRedis } from 'rate-limiter-flexible';
 import type { Member } from '../cluster/member.ts';
 import type { GatewayConfig } from '../config.ts';
 import { Problem } from '../http/problem.ts';
-import type { Owner } from '../keys/caller.ts';
+import type { Owner } from '../keys/keys.ts';
+import { delayAfter } from '../limits/backoff.ts';
 import { createRates, inMemory, type MakeLimiter, type Rates } from '../limits/rates.ts';
 import { createMemoryStore, type Kept, type MemoryStore, type Store } from './store-memory.ts';
 
-// A connection to Valkey or Redis that answers within a time or fails: nothing waits for a server that is away or hangs.
+// A connection to Valkey or Redis with a timeout for each command. No caller waits longer for a server that is away or hangs.
 
 interface ConnectionOptions {
-  /** `redis:`, `rediss:`, `valkey:` or `valkeys:`; may hold a user name and a password. */
+  /** `redis:`, `rediss:`, `valkey:` or `valkeys:`. The URL may contain a user name and a password. */
   readonly url: string;
-  /** For one command, from the asking to the answer. */
+  /** The timeout of one command. */
   readonly timeout_ms: number;
-  /** For the log: whether it is there, and the code of what went wrong. Never the URL. */
+  /** Reports for the log whether the server is connected, and the error code. Never the URL. */
   readonly onState?: (connected: boolean, reason: string) => void;
 }
 
 export interface Connection {
   readonly isReady: boolean;
-  /** @throws {Error} at once when the server is away, after the time when it hangs. */
+  /** @throws {Error} at once when the server is away, or after the timeout when it hangs. */
   run<T>(command: (client: Client) => Promise<T>): Promise<T>;
-  /** After what was sent is answered, or its time is over. */
+  /** Waits for open commands, up to the timeout. */
   close(): Promise<void>;
 }
 
 const CONNECT_TIMEOUT_MS = 2_000;
-const RECONNECT_MAX_MS = 1_000;
+const RECONNECT = { min_ms: 25, max_ms: 1_000 };
 const MAX_COMMANDS = 10_000;
 
 const make = (options: RedisClientOptions) => createClient(options);
@@ -41,46 +42,46 @@ export function openConnection({ url, timeout_ms, onState }: ConnectionOptions):
   let closed = false;
   let client = connect();
 
-  function become(now: boolean, reason: string): void {
+  function setConnected(now: boolean, reason: string): void {
     if (connected === now || closed) return;
     connected = now;
     onState?.(now, reason);
   }
 
   function connect(): Client {
-    const made = make({
+    const created = make({
       url: url.replace(/^valkey/, 'redis'),
-      // A command that cannot go out now fails now.
+      // A command fails at once when it cannot be sent.
       disableOfflineQueue: true,
       commandsQueueMaxLength: MAX_COMMANDS,
       socket: {
         connectTimeout: CONNECT_TIMEOUT_MS,
-        reconnectStrategy: (retries) => Math.min(RECONNECT_MAX_MS, 25 * 2 ** Math.min(retries, 10)),
+        reconnectStrategy: (retries) => delayAfter(retries + 1, RECONNECT),
       },
     });
-    made.on('error', (error: NodeJS.ErrnoException) => become(false, error.code ?? error.name));
-    made.on('ready', () => become(true, 'ready'));
-    // It goes on trying by itself until it is destroyed, which is what rejects this.
-    made.connect().catch(() => {});
-    return made;
+    created.on('error', (error: NodeJS.ErrnoException) => setConnected(false, error.code ?? error.name));
+    created.on('ready', () => setConnected(true, 'ready'));
+    // The client reconnects by itself until it is destroyed, which rejects this promise.
+    created.connect().catch(() => {});
+    return created;
   }
 
-  /** What a hanging server was asked would be kept until it answers: a new connection forgets it. */
+  /** The client would keep open commands until a hanging server responds. A new connection drops them. */
   function renew(hanging: Client): void {
     if (closed || hanging !== client) return;
-    become(false, 'no answer in time');
+    setConnected(false, 'no answer in time');
     client.destroy();
     client = connect();
   }
 
   function run<T>(command: (client: Client) => Promise<T>): Promise<T> {
-    const asked = client;
+    const current = client;
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
-        renew(asked);
+        renew(current);
         reject(new Error('no answer in time'));
       }, timeout_ms);
-      command(asked)
+      command(current)
         .finally(() => clearTimeout(timer))
         .then(resolve, reject);
     });
@@ -93,7 +94,7 @@ export function openConnection({ url, timeout_ms, onState }: ConnectionOptions):
     run,
     async close() {
       closed = true;
-      // Answers come in the order of what was asked.
+      // The server responds in order, so the response to this ping comes last.
       await run((last) => last.ping()).catch(() => {});
       client.destroy();
     },
@@ -102,34 +103,34 @@ export function openConnection({ url, timeout_ms, onState }: ConnectionOptions):
 
 interface SharedOptions {
   readonly attestation_ttl_ms: number;
-  /** The longest that an answer may run, and so be known by its completion's id. */
+  /** The longest time that a response may run, during which its completion's id must be found. */
   readonly max_answer_ms: number;
   readonly attest_timeout_ms: number;
 }
 
 const PENDING = 'pending';
-/** A gateway that is killed drops nothing: what nobody renews is over after this. */
+/** A gateway that is killed cannot remove its pending entries, so they expire after this time unless renewed. */
 const PENDING_MS = 60_000;
 const RENEW_MS = 20_000;
-/** Before the name of the entry that holds the attestation, which itself begins with a brace. */
+/** Prefix of a value that holds the key of another entry. An attestation begins with a brace. */
 const ALIAS = '=';
 const AS_BYTES = { [RESP_TYPES.BLOB_STRING]: Buffer };
-/** On their way to the server; past it an attestation is kept here alone. */
-const MAX_UNSENT_BYTES = 64 * 1024 * 1024;
+/** Limit for values on their way to the server. Beyond it an attestation is stored in this process only. */
+const MAX_IN_FLIGHT_BYTES = 64 * 1024 * 1024;
 const BRACE = 0x7b;
 const RETRY_SECONDS = 2;
-/** The connection's own state is in the log; the answer carries its attestation whether it was kept or not. */
-const quietly = () => {};
+/** Errors are ignored: the connection's state is logged, and the response carries its attestation in any case. */
+const ignore = () => {};
 
-/** `own`: the store of this gateway, of which `memory` may be one worker's part. */
+/** `own` is the store of this gateway. With several workers, `memory` is one worker's part of it. */
 export function createSharedStore(
   connection: Connection,
   memory: MemoryStore,
   own: Store,
   options: SharedOptions,
 ): Store {
-  let unsent = 0;
-  // Neither owners nor ids are to be read from the names of the entries.
+  let in_flight_bytes = 0;
+  // Keys are hashed so that they reveal neither owners nor ids.
   const keyOf = (owner: Owner, id: string) =>
     `countersign:attestation:${hash('sha256', `${owner} ${id}`, 'base64url')}`;
 
@@ -139,20 +140,20 @@ export function createSharedStore(
     ttl_ms: number,
     more: { condition?: 'NX' } = {},
   ): Promise<void> {
-    if (unsent + value.length > MAX_UNSENT_BYTES) throw new Error('too much is on its way');
-    unsent += value.length;
+    if (in_flight_bytes + value.length > MAX_IN_FLIGHT_BYTES) throw new Error('too much is on its way');
+    in_flight_bytes += value.length;
     try {
       await connection.run((client) => client.set(key, value, { expiration: { type: 'PX', value: ttl_ms }, ...more }));
     } finally {
-      unsent -= value.length;
+      in_flight_bytes -= value.length;
     }
   }
 
-  const drop = (key: string) => void connection.run((client) => client.del(key)).catch(quietly);
-  const pend = (key: string) => void set(key, PENDING, PENDING_MS).catch(quietly);
+  const drop = (key: string) => void connection.run((client) => client.del(key)).catch(ignore);
+  const markPending = (key: string) => void set(key, PENDING, PENDING_MS).catch(ignore);
 
   const running = new Set<string>();
-  const renewing = setInterval(() => running.forEach(pend), RENEW_MS).unref();
+  const renewing = setInterval(() => running.forEach(markPending), RENEW_MS).unref();
 
   async function fromServer(key: string): Promise<Kept | null> {
     const value = await connection.run((client) => client.withTypeMapping(AS_BYTES).get(key));
@@ -162,19 +163,19 @@ export function createSharedStore(
     return text.startsWith(ALIAS) ? fromServer(text.slice(ALIAS.length)) : { state: 'pending' };
   }
 
-  async function findFar(owner: Owner, id: string): Promise<Kept | null> {
+  async function findOnServer(owner: Owner, id: string): Promise<Kept | null> {
     try {
-      const far = await fromServer(keyOf(owner, id));
-      if (far !== null) return far;
+      const stored = await fromServer(keyOf(owner, id));
+      if (stored !== null) return stored;
     } catch (cause) {
-      const near = await own.find(owner, id);
-      if (near !== null) return near;
+      const local = await own.find(owner, id);
+      if (local !== null) return local;
       throw new Problem('store_unavailable', 'The store of attestations cannot be reached.', {
         cause,
         retryAfterSeconds: RETRY_SECONDS,
       });
     }
-    // The server may have had no room for what another worker has.
+    // Another worker may have an attestation that the server had no space for.
     return own.find(owner, id);
   }
 
@@ -183,21 +184,21 @@ export function createSharedStore(
       memory.begin(owner, id);
       const key = keyOf(owner, id);
       running.add(key);
-      pend(key);
+      markPending(key);
     },
     name(owner, id, completionId) {
       memory.name(owner, id, completionId);
       const ttl_ms = options.max_answer_ms + options.attest_timeout_ms;
-      set(keyOf(owner, completionId), ALIAS + keyOf(owner, id), ttl_ms, { condition: 'NX' }).catch(quietly);
+      set(keyOf(owner, completionId), ALIAS + keyOf(owner, id), ttl_ms, { condition: 'NX' }).catch(ignore);
     },
     keep(owner, id, completionId, json) {
       memory.keep(owner, id, completionId, json);
       const key = keyOf(owner, id);
       running.delete(key);
       const { attestation_ttl_ms } = options;
-      // Where it cannot be kept, a full server for one, it is no longer pending either.
+      // When the attestation cannot be stored, for instance on a full server, the pending entry is removed.
       set(key, json, attestation_ttl_ms).catch(() => drop(key));
-      if (completionId !== null) set(keyOf(owner, completionId), ALIAS + key, attestation_ttl_ms).catch(quietly);
+      if (completionId !== null) set(keyOf(owner, completionId), ALIAS + key, attestation_ttl_ms).catch(ignore);
     },
     drop(owner, id) {
       memory.drop(owner, id);
@@ -205,7 +206,7 @@ export function createSharedStore(
       running.delete(key);
       drop(key);
     },
-    find: (owner, id) => memory.find(owner, id) ?? findFar(owner, id),
+    find: (owner, id) => memory.find(owner, id) ?? findOnServer(owner, id),
     get usage() {
       return memory.usage;
     },
@@ -217,11 +218,11 @@ export function createSharedStore(
   };
 }
 
-// Counts requests in Valkey or Redis, for all gateways together; while that is away, each gateway counts by itself.
+// Counts requests in Valkey or Redis for all gateways together. While the server is away, each gateway counts by itself.
 
-/** `whileAway` counts for this gateway alone. */
-function inStore(connection: Connection, whileAway: MakeLimiter): MakeLimiter {
-  // What the limiter uses of a client, over a connection that may be renewed under it.
+/** `fallback` counts for this gateway only. */
+function inStore(connection: Connection, fallback: MakeLimiter): MakeLimiter {
+  // The part of a client that the limiter uses, over a connection that may be renewed.
   const client = {
     get isReady() {
       return connection.isReady;
@@ -235,15 +236,15 @@ function inStore(connection: Connection, whileAway: MakeLimiter): MakeLimiter {
       storeClient: client,
       useRedisPackage: true,
       rejectIfRedisNotReady: true,
-      // Who is past the limit is refused here, without asking again, until the second is over.
+      // A key beyond its limit is rejected locally until the second is over, without asking the server.
       inMemoryBlockOnConsumed: options.points,
-      insuranceLimiter: whileAway(options),
+      insuranceLimiter: fallback(options),
     });
 }
 
-// The store that the configuration asks for, and what counts requests beside it: in memory, or shared by several gateways.
+// Creates the store and the rate limits that the configuration asks for: in memory, or shared by several gateways.
 
-/** `member`: this process is one of several workers, and what they must share goes by their primary. */
+/** `member` is set when this process is one of several workers, which share state through their primary. */
 export function createStoreAndRates(
   config: GatewayConfig,
   log: Logger,

@@ -1,45 +1,54 @@
-// What the gateway asks of its backend, the backend that generates: a request, and who takes the answer as it arrives.
+// The interface between the gateway and its backend: the request, the head of the response, and the handler that reads the response.
 import type { IncomingHttpHeaders } from 'node:http';
-import type { Problem } from '../http/problem.ts';
-import type { SharedHeaders } from '../http/shared-headers.ts';
-import type { Owner } from '../keys/caller.ts';
-import type { Headers } from './headers.ts';
+import type { ErrorBody } from '../../proto/openai.ts';
+import type { SharedHeaders } from '../http/plain-path/response.ts';
+import { errorBody, errorType, type Problem } from '../http/problem.ts';
+import type { Owner } from '../keys/keys.ts';
+
+/** Names are in lower case. An array is a header that occurs more than once. */
+export type Headers = Record<string, string | string[]>;
 
 export interface BackendRequest {
   readonly method: string;
-  /** Begins with a slash and stands after BACKEND_URL: `/chat/completions`. Query included. */
+  /** The path after BACKEND_URL, with its query. It begins with a slash: `/chat/completions`. */
   readonly path: string;
-  readonly headers: Headers | SharedLines;
+  readonly headers: Headers | SerializedHeaders;
   readonly body: Buffer | string | null;
-  /** Asking twice does no harm: it may be sent again when the backend hung up. */
+  /** The request is idempotent: it may be sent again when the backend closes the connection. */
   readonly repeatable: boolean;
-  /** Whose it is: its connection carries requests of nobody else. null: a fresh connection, which carries no other request at all. */
+  /**
+   * The key that the request belongs to: its connection carries requests of no other key. null: a new connection that carries this request
+   * only.
+   */
   readonly owner: Owner | null;
 }
 
-/** The head of the backend's answer. */
+/** The head of the backend's response. */
 export interface ResponseHead {
   readonly status: number;
-  /** Names in lower case; several of one name are joined by a comma. Neither Content-Length nor Date is among them. */
+  /** Names are in lower case. Values of one name are joined by a comma. Content-Length and Date are left out. */
   readonly headers: IncomingHttpHeaders;
-  /** Content-Length in bytes; null where there is none. */
+  /** Content-Length in bytes; null when there is none. */
   readonly length: number | null;
-  /** What was made of it, length and date aside: shared with the next answer that has the same. */
-  readonly made: { toClient: SharedHeaders | null };
+  /** What was computed from the head. Responses that differ only in length and date share it. */
+  readonly cache: { clientHeaders: SharedHeaders | null };
 }
 
-/** Called in this order: head once, data any number of times, then end or fail, once. What `head`, `data` or `end` throws becomes `fail`. */
+/**
+ * Reads a response as it arrives. The calls come in this order: head once, data any number of times, then end or fail once. An error thrown
+ * by `head`, `data` or `end` is passed to `fail`.
+ */
 export interface ResponseHandler {
   head(head: ResponseHead): void;
-  /** The bytes are the handler's to keep. */
+  /** The handler may keep the bytes. */
   data(chunk: Buffer): void;
   end(): void;
   fail(problem: Problem): void;
 }
 
-/** The reader's end of an answer. */
+/** Controls a request that was sent. */
 export interface BackendCall {
-  /** Stops reading: the backend feels it as back-pressure. */
+  /** Stops reading, which puts back-pressure on the backend. */
   pause(): void;
   resume(): void;
   /** Ends the backend's request. No handler method is called after it. */
@@ -51,13 +60,108 @@ export interface Backend {
   close(): Promise<void>;
 }
 
-/** Header lines that go to the backend again and again, with one method and one path, of requests that have a body. */
-export class SharedLines {
+/** Header lines that are serialized once and sent with many requests. Those requests have a body and share one method and one path. */
+export class SerializedHeaders {
   readonly text: string;
-  /** All that comes before the number of the length, once it was written; `close`: where the connection carries no other request. */
-  readonly head: { keep_alive: Uint8Array | null; close: Uint8Array | null } = { keep_alive: null, close: null };
+  /**
+   * The bytes of the head up to the value of Content-Length, written on first use. `close` is for a connection that carries no other
+   * request.
+   */
+  readonly prefix: { keep_alive: Uint8Array | null; close: Uint8Array | null } = { keep_alive: null, close: null };
 
   constructor(text: string) {
     this.text = text;
   }
+}
+
+// Errors of the backend: faults of the connection, and the backend's own errors in OpenAI's shape.
+
+type FaultKind =
+  /** No connection was established. */
+  | 'unreachable'
+  /** The backend sent nothing for longer than the limit. */
+  | 'timeout'
+  /** The bytes are not an HTTP/1.1 response. */
+  | 'not_http'
+  /** The bytes arrived before the request was sent, so they answer no request. */
+  | 'unsolicited'
+  /** The connection ended before the response was complete. */
+  | 'disconnected'
+  /** The gateway stops. */
+  | 'stopped';
+
+/** A fault of the connection. Its message holds backend internals (addresses, parser texts) and is never sent to a client. */
+export class BackendFault extends Error {
+  override readonly name = 'BackendFault';
+
+  readonly kind: FaultKind;
+
+  constructor(kind: FaultKind, message: string) {
+    super(message);
+    this.kind = kind;
+  }
+}
+
+// Rewrites a backend's error into OpenAI's shape. The status is kept and all four members are present.
+
+/** The backend's error text is cut to this length: a stack trace or an HTML page is no use to a client. */
+const MAX_MESSAGE = 2_000;
+
+type JsonObject = Record<string, unknown>;
+const isJsonObject = (value: unknown): value is JsonObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+const text = (value: unknown): string | null =>
+  typeof value === 'string' && value !== '' ? value.slice(0, MAX_MESSAGE) : null;
+
+/** The code for a status when the backend gives no text code (llama-server and vLLM repeat the status as an integer). */
+function defaultCode(status: number): string {
+  if (status === 401) return 'invalid_api_key';
+  if (status === 404) return 'not_found';
+  if (status === 413) return 'body_too_large';
+  if (status === 429) return 'rate_limit_exceeded';
+  return status >= 500 ? 'backend_error' : 'invalid_request';
+}
+
+/**
+ * Rewrites the body of an error response. Known shapes: OpenAI `{error: {…}}`, `{error: "…"}`, FastAPI `{detail}`, vLLM `{object: "error",
+ * message}`.
+ */
+export function rewriteError(status: number, body: string): ErrorBody {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(body);
+  } catch {
+    parsed = null;
+  }
+  return errorOf(status, parsed);
+}
+
+/** Rewrites a parsed error body or error chunk. */
+export function errorOf(status: number, parsed: unknown): ErrorBody {
+  const fallback = `The backend answered with status ${status}.`;
+  if (!isJsonObject(parsed)) return errorBody(status, fallback, null, defaultCode(status));
+  const source = isJsonObject(parsed.error) ? parsed.error : parsed;
+  const message =
+    text(source.message) ?? text(parsed.error) ?? text(parsed.message) ?? detail(parsed.detail) ?? fallback;
+  const code = text(source.code) ?? defaultCode(status);
+  return errorBody(
+    status,
+    message,
+    text(source.param) ?? location(parsed.detail),
+    code,
+    text(source.type) ?? errorType(status),
+  );
+}
+
+/** FastAPI's `detail` is a text or a list of `{loc, msg}`. Its `input` repeats the prompt and is left out. */
+function detail(value: unknown): string | null {
+  if (!Array.isArray(value)) return text(value);
+  const messages = value.slice(0, 8).map((item) => (isJsonObject(item) ? text(item.msg) : text(item)));
+  return text(messages.filter((message) => message !== null).join('; '));
+}
+
+function location(value: unknown): string | null {
+  const first = Array.isArray(value) ? value[0] : null;
+  if (!isJsonObject(first) || !Array.isArray(first.loc)) return null;
+  return text(first.loc.filter((part) => part !== 'body').join('.'));
 }

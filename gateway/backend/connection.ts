@@ -1,14 +1,13 @@
-// One connection to the backend: one request at a time, its answer read as it arrives.
+// One connection to the backend. It carries one request at a time and reads the response as it arrives.
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { GrowingBuffer } from '../http/bytes.ts';
 import { batch } from '../http/write-batch.ts';
-import type { Owner } from '../keys/caller.ts';
-import type { ResponseHead } from './backend.ts';
-import { BackendFault } from './errors.ts';
-import { type Heads, mayEndHead, notHttp, type ParsedHead, ResponseBody } from './response.ts';
+import type { Owner } from '../keys/keys.ts';
+import { BackendFault, type ResponseHandler } from './backend.ts';
+import { type HeadCache, mayEndHead, notHttp, type ParsedHead, ResponseBody } from './response.ts';
 
-const silent = () => new BackendFault('silent', 'silent for too long');
+const timedOut = () => new BackendFault('timeout', 'silent for too long');
 
 export interface Origin {
   readonly secure: boolean;
@@ -16,48 +15,45 @@ export interface Origin {
   readonly port: number;
 }
 
-/** Takes one answer: head once, data any number of times, then end or broken, once. */
-export interface Taker {
-  head(head: ResponseHead): void;
-  data(chunk: Buffer): void;
-  end(): void;
-  broken(cause: unknown): void;
+/** Reads the response to one request. `failed` replaces `fail`: the connection reports causes, and the client turns them into problems. */
+export interface ConnectionHandler extends Omit<ResponseHandler, 'fail'> {
+  failed(cause: unknown): void;
 }
 
-export interface ConnectionEvents {
+interface ConnectionEvents {
   idle(connection: Connection): void;
-  gone(connection: Connection): void;
+  closed(connection: Connection): void;
 }
 
 const CONNECT_TIMEOUT_MS = 5_000;
-/** Every read lands here and is copied out before the next one: connections that wait hold no buffer of their own. */
-const LANDING = Buffer.allocUnsafeSlow(64 * 1024);
+/** All connections read into this buffer and copy from it, so a connection that waits holds no buffer of its own. */
+const READ_BUFFER = Buffer.allocUnsafeSlow(64 * 1024);
 
 export class Connection {
-  /** Whose requests it carries; null: one request and no other. */
+  /** The key whose requests the connection carries. null: the connection carries one request only. */
   readonly owner: Owner | null;
   readonly #socket: Socket;
-  readonly #heads: Heads;
+  readonly #heads: HeadCache;
   readonly #events: ConnectionEvents;
   readonly #connecting: NodeJS.Timeout;
-  #taker: Taker | null = null;
+  #handler: ConnectionHandler | null = null;
   #silence_ms = 0;
   /**
-   * Something moved since the last look; when it did, as the looks tell. What its taker is not given is no movement: interim
-   * answers, pieces of a head and of chunk lines could come for ever.
+   * Whether the connection made progress since the last check, and the time of the last check that saw progress. Only bytes that the
+   * handler receives count: interim responses, partial heads and chunk-size lines could arrive without end.
    */
-  #moved = false;
-  #moved_ms = 0;
+  #active = false;
+  #active_ms = 0;
   #paused = false;
   #head: ParsedHead | null = null;
   #body: ResponseBody | null = null;
-  /** A head that is not complete. */
-  #early: GrowingBuffer | null = null;
-  #gone = false;
-  #carried = false;
+  /** The bytes of a head that is not complete. */
+  #partialHead: GrowingBuffer | null = null;
+  #closed = false;
+  #used = false;
   #idle_since_ms = 0;
 
-  constructor(origin: Origin, heads: Heads, owner: Owner | null, events: ConnectionEvents) {
+  constructor(origin: Origin, heads: HeadCache, owner: Owner | null, events: ConnectionEvents) {
     this.owner = owner;
     this.#heads = heads;
     this.#events = events;
@@ -66,38 +62,42 @@ export class Connection {
       ? connectTls({ host, port, servername: host, ALPNProtocols: ['http/1.1'] }).on('data', (bytes: Buffer) =>
           this.#read(bytes, bytes.length),
         )
-      : connectTcp({ host, port, onread: { buffer: LANDING, callback: (length) => this.#read(LANDING, length) } });
+      : connectTcp({
+          host,
+          port,
+          onread: { buffer: READ_BUFFER, callback: (length) => this.#read(READ_BUFFER, length) },
+        });
     this.#socket.setNoDelay(true);
     this.#connecting = setTimeout(
-      () => this.#break(new BackendFault('unreachable', 'no connection in time')),
+      () => this.#close(new BackendFault('unreachable', 'no connection in time')),
       CONNECT_TIMEOUT_MS,
     );
     this.#socket
       .once(origin.secure ? 'secureConnect' : 'connect', () => clearTimeout(this.#connecting))
-      .on('timeout', () => this.#break(silent()))
-      .on('error', (error) => this.#break(error))
-      .on('end', () => this.#ended())
-      .on('close', () => this.#break(new BackendFault('hung_up', 'the connection closed')));
+      .on('timeout', () => this.#close(timedOut()))
+      .on('error', (error) => this.#close(error))
+      .on('end', () => this.#socketEnded())
+      .on('close', () => this.#close(new BackendFault('disconnected', 'the connection closed')));
   }
 
-  /** It has carried an answer before, so the backend may have hung up on it by now. */
-  get carried(): boolean {
-    return this.#carried;
+  /** The connection has carried a response before, so the backend may have closed it by now. */
+  get used(): boolean {
+    return this.#used;
   }
 
-  /** By `performance.now()`, of one that is idle. */
+  /** When the connection became idle, by `performance.now()`. */
   get idle_since_ms(): number {
     return this.#idle_since_ms;
   }
 
-  /** Sends a request, head and body, and gives its answer to `taker`. `silence_ms`: the longest wait for its head, then for its next piece. */
-  ask(parts: readonly Buffer[], silence_ms: number, taker: Taker): void {
-    this.#taker = taker;
+  /** Sends a request and gives its response to `handler`. `silence_ms` limits the wait for the head and for each chunk after it. */
+  send(parts: readonly Buffer[], silence_ms: number, handler: ConnectionHandler): void {
+    this.#handler = handler;
     this.#silence_ms = silence_ms;
-    this.#moved = true;
+    this.#active = true;
     batch.add(this.#socket);
-    // What is here already is read before the request leaves, and cannot be its answer.
-    if (this.#carried && this.#socket.writableCorked === 0) {
+    // Bytes that are already here are read before the request is sent: they cannot be its response.
+    if (this.#used && this.#socket.writableCorked === 0) {
       this.#socket.cork();
       setImmediate(() => this.#socket.uncork());
     }
@@ -107,133 +107,139 @@ export class Connection {
     this.#socket.uncork();
   }
 
-  /** Stops reading. Silence does not count then: it is the client's. */
+  /** Stops reading. The silence limit does not apply meanwhile, because the client causes the pause. */
   pause(): void {
     this.#socket.pause();
     this.#paused = true;
-    this.#watchedByNode(0);
+    this.#setNodeTimeout(0);
   }
 
   resume(): void {
     this.#paused = false;
-    this.#moved = true;
+    this.#active = true;
     this.#socket.resume();
   }
 
-  /** Ends it when it was silent for too long. The pool asks all of its connections: a timer for each would move with every read. */
-  look(now_ms: number): void {
-    if (this.#taker === null || this.#paused) return;
+  /**
+   * Closes the connection when the silence limit is exceeded. The pool calls it for all connections: one timer each would be reset with
+   * every read.
+   */
+  checkTimeout(now_ms: number): void {
+    if (this.#handler === null || this.#paused) return;
     if (this.#socket.writableLength > 0) {
-      // While a request is still going out, only Node knows whether bytes do.
-      this.#moved = true;
-      this.#watchedByNode(this.#silence_ms);
-    } else if (this.#moved) {
-      this.#moved = false;
-      this.#moved_ms = now_ms;
-    } else if (now_ms - this.#moved_ms > this.#silence_ms) this.#break(silent());
+      // While a request is still being sent, Node's socket timeout tells whether bytes are leaving.
+      this.#active = true;
+      this.#setNodeTimeout(this.#silence_ms);
+    } else if (this.#active) {
+      this.#active = false;
+      this.#active_ms = now_ms;
+    } else if (now_ms - this.#active_ms > this.#silence_ms) this.#close(timedOut());
   }
 
-  /** `ms`: 0 for no longer. */
-  #watchedByNode(ms: number): void {
+  /** Sets Node's socket timeout. 0 turns it off. */
+  #setNodeTimeout(ms: number): void {
     if ((this.#socket.timeout ?? 0) !== ms) this.#socket.setTimeout(ms);
   }
 
-  /** Ends it and whatever it carries, without a word to the taker. */
+  /** Closes the connection and drops its request. The handler is not called. */
   destroy(): void {
-    this.#taker = null;
-    this.#break(null);
+    this.#handler = null;
+    this.#close(null);
   }
 
-  /** Ends it, and its taker hears that the gateway stops. */
-  cut(): void {
-    this.#break(new BackendFault('stopped', 'the gateway stops'));
+  /** Closes the connection and reports to the handler that the gateway stops. */
+  abort(): void {
+    this.#close(new BackendFault('stopped', 'the gateway stops'));
   }
 
-  /** The first `length` of `bytes`, which are another's when this returns. True: it may read on. */
+  /** Reads the first `length` of `bytes`. The buffer is reused after this returns. The result true lets the socket read on. */
   #read(bytes: Buffer, length: number): true {
     try {
-      // Nobody asked: whatever it says cannot be an answer.
-      if (this.#taker === null) throw notHttp('bytes without a request');
-      if (this.#body !== null) this.#take(this.#body, bytes, 0, length);
-      else if (this.#early === null) this.#begin(bytes, length);
+      // Bytes that arrive while no request is open cannot be a response.
+      if (this.#handler === null) throw notHttp('bytes without a request');
+      if (this.#body !== null) this.#readBody(this.#body, bytes, 0, length);
+      else if (this.#partialHead === null) this.#readHead(bytes, length);
       else {
-        const before = this.#early.bytes;
-        const all = this.#early.add(bytes.subarray(0, length));
+        const before = this.#partialHead.bytes;
+        const all = this.#partialHead.add(bytes.subarray(0, length));
         if (!mayEndHead(all, before)) return true;
-        this.#early = null;
-        this.#begin(all, all.length);
+        this.#partialHead = null;
+        this.#readHead(all, all.length);
       }
     } catch (error) {
-      this.#break(error);
+      this.#close(error);
       return true;
     }
-    if (this.#body?.ended === true) this.#answered();
+    if (this.#body?.ended === true) this.#responseEnded();
     return true;
   }
 
-  #take(body: ResponseBody, bytes: Buffer, from: number, to: number): void {
-    const data = body.take(bytes, from, to);
+  #readBody(body: ResponseBody, bytes: Buffer, from: number, to: number): void {
+    const data = body.read(bytes, from, to);
     if (data.length === 0) return;
-    this.#moved = true;
-    this.#taker?.data(data);
+    this.#active = true;
+    this.#handler?.data(data);
   }
 
-  /** The head and what follows it; kept while that is not complete. Interim answers are passed over, those nobody asked for too. */
-  #begin(bytes: Buffer, to: number): void {
-    // Corked: the request has not left yet.
-    if (this.#socket.writableCorked > 0) throw new BackendFault('not_asked', 'bytes before the request');
+  /**
+   * Reads the head and the bytes after it, and keeps an incomplete head. Interim responses are skipped, including those that were not
+   * requested.
+   */
+  #readHead(bytes: Buffer, to: number): void {
+    // A corked socket has not sent the request yet.
+    if (this.#socket.writableCorked > 0) throw new BackendFault('unsolicited', 'bytes before the request');
     for (let from = 0; from < to; ) {
       const head = this.#heads.read(bytes, from, to);
       if (head === null) {
-        this.#early = new GrowingBuffer(bytes.subarray(from, to));
+        this.#partialHead = new GrowingBuffer(bytes.subarray(from, to));
         return;
       }
       from += head.size;
       if (head.status === 101) throw notHttp('an upgrade that nobody asked for');
       if (head.status < 200) continue;
-      // What a server says to an idle connection as it closes it (RFC 9110 §15.5.9) crosses a request that is on its way.
-      if (head.status === 408 && !head.reusable && this.#carried)
-        throw new BackendFault('not_asked', 'the end of an idle connection');
-      this.#moved = true;
+      // A server may send 408 as it closes an idle connection (RFC 9110 §15.5.9); it crosses a request that is on its way.
+      if (head.status === 408 && !head.reusable && this.#used)
+        throw new BackendFault('unsolicited', 'the end of an idle connection');
+      this.#active = true;
       this.#head = head;
       this.#body = new ResponseBody(head.framing);
-      this.#taker?.head(head);
-      return this.#take(this.#body, bytes, from, to);
+      this.#handler?.head(head);
+      return this.#readBody(this.#body, bytes, from, to);
     }
   }
 
-  #answered(): void {
-    const taker = this.#taker;
+  #responseEnded(): void {
+    const handler = this.#handler;
     const head = this.#head;
-    this.#taker = null;
+    this.#handler = null;
     this.#head = null;
     this.#body = null;
-    this.#carried = true;
-    if (head?.reusable === true && !this.#gone && this.#socket.writableLength === 0) {
-      // A reader that had paused it is gone, and the next one starts anew.
+    this.#used = true;
+    if (head?.reusable === true && !this.#closed && this.#socket.writableLength === 0) {
+      // A reader that paused the connection is done, and the next reader starts unpaused.
       if (this.#paused) this.#socket.resume();
       this.#paused = false;
-      this.#watchedByNode(0);
+      this.#setNodeTimeout(0);
       this.#idle_since_ms = performance.now();
       this.#events.idle(this);
-    } else this.#break(null);
-    taker?.end();
+    } else this.#close(null);
+    handler?.end();
   }
 
-  #ended(): void {
-    if (this.#body?.endsWithConnection === true) this.#answered();
-    else this.#break(new BackendFault('hung_up', 'the connection ended'));
+  #socketEnded(): void {
+    if (this.#body?.endsWithConnection === true) this.#responseEnded();
+    else this.#close(new BackendFault('disconnected', 'the connection ended'));
   }
 
-  /** The end of this connection, for whatever reason came first. */
-  #break(cause: unknown): void {
-    if (this.#gone) return;
-    this.#gone = true;
+  /** Closes the connection. The first cause wins. */
+  #close(cause: unknown): void {
+    if (this.#closed) return;
+    this.#closed = true;
     clearTimeout(this.#connecting);
     this.#socket.destroy();
-    this.#events.gone(this);
-    const taker = this.#taker;
-    this.#taker = null;
-    taker?.broken(cause);
+    this.#events.closed(this);
+    const handler = this.#handler;
+    this.#handler = null;
+    handler?.failed(cause);
   }
 }

@@ -1,5 +1,8 @@
-// Which headers cross the gateway, in each direction. Hop-by-hop ones never do (RFC 9110 §7.6.1).
+// Decides which headers cross the gateway, in each direction. Hop-by-hop headers never do (RFC 9110 §7.6.1).
 import type { IncomingHttpHeaders } from 'node:http';
+import { digitsOf, putNumber } from '../http/bytes.ts';
+import { Problem } from '../http/problem.ts';
+import { type BackendRequest, type Headers, SerializedHeaders } from './backend.ts';
 
 const HOP_BY_HOP = [
   'connection',
@@ -13,8 +16,8 @@ const HOP_BY_HOP = [
   'upgrade',
 ];
 
-/** Ours to set, or none of the backend's business. */
-const KEPT_FROM_BACKEND = new Set([
+/** Headers that the gateway sets itself, or that do not concern the backend. */
+const WITHHELD_FROM_BACKEND = new Set([
   ...HOP_BY_HOP,
   'host',
   'content-length',
@@ -24,16 +27,16 @@ const KEPT_FROM_BACKEND = new Set([
   'origin',
   'referer',
   'http2-settings',
-  // Nothing is kept that a 304 could be about. Other conditions stay: without `if-range`, a `range` would be of any version.
+  // The gateway keeps no copy that a 304 could confirm. Other conditions are sent: without `if-range`, a `range` could match any version.
   'if-none-match',
   'if-modified-since',
-  // Orders: another method or target than the one that was judged here.
+  // These headers name another method or target than the one that the gateway checked.
   'x-http-method',
   'x-original-url',
   'x-original-uri',
   'x-rewrite-url',
   'x-sendfile-type',
-  // Who asks is for this gateway to say.
+  // The client's address is for this gateway to say.
   'forwarded',
   'via',
   'x-real-ip',
@@ -43,15 +46,15 @@ const KEPT_FROM_BACKEND = new Set([
   'cf-connecting-ip',
 ]);
 
-/** Any of these words in a name says that its value is a credential: the client's own open this gateway and nothing behind it. */
+/** A name with one of these words carries a credential. The client's credentials are for this gateway and never reach the backend. */
 const CREDENTIAL =
   /(^|-)(authorization|auth|oauth2?|cookie2?|(api|access|auth|secret|private)?keys?|(access|auth|id|api|bearer)?tokens?|secrets?|passw(or)?d|credentials?|jwt|assertion)(-|$)/;
 const NO_CREDENTIAL = /(^|-)(idempotency|routing|cache)-key$/;
-const ORDER_TO_BACKEND =
+const BACKEND_CONTROL =
   /^(x-(forwarded|accel|envoy|middleware|remote|authenticated|webauth|ssl|client-cert)|remote|ssl|proxy)(-|$)|-method-override$/;
 
-/** Ours to set, or the backend's own affair. */
-const KEPT_FROM_CLIENT = new Set([
+/** Headers that the gateway sets itself, or that concern only the backend. */
+const WITHHELD_FROM_CLIENT = new Set([
   ...HOP_BY_HOP,
   'content-length',
   'date',
@@ -70,7 +73,7 @@ const KEPT_FROM_CLIENT = new Set([
   'x-content-type-options',
   'x-frame-options',
   'referrer-policy',
-  // Orders to a browser about more than this answer.
+  // These headers instruct a browser beyond this one response.
   'clear-site-data',
   'link',
   'nel',
@@ -83,45 +86,43 @@ const KEPT_FROM_CLIENT = new Set([
   'speculation-rules',
   'x-sourcemap',
 ]);
-/** Cookies and log-ins, orders to a proxy in front, and what a page may do. */
-const ORDER_TO_CLIENT =
+/** Cookies, logins, instructions to a proxy in front, and page policies. */
+const CLIENT_CONTROL =
   /^(set-(cookie2?|login)|(x-)?(proxy|surrogate)|x-(accel|envoy|forwarded|lighttpd|litespeed|middleware|reproxy|sendfile)|access-control|attribution-reporting|content-security-policy|cross-origin|(document|feature|permissions)-policy|sec)(-|$)|(^|-)cache-control$/;
-
-export type Headers = Record<string, string | string[]>;
 
 const PLAIN = /^[a-z0-9-]+$/;
 
-/** Some servers read `transfer_encoding` and `x.api.key` as the names with hyphens: so they are judged. */
-const judged = (name: string): string => (PLAIN.test(name) ? name : name.replace(/[^a-z0-9]/g, '-'));
+/** Normalizes a name: some servers read `transfer_encoding` and `x.api.key` as the names with hyphens. */
+const normalized = (name: string): string => (PLAIN.test(name) ? name : name.replace(/[^a-z0-9]/g, '-'));
 
-function staysFromBackend(name: string): boolean {
-  const as = judged(name);
-  return KEPT_FROM_BACKEND.has(as) || ORDER_TO_BACKEND.test(as) || (CREDENTIAL.test(as) && !NO_CREDENTIAL.test(as));
+function isWithheldFromBackend(name: string): boolean {
+  const as = normalized(name);
+  return WITHHELD_FROM_BACKEND.has(as) || BACKEND_CONTROL.test(as) || (CREDENTIAL.test(as) && !NO_CREDENTIAL.test(as));
 }
 
-function staysFromClient(name: string): boolean {
-  const as = judged(name);
-  return KEPT_FROM_CLIENT.has(as) || ORDER_TO_CLIENT.test(as);
+function isWithheldFromClient(name: string): boolean {
+  const as = normalized(name);
+  return WITHHELD_FROM_CLIENT.has(as) || CLIENT_CONTROL.test(as);
 }
 
-/** A shorter one may be a part of any value by chance. */
+/** A shorter key may occur in any value by chance. */
 const MIN_KEY_CHARACTERS = 8;
 
-/** Whether a value holds the key that the client showed, under whatever name it comes. */
+/** Whether a value contains the client's API key, under any header name. */
 function holdsKey(value: string | string[], key: string | undefined): boolean {
   if (key === undefined) return false;
   const values = typeof value === 'string' ? [value] : value;
   return values.some((one) => one === key || (key.length >= MIN_KEY_CHARACTERS && one.includes(key)));
 }
 
-/** What the backend is asked with. Compression is not asked for: what is attested are the bytes of the answer. */
+/** The headers of the backend's request. The gateway asks for no compression, because it attests the bytes of the response. */
 export function toBackend(headers: IncomingHttpHeaders, apiKey: string | null): Headers {
   const listed = connectionListed(headers.connection);
   const key = /^\S+ +(\S+)$/.exec(headers.authorization ?? '')?.[1];
   const out: Headers = {};
   for (const name in headers) {
     const value = headers[name];
-    if (value !== undefined && !staysFromBackend(name) && !listed?.has(name) && !holdsKey(value, key))
+    if (value !== undefined && !isWithheldFromBackend(name) && !listed?.has(name) && !holdsKey(value, key))
       out[name] = value;
   }
   out['accept-encoding'] = 'identity';
@@ -129,13 +130,13 @@ export function toBackend(headers: IncomingHttpHeaders, apiKey: string | null): 
   return out;
 }
 
-/** What the client sees of the backend's headers; lengths are set by whoever writes the body. */
+/** The headers that the client receives from the backend. The code that writes the body sets the length. */
 export function toClient(headers: IncomingHttpHeaders): Headers {
   const listed = connectionListed(headers.connection);
   const out: Headers = {};
   for (const name in headers) {
     const value = headers[name];
-    if (value !== undefined && !staysFromClient(name) && !listed?.has(name)) out[name] = value;
+    if (value !== undefined && !isWithheldFromClient(name) && !listed?.has(name)) out[name] = value;
   }
   return out;
 }
@@ -148,4 +149,72 @@ function connectionListed(connection: string | undefined): Set<string> | null {
       .split(',')
       .map((name) => name.trim()),
   );
+}
+
+// Serializes a request for the backend: its head, and its body in the same buffer when the body is small.
+
+const INVALID_IN_PATH = /[^\x21-\x7e\x80-\xff]/;
+const INVALID_IN_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
+const LENGTH = 'content-length: ';
+const END = '\r\n\r\n';
+const END_BYTES = Buffer.from(END);
+/** Up to this size, copying costs less than a second buffer in the write. */
+const MAX_COPIED_BYTES = 64 * 1024;
+
+/** @throws {Problem} invalid_request for a path or header that HTTP cannot carry. */
+export function writeRequest(request: BackendRequest, prefix: string, host: string): Buffer[] {
+  const { method, headers, body } = request;
+  if (body === null) {
+    const end = method === 'GET' ? '\r\n' : `${LENGTH}0${END}`;
+    return [Buffer.from(headOf(request, linesOf(headers), prefix, host) + end, 'latin1')];
+  }
+  const head =
+    headers instanceof SerializedHeaders
+      ? sharedHead(request, headers, prefix, host)
+      : Buffer.from(headOf(request, linesOf(headers), prefix, host) + LENGTH, 'latin1');
+  const length = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
+  const single = length <= MAX_COPIED_BYTES;
+  const start = head.length + digitsOf(length) + END.length;
+  const bytes = Buffer.allocUnsafe(single ? start + length : start);
+  bytes.set(head);
+  putNumber(bytes, start - END.length, length);
+  bytes.set(END_BYTES, start - END.length);
+  if (!single) return [bytes, typeof body === 'string' ? Buffer.from(body) : body];
+  if (typeof body === 'string') bytes.write(body, start, 'utf8');
+  else bytes.set(body, start);
+  return [bytes];
+}
+
+function sharedHead(request: BackendRequest, shared: SerializedHeaders, prefix: string, host: string): Uint8Array {
+  const kind = request.owner === null ? 'close' : 'keep_alive';
+  // The head is copied into memory of its own. Otherwise it would keep alive a shared pool with the bytes of other requests.
+  shared.prefix[kind] ??= new Uint8Array(Buffer.from(headOf(request, shared.text, prefix, host) + LENGTH, 'latin1'));
+  return shared.prefix[kind];
+}
+
+/** The head up to Content-Length. */
+function headOf({ method, path, owner }: BackendRequest, lines: string, prefix: string, host: string): string {
+  if (INVALID_IN_PATH.test(path))
+    throw new Problem('invalid_request', 'The path holds a character that HTTP cannot carry.');
+  const connection = owner === null ? 'close' : 'keep-alive';
+  return `${method} ${prefix}${path} HTTP/1.1\r\nhost: ${host}\r\nconnection: ${connection}\r\n${lines}`;
+}
+
+const linesOf = (headers: Headers | SerializedHeaders): string =>
+  headers instanceof SerializedHeaders ? headers.text : headerLines(headers);
+
+/** Writes one line for each value. @throws {Problem} invalid_request for a value that HTTP cannot carry. */
+export function headerLines(headers: Headers): string {
+  const lines: string[] = [];
+  for (const name in headers) {
+    const value = headers[name] as string | string[];
+    if (typeof value === 'string') lines.push(line(name, value));
+    else for (const one of value) lines.push(line(name, one));
+  }
+  return lines.join('');
+}
+
+function line(name: string, value: string): string {
+  if (INVALID_IN_VALUE.test(value)) throw new Problem('invalid_request', `The header ${name} cannot be sent on.`);
+  return `${name}: ${value}\r\n`;
 }

@@ -1,18 +1,16 @@
-// Reads the head of a backend's answer from its bytes (RFC 9112 §4–6), strictly: what is ambiguous is refused.
-
+// Parses the head of a backend's response from its bytes (RFC 9112 §4–6). Ambiguous heads are rejected.
 import { digitAt, isSame } from '../http/bytes.ts';
-import type { ResponseHead } from './backend.ts';
-import { BackendFault } from './errors.ts';
+import { BackendFault, type ResponseHead } from './backend.ts';
 
 export interface ParsedHead extends ResponseHead {
   readonly framing: Framing;
-  /** The connection may carry another request after this answer. */
+  /** The connection may carry another request after this response. */
   readonly reusable: boolean;
-  /** Bytes that the head took, its empty line included. */
+  /** Length of the head in bytes, its empty line included. */
   readonly size: number;
 }
 
-/** How the end of the body is known: so many bytes, chunks, or the connection's end. */
+/** How the end of the body is found: by its length in bytes, by chunks, or by the end of the connection. */
 type Framing = number | 'chunked' | 'until_close';
 
 const MAX_HEAD_BYTES = 64 * 1024;
@@ -20,9 +18,9 @@ const CRLF = '\r\n';
 const END = Buffer.from('\r\n\r\n');
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-5]\d\d)(?: .*)?$/;
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-/** What neither a value nor a chunk line may hold: control characters, a bare CR among them. */
-const NO_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
-/** An empty line behind a bare LF, as some read the end of a head. */
+/** Characters that are invalid in a value and in a chunk line: control characters, including a bare CR. */
+const INVALID_IN_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
+/** An empty line after a bare LF, which some parsers accept as the end of a head. */
 const BARE_ENDS = ['\n\n', '\n\r\n'];
 const SP = 0x20;
 const TAB = 0x09;
@@ -31,23 +29,23 @@ const LENGTH = 'content-length';
 const DATE = 'date';
 const CODING = 'transfer-encoding';
 
-/** Where the values of two headers stand that differ from answer to answer; null where there is not one of a plain form. */
-interface Places {
-  length: Place | null;
-  date: Place | null;
+/** Where the values of Content-Length and Date stand, which differ between responses. null when a header is missing or occurs twice. */
+interface VariableRanges {
+  length: ByteRange | null;
+  date: ByteRange | null;
 }
-interface Place {
+interface ByteRange {
   readonly from: number;
   readonly to: number;
 }
 
-/** Whether what came from `from` on may complete a head, or make it too large: while not, it need not be read. */
+/** Whether the bytes from `from` on may complete a head or exceed its limit. Otherwise the head need not be parsed yet. */
 export function mayEndHead(bytes: Buffer, from: number): boolean {
   return bytes.length > MAX_HEAD_BYTES || bytes.indexOf(END, Math.max(0, from - END.length + 1)) >= 0;
 }
 
-/** null while the head is not complete. `places` is told where they are. @throws {BackendFault} not_http */
-export function parseResponseHead(bytes: Buffer, places?: Places): ParsedHead | null {
+/** Returns null while the head is not complete. `ranges` receives the positions of the two values. @throws {BackendFault} not_http */
+export function parseResponseHead(bytes: Buffer, ranges?: VariableRanges): ParsedHead | null {
   const end = bytes.indexOf(END);
   if (end < 0 ? bytes.length > MAX_HEAD_BYTES : end > MAX_HEAD_BYTES) throw notHttp('a head larger than the limit');
   if (end < 0) {
@@ -64,9 +62,10 @@ export function parseResponseHead(bytes: Buffer, places?: Places): ParsedHead | 
     const colon = text.indexOf(':', from + CRLF.length);
     const name = text.slice(from + CRLF.length, colon).toLowerCase();
     const value = trimmed(text, colon + 1, to);
-    if (colon < 0 || colon > to || !NAME.test(name) || NO_VALUE.test(value)) throw notHttp('a header that is none');
-    if (places !== undefined && (name === LENGTH || name === DATE))
-      places[name === LENGTH ? 'length' : 'date'] = name in headers ? null : placeOf(text, value, colon + 1);
+    if (colon < 0 || colon > to || !NAME.test(name) || INVALID_IN_VALUE.test(value))
+      throw notHttp('a header that is none');
+    if (ranges !== undefined && (name === LENGTH || name === DATE))
+      ranges[name === LENGTH ? 'length' : 'date'] = name in headers ? null : rangeOf(text, value, colon + 1);
     add(headers, name, value);
     from = to;
   }
@@ -80,10 +79,10 @@ export function parseResponseHead(bytes: Buffer, places?: Places): ParsedHead | 
   const length = !hasNoContent(status) && headers[LENGTH] !== undefined ? Number(headers[LENGTH]) : null;
   delete headers[LENGTH];
   delete headers[DATE];
-  return { status, headers, length, made: { toClient: null }, framing, reusable, size: end + END.length };
+  return { status, headers, length, cache: { clientHeaders: null }, framing, reusable, size: end + END.length };
 }
 
-/** Without the spaces and tabs around it (RFC 9112 §5): other white space is part of a value. */
+/** Trims spaces and tabs (RFC 9112 §5). Other white space is part of a value. */
 function trimmed(text: string, start: number, end: number): string {
   let [from, to] = [start, end];
   while (from < to && isBlank(text.charCodeAt(from))) from++;
@@ -93,7 +92,7 @@ function trimmed(text: string, start: number, end: number): string {
 
 const isBlank = (code: number): boolean => code === SP || code === TAB;
 
-function placeOf(text: string, value: string, after: number): Place | null {
+function rangeOf(text: string, value: string, after: number): ByteRange | null {
   const from = text.indexOf(value, after);
   return value === '' ? null : { from, to: from + value.length };
 }
@@ -105,10 +104,10 @@ function add(headers: Record<string, string>, name: string, value: string): void
   else if (before !== value) throw notHttp('two lengths');
 }
 
-/** Whatever its headers say (RFC 9112 §6.3). */
+/** Whether the status has no content, whatever its headers say (RFC 9112 §6.3). */
 const hasNoContent = (status: number): boolean => status < 200 || status === 204 || status === 304;
 
-/** A 204 that announces content, which it cannot have: what comes behind it may be that, and no other answer. */
+/** A 204 that announces content, which it cannot have. The bytes after it may be that content and not the next response. */
 function announcesContent(status: number, headers: Record<string, string>): boolean {
   return status === 204 && ((headers[LENGTH] ?? '0') !== '0' || headers[CODING] !== undefined);
 }
@@ -118,7 +117,7 @@ function framingOf(status: number, headers: Record<string, string>, isHttp11: bo
   const length = headers[LENGTH];
   if (hasNoContent(status)) return 0;
   if (coding !== undefined) {
-    // HTTP/1.0 has no codings: its framing is faulty (RFC 9112 §6.1).
+    // HTTP/1.0 has no transfer codings, so its framing is faulty (RFC 9112 §6.1).
     if (!isHttp11 || coding.toLowerCase() !== 'chunked' || length !== undefined)
       throw notHttp('a framing that is ambiguous');
     return 'chunked';
@@ -132,11 +131,11 @@ export function notHttp(message: string): BackendFault {
   return new BackendFault('not_http', message);
 }
 
-// Takes a backend's body out of its framing (RFC 9112 §6–7): all of one read in one piece, copied once.
+// Removes the framing from a backend's body (RFC 9112 §6–7). The data of one read becomes one buffer, copied once.
 
 const CR = 13;
 const LF = 10;
-/** A chunk's size and its extensions, or one trailer. */
+/** Limit for one chunk-size line with its extensions, and for one trailer line. */
 const MAX_LINE_BYTES = 4 * 1024;
 const MAX_TRAILER_BYTES = 16 * 1024;
 const MAX_PLAIN_DIGITS = 5;
@@ -146,8 +145,8 @@ type State = 'size' | 'data' | 'data_end' | 'trailer';
 
 export class ResponseBody {
   readonly #chunked: boolean;
-  /** Of the body, or of the chunk. */
-  #left: number;
+  /** Bytes that are left of the body, or of the current chunk. */
+  #remaining: number;
   #state: State = 'size';
   #line = '';
   #trailer_bytes = 0;
@@ -155,56 +154,59 @@ export class ResponseBody {
 
   constructor(framing: Framing) {
     this.#chunked = framing === 'chunked';
-    this.#left = typeof framing === 'number' ? framing : framing === 'chunked' ? 0 : Number.POSITIVE_INFINITY;
+    this.#remaining = typeof framing === 'number' ? framing : framing === 'chunked' ? 0 : Number.POSITIVE_INFINITY;
     this.#ended = framing === 0;
   }
 
-  /** Every byte of the body has been read. A body that ends with its connection never says so. */
+  /** Every byte of the body has been read. Always false for a body that ends with its connection. */
   get ended(): boolean {
     return this.#ended;
   }
 
-  /** The connection's end is the body's. */
+  /** The body ends when the connection ends. */
   get endsWithConnection(): boolean {
-    return this.#left === Number.POSITIVE_INFINITY;
+    return this.#remaining === Number.POSITIVE_INFINITY;
   }
 
-  /** The body's bytes from `from` to `to`, as a copy. @throws {BackendFault} not_http, also for bytes behind the end. */
-  take(bytes: Buffer, from: number, to: number): Buffer {
-    if (this.#chunked) return this.#takeChunks(bytes, from, to);
-    if (to - from > this.#left) throw notHttp('more bytes than were announced');
-    this.#left -= to - from;
-    this.#ended = this.#left === 0;
+  /** Returns a copy of the body's bytes between `from` and `to`. @throws {BackendFault} not_http, also for bytes after the end. */
+  read(bytes: Buffer, from: number, to: number): Buffer {
+    if (this.#chunked) return this.#readChunks(bytes, from, to);
+    if (to - from > this.#remaining) throw notHttp('more bytes than were announced');
+    this.#remaining -= to - from;
+    this.#ended = this.#remaining === 0;
     return copyOf(bytes, from, to);
   }
 
-  #takeChunks(bytes: Buffer, from: number, to: number): Buffer {
-    // Nearly always one piece: an array is for more.
-    let pieceFrom = 0;
-    let pieceTo = 0;
-    let pieces: number[] | null = null;
+  #readChunks(bytes: Buffer, from: number, to: number): Buffer {
+    // Most reads hold the data of one chunk. The array is used only when there are more.
+    let rangeFrom = 0;
+    let rangeTo = 0;
+    let ranges: number[] | null = null;
     let at = from;
     while (at < to) {
       if (this.#ended) throw notHttp('bytes behind the last chunk');
       if (this.#state === 'data') {
-        const end = Math.min(to, at + this.#left);
-        if (pieceTo === 0) {
-          pieceFrom = at;
-          pieceTo = end;
+        const end = Math.min(to, at + this.#remaining);
+        if (rangeTo === 0) {
+          rangeFrom = at;
+          rangeTo = end;
         } else {
-          pieces ??= [pieceFrom, pieceTo];
-          pieces.push(at, end);
+          ranges ??= [rangeFrom, rangeTo];
+          ranges.push(at, end);
         }
-        this.#left -= end - at;
+        this.#remaining -= end - at;
         at = end;
-        if (this.#left === 0) this.#state = 'data_end';
-      } else at = this.#plainLine(bytes, at, to) ?? this.#takeLine(bytes, at, to);
+        if (this.#remaining === 0) this.#state = 'data_end';
+      } else at = this.#readShortLine(bytes, at, to) ?? this.#readLine(bytes, at, to);
     }
-    return pieces === null ? copyOf(bytes, pieceFrom, pieceTo) : joined(bytes, pieces);
+    return ranges === null ? copyOf(bytes, rangeFrom, rangeTo) : joined(bytes, ranges);
   }
 
-  /** Where the line ends, if it is what nearly all are: a size of up to five digits or the end of a chunk, and all of it here. */
-  #plainLine(bytes: Buffer, from: number, to: number): number | null {
+  /**
+   * Reads the usual line in one step: a chunk size of up to five digits, or the end of a chunk. Returns the offset after it, or null for
+   * any other line.
+   */
+  #readShortLine(bytes: Buffer, from: number, to: number): number | null {
     if (this.#line !== '' || this.#state === 'trailer') return null;
     let size = 0;
     let at = from;
@@ -213,12 +215,12 @@ export class ResponseBody {
       if (size === 0 || at - from > MAX_PLAIN_DIGITS) return null;
     }
     if (at + 2 > to || bytes[at] !== CR || bytes[at + 1] !== LF) return null;
-    this.#left = size;
+    this.#remaining = size;
     this.#state = this.#state === 'size' ? 'data' : 'size';
     return at + 2;
   }
 
-  #takeLine(bytes: Buffer, from: number, to: number): number {
+  #readLine(bytes: Buffer, from: number, to: number): number {
     const lf = bytes.indexOf(LF, from);
     const ended = lf >= 0 && lf < to;
     const end = ended ? lf + 1 : to;
@@ -233,13 +235,13 @@ export class ResponseBody {
     this.#line = '';
     if (line.charCodeAt(line.length - 2) !== CR) throw notHttp('a chunk line without CR LF');
     const text = line.slice(0, -2);
-    if (NO_VALUE.test(text)) throw notHttp('a chunk line with a control character');
+    if (INVALID_IN_VALUE.test(text)) throw notHttp('a chunk line with a control character');
     if (this.#state === 'data_end') {
       if (text !== '') throw notHttp('a chunk longer than its size');
       this.#state = 'size';
     } else if (this.#state === 'size') {
-      this.#left = chunkSize(text);
-      this.#state = this.#left === 0 ? 'trailer' : 'data';
+      this.#remaining = chunkSize(text);
+      this.#state = this.#remaining === 0 ? 'trailer' : 'data';
     } else {
       this.#trailer_bytes += line.length;
       if (this.#trailer_bytes > MAX_TRAILER_BYTES) throw notHttp('a trailer larger than the limit');
@@ -254,7 +256,7 @@ function chunkSize(line: string): number {
   return Number.parseInt(size, 16);
 }
 
-/** The value of a hexadecimal digit; less than 0 of anything else. */
+/** The value of a hexadecimal digit, or a negative number. */
 function hex(byte = 0): number {
   if (byte >= 0x30 && byte <= 0x39) return byte - 0x30;
   const lower = byte | 0x20;
@@ -268,7 +270,7 @@ function copyOf(bytes: Buffer, from: number, to: number): Buffer {
   return copy;
 }
 
-/** @param ranges from and to, again and again */
+/** @param ranges pairs of offsets: from, to, from, to, … */
 function joined(bytes: Buffer, ranges: readonly number[]): Buffer {
   let length = 0;
   for (let i = 0; i < ranges.length; i += 2) length += (ranges[i + 1] as number) - (ranges[i] as number);
@@ -278,69 +280,69 @@ function joined(bytes: Buffer, ranges: readonly number[]): Buffer {
   return copy;
 }
 
-// The heads that a backend says: one that it said before, byte for byte but for its length and its date, is not read again.
+// A cache of parsed heads. A head that equals a cached one in all bytes but its length and date is not parsed again.
 
-/** A backend has one for whole answers, one for streams, and few others. */
+/** A backend has one head for whole responses, one for streams, and few others. */
 const MAX_HEADS = 4;
 const MAX_BYTES = 2 * 1024;
-/** After so many heads in a row that were all new, only one in `ONE_IN` is remembered: this backend writes something else into each. */
-const MAX_STRANGERS = 8;
-const ONE_IN = 64;
+/** After this many misses in a row, only one head in `CACHE_ONE_IN` is cached: the backend writes something different into each. */
+const MAX_MISSES = 8;
+const CACHE_ONE_IN = 64;
 const MAX_DIGITS = 15;
 
-interface Known {
-  /** What stays the same, in order. */
-  readonly pieces: readonly Uint8Array[];
-  /** What stands between them: digits of the length, or a date of as many characters. */
+interface CachedHead {
+  /** The bytes that do not change, in order. */
+  readonly parts: readonly Uint8Array[];
+  /** What stands between the parts: the digits of the length, or a date of this many characters. */
   readonly gaps: readonly (number | 'length')[];
   readonly head: ParsedHead;
 }
 
 /** The last heads of one backend. */
-export class Heads {
-  #known: readonly Known[] = [];
-  #strangers = 0;
+export class HeadCache {
+  #entries: readonly CachedHead[] = [];
+  #misses = 0;
 
-  /** The head that `bytes` have between `from` and `to`; null while it is not complete. @throws {BackendFault} not_http */
+  /** Returns the head between `from` and `to`, or null while it is not complete. @throws {BackendFault} not_http */
   read(bytes: Buffer, from: number, to: number): ParsedHead | null {
-    for (const known of this.#known) {
-      const head = readAgain(bytes, from, to, known);
+    for (const entry of this.#entries) {
+      const head = matchCached(bytes, from, to, entry);
       if (head === null) continue;
-      this.#strangers = 0;
+      this.#misses = 0;
       return head;
     }
-    const places: Places = { length: null, date: null };
+    const ranges: VariableRanges = { length: null, date: null };
     const all = bytes.subarray(from, to);
-    const head = parseResponseHead(all, places);
-    // An answer without content may say a length that means nothing.
-    if (head !== null && !hasNoContent(head.status) && head.size <= MAX_BYTES) this.#remember(all, head, places);
+    const head = parseResponseHead(all, ranges);
+    // A response without content may have a Content-Length that does not describe its body.
+    if (head !== null && !hasNoContent(head.status) && head.size <= MAX_BYTES) this.#cache(all, head, ranges);
     return head;
   }
 
-  #remember(bytes: Buffer, head: ParsedHead, places: Places): void {
-    if (++this.#strangers > MAX_STRANGERS && this.#strangers % ONE_IN !== 0) return;
-    this.#known = [knownOf(bytes, head, places), ...this.#known.slice(0, MAX_HEADS - 1)];
+  #cache(bytes: Buffer, head: ParsedHead, ranges: VariableRanges): void {
+    if (++this.#misses > MAX_MISSES && this.#misses % CACHE_ONE_IN !== 0) return;
+    this.#entries = [cachedHeadOf(bytes, head, ranges), ...this.#entries.slice(0, MAX_HEADS - 1)];
   }
 }
 
-function knownOf(bytes: Buffer, head: ParsedHead, { length, date }: Places): Known {
+function cachedHeadOf(bytes: Buffer, head: ParsedHead, { length, date }: VariableRanges): CachedHead {
   const gaps = [
     ...(length === null ? [] : [{ ...length, gap: 'length' as const }]),
     ...(date === null ? [] : [{ ...date, gap: date.to - date.from }]),
   ].sort((a, b) => a.from - b.from);
-  // Memory of its own: a part of what was read would keep all of it.
-  const own = (from: number, to: number) => new Uint8Array(bytes.subarray(from, to));
-  const pieces = gaps.map(({ from }, i) => own(gaps[i - 1]?.to ?? 0, from));
-  return { pieces: [...pieces, own(gaps.at(-1)?.to ?? 0, head.size)], gaps: gaps.map(({ gap }) => gap), head };
+  // The parts are copied: a view would keep the whole read buffer alive.
+  const copyOfRange = (from: number, to: number) => new Uint8Array(bytes.subarray(from, to));
+  const parts = gaps.map(({ from }, i) => copyOfRange(gaps[i - 1]?.to ?? 0, from));
+  return { parts: [...parts, copyOfRange(gaps.at(-1)?.to ?? 0, head.size)], gaps: gaps.map(({ gap }) => gap), head };
 }
 
-function readAgain(bytes: Buffer, from: number, to: number, { pieces, gaps, head }: Known): ParsedHead | null {
+function matchCached(bytes: Buffer, from: number, to: number, { parts, gaps, head }: CachedHead): ParsedHead | null {
   let { framing, length } = head;
   let at = from;
-  for (let i = 0; i < pieces.length; i++) {
-    const piece = pieces[i] as Uint8Array;
-    if (at + piece.length > to || !isSame(bytes, at, piece, 0, piece.length)) return null;
-    at += piece.length;
+  for (let i = 0; i < parts.length; i++) {
+    const part = parts[i] as Uint8Array;
+    if (at + part.length > to || !isSame(bytes, at, part, 0, part.length)) return null;
+    at += part.length;
     const gap = gaps[i];
     if (gap === undefined) continue;
     const end = gap === 'length' ? endOfDigits(bytes, at) : endOfText(bytes, at, gap);
@@ -348,11 +350,11 @@ function readAgain(bytes: Buffer, from: number, to: number, { pieces, gaps, head
     if (gap === 'length') framing = length = numberIn(bytes, at, end);
     at = end;
   }
-  const { status, headers, made, reusable } = head;
-  return { status, headers, length, made, framing, reusable, size: at - from };
+  const { status, headers, cache, reusable } = head;
+  return { status, headers, length, cache, framing, reusable, size: at - from };
 }
 
-/** -1 where there is none, or too many. */
+/** Returns -1 when there are no digits or too many. */
 function endOfDigits(bytes: Buffer, from: number): number {
   let at = from;
   while (digitAt(bytes, at) >= 0) at++;
@@ -365,7 +367,7 @@ function numberIn(bytes: Buffer, from: number, to: number): number {
   return number;
 }
 
-/** -1 where one of the characters is not printable ASCII. */
+/** Returns -1 when one of the characters is not printable ASCII. */
 function endOfText(bytes: Buffer, from: number, length: number): number {
   for (let at = from; at < from + length; at++) {
     const byte = bytes[at];

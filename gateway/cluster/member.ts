@@ -1,10 +1,10 @@
-// A worker's side of what several workers share: attestations that another one keeps, what a key may have at once, whose turn it is.
+// The worker's side of what several workers share: attestations that another worker keeps, counts of each key, and queues for permits.
 import cluster from 'node:cluster';
 import type { Registry } from 'prom-client';
 import { RateLimiterCluster } from 'rate-limiter-flexible';
 import type { Kept, MemoryStore, Store } from '../attestation/store-memory.ts';
 import { Problem } from '../http/problem.ts';
-import type { Caller } from '../keys/caller.ts';
+import type { Caller, Owner } from '../keys/keys.ts';
 import { largestRequest, shareOf } from '../limits/bounds.ts';
 import {
   type Concurrency,
@@ -15,54 +15,132 @@ import {
 } from '../limits/concurrency.ts';
 import type { PermitLimits, Permits } from '../limits/permits.ts';
 import type { MakeLimiter } from '../limits/rates.ts';
-import { Asker, isMessage, type Peer } from './messages.ts';
 
-const ASK_MS = 3_000;
-const RATE_MS = 2_000;
+// Messages between a worker and the primary process. Each request has one response.
+
+export type PeerRequest =
+  /** Asks for an attestation that another worker may keep. A worker sends it to the primary, which sends it to the other workers. */
+  | { readonly type: 'find'; readonly owner: Owner; readonly id: string }
+  /** Asks a worker for its metrics. The primary sends it. */
+  | { readonly type: 'metrics' }
+  /** Counts one more for this key, unless the limit is reached. `limit` 0: no limit. */
+  | { readonly type: 'count'; readonly key: string; readonly counted: Counted; readonly limit: number };
+
+export interface PeerResponses {
+  /** undefined: no worker that responded has it, and not all responded. */
+  readonly find: Kept | null | undefined;
+  readonly metrics: Awaited<ReturnType<Registry['getMetricsAsJSON']>>;
+  readonly count: boolean;
+}
+
+export type Message =
+  | { readonly countersign: 'request'; readonly n: number; readonly request: PeerRequest }
+  | { readonly countersign: 'response'; readonly n: number; readonly response: unknown }
+  /** Takes back one count. */
+  | { readonly countersign: 'uncount'; readonly key: string; readonly counted: Counted }
+  /** Requests a permit from the queue `name`. `n` is the worker's own number for this request. */
+  | {
+      readonly countersign: 'acquire';
+      readonly name: string;
+      readonly n: number;
+      readonly owner: string;
+      readonly limits: PermitLimits;
+    }
+  /** The primary's response to `acquire`: the permit, or a refusal because the queue is full. */
+  | { readonly countersign: 'permit'; readonly name: string; readonly n: number; readonly granted: boolean }
+  /** The worker no longer needs the permit, granted or not. */
+  | { readonly countersign: 'release'; readonly name: string; readonly n: number };
+
+export function isMessage(value: unknown): value is Message {
+  return typeof value === 'object' && value !== null && 'countersign' in value;
+}
+
+/** The other end of a channel between processes. */
+export interface Peer {
+  send(message: Message): void;
+}
+
+/** Sends requests over a channel, with a timeout: the other process may have ended. */
+export class PeerRequests {
+  readonly #waiting = new Map<number, (response: unknown) => void>();
+  #n = 0;
+
+  /** Resolves to undefined where no response comes in time. `afterTimeout` takes a response that comes later. */
+  send<R extends PeerRequest>(
+    peer: Peer,
+    request: R,
+    timeout_ms: number,
+    afterTimeout?: (response: PeerResponses[R['type']]) => void,
+  ): Promise<PeerResponses[R['type']] | undefined> {
+    const n = ++this.#n;
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => {
+        if (afterTimeout === undefined) this.#waiting.delete(n);
+        else this.#waiting.set(n, (response) => afterTimeout(response as PeerResponses[R['type']]));
+        resolve(undefined);
+      }, timeout_ms);
+      this.#waiting.set(n, (response) => {
+        clearTimeout(timer);
+        resolve(response as PeerResponses[R['type']]);
+      });
+      peer.send({ countersign: 'request', n, request });
+    });
+  }
+
+  settle(n: number, response: unknown): void {
+    const resolve = this.#waiting.get(n);
+    this.#waiting.delete(n);
+    resolve?.(response);
+  }
+}
+
+const REQUEST_TIMEOUT_MS = 3_000;
+const RATE_TIMEOUT_MS = 2_000;
 
 /** True in a process that is one of several workers. */
 export const isMember = cluster.isWorker;
 
 export interface Member {
-  /** What others keep is found too. */
+  /** The store of this worker, which also finds what other workers keep. */
   store(memory: MemoryStore): Store;
-  /** Per key as for one process, whichever worker a request meets, where that has a number of its own; in total a share of it for each worker. */
+  /** Limits that are set per key hold for all workers together. Of each limit in total, every worker has a share. */
   concurrency(make: (limits: ConcurrencySettings) => Concurrency, limits: ConcurrencySettings): Concurrency;
-  /** One queue of that name for all workers, which the primary keeps. */
+  /** The queue of that name, which the primary keeps for all workers. */
   permits(name: string, limits: PermitLimits): Permits;
   readonly limiter: MakeLimiter;
-  /** The primary serves what all workers say together. */
+  /** Registers this worker's metrics. The primary serves those of all workers together. */
   metrics(registry: Registry): void;
 }
 
 export function joinPrimary(workers: number): Member {
-  const asker = new Asker();
+  const requests = new PeerRequests();
   const queues = new Map<string, SharedPermits>();
-  let kept: MemoryStore | null = null;
-  let counted: Registry | null = null;
+  let localStore: MemoryStore | null = null;
+  let localRegistry: Registry | null = null;
   const primary: Peer = { send: (message) => void process.send?.(message) };
   process.on('message', (message: unknown) => {
     if (!isMessage(message)) return;
-    if (message.countersign === 'answer') asker.answered(message.n, message.answer);
-    if (message.countersign === 'permit') queues.get(message.name)?.answered(message.n, message.given);
-    if (message.countersign !== 'question') return;
-    const { n, question } = message;
-    const answer = (given: unknown) => primary.send({ countersign: 'answer', n, answer: given });
-    if (question.ask === 'find') answer(kept?.find(question.owner, question.id) ?? null);
-    // Who cannot say its numbers does not answer.
-    if (question.ask === 'metrics') counted?.getMetricsAsJSON().then(answer, () => {});
+    if (message.countersign === 'response') requests.settle(message.n, message.response);
+    if (message.countersign === 'permit') queues.get(message.name)?.settle(message.n, message.granted);
+    if (message.countersign !== 'request') return;
+    const { n, request: peerRequest } = message;
+    const respond = (response: unknown) => primary.send({ countersign: 'response', n, response });
+    if (peerRequest.type === 'find') respond(localStore?.find(peerRequest.owner, peerRequest.id) ?? null);
+    // A worker that cannot read its metrics sends no response.
+    if (peerRequest.type === 'metrics') localRegistry?.getMetricsAsJSON().then(respond, () => {});
   });
 
   return {
     store(memory) {
-      kept = memory;
+      localStore = memory;
       return {
         begin: (owner, id) => memory.begin(owner, id),
         name: (owner, id, completionId) => memory.name(owner, id, completionId),
         keep: (owner, id, completionId, json) => memory.keep(owner, id, completionId, json),
         drop: (owner, id) => memory.drop(owner, id),
         find: (owner, id) =>
-          memory.find(owner, id) ?? asker.ask(primary, { ask: 'find', owner, id }, ASK_MS).then(known),
+          memory.find(owner, id) ??
+          requests.send(primary, { type: 'find', owner, id }, REQUEST_TIMEOUT_MS).then(foundByPeer),
         get usage() {
           return memory.usage;
         },
@@ -79,29 +157,29 @@ export function joinPrimary(workers: number): Member {
         max_attestations_waiting: share(limits.max_attestations_waiting),
         max_held_bytes: shareOfBytes(limits.max_held_bytes),
         max_held_bytes_per_key: limits.max_held_bytes_per_key && shareOfBytes(limits.max_held_bytes_per_key),
-        max_concurrent_per_key: countedElsewhere(limits.max_concurrent_per_key),
-        max_streams_per_key: countedElsewhere(limits.max_streams_per_key),
-        max_tee_per_key: countedElsewhere(limits.max_tee_per_key),
+        max_concurrent_per_key: countedByPrimary(limits.max_concurrent_per_key),
+        max_streams_per_key: countedByPrimary(limits.max_streams_per_key),
+        max_tee_per_key: countedByPrimary(limits.max_tee_per_key),
       });
-      return sharedSeats(local, limits, asker, primary);
+      return sharedConcurrency(local, limits, requests, primary);
     },
     permits(name, limits) {
       const permits = sharedPermits(primary, name, limits);
       queues.set(name, permits);
       return permits;
     },
-    limiter: (options) => new RateLimiterCluster({ ...options, timeoutMs: RATE_MS }),
+    limiter: (options) => new RateLimiterCluster({ ...options, timeoutMs: RATE_TIMEOUT_MS }),
     metrics(registry) {
-      counted = registry;
+      localRegistry = registry;
     },
   };
 }
 
-/** A number of its own is counted by the primary, and not here; half of what there is, is half of each worker's. */
-const countedElsewhere = (limit: number | null) => (limit === null ? null : 0);
+/** The primary counts a limit that is set per key (0 here: no limit). null stays: half of this worker's share. */
+const countedByPrimary = (limit: number | null) => (limit === null ? null : 0);
 
-/** Between processes a Buffer becomes a Uint8Array. */
-function known(found: Kept | null | undefined): Kept | null {
+/** Restores the Buffer, which arrives from another process as a Uint8Array. */
+function foundByPeer(found: Kept | null | undefined): Kept | null {
   if (found === undefined)
     throw new Problem('store_unavailable', 'Another worker may have it, and did not answer in time.', {
       retryAfterSeconds: 1,
@@ -111,7 +189,12 @@ function known(found: Kept | null | undefined): Kept | null {
   return { state: 'ready', json: Buffer.from(buffer, byteOffset, byteLength) };
 }
 
-function sharedSeats(local: Concurrency, limits: ConcurrencySettings, asker: Asker, primary: Peer): Concurrency {
+function sharedConcurrency(
+  local: Concurrency,
+  limits: ConcurrencySettings,
+  requests: PeerRequests,
+  primary: Peer,
+): Concurrency {
   const unlimited = new WeakMap<Caller, Caller>();
   const withoutLimits = (caller: Caller): Caller => {
     let same = unlimited.get(caller);
@@ -119,9 +202,9 @@ function sharedSeats(local: Concurrency, limits: ConcurrencySettings, asker: Ask
       const { concurrent, streams, tee } = caller.limits;
       const limits = {
         ...caller.limits,
-        concurrent: countedElsewhere(concurrent),
-        streams: countedElsewhere(streams),
-        tee: countedElsewhere(tee),
+        concurrent: countedByPrimary(concurrent),
+        streams: countedByPrimary(streams),
+        tee: countedByPrimary(tee),
       };
       same = { ...caller, limits };
       unlimited.set(caller, same);
@@ -129,66 +212,66 @@ function sharedSeats(local: Concurrency, limits: ConcurrencySettings, asker: Ask
     return same;
   };
 
-  function counted(permit: ConcurrencyPermit, key: string, own: Record<Counted, number>): ConcurrencyPermit {
-    const sat: Counted[] = [];
-    let left = false;
-    const leave = (what: Counted) => primary.send({ countersign: 'leave', key, counted: what });
-    async function sit(what: Counted): Promise<void> {
-      if (own[what] === 0) return;
-      const question = { ask: 'sit', key, counted: what, limit: own[what] } as const;
-      // A place that is given when nobody waits for it any more is given back.
-      const allowed = await asker.ask(primary, question, ASK_MS, (given) => given && leave(what));
+  function counted(permit: ConcurrencyPermit, key: string, limited: Record<Counted, number>): ConcurrencyPermit {
+    const acquired: Counted[] = [];
+    let released = false;
+    const uncount = (what: Counted) => primary.send({ countersign: 'uncount', key, counted: what });
+    async function count(what: Counted): Promise<void> {
+      if (limited[what] === 0) return;
+      const request = { type: 'count', key, counted: what, limit: limited[what] } as const;
+      // A count that is allowed after the timeout is taken back.
+      const allowed = await requests.send(primary, request, REQUEST_TIMEOUT_MS, (counted) => counted && uncount(what));
       if (allowed === undefined)
         throw new Problem('overloaded', 'Requests cannot be counted now.', { retryAfterSeconds: 1 });
-      if (!allowed) throw tooMany(own[what], what);
-      // Whoever left while the answer was on its way has left this too.
-      if (left) leave(what);
-      else sat.push(what);
+      if (!allowed) throw tooMany(limited[what], what);
+      // The request was released during the wait.
+      if (released) uncount(what);
+      else acquired.push(what);
     }
     return {
-      begin: () => sit('requests'),
+      acquireShared: () => count('requests'),
       async stream() {
         await permit.stream();
-        await sit('streams');
+        await count('streams');
       },
       async tee() {
         await permit.tee();
-        await sit('tee');
+        await count('tee');
       },
-      whole: () => permit.whole(),
+      received: () => permit.received(),
       hold: (bytes, coming) => permit.hold(bytes, coming),
-      leave() {
-        permit.leave();
-        left = true;
-        for (const what of sat.splice(0)) leave(what);
+      release() {
+        permit.release();
+        released = true;
+        for (const what of acquired.splice(0)) uncount(what);
       },
     };
   }
 
   return {
-    get taken() {
-      return local.taken;
+    get running() {
+      return local.running;
     },
-    take(caller) {
-      const permit = local.take(withoutLimits(caller));
-      const own = {
+    acquire(caller) {
+      const permit = local.acquire(withoutLimits(caller));
+      const limited = {
         requests: caller.limits.concurrent ?? limits.max_concurrent_per_key ?? 0,
         streams: caller.limits.streams ?? limits.max_streams_per_key ?? 0,
         tee: caller.limits.tee ?? limits.max_tee_per_key ?? 0,
       };
-      return own.requests + own.streams + own.tee === 0 ? permit : counted(permit, caller.name, own);
+      return limited.requests + limited.streams + limited.tee === 0 ? permit : counted(permit, caller.name, limited);
     },
   };
 }
 
 interface SharedPermits extends Permits {
-  /** The primary has given what `n` asked for, or refused it. */
-  answered(n: number, given: boolean): void;
+  /** Takes the primary's response to request `n`. */
+  settle(n: number, granted: boolean): void;
 }
 
 /**
- * A worker's end of a queue that the primary keeps for all of them. Nothing starts that the primary has not allowed, however
- * long it takes; without a primary there is no worker, either.
+ * The worker's end of a queue that the primary keeps for all workers. Nothing starts without the primary's permit, however long that takes:
+ * a worker does not outlive its primary.
  */
 function sharedPermits(primary: Peer, name: string, limits: PermitLimits): SharedPermits {
   const waiting = new Map<number, { readonly start: () => void; readonly refused: () => void }>();
@@ -201,19 +284,19 @@ function sharedPermits(primary: Peer, name: string, limits: PermitLimits): Share
       const n = ++last;
       waiting.set(n, { start, refused });
       primary.send({ countersign: 'acquire', name, n, owner, limits });
-      let over = false;
+      let released = false;
       return () => {
-        if (over) return;
-        over = true;
+        if (released) return;
+        released = true;
         waiting.delete(n);
         primary.send({ countersign: 'release', name, n });
       };
     },
-    answered(n, given) {
+    settle(n, granted) {
       const request = waiting.get(n);
       waiting.delete(n);
-      // Whoever has left meanwhile has released it.
-      if (given) request?.start();
+      // A request that was released during the wait has told the primary so.
+      if (granted) request?.start();
       else request?.refused();
     },
   };

@@ -1,50 +1,52 @@
-// The primary process of several workers: starts them, starts again what ended, ends them, and knows what they must share.
-import cluster, { type Worker } from 'node:cluster';
+// The primary process of several workers: starts, restarts and ends them, and keeps what they share.
+
+import type { Worker } from 'node:cluster';
+import cluster from 'node:cluster';
 import type { Logger } from 'pino';
 import { AggregatorRegistry, Registry } from 'prom-client';
 import { RateLimiterClusterMaster } from 'rate-limiter-flexible';
 import type { GatewayConfig } from '../config.ts';
+import { delayAfter } from '../limits/backoff.ts';
 import { WORKER_HEAP_MB } from '../limits/bounds.ts';
 import type { Counted } from '../limits/concurrency.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
-import { serveMetrics } from '../telemetry/listener.ts';
-import { type Answers, Asker, isMessage, type Message, type Peer, type Question } from './messages.ts';
+import { serveMetrics } from '../telemetry/metrics.ts';
+import { isMessage, type Message, type Peer, type PeerRequest, PeerRequests, type PeerResponses } from './member.ts';
 
 const FIND_MS = 2_000;
 const METRICS_MS = 2_000;
-/** Metrics that only ever grow. */
-const COUNTED = new Set(['counter', 'histogram']);
-const RESTART_MIN_MS = 250;
-const RESTART_MAX_MS = 10_000;
-/** A worker that lived for so long did not fail at its start. */
+/** The types of metrics that only grow. */
+const COUNTER_TYPES = new Set(['counter', 'histogram']);
+const RESTART = { min_ms: 250, max_ms: 10_000 };
+/** A worker that ran for so long did not fail at its start. */
 const STEADY_MS = 30_000;
 
-/** The process ends with its workers. */
+/** Runs the primary. Its process ends with its workers. */
 export function runPrimary(config: GatewayConfig, log: Logger): void {
   const { workers } = config;
-  // Bytes travel as bytes.
+  // The default serialization is JSON, which cannot carry bytes.
   cluster.setupPrimary({
     serialization: 'advanced',
     execArgv: [...process.execArgv, `--max-old-space-size=${WORKER_HEAP_MB}`],
   });
   new RateLimiterClusterMaster();
-  const asker = new Asker();
+  const requests = new PeerRequests();
   const concurrency = new Map<Worker, Map<string, number>>();
   const queues = new Map<string, Permits>();
-  /** Of each worker, what it waits for or has, and how that is released: all of it when the worker ends. */
+  /** The permits that each worker waits for or holds, and how to release them. All are released when the worker ends. */
   const acquired = new Map<Worker, Map<string, () => void>>();
-  /** Of these, who serves. One that is still starting has kept nothing, and reads its files anyway. */
+  /** The workers that serve. A worker that is still starting keeps no attestations, and reads its files anyway. */
   const serving = new Set<Worker>();
   let stopping = false;
   let listened = false;
-  let restart_ms = RESTART_MIN_MS;
+  let failures = 0;
 
   function start(): void {
     const worker = cluster.fork();
     const started_ms = performance.now();
     concurrency.set(worker, new Map());
     acquired.set(worker, new Map());
-    worker.on('message', (message: unknown) => take(worker, message));
+    worker.on('message', (message: unknown) => receive(worker, message));
     worker.once('listening', () => {
       listened = true;
       serving.add(worker);
@@ -53,54 +55,53 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
       concurrency.delete(worker);
       releaseAll(worker);
       serving.delete(worker);
-      keepCounted(worker);
-      if (stopping) return ended();
-      // What the first ones refuse, a configuration or a port, the next ones refuse too.
+      keepCounters(worker);
+      if (stopping) return exitWhenEmpty();
+      // What the first workers reject, a configuration or a port, later ones reject too.
       if (!listened) return end(code || 1);
       log.error({ worker: worker.id, code, signal }, 'a worker ended');
-      if (performance.now() - started_ms > STEADY_MS) restart_ms = RESTART_MIN_MS;
-      setTimeout(() => void (stopping || start()), restart_ms);
-      restart_ms = Math.min(RESTART_MAX_MS, restart_ms * 2);
+      failures = performance.now() - started_ms > STEADY_MS ? 1 : failures + 1;
+      setTimeout(() => void (stopping || start()), delayAfter(failures, RESTART));
     });
   }
 
-  function take(worker: Worker, message: unknown): void {
+  function receive(worker: Worker, message: unknown): void {
     if (!isMessage(message)) return;
-    if (message.countersign === 'answer') asker.answered(message.n, message.answer);
-    else if (message.countersign === 'leave') count(worker, message.key, message.counted, -1);
+    if (message.countersign === 'response') requests.settle(message.n, message.response);
+    else if (message.countersign === 'uncount') count(worker, message.key, message.counted, -1);
     else if (message.countersign === 'acquire') acquire(worker, message);
     else if (message.countersign === 'release') release(worker, `${message.name} ${message.n}`);
     else if (message.countersign === 'permit') return;
     else
-      void answer(worker, message.question).then((given) =>
-        peerOf(worker).send({ countersign: 'answer', n: message.n, answer: given }),
+      void respond(worker, message.request).then((response) =>
+        peerOf(worker).send({ countersign: 'response', n: message.n, response }),
       );
   }
 
   function acquire(worker: Worker, { name, n, owner, limits }: Extract<Message, { countersign: 'acquire' }>): void {
     const permits = queues.get(name) ?? createPermits(limits);
     queues.set(name, permits);
-    const say = (given: boolean) => () => peerOf(worker).send({ countersign: 'permit', name, n, given });
-    acquired.get(worker)?.set(`${name} ${n}`, permits.acquire(owner, say(true), say(false)));
+    const reply = (granted: boolean) => () => peerOf(worker).send({ countersign: 'permit', name, n, granted });
+    acquired.get(worker)?.set(`${name} ${n}`, permits.acquire(owner, reply(true), reply(false)));
   }
 
   function release(worker: Worker, id: string): void {
     const releases = acquired.get(worker);
-    const one = releases?.get(id);
+    const releasePermit = releases?.get(id);
     releases?.delete(id);
-    one?.();
+    releasePermit?.();
   }
 
   function releaseAll(worker: Worker): void {
     const releases = acquired.get(worker) ?? new Map<string, () => void>();
     acquired.delete(worker);
-    for (const one of releases.values()) one();
+    for (const releasePermit of releases.values()) releasePermit();
   }
 
-  async function answer(worker: Worker, question: Question): Promise<unknown> {
-    if (question.ask === 'find') return findElsewhere(worker, question);
-    if (question.ask !== 'sit') return undefined;
-    const { key, counted, limit } = question;
+  async function respond(worker: Worker, request: PeerRequest): Promise<unknown> {
+    if (request.type === 'find') return findElsewhere(worker, request);
+    if (request.type !== 'count') return undefined;
+    const { key, counted, limit } = request;
     let taken = 0;
     for (const counts of concurrency.values()) taken += counts.get(`${counted} ${key}`) ?? 0;
     if (limit > 0 && taken >= limit) return false;
@@ -108,39 +109,45 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     return true;
   }
 
-  /** At once where it is found. undefined: nobody has it who answered, and somebody did not. */
-  function findElsewhere(worker: Worker, question: Question & { ask: 'find' }): Promise<Answers['find']> {
+  /** Resolves as soon as one worker has it. undefined: no worker that responded has it, and not all responded. */
+  function findElsewhere(worker: Worker, request: PeerRequest & { type: 'find' }): Promise<PeerResponses['find']> {
     const others = [...serving].filter((other) => other !== worker);
-    const asked = others.map((other) => asker.ask(peerOf(other), question, FIND_MS));
+    const responses = others.map((other) => requests.send(peerOf(other), request, FIND_MS));
     return new Promise((resolve) => {
-      for (const one of asked) void one.then((kept) => kept?.state === 'ready' && resolve(kept));
-      void Promise.all(asked).then((all) =>
+      for (const one of responses) void one.then((kept) => kept?.state === 'ready' && resolve(kept));
+      void Promise.all(responses).then((all) =>
         resolve(all.find((kept) => kept) ?? (all.includes(undefined) ? undefined : null)),
       );
     });
   }
 
-  const told = new WeakMap<Worker, Answers['metrics']>();
-  /** Counters and histograms of workers that ended, added up. */
-  let before: Answers['metrics'] = [];
-  /** Of one that does not answer, what it said last: without it the sums would seem to begin anew. */
+  const lastMetrics = new WeakMap<Worker, PeerResponses['metrics']>();
+  /** The counters and histograms of workers that have ended, added up. */
+  let endedMetrics: PeerResponses['metrics'] = [];
+  /** For a worker that does not respond, its last metrics count: without them the sums would seem to start again. */
   async function metrics(): Promise<string> {
-    const asked = [...serving].map(async (worker) => {
-      const now = await asker.ask(peerOf(worker), { ask: 'metrics' }, METRICS_MS);
+    const responses = [...serving].map(async (worker) => {
+      const now = await requests.send(peerOf(worker), { type: 'metrics' }, METRICS_MS);
       if (!serving.has(worker)) return;
       if (now === undefined) log.warn({ worker: worker.id }, 'a worker does not answer');
-      else told.set(worker, now);
+      else lastMetrics.set(worker, now);
     });
-    await Promise.all(asked);
-    // Each worker's numbers once: one that ended meanwhile is in `before` alone.
-    return AggregatorRegistry.aggregate([before, ...[...serving].map((worker) => told.get(worker) ?? [])]).metrics();
+    await Promise.all(responses);
+    // Each worker counts once: one that ended during the wait is in `endedMetrics` alone.
+    return AggregatorRegistry.aggregate([
+      endedMetrics,
+      ...[...serving].map((worker) => lastMetrics.get(worker) ?? []),
+    ]).metrics();
   }
 
-  /** What an ended worker had counted stays counted, as far as it was told: a counter that goes down means a restart to Prometheus. */
-  function keepCounted(worker: Worker): void {
-    const last = told.get(worker)?.filter(({ type }) => COUNTED.has(String(type))) ?? [];
-    told.delete(worker);
-    before = AggregatorRegistry.aggregate([before, last]).getMetricsAsArray() as unknown as Answers['metrics'];
+  /** Keeps the last known counters of a worker that ended: for Prometheus, a counter that goes down is a restart. */
+  function keepCounters(worker: Worker): void {
+    const last = lastMetrics.get(worker)?.filter(({ type }) => COUNTER_TYPES.has(String(type))) ?? [];
+    lastMetrics.delete(worker);
+    endedMetrics = AggregatorRegistry.aggregate([
+      endedMetrics,
+      last,
+    ]).getMetricsAsArray() as unknown as PeerResponses['metrics'];
   }
 
   function count(worker: Worker, key: string, counted: Counted, by: number): void {
@@ -152,7 +159,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     else counts.delete(name);
   }
 
-  function ended(): void {
+  function exitWhenEmpty(): void {
     if (concurrency.size === 0) process.exit(process.exitCode ?? 0);
   }
 
@@ -160,19 +167,19 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     stopping = true;
     process.exitCode = code;
     for (const worker of concurrency.keys()) worker.kill();
-    ended();
+    exitWhenEmpty();
   }
 
   for (const signal of ['SIGTERM', 'SIGINT'] as const)
     process.on(signal, () => {
       stopping = true;
       for (const worker of concurrency.keys()) worker.process.kill(signal);
-      ended();
+      exitWhenEmpty();
     });
   process.on('SIGHUP', () => {
     for (const worker of serving) worker.process.kill('SIGHUP');
   });
-  // Started by the launcher: when that is gone, so is the reason to run.
+  // The launcher started this process, and it has no reason to run without the launcher.
   process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'));
   serveMetrics(config, { text: metrics, contentType: Registry.PROMETHEUS_CONTENT_TYPE }, log);
   log.info({ workers }, 'primary');

@@ -1,35 +1,34 @@
-// Looks at the events of a stream that will be attested: hashes and folds what the backend sent, and finds the chunk to hold.
+// Records the events of a stream that will be attested: hashes and folds the payloads, and finds the chunk with the finish reason.
 import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
-import { type Chunk, Fold, FoldError, type Piece, parseChunk } from '../../proto/fold.ts';
+import { type Chunk, Fold, FoldError, type JsonPart, parseChunk } from '../../proto/fold.ts';
 import { numberOf } from '../../proto/json.ts';
-import { isDone } from '../../proto/sse.ts';
-import { MANY_BYTES } from '../http/bytes.ts';
+import { EVENT_END, EVENT_START, isDone } from '../../proto/sse.ts';
+import { isSame, MANY_BYTES } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';
 import type { Folded } from '../offload/jobs.ts';
-import { Repeat, type Repeated } from './repeated-event.ts';
 
-/** What an event is to the delivery. */
-export type Seen =
-  /** A delta, or anything else that may go out now. `live`: of a choice that has not finished. */
+/** What the delivery does with an event depends on its kind. */
+export type Observed =
+  /** A delta, or any other event that may be sent at once. `live`: its choice has not finished. */
   | { readonly kind: 'chunk'; readonly live: boolean }
-  /** It carries the finish_reason of a choice. `live`: that choice had not finished before. */
+  /** The event carries the finish_reason of a choice. `live`: that choice had not finished before. */
   | { readonly kind: 'finish'; readonly live: boolean }
   | { readonly kind: 'done' }
-  /** The backend gave up inside its stream. */
+  /** The backend reported an error inside its stream. */
   | { readonly kind: 'error'; readonly body: unknown };
 
-const bad = (message: string, cause?: unknown) => new Problem('backend_bad_response', message, { cause });
-/** It is nested deeper than the stack. What could just be merged may still be too deep to be written. */
+const badResponse = (message: string, cause?: unknown) => new Problem('backend_bad_response', message, { cause });
+/** The chunk is nested too deeply for the stack. A chunk that could be merged may still be too deep to be serialized. */
 const unfoldable = (cause: unknown): never => {
-  throw bad('The backend sent a chunk that cannot be folded.', cause);
+  throw badResponse('The backend sent a chunk that cannot be folded.', cause);
 };
 
 export class Recorder {
   readonly #max_answer_bytes: number;
   readonly #hash = new PayloadHash();
-  readonly #repeat = new Repeat();
+  readonly #repeated = new RepeatedEvents();
   readonly #fold = new Fold();
   readonly #open = new Set<number>();
   readonly #finished = new Set<number>();
@@ -41,50 +40,53 @@ export class Recorder {
     this.#max_answer_bytes = max_answer_bytes;
   }
 
-  /** The backend's id of the completion, once a chunk has said it. */
+  /** The backend's id of the completion. null until a chunk names it. */
   get completionId(): string | null {
     return this.#completionId;
   }
 
-  /** How many choices have finished. */
+  /** Number of choices that have finished. */
   get finished(): number {
     return this.#finished.size;
   }
 
   /**
-   * Takes the events at the start of `bytes` that repeat the one before but for their text; says where they end. `bytes`
-   * must begin with an event. What is wrong is left for {@link observe}.
+   * Records the events at the start of `bytes` that repeat the previous one except for their text, and returns the offset after them.
+   * `bytes` must begin with an event. Invalid events are left for {@link observe}.
    */
-  repeats(bytes: Buffer): number {
+  takeRepeated(bytes: Buffer): number {
     let at = 0;
     for (;;) {
-      const repeated = this.#repeat.read(bytes, at);
-      if (repeated === null || !this.#hasRoomFor(repeated.data)) return at;
+      const repeated = this.#repeated.read(bytes, at);
+      if (repeated === null || !this.#fits(repeated.data)) return at;
       this.#add(repeated);
       at = repeated.end;
     }
   }
 
   /** @throws {Problem} backend_bad_response */
-  observe(payload: Uint8Array): Seen {
+  observe(payload: Uint8Array): Observed {
     if (isDone(payload)) return { kind: 'done' };
     const chunk = this.#parse(payload);
     const { error, choices } = chunk;
     if (error !== undefined && error !== null) return { kind: 'error', body: chunk };
-    if ('attestation' in chunk) throw bad('The backend sent an attestation of its own.');
+    if ('attestation' in chunk) throw badResponse('The backend sent an attestation of its own.');
     if (choices !== undefined && choices !== null && !Array.isArray(choices))
-      throw bad('The backend sent choices that are no list.');
+      throw badResponse('The backend sent choices that are no list.');
     this.#record(payload, chunk);
-    this.#repeat.learn(payload, chunk);
+    this.#repeated.learn(payload, chunk);
     return this.#choices(choices ?? []);
   }
 
-  /** What raw needs. @throws {Problem} backend_bad_response unless every choice has finished. A promise rejects with the same. */
+  /**
+   * Returns what raw is built from.
+   * @throws {Problem} backend_bad_response unless every choice has finished. A promise rejects with the same error.
+   */
   finish(): Folded | Promise<Folded> {
     if (this.#finished.size === 0 || this.#open.size > 0)
-      throw bad('The backend ended its stream before its answer was finished.');
+      throw badResponse('The backend ended its stream before its answer was finished.');
     return this.#bytes > MANY_BYTES
-      ? inTurns(this.#fold.pieces()).then((pieces) => this.#folded(pieces), unfoldable)
+      ? writeInTurns(this.#fold.parts()).then((parts) => this.#folded(parts), unfoldable)
       : this.#folded(this.#text());
   }
 
@@ -96,17 +98,17 @@ export class Recorder {
     }
   }
 
-  #folded(response: string | readonly Piece[]): Folded {
+  #folded(completion: string | readonly JsonPart[]): Folded {
     const stream = { events: this.#events, sha256: this.#hash.digest() };
-    return { response, stream, completionId: this.#completionId };
+    return { completion, stream, completionId: this.#completionId };
   }
 
   #parse(data: Uint8Array): Chunk {
-    if (!isUtf8(data)) throw bad('The backend sent a chunk that is not UTF-8.');
+    if (!isUtf8(data)) throw badResponse('The backend sent a chunk that is not UTF-8.');
     try {
       return parseChunk(Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString('utf8'));
     } catch (cause) {
-      throw bad(
+      throw badResponse(
         cause instanceof FoldError
           ? `The backend broke its stream: ${cause.message}.`
           : 'The backend sent a chunk that cannot be read.',
@@ -120,12 +122,12 @@ export class Recorder {
     this.#fold.addContent(index, content);
   }
 
-  #hasRoomFor(data: Uint8Array): boolean {
+  #fits(data: Uint8Array): boolean {
     return this.#bytes + data.length + 1 <= this.#max_answer_bytes;
   }
 
   #count(data: Uint8Array): void {
-    if (!this.#hasRoomFor(data)) throw bad('The answer grew larger than what is attested.');
+    if (!this.#fits(data)) throw badResponse('The answer grew larger than what is attested.');
     this.#bytes += data.length + 1;
     this.#events++;
     this.#hash.add(data);
@@ -141,7 +143,7 @@ export class Recorder {
     }
   }
 
-  #choices(choices: readonly unknown[]): Seen {
+  #choices(choices: readonly unknown[]): Observed {
     let live = false;
     let finishes = false;
     for (const choice of choices) {
@@ -161,25 +163,25 @@ export class Recorder {
   }
 }
 
-// Writes a large completion down in turns of the event loop, between which others have theirs.
+// Serializes a large completion over several turns of the event loop, so that other requests are served in between.
 
-/** What is written in one turn; what a piece costs, however short. */
+/** Characters that are serialized in one turn, and the fixed cost of a part in characters. */
 const TURN_LENGTH = 256 * 1024;
-const PIECE_LENGTH = 64;
+const PART_LENGTH = 64;
 
-async function inTurns(pieces: Iterable<Piece>): Promise<readonly Piece[]> {
-  const written: Piece[] = [];
+async function writeInTurns(parts: Iterable<JsonPart>): Promise<readonly JsonPart[]> {
+  const written: JsonPart[] = [];
   let length = 0;
-  // The first comes while nothing new is read, and belongs to the turn that there is; each after it is a turn.
+  // Serialization starts in a turn of its own, because chunks may still be read in the current one.
   await setImmediate();
-  for (const piece of pieces) {
-    written.push(piece);
-    if (typeof piece === 'string') {
-      length += piece.length + PIECE_LENGTH;
+  for (const part of parts) {
+    written.push(part);
+    if (typeof part === 'string') {
+      length += part.length + PART_LENGTH;
       if (length < TURN_LENGTH) continue;
     } else {
-      // A text that grew chunk by chunk is put together when it is first looked into: here, and not with what follows.
-      piece.quote.charCodeAt(0);
+      // V8 joins a text that grew by concatenation when it is first read. This forces the join now and not in a later turn.
+      part.quote.charCodeAt(0);
     }
     length = 0;
     await setImmediate();
@@ -187,34 +189,137 @@ async function inTurns(pieces: Iterable<Piece>): Promise<readonly Piece[]> {
   return written;
 }
 
-// SHA-256 over the payloads of a stream, each followed by a line feed; small ones are gathered, since each call costs more than its bytes.
+// SHA-256 over the payloads of a stream, each followed by a line feed. Small payloads are buffered, because each call costs more than its
+// bytes.
 
 const LF = 10;
-const GATHERED_BYTES = 2_048;
+const BUFFER_BYTES = 2_048;
 
 class PayloadHash {
   readonly #hash = createHash('sha256');
-  readonly #gathered = Buffer.allocUnsafe(GATHERED_BYTES);
+  readonly #buffer = Buffer.allocUnsafe(BUFFER_BYTES);
   #length = 0;
 
   add(payload: Uint8Array): void {
-    if (this.#length + payload.length + 1 > GATHERED_BYTES) this.#flush();
-    if (payload.length + 1 > GATHERED_BYTES) this.#hash.update(payload);
+    if (this.#length + payload.length + 1 > BUFFER_BYTES) this.#flush();
+    if (payload.length + 1 > BUFFER_BYTES) this.#hash.update(payload);
     else {
-      this.#gathered.set(payload, this.#length);
+      this.#buffer.set(payload, this.#length);
       this.#length += payload.length;
     }
-    this.#gathered[this.#length++] = LF;
+    this.#buffer[this.#length++] = LF;
   }
 
-  /** Lowercase hex, once. */
+  /** Returns lowercase hex. Call it once. */
   digest(): string {
     this.#flush();
     return this.#hash.digest('hex');
   }
 
   #flush(): void {
-    if (this.#length > 0) this.#hash.update(this.#gathered.subarray(0, this.#length));
+    if (this.#length > 0) this.#hash.update(this.#buffer.subarray(0, this.#length));
     this.#length = 0;
   }
+}
+
+// Recognizes an event that repeats the previous one except for its text, as most events of a stream do, and reads it without parsing JSON.
+
+/** The new values in a repeated event. */
+interface Repeated {
+  /** Index of the choice. */
+  readonly index: number;
+  readonly content: string;
+  /** The payload, as a view. */
+  readonly data: Uint8Array;
+  /** Offset after the event. */
+  readonly end: number;
+}
+
+const DELTA = '"delta"';
+const CONTENT = /"delta"\s*:\s*\{\s*"content"\s*:\s*"/;
+/** The content must be the last member of its delta: a later member of the same name would replace it. */
+const CLOSED = /^"\s*\}/;
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+/** An event with more bytes around its text is always parsed. */
+const MAX_TEMPLATE_BYTES = 2_048;
+/** The fold merges choices by index up to 10,000. No request asks for this many. */
+const MAX_INDEX = 1_000;
+
+/** The bytes before and after the text, in an event as the gateway writes it. */
+interface EventTemplate {
+  readonly index: number;
+  readonly before: Uint8Array;
+  readonly after: Uint8Array;
+}
+
+/**
+ * An event is a repetition when the gateway would write it in the same form, its bytes before and after the text of its only delta equal
+ * those of an earlier payload, and the text is plain: no escape, no quote, no control character. Its payload is then valid JSON because the
+ * earlier one was, and it parses to the same value except for the text.
+ */
+export class RepeatedEvents {
+  #template: EventTemplate | null = null;
+
+  /** Learns a parsed payload, because the next event may repeat it. */
+  learn(payload: Uint8Array, chunk: Chunk): void {
+    this.#template = null;
+    const index = onlyContent(chunk);
+    if (index === null || payload.length > MAX_TEMPLATE_BYTES) return;
+    const text = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength).toString('latin1');
+    // An escaped name could hide a second delta, so nothing may be escaped. A payload with a second line is written in another form.
+    if (text.includes('\\') || text.includes('\n')) return;
+    const found = CONTENT.exec(text);
+    // When a member occurs twice, the JSON parser decides which one counts.
+    if (found === null || text.indexOf(DELTA) !== text.lastIndexOf(DELTA)) return;
+    const from = found.index + found[0].length;
+    const to = text.indexOf('"', from);
+    if (!CLOSED.test(text.slice(to, to + 64))) return;
+    const before = new Uint8Array(Buffer.concat([EVENT_START, payload.subarray(0, from)]));
+    const after = new Uint8Array(Buffer.concat([payload.subarray(to), EVENT_END]));
+    this.#template = { index, before, after };
+  }
+
+  /** Reads the event that begins at `at`. Returns null when it is no repetition or is not complete. */
+  read(bytes: Buffer, at: number): Repeated | null {
+    const template = this.#template;
+    if (template === null) return null;
+    const { index, before, after } = template;
+    const from = at + before.length;
+    if (from + after.length > bytes.length || !isSame(bytes, at, before, 0, before.length)) return null;
+    let to = from;
+    let ascii = true;
+    for (let byte = bytes[to]; byte !== QUOTE; byte = bytes[++to]) {
+      if (byte === undefined || byte < 0x20 || byte === BACKSLASH) return null;
+      if (byte > 0x7f) ascii = false;
+    }
+    const end = to + after.length;
+    if (!isSame(bytes, to, after, 0, after.length)) return null;
+    if (!ascii && !isUtf8(bytes.subarray(from, to))) return null;
+    const data = bytes.subarray(at + EVENT_START.length, end - EVENT_END.length);
+    return { index, content: bytes.toString(ascii ? 'latin1' : 'utf8', from, to), data, end };
+  }
+}
+
+/** Returns the index of the only choice, or null unless every other member of the chunk can be repeated without effect. */
+function onlyContent(chunk: Chunk): number | null {
+  let choice: Record<string, unknown> | null = null;
+  for (const name in chunk) {
+    const value = chunk[name];
+    if (name !== 'choices') {
+      if (typeof value === 'object' && value !== null) return null;
+    } else if (Array.isArray(value) && value.length === 1) choice = value[0];
+  }
+  if (typeof choice !== 'object' || choice === null) return null;
+  for (const name in choice) {
+    const value = choice[name];
+    if (name === 'delta') {
+      if (typeof value !== 'object' || value === null || Object.keys(value).length !== 1) return null;
+      if (typeof (value as { content?: unknown }).content !== 'string') return null;
+    } else if (name === 'finish_reason' ? value !== null : name !== 'index' && value !== null) return null;
+  }
+  const index = numberOf(choice.index);
+  return index !== null && Number.isInteger(index) && index >= 0 && index <= MAX_INDEX && 'delta' in choice
+    ? index
+    : null;
 }

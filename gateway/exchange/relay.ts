@@ -1,19 +1,63 @@
-// Carries one answer from the backend to the client: one of the deliveries writes it, the client's leaving cancels it.
-import type { Backend, BackendCall, BackendRequest, ResponseHandler, ResponseHead } from '../backend/backend.ts';
-import { rewriteError } from '../backend/errors.ts';
+// Relays one response from the backend to the client. A delivery writes it; when the client disconnects, the backend's request is
+// cancelled.
+import type { IncomingHttpHeaders } from 'node:http';
+import {
+  type Backend,
+  type BackendCall,
+  type BackendRequest,
+  type ResponseHandler,
+  type ResponseHead,
+  rewriteError,
+} from '../backend/backend.ts';
 import { toClient } from '../backend/headers.ts';
+import { type Outgoing, type SharedHeaders, share } from '../http/plain-path/response.ts';
 import { Problem } from '../http/problem.ts';
-import { type SharedHeaders, share } from '../http/shared-headers.ts';
-import { type Delivery, type Exchange, type Flow, mediaType, type Outcome } from './exchange.ts';
-import { errorEvent } from './sse.ts';
+import type { Owner } from '../keys/keys.ts';
+import type { Outcome, Watch } from '../telemetry/telemetry.ts';
 
-/** What a delivery is given beside the head. */
-export interface Port extends Flow {
-  /** `left` is called when the client leaves, or at once if it has. A second call takes the place of the first. */
-  onLeft(left: () => void): void;
-  /** The answer is out, or as much of it as there will be. */
+// One exchange: a client's request and its response.
+
+export interface Exchange {
+  readonly outgoing: Outgoing;
+  readonly watch: Watch;
+}
+
+/** An exchange whose response is attested. */
+export interface TeeExchange extends Exchange {
+  /** Unguessable. It is sent as x-request-id and x-attestation-id. */
+  readonly id: string;
+  readonly owner: Owner;
+  /** The client's body, exactly as received, as text or bytes. */
+  readonly request: string | Buffer;
+  /** Number of choices that the request asked for. */
+  readonly choices: number;
+  /** Counts the bytes of the response that are held until it is attested. @throws {Problem} overloaded */
+  hold(chunk: Buffer): void;
+}
+
+/** Receives a response after its head and writes it to the client. */
+export type Delivery = Omit<ResponseHandler, 'head'>;
+
+/** The media type of the last response. A backend sends the same one nearly always. */
+let lastMediaType = { contentType: '', type: '' };
+
+export function mediaType(headers: IncomingHttpHeaders): string {
+  const contentType = headers['content-type'] ?? '';
+  if (contentType !== lastMediaType.contentType)
+    lastMediaType = { contentType, type: contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '' };
+  return lastMediaType.type;
+}
+
+/** The operations that a delivery may use. */
+export interface Port extends BackendCall {
+  /**
+   * Registers the callback for the client's disconnect, which runs at once when the client is already gone. A second call replaces the
+   * first callback.
+   */
+  onDisconnect(callback: () => void): void;
+  /** The response is sent, as far as it will be. */
   done(outcome: Outcome): void;
-  /** Nothing was written yet: the problem becomes the answer. */
+  /** Nothing has been written yet: the problem becomes the response. */
   refuse(problem: Problem): void;
 }
 
@@ -26,7 +70,7 @@ export function relay(
   exchange: Exchange,
   deliver: Deliver,
 ): Promise<Outcome> {
-  // Whoever left while the sidecar was waited for costs the backend nothing.
+  // The client may have disconnected while the gateway waited for the sidecar. No backend request is made then.
   if (exchange.outgoing.destroyed) return Promise.resolve({ status: 499 });
   return new Promise((resolve, reject) => {
     const relayed = new Relay(exchange, deliver, resolve, reject);
@@ -41,9 +85,9 @@ class Relay implements ResponseHandler, Port {
   readonly #reject: (problem: Problem) => void;
   #call: BackendCall | null = null;
   #delivery: Delivery | null = null;
-  #whenLeft: (() => void) | null = null;
-  #left = false;
-  #over = false;
+  #disconnectCallback: (() => void) | null = null;
+  #disconnected = false;
+  #settled = false;
 
   constructor(
     exchange: Exchange,
@@ -59,7 +103,7 @@ class Relay implements ResponseHandler, Port {
 
   begin(backend: Backend, request: BackendRequest): void {
     const { outgoing, watch } = this.#exchange;
-    watch.asks();
+    watch.requestSent();
     this.#call = backend.call(request, this);
     outgoing.on('close', this.#onClose);
   }
@@ -73,7 +117,7 @@ class Relay implements ResponseHandler, Port {
   }
 
   data(chunk: Buffer): void {
-    this.#exchange.watch.piece();
+    this.#exchange.watch.chunk();
     this.#delivery?.data(chunk);
   }
 
@@ -98,9 +142,9 @@ class Relay implements ResponseHandler, Port {
     this.#call?.cancel();
   }
 
-  onLeft = (then: () => void): void => {
-    if (this.#left) then();
-    else this.#whenLeft = then;
+  onDisconnect = (callback: () => void): void => {
+    if (this.#disconnected) callback();
+    else this.#disconnectCallback = callback;
   };
 
   done(outcome: Outcome): void {
@@ -113,25 +157,25 @@ class Relay implements ResponseHandler, Port {
   }
 
   #settle(): boolean {
-    if (this.#over) return false;
-    this.#over = true;
+    if (this.#settled) return false;
+    this.#settled = true;
     this.#exchange.outgoing.off('close', this.#onClose);
     return true;
   }
 
   #onClose = (): void => {
-    if (this.#over) return;
-    this.#over = true;
-    this.#left = true;
+    if (this.#settled) return;
+    this.#settled = true;
+    this.#disconnected = true;
     this.cancel();
-    this.#whenLeft?.();
-    // 499 is nginx's word in a log for a client that closed its request; nobody receives it.
+    this.#disconnectCallback?.();
+    // nginx logs 499 for a client that closed its request. The status is never sent.
     this.#resolve({ status: 499 });
   };
 }
 
-/** A writer that stops the backend while the client cannot take more. */
-export function flowingWriter(exchange: Exchange, flow: Flow): (bytes: Uint8Array) => void {
+/** Returns a writer that pauses the backend while the client cannot take more. */
+export function backpressureWriter(exchange: Exchange, flow: BackendCall): (bytes: Uint8Array) => void {
   const { outgoing } = exchange;
   let waiting = false;
   const onDrain = () => {
@@ -146,10 +190,15 @@ export function flowingWriter(exchange: Exchange, flow: Flow): (bytes: Uint8Arra
   };
 }
 
-// Delivers a backend's error: its status, its retry-after, its words in OpenAI's shape.
+/** The event that reports an error in a stream that has begun. */
+export function errorEvent(problem: Problem): Buffer {
+  return Buffer.from(`data: ${JSON.stringify(problem.body)}\n\n`);
+}
+
+// Delivers a backend's error with its status and retry-after, rewritten in OpenAI's shape.
 
 const MAX_ERROR_BYTES = 256 * 1024;
-/** A day. */
+/** One day. */
 const MAX_RETRY_S = 86_400;
 
 export function errorDelivery(head: ResponseHead, port: Port, exchange: Exchange): Delivery {
@@ -158,15 +207,15 @@ export function errorDelivery(head: ResponseHead, port: Port, exchange: Exchange
   const send = () => {
     const body = JSON.stringify(rewriteError(head.status, Buffer.concat(chunks).toString('utf8')));
     const headers = toClient(head.headers);
-    // No other header of an error answer is about the body that goes out.
-    const kept = Object.fromEntries(
+    // The other headers describe the original body, which is replaced.
+    const forwarded = Object.fromEntries(
       Object.entries(headers).filter(([name]) =>
         /^(retry-after(-ms)?|www-authenticate|allow|x-ratelimit-.*)$/.test(name),
       ),
     );
     const retry = retryAfter(head);
     exchange.outgoing.writeHead(head.status, {
-      ...kept,
+      ...forwarded,
       ...(retry === null ? {} : { 'retry-after': retry }),
       'content-type': 'application/json',
       'content-length': Buffer.byteLength(body),
@@ -190,30 +239,30 @@ export function errorDelivery(head: ResponseHead, port: Port, exchange: Exchange
   };
 }
 
-/** Clients expect whole seconds: a date or a fraction becomes them, and 429 and 503 always have one. */
+/** Clients expect whole seconds: a date or a fraction is converted. 429 and 503 always have a value. */
 function retryAfter(head: ResponseHead): string | null {
-  const given = head.headers['retry-after'];
-  if (given === undefined) return head.status === 429 || head.status === 503 ? '1' : null;
-  const seconds = Number.isNaN(Number(given)) ? (Date.parse(given) - Date.now()) / 1000 : Number(given);
+  const value = head.headers['retry-after'];
+  if (value === undefined) return head.status === 429 || head.status === 503 ? '1' : null;
+  const seconds = Number.isNaN(Number(value)) ? (Date.parse(value) - Date.now()) / 1000 : Number(value);
   return String(Number.isFinite(seconds) ? Math.min(MAX_RETRY_S, Math.max(1, Math.ceil(seconds))) : 1);
 }
 
-// What the client is told with an answer of the backend's: made once for each head that the backend says.
+// The client's headers for a response, computed once for each head that the backend sends.
 
-/** Whether it is a stream follows from the head: whoever gets a head a second time must say the same of it. */
+/** A response with the same head must pass the same `stream`, because the headers are cached with the head. */
 export function headersOf(head: ResponseHead, stream: boolean): SharedHeaders {
-  head.made.toClient ??= share(
+  head.cache.clientHeaders ??= share(
     stream ? { ...toClient(head.headers), 'x-accel-buffering': 'no' } : toClient(head.headers),
   );
-  return head.made.toClient;
+  return head.cache.clientHeaders;
 }
 
-// Delivers an answer as it comes, without tee: nothing is parsed, held or added.
+// Delivers a response as it arrives, without tee. Nothing is parsed, held or added.
 
 export function pipeDelivery(head: ResponseHead, port: Port, exchange: Exchange): Delivery {
   const { outgoing } = exchange;
   const stream = mediaType(head.headers) === 'text/event-stream';
-  const write = flowingWriter(exchange, port);
+  const write = backpressureWriter(exchange, port);
   function begin(): void {
     if (head.length !== null) outgoing.setHeader('content-length', String(head.length));
     outgoing.writeHead(head.status, headersOf(head, stream));
@@ -237,7 +286,7 @@ export function pipeDelivery(head: ResponseHead, port: Port, exchange: Exchange)
     },
     fail(problem) {
       if (!outgoing.headersSent) return port.refuse(problem);
-      // Between two events an error can be said. Inside one, or inside a body of known length, only a broken connection is honest.
+      // An error event is possible only between two events. Inside an event, or in a body of known length, the connection must be cut.
       if (stream && head.length === null && betweenEvents(tail)) outgoing.end(errorEvent(problem));
       else outgoing.destroy();
       port.done({ status: head.status, problem });
@@ -245,14 +294,14 @@ export function pipeDelivery(head: ResponseHead, port: Port, exchange: Exchange)
   };
 }
 
-/** As one number: it keeps nothing of the chunk in memory. */
+/** Returns the last four bytes as a number, so that the chunk is not kept in memory. */
 function tailOf(before: number | null, chunk: Buffer): number {
   let tail = before ?? 0;
   for (let i = Math.max(0, chunk.length - 4); i < chunk.length; i++) tail = (tail << 8) | (chunk[i] as number);
   return tail;
 }
 
-/** Behind `\n\n`, `\r\r` or `\r\n\r\n`, or before everything. */
+/** Whether the stream is at its start or directly after `\n\n`, `\r\r` or `\r\n\r\n`. */
 function betweenEvents(tail: number | null): boolean {
   if (tail === null) return true;
   const two = tail & 0xffff;

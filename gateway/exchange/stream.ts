@@ -1,21 +1,19 @@
-// Delivers a stream with its attestation: deltas at once, the finish chunk only with the proof in it. No proof, no "stop".
-import { PayloadReader, SseError, writeEvents } from '../../proto/sse.ts';
+// Delivers a stream with its attestation: deltas at once, the chunk with the finish reason only with the attestation in it. Without an
+// attestation it is never sent.
+import { EVENT_END, EVENT_START, PayloadReader, SseError, writeEvents } from '../../proto/sse.ts';
 import type { Attestor } from '../attestation/attest.ts';
-import type { ResponseHead } from '../backend/backend.ts';
-import { errorOf } from '../backend/errors.ts';
+import { errorOf, type ResponseHead } from '../backend/backend.ts';
 import { asProblem, Problem } from '../http/problem.ts';
 import type { Folded } from '../offload/jobs.ts';
-import type { Delivery, Exchange } from './exchange.ts';
-import { Recorder, type Seen } from './recorder.ts';
-import { flowingWriter, headersOf, type Port } from './relay.ts';
-import { ATTESTING, DONE, errorEvent, WAITING, withAttestation } from './sse.ts';
+import { type Observed, Recorder } from './recorder.ts';
+import { backpressureWriter, type Delivery, errorEvent, headersOf, type Port, type TeeExchange } from './relay.ts';
 
-/** The largest single event a backend may send: a finish chunk with every logprob of a long answer is far below. */
+/** The largest single event a backend may send. A finish chunk with the logprobs of a long response is far below. */
 const MAX_EVENT_BYTES = 8 * 1024 * 1024;
-const KEEP_WARM_MS = 5_000;
+const KEEPALIVE_MS = 5_000;
 const AFTER_DONE_MS = 1_000;
 
-/** Another charset that a backend names would be another reading of the same bytes. */
+/** Another charset, even if the backend names one, would give the same bytes another meaning. */
 const STREAM_TYPE = 'text/event-stream; charset=utf-8';
 
 interface Held {
@@ -23,24 +21,24 @@ interface Held {
   readonly finish: boolean;
 }
 
-/** What leaves are the payloads that were hashed, in events that the gateway writes itself, and comments of its own. */
+/** Sends the payloads that were hashed, in events that the gateway writes itself, and comments of its own. */
 export function streamDelivery(
   head: ResponseHead,
   port: Port,
-  exchange: Exchange,
+  exchange: TeeExchange,
   attestor: Attestor,
   max_answer_bytes: number,
 ): Delivery {
   const { outgoing } = exchange;
   const reader = new PayloadReader(Math.min(MAX_EVENT_BYTES, max_answer_bytes));
   const recorder = new Recorder(max_answer_bytes);
-  /** The finish chunk and what came after it, in order. Empty until a finish chunk comes. */
+  /** The chunk with the finish reason and the events after it, in order. Empty until such a chunk arrives. */
   let held: Held[] = [];
-  let over = false;
-  let named = false;
+  let ended = false;
+  let hasName = false;
   let comments = 0;
-  let drained: NodeJS.Timeout | null = null;
-  const write = flowingWriter(exchange, port);
+  let drainTimer: NodeJS.Timeout | null = null;
+  const write = backpressureWriter(exchange, port);
 
   const headers = headersOf(head, true);
   outgoing.writeHead(
@@ -49,120 +47,120 @@ export function streamDelivery(
   );
   outgoing.flushHeaders();
 
-  function pass(payloads: readonly Uint8Array[]): void {
+  function forward(payloads: readonly Uint8Array[]): void {
     if (payloads.length > 0) write(writeEvents(payloads));
   }
 
-  /** Nearly all of a stream: events that say a little more, and are written as the gateway writes them. */
+  /** Forwards repeated events, which are most of a stream, as they are. Parses the others. */
   function takeChunk(chunk: Buffer): void {
-    const repeated = held.length > 0 || reader.midEvent ? 0 : recorder.repeats(chunk);
+    exchange.hold(chunk);
+    const repeated = held.length > 0 || reader.midEvent ? 0 : recorder.takeRepeated(chunk);
     if (repeated === chunk.length) return write(chunk);
     if (repeated > 0) write(chunk.subarray(0, repeated));
     const payloads: Uint8Array[] = [];
     try {
       reader.push(chunk.subarray(repeated), payloads);
     } finally {
-      // A bad line takes nothing with it that came before.
-      take(payloads);
+      // The payloads before an invalid line are still delivered.
+      handlePayloads(payloads);
     }
-    if (reader.comments > comments && !over) write(WAITING);
+    if (reader.comments > comments && !ended) write(WAITING);
     comments = reader.comments;
   }
 
-  function take(payloads: readonly Uint8Array[]): void {
-    let passing: Uint8Array[] = [];
+  function handlePayloads(payloads: readonly Uint8Array[]): void {
+    let ready: Uint8Array[] = [];
     for (const payload of payloads) {
-      const seen = observe(payload, passing);
-      if (seen.kind === 'done' || seen.kind === 'error') {
-        pass(passing);
-        return seen.kind === 'done'
+      const observed = observe(payload, ready);
+      if (observed.kind === 'done' || observed.kind === 'error') {
+        forward(ready);
+        return observed.kind === 'done'
           ? finish(true)
-          : giveUp(
+          : endWithError(
               new Problem('backend_bad_response', 'The backend sent an error in its stream.'),
-              Buffer.from(`data: ${JSON.stringify(errorOf(502, seen.body))}\n\n`),
+              Buffer.from(`data: ${JSON.stringify(errorOf(502, observed.body))}\n\n`),
             );
       }
-      // Another choice goes on, so what was held was not the last finish chunk.
-      if (seen.live && held.length > 0 && mayRelease(seen.kind === 'finish')) {
-        pass(passing);
-        pass(held.map((one) => one.payload));
-        passing = [];
+      // Another choice goes on, so the held chunk was not the last one with a finish reason.
+      if (observed.live && held.length > 0 && mayRelease(observed.kind === 'finish')) {
+        forward(ready);
+        forward(held.map((one) => one.payload));
+        ready = [];
         held = [];
       }
-      if (held.length === 0 && seen.kind !== 'finish') {
-        passing.push(payload);
+      if (held.length === 0 && observed.kind !== 'finish') {
+        ready.push(payload);
         continue;
       }
-      pass(passing);
-      passing = [];
-      held.push({ payload, finish: seen.kind === 'finish' });
+      forward(ready);
+      ready = [];
+      held.push({ payload, finish: observed.kind === 'finish' });
     }
-    pass(passing);
+    forward(ready);
   }
 
-  /** A bad event takes nothing with it that came before. */
-  function observe(payload: Uint8Array, passing: readonly Uint8Array[]): Seen {
+  /** Observes a payload. When it is invalid, the events before it are still sent. */
+  function observe(payload: Uint8Array, ready: readonly Uint8Array[]): Observed {
     try {
-      const seen = recorder.observe(payload);
-      if (!named && recorder.completionId !== null) {
-        named = true;
+      const observed = recorder.observe(payload);
+      if (!hasName && recorder.completionId !== null) {
+        hasName = true;
         attestor.name(exchange, recorder.completionId);
       }
-      return seen;
+      return observed;
     } catch (error) {
-      pass(passing);
+      forward(ready);
       throw error;
     }
   }
 
-  /** Never more finish chunks go out unproven than the request's choices less one. */
+  /** Limits the finish chunks that are sent without an attestation to the number of choices less one. */
   function mayRelease(finishing: boolean): boolean {
     return recorder.finished - (finishing ? 1 : 0) < exchange.choices;
   }
 
-  /** `done`: the backend said so, and its connection may still be open. */
+  /** `done`: the backend sent [DONE], and its connection may still be open. */
   function finish(done: boolean): void {
     const recording = recorder.finish();
-    over = true;
-    // After [DONE] the response ends by itself, and its connection serves the next request; if not, it is cut.
-    if (done) drained = setTimeout(() => port.cancel(), AFTER_DONE_MS);
+    ended = true;
+    // After [DONE] the response ends by itself and the connection is reused. If it does not end in time, it is closed.
+    if (done) drainTimer = setTimeout(() => port.cancel(), AFTER_DONE_MS);
     void prove(recording).catch((error) => {
-      if (!outgoing.destroyed) giveUp(asProblem(error));
+      if (!outgoing.destroyed) endWithError(asProblem(error));
     });
   }
 
   async function prove(recording: Folded | Promise<Folded>): Promise<void> {
-    const warm = setInterval(() => outgoing.write(ATTESTING), KEEP_WARM_MS);
+    const keepalive = setInterval(() => outgoing.write(ATTESTING), KEEPALIVE_MS);
     try {
       const folded = recording instanceof Promise ? await recording : recording;
-      const { json } = await attestor.attest(exchange, folded, port.onLeft);
+      const { json } = await attestor.attest(exchange, folded, port.onDisconnect);
       const last = held.findLastIndex((one) => one.finish);
       for (const [i, { payload }] of held.entries())
-        for (const piece of i === last ? withAttestation(payload, json) : [writeEvents([payload])])
-          outgoing.write(piece);
+        for (const part of i === last ? withAttestation(payload, json) : [writeEvents([payload])]) outgoing.write(part);
       outgoing.end(DONE);
       port.done({ status: head.status, tee: 'attested' });
     } finally {
-      clearInterval(warm);
+      clearInterval(keepalive);
     }
   }
 
-  /** An error takes the place of the finish chunk: `problem`, or the backend's own. */
-  function giveUp(problem: Problem, event = errorEvent(problem)): void {
-    over = true;
+  /** Ends the stream with an error event in place of the finish chunk: `problem`, or the backend's own error. */
+  function endWithError(problem: Problem, event = errorEvent(problem)): void {
+    ended = true;
     port.cancel();
     outgoing.end(event);
     port.done({ status: head.status, tee: 'failed', problem });
   }
 
   function guarded(step: () => void): void {
-    if (over) return;
+    if (ended) return;
     try {
       step();
     } catch (error) {
-      // The end, an error of the backend's among them, may have come before what is wrong.
-      if (over) return;
-      giveUp(
+      // The stream may already have ended, for instance with a backend's error, before this error occurred.
+      if (ended) return;
+      endWithError(
         error instanceof SseError
           ? new Problem('backend_bad_response', `The backend broke its stream: ${error.message}.`)
           : asProblem(error),
@@ -173,16 +171,42 @@ export function streamDelivery(
   return {
     data: (chunk) => guarded(() => takeChunk(chunk)),
     end: () => {
-      clearTimeout(drained ?? undefined);
+      clearTimeout(drainTimer ?? undefined);
       guarded(() => {
         const last = reader.end();
-        if (last !== null) take([last]);
-        if (!over) finish(false);
+        if (last !== null) handlePayloads([last]);
+        if (!ended) finish(false);
       });
     },
     fail: (problem) => {
-      clearTimeout(drained ?? undefined);
-      guarded(() => giveUp(problem));
+      clearTimeout(drainTimer ?? undefined);
+      guarded(() => endWithError(problem));
     },
   };
+}
+
+// The server-sent events that the gateway writes itself.
+
+const DONE = Buffer.from('data: [DONE]\n\n');
+/** A comment that keeps the connection alive. Clients ignore it. */
+const ATTESTING = Buffer.from(': attesting\n\n');
+/** Replaces a comment of the backend. */
+const WAITING = Buffer.from(': waiting\n\n');
+
+const ATTESTATION = Buffer.from(',"attestation":');
+const LF = 0x0a;
+const BRACE = 0x7d;
+/** Up to this size, copying costs less than further writes. */
+const MAX_COPIED_BYTES = 64 * 1024;
+
+/**
+ * Returns the parts of the event, with `,"attestation":…` inserted before the last `}` of its payload. Without that member the bytes are
+ * the backend's.
+ */
+function withAttestation(payload: Uint8Array, attestationJson: Uint8Array): Uint8Array[] {
+  const brace = payload.lastIndexOf(BRACE);
+  const parts = [payload.subarray(0, brace), ATTESTATION, attestationJson, payload.subarray(brace)];
+  if (payload.includes(LF)) return [writeEvents([Buffer.concat(parts)])];
+  const event = [EVENT_START, ...parts, EVENT_END];
+  return attestationJson.length > MAX_COPIED_BYTES ? event : [Buffer.concat(event)];
 }

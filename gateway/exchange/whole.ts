@@ -1,45 +1,44 @@
-// Delivers a whole answer with its attestation: the backend's body text with one member spliced in.
-
-import { type Attestor, NOTHING } from '../attestation/attest.ts';
+// Delivers a whole response with its attestation: one member is inserted into the text of the backend's body.
+import { type Attestor, EMPTY } from '../attestation/attest.ts';
 import type { ResponseHead } from '../backend/backend.ts';
 import { ChunkBuffer } from '../http/bytes.ts';
 import { asProblem } from '../http/problem.ts';
-import { badAnswer } from '../offload/jobs.ts';
-import type { Delivery, Exchange } from './exchange.ts';
-import { headersOf, type Port } from './relay.ts';
+import { badResponse } from '../offload/jobs.ts';
+import { type Delivery, headersOf, type Port, type TeeExchange } from './relay.ts';
 
 export function wholeDelivery(
   head: ResponseHead,
   port: Port,
-  exchange: Exchange,
+  exchange: TeeExchange,
   attestor: Attestor,
   max_answer_bytes: number,
 ): Delivery {
-  const gathering = new ChunkBuffer();
+  const chunks = new ChunkBuffer();
   async function send(): Promise<void> {
-    const answered = gathering.whole();
-    const attested = await attestor.attest(exchange, { body: answered }, port.onLeft);
-    const pieces = withAttestation(answered, attested.json);
-    attested.json = NOTHING;
+    const body = chunks.whole();
+    const attested = await attestor.attest(exchange, { body }, port.onDisconnect);
+    const parts = withAttestation(body, attested.json);
+    attested.json = EMPTY;
     const { outgoing } = exchange;
-    outgoing.setHeader('content-length', String(pieces.reduce((length, piece) => length + piece.length, 0)));
+    outgoing.setHeader('content-length', String(parts.reduce((length, part) => length + part.length, 0)));
     const headers = headersOf(head, false);
     outgoing.writeHead(
       head.status,
       headers['content-type'] === JSON_TYPE ? headers : { ...headers, 'content-type': JSON_TYPE },
     );
-    // One write of the pieces as they are: together they would be a copy of what is kept.
+    // The parts are sent in one write without joining them: that would copy bytes that are already in memory.
     const { socket } = outgoing;
     socket?.cork();
-    for (const piece of pieces) outgoing.write(piece);
+    for (const part of parts) outgoing.write(part);
     outgoing.end();
     socket?.uncork();
     port.done({ status: head.status, tee: 'attested' });
   }
   return {
     data(chunk) {
-      if (gathering.bytes + chunk.length <= max_answer_bytes) gathering.add(chunk);
-      else port.refuse(badAnswer('The answer is larger than what is attested.'));
+      exchange.hold(chunk);
+      if (chunks.bytes + chunk.length <= max_answer_bytes) chunks.add(chunk);
+      else port.refuse(badResponse('The answer is larger than what is attested.'));
     },
     end: () => void send().catch((error) => port.refuse(asProblem(error))),
     fail: (problem) => port.refuse(problem),
@@ -51,7 +50,10 @@ const FIRST_MEMBER = Buffer.from('"attestation":');
 const NEXT_MEMBER = Buffer.from(',"attestation":');
 const BRACE = 0x7b;
 
-/** A JSON object's bytes, in pieces, with the attestation before the last `}`: taken out again, they are the backend's. */
+/**
+ * Returns the parts of a JSON object's text, with the attestation inserted before the last `}`. Without that member the bytes are the
+ * backend's.
+ */
 function withAttestation(body: Buffer, attestation: Buffer): readonly Buffer[] {
   const end = body.lastIndexOf('}');
   let last = end - 1;

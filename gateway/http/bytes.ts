@@ -1,6 +1,6 @@
-// Bytes that are compared, read and written here and not by Node: for a few hundred a call into it costs more.
+// Comparing, reading and writing bytes in JavaScript: for a few hundred bytes, a call into Node costs more.
 
-/** Whether the bytes of `one` from `at` on are those of `other` from `from` to `to`; false where `one` has fewer. */
+/** Whether `one` holds, from `at` on, the bytes of `other` from `from` to `to`. False where `one` is too short. */
 export function isSame(one: Uint8Array, at: number, other: Uint8Array, from: number, to: number): boolean {
   if (at + to - from > one.length) return false;
   for (let i = from; i < to; i++) if (one[at + i - from] !== other[i]) return false;
@@ -11,20 +11,20 @@ const ZERO = 0x30;
 const LOWER_A = 0x61;
 const NEAR_BYTES = 512;
 
-/** The value of the decimal digit at `at`; below zero where there is none. */
+/** The value of the decimal digit at `at`; -1 where there is none. */
 export function digitAt(bytes: Uint8Array, at: number): number {
   const digit = (bytes[at] ?? 0) - ZERO;
   return digit <= 9 ? digit : -1;
 }
 
-/** How many digits a whole number has that is not below zero. */
+/** The number of decimal digits of a whole number that is not negative. */
 export function digitsOf(number: number): number {
   let digits = 1;
   for (let rest = number; rest >= 10; rest /= 10) digits++;
   return digits;
 }
 
-/** Writes a whole number that is not below zero in decimal digits, the last of them before `end`. */
+/** Writes a whole number that is not negative in decimal digits that end before `end`. */
 export function putNumber(bytes: Uint8Array, end: number, number: number): void {
   let at = end;
   let rest = number;
@@ -34,12 +34,12 @@ export function putNumber(bytes: Uint8Array, end: number, number: number): void 
   } while (rest > 0);
 }
 
-/** How many hexadecimal digits a whole number below 2^32 has. */
+/** The number of hexadecimal digits of a whole number below 2^32. */
 export function hexDigitsOf(number: number): number {
   return number === 0 ? 1 : 8 - (Math.clz32(number) >> 2);
 }
 
-/** Writes a whole number below 2^32 in lower-case hexadecimal digits, the last of them before `end`. */
+/** Writes a whole number below 2^32 in lower-case hexadecimal digits that end before `end`. */
 export function putHex(bytes: Uint8Array, end: number, number: number): void {
   let at = end;
   let rest = number;
@@ -50,73 +50,77 @@ export function putHex(bytes: Uint8Array, end: number, number: number): void {
   } while (rest > 0);
 }
 
-/** As `bytes.indexOf(byte, from)`, which is called where the byte is not near. */
+/** Returns the same as `bytes.indexOf(byte, from)`, and calls it only where the byte is not near `from`. */
 export function indexOfByte(bytes: Uint8Array, byte: number, from: number): number {
   const near = Math.min(bytes.length, from + NEAR_BYTES);
   for (let at = from; at < near; at++) if (bytes[at] === byte) return at;
   return near === bytes.length ? -1 : bytes.indexOf(byte, near);
 }
 
-// Bytes that come in pieces and are wanted whole. Many of them lie in memory that threads share: another one is not given a copy.
+// Buffers that join chunks. A large one is a SharedArrayBuffer, so that a worker thread reads it without a copy.
 
-/** More bytes than this are read, parsed and hashed on a thread: here others would wait for it. */
+/** Above this size, reading, parsing and hashing happen on a worker thread, so that other requests do not wait. */
 export const MANY_BYTES = 256 * 1024;
 
-/** A place for all that was announced is made when one part in so many of it is here: who announces and sends nothing gets none. */
-const PART = 4;
+/** A large buffer is allocated once a quarter of the announced bytes has arrived: announcing a length alone takes no memory. */
+const PREALLOCATE_DIVISOR = 4;
 
 export class ChunkBuffer {
-  readonly #coming_bytes: number;
-  /** Where all of it will lie, once it is known to be much and some of it has come. */
+  readonly #expected_bytes: number;
+  /** The buffer for all bytes, once it is allocated. */
   #whole: Buffer | null = null;
-  #pieces: Buffer[] = [];
+  #chunks: Buffer[] = [];
   #bytes = 0;
 
-  /** `coming_bytes`: how many there will be, not one more. Where nobody says, they lie together at the end only. */
-  constructor(coming_bytes = 0) {
-    this.#coming_bytes = coming_bytes;
+  /** `expected_bytes`: the announced length, which is never exceeded. 0: unknown, and the chunks are joined at the end. */
+  constructor(expected_bytes = 0) {
+    this.#expected_bytes = expected_bytes;
   }
 
   get bytes(): number {
     return this.#bytes;
   }
 
-  add(piece: Buffer): void {
-    if (this.#whole === null) this.#pieces.push(piece);
-    else this.#whole.set(piece, this.#bytes);
-    this.#bytes += piece.length;
-    if (this.#whole === null && this.#coming_bytes > MANY_BYTES && this.#bytes * PART > this.#coming_bytes)
-      this.#whole = this.#together(this.#coming_bytes);
+  add(chunk: Buffer): void {
+    if (this.#whole === null) this.#chunks.push(chunk);
+    else this.#whole.set(chunk, this.#bytes);
+    this.#bytes += chunk.length;
+    if (
+      this.#whole === null &&
+      this.#expected_bytes > MANY_BYTES &&
+      this.#bytes * PREALLOCATE_DIVISOR > this.#expected_bytes
+    )
+      this.#whole = this.#concatenate(this.#expected_bytes);
   }
 
   whole(): Buffer {
     if (this.#whole !== null) return this.#whole.subarray(0, this.#bytes);
-    if (this.#pieces.length === 1) return this.#pieces[0] as Buffer;
-    if (this.#bytes <= MANY_BYTES) return Buffer.concat(this.#pieces, this.#bytes);
-    return this.#together(this.#bytes);
+    if (this.#chunks.length === 1) return this.#chunks[0] as Buffer;
+    if (this.#bytes <= MANY_BYTES) return Buffer.concat(this.#chunks, this.#bytes);
+    return this.#concatenate(this.#bytes);
   }
 
-  /** The pieces, one after the other in a place of their own for so many bytes. */
-  #together(bytes: number): Buffer {
+  /** Joins the chunks in a new buffer of `bytes` bytes. */
+  #concatenate(bytes: number): Buffer {
     const whole = shared(bytes);
     let at = 0;
-    for (const piece of this.#pieces) {
-      whole.set(piece, at);
-      at += piece.length;
+    for (const chunk of this.#chunks) {
+      whole.set(chunk, at);
+      at += chunk.length;
     }
-    this.#pieces = [];
+    this.#chunks = [];
     return whole;
   }
 }
 
-/** The same, looked at whole with each piece that comes: they lie in room that doubles, so that not every piece copies all others. */
+/** Joins chunks and returns all bytes so far after each of them. Its storage doubles, so that few chunks cause a copy of all others. */
 export class GrowingBuffer {
-  #room: Buffer;
+  #storage: Buffer;
   #bytes: number;
 
   constructor(first: Buffer) {
-    this.#room = Buffer.allocUnsafeSlow(2 * first.length);
-    this.#room.set(first);
+    this.#storage = Buffer.allocUnsafeSlow(2 * first.length);
+    this.#storage.set(first);
     this.#bytes = first.length;
   }
 
@@ -124,23 +128,23 @@ export class GrowingBuffer {
     return this.#bytes;
   }
 
-  /** All of them: a view of the room. */
-  add(piece: Buffer): Buffer {
-    const bytes = this.#bytes + piece.length;
-    if (bytes > this.#room.length) {
-      const room = Buffer.allocUnsafeSlow(2 * bytes);
-      room.set(this.#room.subarray(0, this.#bytes));
-      this.#room = room;
+  /** Returns all bytes so far, as a view of the storage. */
+  add(chunk: Buffer): Buffer {
+    const bytes = this.#bytes + chunk.length;
+    if (bytes > this.#storage.length) {
+      const storage = Buffer.allocUnsafeSlow(2 * bytes);
+      storage.set(this.#storage.subarray(0, this.#bytes));
+      this.#storage = storage;
     }
-    this.#room.set(piece, this.#bytes);
+    this.#storage.set(chunk, this.#bytes);
     this.#bytes = bytes;
-    return this.#room.subarray(0, bytes);
+    return this.#storage.subarray(0, bytes);
   }
 }
 
 const shared = (bytes: number): Buffer => Buffer.from(new SharedArrayBuffer(bytes));
 
-/** The same bytes: what was a Buffer in one thread is a Uint8Array in the next. */
+/** A Buffer over the same memory: between threads, a Buffer arrives as a Uint8Array. */
 export function bufferOf({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength);
 }

@@ -1,4 +1,4 @@
-// What the routes share: the things they are built from, and what an exchange carries through Hono.
+// What the routes share: their dependencies, and the state of one exchange, which Hono hands from middleware to handler.
 import type { IncomingMessage } from 'node:http';
 import type { Context as HonoContext } from 'hono';
 import type { Logger } from 'pino';
@@ -7,14 +7,11 @@ import type { Sidecar } from '../attestation/sidecar-client.ts';
 import type { Store } from '../attestation/store-memory.ts';
 import type { Backend } from '../backend/backend.ts';
 import type { GatewayConfig } from '../config.ts';
-import type { Outcome } from '../exchange/exchange.ts';
-import type { Caller, Owner } from '../keys/caller.ts';
-import type { Keys } from '../keys/keys.ts';
+import type { Caller, Keys, Owner } from '../keys/keys.ts';
 import type { Concurrency, ConcurrencyPermit } from '../limits/concurrency.ts';
 import type { Rates } from '../limits/rates.ts';
 import type { Offload } from '../offload/pool.ts';
-import type { Telemetry } from '../telemetry/telemetry.ts';
-import type { Watch } from '../telemetry/watch.ts';
+import type { Outcome, Telemetry, Watch } from '../telemetry/telemetry.ts';
 import type { Verifier } from '../verifier/verifier.ts';
 import type { PlainRequest } from './plain-path/request.ts';
 import type { Outgoing } from './plain-path/response.ts';
@@ -37,21 +34,21 @@ export interface Deps {
   readonly draining: () => boolean;
 }
 
-/** The two ends of an exchange: Node's own, or those of the plain path. */
-export interface Ends {
+/** The request and response of an exchange: Node's own, or those of the plain path. */
+export interface HttpBindings {
   readonly incoming: IncomingMessage | PlainRequest;
   readonly outgoing: Outgoing;
 }
 
-/** An exchange's ends, and what is learned of it on the way. Members of one object: Hono's variables are a Map, and cost like one. */
-export interface Bindings extends Ends {
-  /** Unguessable, ours. */
+/** The state of an exchange. It is one object, because Hono's variables are a Map and cost as much as one. */
+export interface Bindings extends HttpBindings {
+  /** The id of this exchange, made by the gateway and not guessable. */
   id: string;
   /** Admission sets this, `owner` and `permit`: routes without it must not read them. */
   caller: Caller;
   owner: Owner;
   permit: ConcurrencyPermit;
-  /** The client's, on the verify endpoint alone. */
+  /** The client's address. Only the verify endpoint sets it. */
   address: string;
   outcome: Outcome;
   watch: Watch;
@@ -63,7 +60,7 @@ export interface Env {
 
 export type Context = HonoContext<Env>;
 
-/** What comes before a route is served. @throws {Problem} which becomes the answer. */
-export type Step = (c: Context) => void | Promise<void>;
-/** What serves a route. */
-export type Handle = (c: Context) => Response | Promise<Response>;
+/** Runs before the handler of a route. @throws {Problem} which becomes the response. */
+export type Middleware = (c: Context) => void | Promise<void>;
+/** Serves a route. */
+export type Handler = (c: Context) => Response | Promise<Response>;

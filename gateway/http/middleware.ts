@@ -3,12 +3,12 @@
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { where } from '../../proto/log.ts';
 import { type Allowance, addressOf } from '../limits/rates.ts';
-import type { Context, Deps, Handle, Step } from './context.ts';
-import { createOwnHosts, hostOf } from './origins.ts';
+import type { Context, Deps, Handler, Middleware } from './context.ts';
 import type { Outgoing } from './plain-path/response.ts';
 import { asProblem, Problem } from './problem.ts';
-import { leaveUnread, newId, setCommonHeaders } from './refusal.ts';
+import { closeWithoutDraining, newId, setCommonHeaders } from './refusal.ts';
 import { ClientGone } from './request.ts';
+import { createOwnHosts, hostOf } from './target.ts';
 
 const PREFLIGHT = {
   'access-control-allow-methods': 'GET, POST, DELETE, OPTIONS',
@@ -16,12 +16,12 @@ const PREFLIGHT = {
 };
 
 /**
- * Wraps what serves a route. Its steps go in order, each may refuse; one function in place of a chain of
- * middleware, which would cost as much as the rest of the routing. Headers are set on Node's response, so that answers
- * that bypass Hono carry them too.
+ * Wraps the handler of a route. Its middleware runs in order, and each may reject the request. This is one function, because a chain of
+ * Hono's middleware costs as much as the rest of the routing. Headers are set on Node's response, so that responses that bypass Hono carry
+ * them too.
  */
 export function createExchangeMiddleware({ config, telemetry, log }: Deps) {
-  return (route: string, steps: readonly Step[], handle: Handle) =>
+  return (route: string, middleware: readonly Middleware[], handler: Handler) =>
     async (c: Context): Promise<Response> => {
       const { incoming, outgoing } = c.env;
       const watch = telemetry.begin(incoming.headers);
@@ -32,27 +32,27 @@ export function createExchangeMiddleware({ config, telemetry, log }: Deps) {
       endWhenStalled(outgoing, config.write_stall_ms);
       let response: Response;
       try {
-        for (const step of steps) {
-          const waits = step(c);
-          if (waits !== undefined) await waits;
+        for (const run of middleware) {
+          const pending = run(c);
+          if (pending !== undefined) await pending;
         }
-        response = await handle(c);
+        response = await handler(c);
       } catch (error) {
-        response = refused(error, c);
+        response = errorResponse(error, c);
       }
       telemetry.end(c.env, watch, route, response);
       return response;
     };
 
-  /** Where every error becomes an answer. */
-  function refused(error: unknown, c: Context): Response {
+  /** Turns every error into a response. */
+  function errorResponse(error: unknown, c: Context): Response {
     const { outgoing } = c.env;
     if (error instanceof ClientGone || outgoing.destroyed) {
       c.env.outcome = { status: 499 };
       return RESPONSE_ALREADY_SENT;
     }
     const problem = asProblem(error);
-    // A message can quote what was parsed; where it happened cannot.
+    // An error's message can quote the request; its place in the code cannot.
     if (problem.code === 'internal_error') log.error({ id: c.env.id, ...where(error) }, 'internal error');
     if (outgoing.headersSent) {
       c.env.outcome = { status: outgoing.statusCode, problem };
@@ -62,23 +62,23 @@ export function createExchangeMiddleware({ config, telemetry, log }: Deps) {
     c.env.outcome = { status: problem.status, problem };
     const headers = { ...problem.headers, 'content-type': 'application/json' };
     const body = Buffer.from(JSON.stringify(problem.body));
-    // Hono makes an answer to HEAD out of the one to GET, and sends it itself.
+    // Hono serves HEAD by the handler of GET, and sends that response itself.
     if (c.env.incoming.method === 'HEAD') return c.body(body, problem.status as 400, headers);
-    // Written here and not by way of a Fetch response: to refuse must cost less than to serve.
+    // Node's response is cheaper than a Fetch response: rejecting a request must cost less than serving one.
     outgoing.writeHead(problem.status, { ...headers, 'content-length': body.length });
     outgoing.end(body);
     return RESPONSE_ALREADY_SENT;
   }
 }
 
-/** Lets a client go that takes nothing: nothing has moved on its connection for `stall_ms`, and bytes still wait for it. */
+/** Closes the connection of a client that reads nothing: no byte has moved for `stall_ms`, although some wait to be sent. */
 function endWhenStalled(outgoing: Outgoing, stall_ms: number): void {
   outgoing.setTimeout(stall_ms, () => {
     if (outgoing.writableLength > 0 || (outgoing.socket?.writableLength ?? 0) > 0) outgoing.destroy();
   });
 }
 
-/** Browsers ask first. Any header may be sent: clients add their own, and a list would break the next one. */
+/** Responds to CORS preflight. Any header is allowed: clients add their own, and a fixed list would break the next one. */
 export function preflight(c: Context): Response {
   const headers = c.req.header('access-control-request-headers');
   return c.body(null, 204, {
@@ -87,10 +87,11 @@ export function preflight(c: Context): Response {
   });
 }
 
-// Who may come in: the key, the places there are, the rate. Before a byte of the body is read, but for the place among all, which is for what is here.
+// Admission: API key, concurrency limits, rate. It runs before the body is read, except for the limit of all requests together, which
+// counts a request once it has arrived.
 
-/** Names the caller, by the key. */
-export function authenticated({ keys }: Deps): Step {
+/** Finds the caller by the API key. */
+export function authenticated({ keys }: Deps): Middleware {
   return (c) => {
     const caller = keys.authenticate(c.env.incoming.headers.authorization);
     c.env.caller = caller;
@@ -98,41 +99,43 @@ export function authenticated({ keys }: Deps): Step {
   };
 }
 
-/** For routes without a body: their requests are here whole. @throws {Problem} overloaded */
-export const withoutBody: Step = (c) => c.env.permit.whole();
+/** For routes without a body: the request has arrived with its head. @throws {Problem} overloaded */
+export const withoutBody: Middleware = (c) => c.env.permit.received();
 
-/** Past capacity a request is refused at once, so that those accepted are served. Without a rate nothing is waited for. */
-export function bounded({ config, concurrency, rates }: Deps): Step {
+/**
+ * Rejects a request past a limit at once, so that accepted requests are served. It is synchronous unless a rate or a shared limit applies.
+ */
+export function bounded({ config, concurrency, rates }: Deps): Middleware {
   return (c) => {
     const { outgoing } = c.env;
     const caller = c.env.caller;
-    const permit = concurrency.take(caller);
+    const permit = concurrency.acquire(caller);
     c.env.permit = permit;
-    whenTaken(outgoing, () => permit.leave());
+    onDelivered(outgoing, () => permit.release());
     const per_second = caller.limits.rps ?? config.max_requests_per_second_per_key;
     const rated = () =>
       per_second === 0
         ? undefined
         : rates.take(`key:${caller.name}`, per_second).then((allowance) => admit(c, allowance, 'this API key'));
-    return permit.begin === undefined ? rated() : permit.begin().then(rated);
+    return permit.acquireShared === undefined ? rated() : permit.acquireShared().then(rated);
   };
 }
 
-/** The verify endpoint is open to everybody: a rate for each address. What it takes beyond that is shared by address too. */
-export function verifyBounded({ config, rates }: Deps): Step {
+/** The verify endpoint needs no API key, so each client address has a rate. The verifier divides its capacity by address too. */
+export function verifyBounded({ config, rates }: Deps): Middleware {
   return async (c) => {
     const { incoming, outgoing } = c.env;
     const address = addressOf(incoming.headers, outgoing.socket, config.client_address_header);
     c.env.address = address;
-    leaveUnread(incoming, outgoing);
+    closeWithoutDraining(incoming, outgoing);
     if (config.max_verify_per_second > 0)
       admit(c, await rates.take(`verify:${address}`, config.max_verify_per_second), 'verifications from one address');
-    // Its end has been told already, and would not be told again.
+    // `close` was emitted during the wait above, and is not emitted again.
     if (outgoing.destroyed) throw new ClientGone('the client left before its turn');
   };
 }
 
-/** The headers by which OpenAI's clients know a rate. @throws {Problem} rate_limit_exceeded */
+/** Sets the rate limit headers that OpenAI's clients read. @throws {Problem} rate_limit_exceeded */
 function admit(c: Context, { allowed, limit, remaining, reset_ms }: Allowance, what: string): void {
   const { outgoing } = c.env;
   outgoing.setHeader('x-ratelimit-limit-requests', String(limit));
@@ -144,16 +147,16 @@ function admit(c: Context, { allowed, limit, remaining, reset_ms }: Allowance, w
     });
 }
 
-/** Not when the answer is made but when the client has it, or is gone: until then it costs memory. Called once. */
-function whenTaken(outgoing: Outgoing, release: () => void): void {
+/** Calls `release` once, when the client has taken the response or has left: until then the response takes memory. */
+function onDelivered(outgoing: Outgoing, release: () => void): void {
   outgoing.once('close', () => {
     const { socket } = outgoing;
     if (socket === null || socket.destroyed || !socket.writableNeedDrain) return release();
-    const taken = () => {
-      socket.off('drain', taken).off('close', taken);
+    const delivered = () => {
+      socket.off('drain', delivered).off('close', delivered);
       release();
     };
-    socket.once('drain', taken).once('close', taken);
+    socket.once('drain', delivered).once('close', delivered);
   });
 }
 
@@ -161,16 +164,16 @@ const EXPOSED =
   'x-request-id, x-attestation-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests';
 const LOOPBACK_ORIGIN = /^https?:\/\/(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/;
 
-/** The origins from configuration, or a default: every one where a key is asked for, this machine's where none is. */
+/** By default every origin is allowed where API keys are required, and only this machine's origins where none are. */
 function allows({ cors_origins, api_keys_file }: Deps['config'], origin: string, host: string | undefined): boolean {
   const keys = api_keys_file !== null;
   if (cors_origins === null) return keys || LOOPBACK_ORIGIN.test(origin);
-  // The gateway's own page too. Without keys the name by which it was asked proves nothing.
+  // The gateway's own page is allowed too, but only with API keys: without them the host header proves nothing.
   return cors_origins.includes('*') || cors_origins.includes(origin) || (keys && hostOf(origin) === host);
 }
 
-/** CORS (Fetch §3.3). A page that is not allowed is refused before anything is done for it: 403 `origin_not_allowed`. */
-export function origins({ config }: Deps): Step {
+/** CORS (Fetch §3.3). Rejects a page that is not allowed with 403 `origin_not_allowed`, before anything else is done. */
+export function origins({ config }: Deps): Middleware {
   const ownHost = config.api_keys_file === null ? createOwnHosts(config.cors_origins) : () => true;
   return (c) => {
     const { incoming, outgoing } = c.env;

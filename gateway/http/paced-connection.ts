@@ -1,26 +1,26 @@
-// A client's connection as Node's HTTP server sees it: it is given the client's bytes in small pieces, and no further ones before the
-// requests in those have been answered and their answers taken. Node's parser by itself would read as many requests
-// as one read brings, and keep an answer to each for a client that takes none.
+// A client's connection as Node's HTTP server sees it. Node gets the client's bytes in small chunks, and no further chunk before the
+// requests in the last one have their responses and the client has taken these. Node's parser alone would read as many requests as one read
+// brings, and keep a response to each for a client that reads none.
 import { IncomingMessage, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { MAX_UNSERVED_BYTES } from '../limits/bounds.ts';
 import { cutSoon, linger } from './refusal.ts';
 
-// What clients have sent and nobody serves yet: parts of requests, and requests behind others. It is bounded for all connections of
-// a process together, for none of them has shown a key. Where it is too much, the connection that has most of it ends.
+// Unserved input: parts of requests, and requests that wait behind others. One limit holds for all connections of a process together,
+// because none of them has shown an API key yet. Above it, the connection with the most unserved input is closed.
 
-/** Of memory, not of what was sent. */
+/** The memory that unserved input takes, which is more than the bytes received. */
 let total_bytes = 0;
-/** Those that have something. */
+/** The connections that have unserved input. */
 const connections = new Set<Unserved>();
 
-/** What one connection has of it. */
+/** The unserved input of one connection. */
 export class Unserved {
   #bytes = 0;
   readonly #end: () => void;
 
-  /** `end` ends the connection, and sets this to 0. */
+  /** `end` closes the connection and calls `set(0)`. */
   constructor(end: () => void) {
     this.#end = end;
   }
@@ -42,50 +42,50 @@ export class Unserved {
 
 type WriteCallback = (error?: Error | null) => void;
 
-/** One request and what answers it, once those before it are answered. */
+/** A request and its response. It is served after those before it. */
 interface Exchange {
   readonly incoming: IncomingMessage;
   readonly outgoing: ServerResponse;
   readonly serve: () => void;
-  /** Its connection ends with it. */
+  /** The connection ends with this exchange. */
   readonly last: boolean;
 }
 
-/** The shortest request is 26 bytes: forty of them at most wait for each other. */
-const PIECE_BYTES = 1024;
-/** Of a body whose length is known, as much as one read brings. */
-const BODY_PIECE_BYTES = 64 * 1024;
-/** Where a read brings so much there is more, and libuv would read up to 32 times before it looks at any other connection. */
+/** Bytes given to Node's parser at once. The shortest request has 26 bytes, so a chunk holds at most forty. */
+const CHUNK_BYTES = 1024;
+/** The same inside a body of known length: the size of one read. */
+const BODY_CHUNK_BYTES = 64 * 1024;
+/** A read of this size shows that more has arrived. Node would read up to 32 times before it looks at another connection. */
 const FULL_READ_BYTES = 64 * 1024;
-/** Of one read so many pieces go to Node at once, and the others in turn. */
-const PIECES_AT_ONCE = 4;
-/** Of what is sent, so much has to be taken in the time that a client has. */
+/** Chunks of one read that go to Node without a pause; the others wait for their turn among all connections. */
+const CHUNKS_AT_ONCE = 4;
+/** A response is written in parts of this size. The client must take each part within the timeout of the socket. */
 const PART_BYTES = 64 * 1024;
-/** What Node keeps of a request that waits, and of a byte of a head that is not complete. */
+/** The memory that Node keeps for a waiting request, and for each byte of an incomplete head. */
 const WAITING_COST_BYTES = 4 * 1024;
 const HEAD_COST = 4;
-/** A client that has sent so much ahead is read no further. Below it reading goes on, for only who reads sees that a client has left. */
-const AHEAD_BYTES = 4 * 1024;
-/** So much of a turn of the event loop goes to what was sent ahead: a request that comes by itself does not wait for a crowd. */
-const TURN_MS = 1;
-let turns: (() => void)[] = [];
+/** Reading pauses above this many bytes sent ahead. Below it reading goes on, because only a read shows that a client has left. */
+const READ_AHEAD_BYTES = 4 * 1024;
+/** Time in each turn of the event loop for input that was sent ahead, so that a request sent alone does not wait for all of it. */
+const TASK_BUDGET_MS = 1;
+let tasks: (() => void)[] = [];
 
-function inTurn(goOn: () => void): void {
-  if (turns.push(goOn) === 1) setImmediate(takeTurns);
+function schedule(task: () => void): void {
+  if (tasks.push(task) === 1) setImmediate(runTasks);
 }
 
-function takeTurns(): void {
-  const now = turns;
-  turns = [];
-  const end_ms = performance.now() + TURN_MS;
-  let taken = 0;
-  do now[taken++]?.();
-  while (taken < now.length && performance.now() < end_ms);
-  turns = now.slice(taken).concat(turns);
-  if (turns.length > 0) setImmediate(takeTurns);
+function runTasks(): void {
+  const now = tasks;
+  tasks = [];
+  const end_ms = performance.now() + TASK_BUDGET_MS;
+  let started = 0;
+  do now[started++]?.();
+  while (started < now.length && performance.now() < end_ms);
+  tasks = now.slice(started).concat(tasks);
+  if (tasks.length > 0) setImmediate(runTasks);
 }
 
-/** Says when more of its body is wanted: Node tells a socket of its own, and no other stream. */
+/** Tells its connection when more of its body is needed: Node tells its own sockets only. */
 export class PacedRequest extends IncomingMessage {
   override _read(size: number): void {
     super._read(size);
@@ -96,38 +96,38 @@ export class PacedRequest extends IncomingMessage {
 export class PacedConnection extends Duplex {
   readonly #socket: Socket;
   readonly #unserved = new Unserved(() => this.destroy());
-  /** Read, and not yet given to Node. */
-  #ahead: Buffer[] = [];
-  #aheadBytes = 0;
-  /** Given to Node of a head that is not complete. */
+  /** Bytes that were read and not yet given to Node. */
+  #readAhead: Buffer[] = [];
+  #readAheadBytes = 0;
+  /** Bytes of an incomplete head that Node already has. */
   #headBytes = 0;
-  /** The request that came out last. */
+  /** The latest request that Node has parsed. */
   #last: IncomingMessage | null = null;
-  #pieces = 0;
-  /** Node has taken what it was given, and asks for more. */
+  #chunks = 0;
+  /** Node has consumed what it was given, and asks for more. */
   #wanted = false;
   #bodyWanted = false;
-  /** Bytes that are certainly the body of the request that came last. */
+  /** Bytes to come that certainly belong to the body of the latest request. */
   #bodyBytes = 0;
-  #pieceBytes = 0;
-  /** The one that is being served, and those behind it in their order. */
+  #chunkBytes = 0;
+  /** The exchange that is being served; those behind it wait in order. */
   #current: Exchange | null = null;
   #waiting: Exchange[] = [];
-  #turning = false;
-  /** Others have their turn before it is read again. */
-  #readingRests = false;
-  /** What still comes is nobody's request. */
-  #over = false;
-  #farewell: (() => void) | null = null;
+  #nextScheduled = false;
+  /** Reading pauses for one turn, so that other connections are read. */
+  #readPaused = false;
+  /** The connection takes no further request, and discards what still arrives. */
+  #closing = false;
+  #sendFinalResponse: (() => void) | null = null;
 
-  /** `socket`: TCP, or what is inside of TLS. */
+  /** `socket`: TCP, or the decrypted side of TLS. */
   constructor(socket: Socket) {
-    // The smallest mark: Node asks when it has taken all there was.
+    // With the smallest mark, Node asks for more only when it has consumed everything.
     super({ readableHighWaterMark: 1 });
     this.#socket = socket;
     socket.on('data', this.#onData).on('end', this.#onEnd).on('drain', this.#onDrain);
     socket.on('timeout', () => this.emit('timeout')).on('close', () => this.destroy());
-    // `close` follows.
+    // The socket emits `close` next.
     socket.on('error', () => {});
   }
 
@@ -135,24 +135,26 @@ export class PacedConnection extends Duplex {
     return this.#socket.remoteAddress;
   }
 
-  /** Calls the listener of `timeout` whenever nothing has moved on the connection for so long. */
+  /** Emits `timeout` whenever nothing has moved on the connection for `ms`. */
   setTimeout(ms: number, listener?: () => void): this {
     this.#socket.setTimeout(ms);
     if (listener !== undefined) this.once('timeout', listener);
     return this;
   }
 
-  /** Node calls it after the last answer. */
+  /** Node calls this after the last response. */
   destroySoon(): void {
     this.#stopFeeding();
     linger(this);
   }
 
-  /** Serves a request when those before it are answered. `last`: the connection ends with its answer, which is there at once. */
+  /**
+   * Serves a request once those before it have their responses. `last`: the connection ends with its response, which is written at once.
+   */
   enqueue(incoming: IncomingMessage, outgoing: ServerResponse, serve: () => void, last: boolean): void {
-    if (this.#over) return;
-    // Some of it may have come with the head, in this very piece.
-    this.#bodyBytes = Math.max(0, Number(incoming.headers['content-length'] ?? 0) - this.#pieceBytes);
+    if (this.#closing) return;
+    // A part of the body may have arrived with the head, in this chunk.
+    this.#bodyBytes = Math.max(0, Number(incoming.headers['content-length'] ?? 0) - this.#chunkBytes);
     this.#headBytes = 0;
     this.#last = incoming;
     this.#waiting.push({ incoming, outgoing, serve, last });
@@ -160,68 +162,68 @@ export class PacedConnection extends Duplex {
       this.#stopFeeding();
       outgoing.shouldKeepAlive = false;
     }
-    if (this.#current === null && !this.#turning) this.#serve();
+    if (this.#current === null && !this.#nextScheduled) this.#serve();
   }
 
   /**
-   * What comes next cannot be read, or did not come in time: the connection ends once every request before it is answered,
-   * with what `farewell` says. A request whose own body it was gets no other answer.
+   * Ends the connection with a final response, once all earlier requests have theirs: the next request cannot be parsed, or did not arrive
+   * in time. A request whose own body is at fault gets no other response.
    */
-  endWith(farewell: () => void): void {
-    if (this.#over) return;
+  endWith(sendFinalResponse: () => void): void {
+    if (this.#closing) return;
     this.#stopFeeding();
-    this.#farewell = farewell;
+    this.#sendFinalResponse = sendFinalResponse;
     if (this.#waiting.at(-1)?.incoming.complete === false) this.#waiting.pop();
     if (this.#current?.incoming.complete === false) {
-      // In the middle of an answer there is no place for another.
+      // The response has begun, so no other can be sent.
       if (this.#current.outgoing.headersSent) return void this.destroy();
       this.#current = null;
     }
     if (this.#current === null && this.#waiting.length === 0) this.#end();
   }
 
-  /** The same, and where an answer is being made nothing is said behind it. */
-  endSoon(farewell: () => void): void {
+  /** Does the same as `endWith`, but sends nothing after a response that is in progress. */
+  endWithUnlessBusy(sendFinalResponse: () => void): void {
     const last = this.#waiting.at(-1) ?? this.#current;
-    if (!last?.incoming.complete) return this.endWith(farewell);
+    if (!last?.incoming.complete) return this.endWith(sendFinalResponse);
     last.outgoing.shouldKeepAlive = false;
     this.endWith(() => linger(this));
   }
 
-  /** More is wanted of the body that is being read: what was there before may still stand in its buffer. */
+  /** The body that is being read needs more bytes, although its buffer may still hold earlier ones. */
   bodyWanted(): void {
     this.#bodyWanted = true;
     this.#feed();
   }
 
-  /** Gives Node the next piece, where it may have one. */
+  /** Gives Node the next chunk, if it may have one. */
   #feed(): void {
-    if (!this.#wanted || this.#over || this.destroyed || !this.#mayFeed()) return;
-    const next = this.#ahead[0];
+    if (!this.#wanted || this.#closing || this.destroyed || !this.#mayFeed()) return;
+    const next = this.#readAhead[0];
     if (next === undefined) return;
-    const piece = next.subarray(0, Math.max(PIECE_BYTES, Math.min(BODY_PIECE_BYTES, this.#bodyBytes)));
-    if (piece.length === next.length) this.#ahead.shift();
-    else this.#ahead[0] = next.subarray(piece.length);
-    this.#aheadBytes -= piece.length;
-    if (this.#last === null || this.#last.complete) this.#headBytes += piece.length;
-    this.#bodyBytes = Math.max(0, this.#bodyBytes - piece.length);
-    this.#pieceBytes = piece.length;
+    const chunk = next.subarray(0, Math.max(CHUNK_BYTES, Math.min(BODY_CHUNK_BYTES, this.#bodyBytes)));
+    if (chunk.length === next.length) this.#readAhead.shift();
+    else this.#readAhead[0] = next.subarray(chunk.length);
+    this.#readAheadBytes -= chunk.length;
+    if (this.#last === null || this.#last.complete) this.#headBytes += chunk.length;
+    this.#bodyBytes = Math.max(0, this.#bodyBytes - chunk.length);
+    this.#chunkBytes = chunk.length;
     this.#wanted = false;
     this.#bodyWanted = false;
-    this.push(piece);
-    this.#readOn();
-    this.#keep();
+    this.push(chunk);
+    this.#updateReading();
+    this.#updateUnserved();
   }
 
-  /** Says what is kept of what nobody serves yet. */
-  #keep(): void {
-    const bytes = this.#aheadBytes + HEAD_COST * this.#headBytes + WAITING_COST_BYTES * this.#waiting.length;
+  /** Counts the memory of this connection's unserved input. */
+  #updateUnserved(): void {
+    const bytes = this.#readAheadBytes + HEAD_COST * this.#headBytes + WAITING_COST_BYTES * this.#waiting.length;
     this.#unserved.set(this.destroyed ? 0 : bytes);
   }
 
-  /** No request waits for an answer, or one does whose body is not here yet and is being read. */
+  /** True while no request waits for its response, or while the current one is still reading its body. */
   #mayFeed(): boolean {
-    if (this.#waiting.length > 0 || this.#turning) return false;
+    if (this.#waiting.length > 0 || this.#nextScheduled) return false;
     if (this.#current === null) return true;
     const { complete, readableLength, readableHighWaterMark } = this.#current.incoming;
     return !complete && (this.#bodyWanted || readableLength < readableHighWaterMark);
@@ -231,19 +233,19 @@ export class PacedConnection extends Duplex {
     const exchange = this.#waiting.shift();
     if (exchange === undefined) return;
     this.#current = exchange;
-    exchange.outgoing.once('close', () => this.#answered(exchange));
+    exchange.outgoing.once('close', () => this.#responseClosed(exchange));
     exchange.serve();
     if (exchange.last) cutSoon(this);
   }
 
-  #answered(exchange: Exchange): void {
+  #responseClosed(exchange: Exchange): void {
     if (this.#current !== exchange) return;
     this.#current = null;
     if (this.destroyed || this.writableEnded) return;
-    if (this.#over && this.#waiting.length === 0) return this.#end();
-    this.#turning = true;
-    inTurn(() => {
-      this.#turning = false;
+    if (this.#closing && this.#waiting.length === 0) return this.#end();
+    this.#nextScheduled = true;
+    schedule(() => {
+      this.#nextScheduled = false;
       if (this.destroyed || this.writableEnded) return;
       if (this.#waiting.length > 0) this.#serve();
       else this.#feed();
@@ -252,58 +254,58 @@ export class PacedConnection extends Duplex {
 
   #end(): void {
     if (this.writableEnded) return;
-    if (this.#farewell !== null) this.#farewell();
+    if (this.#sendFinalResponse !== null) this.#sendFinalResponse();
     else linger(this);
   }
 
   #stopFeeding(): void {
-    this.#over = true;
-    this.#ahead = [];
-    this.#aheadBytes = 0;
-    this.#readOn();
+    this.#closing = true;
+    this.#readAhead = [];
+    this.#readAheadBytes = 0;
+    this.#updateReading();
   }
 
   readonly #onData = (bytes: Buffer): void => {
-    if (bytes.length >= FULL_READ_BYTES) this.#restReading();
-    if (this.#over) return;
-    this.#ahead.push(bytes);
-    this.#aheadBytes += bytes.length;
-    this.#pieces = 0;
+    if (bytes.length >= FULL_READ_BYTES) this.#pauseReading();
+    if (this.#closing) return;
+    this.#readAhead.push(bytes);
+    this.#readAheadBytes += bytes.length;
+    this.#chunks = 0;
     this.#feed();
-    this.#readOn();
-    this.#keep();
+    this.#updateReading();
+    this.#updateUnserved();
   };
 
-  #restReading(): void {
-    this.#readingRests = true;
+  #pauseReading(): void {
+    this.#readPaused = true;
     this.#socket.pause();
     setImmediate(() => {
-      this.#readingRests = false;
-      this.#readOn();
+      this.#readPaused = false;
+      this.#updateReading();
     });
   }
 
-  /** Reads from the client, or does not: what has been sent ahead waits there, and so does whoever takes nothing of its answers. */
-  #readOn(): void {
+  /** Pauses or resumes reading. It pauses for a client that has sent too far ahead or that does not read its responses. */
+  #updateReading(): void {
     const socket = this.#socket;
-    if (this.#readingRests) return;
-    if (this.#aheadBytes >= AHEAD_BYTES || (socket.writableNeedDrain && !this.#over)) socket.pause();
+    if (this.#readPaused) return;
+    if (this.#readAheadBytes >= READ_AHEAD_BYTES || (socket.writableNeedDrain && !this.#closing)) socket.pause();
     else if (socket.isPaused()) socket.resume();
   }
 
-  /** The client has ended its side: an answer that still runs has lost its client, as on the plain path. */
+  /** The client has ended its side, so a response in progress is lost, as on the plain path. */
   readonly #onEnd = (): void => {
-    this.#ahead = [];
-    this.#aheadBytes = 0;
+    this.#readAhead = [];
+    this.#readAheadBytes = 0;
     this.push(null);
   };
 
-  readonly #onDrain = (): void => this.#readOn();
+  readonly #onDrain = (): void => this.#updateReading();
 
   override _read(): void {
     this.#wanted = true;
-    if (++this.#pieces < PIECES_AT_ONCE || this.#aheadBytes === 0) this.#feed();
-    else inTurn(() => this.#feed());
+    if (++this.#chunks < CHUNKS_AT_ONCE || this.#readAheadBytes === 0) this.#feed();
+    else schedule(() => this.#feed());
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, callback: WriteCallback): void {
@@ -317,7 +319,7 @@ export class PacedConnection extends Duplex {
     );
   }
 
-  /** In parts, each of which the client must take in the time that is set: what it sends meanwhile counts as movement to a socket. */
+  /** Writes in parts, with a timer for each: the socket's own timeout begins anew with everything that the client sends. */
   #send(chunks: readonly Buffer[], callback: WriteCallback): void {
     const socket = this.#socket;
     const [part, rest] = firstPart(chunks);
@@ -331,7 +333,7 @@ export class PacedConnection extends Duplex {
     for (const chunk of part.slice(0, -1)) socket.write(chunk);
     socket.write(part.at(-1) as Buffer, sent);
     socket.uncork();
-    this.#readOn();
+    this.#updateReading();
   }
 
   override _final(callback: (error?: Error | null) => void): void {
@@ -341,15 +343,15 @@ export class PacedConnection extends Duplex {
   override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
     this.#socket.destroy();
     this.#unserved.set(0);
-    this.#ahead = [];
-    // Node tells the one that is being served; those behind it, not before 24.16.
+    this.#readAhead = [];
+    // Node emits `close` for the current exchange; for those behind it, Node before 24.16 does not.
     for (const { outgoing } of this.#waiting) if (!outgoing.closed) outgoing.emit('close');
     this.#waiting = [];
     callback(error);
   }
 }
 
-/** As many of the chunks as make a part, and what is left. */
+/** Splits the chunks after PART_BYTES bytes. */
 function firstPart(chunks: readonly Buffer[]): [part: readonly Buffer[], rest: readonly Buffer[]] {
   let bytes = 0;
   for (const [i, chunk] of chunks.entries()) {

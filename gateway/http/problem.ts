@@ -1,4 +1,4 @@
-// A problem is an answer that is an error: OpenAI's shape, all four members, with the status and headers it goes out under.
+// A problem is an error response: OpenAI's shape with all four members, a status and headers.
 import type { ErrorBody } from '../../proto/openai.ts';
 
 /** The codes of errors that the gateway makes itself. docs/errors.md explains each. */
@@ -29,14 +29,14 @@ export type ProblemCode =
   | 'collateral_unavailable'
   | 'page_unavailable';
 
-export interface ProblemOptions extends ErrorOptions {
+interface ProblemOptions extends ErrorOptions {
   readonly param?: string | null | undefined;
   /** Sent as an integer `retry-after`. */
   readonly retryAfterSeconds?: number;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** What each goes out under. */
+/** The status of each code. */
 export const STATUS: Record<ProblemCode, number> = {
   invalid_json: 400,
   invalid_request: 400,
@@ -65,7 +65,7 @@ export const STATUS: Record<ProblemCode, number> = {
   page_unavailable: 503,
 };
 
-/** Thrown anywhere in the gateway; the middleware and the running stream are where it becomes bytes. Its message is for the client. */
+/** An error for the client, thrown anywhere in the gateway. The middleware, or the running stream, turns it into bytes. */
 export class Problem extends Error {
   override readonly name = 'Problem';
   readonly code: ProblemCode;
@@ -110,7 +110,7 @@ export function errorBody(
   return { error: { message, type, param, code } };
 }
 
-/** Whatever was thrown, as a problem. What is not one is our own fault, and its text stays inside. */
+/** Wraps what was thrown. An error that is not a Problem is the gateway's own fault, and its text stays inside. */
 export function asProblem(error: unknown): Problem {
   if (error instanceof Problem) return error;
   return new Problem('internal_error', 'The gateway failed while it handled this request.', { cause: error });

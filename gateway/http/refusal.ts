@@ -1,39 +1,35 @@
-// Refuses what never reaches a route: the same shape, headers and log line as every other answer.
+// Rejects requests that never reach a route, with the same shape, headers and log line as every other response.
 import { randomBytes } from 'node:crypto';
 import { IncomingMessage, ServerResponse, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Logger } from 'pino';
 import { MANY_BYTES } from './bytes.ts';
 import type { PlainRequest } from './plain-path/request.ts';
-import type { Outgoing } from './plain-path/response.ts';
+import { type Outgoing, share } from './plain-path/response.ts';
 import type { Problem } from './problem.ts';
-import { share } from './shared-headers.ts';
 
-/** How long a client has to take its answer before the connection is cut. */
+/** How long a client may take to read its last response before the connection is cut. */
 const LINGER_MS = 1_000;
 
-/** Ends our side of a connection, and reads on for a while: cut at once, a client that still sends would lose its answer. */
+/** Ends our side of a connection and reads on for a while: a client that still sends would lose its response if it were cut at once. */
 export function linger(socket: Duplex): void {
   socket.end();
   cutSoon(socket);
 }
 
-/** Cuts a connection whose last answer is written, once its client has had the time to take it. */
+/** Cuts a connection whose last response is written, once the client has had time to read it. */
 export function cutSoon(socket: Duplex): void {
   setTimeout(() => socket.destroy(), LINGER_MS).unref();
 }
 
-/**
- * Where a large body is refused, the connection ends behind the answer and nothing more is read from it: to let a stranger's
- * megabytes by would take the time of others.
- */
-export function leaveUnread(incoming: IncomingMessage | PlainRequest, outgoing: Outgoing): void {
+/** Closes the connection after the response if a large body has not arrived by then. Reading the rest of it would delay other requests. */
+export function closeWithoutDraining(incoming: IncomingMessage | PlainRequest, outgoing: Outgoing): void {
   const { socket } = outgoing;
   if (!(incoming instanceof IncomingMessage) || !(outgoing instanceof ServerResponse) || socket === null) return;
   if (Number(incoming.headers['content-length'] ?? Number.POSITIVE_INFINITY) <= MANY_BYTES) return;
   outgoing.once('finish', () => {
     if (incoming.complete) return;
-    // By then Node has begun to let it by.
+    // On `finish` Node begins to discard the body; the pause comes after that.
     setImmediate(() => {
       socket.pause();
       linger(socket);
@@ -48,7 +44,7 @@ const COMMON = share({
   'referrer-policy': 'no-referrer',
 });
 
-/** Headers of every answer, whoever makes it. */
+/** The headers of every response. */
 export function commonHeaders(id: string): Record<string, string> {
   return { 'x-request-id': id, ...COMMON };
 }
@@ -65,8 +61,8 @@ const ID_LENGTH = 'req-'.length + 2 * ID_BYTES;
 let ids: string[] = [];
 
 /**
- * `req-` and 128 random bits in hexadecimal. Many are made at once, for the generator takes as long for one as for all; each is
- * one piece of text, for it is written several times.
+ * Makes `req-` and 128 random bits in hexadecimal. Ids are made in batches, because the generator takes as long for one as for all. Each is
+ * a flat string, because it is written several times.
  */
 export function newId(): string {
   if (ids.length === 0) {
@@ -77,17 +73,17 @@ export function newId(): string {
   return ids.pop() as string;
 }
 
-/** Answers a request that Node has read. */
+/** Sends an error response to a request that Node has parsed. */
 export function refuse(incoming: IncomingMessage, outgoing: ServerResponse, problem: Problem, log: Logger): void {
   const id = newId();
   const body = JSON.stringify(problem.body);
   outgoing.writeHead(problem.status, { ...commonHeaders(id), ...problem.headers, ...entity(body) }).end(body);
-  // A body that nobody reads is let by.
+  // The body has no reader, so it is discarded.
   incoming.resume();
   log.info({ id, method: incoming.method, route: null, status: problem.status, code: problem.code });
 }
 
-/** Answers on a connection whose request could not be read, and ends it. */
+/** Sends an error response on a connection whose request could not be parsed, and ends the connection. */
 export function refuseOnSocket(socket: Duplex, problem: Problem, log: Logger): void {
   const id = newId();
   const body = JSON.stringify(problem.body);

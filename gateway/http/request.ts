@@ -1,97 +1,100 @@
-// Reads a request body from Node's own IncomingMessage: Fetch's Request carries none on GET, and the limit is ours.
+// Reads a request body from Node's IncomingMessage: Fetch's Request carries none on GET, and the size limit is ours.
 import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
 import { ChunkBuffer } from './bytes.ts';
 import type { PlainRequest } from './plain-path/request.ts';
 import { Problem } from './problem.ts';
 
-/** The client went away before its request was complete. Nobody is left to answer. */
+/** The client left before its request was complete, so there is no response. */
 export class ClientGone extends Error {
   override readonly name = 'ClientGone';
 }
 
-const gone = () => new ClientGone('the client left before its body was complete');
+const clientGone = () => new ClientGone('the client left before its body was complete');
 
 function tooLarge(max_bytes: number): Problem {
-  // The adaptor and Node read the rest for a while and drop it: were the connection cut at once, a client that still sends
-  // would lose its answer.
+  // Hono's adaptor and Node read the rest for a while and discard it: a client that still sends would lose its response if the connection
+  // were cut at once.
   return new Problem('body_too_large', `The request body is larger than ${max_bytes} bytes.`);
 }
 
-/** Where a body is kept. @throws {Problem} where it has no room. */
-export interface Room {
-  /** `bytes` more are kept, and `coming` are announced. */
-  hold(bytes: number, coming: number): void;
-  /** All of it is here. */
-  whole(): void;
+/** The limits that a body counts against. @throws {Problem} where one is reached. */
+export interface BodyLimits {
+  /** Counts `bytes` more, and checks that `announced` further bytes would fit. */
+  hold(bytes: number, announced: number): void;
+  /** The whole body has arrived. */
+  received(): void;
 }
 
-const ENOUGH: Room = { hold: () => {}, whole: () => {} };
+const UNLIMITED: BodyLimits = { hold: () => {}, received: () => {} };
 
 const EMPTY = Buffer.alloc(0);
 
 /**
- * The whole body, to be asked for once: nothing of it is kept here. No promise where all of it has come already.
- * @throws {Problem} body_too_large, unsupported_encoding, what `room` throws. @throws {ClientGone}
+ * Reads the whole body. Call it once: nothing is kept here. It returns no promise where the body has already arrived.
+ * @throws {Problem} body_too_large, unsupported_encoding, and what `limits` throws. @throws {ClientGone}
  */
 export function readBody(
   incoming: IncomingMessage | PlainRequest,
   max_bytes: number,
-  room: Room = ENOUGH,
+  limits: BodyLimits = UNLIMITED,
 ): Buffer | Promise<Buffer> {
   const encoding = incoming.headers['content-encoding'];
   if (encoding !== undefined && encoding !== 'identity')
     throw new Problem('unsupported_encoding', 'A content-encoding is not supported here: send the body as it is.');
   const announced = Number(incoming.headers['content-length'] ?? 0);
   if (announced > max_bytes) throw tooLarge(max_bytes);
-  room.hold(0, announced);
+  limits.hold(0, announced);
   if ('body' in incoming) {
     const { body } = incoming;
-    room.hold(body.length, 0);
-    room.whole();
+    limits.hold(body.length, 0);
+    limits.received();
     incoming.body = EMPTY;
     return body;
   }
-  // The client may have left while something else was waited for, and `close` does not come twice.
-  if (incoming.destroyed) throw gone();
+  // The client may have left during an earlier wait, and `close` is not emitted twice.
+  if (incoming.destroyed) throw clientGone();
   return new Promise((resolve, reject) => {
-    const gathering = new ChunkBuffer(announced);
+    const chunks = new ChunkBuffer(announced);
     const settle = (error: Error | null) => {
       incoming.off('data', onData).off('end', onEnd).off('error', onGone).off('close', onGone);
       if (error !== null) reject(error);
-      else resolve(gathering.whole());
+      else resolve(chunks.whole());
     };
     const onData = (chunk: Buffer) => {
-      if (gathering.bytes + chunk.length > max_bytes) return settle(tooLarge(max_bytes));
+      if (chunks.bytes + chunk.length > max_bytes) return settle(tooLarge(max_bytes));
       try {
-        room.hold(chunk.length, 0);
+        limits.hold(chunk.length, 0);
       } catch (error) {
         return settle(error as Error);
       }
-      gathering.add(chunk);
+      chunks.add(chunk);
     };
     const onEnd = () => {
       try {
-        room.whole();
+        limits.received();
       } catch (error) {
         return settle(error as Error);
       }
       settle(null);
     };
-    const onGone = () => settle(gone());
+    const onGone = () => settle(clientGone());
     incoming.on('data', onData).on('end', onEnd).on('error', onGone).on('close', onGone);
   });
 }
 
-/** Names and values in a stranger's JSON: as many as a prompt of a million tokens has. Of the worst kind they take a second and 200 MB. */
+/**
+ * The limit of names and values in a client's JSON: a prompt of a million tokens has as many. The worst such JSON takes a second and 200
+ * MB.
+ */
 export const MAX_JSON_VALUES = 1_000_000;
 
 const REPLACEMENT = '\ufffd';
 
-/** The body as text, exactly: what is hashed later is this string. @throws {Problem} invalid_json when it is not UTF-8. */
+/** Decodes the body without change: this string is what is hashed later. @throws {Problem} invalid_json when it is not UTF-8. */
 export function bodyText(body: Buffer): string {
   const text = body.toString('utf8');
-  // It stands wherever something was not UTF-8, and may have been written by the client too.
+  // The decoder puts this character where bytes are not UTF-8, but the client may also have sent it.
   if (text.includes(REPLACEMENT) && !isUtf8(body))
     throw new Problem('invalid_json', 'The request body is not valid UTF-8.');
   return text;

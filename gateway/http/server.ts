@@ -1,30 +1,34 @@
-// The HTTP server: its limits, and what of a request is settled before any route sees it.
+// The HTTP server: its limits, and the checks of a request before it reaches a route.
+
+import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { readFileSync, unwatchFile, watchFile } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer, Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { SecureContextOptions } from 'node:tls';
 import { getRequestListener, RequestError } from '@hono/node-server';
 import type { Logger } from 'pino';
 import { where } from '../../proto/log.ts';
+import { ConfigError, type TlsFiles } from '../config.ts';
 import { PacedConnection, PacedRequest } from './paced-connection.ts';
-import type { PlainPath } from './plain-path/server.ts';
+import type { PlainPath } from './plain-path/connection.ts';
 import { asProblem, Problem } from './problem.ts';
 import { commonHeaders, newId, refuse, refuseOnSocket } from './refusal.ts';
 import { isHost, originForm } from './target.ts';
-import type { Credentials } from './tls.ts';
 
 interface HttpOptions {
-  /** From a connection's first byte to the end of its request's headers. */
+  /** Time from a connection's first byte to the end of its request's headers. */
   readonly headers_timeout_ms: number;
-  /** The whole request, body included. */
+  /** Time for the whole request, body included. */
   readonly request_timeout_ms: number;
-  /** In one process; past it a connection is closed as it comes. */
+  /** Connections of this process. A further one is closed when it opens. */
   readonly max_connections: number;
   /** null: plain HTTP. */
   readonly tls: Credentials | null;
 }
 
-/** Request line and headers. */
+/** The size of the request line and headers. */
 export const MAX_HEADER_BYTES = 32 * 1024;
 export const MAX_HEADERS = 1_000;
 const KEEP_ALIVE_MS = 75_000;
@@ -32,7 +36,7 @@ const CHECK_MS = 5_000;
 
 type Fetch = Parameters<typeof getRequestListener>[0];
 
-/** A server that does not listen yet. What it refuses by itself is refused in OpenAI's shape, and logged. */
+/** Creates a server that does not listen yet. What the server itself rejects gets OpenAI's error shape and a log line. */
 export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger): Server {
   const serverOptions: ServerOptions = {
     maxHeaderSize: MAX_HEADER_BYTES,
@@ -40,20 +44,23 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     requestTimeout: options.request_timeout_ms,
     connectionsCheckingInterval: Math.min(CHECK_MS, Math.ceil(options.headers_timeout_ms / 3)),
     keepAliveTimeout: KEEP_ALIVE_MS,
-    // Node would refuse without a body; `faultOf` does it in words.
+    // Node would respond without a body; `faultOf` responds with an error message.
     requireHostHeader: false,
     insecureHTTPParser: false,
     IncomingMessage: PacedRequest,
   };
-  const route = getRequestListener(fetch, { hostname: 'localhost', errorHandler: (error) => unforeseen(error, log) });
+  const route = getRequestListener(fetch, {
+    hostname: 'localhost',
+    errorHandler: (error) => unexpectedError(error, log),
+  });
   const refuseLast = (incoming: IncomingMessage, outgoing: ServerResponse, fault: Problem) =>
     connectionOf(incoming).enqueue(incoming, outgoing, () => refuse(incoming, outgoing, fault, log), true);
-  /** Those who wait to be told to go on with their bodies. */
+  /** Requests whose clients wait for `100 Continue` before they send their bodies. */
   const expecting = new WeakSet<IncomingMessage>();
   const listener = (incoming: IncomingMessage, outgoing: ServerResponse) => {
     const fault = faultOf(incoming);
     if (fault !== null) return refuseLast(incoming, outgoing, fault);
-    // Node does not take an upgrade up, and reads nothing after it. Its body may still turn out to be none.
+    // Upgrades are not served, and Node reads nothing after such a request, perhaps not even its body.
     if (incoming.headers.upgrade !== undefined) outgoing.shouldKeepAlive = false;
     const serve = () => {
       if (expecting.has(incoming)) outgoing.writeContinue();
@@ -66,7 +73,7 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
       ? createServer(serverOptions, listener)
       : createTlsServer({ ...serverOptions, ...options.tls, handshakeTimeout: options.headers_timeout_ms }, listener);
   pace(server);
-  // Node drops headers beyond this without a word: twice our limit, so that `faultOf` sees that there are too many.
+  // Node drops headers above this number silently. Twice our limit lets `faultOf` see that there are too many.
   server.maxHeadersCount = 2 * MAX_HEADERS;
   server.maxConnections = options.max_connections;
   server.on('checkContinue', (incoming: IncomingMessage, outgoing: ServerResponse) => {
@@ -85,29 +92,29 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     if (error.code === 'ECONNRESET') return void socket.destroy();
     const connection = socket as PacedConnection;
     const refused = () => refuseOnSocket(connection, problemOf(error), log);
-    // What did not come in time may have come, and wait behind what is being answered.
-    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') connection.endSoon(refused);
+    // The missing bytes may have arrived already, and wait behind a response in progress.
+    if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT') connection.endWithUnlessBusy(refused);
     else connection.endWith(refused);
   });
   return server;
 }
 
-/** Every connection is given to Node as one that is read in measure. */
+/** Gives Node every connection as a PacedConnection. */
 function pace(server: Server): void {
   const event = server instanceof TlsServer ? 'secureConnection' : 'connection';
-  const byNode = server.listeners(event) as ((this: Server, socket: Duplex) => void)[];
+  const nodeListeners = server.listeners(event) as ((this: Server, socket: Duplex) => void)[];
   server.removeAllListeners(event);
   server.on(event, (socket: Socket) => {
     const paced = new PacedConnection(socket);
-    for (const take of byNode) take.call(server, paced);
+    for (const listener of nodeListeners) listener.call(server, paced);
   });
 }
 
 const connectionOf = (incoming: IncomingMessage) => incoming.socket as Duplex as PacedConnection;
 
 /**
- * What is wrong with a request that the parser let through. Its target becomes the form that routes know.
- * Where two readers could disagree about a request's end or its host (RFC 9112 §3.2, §6.1), it is refused.
+ * Returns what is wrong with a request that the parser accepted, or null. Sets its target to the form that routes know.
+ * Rejects a request if two parsers could disagree about its end or its host (RFC 9112 §3.2, §6.1).
  */
 function faultOf(incoming: IncomingMessage): Problem | null {
   if (incoming.httpVersion !== '1.1' && incoming.httpVersion !== '1.0')
@@ -142,8 +149,8 @@ function problemOf(error: NodeJS.ErrnoException): Problem {
   }
 }
 
-/** What no route and no middleware caught: the adaptor's own refusals among it. */
-function unforeseen(error: unknown, log: Logger): Response {
+/** Responds to an error that no route and no middleware caught, such as a rejection by Hono's adaptor. */
+function unexpectedError(error: unknown, log: Logger): Response {
   const refused = error instanceof RequestError;
   if (!refused) log.error(where(error), 'internal error');
   const problem = refused
@@ -155,30 +162,30 @@ function unforeseen(error: unknown, log: Logger): Response {
   });
 }
 
-// Ends a server without losing an answer: nothing new is accepted, each connection ends after the answer it is at.
+// Draining: the server accepts nothing new, and each connection ends after its current response.
 
 interface Drain {
-  /** Answers that are not out yet. */
+  /** Responses in progress. */
   readonly running: number;
-  /** Resolves true when every answer is out, false when `drain_ms` were not enough; then what is left may be cut. */
+  /** Resolves true when every response is out, or false after `drain_ms`; the rest may then be cut. */
   begin(drain_ms: number): Promise<boolean>;
 }
 
-/** Made before the server listens: it must see every request. */
+/** Call this before the server listens, so that it sees every request. */
 export function createDrain(server: Server, plainPath: PlainPath): Drain {
   const running = new Set<ServerResponse>();
   let draining = false;
 
-  function last(outgoing: ServerResponse): void {
+  function closeAfter(outgoing: ServerResponse): void {
     outgoing.shouldKeepAlive = false;
-    // Its headers may be out already, and they promised more.
+    // The headers may have been sent, with a promise to keep the connection open.
     if (outgoing.headersSent) outgoing.once('finish', () => outgoing.req.socket.end());
   }
 
   server.prependListener('request', (_incoming: IncomingMessage, outgoing: ServerResponse) => {
     running.add(outgoing);
     outgoing.once('close', () => running.delete(outgoing));
-    if (draining) last(outgoing);
+    if (draining) closeAfter(outgoing);
   });
 
   return {
@@ -193,11 +200,61 @@ export function createDrain(server: Server, plainPath: PlainPath): Drain {
           clearTimeout(timer);
           resolve(true);
         });
-        for (const outgoing of running) last(outgoing);
+        for (const outgoing of running) closeAfter(outgoing);
         server.closeIdleConnections();
-        // After it: what it hands to Node now has yet to be read, and would seem idle.
+        // This comes last: a connection that it hands to Node now has not been read yet, and would look idle.
         plainPath.stop();
       });
     },
   };
+}
+
+// TLS, with a certificate and key from two files that are read again when they change.
+
+/** The options of Node's TLS server. */
+type Credentials = SecureContextOptions & { readonly honorCipherOrder: boolean };
+
+/** TLS 1.3, and only those ciphers of TLS 1.2 that authenticate and have forward secrecy (RFC 9325 §4.2). */
+const CIPHERS = [
+  'TLS_AES_128_GCM_SHA256',
+  'TLS_AES_256_GCM_SHA384',
+  'TLS_CHACHA20_POLY1305_SHA256',
+  'ECDHE-ECDSA-AES128-GCM-SHA256',
+  'ECDHE-RSA-AES128-GCM-SHA256',
+  'ECDHE-ECDSA-AES256-GCM-SHA384',
+  'ECDHE-RSA-AES256-GCM-SHA384',
+  'ECDHE-ECDSA-CHACHA20-POLY1305',
+  'ECDHE-RSA-CHACHA20-POLY1305',
+];
+const WATCH_MS = 5_000;
+
+/** @throws {ConfigError} a file cannot be read, or the two do not belong together. */
+export function readCredentials(files: TlsFiles): Credentials {
+  const cert = read('TLS_CERT_FILE', files.tls_cert_file);
+  const key = read('TLS_KEY_FILE', files.tls_key_file);
+  let matches: boolean;
+  try {
+    matches = new X509Certificate(cert).checkPrivateKey(createPrivateKey(key));
+  } catch (cause) {
+    throw new ConfigError('TLS_CERT_FILE and TLS_KEY_FILE must be a PEM certificate and its PEM key', { cause });
+  }
+  if (!matches) throw new ConfigError('TLS_KEY_FILE is not the key of the certificate in TLS_CERT_FILE');
+  return { cert, key, minVersion: 'TLSv1.2', ciphers: CIPHERS.join(':'), honorCipherOrder: true };
+}
+
+/** Calls `changed` when either file has been written or replaced. @returns a function that stops watching. */
+export function watchCredentials(files: TlsFiles, changed: () => void, every_ms = WATCH_MS): () => void {
+  const paths = [files.tls_cert_file, files.tls_key_file];
+  for (const path of paths) watchFile(path, { interval: every_ms, persistent: false }, changed);
+  return () => {
+    for (const path of paths) unwatchFile(path, changed);
+  };
+}
+
+function read(variable: string, path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (cause) {
+    throw new ConfigError(`${variable} cannot be read: ${(cause as NodeJS.ErrnoException).code}`, { cause });
+  }
 }

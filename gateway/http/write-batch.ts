@@ -1,39 +1,38 @@
-// Writes of one turn of the event loop, handed to the kernel one after the other at its end, while turns carry several.
-// A write wakes whoever reads from it, and pushes our own code out of the processor's caches: many in a row cost a seventh
-// of a request less than one here and one there. A turn that carries a single write has nothing to gain, and
-// would wait.
+// Delays the writes of one turn of the event loop, and hands them to the kernel one after the other at its end. A write wakes the process
+// that reads from it and pushes our own code out of the processor's caches: writes in a row cost a seventh of a request less than scattered
+// ones. A turn with a single write gains nothing and would only wait, so this happens only while turns carry several writes.
 import type { Socket } from 'node:net';
 
-/** So many wait for each other at most: the first of them is not to wait for a whole crowd. */
+/** The most writes that wait for each other, so that the first is not delayed for long. */
 const MAX_WAITING = 128;
-/** A turn is worth it from so many writes on. */
-const WORTH_WRITES = 2;
-/** While turns are not gathered, one write in so many is, with those after it in its turn: so it sees about half of what a turn carries. */
+/** Writes are batched while turns carry at least this many on average. */
+const MIN_WRITES = 2;
+/** While writes are not batched, one write in this many is, with those after it in its turn. It shows about half of a turn's writes. */
 const PROBE_WRITES = 128;
-/** The mean is over about so many turns. */
-const TURNS = 8;
+/** The mean is taken over about this many turns. */
+const MEAN_TURNS = 8;
 
 export class Batch {
   #waiting: Socket[] = [];
-  /** Of this turn. */
+  /** Writes in this turn. */
   #writes = 0;
   #mean_writes = 0;
-  #unseen = 0;
+  #skipped_writes = 0;
 
-  /** To be called before a write: it goes out at the end of this turn, if turns carry several. Ending the socket sends it at once. */
+  /** Call this before a write. The write goes out at the end of this turn if turns carry several. Ending the socket sends it at once. */
   add(socket: Socket): void {
-    if (this.#mean_writes < WORTH_WRITES && ++this.#unseen < PROBE_WRITES) return;
+    if (this.#mean_writes < MIN_WRITES && ++this.#skipped_writes < PROBE_WRITES) return;
     if (socket.writableCorked > 0) return;
     socket.cork();
     this.#waiting.push(socket);
-    if (++this.#writes === 1) setImmediate(this.#turnEnds);
+    if (++this.#writes === 1) setImmediate(this.#endTurn);
     else if (this.#waiting.length === MAX_WAITING) this.#send();
   }
 
-  readonly #turnEnds = (): void => {
-    this.#mean_writes += (this.#writes - this.#mean_writes) / TURNS;
+  readonly #endTurn = (): void => {
+    this.#mean_writes += (this.#writes - this.#mean_writes) / MEAN_TURNS;
     this.#writes = 0;
-    this.#unseen = 0;
+    this.#skipped_writes = 0;
     this.#send();
   };
 
@@ -44,7 +43,7 @@ export class Batch {
   }
 }
 
-/** Requests to the backend and whole answers. */
+/** For requests to the backend and whole responses. */
 export const batch = new Batch();
-/** Chunks of streams: however many a turn carries of them, a request does not wait for their end. */
+/** For chunks of streams, so that a request does not wait for the many chunks of a turn. */
 export const chunks = new Batch();

@@ -1,4 +1,4 @@
-// `countersign keys add|list|remove`: makes keys, of which the file keeps only the hash.
+// The command `countersign keys add|list|remove`. The keys file holds only the hashes of the keys that it makes.
 import { randomBytes } from 'node:crypto';
 import {
   chmodSync,
@@ -16,8 +16,8 @@ import {
 } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { keysFileOf } from '../config.ts';
-import { checkName, digestOf, type KeyLine, KeyLineError, readLine, readSettings, writeLine } from './key-line.ts';
-import { KeysFileError, parseKeys } from './keys-file.ts';
+import { digestOf, type KeyLine } from './keys.ts';
+import { checkName, KeyLineError, KeysFileError, parseKeys, readLine, readSettings, writeLine } from './keys-file.ts';
 
 const USAGE = `usage: countersign keys add NAME [--rps N] [--concurrent N] [--streams N] [--tee N] [--models A,B] [--admin]
        countersign keys list
@@ -26,7 +26,7 @@ const USAGE = `usage: countersign keys add NAME [--rps N] [--concurrent N] [--st
 --admin       the key may use the routes that manage the backend
 add prints the new key once, on standard output. A running gateway takes the change up by itself.`;
 
-/** 256 random bits behind a prefix that people and secret scanners recognise. */
+/** Makes a key: 256 random bits behind a prefix that people and secret scanners recognise. */
 const makeKey = () => `csk-${randomBytes(32).toString('base64url')}`;
 
 class UsageError extends Error {}
@@ -78,7 +78,7 @@ function add(file: string, name: string, settings: string[]): number {
 }
 
 function list(file: string): number {
-  for (const line of parseKeys(textThereIn(file))) {
+  for (const line of parseKeys(existingText(file))) {
     const [, ...settings] = writeLine(line).split(' ');
     console.log([line.name, ...settings, ...(line.plain ? ['(kept as a plain key)'] : [])].join(' '));
   }
@@ -86,14 +86,14 @@ function list(file: string): number {
 }
 
 function remove(file: string, name: string): number {
-  const text = textThereIn(file);
+  const text = existingText(file);
   const lines = parseKeys(text);
   if (!lines.some((one) => one.name === name)) throw new KeysFileError(`has no key named ${name}`);
   if (lines.length === 1)
     throw new KeysFileError(
       `would hold no key, and a gateway keeps its keys then: add another first, or stop the gateway`,
     );
-  // A plain key is named by its line's number: where there is one, the line that goes leaves an empty one, and no name changes.
+  // A plain key is named by its line number. Where there is one, a removed line leaves an empty line, so that no name changes.
   const left = lines.some((one) => one.plain) ? [''] : [];
   const kept = text.split('\n').flatMap((raw, i) => {
     const line = raw.trim();
@@ -105,14 +105,14 @@ function remove(file: string, name: string): number {
   return 0;
 }
 
-/** A path that was mistyped is no empty list. */
-function textThereIn(file: string): string {
+/** Reads a file that must exist: a mistyped path is not an empty list. */
+function existingText(file: string): string {
   const text = textOf(file);
   if (text === null) throw new KeysFileError('is not there');
   return text;
 }
 
-/** null: there is no file yet. */
+/** Returns null where the file does not exist yet. */
 function textOf(file: string): string | null {
   try {
     return readFileSync(file, 'utf8');
@@ -123,8 +123,8 @@ function textOf(file: string): string | null {
 }
 
 /**
- * First whole beside it, for its owner alone, which keeps a second command out; then over it, so that it stays the same file:
- * a container that has it mounted alone goes on with the old one when another takes its place.
+ * Writes the text to a new file that only its owner can read, and that keeps a second command out. Then writes it over the old file, which
+ * stays the same file: a container that mounts only this file does not see a renamed one.
  * @throws {KeysFileError} also when a gateway could not use the text.
  */
 function replace(file: string, text: string): void {
@@ -150,7 +150,7 @@ function replace(file: string, text: string): void {
   unlinkSync(fresh);
 }
 
-/** Also where its owner may only read it. */
+/** Opens a file for writing, even where its owner may only read it. */
 function openToWrite(target: string, mode: number): number {
   if ((mode & 0o200) !== 0) return openSync(target, 'r+');
   chmodSync(target, mode | 0o200);
@@ -161,7 +161,7 @@ function openToWrite(target: string, mode: number): number {
   }
 }
 
-/** Over what is there, and what is longer goes. */
+/** Overwrites the file and cuts off the rest of a longer one. */
 function write(fd: number, text: string): void {
   try {
     writeFileSync(fd, text);

@@ -1,20 +1,98 @@
-// The keys file: one key a line, empty lines and lines that begin with # do not count.
+// The keys file: parses its lines and follows its changes.
 import { type BigIntStats, readFileSync, statSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Logger } from 'pino';
 import { ConfigError } from '../config.ts';
-import { type KeyLine, KeyLineError, readLine } from './key-line.ts';
-import { callerOf, type Keys, OPEN, tableOf } from './keys.ts';
+import { callerOf, digestOf, type KeyLimits, type KeyLine, type Keys, NO_LIMITS, OPEN, tableOf } from './keys.ts';
+
+// One line of the keys file: `name:sha256:HEX rps=5 concurrent=10 streams=4 tee=2 models=a,b admin`.
+
+/** A line that cannot be used. The message never quotes the line, because that may be a key. */
+export class KeyLineError extends Error {
+  override readonly name = 'KeyLineError';
+}
+
+const NAME = /^[A-Za-z0-9._@-]{1,64}$/;
+const COUNTS = ['rps', 'concurrent', 'streams', 'tee'] as const;
+const MAX_COUNT = 1_000_000;
+const MAX_MODELS = 1_000;
+
+/** Returns the name if it is valid. @throws {KeyLineError} */
+export function checkName(name: string): string {
+  if (!NAME.test(name)) throw new KeyLineError('a name is 1 to 64 of the characters A-Z a-z 0-9 . _ @ -');
+  return name;
+}
+
+/** @param number the line's place in the file, from 1, which names a plain key. @throws {KeyLineError} */
+export function readLine(line: string, number: number): KeyLine {
+  const [first = '', ...settings] = line.split(/\s+/);
+  // A line that begins like a hashed key is one: a mistyped hash must never be taken for a key.
+  if (!/:sha\d/i.test(first)) {
+    if (settings.length > 0)
+      throw new KeyLineError('a plain key stands alone on its line, and so does a comment, after #');
+    return { name: `line-${number}`, digest: digestOf(first), limits: NO_LIMITS, plain: true };
+  }
+  const [name = '', scheme, hex = '', ...rest] = first.split(':');
+  if (scheme !== 'sha256' || !/^[0-9a-f]{64}$/i.test(hex) || rest.length > 0)
+    throw new KeyLineError('a hashed key is written name:sha256: and 64 hexadecimal digits');
+  return { name: checkName(name), digest: Buffer.from(hex, 'hex'), limits: readSettings(settings), plain: false };
+}
+
+/** Parses settings such as `rps=5` and `admin`. @throws {KeyLineError} */
+export function readSettings(settings: readonly string[]): KeyLimits {
+  const limits: { -readonly [K in keyof KeyLimits]: KeyLimits[K] } = { ...NO_LIMITS };
+  for (const setting of settings) {
+    if (setting === 'admin') {
+      if (limits.admin) throw new KeyLineError('admin is given twice');
+      limits.admin = true;
+      continue;
+    }
+    const [key = '', value = ''] = setting.split(/=(.*)/s);
+    const count = COUNTS.find((one) => one === key);
+    if (count === undefined && key !== 'models')
+      throw new KeyLineError(`a setting is admin, or one of ${[...COUNTS, 'models'].join(', ')}, as in rps=5`);
+    if (limits[count ?? 'models'] !== null) throw new KeyLineError(`${key} is given twice`);
+    if (count === undefined) limits.models = readModels(value);
+    else limits[count] = readCount(count, value);
+  }
+  return limits;
+}
+
+function readCount(name: string, value: string): number {
+  if (!/^\d{1,7}$/.test(value) || Number(value) > MAX_COUNT)
+    throw new KeyLineError(`${name} is a whole number from 0 (no limit) to ${MAX_COUNT}`);
+  return Number(value);
+}
+
+function readModels(value: string): ReadonlySet<string> {
+  const models = value.split(',').filter((model) => model !== '');
+  if (models.length === 0 || models.length > MAX_MODELS)
+    throw new KeyLineError(`models names 1 to ${MAX_MODELS} models, with commas and no spaces between them`);
+  return new Set(models);
+}
+
+/** The inverse of {@link readLine}, for a hashed key. */
+export function writeLine(line: KeyLine): string {
+  const { models, admin } = line.limits;
+  const settings = COUNTS.filter((count) => line.limits[count] !== null).map(
+    (count) => `${count}=${line.limits[count]}`,
+  );
+  if (models !== null) settings.push(`models=${[...models].join(',')}`);
+  if (admin) settings.push('admin');
+  return [`${line.name}:sha256:${line.digest.toString('hex')}`, ...settings].join(' ');
+}
+
+// The whole file: one key a line. Empty lines and lines that begin with # do not count.
 
 const MAX_KEYS = 100_000;
 
-/** The file cannot be used. One line, without a word of what the file holds. */
+/** The file cannot be used. The message is one line and quotes nothing of the file. */
 export class KeysFileError extends Error {
   override readonly name = 'KeysFileError';
 }
 
-/** @throws {KeysFileError} unreadable, a bad line (named by its number), a name or a key given twice, no key at all. */
+/** @throws {KeysFileError} for an unreadable file, a bad line (named by its number), a name or key given twice, or no key at all. */
 function readKeysFile(file: string): KeyLine[] {
   let text: string;
   try {
@@ -27,7 +105,7 @@ function readKeysFile(file: string): KeyLine[] {
   return keys;
 }
 
-/** @throws {KeysFileError} as {@link readKeysFile}; an empty text holds no keys. */
+/** @throws {KeysFileError} as {@link readKeysFile}, but an empty text is valid and has no keys. */
 export function parseKeys(text: string): KeyLine[] {
   const keys: KeyLine[] = [];
   const seen = new Set<string>();
@@ -57,33 +135,33 @@ function lineOf(line: string, number: number): KeyLine {
   }
 }
 
-// Loads the keys file and follows it: a changed file counts within two seconds, and a broken one changes nothing.
+// Loads the keys file and follows it: a changed file takes effect within two seconds, and a broken one changes nothing.
 
-/** The file is looked at by path this often: that sees a rename and a swapped symbolic link (Kubernetes) where a watch does not. */
-const LOOK_EVERY_MS = 1_000;
+/** The file is polled by its path: this sees a rename and a swapped symbolic link (Kubernetes), which a watch does not. */
+const POLL_MS = 1_000;
 
-/** null: everybody may ask. @throws {ConfigError} when the file cannot be used. */
-export function loadKeys(file: string | null, log: Logger, look_every_ms = LOOK_EVERY_MS): Keys {
+/** `file` null: no key is required. @throws {ConfigError} when the file cannot be used. */
+export function loadKeys(file: string | null, log: Logger, poll_ms = POLL_MS): Keys {
   if (file === null) return OPEN;
   const path = resolve(file);
-  // Taken before the file is read: what changes in between is seen as a change.
-  let mark = markOf(statSync(path, { bigint: true, throwIfNoEntry: false }));
-  let table = tableOf(first(path, log));
-  const look = async () => {
-    const now = markOf(await stat(path, { bigint: true }).catch(() => undefined));
-    if (now === mark) return;
-    mark = now;
+  // The version is taken before the file is read, so that a change in between is seen.
+  let version = versionOf(statSync(path, { bigint: true, throwIfNoEntry: false }));
+  let table = tableOf(readAtStart(path, log));
+  const poll = async () => {
+    const now = versionOf(await stat(path, { bigint: true }).catch(() => undefined));
+    if (now === version) return;
+    version = now;
     try {
       const lines = readKeysFile(path);
       table = tableOf(lines);
       log.info({ keys: lines.length }, 'API_KEYS_FILE was read again');
-      warnOfPlain(lines, log);
+      warnAboutPlainKeys(lines, log);
     } catch (error) {
       if (!(error instanceof KeysFileError)) throw error;
       log.error(`API_KEYS_FILE ${error.message}: the keys from before stay`);
     }
   };
-  const timer = setInterval(() => void look(), look_every_ms);
+  const timer = setInterval(() => void poll(), poll_ms);
   timer.unref();
   return {
     authenticate: (authorization) => callerOf(table, authorization),
@@ -91,15 +169,15 @@ export function loadKeys(file: string | null, log: Logger, look_every_ms = LOOK_
   };
 }
 
-/** Which file it is, and which state of it. */
-function markOf(stats: BigIntStats | undefined): string {
+/** Identifies the file and its state. */
+function versionOf(stats: BigIntStats | undefined): string {
   return stats === undefined ? 'absent' : [stats.dev, stats.ino, stats.size, stats.mtimeNs, stats.ctimeNs].join(' ');
 }
 
-function first(path: string, log: Logger): KeyLine[] {
+function readAtStart(path: string, log: Logger): KeyLine[] {
   try {
     const lines = readKeysFile(path);
-    warnOfPlain(lines, log);
+    warnAboutPlainKeys(lines, log);
     return lines;
   } catch (error) {
     if (error instanceof KeysFileError) throw new ConfigError(`API_KEYS_FILE ${error.message}`, { cause: error });
@@ -107,7 +185,7 @@ function first(path: string, log: Logger): KeyLine[] {
   }
 }
 
-function warnOfPlain(lines: readonly KeyLine[], log: Logger): void {
+function warnAboutPlainKeys(lines: readonly KeyLine[], log: Logger): void {
   const plain = lines.filter((line) => line.plain).length;
   if (plain > 0)
     log.warn({ plain }, 'API_KEYS_FILE holds plain keys: "countersign keys add NAME" makes keys that are kept hashed');

@@ -1,9 +1,65 @@
-// API keys: who asks, found in a time that says nothing about the keys there are.
+// API keys: finds the caller of a request, in a time that shows nothing about the keys.
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { topLevelMembers } from '../../proto/json.ts';
 import { Problem } from '../http/problem.ts';
-import { ANYONE, type Caller } from './caller.ts';
-import { digestOf, type KeyLine } from './key-line.ts';
+
+// The caller: who owns the attestations, which name logs may hold, and what the key may do.
+
+/** The owner of attestations: a digest of the API key, never the key itself. */
+export type Owner = string;
+
+/** What one key may do. null: the gateway's default for all keys. 0: no limit. */
+export interface KeyLimits {
+  /** Requests in any second. */
+  readonly rps: number | null;
+  /** Requests at once. */
+  readonly concurrent: number | null;
+  /** Streams at once. */
+  readonly streams: number | null;
+  /** Requests with tee at once, those that wait for their attestation included. */
+  readonly tee: number | null;
+  /** null: every model that the backend has. */
+  readonly models: ReadonlySet<string> | null;
+  /** The key may use the routes that manage the backend. */
+  readonly admin: boolean;
+}
+
+export interface Caller {
+  readonly owner: Owner;
+  /** Unique and not secret: the name of the key in logs, metrics and limits. */
+  readonly name: string;
+  readonly limits: KeyLimits;
+}
+
+export const NO_LIMITS: KeyLimits = {
+  rps: null,
+  concurrent: null,
+  streams: null,
+  tee: null,
+  models: null,
+  admin: false,
+};
+
+/** The one caller where no keys are configured. Every client is then on this machine, and may manage the backend. */
+export const ANYONE: Caller = { owner: 'anyone', name: 'anyone', limits: { ...NO_LIMITS, admin: true } };
+
+/** One key as the file holds it. */
+export interface KeyLine {
+  readonly name: string;
+  /** SHA-256 of the key, 32 bytes. */
+  readonly digest: Buffer;
+  readonly limits: KeyLimits;
+  /** The file holds the key itself and not its hash. */
+  readonly plain: boolean;
+}
+
+/**
+ * SHA-256, and not a slow hash: a key from `countersign keys add` has 256 random bits, which cannot be guessed, and a slow hash on every
+ * request would be a way to overload the gateway.
+ */
+export function digestOf(key: string): Buffer {
+  return hash('sha256', key, 'buffer');
+}
 
 export interface Keys {
   /** @throws {Problem} invalid_api_key */
@@ -11,16 +67,15 @@ export interface Keys {
   close(): void;
 }
 
-/** No keys are configured: everybody may ask. */
+/** A gateway without a keys file: every request is admitted. */
 export const OPEN: Keys = { authenticate: () => ANYONE, close: () => {} };
 
 /** Finds a caller by the SHA-256 of the key. */
 type KeyTable = (digest: Buffer) => Caller | null;
 
 /**
- * The table is keyed by a hash under a secret of this process (all messages have one length, so HMAC would add nothing but
- * ten times the cost): whoever measures how long a look-up takes learns nothing
- * about the digests in it, and a look-up among many keys costs what it does among one.
+ * The table is keyed by a hash under a secret of this process: the time of a look-up shows nothing about the digests, and does not grow
+ * with the number of keys. HMAC would add nothing, because all messages have one length, and would cost ten times as much.
  */
 export function tableOf(lines: readonly KeyLine[]): KeyTable {
   const secret = randomBytes(32).toString('hex');
@@ -48,12 +103,12 @@ export function callerOf(table: KeyTable, authorization: string | undefined): Ca
   return caller;
 }
 
-// Which models a key may ask for. A key without a list is not looked at.
+// Models: which ones a key may request. The body is not checked for a key without a list.
 
-/** Of what a client has written, in a message to it. */
+/** The most of a client's text that an error message quotes. */
 const MAX_SHOWN = 128;
 
-/** Go's encoding/json and others read names in any case: two of them are one there, and a parser takes the first or the last. */
+/** Rejects a name that occurs twice in any case: Go's encoding/json and others ignore case, and a parser takes the first or the last. */
 function checkNames(names: readonly string[]): void {
   const seen = new Set<string>();
   for (const name of names) {
@@ -67,11 +122,11 @@ function checkNames(names: readonly string[]): void {
   }
 }
 
-/** What Unicode's case folding, simple or full, makes equal is equal here; a few names more are too (ß and ss), and nobody has them. */
+/** Gives one form to names that Unicode's simple or full case folding makes equal, and to a few more (ß and ss) that APIs do not use. */
 const folded = (name: string) => name.toLowerCase().toUpperCase();
 
 /**
- * OpenAI's own words: a model that a key may not use is not told from one that there is not.
+ * Rejects a model that the key may not use. The message is OpenAI's own, and the same as for a model that does not exist.
  * @param text the body that `value` was parsed from
  * @throws {Problem} model_not_found; invalid_request where it is not clear which model the backend would take.
  */
@@ -87,7 +142,7 @@ export function checkModel({ limits: { models } }: Caller, text: string, value: 
 }
 
 /**
- * What else a key with a list may ask for: the list itself, one of its models, and JSON bodies that name one.
+ * Checks the other requests of a key with a list: it may read the list itself and its models, and send JSON bodies that name one.
  * @throws {Problem} permission_denied, model_not_found
  */
 export function checkPath({ limits: { models } }: Caller, method: string, path: string, json: boolean): void {
@@ -104,13 +159,13 @@ function noSuchModel(model: string): Problem {
   return new Problem('model_not_found', `The model \`${name}\` does not exist or you do not have access to it.`);
 }
 
-// Routes of a backend that change it or show its inside: for admin keys alone. The gateway has one key for the backend, often
-// its most powerful one, and a client's path would reach all that the backend lets that key do.
+// Management: routes that change the backend or show its internals are for admin keys alone. The gateway has one key for the backend, often
+// its most powerful one, and without this check clients could reach all that this key allows.
 
-/** What may stand before a route's own name: a backend may have the same one under each. */
+/** Segments that may come before a route's name: a backend may have the same route under each. */
 const PREFIXES = new Set(['v1', 'v2', 'api', 'openai']);
 
-/** Commands, which are verbs where what everybody may use is a noun: vLLM's load_lora_adapter, SGLang's update_weights_from_disk. */
+/** Verbs that begin the name of a command; other routes are nouns: vLLM's load_lora_adapter, SGLang's update_weights_from_disk. */
 const COMMANDS =
   /^(load|unload|start|stop|update|set|get|reset|init|destroy|flush|clear|dump|freeze|scale|is|configure|release|resume|pause|continue|abort|send|open|close|attach|detach|wake)_/;
 
@@ -137,20 +192,21 @@ const MANAGEMENT = new Set([
   ...['internal', 'lora', 'loras', 'download', 'auth', 'template', 'templates', 'sampling', 'soft_prompt'],
   // Ollama, LocalAI
   ...['pull', 'push', 'create', 'copy', 'delete', 'blobs', 'ps', 'backend', 'backends', 'system'],
-  // OpenAI and LiteLLM: accounts, and what is made for all of them
+  // OpenAI and LiteLLM: accounts, and settings for all of them
   ...['organization', 'projects', 'fine_tuning', 'fine-tunes', 'admin', 'config', 'credentials', 'cache', 'global'],
   ...['key', 'user', 'team', 'customer', 'budget', 'spend'],
 ]);
 
-/** At the end of a route that is a noun: TabbyAPI's /v1/model/load, llama-server's /models/unload. */
+/** Verbs at the end of a route that is a noun: TabbyAPI's /v1/model/load, llama-server's /models/unload. */
 const VERBS = new Set(['load', 'unload', 'switch', 'download', 'apply', 'new', 'update', 'delete']);
-/** OpenAI's and the servers' list of models: to be read. */
+/** The list of models of OpenAI and other servers, which clients may read. */
 const MODELS = new Set(['model', 'models']);
 
-/** What one may delete of one's own, by its id, as OpenAI's clients do. */
+/** What a client may delete by its id, as OpenAI's clients do. */
 const DELETABLE = /^(files|responses|conversations|chat\/completions|threads|assistants|vector_stores|containers)\/./;
 
 /**
+ * Rejects management routes for keys without `admin`.
  * @param path of the backend, with its query
  * @throws {Problem} permission_denied
  */
@@ -168,11 +224,11 @@ function isManagement(method: string, path: string): boolean {
   if (COMMANDS.test(name) || MANAGEMENT.has(name)) return true;
   if (method === 'DELETE') return !DELETABLE.test(segments.join('/'));
   if (!MODELS.has(name)) return method === 'POST' && VERBS.has(rest.at(-1) ?? '');
-  // A model may be called as it likes, in one segment: what is listed beside the models is not.
+  // A single segment behind the list is a model, which may have any name but `sse`: that is a management route.
   return method === 'POST' || (rest.length === 1 && rest[0] === 'sse');
 }
 
-/** As the most lenient server reads them: decoded, in any case, without empty ones and without parameters. */
+/** Splits a path as the most lenient server reads it: decoded, in lower case, without empty segments and without parameters. */
 function segmentsOf(path: string): string[] {
   const decoded = decodeURIComponent(path.split('?', 1)[0] ?? '');
   const segments = decoded

@@ -1,7 +1,6 @@
-// Who is being served: how many requests, streams and requests with tee, in total and of each key. Counted in this process.
-
+// Concurrency limits: counts requests, streams and requests with tee, in total and per key, in this process.
 import { Problem } from '../http/problem.ts';
-import type { Caller } from '../keys/caller.ts';
+import type { Caller } from '../keys/keys.ts';
 import { largestRequest } from './bounds.ts';
 
 export interface ConcurrencySettings {
@@ -9,51 +8,57 @@ export interface ConcurrencySettings {
   readonly max_held_bytes: number;
   readonly max_streams: number;
   readonly max_attestations_waiting: number;
-  /** What one request may need by itself. */
+  /** The sizes that one request may have. */
   readonly max_body_bytes: number;
   readonly max_answer_bytes: number;
-  /** Per key. 0: no limit. null: half of what there is for all, so that no key alone can take everything. */
+  /** Per key. 0: no limit. null: half of the total, so that no key alone can take everything. */
   readonly max_concurrent_per_key: number | null;
   readonly max_streams_per_key: number | null;
   readonly max_tee_per_key: number | null;
   readonly max_held_bytes_per_key: number | null;
 }
 
-/** One request's place: its key's from its head on, its share of the total once it is here; until the last byte of its answer is with the client. */
+/**
+ * The permit of one request. It counts for its key from its head on, and for the total once the request has arrived, until the client has
+ * the last byte of its response.
+ */
 export interface ConcurrencyPermit {
-  /** What has to be asked of others before the key's place is taken, where places are shared. @throws {Problem} rate_limit_exceeded */
-  begin?(): Promise<void>;
-  /** All of the request is here. Until then it has no place of those for everybody. @throws {Problem} overloaded */
-  whole(): void;
-  /** It asks for a stream. @throws {Problem} overloaded, rate_limit_exceeded */
+  /** Counts the request for its key where another process keeps that count. @throws {Problem} rate_limit_exceeded */
+  acquireShared?(): Promise<void>;
+  /** The whole request has arrived. Until then it does not count for the total. @throws {Problem} overloaded */
+  received(): void;
+  /** The request asks for a stream. @throws {Problem} overloaded, rate_limit_exceeded */
   stream(): void | Promise<void>;
-  /** It asks for an attestation. @throws {Problem} rate_limit_exceeded */
+  /** The request asks for an attestation. @throws {Problem} rate_limit_exceeded */
   tee(): void | Promise<void>;
-  /** The gateway keeps `bytes` more for it until it leaves, and soon `coming` more. @throws {Problem} overloaded, rate_limit_exceeded */
-  hold(bytes: number, coming?: number): void;
-  /** Gives the place back, once. */
-  leave(): void;
+  /**
+   * Counts `bytes` that the gateway keeps until the release, and checks that `announced` more would fit. @throws {Problem} overloaded,
+   * rate_limit_exceeded
+   */
+  hold(bytes: number, announced?: number): void;
+  /** Releases all that was counted. A second call does nothing. */
+  release(): void;
 }
 
 export interface Concurrency {
-  /** For a request whose head is here. @throws {Problem} overloaded, rate_limit_exceeded */
-  take(caller: Caller): ConcurrencyPermit;
-  /** Requests that are here whole. */
-  readonly taken: number;
+  /** Acquires a permit for a request whose head has arrived. @throws {Problem} overloaded, rate_limit_exceeded */
+  acquire(caller: Caller): ConcurrencyPermit;
+  /** Requests that have arrived whole. */
+  readonly running: number;
 }
 
-/** What of a key is counted. */
+/** What is counted per key. */
 export type Counted = 'requests' | 'streams' | 'tee';
 type Counts = Record<Counted | 'bytes', number>;
 
-/** So many keys that nobody asks with stay in the table: one whose entries come and go would be built anew all the time. */
-const MAX_RESTING = 256;
+/** Idle keys are removed above this many keys only, because a table whose entries come and go is rebuilt all the time. */
+const MAX_IDLE_KEYS = 256;
 
 const overloaded = (message: string) => new Problem('overloaded', message, { retryAfterSeconds: 1 });
 
 const full = () => overloaded('The gateway is at its capacity.');
 
-/** The key has as many as it may. */
+/** The error for a key that has reached its limit. */
 export const tooMany = (limit: number, what: Counted) =>
   new Problem(
     'rate_limit_exceeded',
@@ -63,7 +68,7 @@ export const tooMany = (limit: number, what: Counted) =>
 
 const half = (limit: number) => Math.ceil(limit / 2);
 
-/** @param limit 0: none */
+/** @param limit 0: no limit */
 function within(count: number, limit: number, what: Counted): void {
   if (limit > 0 && count >= limit) throw tooMany(limit, what);
 }
@@ -75,16 +80,16 @@ export function createConcurrency(limits: ConcurrencySettings): Concurrency {
     requests: limits.max_concurrent_per_key ?? half(limits.max_concurrent_requests),
     streams: limits.max_streams_per_key ?? half(limits.max_streams),
     tee: limits.max_tee_per_key ?? half(limits.max_attestations_waiting),
-    // Never less than one request may need.
+    // The default is never less than one request may need.
     bytes:
       limits.max_held_bytes_per_key ??
       Math.min(limits.max_held_bytes, Math.max(half(limits.max_held_bytes), largestRequest(limits))),
   };
   return {
-    get taken() {
+    get running() {
       return total.requests;
     },
-    take: (caller) => new Taken(limits, per_key, total, keys, caller),
+    acquire: (caller) => new LocalPermit(limits, per_key, total, keys, caller),
   };
 }
 
@@ -94,10 +99,10 @@ interface Total {
   bytes: number;
 }
 
-/** For a key whose line says nothing. 0: no limit. */
+/** The limits of a key whose line sets none. 0: no limit. */
 type PerKey = Readonly<Counts>;
 
-class Taken implements ConcurrencyPermit {
+class LocalPermit implements ConcurrencyPermit {
   readonly #limits: ConcurrencySettings;
   readonly #perKey: PerKey;
   readonly #total: Total;
@@ -108,10 +113,10 @@ class Taken implements ConcurrencyPermit {
   #streams = 0;
   #tee = 0;
   #bytes = 0;
-  #left = false;
+  #released = false;
 
   constructor(limits: ConcurrencySettings, perKey: PerKey, total: Total, keys: Map<string, Counts>, caller: Caller) {
-    // Refused by its head, a request costs least.
+    // Rejecting a request by its head costs least.
     if (total.requests >= limits.max_concurrent_requests) throw full();
     const known = keys.get(caller.name);
     const key = known ?? { requests: 0, streams: 0, tee: 0, bytes: 0 };
@@ -126,16 +131,16 @@ class Taken implements ConcurrencyPermit {
     this.#key = key;
   }
 
-  whole(): void {
-    // The client left while something was waited for: nobody would give it back.
-    if (this.#left) return;
+  received(): void {
+    // The client left during an earlier wait, so nothing would release this count.
+    if (this.#released) return;
     if (this.#total.requests >= this.#limits.max_concurrent_requests) throw full();
     this.#requests = 1;
     this.#total.requests++;
   }
 
   stream(): void {
-    if (this.#left) return;
+    if (this.#released) return;
     if (this.#total.streams >= this.#limits.max_streams) throw overloaded('The gateway has as many streams as it can.');
     within(this.#key.streams, this.#caller.limits.streams ?? this.#perKey.streams, 'streams');
     this.#streams = 1;
@@ -144,18 +149,18 @@ class Taken implements ConcurrencyPermit {
   }
 
   tee(): void {
-    if (this.#left) return;
+    if (this.#released) return;
     within(this.#key.tee, this.#caller.limits.tee ?? this.#perKey.tee, 'tee');
     this.#tee = 1;
     this.#key.tee++;
   }
 
-  hold(bytes: number, coming = 0): void {
-    if (this.#left) return;
-    if (this.#total.bytes + bytes + coming > this.#limits.max_held_bytes)
+  hold(bytes: number, announced = 0): void {
+    if (this.#released) return;
+    if (this.#total.bytes + bytes + announced > this.#limits.max_held_bytes)
       throw overloaded('The gateway holds as much as it can.');
     const limit = this.#perKey.bytes;
-    if (limit > 0 && this.#key.bytes + bytes + coming > limit)
+    if (limit > 0 && this.#key.bytes + bytes + announced > limit)
       throw new Problem('rate_limit_exceeded', `This API key may have ${limit} bytes in the gateway at once.`, {
         retryAfterSeconds: 1,
       });
@@ -164,9 +169,9 @@ class Taken implements ConcurrencyPermit {
     this.#key.bytes += bytes;
   }
 
-  leave(): void {
-    if (this.#left) return;
-    this.#left = true;
+  release(): void {
+    if (this.#released) return;
+    this.#released = true;
     this.#total.bytes -= this.#bytes;
     this.#total.requests -= this.#requests;
     this.#total.streams -= this.#streams;
@@ -174,6 +179,6 @@ class Taken implements ConcurrencyPermit {
     this.#key.bytes -= this.#bytes;
     this.#key.streams -= this.#streams;
     this.#key.tee -= this.#tee;
-    if (this.#key.requests === 0 && this.#keys.size > MAX_RESTING) this.#keys.delete(this.#caller.name);
+    if (this.#key.requests === 0 && this.#keys.size > MAX_IDLE_KEYS) this.#keys.delete(this.#caller.name);
   }
 }

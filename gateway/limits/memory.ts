@@ -1,4 +1,4 @@
-// What the gateway may take of its machine at most, computed from its settings, and whether that fits: memory and descriptors.
+// Computes from the settings how much memory and how many descriptors the gateway may need, and checks that they fit.
 import { totalmem } from 'node:os';
 import { getHeapStatistics } from 'node:v8';
 import type { Logger } from 'pino';
@@ -9,8 +9,8 @@ import {
   CHECKING_YOUNG_HEAP_MB,
   largestRequest,
   MAX_UNSERVED_BYTES,
-  READING_HEAP_MB,
-  READING_YOUNG_HEAP_MB,
+  OFFLOAD_HEAP_MB,
+  OFFLOAD_YOUNG_HEAP_MB,
   shareOf,
   WORKER_HEAP_MB,
 } from './bounds.ts';
@@ -18,21 +18,21 @@ import {
 const KiB = 1024;
 const MiB = 1024 * KiB;
 
-/** Code, stacks, and what V8 has beside its heaps. Measured: a process that has just started is 150 MiB, 40 of them its heap. */
+/** Code, stacks, and V8's memory outside its heaps. Measured: a process that has just started takes 150 MiB, 40 of them its heap. */
 const PROCESS_BYTES = 112 * MiB;
-/** Of V8's youngest objects, three times --max-semi-space-size. */
+/** V8's young generation: three times --max-semi-space-size. */
 const YOUNG_HEAP_BYTES = 48 * MiB;
 const THREAD_BYTES = 16 * MiB;
-/** A connection at rest: its socket, and the last head that it sent. */
+/** An idle connection: its socket, and the last head that it sent. */
 const CONNECTION_BYTES = 8 * KiB;
-/** What waits for a client that reads slowly, before its backend is told to wait. */
+/** What waits for a client that reads slowly before the gateway stops reading from the backend. */
 const STREAM_BYTES = 64 * KiB;
-/** Texts beside their bytes, and what an allocator keeps. */
+/** These factors cover strings beside their bytes, and what an allocator keeps. */
 const HELD_COPIES = 1.25;
 const STORE_COPIES = 1.1;
 const UNSERVED_COPIES = 2;
 
-export type MemorySettings = Pick<
+type MemorySettings = Pick<
   GatewayConfig,
   | 'workers'
   | 'max_body_bytes'
@@ -46,14 +46,14 @@ export type MemorySettings = Pick<
   | 'verify_timeout_ms'
 >;
 
-/** A part of what is needed, and the setting that changes it. */
-export interface Part {
+/** A part of the memory that is needed, and the setting that changes it. */
+interface Part {
   readonly name: string;
   readonly bytes: number;
   readonly setting: string;
 }
 
-/** The worst case, of all processes together. `heap_bytes`: what V8 allows one process that serves alone. */
+/** Returns the worst case of all processes together. `heap_bytes`: V8's heap limit in a process that serves alone. */
 export function memoryNeeded(settings: MemorySettings, heap_bytes = getHeapStatistics().heap_size_limit): Part[] {
   const { workers } = settings;
   const processes = workers === 1 ? 1 : workers + 1;
@@ -62,7 +62,7 @@ export function memoryNeeded(settings: MemorySettings, heap_bytes = getHeapStati
   const quickThread = verifier.quick_heap_mb * MiB + THREAD_BYTES;
   const perWorker: [string, number, string][] = [
     ['heaps', workers === 1 ? heap_bytes : WORKER_HEAP_MB * MiB + YOUNG_HEAP_BYTES, 'WORKERS'],
-    ['reading large bodies', (READING_HEAP_MB + READING_YOUNG_HEAP_MB) * MiB + THREAD_BYTES, 'WORKERS'],
+    ['reading large bodies', (OFFLOAD_HEAP_MB + OFFLOAD_YOUNG_HEAP_MB) * MiB + THREAD_BYTES, 'WORKERS'],
     ['checking the sidecar', (CHECKING_HEAP_MB + CHECKING_YOUNG_HEAP_MB) * MiB + THREAD_BYTES, 'WORKERS'],
     ['verifications', quickThread + verifier.quick_bytes + verifier.slow_bytes, 'MAX_VERIFY_BYTES'],
     ['unserved requests', UNSERVED_COPIES * MAX_UNSERVED_BYTES, 'WORKERS'],
@@ -75,7 +75,7 @@ export function memoryNeeded(settings: MemorySettings, heap_bytes = getHeapStati
   return [
     { name: 'processes', bytes: processes * PROCESS_BYTES, setting: 'WORKERS' },
     ...perWorker.map(([name, bytes, setting]) => ({ name, bytes: workers * bytes, setting })),
-    // One at a time, of all workers together.
+    // One runs at a time, for all workers together.
     { name: 'a slow verification', bytes: slowThread, setting: 'MAX_VERIFY_BYTES' },
     {
       name: 'kept attestations',
@@ -87,33 +87,33 @@ export function memoryNeeded(settings: MemorySettings, heap_bytes = getHeapStati
   ];
 }
 
-export const inAll = (parts: readonly Part[]): number => parts.reduce((sum, { bytes }) => sum + bytes, 0);
+export const totalBytes = (parts: readonly Part[]): number => parts.reduce((sum, { bytes }) => sum + bytes, 0);
 
 const mib = (bytes: number) => Math.ceil(bytes / MiB);
 
-/** The memory that this process's group of processes (cgroup) may have; null where that is no less than the machine's. */
+/** The memory limit of this process's cgroup; null where it is not below the machine's memory. */
 function memoryLimit(): number | null {
   const limit = process.constrainedMemory();
   return limit > 0 && limit < totalmem() ? limit : null;
 }
 
-/** Says in the log what may be needed. @throws {ConfigError} where there is less. */
+/** Logs what may be needed. @throws {ConfigError} where there is less. */
 export function checkMemory(settings: MemorySettings, log: Logger, limit_bytes = memoryLimit()): void {
   const parts = memoryNeeded(settings);
-  const needed_mib = mib(inAll(parts));
+  const needed_mib = mib(totalBytes(parts));
   const limit_mib = limit_bytes === null ? null : Math.floor(limit_bytes / MiB);
   const parts_mib = Object.fromEntries(parts.map(({ name, bytes }) => [name, mib(bytes)]));
   log.info({ needed_mib, limit_mib, parts_mib }, 'memory');
   if (limit_mib === null || needed_mib <= limit_mib) return;
   const most = parts.toSorted((a, b) => b.bytes - a.bytes);
-  const said = most.map(({ name, bytes, setting }) => `${name} ${mib(bytes)} (${setting})`).join(', ');
+  const list = most.map(({ name, bytes, setting }) => `${name} ${mib(bytes)} (${setting})`).join(', ');
   throw new ConfigError(
     `the container may have ${limit_mib} MiB of memory, and with these settings the gateway may need ${needed_mib}: ` +
-      `give it more, or lower the settings. In MiB: ${said}`,
+      `give it more, or lower the settings. In MiB: ${list}`,
   );
 }
 
-/** Files, the sidecar, the log, pipes between processes, listeners. */
+/** Descriptors for files, the sidecar, the log, pipes between processes, and listeners. */
 const OTHER_DESCRIPTORS = 64;
 
 /** How many files and connections this process may have open; null: no limit. */
@@ -124,8 +124,8 @@ function descriptorLimit(): number | null {
 }
 
 /**
- * How many connections of clients this process takes: MAX_CONNECTIONS or its share of it, and fewer where descriptors for the
- * backend would not be left, of which a request that runs has one.
+ * Returns how many client connections this process takes: MAX_CONNECTIONS or its share of it, and fewer where no descriptors would be left
+ * for the backend. A running request needs one of those.
  */
 export function connectionsWithin(
   { max_connections, max_concurrent_requests, workers }: GatewayConfig,

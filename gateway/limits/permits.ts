@@ -1,17 +1,17 @@
-// A concurrency limit with a bounded, fair queue: for what serves few at once, the GPU or a thread.
+// A concurrency limit with a bounded, fair queue, for a resource that serves few requests at once: the GPU or a thread.
 
 export interface PermitLimits {
-  /** Held at once. */
+  /** Permits that are granted at the same time. */
   readonly max_permits: number;
   /** Requests in the queue, of all owners together. */
   readonly max_waiting: number;
 }
 
-/** A permit is never assumed: whoever has none waits, for as long as it will. */
+/** A request waits until it has a permit, however long that takes. */
 export interface Permits {
   /**
-   * Asks for a permit, and calls `start` when it is there: at once, or when it is this owner's turn. `refused` is called
-   * instead where the queue is full. Returns how to release the permit, or to leave the queue: to be called once all is over; twice counts once.
+   * Acquires a permit and calls `start`: at once, or when it is this owner's turn. Calls `refused` instead where the queue is full.
+   * Returns a function that releases the permit or leaves the queue. A second call of it does nothing.
    */
   acquire(owner: string, start: () => void, refused: () => void): () => void;
   readonly waiting: number;
@@ -24,32 +24,32 @@ interface Request {
 }
 
 /**
- * A permit that is free goes to the owner that holds the fewest, in turns where several do, and to an owner's requests in
- * the order in which they came. A full queue refuses the latest request of whoever has most in it.
+ * A free permit goes to the owner that holds the fewest. Owners that hold equally many take turns, and an owner's requests keep their
+ * order. A full queue refuses the latest request of the owner with the most requests in it.
  */
 export function createPermits({ max_permits, max_waiting }: PermitLimits): Permits {
-  /** Of each owner that waits, in the order of their turns. */
+  /** Waiting requests by owner, with the owners in the order of their turns. */
   const queues = new Map<string, Set<Request>>();
-  /** Of each owner that has some. */
+  /** Granted permits by owner. */
   const held = new Map<string, number>();
-  let taken = 0;
+  let granted = 0;
   let waiting = 0;
 
   function count(owner: string, by: number): void {
-    taken += by;
+    granted += by;
     const now = (held.get(owner) ?? 0) + by;
     if (now > 0) held.set(owner, now);
     else held.delete(owner);
   }
 
-  function begin(owner: string, request: Request): void {
+  function grant(owner: string, request: Request): void {
     request.state = 'started';
     count(owner, 1);
     request.start();
   }
 
   function enqueue(owner: string, request: Request): void {
-    if (waiting >= max_waiting && !makeRoom(owner)) {
+    if (waiting >= max_waiting && !evictFor(owner)) {
       request.state = 'over';
       return request.refused();
     }
@@ -64,8 +64,8 @@ export function createPermits({ max_permits, max_waiting }: PermitLimits): Permi
     if (queue.size === 0) queues.delete(owner);
   }
 
-  /** False: nobody has more in the queue than `owner`. */
-  function makeRoom(owner: string): boolean {
+  /** Refuses the latest request of the owner with the longest queue. Returns false where no owner has more in the queue than `owner`. */
+  function evictFor(owner: string): boolean {
     let most = owner;
     let longest = queues.get(owner) ?? new Set<Request>();
     for (const [other, queue] of queues) if (queue.size > longest.size) [most, longest] = [other, queue];
@@ -77,9 +77,9 @@ export function createPermits({ max_permits, max_waiting }: PermitLimits): Permi
     return true;
   }
 
-  /** As many owners are looked at as there are permits, for one that holds none is next. */
+  /** Grants a free permit. It looks at no more owners than there are permits, because an owner without one is next. */
   function next(): void {
-    if (taken >= max_permits) return;
+    if (granted >= max_permits) return;
     let chosen: string | null = null;
     let fewest = Number.POSITIVE_INFINITY;
     for (const owner of queues.keys()) {
@@ -91,9 +91,9 @@ export function createPermits({ max_permits, max_waiting }: PermitLimits): Permi
     const queue = queues.get(chosen) as Set<Request>;
     const [request] = queue as Iterable<Request>;
     dequeue(chosen, request as Request);
-    // Its next turn comes after everybody else's.
+    // The owner's next turn comes after those of all others.
     if (queues.delete(chosen)) queues.set(chosen, queue);
-    begin(chosen, request as Request);
+    grant(chosen, request as Request);
   }
 
   return {
@@ -102,7 +102,7 @@ export function createPermits({ max_permits, max_waiting }: PermitLimits): Permi
     },
     acquire(owner, start, refused) {
       const request: Request = { start, refused, state: 'waiting' };
-      if (taken < max_permits) begin(owner, request);
+      if (granted < max_permits) grant(owner, request);
       else enqueue(owner, request);
       return () => {
         const { state } = request;

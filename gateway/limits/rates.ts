@@ -1,28 +1,28 @@
-// How often somebody may ask: requests in any one second, counted here or, for several gateways, in a shared place.
+// Rate limits: requests in any one second, counted in memory, or in a store that several gateways share.
 
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
 import { type RateLimiterAbstract, RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible';
 import { Problem } from '../http/problem.ts';
 
-/** How a request stands to its rate. */
+/** The state of a rate after one request. */
 export interface Allowance {
   readonly allowed: boolean;
   readonly limit: number;
   readonly remaining: number;
-  /** Until the count begins anew. */
+  /** Time until the count starts again. */
   readonly reset_ms: number;
 }
 
 export interface Rates {
   /**
-   * Counts one request of `name`, of which there may be `per_second`. Names are the same wherever they are counted.
-   * @throws {Problem} overloaded where whoever counts does not answer.
+   * Counts one request of `name`, which may have `per_second`. Names are the same in every store.
+   * @throws {Problem} overloaded where the counter does not respond.
    */
   take(name: string, per_second: number): Promise<Allowance>;
 }
 
-/** Makes the counter for everybody who has the same limit: in memory, in Valkey, or in a cluster's primary process. */
+/** Makes the counter for all names that have the same limit: in memory, in Valkey, or in a cluster's primary process. */
 export type MakeLimiter = (options: { points: number; duration: number; keyPrefix: string }) => RateLimiterAbstract;
 
 export const inMemory: MakeLimiter = (options) => new RateLimiterMemory(options);
@@ -50,14 +50,14 @@ function allowanceOf(result: RateLimiterRes, allowed: boolean, limit: number): A
   return { allowed, limit, remaining: Math.max(0, result.remainingPoints), reset_ms: Math.max(0, result.msBeforeNext) };
 }
 
-// A client's address, as what is counted by address knows it.
+// The address of a client, in the form in which it is counted.
 
 /** Some proxies write a port, and an IPv6 address in brackets. */
 const WITH_PORT = /^(?:(\d+\.\d+\.\d+\.\d+)|\[([0-9a-fA-F:.]+)\])(?::\d+)?$/;
 
 /**
- * The connection's own address, or the last one in the header that a trusted proxy in front sets: what stands before the
- * last was written by the client. An IPv6 client has a whole /64 to ask from, so that is what counts.
+ * Returns the connection's own address, or the last one in the header that a trusted proxy sets: the client may have written the ones
+ * before. An IPv6 client has a whole /64 of addresses, so its network is counted.
  */
 export function addressOf(headers: IncomingHttpHeaders, socket: Socket | null, header: string | null): string {
   const value = header === null ? undefined : headers[header];
@@ -69,7 +69,7 @@ export function addressOf(headers: IncomingHttpHeaders, socket: Socket | null, h
   return isIPv6(address) ? network(address) : address;
 }
 
-/** The first four groups. */
+/** The first four groups of an IPv6 address. */
 function network(address: string): string {
   const [head = '', tail] = address.toLowerCase().split('::');
   const before = head === '' ? [] : head.split(':');

@@ -1,8 +1,8 @@
-// What is done with a body: what a request asks for is read, `tee` is cut out of it, and an attestation is drafted from an exchange.
+// The work on a body: parsing a request, removing `tee` from it, and drafting an attestation.
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import { joined, type Piece } from '../../proto/fold.ts';
+import { type JsonPart, joined } from '../../proto/fold.ts';
 import { duplicateMember, hasAtMost, parseJson, topLevelMembers, withoutMember } from '../../proto/json.ts';
 import {
   chatRequestSchema,
@@ -16,17 +16,16 @@ import { buildRaw, MAX_RAW_LENGTH, type Nonce, type StreamDigest } from '../../p
 import { MANY_BYTES } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';
 import { bodyText, MAX_JSON_VALUES } from '../http/request.ts';
-import type { Caller } from '../keys/caller.ts';
-import { checkModel } from '../keys/keys.ts';
+import { type Caller, checkModel } from '../keys/keys.ts';
 
 export type Endpoint = 'chat' | 'completion';
 
 export interface Generation {
-  /** What the body says of it. */
+  /** The value of `tee` in the body. */
   readonly tee: boolean;
-  /** The client's body, exactly as received: its text; of a large one its bytes. */
+  /** The client's body, exactly as received: its text, or its bytes when it is large. */
   readonly request: string | Buffer;
-  /** The body for the backend: the bytes as they came, or without `tee`. */
+  /** The body for the backend: the original bytes, or the text without `tee`. */
   readonly forward: Buffer | string;
   readonly choices: number;
   readonly stream: boolean;
@@ -39,7 +38,7 @@ const SCHEMAS = { chat: chatRequestSchema, completion: completionRequestSchema.o
 export function parseGeneration(endpoint: Endpoint, body: Buffer, caller: Caller): Generation {
   const text = bodyText(body);
   const value = readJson(text);
-  const request = endpoint === 'chat' && isPlainChat(value) ? value : judged(endpoint, value);
+  const request = endpoint === 'chat' && isPlainChat(value) ? value : validated(endpoint, value);
   checkModel(caller, text, value);
   const { forward, tee } = cutTee(text, value);
   return {
@@ -53,9 +52,9 @@ export function parseGeneration(endpoint: Endpoint, body: Buffer, caller: Caller
 }
 
 /** @throws {Problem} invalid_request naming the member. */
-function judged(endpoint: Endpoint, value: unknown): Omit<GenerationRequest, 'messages' | 'prompt'> {
+function validated(endpoint: Endpoint, value: unknown): Omit<GenerationRequest, 'messages' | 'prompt'> {
   const { messages, prompt } = (value ?? {}) as { messages?: unknown; prompt?: unknown };
-  // Before they are looked at: of a million that are wrong, zod would tell of each.
+  // The count is checked first, because zod would report an issue for each of a million invalid messages.
   if (endpoint === 'chat' && Array.isArray(messages) && messages.length > MAX_MESSAGES)
     throw new Problem('invalid_request', `messages: must be ${MAX_MESSAGES} at most.`, { param: 'messages' });
   const parsed = SCHEMAS[endpoint].safeParse(value);
@@ -81,7 +80,10 @@ function readJson(text: string): unknown {
   }
 }
 
-/** The client's text less `tee`, and what that said. `value`: the text, parsed. @throws {Problem} invalid_request when it is given twice or is no boolean. */
+/**
+ * Returns the client's text without `tee`, and the value of `tee`. `value` is the parsed text.
+ * @throws {Problem} invalid_request when `tee` occurs twice or is no boolean.
+ */
 function cutTee(text: string, value: unknown): { forward: string; tee: boolean } {
   if (typeof value !== 'object' || value === null || !Object.hasOwn(value, 'tee')) return { forward: text, tee: false };
   const tee = (value as { tee: unknown }).tee;
@@ -93,7 +95,7 @@ function cutTee(text: string, value: unknown): { forward: string; tee: boolean }
   return { forward: withoutMember(text, members, at), tee };
 }
 
-/** `x-tee: 1`, for clients that can set only headers. @throws {Problem} invalid_request */
+/** The header `x-tee: 1`, for clients that can set only headers. @throws {Problem} invalid_request */
 export function teeHeader(headers: IncomingHttpHeaders): boolean {
   const value = headers['x-tee'];
   if (value === undefined || value === '0' || value === 'false') return false;
@@ -106,55 +108,54 @@ function choicesOf(endpoint: Endpoint, n: number | null | undefined, prompt: unk
   return (n ?? 1) * (many ? Math.max(1, prompt.length) : 1);
 }
 
-// Reads what a body asks for whose route is the backend's affair: `tee`, which works nowhere else, a stream, a model.
+// Parses a body whose route only the backend knows: `tee` (which is rejected), `stream` and `model`.
 
-export const WHERE = 'tee works on /v1/chat/completions and /v1/completions.';
-
-// Reads what a generation request asks for, and cuts `tee` out of its text before the backend sees it.
+export const TEE_ROUTES_MESSAGE = 'tee works on /v1/chat/completions and /v1/completions.';
 
 export interface PassThroughRequest {
   readonly body: Buffer;
-  /** By its content-type: of any other body `tee` is not looked for. */
+  /** The content-type is JSON. `tee` is not looked for in any other body. */
   readonly json: boolean;
-  /** Whoever may ask for some models only; null where nobody asks which. */
-  readonly judged: Caller | null;
+  /** The caller when its key is restricted to some models; null when any model is allowed. */
+  readonly restrictedCaller: Caller | null;
 }
 
 export interface PassThrough {
-  /** The body for the backend: the bytes as they came, or without `tee`. */
+  /** The body for the backend: the original bytes, or the text without `tee`. */
   readonly forward: Buffer | string;
   readonly stream: boolean;
 }
 
-/** As it is, where there is nothing to look for: null otherwise. */
-export function unread({ body, json, judged }: PassThroughRequest): PassThrough | null {
-  if (judged !== null || mayName(body, 'stream') || (json && mayName(body, 'tee'))) return null;
+/** Returns the body unchanged when there is nothing to look for, else null. */
+export function passThroughUnparsed({ body, json, restrictedCaller }: PassThroughRequest): PassThrough | null {
+  if (restrictedCaller !== null || mayContainMember(body, 'stream') || (json && mayContainMember(body, 'tee')))
+    return null;
   return { forward: body, stream: false };
 }
 
 /** @throws {Problem} invalid_json, invalid_request naming the member, model_not_found. */
-export function parsePassThrough({ body, json, judged }: PassThroughRequest): PassThrough {
-  const cuts = json && mayName(body, 'tee');
-  if (judged === null && !cuts) return { forward: body, stream: asksForStream(body) };
+export function parsePassThrough({ body, json, restrictedCaller }: PassThroughRequest): PassThrough {
+  const hasTee = json && mayContainMember(body, 'tee');
+  if (restrictedCaller === null && !hasTee) return { forward: body, stream: asksForStream(body) };
   const text = bodyText(body);
   const value = readJson(text);
-  if (judged !== null) checkModel(judged, text, value);
-  return { forward: cuts ? withoutTee(body, text, value) : body, stream: isStream(value) };
+  if (restrictedCaller !== null) checkModel(restrictedCaller, text, value);
+  return { forward: hasTee ? withoutTee(body, text, value) : body, stream: isStream(value) };
 }
 
 function withoutTee(body: Buffer, text: string, value: unknown): Buffer | string {
   const { forward, tee } = cutTee(text, value);
-  if (tee) throw new Problem('invalid_request', `tee: ${WHERE}`, { param: 'tee' });
+  if (tee) throw new Problem('invalid_request', `tee: ${TEE_ROUTES_MESSAGE}`, { param: 'tee' });
   return forward === text ? body : forward;
 }
 
-/** Whatever the path is called, and the body's type: a backend may take both otherwise. */
+/** Whether the body asks for a stream. Path and content-type do not matter, because a backend may ignore both. */
 function asksForStream(body: Buffer): boolean {
-  if (!mayName(body, 'stream')) return false;
+  if (!mayContainMember(body, 'stream')) return false;
   try {
     return isStream(readJson(bodyText(body)));
   } catch (error) {
-    // What could be an object and is not read could ask for one.
+    // A body that may be an object but is too large to parse could ask for a stream.
     if ((error as Problem).code === 'body_too_large' && body.toString('latin1', 0, 1024).trimStart()[0] === '{')
       throw error;
     return false;
@@ -163,83 +164,83 @@ function asksForStream(body: Buffer): boolean {
 
 const isStream = (value: unknown) => (value as { stream?: unknown } | null)?.stream === true;
 
-/** Whether a member of that name may be in it, written out or escaped: a body without one is not parsed. */
-const mayName = (body: Buffer, name: string) => body.includes(`${name}"`) || body.includes('\\u');
+/** Whether a member of that name may occur, literal or escaped. A body without it is not parsed. */
+const mayContainMember = (body: Buffer, name: string) => body.includes(`${name}"`) || body.includes('\\u');
 
-// A draft is an attestation before it is signed: the answer looked at, raw built from it and hashed, and its JSON begun.
+// A draft is an attestation before it is signed: the response is validated, raw is built and hashed, and the JSON is begun.
 
-/** A backend's whole answer as it came: nobody has looked at it. */
+/** A backend's whole response as it arrived, not validated. */
 export interface Body {
   readonly body: Buffer;
 }
 
-/** What the chunks of a stream fold into. */
+/** The result of folding the chunks of a stream. */
 export interface Folded {
-  /** JSON: its text, or the pieces of a large one. */
-  readonly response: string | readonly Piece[];
+  /** The completion's JSON: its text, or the parts of a large text. */
+  readonly completion: string | readonly JsonPart[];
   readonly stream: StreamDigest;
   /** The backend's id of the completion, if it named one. */
   readonly completionId: string | null;
 }
 
-export interface Parts {
+export interface DraftInput {
   /** The client's body, exactly as received: its text, or its bytes. */
   readonly request: string | Buffer;
-  readonly answer: Body | Folded;
+  readonly response: Body | Folded;
   /** Unix seconds. */
   readonly timestamp: number;
 }
 
 export interface Draft {
   readonly completionId: string | null;
-  /** In UTF-8. */
+  /** raw in UTF-8. */
   readonly raw: Uint8Array<ArrayBuffer>;
   readonly nonce: Nonce;
   /** The attestation's JSON up to the members that the sidecar adds, in UTF-8. */
   readonly start: Uint8Array<ArrayBuffer>;
-  /** Bytes behind `start` that are free for those members: a large start is not copied to stand before them. */
-  readonly room_bytes: number;
+  /** Free bytes after `start` for those members, so that a large start is not copied. */
+  readonly free_bytes: number;
 }
 
-export const badAnswer = (message: string) => new Problem('backend_bad_response', message);
+export const badResponse = (message: string) => new Problem('backend_bad_response', message);
 
-/** @throws {Problem} backend_bad_response, and nothing else of its own. */
-export function draft({ request, answer, timestamp }: Parts): Draft {
-  const { completionId, ...read } = 'body' in answer ? readAnswer(answer.body) : answer;
-  const response = typeof read.response === 'string' ? read.response : joined(read.response);
-  const raw = buildRaw({ request: request.toString(), ...read, response, timestamp });
-  if (raw.length > MAX_RAW_LENGTH) throw badAnswer('Request and answer together are larger than what is attested.');
+/** @throws {Problem} backend_bad_response, and no other error of its own. */
+export function draft({ request, response, timestamp }: DraftInput): Draft {
+  const { completionId, completion, ...digest } = 'body' in response ? readWholeResponse(response.body) : response;
+  const text = typeof completion === 'string' ? completion : joined(completion);
+  const raw = buildRaw({ request: request.toString(), response: text, ...digest, timestamp });
+  if (raw.length > MAX_RAW_LENGTH) throw badResponse('Request and answer together are larger than what is attested.');
   const bytes = Buffer.from(raw, 'utf8');
   const nonce = hash('sha256', bytes) as Nonce;
   const start = `{"raw":${JSON.stringify(raw)},"nonce":"${nonce}",`;
-  return { completionId, raw: bytes, nonce, ...withRoom(start) };
+  return { completionId, raw: bytes, nonce, ...withFreeBytes(start) };
 }
 
-/** For the evidence of a dozen devices. Memory that nobody writes to is only an address. */
-const ROOM_BYTES = 256 * 1024;
+/** Enough for the evidence of a dozen devices. The system provides memory only when it is written to. */
+const FREE_BYTES = 256 * 1024;
 
-function withRoom(text: string): Pick<Draft, 'start' | 'room_bytes'> {
-  if (text.length <= MANY_BYTES) return { start: Buffer.from(text), room_bytes: 0 };
-  const memory = Buffer.allocUnsafeSlow(Buffer.byteLength(text) + ROOM_BYTES);
-  return { start: memory.subarray(0, memory.write(text)), room_bytes: ROOM_BYTES };
+function withFreeBytes(text: string): Pick<Draft, 'start' | 'free_bytes'> {
+  if (text.length <= MANY_BYTES) return { start: Buffer.from(text), free_bytes: 0 };
+  const memory = Buffer.allocUnsafeSlow(Buffer.byteLength(text) + FREE_BYTES);
+  return { start: memory.subarray(0, memory.write(text)), free_bytes: FREE_BYTES };
 }
 
-/** @throws {Problem} backend_bad_response unless the body is a JSON object that nobody has put an attestation into. */
-function readAnswer(body: Buffer): Pick<Folded, 'response' | 'completionId'> {
-  if (!isUtf8(body)) throw badAnswer('The backend sent an answer that is not UTF-8.');
-  const response = body.toString('utf8');
+/** @throws {Problem} backend_bad_response unless the body is a JSON object without an attestation. */
+function readWholeResponse(body: Buffer): Pick<Folded, 'completion' | 'completionId'> {
+  if (!isUtf8(body)) throw badResponse('The backend sent an answer that is not UTF-8.');
+  const completion = body.toString('utf8');
   let value: unknown;
   try {
-    value = parseJson(response);
+    value = parseJson(completion);
   } catch {
-    throw badAnswer('The backend sent an answer that is not JSON.');
+    throw badResponse('The backend sent an answer that is not JSON.');
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw badAnswer('The backend sent an answer that is not a JSON object.');
-  if (Object.hasOwn(value, 'attestation')) throw badAnswer('The backend sent an attestation of its own.');
-  if ('error' in value && value.error !== null) throw badAnswer('The backend sent an error as if it were an answer.');
-  // Of two members of one name one reader takes the first and another the last: what is read would not be what was signed.
-  if (duplicateMember(response) !== null) throw badAnswer('The backend sent an answer that names a member twice.');
+    throw badResponse('The backend sent an answer that is not a JSON object.');
+  if (Object.hasOwn(value, 'attestation')) throw badResponse('The backend sent an attestation of its own.');
+  if ('error' in value && value.error !== null) throw badResponse('The backend sent an error as if it were an answer.');
+  // Readers differ in which of two members of one name they take, so the signed text could be read differently.
+  if (duplicateMember(completion) !== null) throw badResponse('The backend sent an answer that names a member twice.');
   const id = (value as { id?: unknown }).id;
-  return { response, completionId: typeof id === 'string' && id !== '' ? id : null };
+  return { completion, completionId: typeof id === 'string' && id !== '' ? id : null };
 }

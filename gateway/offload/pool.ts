@@ -1,40 +1,40 @@
-// What takes long where there is much: reading a request, drafting an attestation. Little is done at once, much on a thread.
+// Runs the work on bodies: a small body is handled at once, a large one on a worker thread.
 import { bufferOf, MANY_BYTES } from '../http/bytes.ts';
 import type { Outgoing } from '../http/plain-path/response.ts';
 import { Problem, type ProblemCode } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
-import type { Caller } from '../keys/caller.ts';
-import { READING_HEAP_MB, READING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
+import type { Caller } from '../keys/keys.ts';
+import { OFFLOAD_HEAP_MB, OFFLOAD_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
 import {
   type Draft,
+  type DraftInput,
   draft,
   type Endpoint,
   type Generation,
-  type Parts,
   type PassThrough,
   type PassThroughRequest,
   parseGeneration,
   parsePassThrough,
-  unread,
+  passThroughUnparsed,
 } from './jobs.ts';
 import { Thread, ThreadEnded } from './thread.ts';
 
-// Who waits for a thread: as many as it serves are with it, the others wait here, each owner in turn. Whoever leaves takes along
-// what was to be read.
+// The queue of a thread. Up to the limit, jobs are with the thread; the others wait, with a fair share for each owner. A client that
+// disconnects drops its job.
 
-/** For whom something is read. */
+/** The client whose job waits. */
 export interface Waiter {
-  /** Of an API key, or an address. */
+  /** The owner of an API key, or an address. */
   readonly owner: string;
   readonly outgoing: Pick<Outgoing, 'destroyed' | 'once' | 'off'>;
 }
 
-/** Each keeps a large body, or an answer. */
+/** Each entry keeps a large body or a response in memory. */
 const MAX_WAITING = 4096;
 
-const full = () => new Problem('overloaded', 'Too much is waiting to be read.', { retryAfterSeconds: 1 });
-const gone = () => new ClientGone('the client left before it was its turn');
+const queueFull = () => new Problem('overloaded', 'Too much is waiting to be read.', { retryAfterSeconds: 1 });
+const clientLeft = () => new ClientGone('the client left before it was its turn');
 
 export class ThreadQueue {
   readonly #permits: Permits;
@@ -45,12 +45,14 @@ export class ThreadQueue {
   }
 
   /**
-   * @param signal ends the wait, and not what has begun.
-   * @throws {ClientGone} @throws {ThreadEnded} before its turn. @throws {Problem} overloaded; the signal's reason; what `does` throws.
+   * @param signal ends the wait, but not a job that has begun.
+   * @throws {ClientGone}
+   * @throws {ThreadEnded} before the job began.
+   * @throws {Problem} overloaded; the signal's reason; the errors of `job`.
    */
-  run<T>({ owner, outgoing }: Waiter, does: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    // The client may have left while something else was waited for, and `close` does not come twice.
-    if (outgoing.destroyed) return Promise.reject(gone());
+  run<T>({ owner, outgoing }: Waiter, job: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    // The client may already have disconnected, and `close` is emitted only once.
+    if (outgoing.destroyed) return Promise.reject(clientLeft());
     if (signal?.aborted === true) return Promise.reject(signal.reason);
     let release = () => {};
     const done = new Promise<T>((resolve, reject) => {
@@ -64,111 +66,116 @@ export class ThreadQueue {
         release();
         reject(error);
       };
-      const onClose = () => stop(gone());
+      const onClose = () => stop(clientLeft());
       const onAbort = () => stop(signal?.reason);
       outgoing.once('close', onClose);
       signal?.addEventListener('abort', onAbort, { once: true });
       this.#waiting.add(stop);
       const start = () => {
         settle();
-        resolve(does());
+        resolve(job());
       };
-      release = this.#permits.acquire(owner, start, () => stop(full()));
+      release = this.#permits.acquire(owner, start, () => stop(queueFull()));
     });
     return done.finally(() => release());
   }
 
-  /** Whoever waits is told. */
+  /** Rejects all jobs that wait. */
   end(): void {
     for (const stop of this.#waiting) stop(new ThreadEnded('the thread ended before it was asked'));
   }
 }
 
 export interface Offload {
-  /** A body of so many bytes is coming. */
+  /** Announces a body of this many bytes. */
   expect(bytes: number): void;
   /** @throws {Problem} as {@link parseGeneration}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
-  read(endpoint: Endpoint, body: Buffer, caller: Caller, waiter: Waiter): Generation | Promise<Generation>;
+  parse(endpoint: Endpoint, body: Buffer, caller: Caller, waiter: Waiter): Generation | Promise<Generation>;
   /** @throws {Problem} as {@link parsePassThrough}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
-  pass(passing: PassThroughRequest, waiter: Waiter): PassThrough | Promise<PassThrough>;
+  passThrough(request: PassThroughRequest, waiter: Waiter): PassThrough | Promise<PassThrough>;
   /** @throws {Problem} backend_bad_response, attestation_unavailable. A promise rejects with the same, or with {@link ClientGone}. */
-  draft(parts: Parts, waiter: Waiter): Draft | Promise<Draft>;
+  draft(input: DraftInput, waiter: Waiter): Draft | Promise<Draft>;
   close(): Promise<void>;
 }
 
-/** What the thread is given, and what it says of each. A Buffer arrives as a Uint8Array. */
-export interface Questions {
-  read: { readonly endpoint: Endpoint; readonly body: Buffer; readonly caller: Caller };
-  pass: PassThroughRequest;
-  draft: Parts;
+/** The jobs of the thread, by kind. A Buffer arrives there as a Uint8Array. */
+export interface Jobs {
+  parse: { readonly endpoint: Endpoint; readonly body: Buffer; readonly caller: Caller };
+  passThrough: PassThroughRequest;
+  draft: DraftInput;
 }
-/** `forward`: null for the body as it came, which stays where it is. */
-export interface Answers {
-  read: Omit<Generation, 'request' | 'forward'> & { readonly forward: Uint8Array<ArrayBuffer> | null };
-  pass: Omit<PassThrough, 'forward'> & { readonly forward: Uint8Array<ArrayBuffer> | null };
+/** The results, by kind. `forward` is null for an unchanged body, which is not sent back. */
+export interface Results {
+  parse: Omit<Generation, 'request' | 'forward'> & { readonly forward: Uint8Array<ArrayBuffer> | null };
+  passThrough: Omit<PassThrough, 'forward'> & { readonly forward: Uint8Array<ArrayBuffer> | null };
   draft: Draft;
 }
-export type Kind = keyof Questions;
-export interface Question<K extends Kind = Kind> {
+export type Kind = keyof Jobs;
+export interface Job<K extends Kind = Kind> {
   readonly kind: K;
-  readonly of: Questions[K];
+  readonly input: Jobs[K];
 }
-export type Answer<K extends Kind = Kind> = { readonly result: Answers[K] } | { readonly refused: Refused };
+export type Result<K extends Kind = Kind> = { readonly result: Results[K] } | { readonly problem: ProblemData };
 
-interface Refused {
+interface ProblemData {
   readonly code: ProblemCode;
   readonly message: string;
   readonly param: string | null;
 }
 
-/** Whoever sends one picture sends the next within minutes. */
+/** A client that sends one image usually sends the next within minutes. */
 const IDLE_MS = 600_000;
 
 export function createOffload(): Offload {
   const file = new URL('./worker.ts', import.meta.url);
-  const thread = new Thread<Question, Answer>(
+  const thread = new Thread<Job, Result>(
     file,
-    { resourceLimits: { maxOldGenerationSizeMb: READING_HEAP_MB, maxYoungGenerationSizeMb: READING_YOUNG_HEAP_MB } },
+    { resourceLimits: { maxOldGenerationSizeMb: OFFLOAD_HEAP_MB, maxYoungGenerationSizeMb: OFFLOAD_YOUNG_HEAP_MB } },
     IDLE_MS,
   );
   const queue = new ThreadQueue();
 
-  async function ask<K extends Kind>(
+  async function runOnThread<K extends Kind>(
     kind: K,
-    of: Questions[K],
+    input: Jobs[K],
     waiter: Waiter,
     code: ProblemCode,
-    lost: string,
-  ): Promise<Answers[K]> {
-    const answer = (await queue
-      .run(waiter, () => thread.ask({ kind, of }))
+    failure: string,
+  ): Promise<Results[K]> {
+    const result = (await queue
+      .run(waiter, () => thread.run({ kind, input }))
       .catch((cause) => {
         if (!(cause instanceof ThreadEnded)) throw cause;
-        throw new Problem(code, lost, { cause, retryAfterSeconds: 1 });
-      })) as Answer<K>;
-    if ('result' in answer) return answer.result;
-    const { refused } = answer;
-    throw new Problem(refused.code, refused.message, { param: refused.param });
+        throw new Problem(code, failure, { cause, retryAfterSeconds: 1 });
+      })) as Result<K>;
+    if ('result' in result) return result.result;
+    const { problem } = result;
+    throw new Problem(problem.code, problem.message, { param: problem.param });
   }
 
-  async function readOnThread(endpoint: Endpoint, body: Buffer, caller: Caller, waiter: Waiter): Promise<Generation> {
-    const read = await ask('read', { endpoint, body, caller }, waiter, 'overloaded', UNREAD);
-    return { ...read, request: body, forward: forwardOf(read, body) };
+  async function parseOnThread(endpoint: Endpoint, body: Buffer, caller: Caller, waiter: Waiter): Promise<Generation> {
+    const result = await runOnThread('parse', { endpoint, body, caller }, waiter, 'overloaded', PARSE_FAILED);
+    return { ...result, request: body, forward: forwardOf(result, body) };
   }
 
-  async function passOnThread(passing: PassThroughRequest, waiter: Waiter): Promise<PassThrough> {
-    const read = await ask('pass', passing, waiter, 'overloaded', UNREAD);
-    return { ...read, forward: forwardOf(read, passing.body) };
+  async function passThroughOnThread(request: PassThroughRequest, waiter: Waiter): Promise<PassThrough> {
+    const result = await runOnThread('passThrough', request, waiter, 'overloaded', PARSE_FAILED);
+    return { ...result, forward: forwardOf(result, request.body) };
   }
 
   return {
     expect: (bytes) => void (bytes > MANY_BYTES && thread.warm()),
-    read: (endpoint, body, caller, waiter) =>
-      body.length > MANY_BYTES ? readOnThread(endpoint, body, caller, waiter) : parseGeneration(endpoint, body, caller),
-    pass: (passing, waiter) =>
-      unread(passing) ?? (passing.body.length > MANY_BYTES ? passOnThread(passing, waiter) : parsePassThrough(passing)),
-    draft: (parts, waiter) =>
-      lengthOf(parts) > MANY_BYTES ? ask('draft', parts, waiter, 'attestation_unavailable', UNDRAFTED) : draft(parts),
+    parse: (endpoint, body, caller, waiter) =>
+      body.length > MANY_BYTES
+        ? parseOnThread(endpoint, body, caller, waiter)
+        : parseGeneration(endpoint, body, caller),
+    passThrough: (request, waiter) =>
+      passThroughUnparsed(request) ??
+      (request.body.length > MANY_BYTES ? passThroughOnThread(request, waiter) : parsePassThrough(request)),
+    draft: (input, waiter) =>
+      lengthOf(input) > MANY_BYTES
+        ? runOnThread('draft', input, waiter, 'attestation_unavailable', DRAFT_FAILED)
+        : draft(input),
     close() {
       queue.end();
       return thread.end();
@@ -176,18 +183,18 @@ export function createOffload(): Offload {
   };
 }
 
-const UNREAD = 'The request could not be read.';
-const UNDRAFTED = 'The attestation could not be drafted.';
+const PARSE_FAILED = 'The request could not be read.';
+const DRAFT_FAILED = 'The attestation could not be drafted.';
 
-const forwardOf = ({ forward }: Answers['read' | 'pass'], body: Buffer) =>
+const forwardOf = ({ forward }: Results['parse' | 'passThrough'], body: Buffer) =>
   forward === null ? body : bufferOf(forward);
 
-function lengthOf({ request, answer }: Parts): number {
-  if ('body' in answer) return request.length + answer.body.length;
-  const { response } = answer;
-  if (typeof response === 'string') return request.length + response.length;
-  return response.reduce(
-    (length, piece) => length + (typeof piece === 'string' ? piece : piece.quote).length,
+function lengthOf({ request, response }: DraftInput): number {
+  if ('body' in response) return request.length + response.body.length;
+  const { completion } = response;
+  if (typeof completion === 'string') return request.length + completion.length;
+  return completion.reduce(
+    (length, part) => length + (typeof part === 'string' ? part : part.quote).length,
     request.length,
   );
 }

@@ -1,72 +1,72 @@
-// A thread that answers questions: it starts with the first, and ends when there is none for a while.
+// A worker thread that runs jobs. It starts with the first job and ends after a time without any.
 import { parentPort, type Transferable, Worker, type WorkerOptions } from 'node:worker_threads';
 
-/** Every question that was not answered yet is rejected with it: the thread died, or was ended. */
+/** The thread died or was ended. Every job that is still open is rejected with this error. */
 export class ThreadEnded extends Error {
   override readonly name = 'ThreadEnded';
 }
 
-interface Generation<Question> {
+interface JobMessage<Job> {
   readonly id: number;
-  readonly question: Question;
+  readonly job: Job;
 }
 
-type Answered<Answer> = { readonly id: number } & (
-  | { readonly answer: Answer }
-  /** The name of what was thrown: a message could quote what was asked. */
+type ResultMessage<Result> = { readonly id: number } & (
+  | { readonly result: Result }
+  /** The name of the error. Its message could quote the job. */
   | { readonly error: string }
 );
 
-interface Pending<Answer> {
-  readonly resolve: (answer: Answer) => void;
+interface Pending<Result> {
+  readonly resolve: (result: Result) => void;
   readonly reject: (error: Error) => void;
 }
 
 const IDLE_MS = 60_000;
 
-export class Thread<Question, Answer> {
+export class Thread<Job, Result> {
   readonly #file: URL;
   readonly #options: WorkerOptions;
   readonly #idle_ms: number;
-  readonly #pending = new Map<number, Pending<Answer>>();
+  readonly #pending = new Map<number, Pending<Result>>();
   #worker: Worker | null = null;
-  #idle: NodeJS.Timeout | null = null;
+  #endTimer: NodeJS.Timeout | null = null;
   #last = 0;
 
-  /** `file` calls {@link answerQuestions}. */
+  /** `file` calls {@link serveJobs}. */
   constructor(file: URL, options: WorkerOptions = {}, idle_ms = IDLE_MS) {
     this.#file = file;
     this.#options = options;
     this.#idle_ms = idle_ms;
   }
 
-  /** Questions that have no answer yet. */
+  /** Number of jobs that have no result yet. */
   get pending(): number {
     return this.#pending.size;
   }
 
-  /** A question is coming: starting takes as long as many an answer. */
+  /** Starts the thread before the first job, because starting takes as long as many jobs. */
   warm(): void {
     this.#worker ??= this.#start();
-    if (this.#pending.size === 0) this.#rest();
+    if (this.#pending.size === 0) this.#scheduleEnd();
   }
 
-  /** @throws {ThreadEnded} @throws {Error} that names what the thread threw. */
-  ask(question: Question): Promise<Answer> {
+  /** @throws {ThreadEnded} @throws {Error} with the name of the error that the thread threw. */
+  run(job: Job): Promise<Result> {
     return new Promise((resolve, reject) => {
-      clearTimeout(this.#idle ?? undefined);
+      clearTimeout(this.#endTimer ?? undefined);
       this.#worker ??= this.#start();
       const id = ++this.#last;
-      this.#worker.postMessage({ id, question } satisfies Generation<Question>);
+      this.#worker.postMessage({ id, job } satisfies JobMessage<Job>);
       this.#pending.set(id, { resolve, reject });
     });
   }
 
-  /** Whoever waits is told; the next question starts another thread. */
+  /** Ends the thread and rejects all open jobs. The next job starts a new thread. */
   async end(): Promise<void> {
     const ended = this.#worker;
     this.#worker = null;
-    clearTimeout(this.#idle ?? undefined);
+    clearTimeout(this.#endTimer ?? undefined);
     const pending = [...this.#pending.values()];
     this.#pending.clear();
     for (const one of pending) one.reject(new ThreadEnded('the thread ended before it answered'));
@@ -75,8 +75,8 @@ export class Thread<Question, Answer> {
 
   #start(): Worker {
     const started = new Worker(this.#file, this.#options);
-    started.on('message', (answered: Answered<Answer>) => this.#settle(answered));
-    // Its heap was not enough, most likely; `exit` follows.
+    started.on('message', (message: ResultMessage<Result>) => this.#settle(message));
+    // Most likely the heap was too small. The event `exit` follows.
     started.on('error', () => {});
     started.on('exit', () => {
       if (this.#worker === started) void this.end();
@@ -85,33 +85,33 @@ export class Thread<Question, Answer> {
     return started;
   }
 
-  #settle(answered: Answered<Answer>): void {
-    const one = this.#pending.get(answered.id);
+  #settle(message: ResultMessage<Result>): void {
+    const one = this.#pending.get(message.id);
     if (one === undefined) return;
-    this.#pending.delete(answered.id);
-    if ('answer' in answered) one.resolve(answered.answer);
-    else one.reject(new Error(`the thread threw ${answered.error}`));
-    if (this.#pending.size === 0) this.#rest();
+    this.#pending.delete(message.id);
+    if ('result' in message) one.resolve(message.result);
+    else one.reject(new Error(`the thread threw ${message.error}`));
+    if (this.#pending.size === 0) this.#scheduleEnd();
   }
 
-  #rest(): void {
-    clearTimeout(this.#idle ?? undefined);
-    this.#idle = setTimeout(() => void this.end(), this.#idle_ms).unref();
+  #scheduleEnd(): void {
+    clearTimeout(this.#endTimer ?? undefined);
+    this.#endTimer = setTimeout(() => void this.end(), this.#idle_ms).unref();
   }
 }
 
-/** In the thread: `answer` says what goes back. What `handOver` names of it moves there, and is not copied. */
-export function answerQuestions<Question, Answer>(
-  answer: (question: Question) => Answer | Promise<Answer>,
-  handOver: (answer: Answer) => Transferable[] = () => [],
+/** Serves jobs inside the thread. The objects that `transfer` returns are moved to the main thread, not copied. */
+export function serveJobs<Job, Result>(
+  handler: (job: Job) => Result | Promise<Result>,
+  transfer: (result: Result) => Transferable[] = () => [],
 ): void {
-  parentPort?.on('message', async ({ id, question }: Generation<Question>) => {
+  parentPort?.on('message', async ({ id, job }: JobMessage<Job>) => {
     try {
-      const given = await answer(question);
-      parentPort?.postMessage({ id, answer: given } satisfies Answered<Answer>, handOver(given));
+      const result = await handler(job);
+      parentPort?.postMessage({ id, result } satisfies ResultMessage<Result>, transfer(result));
     } catch (error) {
       const name = error instanceof Error ? error.name : 'unknown';
-      parentPort?.postMessage({ id, error: name } satisfies Answered<Answer>);
+      parentPort?.postMessage({ id, error: name } satisfies ResultMessage<Result>);
     }
   });
 }

@@ -1,47 +1,47 @@
-// The thread beside: nobody else waits while 4 MB are parsed, hashed and quoted.
+// The worker thread that parses, hashes and serializes large bodies, so that the event loop does not wait for 4 MB.
 import { bufferOf } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';
 import { draft, parseGeneration, parsePassThrough } from './jobs.ts';
-import type { Answer, Answers, Kind, Question, Questions } from './pool.ts';
-import { answerQuestions } from './thread.ts';
+import type { Job, Jobs, Kind, Result, Results } from './pool.ts';
+import { serveJobs } from './thread.ts';
 
-const DOES: { readonly [K in Kind]: (of: Questions[K]) => Answers[K] } = {
-  read({ endpoint, body, caller }) {
-    const { request, forward, ...asked } = parseGeneration(endpoint, bufferOf(body), caller);
-    return { ...asked, forward: bytesOf(forward) };
+const HANDLERS: { readonly [K in Kind]: (input: Jobs[K]) => Results[K] } = {
+  parse({ endpoint, body, caller }) {
+    const { request, forward, ...rest } = parseGeneration(endpoint, bufferOf(body), caller);
+    return { ...rest, forward: bytesOf(forward) };
   },
-  pass({ body, ...how }) {
-    const { forward, stream } = parsePassThrough({ ...how, body: bufferOf(body) });
+  passThrough({ body, ...rest }) {
+    const { forward, stream } = parsePassThrough({ ...rest, body: bufferOf(body) });
     return { forward: bytesOf(forward), stream };
   },
-  draft: ({ request, answer, timestamp }) =>
+  draft: ({ request, response, timestamp }) =>
     draft({
       request: typeof request === 'string' ? request : bufferOf(request),
-      answer: 'body' in answer ? { body: bufferOf(answer.body) } : answer,
+      response: 'body' in response ? { body: bufferOf(response.body) } : response,
       timestamp,
     }),
 };
 
-answerQuestions<Question, Answer>(
-  ({ kind, of }) => {
+serveJobs<Job, Result>(
+  ({ kind, input }) => {
     try {
-      return { result: (DOES[kind] as (of: Question['of']) => Answers[Kind])(of) };
+      return { result: (HANDLERS[kind] as (input: Job['input']) => Results[Kind])(input) };
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       const { code, message, param } = error;
-      return { refused: { code, message, param } };
+      return { problem: { code, message, param } };
     }
   },
-  (answer) => {
-    if ('refused' in answer) return [];
-    const { result } = answer;
+  (message) => {
+    if ('problem' in message) return [];
+    const { result } = message;
     if ('raw' in result) return [result.raw.buffer, result.start.buffer];
     return result.forward === null ? [] : [result.forward.buffer];
   },
 );
 
-/** A text is what is left of the body without `tee`; anything else is the body. */
+/** Returns the body without `tee`, or null for an unchanged body. */
 function bytesOf(forward: Buffer | string): Uint8Array<ArrayBuffer> | null {
-  // Not as a Buffer: one of a short text lies in a pool, which cannot be handed over.
+  // The bytes are no Buffer, because a short Buffer is part of a shared pool and cannot be transferred.
   return typeof forward === 'string' ? new TextEncoder().encode(forward) : null;
 }

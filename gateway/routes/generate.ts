@@ -1,20 +1,16 @@
-// POST /v1/chat/completions and /v1/completions: validate, forward, deliver; with tee, attest.
+// POST /v1/chat/completions and /v1/completions: validates, forwards and delivers; with tee, attests.
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import type { ResponseHead } from '../backend/backend.ts';
-import { SharedLines } from '../backend/backend.ts';
-import { type Headers, toBackend } from '../backend/headers.ts';
-import { headerLines } from '../backend/request.ts';
-import { type Delivery, type Exchange, mediaType, type Outcome } from '../exchange/exchange.ts';
-import { type Port, pipeDelivery, relay } from '../exchange/relay.ts';
+import { type Headers, type ResponseHead, SerializedHeaders } from '../backend/backend.ts';
+import { headerLines, toBackend } from '../backend/headers.ts';
+import { type Exchange, mediaType, type Port, pipeDelivery, relay, type TeeExchange } from '../exchange/relay.ts';
 import { streamDelivery } from '../exchange/stream.ts';
 import { wholeDelivery } from '../exchange/whole.ts';
 import type { Bindings, Context, Deps } from '../http/context.ts';
-import { asProblem, Problem } from '../http/problem.ts';
+import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import { TEE_COPIES } from '../limits/bounds.ts';
-import type { ConcurrencyPermit } from '../limits/concurrency.ts';
 import { type Endpoint, teeHeader } from '../offload/jobs.ts';
-import type { Operation, Watch } from '../telemetry/watch.ts';
+import type { Operation, Outcome, Watch } from '../telemetry/telemetry.ts';
 
 const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };
 const OPERATION: Record<Endpoint, Operation> = { chat: 'chat', completion: 'text_completion' };
@@ -22,10 +18,10 @@ const OPERATION: Record<Endpoint, Operation> = { chat: 'chat', completion: 'text
 export function generate(endpoint: Endpoint, deps: Deps) {
   const { config, backend, sidecar, store, offload, attestor } = deps;
   return async (c: Context): Promise<Response> => {
-    const { exchange, answered } = await begin(c);
-    const { owner, id, tee } = exchange;
+    const { id, owner } = c.env;
+    const { tee, relayed } = await begin(c);
     try {
-      const outcome = await answered;
+      const outcome = await relayed;
       c.env.outcome = outcome;
       if (tee && outcome.tee !== 'attested') store.drop(owner, id);
     } catch (error) {
@@ -35,17 +31,20 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     return RESPONSE_ALREADY_SENT;
   };
 
-  /** Asks the backend. What it read ends with it: without tee a long prompt is not kept while its answer runs. */
-  async function begin(c: Context): Promise<{ exchange: Exchange; answered: Promise<Outcome> }> {
+  /**
+   * Sends the request to the backend. The parsed request ends with this function, so that without tee a long prompt is not kept while the
+   * response runs.
+   */
+  async function begin(c: Context): Promise<{ tee: boolean; relayed: Promise<Outcome> }> {
     const { incoming, outgoing } = c.env;
     const permit = c.env.permit;
     const reading = readBody(incoming, config.max_body_bytes, permit);
     if (reading instanceof Promise) offload.expect(Number(incoming.headers['content-length'] ?? 0));
     const body = reading instanceof Promise ? await reading : reading;
-    const asking = offload.read(endpoint, body, c.env.caller, c.env);
-    const asked = asking instanceof Promise ? await asking : asking;
-    const { request, forward, choices, stream, model } = asked;
-    const tee = asked.tee || teeHeader(incoming.headers);
+    const parsing = offload.parse(endpoint, body, c.env.caller, c.env);
+    const generation = parsing instanceof Promise ? await parsing : parsing;
+    const { request, forward, choices, stream, model } = generation;
+    const tee = generation.tee || teeHeader(incoming.headers);
     const watch = c.env.watch;
     watch.generates(OPERATION[endpoint], model, tee);
     if (stream) await permit.stream();
@@ -53,14 +52,16 @@ export function generate(endpoint: Endpoint, deps: Deps) {
       await permit.tee();
       permit.hold((TEE_COPIES - 1) * body.length);
     }
-    const [id, owner] = [c.env.id, c.env.owner];
-    const exchange: Exchange = { id, owner, request: tee ? request : '', tee, choices, outgoing, watch };
+    const { id, owner } = c.env;
+    const hold = (chunk: Buffer) => permit.hold(TEE_COPIES * chunk.length);
+    // Without tee the request is not kept while its response runs.
+    const exchange = tee ? { id, owner, request, choices, outgoing, watch, hold } : { outgoing, watch };
     if (tee) {
       await sidecar.ready(config.sidecar_wait_ms);
       outgoing.setHeader('x-attestation-id', id);
       store.begin(owner, id);
     }
-    const answered = relay(
+    const relayed = relay(
       backend,
       {
         method: 'POST',
@@ -71,23 +72,23 @@ export function generate(endpoint: Endpoint, deps: Deps) {
         owner: tee ? null : owner,
       },
       exchange,
-      (head, port) => deliver(head, port, exchange, permit),
+      (head, port) => deliver(head, port, exchange),
     );
-    return { exchange, answered };
+    return { tee, relayed };
   }
 
-  /** A client that says the same head each time has its lines written once; those of a trace are never the same. */
-  function headersOf(incoming: Bindings['incoming'], { trace }: Watch): Headers | SharedLines {
-    const made = trace === null && 'made' in incoming ? incoming.made : null;
-    if (made !== null && made.toBackend !== null) return made.toBackend;
+  /** Header lines are cached for a client that sends the same head each time. The lines of a trace always differ. */
+  function headersOf(incoming: Bindings['incoming'], { trace }: Watch): Headers | SerializedHeaders {
+    const cache = trace === null && 'made' in incoming ? incoming.made : null;
+    if (cache !== null && cache.toBackend !== null) return cache.toBackend;
     const headers = { ...toBackend(incoming.headers, config.backend_api_key), 'content-type': 'application/json' };
     trace?.toBackend(headers);
-    if (made === null) return headers;
-    made.toBackend = new SharedLines(headerLines(headers));
-    return made.toBackend;
+    if (cache === null) return headers;
+    cache.toBackend = new SerializedHeaders(headerLines(headers));
+    return cache.toBackend;
   }
 
-  function deliver(head: ResponseHead, port: Port, exchange: Exchange, permit: ConcurrencyPermit) {
+  function deliver(head: ResponseHead, port: Port, exchange: Exchange | TeeExchange) {
     const type = mediaType(head.headers);
     const encoded = head.headers['content-encoding'];
     if (head.status === 204 || head.status === 205)
@@ -97,32 +98,31 @@ export function generate(endpoint: Endpoint, deps: Deps) {
       );
     if (type !== 'text/event-stream' && type !== 'application/json')
       throw new Problem('backend_bad_response', 'The backend answered with neither JSON nor an event stream.');
-    if (!exchange.tee) return pipeDelivery(head, port, exchange);
+    if (!('hold' in exchange)) return pipeDelivery(head, port, exchange);
     if (encoded !== undefined && encoded !== 'identity')
       throw new Problem('backend_bad_response', 'The backend compressed an answer that is to be attested.');
     const make = type === 'text/event-stream' ? streamDelivery : wholeDelivery;
-    return holding(make(head, port, exchange, attestor, config.max_answer_bytes), port, permit);
+    return make(head, port, exchange, attestor, config.max_answer_bytes);
   }
-}
-
-/** What is to be attested is held until it is: each piece needs room. */
-function holding(delivery: Delivery, port: Port, permit: ConcurrencyPermit): Delivery {
-  return {
-    data(chunk) {
-      try {
-        permit.hold(TEE_COPIES * chunk.length);
-      } catch (error) {
-        port.cancel();
-        return delivery.fail(asProblem(error));
-      }
-      delivery.data(chunk);
-    },
-    end: () => delivery.end(),
-    fail: (problem) => delivery.fail(problem),
-  };
 }
 
 function query(url = ''): string {
   const at = url.indexOf('?');
   return at < 0 ? '' : url.slice(at);
+}
+
+// GET /v1/{chat/completions,completions}/{id}/attestation returns the attestation again, for clients that drop unknown members.
+
+export function attestationById({ store }: Deps) {
+  return async (c: Context): Promise<Response> => {
+    const kept = await store.find(c.env.owner, c.req.param('id') ?? '');
+    if (kept === null)
+      throw new Problem('not_found', 'No attestation is kept under this id for this API key.', { param: 'id' });
+    if (kept.state === 'pending')
+      throw new Problem('attestation_pending', 'The answer is not complete yet.', {
+        param: 'id',
+        retryAfterSeconds: 1,
+      });
+    return c.body(kept.json, 200, { 'content-type': 'application/json' });
+  };
 }

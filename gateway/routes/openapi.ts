@@ -1,20 +1,17 @@
-// The OpenAPI document of the whole service, made once from the schemas that validate.
-
+// The OpenAPI document of the whole service, built from the schemas that validate requests.
 import * as z from 'zod';
 import { attestationSchema, evidenceSchema } from '../../proto/attestation.ts';
 import { chatRequestSchema, completionRequestSchema, errorBodySchema } from '../../proto/openai.ts';
 import { CHECKS } from '../../verify/index.ts';
-import type { Context } from '../http/context.ts';
+import { VERSION } from '../config.ts';
 import { type ProblemCode, STATUS } from '../http/problem.ts';
-import { VERSION } from '../version.ts';
-import { healthSchema } from './status.ts';
 
-let kept: string | null = null;
+let cached: string | null = null;
 
-/** As JSON text, made once in a process: it takes 40 ms. */
+/** Returns JSON text, built once in a process: it takes 40 ms. */
 export function openapiDocument(): string {
-  kept ??= JSON.stringify(document());
-  return kept;
+  cached ??= JSON.stringify(document());
+  return cached;
 }
 
 function document() {
@@ -47,11 +44,29 @@ function document() {
   };
 }
 
-// The shapes in /openapi.json: what validates a request is what describes it. Answers of the backend are loose: they are its own.
+// The schemas in /openapi.json. The schema that validates a request also describes it; responses of the backend are loose.
+
+/** Of GET /health. */
+export const healthSchema = z.strictObject({
+  status: z.enum(['ok', 'degraded', 'down', 'draining']).describe('degraded: without tee alone'),
+  backend: z.strictObject({ status: z.enum(['ok', 'down']), code: z.string().optional() }),
+  sidecar: z.strictObject({
+    status: z.enum(['connecting', 'connected', 'refused', 'closed']),
+    attester: z.string().nullable(),
+    devices: z.array(z.strictObject({ arch: z.string(), model: z.string() })),
+    simulated: z.boolean().nullable(),
+    trouble: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
+    refused: z
+      .strictObject({ code: z.string(), message: z.string() })
+      .nullable()
+      .describe('why it may not be used, where status is refused'),
+  }),
+  version: z.string(),
+});
 
 const attestation = attestationSchema.describe('docs/attestation.md says what each member is, byte by byte');
 
-const answer = (object: string) =>
+const completion = (object: string) =>
   z.looseObject({
     id: z.string(),
     object: z.literal(object),
@@ -75,12 +90,12 @@ const verificationReport = z.looseObject({
   not_proven: z.array(z.string()),
 });
 
-/** Their names in `#/components/schemas/`. */
+/** The schemas by their names in `#/components/schemas/`. */
 const NAMED = {
   ChatCompletionRequest: chatRequestSchema.describe('Any OpenAI body: members that are not listed go to the backend'),
   CompletionRequest: completionRequestSchema.describe('Any OpenAI body: members that are not listed go to the backend'),
-  ChatCompletion: answer('chat.completion').describe('The backend’s answer, byte for byte, and the attestation'),
-  Completion: answer('text_completion').describe('The backend’s answer, byte for byte, and the attestation'),
+  ChatCompletion: completion('chat.completion').describe('The backend’s answer, byte for byte, and the attestation'),
+  Completion: completion('text_completion').describe('The backend’s answer, byte for byte, and the attestation'),
   Attestation: attestation,
   Evidence: evidenceSchema,
   VerificationReport: verificationReport,
@@ -92,7 +107,7 @@ type SchemaName = keyof typeof NAMED;
 
 const schemaRef = (name: SchemaName) => ({ $ref: `#/components/schemas/${name}` });
 
-/** JSON Schema 2020-12, which OpenAPI 3.1 takes as it is. */
+/** JSON Schema 2020-12, which OpenAPI 3.1 uses unchanged. */
 function componentSchemas(): Record<string, unknown> {
   const registry = z.registry<{ id: string }>();
   for (const [id, schema] of Object.entries(NAMED)) registry.add(schema, { id });
@@ -102,14 +117,14 @@ function componentSchemas(): Record<string, unknown> {
   );
 }
 
-// The error answers of a route, by status, each with the codes that come under it.
+// The error responses of a route, by status, each with its codes.
 
-/** Codes that only some routes have; every other one may come from any route under /v1. */
+/** Codes of some routes only. Every other code may come from any route under /v1. */
 const PARTICULAR: ReadonlySet<ProblemCode> = new Set(['attestation_pending']);
 
 const EVERY_V1_CODE = (Object.keys(STATUS) as ProblemCode[]).filter((code) => !PARTICULAR.has(code));
 
-/** For `responses`: one entry a status. */
+/** One entry of `responses` for each status. */
 function errorResponses(codes: readonly ProblemCode[]): Record<string, object> {
   const byStatus = Map.groupBy(codes, (code) => STATUS[code]);
   return Object.fromEntries(
@@ -126,7 +141,7 @@ function errorResponses(codes: readonly ProblemCode[]): Record<string, object> {
 
 const RETRY_AFTER = { description: 'Whole seconds', schema: { type: 'integer', minimum: 1 } };
 
-// The routes in /openapi.json. A test asks each of them whether it is there.
+// The routes in /openapi.json. A test requests each of them.
 
 const json = (schema: object) => ({ content: { 'application/json': { schema } } });
 const ok = (description: string, schema: object) => ({ 200: { description, ...json(schema) } });
@@ -143,7 +158,7 @@ const X_ATTESTATION_ID = {
   description: 'With tee: the id under which the attestation can be had again, known before the first token',
   schema: { type: 'string' },
 };
-/** Of one event. */
+/** The schema of one event. */
 const STREAM = {
   schema: {
     type: 'object',
@@ -153,7 +168,7 @@ const STREAM = {
   },
 };
 
-function generate(operationId: string, summary: string, request: SchemaName, answer: SchemaName) {
+function generate(operationId: string, summary: string, request: SchemaName, response: SchemaName) {
   return {
     post: {
       operationId,
@@ -165,7 +180,7 @@ function generate(operationId: string, summary: string, request: SchemaName, ans
         200: {
           description: 'The backend’s answer; with tee, its attestation too',
           headers: { 'x-attestation-id': X_ATTESTATION_ID },
-          content: { 'application/json': { schema: schemaRef(answer) }, 'text/event-stream': STREAM },
+          content: { 'application/json': { schema: schemaRef(response) }, 'text/event-stream': STREAM },
         },
         ...errorResponses(EVERY_V1_CODE),
       },
@@ -173,7 +188,7 @@ function generate(operationId: string, summary: string, request: SchemaName, ans
   };
 }
 
-function again(operationId: string) {
+function attestationById(operationId: string) {
   return {
     get: {
       operationId,
@@ -188,7 +203,7 @@ function again(operationId: string) {
   };
 }
 
-/** Where `stream: true` asks for them. */
+/** The response to `stream: true`. */
 const EVENTS = { 'text/event-stream': { schema: { type: 'string' } } };
 
 function backend(operationId: string, summary: string, parameters: object[] = [], streamed: object = {}) {
@@ -259,8 +274,8 @@ const paths = {
     'CompletionRequest',
     'Completion',
   ),
-  '/v1/chat/completions/{id}/attestation': again('getChatCompletionAttestation'),
-  '/v1/completions/{id}/attestation': again('getCompletionAttestation'),
+  '/v1/chat/completions/{id}/attestation': attestationById('getChatCompletionAttestation'),
+  '/v1/completions/{id}/attestation': attestationById('getCompletionAttestation'),
   '/v1/models': { get: backend('listModels', 'The backend’s models') },
   '/v1/models/{id}': { get: backend('getModel', 'One of the backend’s models', [id]) },
   '/v1/embeddings': { post: { ...backend('createEmbedding', 'Embeddings, where the backend has them'), ...anyJson } },
@@ -306,9 +321,3 @@ const paths = {
     },
   },
 };
-
-// GET /openapi.json: the service's own description.
-
-export function openapi(c: Context): Response {
-  return c.body(openapiDocument(), 200, { 'content-type': 'application/json' });
-}

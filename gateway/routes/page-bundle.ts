@@ -1,4 +1,4 @@
-// Builds the page: its script and style bundled under names that carry their hash, and the document that names them.
+// Builds the page: bundles script and style under names that contain their hash, and the document that refers to them.
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -11,7 +11,7 @@ export interface PageFile {
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** @throws {Error} where esbuild, a development dependency, is not installed; or the page does not build. */
+/** @throws {Error} when esbuild, a development dependency, is not installed, or when the page does not build. */
 export async function bundlePage(): Promise<PageFile[]> {
   const { build } = await import('esbuild');
   const { outputFiles } = await build({
@@ -22,7 +22,7 @@ export async function bundlePage(): Promise<PageFile[]> {
     bundle: true,
     format: 'esm',
     platform: 'browser',
-    // What runs WebCrypto with P-384 and BigInt runs this too.
+    // Every browser with P-384 in WebCrypto and BigInt supports this target.
     target: 'es2022',
     loader: { '.svg': 'copy' },
     minify: true,

@@ -1,12 +1,13 @@
-// GET / and what it names: the page, under a policy by which it can load nothing and reach nobody but this gateway.
-
+// GET / and its assets: the page, under a content security policy that lets it load from and connect to this gateway only.
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
+import { createCollateral } from '../../verify/index.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
+import { readBody } from '../http/request.ts';
 import { bundlePage, type PageFile } from './page-bundle.ts';
 
 const POLICY = [
@@ -18,7 +19,7 @@ const POLICY = [
   "base-uri 'none'",
   "form-action 'none'",
   "frame-ancestors 'none'",
-  // No text can become markup or script.
+  // Text cannot become markup or script.
   "require-trusted-types-for 'script'",
   "trusted-types 'none'",
 ].join('; ');
@@ -36,7 +37,7 @@ interface Page {
   asset(c: Context): Promise<Response>;
 }
 
-/** Loads on the first request, so that a gateway nobody looks at reads nothing. */
+/** Loads the page on the first request, so that a gateway without visitors reads no files. */
 export function createPage(load: () => Promise<Assets> = loadAssets): Page {
   let loading: Promise<Assets> | null = null;
   const assets = () => {
@@ -48,17 +49,17 @@ export function createPage(load: () => Promise<Assets> = loadAssets): Page {
   };
   return {
     async document(c) {
-      return answer(c, (await assets()).get('index.html'), 'no-cache');
+      return assetResponse(c, (await assets()).get('index.html'), 'no-cache');
     },
     async asset(c) {
       const name = c.req.param('asset') ?? '';
       const found = name === 'index.html' ? undefined : (await assets()).get(name);
-      return answer(c, found, 'public, max-age=31536000, immutable');
+      return assetResponse(c, found, 'public, max-age=31536000, immutable');
     },
   };
 }
 
-function answer(c: Context, asset: Asset | undefined, cacheControl: string): Response {
+function assetResponse(c: Context, asset: Asset | undefined, cacheControl: string): Response {
   if (asset === undefined) throw new Problem('not_found', 'There is no such part of the page.');
   const { type, body, gzipped, etag } = asset;
   const headers = { ...SECURITY, 'cache-control': cacheControl, vary: 'accept-encoding', etag };
@@ -71,33 +72,38 @@ function answer(c: Context, asset: Asset | undefined, cacheControl: string): Res
   });
 }
 
-// GET /page/service: what the page must know of the service to talk to it and to check its proofs. Nothing in it is secret.
+// GET /page/service: what the page needs to use the service and to check its attestations. Nothing in it is secret.
 
 export function service({ sidecar, config, version }: Deps) {
   return (c: Context): Response => {
-    const { state, hello, trouble } = sidecar;
+    const { state, hello, unavailable } = sidecar;
     return c.json({
       version,
       key_required: config.api_keys_file !== null,
-      sidecar: { status: state, attester: hello?.attester ?? null, devices: hello?.devices ?? [], trouble },
-      /** PEM. A sidecar that may not be simulated is refused before its hello is kept. */
+      sidecar: {
+        status: state,
+        attester: hello?.attester ?? null,
+        devices: hello?.devices ?? [],
+        trouble: unavailable,
+      },
+      /** PEM. A simulated sidecar that is not allowed is refused before its hello is stored. */
       simulated_root: hello?.simulated?.root ?? null,
       token_keys: hello?.token_keys ?? null,
     });
   };
 }
 
-// The page's files in memory: from build/page where they were built, bundled once where esbuild is installed.
+// The page's files in memory: read from build/page when they are built, or bundled once when esbuild is installed.
 
 interface Asset {
   readonly type: string;
   readonly body: Uint8Array<ArrayBuffer>;
   readonly gzipped: Uint8Array<ArrayBuffer>;
-  /** Quoted, as the header has it. */
+  /** With quotes, as in the header. */
   readonly etag: string;
 }
 
-/** By file name; the document is `index.html`. */
+/** Assets by file name. The document is `index.html`. */
 type Assets = ReadonlyMap<string, Asset>;
 
 const BUILT = fileURLToPath(new URL('../../build/page', import.meta.url));
@@ -138,4 +144,72 @@ function asset(name: string, bytes: Uint8Array): Asset {
   const body = new Uint8Array(bytes);
   const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`;
   return { type: TYPES[extname(name)] ?? '', body, gzipped: new Uint8Array(gzipSync(body, { level: 9 })), etag };
+}
+
+// Reference values (RIMs) and revocation responses (OCSP) for verifiers in browsers, which can reach no other origin. They are signed, and
+// the page checks each signature, so the gateway need not be trusted for them.
+
+/** NVIDIA's names for its RIMs: `NV_GPU_DRIVER_GH100_550.90.07`. */
+const RIM_ID = /^NV_[A-Za-z0-9_.]{1,120}$/;
+/** A request about one certificate takes near 120 bytes. */
+const MAX_OCSP_REQUEST_BYTES = 1024;
+const MAX_OCSP_RESPONSE_BYTES = 64 * 1024;
+const MAX_RUNNING = 16;
+const TIMEOUT_MS = 10_000;
+
+export function createCollateralRoutes({ config }: Deps) {
+  // RIMs are cached, so that repeated visits to the page cause one request to NVIDIA.
+  const collateral = createCollateral({ fetch: globalThis.fetch, rim_url: config.rim_url, timeout_ms: TIMEOUT_MS });
+  let running = 0;
+
+  async function bounded<T>(what: string, get: () => Promise<T>): Promise<T> {
+    if (running >= MAX_RUNNING)
+      throw new Problem('overloaded', 'Too much collateral is being fetched.', { retryAfterSeconds: 1 });
+    running++;
+    try {
+      return await get();
+    } catch (cause) {
+      throw new Problem('collateral_unavailable', `${what} could not be had from its service.`, { cause });
+    } finally {
+      running--;
+    }
+  }
+
+  return {
+    /** The response of NVIDIA's `GET /v1/rim/{id}`: `{id, rim}`, the document in base64. */
+    async rim(c: Context): Promise<Response> {
+      const id = c.req.param('id') ?? '';
+      if (!RIM_ID.test(id)) throw new Problem('invalid_request', 'This is no name of a RIM.', { param: 'id' });
+      const document = await bounded('The RIM', () => collateral.rim({ id, version: '', chip: '' }));
+      if (document === null) throw new Problem('not_found', 'The RIM service knows no such RIM.', { param: 'id' });
+      return c.json({ id, rim: Buffer.from(document as Uint8Array).toString('base64') });
+    },
+
+    /** Takes a DER OCSP request and returns the responder's response. */
+    async ocsp(c: Context): Promise<Response> {
+      const body = new Uint8Array(await readBody(c.env.incoming, MAX_OCSP_REQUEST_BYTES, c.env.permit));
+      if (body[0] !== 0x30) throw new Problem('invalid_request', 'The body is not an OCSP request in DER.');
+      const response = await bounded('The revocation answer', () => fetchOcsp(config.ocsp_url, body));
+      return c.body(response, 200, { 'content-type': 'application/ocsp-response' });
+    },
+  };
+}
+
+async function fetchOcsp(url: string, body: Uint8Array<ArrayBuffer>) {
+  const response = await fetch(url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/ocsp-request', accept: 'application/ocsp-response' },
+    body,
+    redirect: 'error',
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+  });
+  if (!response.ok || response.body === null) throw new Error(`answered ${response.status}`);
+  const parts: Uint8Array[] = [];
+  let length = 0;
+  for await (const part of response.body) {
+    length += part.length;
+    if (length > MAX_OCSP_RESPONSE_BYTES) throw new RangeError('an answer over the limit');
+    parts.push(part);
+  }
+  return new Uint8Array(Buffer.concat(parts));
 }

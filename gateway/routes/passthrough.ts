@@ -1,17 +1,17 @@
-// Every other /v1 route that the backend has, models and embeddings among them: passed through as it is. No tee there.
+// Passes every other /v1 route through to the backend, models and embeddings among them. They have no tee.
+
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import * as z from 'zod';
 import type { ResponseHead } from '../backend/backend.ts';
 import { toBackend } from '../backend/headers.ts';
-import type { Delivery, Exchange } from '../exchange/exchange.ts';
-import { type Port, pipeDelivery, relay } from '../exchange/relay.ts';
+import { type Delivery, type Exchange, type Port, pipeDelivery, relay } from '../exchange/relay.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import { checkPath, checkRoute } from '../keys/keys.ts';
-import { teeHeader, WHERE } from '../offload/jobs.ts';
+import { TEE_ROUTES_MESSAGE, teeHeader } from '../offload/jobs.ts';
 
-// GET /v1/models for a key that is for some models only: the backend's list, less the others.
+// GET /v1/models for a key that is restricted to some models: the backend's list without the others.
 
 const MAX_LIST_BYTES = 4 * 1024 * 1024;
 const listSchema = z.looseObject({ data: z.array(z.looseObject({ id: z.string() })) });
@@ -29,11 +29,11 @@ export function modelsDelivery(
     data(chunk) {
       bytes += chunk.length;
       chunks.push(chunk);
-      if (bytes > MAX_LIST_BYTES) port.refuse(bad());
+      if (bytes > MAX_LIST_BYTES) port.refuse(badList());
     },
     end() {
       const body = listOf(Buffer.concat(chunks).toString('utf8'), models);
-      if (body === null) return port.refuse(bad());
+      if (body === null) return port.refuse(badList());
       outgoing.writeHead(head.status, {
         'content-type': 'application/json',
         'content-length': Buffer.byteLength(body),
@@ -45,7 +45,7 @@ export function modelsDelivery(
   };
 }
 
-/** null for what is no list, or too deep to be written again. */
+/** Returns null for a body that is no list, or is nested too deeply to be serialized. */
 function listOf(text: string, models: ReadonlySet<string>): string | null {
   try {
     const list = listSchema.parse(JSON.parse(text));
@@ -55,7 +55,7 @@ function listOf(text: string, models: ReadonlySet<string>): string | null {
   }
 }
 
-const bad = () => new Problem('backend_bad_response', 'The backend answered with no list of models.');
+const badList = () => new Problem('backend_bad_response', 'The backend answered with no list of models.');
 
 const METHODS = new Set(['GET', 'POST', 'DELETE']);
 
@@ -74,15 +74,15 @@ export function passthrough({ config, backend, offload }: Deps) {
     checkRoute(caller, method, path);
     checkPath(caller, method, path, json);
     const body = await readBody(incoming, config.max_body_bytes, c.env.permit);
-    // Clients that send it with all of their requests may ask for lists too: there is nothing to attest.
+    // Clients that send x-tee with all requests may also request lists, which have nothing to attest.
     if (method === 'POST' && teeHeader(incoming.headers))
-      throw new Problem('invalid_request', WHERE, { param: 'x-tee' });
+      throw new Problem('invalid_request', TEE_ROUTES_MESSAGE, { param: 'x-tee' });
     const { models } = caller.limits;
-    const judged = method === 'POST' && models !== null ? caller : null;
-    const { forward, stream } = await offload.pass({ body, json, judged }, c.env);
+    const restrictedCaller = method === 'POST' && models !== null ? caller : null;
+    const { forward, stream } = await offload.passThrough({ body, json, restrictedCaller }, c.env);
     if (stream) await c.env.permit.stream();
     const watch = c.env.watch;
-    const exchange = { id: c.env.id, owner: c.env.owner, request: '', tee: false, choices: 1, outgoing, watch };
+    const exchange = { outgoing, watch };
     const headers = toBackend(incoming.headers, config.backend_api_key);
     watch.trace?.toBackend(headers);
     const request = {
@@ -93,16 +93,16 @@ export function passthrough({ config, backend, offload }: Deps) {
       repeatable: method === 'GET',
       owner: c.env.owner,
     };
-    const listed = models !== null && method === 'GET' && /^\/models\/?(\?|$)/.test(path) ? models : null;
+    const allowedModels = models !== null && method === 'GET' && /^\/models\/?(\?|$)/.test(path) ? models : null;
     const outcome = await relay(backend, request, exchange, (head, port) =>
-      listed === null ? pipeDelivery(head, port, exchange) : modelsDelivery(head, port, exchange, listed),
+      allowedModels === null ? pipeDelivery(head, port, exchange) : modelsDelivery(head, port, exchange, allowedModels),
     );
     c.env.outcome = outcome;
     return RESPONSE_ALREADY_SENT;
   };
 }
 
-/** What follows `/v1`. A path that a backend could resolve to something outside of it is refused. */
+/** Returns the part after `/v1`. A path that a backend could resolve to something outside of it is rejected. */
 function backendPath(url: string): string {
   if (!url.startsWith('/v1/')) throw new Problem('not_found', 'There is nothing here. The API begins at /v1.');
   const rest = url.slice('/v1'.length);

@@ -1,29 +1,14 @@
-// GET /health: what an operator and a load balancer need to know. 200 while chat without tee works and new requests are welcome.
-import * as z from 'zod';
+// GET /health for operators and load balancers: 200 while chat without tee works and new requests are accepted.
+import type * as z from 'zod';
 import type { Backend } from '../backend/backend.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
+import { type healthSchema, openapiDocument } from './openapi.ts';
 
 const PROBE_TIMEOUT_MS = 2_000;
-/** Probes within this time share one answer: health checks are no load on the backend. */
+/** Probes within this time share one result, so that health checks put no load on the backend. */
 const PROBE_CACHE_MS = 1_000;
 
-export const healthSchema = z.strictObject({
-  status: z.enum(['ok', 'degraded', 'down', 'draining']).describe('degraded: without tee alone'),
-  backend: z.strictObject({ status: z.enum(['ok', 'down']), code: z.string().optional() }),
-  sidecar: z.strictObject({
-    status: z.enum(['connecting', 'connected', 'refused', 'closed']),
-    attester: z.string().nullable(),
-    devices: z.array(z.strictObject({ arch: z.string(), model: z.string() })),
-    simulated: z.boolean().nullable(),
-    trouble: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
-    refused: z
-      .strictObject({ code: z.string(), message: z.string() })
-      .nullable()
-      .describe('why it may not be used, where status is refused'),
-  }),
-  version: z.string(),
-});
 type Health = z.infer<typeof healthSchema>;
 
 export function health(deps: Deps) {
@@ -31,8 +16,9 @@ export function health(deps: Deps) {
   const probe = cached(() => probeBackend(deps.backend, config.backend_api_key));
   return async (c: Context): Promise<Response> => {
     const backend = await probe();
-    const { state, hello, trouble, refused } = sidecar;
-    const serves = backend.status === 'ok' ? (state === 'connected' && trouble === null ? 'ok' : 'degraded') : 'down';
+    const { state, hello, unavailable, refused } = sidecar;
+    const serves =
+      backend.status === 'ok' ? (state === 'connected' && unavailable === null ? 'ok' : 'degraded') : 'down';
     const status = draining() ? 'draining' : serves;
     const body: Health = {
       status,
@@ -42,7 +28,7 @@ export function health(deps: Deps) {
         attester: hello?.attester ?? null,
         devices: hello?.devices ?? [],
         simulated: hello === null ? null : hello.simulated !== null,
-        trouble,
+        trouble: unavailable,
         refused: refused === null ? null : { code: refused.code, message: refused.message },
       },
       version,
@@ -53,7 +39,7 @@ export function health(deps: Deps) {
 
 type BackendHealth = Health['backend'];
 
-/** A backend is there when it answers for its models: a 401 or a 404 is an answer too. */
+/** The backend is up when it responds to a request for its models, even with a 401 or a 404. */
 function probeBackend(backend: Backend, apiKey: string | null): Promise<BackendHealth> {
   return new Promise((resolve) => {
     const headers: Record<string, string> = { accept: 'application/json' };
@@ -89,7 +75,7 @@ function cached<T>(make: () => Promise<T>): () => Promise<T> {
   };
 }
 
-// GET /metrics: Prometheus text, where everybody who can connect may read it. With API keys it has a port of its own.
+// GET /metrics: Prometheus text, on the main port when no API keys are set. With API keys it has a port of its own.
 
 export function metrics({ config, telemetry }: Deps) {
   return async (c: Context): Promise<Response> => {
@@ -104,4 +90,10 @@ export function metrics({ config, telemetry }: Deps) {
       throw new Problem('not_found', 'With API keys, metrics are served on a port of their own: set METRICS_PORT.');
     return c.body(await telemetry.text(), 200, { 'content-type': telemetry.registry.contentType });
   };
+}
+
+// GET /openapi.json returns the service's own description.
+
+export function openapi(c: Context): Response {
+  return c.body(openapiDocument(), 200, { 'content-type': 'application/json' });
 }

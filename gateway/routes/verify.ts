@@ -1,23 +1,23 @@
-// GET or POST /~sev_gpu@1.0/verify: is this attestation right? `true`, or an error that names the check that failed.
+// GET or POST /~sev_gpu@1.0/verify: verifies an attestation. Returns `true`, or an error that names the check that failed.
 import { isUtf8 } from 'node:buffer';
 import { zValidator } from '@hono/zod-validator';
 import type { MiddlewareHandler } from 'hono';
 import * as z from 'zod';
 import type { FailureCode, Jwks } from '../../verify/index.ts';
-import type { Context, Deps, Step } from '../http/context.ts';
+import type { Context, Deps, Middleware } from '../http/context.ts';
 import { errorBody, Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import type { Verdict } from '../verifier/appraise.ts';
 
 const query = z.object({ report: z.enum(['0', '1']).optional() });
 
-/** A longer body is looked at where it costs nobody else's time. */
+/** A longer body is checked on the verifier's thread. */
 const BLANK_BYTES = 1024;
 
 const NOT_AN_ATTESTATION: ReadonlySet<FailureCode> = new Set(['not_json', 'not_an_attestation']);
 
-/** The query is checked before the body is read. */
-export const verifyQuery: Step = async (c) => void (await validQuery(c, async () => {}));
+/** Validates the query before the body is read. */
+export const verifyQuery: Middleware = async (c) => void (await validQuery(c, async () => {}));
 
 const validQuery: MiddlewareHandler = zValidator('query', query, (result) => {
   if (!result.success) throw new Problem('invalid_request', 'report: must be 1 or 0.', { param: 'report' });
@@ -26,16 +26,16 @@ const validQuery: MiddlewareHandler = zValidator('query', query, (result) => {
 export function verify({ sidecar, config, verifier, telemetry }: Deps) {
   return async (c: Context): Promise<Response> => {
     const { incoming, outgoing, address } = c.env;
-    const caller = verifier.enter(address, outgoing);
+    const caller = verifier.admit(address, outgoing);
     let verdict: Verdict;
     try {
       verdict = await caller.appraise({
-        body: whole(await readBody(incoming, config.max_verify_bytes, caller)),
+        body: checkedBody(await readBody(incoming, config.max_verify_bytes, caller)),
         countersignKeys: sidecar.hello?.token_keys as Jwks | undefined,
         simulatedRoot: config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null,
       });
     } finally {
-      caller.leave();
+      caller.release();
     }
     telemetry.verified(verdict.valid ? 'valid' : (verdict.failed.code ?? 'not_an_attestation'));
     if (c.req.query('report') === '1') return c.body(verdict.json, 200, { 'content-type': 'application/json' });
@@ -44,7 +44,7 @@ export function verify({ sidecar, config, verifier, telemetry }: Deps) {
 }
 
 /** @throws {Problem} invalid_json, invalid_request */
-function whole(body: Buffer): Buffer {
+function checkedBody(body: Buffer): Buffer {
   if (!isUtf8(body)) throw new Problem('invalid_json', 'The request body is not valid UTF-8.');
   if (body.length < BLANK_BYTES && body.toString('utf8').trim() === '')
     throw new Problem('invalid_request', 'Send an attestation, or a response that carries one, as the body.');

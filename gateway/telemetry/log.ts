@@ -1,46 +1,49 @@
-// The gateway's log: JSON lines on stdout, written together; for people where that is a terminal.
+// The gateway's log: JSON lines on stdout, written in batches. A terminal gets a readable form.
 import { type Logger, pino } from 'pino';
 import { prettyLine } from '../../proto/log.ts';
 
-/** Lines wait for each other this long, or until there are so many: a write for each would cost more than the line. */
+/** Lines are buffered for this time, or up to FLUSH_LENGTH: one write for each line would cost more than the line. */
 const FLUSH_MS = 100;
-/** What a pipe takes in one piece (PIPE_BUF): of more, several workers' lines could end up inside of each other. */
+/** A pipe takes this much in one write (PIPE_BUF). In longer writes the lines of several workers could mix. */
 const FLUSH_LENGTH = 4096;
-/** What may wait for a reader that takes nothing: 4 MiB. */
-const MAX_PIECES = 1024;
+/** Limit for chunks that wait for a slow reader: 4 MiB. */
+const MAX_CHUNKS = 1024;
 
 export type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'> &
   Partial<Pick<NodeJS.WriteStream, 'on' | 'writableLength'>>;
 
-/** `onExit`: what is left is written when the process ends. A line that cannot be written, to a full disk or a reader that is gone or takes nothing, is lost. */
+/**
+ * `onExit` registers a flush for the end of the process. A line that cannot be written, to a full disk or a closed or blocked reader, is
+ * lost.
+ */
 export function createLog(
   level: string,
   out: Out = process.stdout,
   onExit: (flush: () => void) => void = (flush) => void process.once('exit', flush),
 ): Logger {
   const options = { name: 'gateway', level };
-  // Without it Node would end the process, and every answer that runs.
+  // Without a handler Node would end the process and every running response.
   out.on?.('error', () => {});
   if (out.isTTY) return pino(options, { write: (line: string) => void out.write(prettyLine(line)) });
-  let waiting = '';
+  let buffer = '';
   let timer: NodeJS.Timeout | null = null;
-  const pieces: string[] = [];
-  /** One after the other: what waits in the stream leaves together, and the pipe cuts it where its room ends. */
+  const chunks: string[] = [];
+  /** Chunks are written one at a time: the stream would join those that wait, and a full pipe would cut them anywhere. */
   const send = () => {
-    while (pieces.length > 0 && (out.writableLength ?? 0) === 0) out.write(pieces.shift() as string, send);
+    while (chunks.length > 0 && (out.writableLength ?? 0) === 0) out.write(chunks.shift() as string, send);
   };
   const flush = () => {
     clearTimeout(timer ?? undefined);
     timer = null;
-    if (waiting !== '' && pieces.length < MAX_PIECES) pieces.push(waiting);
-    waiting = '';
+    if (buffer !== '' && chunks.length < MAX_CHUNKS) chunks.push(buffer);
+    buffer = '';
     send();
   };
   onExit(flush);
   return pino(options, {
     write(line: string) {
-      if (waiting.length + line.length > FLUSH_LENGTH) flush();
-      waiting += line;
+      if (buffer.length + line.length > FLUSH_LENGTH) flush();
+      buffer += line;
       timer ??= setTimeout(flush, FLUSH_MS).unref();
     },
   });

@@ -1,20 +1,21 @@
-// What is counted and timed, by OpenTelemetry's names where it has one (docs/metrics.md lists them all).
-import { Counter, collectDefaultMetrics, Gauge, Histogram, type Registry } from 'prom-client';
-import type { FailureCode as VerifyCode } from '../../verify/index.ts';
-import type { Sidecar, SidecarState } from '../attestation/sidecar-client.ts';
-import type { Store } from '../attestation/store-memory.ts';
-import { STATUS } from '../http/problem.ts';
+// The metrics, under OpenTelemetry's names where it has one (docs/metrics.md lists them all).
 
-/** Of the semantic conventions for generative AI, for gen_ai.server.request.duration; two more for long answers. */
+import { createServer, type Server } from 'node:http';
+import type { Logger } from 'pino';
+import { Counter, collectDefaultMetrics, Gauge, Histogram, type Registry } from 'prom-client';
+import { STATUS } from '../http/problem.ts';
+import { createOwnHosts } from '../http/target.ts';
+
+/** Buckets of the semantic conventions for generative AI (gen_ai.server.request.duration), and two more for long responses. */
 const REQUEST_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 600];
 const FIRST_TOKEN_S = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 const OUTPUT_TOKEN_S = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5];
-/** Of the conventions for HTTP, and more for streams. */
+/** Buckets of the conventions for HTTP, and more for streams. */
 const HTTP_S = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
 const GAP_S = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const ATTESTATION_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30, 60];
 
-/** Why a sidecar may be refused: gateway/attestation/sidecar-client.ts, and the codes of verify/report-check.ts. */
+/** Codes for a refused sidecar: those of gateway/attestation/sidecar-client.ts and of verify/report-check.ts. */
 const REFUSALS = [
   ...['simulated', 'socket_owner', 'socket_mode', 'socket_kind'],
   ...['token_malformed', 'token_nonce_mismatch', 'token_result_false', 'evidence_missing', 'evidence_malformed'],
@@ -116,7 +117,7 @@ export function createMetrics(registry: Registry) {
   return metrics;
 }
 
-/** An alert on the first error needs the zero before it. */
+/** Sets error counters to 0: an alert on the first error needs a value before it. */
 function startAtZero({
   refusals,
   sidecarRefusals,
@@ -128,20 +129,25 @@ function startAtZero({
   for (const outcome of ['attested', 'failed', 'left']) attestations.zero({ outcome });
 }
 
-export type VerifyOutcome = 'valid' | VerifyCode;
+// Gauges that are read when metrics are collected: the sidecar's state, the store, running requests, the process itself.
 
-// What is looked up when somebody asks: the sidecar's state, what is kept, what is running, the process itself.
+const STATES: readonly string[] = ['connecting', 'connected', 'refused', 'closed'];
+/** Codes that a sidecar gives when it cannot attest. Any other code is counted as `other`. */
+const UNAVAILABLE_CODES = ['collection_failed', 'appraisal_failed'];
 
-const STATES: readonly SidecarState[] = ['connecting', 'connected', 'refused', 'closed'];
-/** The codes for why a sidecar cannot attest; another one is counted as `other`. */
-const TROUBLES = ['collection_failed', 'appraisal_failed'];
-
-/** The event loop is looked at by a timer. Every 10 ms, as the library would, it took 0.8 % of a core of a gateway that had nothing to do; so 0.2. */
-const LOOP_LOOK_MS = 100;
+/**
+ * Interval of the timer that samples the event loop. The library's default of 10 ms took 0.8 % of a core in an idle gateway; this takes
+ * 0.2.
+ */
+const LOOP_SAMPLE_MS = 100;
 
 interface GaugeSources {
-  readonly sidecar: Sidecar;
-  readonly store: Store;
+  readonly sidecar: {
+    readonly state: string;
+    readonly unavailable: { readonly code: string } | null;
+    readonly pending: number;
+  };
+  readonly store: { readonly usage: { readonly entries: number; readonly bytes: number } };
   readonly version: string;
   readonly running: () => number;
 }
@@ -177,12 +183,12 @@ export function registerGauges(registry: Registry, { sidecar, store, version, ru
     help: 'Why the connected sidecar cannot attest: 1 for the code it gives.',
     labelNames: ['code'] as const,
     registers,
-    // Of several workers one is enough.
+    // With several workers, one of them is enough.
     aggregator: 'max',
     collect() {
-      const code = sidecar.trouble?.code ?? null;
-      for (const known of TROUBLES) this.set({ code: known }, code === known ? 1 : 0);
-      this.set({ code: 'other' }, code !== null && !TROUBLES.includes(code) ? 1 : 0);
+      const code = sidecar.unavailable?.code ?? null;
+      for (const known of UNAVAILABLE_CODES) this.set({ code: known }, code === known ? 1 : 0);
+      this.set({ code: 'other' }, code !== null && !UNAVAILABLE_CODES.includes(code) ? 1 : 0);
     },
   });
   new Gauge({
@@ -192,7 +198,58 @@ export function registerGauges(registry: Registry, { sidecar, store, version, ru
     registers,
     aggregator: 'max',
   }).set({ version }, 1);
-  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_LOOK_MS });
-  // Gauges with a counter's name: promtool refuses them, and the resources by type say the same.
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_SAMPLE_MS });
+  // These gauges have a counter's name, which promtool rejects. The resources by type contain the same numbers.
   for (const kind of ['handles', 'requests', 'resources']) registry.removeSingleMetric(`nodejs_active_${kind}_total`);
+}
+
+// The server on METRICS_PORT: /metrics only, for clients that the operator lets connect.
+
+/** The metrics of one process, or of all workers together. */
+interface Numbers {
+  /** The Prometheus text. */
+  text(): Promise<string>;
+  readonly contentType: string;
+}
+
+function createMetricsServer(numbers: Numbers, ownHost: (host: string | undefined) => boolean): Server {
+  return createServer(
+    { maxHeaderSize: 8 * 1024, headersTimeout: 5_000, requestTimeout: 5_000 },
+    (request, response) => {
+      // The port needs no key, so the host name is checked: a web page must not read it by DNS rebinding.
+      if (!ownHost(request.headers.host))
+        return void response
+          .writeHead(403, { 'content-type': 'text/plain' })
+          .end('This service has no such name: ask by an address, or name it in CORS_ORIGINS.\n');
+      const path = request.url?.split('?', 1)[0];
+      if (path !== '/metrics' || (request.method !== 'GET' && request.method !== 'HEAD'))
+        return void response.writeHead(404, { 'content-type': 'text/plain' }).end('Only GET /metrics is here.\n');
+      numbers.text().then(
+        (text) => response.writeHead(200, { 'content-type': numbers.contentType }).end(text),
+        () => response.writeHead(500).end(),
+      );
+    },
+  );
+}
+
+interface MetricsSettings {
+  readonly metrics_host: string;
+  /** null: no server. */
+  readonly metrics_port: number | null;
+  readonly cors_origins: readonly string[] | null;
+}
+
+/** Listens on METRICS_PORT if it is set. The process ends when the port is not available. */
+export function serveMetrics(
+  { metrics_host: host, metrics_port: port, cors_origins }: MetricsSettings,
+  numbers: Numbers,
+  log: Logger,
+): void {
+  if (port === null) return;
+  const server = createMetricsServer(numbers, createOwnHosts(cors_origins));
+  server.once('error', (error: NodeJS.ErrnoException) => {
+    console.error(`gateway: METRICS_PORT: cannot listen on ${host}:${port}: ${error.code}`);
+    process.exit(1);
+  });
+  server.listen(port, host, () => log.info({ address: server.address() }, 'metrics'));
 }

@@ -1,4 +1,4 @@
-// OpenTelemetry's standard variables, as far as the gateway has them. Without an endpoint there is no tracing.
+// OpenTelemetry's standard variables that the gateway supports. Without an endpoint there is no tracing.
 import * as z from 'zod';
 import { fraction, wholeNumber } from '../../proto/settings.ts';
 
@@ -61,7 +61,7 @@ export interface TracingConfig {
 
 type Parsed = z.infer<z.ZodObject<typeof otelShape>>;
 
-/** null: tracing is off. */
+/** Returns null when tracing is off. */
 export function tracingOf(e: Parsed): TracingConfig | null {
   const base = e.OTEL_EXPORTER_OTLP_ENDPOINT?.replace(/\/+$/, '');
   const endpoint = e.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT ?? (base === undefined ? null : `${base}/v1/traces`);

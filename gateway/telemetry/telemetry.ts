@@ -1,18 +1,124 @@
-// What the gateway tells about itself: at an exchange's end one log line, a few numbers, and its spans where tracing is on.
+// Telemetry of an exchange: one log line at its end, its metrics, and its spans when tracing is on.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Logger } from 'pino';
 import { Registry } from 'prom-client';
-import type { Outcome } from '../exchange/exchange.ts';
-import { ANYONE, type Caller } from '../keys/caller.ts';
-import { createMetrics, type Metrics, type VerifyOutcome } from './metrics.ts';
-import { type ExchangeEnd, type Operation, type Tracer, Watch } from './watch.ts';
+import type { Phases } from '../../proto/frames.ts';
+import type { Headers } from '../backend/backend.ts';
+import type { Problem } from '../http/problem.ts';
+import { ANYONE, type Caller } from '../keys/keys.ts';
+import { createMetrics, type Metrics } from './metrics.ts';
 
-/** The semantic conventions ask for one. We speak for no provider of theirs. */
+// The times of one exchange: recorded while it runs, read once at its end.
+
+/** OpenTelemetry's names for the operations of the two generation routes. */
+export type Operation = 'chat' | 'text_completion';
+
+/** All times are `performance.now()`; 0 when the moment has not come. */
+export class Watch {
+  readonly began_ms: number;
+  /** null when tracing is off. */
+  readonly trace: ExchangeTrace | null;
+  operation: Operation | null = null;
+  /** The model as the client wrote it. Only `ModelLabels` turns it into a label. */
+  model: string | null = null;
+  tee = false;
+  /** When the request was sent to the backend, and the status of the response. */
+  sent_ms = 0;
+  backend_status = 0;
+  stream = false;
+  chunks = 0;
+  first_ms = 0;
+  last_ms = 0;
+  /** The longest time between two chunks. */
+  gap_ms = 0;
+  attesting_ms = 0;
+  attested_ms = 0;
+  /** The durations that the sidecar reported. */
+  phases: Phases | null = null;
+
+  constructor(trace: ExchangeTrace | null) {
+    this.began_ms = performance.now();
+    this.trace = trace;
+  }
+
+  generates(operation: Operation, model: string | undefined, tee: boolean): void {
+    this.operation = operation;
+    this.model = model ?? null;
+    this.tee = tee;
+  }
+
+  requestSent(): void {
+    this.sent_ms = performance.now();
+  }
+
+  head(status: number, contentType: string | undefined): void {
+    this.backend_status = status;
+    this.stream = contentType?.startsWith('text/event-stream') === true;
+  }
+
+  /** Counts a chunk of the backend's response. */
+  chunk(): void {
+    const now = performance.now();
+    if (this.chunks++ === 0) this.first_ms = now;
+    else if (now - this.last_ms > this.gap_ms) this.gap_ms = now - this.last_ms;
+    this.last_ms = now;
+  }
+
+  attestationStarted(): void {
+    this.attesting_ms = performance.now();
+  }
+
+  attested(phases: Phases | undefined): void {
+    this.attested_ms = performance.now();
+    this.phases = phases ?? null;
+  }
+}
+
+// The end of an exchange, as log, metrics and traces report it. It contains no content, no key, and no value that a client can make grow.
+/** `left`: the client disconnected before the end. */
+type TeeOutcome = 'none' | 'attested' | 'failed' | 'left';
+
+export interface ExchangeEnd {
+  readonly id: string;
+  readonly method: string;
+  /** The route's pattern, never the path. */
+  readonly route: string;
+  /** 499: the client disconnected. */
+  readonly status: number;
+  readonly tee: TeeOutcome;
+  /** Code of the error that was sent, also inside a stream; null when there was none or the error was the backend's own. */
+  readonly code: string | null;
+  /** The code, or `http_429` for an error status of the backend; '' when no error occurred. */
+  readonly error: string;
+  /** The model of a generation, from a bounded set (ModelLabels); '' for other requests. */
+  readonly model: string;
+  readonly total_ms: number;
+}
+
+// The interface to tracing. An exchange carries a trace only when tracing is on.
+
+/** The spans of one exchange. */
+export interface ExchangeTrace {
+  /** 32 hex digits, for the log line. */
+  readonly id: string;
+  /** Sets the W3C trace context that the backend continues. */
+  toBackend(headers: Headers): void;
+  end(watch: Watch, ended: ExchangeEnd): void;
+}
+
+export interface Tracer {
+  /** Continues the trace that the client's headers name, or begins a new one. */
+  begin(headers: IncomingHttpHeaders): ExchangeTrace;
+  /** Sends the remaining spans. */
+  close(): Promise<void>;
+}
+
+/** The semantic conventions require a provider name. The gateway uses its own. */
 export const PROVIDER = 'countersign';
 
-// How an exchange ended, in the words that log, metrics and traces share. No content, no key, nothing a client can grow.
+// Builds the end of an exchange from its outcome.
 
-/** A backend's statuses that are worth a name of their own; the others go by their hundred. */
+/** Backend statuses that are reported exactly. The others are reported by class: `http_4xx`. */
 const STATUSES = new Set([400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504]);
 
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
@@ -49,14 +155,14 @@ function errorOf(watch: Watch, code: string | null, status: number): string {
   return STATUSES.has(status) ? `http_${status}` : `http_${Math.floor(status / 100)}xx`;
 }
 
-// Model names as labels: the first few that the backend served, and "other" for whatever else a client may write.
+// Model names as labels: the first few that the backend served, and "other" for any other name.
 
-/** A label's values live as long as the process, so their number has a limit. */
+/** A label's values live as long as the process, so their number is limited. */
 export const MAX_MODEL_LABELS = 16;
 const OTHER_MODEL = 'other';
 
 interface ModelLabels {
-  /** `served`: the backend answered for this name; what it refused never becomes a label. */
+  /** `served`: the backend sent a response for this name. A name that it rejected never becomes a label. */
   of(model: string | null, served: boolean): string;
 }
 
@@ -73,7 +179,7 @@ function createModelLabels(): ModelLabels {
   };
 }
 
-// Turns the end of an exchange into numbers. Label values come from closed sets (routes, statuses, codes) or from ModelLabels.
+// Updates the metrics at the end of an exchange. Label values come from closed sets (routes, statuses, codes) or from ModelLabels.
 
 type Count = (watch: Watch, ended: ExchangeEnd) => void;
 
@@ -94,12 +200,12 @@ function createCount(metrics: Metrics): Count {
     const { model } = ended;
     const error_type = ended.status === CLIENT_LEFT ? 'client_left' : ended.error;
     metrics.generations.labels(operation, PROVIDER, model, error_type).observe(ended.total_ms / 1000);
-    if (!watch.stream || watch.pieces === 0) return;
+    if (!watch.stream || watch.chunks === 0) return;
     metrics.firstToken.labels(operation, PROVIDER, model).observe((watch.first_ms - watch.began_ms) / 1000);
-    if (watch.pieces === 1 || error_type !== '') return;
+    if (watch.chunks === 1 || error_type !== '') return;
     metrics.outputToken
       .labels(operation, PROVIDER, model)
-      .observe((watch.last_ms - watch.first_ms) / 1000 / (watch.pieces - 1));
+      .observe((watch.last_ms - watch.first_ms) / 1000 / (watch.chunks - 1));
     metrics.gap.observe(watch.gap_ms / 1000);
   }
 
@@ -118,7 +224,7 @@ function createCount(metrics: Metrics): Count {
 
 type RequestLine = (watch: Watch, ended: ExchangeEnd, key: string | undefined) => void;
 
-/** The log line of an exchange. Milliseconds have one decimal; `first_ms`: until the backend's first byte. */
+/** Writes the log line of an exchange. Milliseconds have one decimal. `first_ms` is the time to the backend's first byte. */
 function createRequestLine(log: Logger): RequestLine {
   return (watch, { id, method, route, status, tee, code, total_ms }, key) => {
     const line: Record<string, unknown> = { id, method, route, status, ms: round(total_ms) };
@@ -134,7 +240,14 @@ function createRequestLine(log: Logger): RequestLine {
 
 const round = (ms: number) => Math.round(ms * 10) / 10;
 
-/** What is told of a request's bindings. Routes without admission have no `caller`, those that the backend does not serve no `outcome`. */
+/** The outcome of an exchange, as its route reports it. */
+export interface Outcome {
+  readonly status: number;
+  readonly tee?: 'attested' | 'failed';
+  readonly problem?: Problem;
+}
+
+/** The bindings of an exchange that telemetry reads. Routes without admission have no `caller`, routes without a backend no `outcome`. */
 interface EndedExchange {
   readonly id: string;
   readonly incoming: { readonly method?: string | undefined };
@@ -145,12 +258,13 @@ interface EndedExchange {
 export interface Telemetry {
   readonly registry: Registry;
   readonly metrics: Metrics;
-  /** Requests that are being served. */
+  /** Number of requests that are being served. */
   readonly running: number;
   begin(headers: IncomingHttpHeaders): Watch;
-  /** `route`: its pattern. */
+  /** `route` is the route's pattern. */
   end(exchange: EndedExchange, watch: Watch, route: string, response: Response): void;
-  verified(outcome: VerifyOutcome): void;
+  /** `valid`, or the code of the check that failed. */
+  verified(outcome: string): void;
   /** The Prometheus text. */
   text(): Promise<string>;
   close(): Promise<void>;
@@ -186,7 +300,7 @@ export function createTelemetry(log: Logger, tracer: Tracer | null): Telemetry {
   };
 }
 
-/** The name of the key that asked; never the key. */
+/** The name of the caller's key, never the key itself. */
 function keyOf({ caller }: EndedExchange): string | undefined {
   return caller === undefined || caller === ANYONE ? undefined : caller.name;
 }

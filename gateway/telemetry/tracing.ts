@@ -1,4 +1,4 @@
-// Starts OpenTelemetry's SDK. Loaded only where tracing is on: nothing else in the gateway imports this file.
+// Starts OpenTelemetry's SDK. The file is loaded only when tracing is on: nothing else in the gateway imports it statically.
 import {
   type Context,
   DiagLogLevel,
@@ -24,13 +24,12 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace';
 import type { Logger } from 'pino';
-import type { Headers } from '../backend/headers.ts';
-import { VERSION } from '../version.ts';
+import type { Headers } from '../backend/backend.ts';
+import { VERSION } from '../config.ts';
 import type { TracingConfig } from './settings.ts';
-import { CLIENT_LEFT, PROVIDER } from './telemetry.ts';
-import type { ExchangeEnd, ExchangeTrace, Tracer, Watch } from './watch.ts';
+import { CLIENT_LEFT, type ExchangeEnd, type ExchangeTrace, PROVIDER, type Tracer, type Watch } from './telemetry.ts';
 
-// An exchange as spans: the request, the backend's part, the attestation, and what the sidecar told of its own time.
+// The spans of an exchange: the request, the backend's part, the attestation, and the sidecar's phases.
 
 const w3c = new W3CTraceContextPropagator();
 const getter = {
@@ -51,9 +50,9 @@ class Exchange implements ExchangeTrace {
   readonly #backend: URL;
   readonly #request: Span;
   readonly #inside: Context;
-  /** From performance.now() to the wall clock: one for the whole exchange, so that its spans fit into each other. */
+  /** Difference between the wall clock and performance.now(). One value for the whole exchange keeps its spans consistent. */
   readonly #epoch_ms = Date.now() - performance.now();
-  #asked: Span | null = null;
+  #backendSpan: Span | null = null;
 
   constructor(tracer: OtelTracer, backend: URL, parent: Context) {
     this.#tracer = tracer;
@@ -64,11 +63,11 @@ class Exchange implements ExchangeTrace {
   }
 
   toBackend(headers: Headers): void {
-    this.#asked = this.#span('backend', SpanKind.CLIENT, this.#inside, performance.now());
-    // What the client sent named its own span; baggage is the client's affair and goes through.
+    this.#backendSpan = this.#span('backend', SpanKind.CLIENT, this.#inside, performance.now());
+    // The client's headers name its own span, so they are replaced. Baggage is passed through.
     delete headers.traceparent;
     delete headers.tracestate;
-    w3c.inject(trace.setSpan(this.#inside, this.#asked), headers, defaultTextMapSetter);
+    w3c.inject(trace.setSpan(this.#inside, this.#backendSpan), headers, defaultTextMapSetter);
   }
 
   end(watch: Watch, ended: ExchangeEnd): void {
@@ -88,8 +87,8 @@ class Exchange implements ExchangeTrace {
   }
 
   #endBackend(watch: Watch, ended: ExchangeEnd): void {
-    const span = this.#asked;
-    if (span === null || watch.asked_ms === 0) return;
+    const span = this.#backendSpan;
+    if (span === null || watch.sent_ms === 0) return;
     span.setAttributes({
       'server.address': this.#backend.hostname,
       'server.port': Number(this.#backend.port) || (this.#backend.protocol === 'https:' ? 443 : 80),
@@ -104,7 +103,7 @@ class Exchange implements ExchangeTrace {
         'gen_ai.request.model': ended.model,
         'gen_ai.request.stream': watch.stream,
       });
-      if (watch.stream && watch.pieces > 0) span.addEvent('first piece', undefined, this.#epoch_ms + watch.first_ms);
+      if (watch.stream && watch.chunks > 0) span.addEvent('first piece', undefined, this.#epoch_ms + watch.first_ms);
     }
     const failed = watch.backend_status >= 400 || ended.error.startsWith('backend_');
     if (failed) span.setAttribute('error.type', ended.error).setStatus({ code: SpanStatusCode.ERROR });
@@ -112,7 +111,7 @@ class Exchange implements ExchangeTrace {
     span.end(this.#epoch_ms + (watch.last_ms === 0 ? watch.began_ms + ended.total_ms : watch.last_ms));
   }
 
-  /** The sidecar sends no spans: it tells how long each step took, and the last one ended when its answer was here. */
+  /** The sidecar sends no spans but the duration of each phase. The last phase ended when its response arrived. */
   #attestation({ attesting_ms, attested_ms, phases }: Watch): void {
     if (attesting_ms === 0) return;
     const span = this.#span('attest', SpanKind.CLIENT, this.#inside, attesting_ms);
@@ -134,7 +133,7 @@ class Exchange implements ExchangeTrace {
   }
 }
 
-/** A collector that does not take its spans holds up a stop for no longer. */
+/** A collector that accepts no spans delays a shutdown by this much at most. */
 const CLOSE_MS = 3_000;
 
 export interface TracingOptions extends TracingConfig {
@@ -149,7 +148,7 @@ export function startTracing(options: TracingOptions, log: Logger): Tracer {
     .merge(resourceFromAttributes({ 'service.name': service_name, 'service.version': VERSION }))
     .merge(detectResources({ detectors: [envDetector] }));
   const processor = new BatchSpanProcessor({
-    // It reads the collector's headers from the environment: they may hold a key, and go nowhere else.
+    // The exporter reads the collector's headers from the environment: they may hold a key and are used nowhere else.
     exporter: new OTLPTraceExporter({ url: endpoint }),
     ...(batch.delay_ms === null ? {} : { scheduledDelayMillis: batch.delay_ms }),
     ...(batch.queue === null ? {} : { maxQueueSize: batch.queue }),

@@ -1,32 +1,31 @@
-// The verifier is open to everybody: what it may take of memory and of threads is bounded, and shared fairly by address.
+// The verifier is open to everyone, so its memory and threads are limited and shared fairly between addresses.
 import { MANY_BYTES } from '../http/bytes.ts';
 import type { Outgoing } from '../http/plain-path/response.ts';
 import { Problem } from '../http/problem.ts';
-import type { Room } from '../http/request.ts';
+import type { BodyLimits } from '../http/request.ts';
 import { createPermits, type PermitLimits, type Permits } from '../limits/permits.ts';
-import { type Share, Shares } from '../limits/shares.ts';
 import { ThreadQueue, type Waiter } from '../offload/pool.ts';
 import { Thread, ThreadEnded } from '../offload/thread.ts';
 import type { Job, Verdict, WorkerOptions } from './appraise.ts';
 
 interface QueueOptions {
   readonly worker: WorkerOptions;
-  /** Past it the thread ends, and with it its verifications. */
+  /** Heap limit of the thread. When it is exceeded, the thread ends with its verifications. */
   readonly max_heap_mb: number;
-  /** Of bodies that are being read, wait, or are verified. */
+  /** Limit for all bodies that are being read, are queued, or are being verified. */
   readonly max_bytes: number;
-  /** To be verified. */
+  /** Permits for verifications. */
   readonly permits: Permits;
-  /** Of these, for one address: none takes all that there are while it waits for NVIDIA's services. */
+  /** Limit for one address, so that no address uses all permits while it waits for NVIDIA's services. */
   readonly per_address: PermitLimits;
-  /** What a large body took of memory goes back with the thread. */
+  /** The thread ends after each verification, which frees the memory of a large body. */
   readonly ends_after_each: boolean;
 }
 
-/** The thread says by itself that time is over, unless it hangs. */
+/** The thread reports its own timeout unless it hangs. It is ended this long after the timeout. */
 const HANGS_MS = 1_000;
 
-const late = () => new Problem('overloaded', 'The verification was not done in time.', { retryAfterSeconds: 1 });
+const timedOut = () => new Problem('overloaded', 'The verification was not done in time.', { retryAfterSeconds: 1 });
 
 class VerifierQueue {
   readonly shares: Shares;
@@ -46,24 +45,28 @@ class VerifierQueue {
     });
   }
 
-  /** @param share the body's. @throws {Problem} overloaded where too many wait, or it was not done in time. @throws {ClientGone} before its turn. */
+  /**
+   * @param share the share of the body.
+   * @throws {Problem} overloaded when too many wait, or on timeout.
+   * @throws {ClientGone} before its turn.
+   */
   async run(waiter: Waiter, job: Job, share: Share): Promise<Verdict> {
     const waiting = new AbortController();
-    share.giveWay = () =>
+    share.onEvict = () =>
       waiting.abort(new Problem('overloaded', 'Too many verifications wait.', { retryAfterSeconds: 1 }));
-    const timer = setTimeout(() => waiting.abort(late()), this.#options.worker.verify_timeout_ms);
-    const own = this.#addresses.get(waiter.owner) ?? this.#newcomer(waiter.owner);
-    own.callers++;
+    const timer = setTimeout(() => waiting.abort(timedOut()), this.#options.worker.verify_timeout_ms);
+    const entry = this.#addresses.get(waiter.owner) ?? this.#addAddress(waiter.owner);
+    entry.callers++;
     const begin = () => {
       clearTimeout(timer);
-      share.giveWay = null;
-      return this.#ask(job);
+      share.onEvict = null;
+      return this.#runOnThread(job);
     };
     try {
-      return await own.queue.run(waiter, () => this.#queue.run(waiter, begin, waiting.signal), waiting.signal);
+      return await entry.queue.run(waiter, () => this.#queue.run(waiter, begin, waiting.signal), waiting.signal);
     } finally {
       clearTimeout(timer);
-      if (--own.callers === 0) this.#addresses.delete(waiter.owner);
+      if (--entry.callers === 0) this.#addresses.delete(waiter.owner);
     }
   }
 
@@ -72,28 +75,28 @@ class VerifierQueue {
     return this.#thread.end();
   }
 
-  #newcomer(address: string) {
-    const own = { queue: new ThreadQueue(createPermits(this.#options.per_address)), callers: 0 };
-    this.#addresses.set(address, own);
-    return own;
+  #addAddress(address: string) {
+    const entry = { queue: new ThreadQueue(createPermits(this.#options.per_address)), callers: 0 };
+    this.#addresses.set(address, entry);
+    return entry;
   }
 
-  async #ask(job: Job): Promise<Verdict> {
+  async #runOnThread(job: Job): Promise<Verdict> {
     const { ends_after_each, worker } = this.#options;
-    for (let again = !ends_after_each; ; again = false) {
+    for (let retry = !ends_after_each; ; retry = false) {
       let hangs = false;
       const timer = setTimeout(() => {
         hangs = true;
         void this.#thread.end();
       }, worker.verify_timeout_ms + HANGS_MS);
       try {
-        const verdict = await this.#thread.ask(job);
-        if (verdict === null) throw late();
+        const verdict = await this.#thread.run(job);
+        if (verdict === null) throw timedOut();
         return verdict;
       } catch (error) {
         if (!(error instanceof ThreadEnded)) throw error;
-        // In a thread that several share, the time that was over was another's: this one is verified by the next thread.
-        if (hangs || !again || this.#closed) throw late();
+        // The verification that hung may be another one of a shared thread, so this one is retried on a new thread.
+        if (hangs || !retry || this.#closed) throw timedOut();
       } finally {
         clearTimeout(timer);
         if (ends_after_each) await this.#thread.end();
@@ -103,17 +106,17 @@ class VerifierQueue {
 }
 
 export interface Verifier {
-  /** For one request, before its body is read. @param address as addressOf has it */
-  enter(address: string, outgoing: Outgoing): VerifyCaller;
+  /** Admits one request before its body is read. @param address as returned by addressOf */
+  admit(address: string, outgoing: Outgoing): VerifyCaller;
   close(): Promise<void>;
 }
 
 /** One request's body and its verification. */
-interface VerifyCaller extends Room {
-  /** @throws {Problem} overloaded when too many wait, or it was not done in time. @throws {ClientGone} */
+interface VerifyCaller extends BodyLimits {
+  /** @throws {Problem} overloaded when too many wait, or on timeout. @throws {ClientGone} */
   appraise(job: Job): Promise<Verdict>;
-  /** Gives back what it held, once it is answered. */
-  leave(): void;
+  /** Releases the memory of the request after its response. */
+  release(): void;
 }
 
 interface VerifierOptions {
@@ -122,23 +125,23 @@ interface VerifierOptions {
   readonly max_verify_bytes: number;
   readonly max_verify_concurrent: number;
   readonly verify_timeout_ms: number;
-  /** Among which `max_verify_concurrent` and the memory for bodies are divided. */
+  /** Number of workers that share `max_verify_concurrent` and the memory for bodies. */
   readonly workers: number;
 }
 
 const MiB = 1024 * 1024;
-/** A few verifications overlap, for some wait for NVIDIA's services, and at most so many of one address. */
+/** Verifications overlap because some wait for NVIDIA's services. This is the limit for all addresses; the next is the limit for one. */
 const QUICK_IN_FLIGHT = 8;
 const QUICK_PER_ADDRESS = 2;
 const QUICK_HEAP_MB = 96;
-/** A body with more of these, be it in its strings, takes longer to read than the keys of a few devices take to check. */
+/** A body with more JSON tokens, including those in its strings, takes longer to read than the keys of a few devices take to check. */
 const QUICK_MARKS = 10_000;
-/** Of others one is verified at a time, of all workers together. Meanwhile so many bodies of the largest size are read or wait. */
+/** Slow verifications run one at a time across all workers. Meanwhile this many bodies of the largest size may be read or queued. */
 const SLOW_BODIES = 4;
-/** Room is kept for the rest of a body for so long after each part of it. */
+/** Memory for the rest of a body is reserved for this long after each part. */
 const IDLE_MS = 1_000;
 
-/** What a process may take at most: of bodies, and by its two threads. A thread's own code and stacks are near 16 MiB. */
+/** Upper bounds for a process: memory for bodies, and for the heaps of its two threads. A thread's own code and stacks take near 16 MiB. */
 export function verifierBounds({ workers, ...options }: Omit<VerifierOptions, 'rim_url' | 'ocsp_url'>) {
   const share = (total: number) => Math.ceil(total / workers);
   const max_waiting = share(options.max_verify_concurrent);
@@ -147,22 +150,22 @@ export function verifierBounds({ workers, ...options }: Omit<VerifierOptions, 'r
     quick_bytes: (max_waiting + QUICK_IN_FLIGHT) * MANY_BYTES,
     slow_bytes: Math.max(options.max_verify_bytes, share(SLOW_BODIES * options.max_verify_bytes)),
     quick_heap_mb: QUICK_HEAP_MB,
-    // What MAX_JSON_VALUES are at their worst, and copies of the text.
+    // Enough for the worst case of MAX_JSON_VALUES and copies of the text.
     slow_heap_mb: 192 + Math.ceil((6 * options.max_verify_bytes) / MiB),
   };
 }
 
-/** For slow verifications; shared by all workers, under this name, where they can share it. */
+/** Name of the permits for slow verifications, which all workers share where they can. */
 export const SLOW_PERMITS = 'verifications';
 
-// A queue is a thread that verifies, with the verifications that run there and those that wait for their turn.
+// The permits for slow verifications.
 
 export const slowPermits = ({ max_verify_concurrent }: Pick<VerifierOptions, 'max_verify_concurrent'>) => ({
   max_permits: 1,
   max_waiting: max_verify_concurrent,
 });
 
-/** What is verified quickly has a thread of its own: nothing that takes long makes it wait. */
+/** Quick verifications have a thread of their own, so that slow ones do not delay them. */
 export function createVerifier(
   options: VerifierOptions,
   permits: Permits = createPermits(slowPermits(options)),
@@ -188,41 +191,41 @@ export function createVerifier(
   });
 
   return {
-    enter(address, outgoing) {
+    admit(address, outgoing) {
       const waiter: Waiter = { owner: address, outgoing };
-      // A client that is still sending has nothing to lose but its connection.
-      const giveWay = () => outgoing.destroy();
+      // A client that is still sending can only be disconnected.
+      const onEvict = () => outgoing.destroy();
       let queue = quick;
-      let share: Share = quick.shares.enter(address, giveWay);
-      let here_bytes = 0;
-      /** Gives back what was taken for a part of the body that does not come. */
+      let share: Share = quick.shares.open(address, onEvict);
+      let received_bytes = 0;
+      /** Releases the memory that was reserved for a part of the body that does not arrive. */
       let idle: NodeJS.Timeout | undefined;
-      const slowly = (bytes: number) => {
-        share.leave();
+      const moveToSlow = (bytes: number) => {
+        share.release();
         queue = slow;
-        share = slow.shares.enter(address, giveWay);
-        share.take(bytes);
+        share = slow.shares.open(address, onEvict);
+        share.acquire(bytes);
       };
       return {
         hold(bytes, coming) {
-          here_bytes += bytes;
-          if (queue === quick && here_bytes + coming > MANY_BYTES) {
-            // For all that is announced: it is not read half, and then refused.
-            slowly(here_bytes + coming);
-            if (coming > 0) idle = setTimeout(() => share.keep(here_bytes), IDLE_MS).unref();
+          received_bytes += bytes;
+          if (queue === quick && received_bytes + coming > MANY_BYTES) {
+            // The memory for the whole announced body is reserved, so that it is not rejected halfway.
+            moveToSlow(received_bytes + coming);
+            if (coming > 0) idle = setTimeout(() => share.shrinkTo(received_bytes), IDLE_MS).unref();
           }
-          share.take(Math.max(0, here_bytes - share.amount));
+          share.acquire(Math.max(0, received_bytes - share.amount));
           idle?.refresh();
         },
-        // Its place in the queue is asked for when it is appraised.
-        whole: () => clearTimeout(idle),
+        // The queue's permit is requested in `appraise`.
+        received: () => clearTimeout(idle),
         async appraise(job) {
-          if (queue === quick && !hasFewMarks(job.body)) slowly(here_bytes);
+          if (queue === quick && !hasFewMarks(job.body)) moveToSlow(received_bytes);
           return queue.run(waiter, job, share);
         },
-        leave() {
+        release() {
           clearTimeout(idle);
-          share.leave();
+          share.release();
         },
       };
     },
@@ -230,10 +233,98 @@ export function createVerifier(
   };
 }
 
-/** What JSON is made of, wherever it stands: raw is JSON in a string. */
+/** Counts the characters that structure JSON, wherever they occur: raw is JSON inside a string. */
 function hasFewMarks(body: Uint8Array): boolean {
   let marks = 0;
   for (const byte of body) if (byte === COMMA || byte === COLON || byte === BRACKET || byte === BRACE) marks++;
   return marks <= QUICK_MARKS;
 }
 const [COMMA, COLON, BRACKET, BRACE] = [0x2c, 0x3a, 0x5b, 0x7b];
+
+// Shares a limited amount, such as memory for bodies, fairly. When it is exhausted, a share of the owner with the most is evicted.
+
+/** The share of one request. */
+export class Share {
+  /** Called when the share is evicted; its amount has been released by then. null: this share cannot be evicted. */
+  onEvict: (() => void) | null;
+  readonly #shares: Shares;
+  readonly #owner: string;
+  #amount = 0;
+
+  constructor(shares: Shares, owner: string, onEvict: () => void) {
+    this.onEvict = onEvict;
+    this.#shares = shares;
+    this.#owner = owner;
+  }
+
+  get amount(): number {
+    return this.#amount;
+  }
+
+  /** @throws {Problem} overloaded when nothing is left and no other owner would have more than this one. */
+  acquire(amount: number): void {
+    while (!this.#shares.has(amount)) {
+      const other = this.#shares.findEvictable(this.#owner, amount);
+      other.release();
+      other.onEvict?.();
+    }
+    this.#shares.count(this.#owner, this, amount);
+    this.#amount += amount;
+  }
+
+  /** Releases all but `amount`. */
+  shrinkTo(amount: number): void {
+    const less = Math.max(0, this.#amount - amount);
+    this.#amount -= less;
+    this.#shares.count(this.#owner, this, -less);
+  }
+
+  release(): void {
+    this.shrinkTo(0);
+  }
+}
+
+export class Shares {
+  readonly #max: number;
+  readonly #owners = new Map<string, { readonly shares: Set<Share>; amount: number }>();
+  #used = 0;
+
+  constructor(max: number) {
+    this.#max = max;
+  }
+
+  /** Opens an empty share for `owner`. */
+  open(owner: string, onEvict: () => void): Share {
+    return new Share(this, owner, onEvict);
+  }
+
+  has(amount: number): boolean {
+    return this.#used + amount <= this.#max;
+  }
+
+  count(owner: string, share: Share, by: number): void {
+    if (by === 0) return;
+    const entry = this.#owners.get(owner) ?? { shares: new Set(), amount: 0 };
+    entry.amount += by;
+    this.#used += by;
+    if (by > 0) entry.shares.add(share);
+    else if (share.amount === 0) entry.shares.delete(share);
+    if (entry.amount > 0) this.#owners.set(owner, entry);
+    else this.#owners.delete(owner);
+  }
+
+  /** Returns the latest share of the owner with the most. @throws {Problem} overloaded unless that is more than `owner` would have. */
+  findEvictable(owner: string, amount: number): Share {
+    let most = (this.#owners.get(owner)?.amount ?? 0) + amount;
+    let found: Share | undefined;
+    for (const other of this.#owners.values()) {
+      if (other.amount <= most) continue;
+      const latest = [...other.shares].findLast(({ onEvict }) => onEvict !== null);
+      if (latest === undefined) continue;
+      most = other.amount;
+      found = latest;
+    }
+    if (found !== undefined) return found;
+    throw new Problem('overloaded', 'There is no room for this now.', { retryAfterSeconds: 1 });
+  }
+}

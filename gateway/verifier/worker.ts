@@ -1,21 +1,21 @@
-// A thread that verifies: whatever an attestation costs to read and check, chat does not wait for it.
+// The worker thread that verifies, so that chat requests do not wait for it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { workerData } from 'node:worker_threads';
-import { answerQuestions } from '../offload/thread.ts';
+import { serveJobs } from '../offload/thread.ts';
 import type { Job, Verdict, WorkerOptions } from './appraise.ts';
 import { createAppraise } from './appraise.ts';
 
 const options = workerData as WorkerOptions;
 const appraise = createAppraise(options, globalThis.fetch);
 
-// null: time is over. What is still waited for ends by itself, and nobody else's verification with it.
-answerQuestions<Job, Verdict | null>(async (job) => {
+// The result null means timeout. The job still ends by itself, and other jobs of the thread go on.
+serveJobs<Job, Verdict | null>(async (job) => {
   const done = new AbortController();
-  const late = sleep(options.verify_timeout_ms, null, { signal: done.signal });
+  const timeout = sleep(options.verify_timeout_ms, null, { signal: done.signal });
   try {
-    return await Promise.race([appraise(job), late]);
+    return await Promise.race([appraise(job), timeout]);
   } finally {
-    late.catch(() => {});
+    timeout.catch(() => {});
     done.abort();
   }
 });

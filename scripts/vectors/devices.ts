@@ -10,7 +10,7 @@ import {
   newKey,
   spki,
 } from '../../sidecar/attesters/simulated/certificate.ts';
-import type { Device } from '../../sidecar/attesters/simulated/device.ts';
+import type { Device } from '../../sidecar/attesters/simulated/pki.ts';
 import { NOT_AFTER, NOT_BEFORE, positive, randomSerial } from '../../sidecar/attesters/simulated/pki.ts';
 import { FWID, TWIN } from '../../sidecar/attesters/simulated/twin.ts';
 import { deviceOf, type World } from './world.ts';

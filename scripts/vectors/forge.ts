@@ -1,6 +1,6 @@
 // Makes attestations of the twin, right or with one thing wrong.
 import type { RawParts } from '../../proto/raw.ts';
-import type { Device } from '../../sidecar/attesters/simulated/device.ts';
+import type { Device } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport, type ReportOptions } from '../../sidecar/attesters/simulated/report.ts';
 import { makeToken, type TokenOptions } from '../../sidecar/attesters/simulated/token.ts';
 import { nonceHex, rawOf, WHOLE } from './exchange.ts';

@@ -1,6 +1,6 @@
 // Tokens in the other shapes that NVIDIA's verifiers return: signed by a service's key (ES384), or by nobody (alg none).
 import { createHash, type KeyObject, sign } from 'node:crypto';
-import type { Device } from '../../sidecar/attesters/simulated/device.ts';
+import type { Device } from '../../sidecar/attesters/simulated/pki.ts';
 import { TWIN } from '../../sidecar/attesters/simulated/twin.ts';
 import { AT } from './world.ts';
 

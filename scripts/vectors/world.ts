@@ -2,13 +2,15 @@
 import type { Holder } from '../../sidecar/attesters/simulated/certificate.ts';
 import {
   chainPem,
+  DEVICE_ROOT,
   type Device,
   GH100,
   type Issuers,
   makeDevice,
   makeIssuers,
-} from '../../sidecar/attesters/simulated/device.ts';
-import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/attesters/simulated/pki.ts';
+  makeRoot,
+  RIM_ROOT,
+} from '../../sidecar/attesters/simulated/pki.ts';
 import { makeResponder } from '../../test/twin/ocsp.ts';
 import { makeRimSigner, type RimSigner } from '../../test/twin/rim-signer.ts';
 import { type Keep, keepNothing } from './store.ts';

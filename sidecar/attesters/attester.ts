@@ -1,7 +1,6 @@
-// What an attester is: it collects evidence over a nonce and has it appraised. One file per attester in attesters/.
+// What an attester is: it collects evidence over a nonce and has it appraised. Each folder beside this file is one.
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import type { FailureCode } from '../../verify/checks.ts';
 
 export interface Device {
   /** 'HOPPER', 'BLACKWELL', 'LS10'. */
@@ -10,7 +9,7 @@ export interface Device {
   readonly model: string;
 }
 
-/** What came back for one nonce. Not yet trusted: the sidecar checks report nonce and signature itself (`checked.ts`). */
+/** Evidence and token over one nonce. Not yet trusted: `signing/evidence-check.ts` checks nonce, signatures and chains. */
 export interface Collected {
   readonly token: string;
   readonly evidence: readonly Evidence[];
@@ -18,7 +17,7 @@ export interface Collected {
   readonly appraisal_ms?: number;
 }
 
-/** `name`, `devices` and `token_keys` may become others, when an attester that was late can run or one gives way to another. */
+/** `name`, `devices` and `token_keys` may change: when an attester that could not run can, or when one is replaced by another. */
 export interface Attester {
   readonly name: string;
   readonly devices: readonly Device[];
@@ -34,25 +33,129 @@ export interface Attester {
   close(): Promise<void>;
 }
 
+/** Why an attester failed. docs/operations.md says for each what to do. Failures of verify/'s checks have their own codes. */
+export type Reason =
+  // Driver, GPUs and switches.
+  | 'no_ffi'
+  | 'no_driver'
+  | 'no_gpu'
+  | 'no_permission'
+  | 'unsupported_gpu'
+  | 'unsupported_firmware'
+  | 'gpu_lost'
+  | 'gpu_busy'
+  | 'gpu_error'
+  | 'nvml_error'
+  | 'nvml_timeout'
+  | 'cc_off'
+  | 'devtools_on'
+  | 'protected_pcie'
+  | 'no_nscq'
+  | 'nscq_error'
+  | 'no_switch'
+  | 'unsupported_switch'
+  | 'switch_unlocked'
+  | 'switch_lost'
+  | 'switch_busy'
+  | 'switch_error'
+  // NVIDIA's programs: its SDK in workers, and nvattest.
+  | 'no_sdk'
+  | 'new_format'
+  | 'worker_not_started'
+  | 'worker_start_timeout'
+  | 'worker_timeout'
+  | 'worker_died'
+  | 'worker_garbage'
+  | 'worker_second_answer'
+  | 'unexpected'
+  | 'no_nvattest'
+  | 'nvattest_old'
+  | 'nvattest_usage'
+  | 'nvattest_build'
+  | 'nvattest_failed'
+  | 'nvattest_died'
+  | 'nvattest_garbage'
+  | 'nvattest_timeout'
+  // NVIDIA's services.
+  | 'rim_unreachable'
+  | 'rim_forbidden'
+  | 'rim_not_found'
+  | 'rim_refused'
+  | 'ocsp_unreachable'
+  | 'ocsp_forbidden'
+  | 'ocsp_refused'
+  | 'rate_limited'
+  | 'nras_busy'
+  | 'nras_unreachable'
+  | 'nras_refused'
+  | 'nras_error'
+  | 'service_key'
+  | 'mixed_gpus'
+  // What a verifier of NVIDIA's refuses.
+  | 'nonce_mismatch'
+  | 'report_invalid'
+  | 'report_signature'
+  | 'version_mismatch'
+  | 'certificate_chain'
+  | 'firmware_id'
+  | 'ocsp_revoked'
+  | 'ocsp_unknown'
+  | 'ocsp_invalid'
+  | 'rim_invalid'
+  | 'measurement_mismatch'
+  | 'policy_refused'
+  | 'policy_broken'
+  | 'refused'
+  // What the sidecar refuses of an attester's result.
+  | 'wrong_nonce'
+  | 'previous_token'
+  | 'wrong_device_count'
+  | 'token_refused'
+  | 'token_key_unavailable'
+  | 'evidence_refused'
+  | 'attester_stuck'
+  // No more is known.
+  | 'collection_failed'
+  | 'appraisal_failed';
+
+interface FailureOptions extends ErrorOptions {
+  readonly reason?: Reason;
+}
+
 /** Collection or appraisal went wrong. `retryable` when the same call may succeed later. */
 export class AttesterError extends Error {
   override readonly name = 'AttesterError';
   readonly code: 'collection_failed' | 'appraisal_failed';
   readonly retryable: boolean;
-  /** How long to wait before trying again, where somebody said. */
+  /** null: it has no more than its code. */
+  readonly reason: Reason | null;
+  /** How long to wait before the next attempt, where a service said it. */
   readonly retry_after_ms: number | null = null;
-  constructor(code: AttesterError['code'], message: string, retryable: boolean, options?: ErrorOptions) {
+  constructor(
+    code: AttesterError['code'],
+    message: string,
+    retryable: boolean,
+    { reason, ...options }: FailureOptions = {},
+  ) {
     super(message, options);
     this.code = code;
     this.retryable = retryable;
+    this.reason = reason ?? null;
+  }
+
+  /** Equal for failures that are the same news to an operator. */
+  get kind(): string {
+    return `${this.code} ${this.reason}`;
   }
 }
 
-/** A check of verify/ failed; `failed` is the first. */
-export class AppraisalError extends AttesterError {
-  readonly failed: FailureCode;
-  constructor(failed: FailureCode, message: string, retryable: boolean) {
-    super('appraisal_failed', `${failed}: ${message}`, retryable);
-    this.failed = failed;
-  }
+/** A failure whose message begins with its reason, for people who read logs. */
+export function failed(
+  code: AttesterError['code'],
+  reason: Reason,
+  words: string,
+  again: 'retry' | 'stop',
+  options?: ErrorOptions,
+): AttesterError {
+  return new AttesterError(code, `${reason}: ${words}`, again === 'retry', { ...options, reason });
 }

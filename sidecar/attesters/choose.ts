@@ -4,7 +4,8 @@ import type { Logger } from 'pino';
 import type { Nonce } from '../../proto/raw.ts';
 import type { SidecarConfig } from '../config.ts';
 import { refusal } from '../driver/errors.ts';
-import { chooseAttester, DRIVER_VERSION_FILE, readsNewFormat } from '../driver/versions.ts';
+import { until } from '../driver/lock.ts';
+import { DRIVER_VERSION_FILE, driverVersionIn, needsNvattest, readsNewFormat } from '../driver/versions.ts';
 import { type Attester, AttesterError } from './attester.ts';
 import { createNativeAttester } from './native/native.ts';
 import { createNrasAttester } from './nras/nras.ts';
@@ -33,7 +34,7 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
           venv: config.nvtrust_venv,
           environment: config.worker_environment,
           workers: config.nvtrust_workers,
-          onTrouble: (error) => log.warn({ reason: error.message }, 'nvtrust worker'),
+          onFailure: (error) => log.warn({ reason: error.message }, 'nvtrust worker'),
         }),
         () => createNvattestAttester({ ...nvattest, onVersion: refuseUnlessNew }),
         () => log.warn('nvtrust cannot read the reports of this driver: nvattest is used instead'),
@@ -45,7 +46,7 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
         ...nvml,
         ...services,
         cache_dir: config.collateral_dir,
-        onTrouble: (message) => log.warn({ reason: message }, 'native'),
+        onFailure: (message) => log.warn({ reason: message }, 'native'),
       });
     case 'nras':
       return createNrasAttester({
@@ -64,7 +65,24 @@ function refuseUnlessNew(version: string): void {
     );
 }
 
-/** Drivers with the new report format choose for themselves: nvtrust's end of support came before them. */
+/**
+ * `nvattest` in place of `nvtrust` where the driver needs it; any other choice stands.
+ * @param driver_version_text what DRIVER_VERSION_FILE holds, null where it cannot be read.
+ * @param onSwitch told the driver's version when the choice is not the configured one: for the log.
+ */
+export function chooseAttester<T extends string>(
+  configured: T,
+  driver_version_text: string | null,
+  onSwitch: (driver_version: string) => void,
+): T | 'nvattest' {
+  if (configured !== 'nvtrust' || driver_version_text === null) return configured;
+  const version = driverVersionIn(driver_version_text);
+  if (version === null || !needsNvattest(version)) return configured;
+  onSwitch(version);
+  return 'nvattest';
+}
+
+/** Drivers with the new report format are attested by nvattest: the support of nvtrust's SDK ended before they came. */
 async function chosen(config: SidecarConfig, log: Logger): Promise<SidecarConfig['attester']> {
   const driver = await readFile(DRIVER_VERSION_FILE, 'utf8').catch(() => null);
   return chooseAttester(config.attester, driver, (version) =>
@@ -72,7 +90,7 @@ async function chosen(config: SidecarConfig, log: Logger): Promise<SidecarConfig
   );
 }
 
-// An attester that gives way: nvtrust, until a driver signs what NVIDIA's Python SDK cannot read; then nvattest, which can.
+// An attester with a successor: nvtrust, until a driver signs reports that NVIDIA's Python SDK cannot read; then nvattest, which can.
 
 /**
  * @param make the successor, called when `first` fails with `new_format`, and again at each attestation until it returns.
@@ -82,10 +100,13 @@ export function withSuccessor(first: Attester, make: () => Promise<Attester>, on
   let current = first;
   let closed = false;
 
-  async function succeed(reason: AttesterError): Promise<void> {
+  async function succeed(first_failure: AttesterError): Promise<void> {
     const next = await make().catch((cause: unknown) => {
       if (!(cause instanceof AttesterError)) throw cause;
-      throw new AttesterError(reason.code, `${reason.message}. ${cause.message}`, false, { cause });
+      throw new AttesterError(first_failure.code, `${first_failure.message}. ${cause.message}`, false, {
+        cause,
+        reason: 'new_format',
+      });
     });
     if (closed) return next.close();
     current = next;
@@ -107,8 +128,7 @@ export function withSuccessor(first: Attester, make: () => Promise<Attester>, on
       try {
         return await current.attest(nonce, signal);
       } catch (error) {
-        if (current !== first || !(error instanceof AttesterError) || !error.message.startsWith('new_format: '))
-          throw error;
+        if (current !== first || !(error instanceof AttesterError) || error.reason !== 'new_format') throw error;
         await succeed(error);
         return current.attest(nonce, signal);
       }
@@ -117,5 +137,45 @@ export function withSuccessor(first: Attester, make: () => Promise<Attester>, on
       closed = true;
       await current.close();
     },
+  };
+}
+
+// Stands in for an attester that cannot run yet (no driver, CC mode off): the sidecar runs, reports the reason, and creates the attester when it can.
+
+/** @param make throws an AttesterError for as long as the attester cannot run. Called at attestations until it returns, once at a time. */
+export function unavailableAttester(name: string, make: () => Promise<Attester>): Attester {
+  const none: Attester['devices'] = [];
+  let made: Attester | null = null;
+  let underway: Promise<Attester> | null = null;
+
+  /** Creating the attester may take longer than a request waits, so that all requests wait for the same creation. */
+  function making(): Promise<Attester> {
+    underway ??= make()
+      .then((attester) => {
+        made = attester;
+        return attester;
+      })
+      .finally(() => {
+        underway = null;
+      });
+    return underway;
+  }
+
+  return {
+    simulated: null,
+    get name() {
+      return made?.name ?? name;
+    },
+    get devices() {
+      return made?.devices ?? none;
+    },
+    get token_keys() {
+      return made?.token_keys;
+    },
+    async attest(nonce: Nonce, signal: AbortSignal) {
+      const attester = made ?? (await until(making(), signal));
+      return attester.attest(nonce, signal);
+    },
+    close: async () => made?.close(),
   };
 }

@@ -10,7 +10,7 @@ export function killGroup({ pid }: ChildProcess): void {
   try {
     process.kill(-pid, 'SIGKILL');
   } catch {
-    // nobody is left in it
+    // The group has no process left.
   }
 }
 
@@ -23,7 +23,7 @@ export function tailOf(stream: Readable | null, max_characters: number): () => s
   return () => text;
 }
 
-/** A wait that does not keep this process alive. */
+/** A delay that does not keep this process alive. */
 export function unreffed(ms: number): Promise<void> {
   return new Promise((resolve) => {
     setTimeout(resolve, ms).unref();
@@ -79,8 +79,8 @@ export async function runProgram(program: string, args: readonly string[], optio
   };
   const onAbort = () => stop(options.signal?.reason);
   options.signal?.addEventListener('abort', onAbort);
-  const late = () => stop(new RunError('too_slow', `no end within ${options.deadline_ms} ms`));
-  const timer = setTimeout(late, options.deadline_ms);
+  const onDeadline = () => stop(new RunError('too_slow', `no end within ${options.deadline_ms} ms`));
+  const timer = setTimeout(onDeadline, options.deadline_ms);
   const stdout = collected(child.stdout, options.max_output_bytes, () =>
     stop(new RunError('too_much', `it printed more than ${options.max_output_bytes} bytes`)),
   );
@@ -120,4 +120,79 @@ function collected(stream: Readable, max_bytes: number, tooMuch: () => void): ()
     else chunks.push(chunk);
   });
   return () => Buffer.concat(chunks).toString('utf8');
+}
+
+// What of the sidecar's environment a process that it starts may see: an allow-list.
+
+/** Where programs, libraries and certificates lie, the way to the network, and which GPUs there are. */
+const COMMON = [
+  'PATH',
+  'LANG',
+  'LC_ALL',
+  'TZ',
+  'LD_LIBRARY_PATH',
+  'SSL_CERT_FILE',
+  'SSL_CERT_DIR',
+  'http_proxy',
+  'https_proxy',
+  'no_proxy',
+  'HTTPS_PROXY',
+  'NO_PROXY',
+  'NVIDIA_VISIBLE_DEVICES',
+  'NVIDIA_DRIVER_CAPABILITIES',
+] as const;
+
+/** Those that are set, and not empty, of the common names and of `more`. */
+function inheritedVariables(
+  env: Readonly<Record<string, string | undefined>>,
+  more: readonly string[],
+): Record<string, string> {
+  const chosen: Record<string, string> = {};
+  for (const name of [...COMMON, ...more]) {
+    const value = env[name];
+    if (value !== undefined && value !== '') chosen[name] = value;
+  }
+  return chosen;
+}
+
+// What of the sidecar's environment nvattest may see: an allow-list, under the names that it reads.
+
+const NVATTEST_NAMES = ['NVAT_TLS_CA_CERT', 'NVAT_TLS_CA_PATH'] as const;
+
+export type NvattestEnvironment = Readonly<Record<string, string>>;
+
+/** For `config.ts`, which alone reads the environment. The service key goes by the environment, because every user can see arguments. */
+export function nvattestEnvironment(env: Readonly<Record<string, string | undefined>>): NvattestEnvironment {
+  const chosen = inheritedVariables(env, NVATTEST_NAMES);
+  const key = env.NVIDIA_ATTESTATION_SERVICE_KEY;
+  if (key !== undefined && key !== '') chosen.NV_ATTESTATION_SERVICE_KEY = key;
+  return chosen;
+}
+
+// What of the sidecar's environment a worker may see: an allow-list, under the names that NVIDIA's code reads.
+
+const WORKER_NAMES = ['HTTP_PROXY', 'NVIDIA_ATTESTATION_SERVICE_KEY'] as const;
+
+/** Our variable, the one that NVIDIA's code reads, and the path that its code expects in it. Ours may name the host alone. */
+const SERVICES = [
+  { ours: 'RIM_URL', theirs: 'NV_RIM_URL', path: '/v1/rim/' },
+  { ours: 'OCSP_URL', theirs: 'NV_OCSP_URL', path: '/' },
+] as const;
+
+export type WorkerEnvironment = Readonly<Record<string, string>>;
+
+/** For `config.ts`, which alone reads the environment. */
+export function workerEnvironment(env: Readonly<Record<string, string | undefined>>): WorkerEnvironment {
+  const chosen: Record<string, string> = {
+    PYTHONUTF8: '1',
+    PYTHONDONTWRITEBYTECODE: '1',
+    ...inheritedVariables(env, WORKER_NAMES),
+  };
+  for (const { ours, theirs, path } of SERVICES) {
+    const value = env[ours];
+    if (value === undefined || value === '') continue;
+    const base = value.replace(/\/+$/, '');
+    chosen[theirs] = base.endsWith(path.replace(/\/+$/, '')) ? `${base}/` : `${base}${path}`;
+  }
+  return chosen;
 }

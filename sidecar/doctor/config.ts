@@ -1,8 +1,8 @@
 // The doctor's settings, from the sidecar's own variables: the one place in this process that reads the environment.
 import { resolve } from 'node:path';
-import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../../verify/collateral.ts';
-import { nvattestEnvironment } from '../attesters/environment.ts';
+import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../../verify/index.ts';
 import { NRAS_URL } from '../attesters/nras/service.ts';
+import { nvattestEnvironment } from '../attesters/program.ts';
 import { ATTESTERS, type AttesterName } from '../config.ts';
 
 export interface DoctorConfig {
@@ -21,7 +21,7 @@ export interface DoctorConfig {
   readonly environment: Readonly<Record<string, string>>;
 }
 
-/** The variables allow no look. The message is one line that names the one. */
+/** A variable is wrong. The message is one line that names it. */
 export class DoctorConfigError extends Error {
   override readonly name = 'DoctorConfigError';
 }

@@ -1,8 +1,8 @@
-// Looks at a node from the driver up to one verified attestation, in the order of repair, and says what it found.
+// Looks at a node from the driver up to one verified attestation, in the order of repair.
 import type { DoctorConfig } from './config.ts';
-import { gatherFacts } from './facts.ts';
 import type { Finding } from './finding.ts';
 import type { Host } from './host.ts';
+import { gatherFacts } from './host.ts';
 import { checkContainer, checkDevices, checkDriver, checkMode, checkRequirements, checkSocket } from './node-checks.ts';
 import { checkClock, checkServices, checkTrial, probeServices } from './service-checks.ts';
 
@@ -25,7 +25,7 @@ export async function examine(host: Host, config: DoctorConfig): Promise<Finding
   ];
 }
 
-/** The software twin does without all of it. */
+/** The software twin needs none of the hardware. */
 const notNeeded = (finding: Finding): Finding =>
   finding.status === 'ok' || finding.status === 'skip'
     ? finding

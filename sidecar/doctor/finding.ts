@@ -1,6 +1,6 @@
 // One line of the doctor's report: what was looked at, what was seen, and what to do about it.
 
-export type Status = 'ok' | 'warn' | 'fail' | 'skip';
+type Status = 'ok' | 'warn' | 'fail' | 'skip';
 
 export interface Finding {
   /** `driver`, `cc_mode`, `devices`, …: stable, for programs. */

@@ -1,85 +1,77 @@
-// The machine as the doctor sees it: every look at it goes through here, so that a test can be any machine.
+// The machine as the doctor sees it. All access goes through here, so that a test can stand in for any machine.
 import { constants } from 'node:fs';
 import { access, lstat, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { EnvHttpProxyAgent } from 'undici';
-import { WebSocket } from 'ws';
-import { type Attested, fromSidecarSchema, type Hello, MAX_FRAME_BYTES } from '../../proto/frames.ts';
+import { type Attested, type Hello, MAX_FRAME_BYTES } from '../../proto/frames.ts';
+import { type ConnectionEnd, connectToSidecar, readTextFrame } from '../../proto/sidecar-connection.ts';
 import { RunError, runProgram } from '../attesters/program.ts';
 import { NVML, NvmlError } from '../driver/errors.ts';
-import { ARCHITECTURES } from '../driver/gpus.ts';
-import type { ConfidentialMode } from '../driver/nvml.ts';
+import { ARCHITECTURES, type ConfidentialMode } from '../driver/nvml.ts';
+import { DRIVER_VERSION_FILE, driverVersionIn } from '../driver/versions.ts';
+import type { DoctorConfig } from './config.ts';
 
-// Asks a running sidecar for one attestation over its socket, as a gateway would.
+// Requests one attestation of a running sidecar over its socket, as a gateway would.
 
-export interface Answered {
+/** One attestation, or its failure. */
+export interface Trial {
   readonly hello: Hello;
-  /** Or why there is none, in the sidecar's words. */
+  /** Or the reason why there is none, in the sidecar's words. */
   readonly result: Attested | { readonly failure: string };
 }
 
 const HELLO_MS = 5_000;
-const ANSWER_MS = 60_000;
+const ATTESTATION_MS = 60_000;
 const ID = 'doctor';
 
 /** @throws {Error} nobody listens there (`code` ENOENT, ECONNREFUSED, EACCES), or what does is not a sidecar. */
-export function askSidecar(sidecar_socket: string, raw: string): Promise<Answered> {
-  // A path in a URL would be another with a space or a # in it.
-  const ws = new WebSocket('ws://localhost/', {
-    createConnection: () => connect(sidecar_socket),
-    perMessageDeflate: false,
-    maxPayload: MAX_FRAME_BYTES,
-    handshakeTimeout: HELLO_MS,
-  });
+export function trialAttestation(sidecar_socket: string, raw: string): Promise<Trial> {
   let timer: NodeJS.Timeout | undefined;
-  const answer = new Promise<Answered>((resolve, reject) => {
-    let hello: Hello | null = null;
-    const within = (ms: number, what: string) => {
-      clearTimeout(timer);
-      timer = setTimeout(() => reject(new Error(`no ${what} within ${ms} ms`)), ms);
-    };
-    within(HELLO_MS, 'hello');
-    ws.on('error', reject);
-    ws.on('close', () => reject(new Error('it hung up')));
-    ws.on('message', (data) => {
-      const frame = readFrame((data as Buffer).toString('utf8'));
-      if (frame === null) return reject(new Error('what listens there does not speak our protocol'));
-      if (frame.type === 'hello') {
-        const again = hello !== null;
-        hello = frame;
-        if (again) return;
-        ws.send(JSON.stringify({ type: 'attest', id: ID, raw }));
-        return within(ANSWER_MS, 'attestation');
-      }
-      if (hello === null) return reject(new Error('it did not say hello first'));
-      if (frame.type === 'attested') return resolve({ hello, result: frame });
-      if (frame.type === 'failed') return resolve({ hello, result: { failure: `${frame.code}: ${frame.message}` } });
-    });
+  const { promise, resolve, reject } = Promise.withResolvers<Trial>();
+  let hello: Hello | null = null;
+  const connection = connectToSidecar({
+    createConnection: () => connect(sidecar_socket),
+    max_frame_bytes: MAX_FRAME_BYTES,
+    hello_timeout_ms: HELLO_MS,
+    read: readTextFrame,
+    onHello(greeting, again) {
+      hello = greeting;
+      if (again) return;
+      connection.send(JSON.stringify({ type: 'attest', id: ID, raw }));
+      timer = setTimeout(() => reject(new Error(`no attestation within ${ATTESTATION_MS} ms`)), ATTESTATION_MS);
+    },
+    onFrame(frame) {
+      if (hello === null) return;
+      if (frame.type === 'attested') resolve({ hello, result: frame });
+      if (frame.type === 'failed') resolve({ hello, result: { failure: `${frame.code}: ${frame.message}` } });
+    },
+    onEnd: (end) => reject(end.reason === 'error' ? end.error : new Error(ENDS[end.reason])),
   });
-  return answer.finally(() => {
+  return promise.finally(() => {
     clearTimeout(timer);
-    ws.terminate();
+    connection.end();
   });
 }
 
-function readFrame(text: string) {
-  try {
-    return fromSidecarSchema.parse(JSON.parse(text));
-  } catch {
-    return null;
-  }
-}
+const ENDS: Readonly<Record<Exclude<ConnectionEnd['reason'], 'error'>, string>> = {
+  closed: 'it hung up',
+  no_hello_in_time: `no hello within ${HELLO_MS} ms`,
+  silent: 'it is silent',
+  invalid_frame: 'what listens there does not speak our protocol',
+  hello_not_first: 'it did not say hello first',
+  ended: 'the doctor hung up',
+};
 
-// What NVML says of the machine, through the native attester's binding, which is loaded only here and may be absent.
+// The machine's facts from NVML, through the native attester's binding, which is loaded only here and may be absent.
 
 export interface NvmlFacts {
   readonly driver: string;
   readonly gpus: readonly { readonly model: string; readonly arch: string | null }[];
   /** null: this driver or GPU knows no confidential computing. */
   readonly mode: ConfidentialMode | null;
-  /** null: it does not say. */
+  /** null: this driver does not tell. */
   readonly ready: boolean | null;
 }
 
@@ -89,17 +81,17 @@ const DEADLINE_MS = 5_000;
 /** @throws {Error} without the binding, without the library, without a driver, or when a call hangs. */
 async function readNvml(library: string): Promise<NvmlFacts> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
+  const timeout = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new Error(`NVML did not answer within ${DEADLINE_MS} ms`)), DEADLINE_MS);
   });
   try {
-    return await Promise.race([ask(library), late]);
+    return await Promise.race([readFacts(library), timeout]);
   } finally {
     clearTimeout(timer);
   }
 }
 
-async function ask(library: string): Promise<NvmlFacts> {
+async function readFacts(library: string): Promise<NvmlFacts> {
   const [{ openLibrary }, { createNvml }] = await Promise.all([
     import('../driver/nvml.ts'),
     import('../driver/nvml.ts'),
@@ -143,15 +135,15 @@ export interface Host {
   /** Names; empty where the folder is not there. */
   list(folder: string): Promise<readonly string[]>;
   kind(path: string): Promise<'folder' | 'socket' | 'device' | 'file' | null>;
-  /** null: yes; otherwise why not: 'EACCES', 'ENOENT', 'EPERM'. */
+  /** null: it is allowed; otherwise the reason: 'EACCES', 'ENOENT', 'EPERM'. */
   access(path: string, wanted: Access): Promise<string | null>;
   /** null: there is no such program, or it did not end in time. */
   run(program: string, args: readonly string[]): Promise<Ran | null>;
   fetch: typeof globalThis.fetch;
-  /** @throws {Error} why NVML cannot be asked. */
+  /** @throws {Error} with the reason why NVML cannot be used. */
   nvml(library: string): Promise<NvmlFacts>;
   /** @throws {Error} with the system's `code` where nobody listens. */
-  askSidecar(sidecar_socket: string, raw: string): Promise<Answered>;
+  trialAttestation(sidecar_socket: string, raw: string): Promise<Trial>;
 }
 
 const RUN_DEADLINE_MS = 10_000;
@@ -184,7 +176,7 @@ export function thisHost(environment: Readonly<Record<string, string>>): Host {
     run: (program, args) => runHere(program, args, environment),
     fetch: fetchThrough(environment),
     nvml: readNvml,
-    askSidecar,
+    trialAttestation,
   };
 }
 
@@ -214,4 +206,72 @@ function fetchThrough(environment: Readonly<Record<string, string>>): typeof glo
   });
   // Node's types know only Node's own dispatcher, which this one is compatible with.
   return (input, init) => globalThis.fetch(input, Object.assign<RequestInit, object>({ ...init }, { dispatcher }));
+}
+
+// The facts about driver and GPUs, from the best source there is: NVML, else nvidia-smi and /proc.
+
+export interface Facts {
+  readonly source: 'NVML' | 'nvidia-smi' | '/proc' | null;
+  readonly driver: string | null;
+  readonly gpus: NvmlFacts['gpus'];
+  readonly mode: ConfidentialMode | null;
+  readonly ready: boolean | null;
+  /** The reason why NVML could not be used; null where it was. */
+  readonly nvml_error: string | null;
+}
+
+export async function gatherFacts(host: Host, config: DoctorConfig): Promise<Facts> {
+  const nvml = await host.nvml(config.nvml_library).catch((error: unknown) => messageOf(error));
+  if (typeof nvml !== 'string') return { ...nvml, source: 'NVML', nvml_error: null };
+  const smi = await readSmi(host);
+  if (smi !== null) return { ...smi, source: 'nvidia-smi', nvml_error: nvml };
+  const text = await host.readText(DRIVER_VERSION_FILE);
+  const driver = text === null ? null : driverVersionIn(text);
+  return { source: driver === null ? null : '/proc', driver, gpus: [], mode: null, ready: null, nvml_error: nvml };
+}
+
+export const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error)).slice(0, 300);
+
+async function readSmi(host: Host): Promise<NvmlFacts | null> {
+  const list = await host.run('nvidia-smi', ['--query-gpu=driver_version,name', '--format=csv,noheader']);
+  if (list === null || list.exit_code !== 0) return null;
+  const rows = list.stdout.split('\n').flatMap((line) => {
+    const [, driver, model] = /^\s*([0-9.]+)\s*,\s*(.+?)\s*$/.exec(line) ?? [];
+    return driver === undefined || model === undefined ? [] : [{ driver, model }];
+  });
+  const driver = rows[0]?.driver;
+  if (driver === undefined) return null;
+  const state = await host.run('nvidia-smi', ['conf-compute', '-q']);
+  return {
+    driver,
+    gpus: rows.map(({ model }) => ({ model, arch: archOf(model) })),
+    ...readState(state !== null && state.exit_code === 0 ? state.stdout : ''),
+  };
+}
+
+/** nvidia-smi names models, not architectures. */
+function archOf(model: string): string | null {
+  if (/\b(GH?[12]00|H100|H200|H20|H800)\b/.test(model)) return 'HOPPER';
+  return /\b(G?B[123]00|RTX PRO [0-9]+ Blackwell)\b/i.test(model) ? 'BLACKWELL' : null;
+}
+
+/**
+ * `nvidia-smi conf-compute -q`, as drivers 550 to 595 print it: `CC State : ON`, `Multi-GPU Mode : None | Protected PCIe |
+ * NVLE`, `CC GPUs Ready State : Ready | Not Ready`, `DevTools Mode : OFF`. Drivers before 550 leave some of them out.
+ */
+function readState(text: string): { mode: ConfidentialMode | null; ready: boolean | null } {
+  const value = (label: string) => new RegExp(`^\\s*${label}\\s*:\\s*(.+?)\\s*$`, 'mi').exec(text)?.[1]?.toLowerCase();
+  const confidential = value('CC State');
+  if (confidential === undefined) return { mode: null, ready: null };
+  const multi = value('Multi-GPU Mode');
+  const ready = value('CC GPUs Ready State');
+  const mode: ConfidentialMode = {
+    // nvidia-smi does not print it: whether NVML calls it "production" cannot be seen here.
+    environment: 'production',
+    confidential: confidential === 'on',
+    devtools: (value('DevTools Mode') ?? 'off') !== 'off',
+    multi_gpu:
+      multi === undefined ? null : multi.includes('pcie') ? 'protected_pcie' : multi === 'nvle' ? 'nvle' : 'none',
+  };
+  return { mode, ready: ready === undefined ? null : ready === 'ready' };
 }

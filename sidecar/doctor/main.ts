@@ -12,7 +12,7 @@ It reads the sidecar's variables: ATTESTER, SIDECAR_SOCKET, RIM_URL, OCSP_URL, N
 exit status: 0 nothing fails, 1 something does, 2 usage`;
 
 const status = await run(process.argv.slice(2));
-// A driver call that hangs must not keep us.
+// A driver call that hangs must not keep the process.
 process.stdout.write('', () => process.exit(status));
 
 async function run(argv: readonly string[]): Promise<number> {

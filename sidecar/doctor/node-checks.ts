@@ -4,9 +4,8 @@ import { isSocketPath } from '../../proto/settings.ts';
 import type { AttesterName } from '../config.ts';
 import { needsNvattest, readsNewFormat } from '../driver/versions.ts';
 import type { DoctorConfig } from './config.ts';
-import type { Facts } from './facts.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
-import type { Host } from './host.ts';
+import type { Facts, Host } from './host.ts';
 
 // Are we in a container, and did it get the GPU?
 
@@ -199,7 +198,7 @@ export async function checkRequirements(host: Host, config: DoctorConfig, facts:
 
 async function nvtrust(host: Host, { nvtrust_venv }: DoctorConfig): Promise<Finding> {
   const python = join(nvtrust_venv, 'bin', 'python');
-  const todo = `run sidecar/nvtrust/install.sh ${nvtrust_venv}, or name the environment in NVTRUST_VENV`;
+  const todo = `run sidecar/attesters/nvtrust/python/install.sh ${nvtrust_venv}, or name the environment in NVTRUST_VENV`;
   const why = await host.access(python, 'execute');
   if (why !== null) return fail(NAME, `ATTESTER=nvtrust: ${python} cannot be run (${why})`, todo);
   const ran = await host.run(python, ['-I', '-c', SDK_VERSION]);

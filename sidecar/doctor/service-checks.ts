@@ -2,20 +2,20 @@
 import { buildRaw } from '../../proto/raw.ts';
 import { appraiseAttestation, createCollateral, type Jwks, type VerificationReport } from '../../verify/index.ts';
 import type { DoctorConfig } from './config.ts';
-import { type Facts, messageOf } from './facts.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
-import type { Answered, Host } from './host.ts';
+import type { Host, Trial } from './host.ts';
+import { type Facts, messageOf } from './host.ts';
 
-// One short request to each service that the attester will need: whether it answers, with what, and what time it has.
+// One short request to each service that the attester needs: its status, or why there is no response, and the service's clock.
 
 interface Probe {
   readonly service: 'rim' | 'ocsp' | 'nras';
   readonly url: string;
-  /** For `rim`: what was asked for. */
+  /** For `rim`: the id in the request. */
   readonly rim_id: string | null;
-  /** null: no answer. */
+  /** null: no response. */
   readonly http_status: number | null;
-  /** Why there is no answer. */
+  /** The reason why there is no response. */
   readonly error: string | null;
   /** What the service's Date header says beyond our clock; null without one. */
   readonly clock_ahead_ms: number | null;
@@ -46,12 +46,12 @@ async function probe(host: Host, service: Probe['service'], url: string, rim_id:
     const clock_ahead_ms = Number.isNaN(date_ms) ? null : date_ms - middle_ms;
     return { service, url, rim_id, http_status: answer.status, error: null, clock_ahead_ms };
   } catch (error) {
-    return { service, url, rim_id, http_status: null, error: causeOf(error), clock_ahead_ms: null };
+    return { service, url, rim_id, http_status: null, error: networkReason(error), clock_ahead_ms: null };
   }
 }
 
-/** fetch says "fetch failed" and keeps the reason in `cause`. */
-const causeOf = (error: unknown) =>
+/** fetch has the reason in `cause`. */
+const networkReason = (error: unknown) =>
   messageOf(error instanceof Error && error.cause !== undefined ? error.cause : error);
 
 // Can NVIDIA's services be reached, and is there a reference value for this driver?
@@ -102,9 +102,9 @@ function missing(seen: string, rim_id: string, driver: string | null): Finding {
   return warn('rim', `${seen} for ${rim_id}`, 'is this a RIM service? It does not know a well-known id');
 }
 
-// Does our clock agree with the services'? OCSP answers and certificates are valid for windows of time.
+// Does our clock agree with the services'? OCSP responses and certificates are valid for windows of time.
 
-/** No clock that is right shows an earlier time. */
+/** A clock that shows an earlier time is wrong. */
 const EARLIEST = Date.parse('2026-01-01T00:00:00Z');
 /** A Date header has whole seconds. */
 const WARN_MS = 10_000;
@@ -117,7 +117,7 @@ export function checkClock(probes: readonly Probe[], now: Date): Finding[] {
   if (now.getTime() < EARLIEST) return [fail('clock', `the clock says ${here}`, TODO)];
   const [first, ...rest] = probes.flatMap(({ clock_ahead_ms }) => (clock_ahead_ms === null ? [] : [clock_ahead_ms]));
   if (first === undefined) return [skip('clock', `the clock says ${here}; no service told the time`)];
-  // A cache between us can only make one look older: the least difference is the nearest to the truth.
+  // A cache on the way can only make a date older, so the smallest difference is the nearest to the truth.
   const ahead_ms = rest.reduce((a, b) => (Math.abs(b) < Math.abs(a) ? b : a), first);
   const seconds = Math.abs(Math.round(ahead_ms / 1000));
   const seen = `the clock is ${seconds} s ${ahead_ms > 0 ? 'behind' : 'ahead of'} the services`;
@@ -137,13 +137,13 @@ const RESPONSE =
 export async function checkTrial(host: Host, config: DoctorConfig): Promise<Finding[]> {
   const { sidecar_socket } = config;
   const raw = buildRaw({ request: REQUEST, response: RESPONSE, timestamp: Math.floor(host.now().getTime() / 1000) });
-  let answered: Answered;
+  let trial: Trial;
   try {
-    answered = await host.askSidecar(sidecar_socket, raw);
+    trial = await host.trialAttestation(sidecar_socket, raw);
   } catch (error) {
     return [unreachable(error, host, config)];
   }
-  const { hello, result } = answered;
+  const { hello, result } = trial;
   if ('failure' in result)
     return [
       fail(
@@ -153,7 +153,7 @@ export async function checkTrial(host: Host, config: DoctorConfig): Promise<Find
       ),
     ];
   const { nonce, token, evidence } = result;
-  const report = await appraise(JSON.stringify({ raw, nonce, token, evidence }), answered, host, config);
+  const report = await appraise(JSON.stringify({ raw, nonce, token, evidence }), trial, host, config);
   if (!report.valid) return [invalid(report)];
   const seen = `the sidecar (${hello.attester}) attested ${hello.devices.length} device(s), and it verifies${report.level === 'none' ? '' : ` (${report.level})`}`;
   if (hello.simulated === null || config.attester === 'simulated') return [ok(NAME, seen)];
@@ -162,7 +162,7 @@ export async function checkTrial(host: Host, config: DoctorConfig): Promise<Find
   ];
 }
 
-function appraise(text: string, { hello }: Answered, host: Host, config: DoctorConfig): Promise<VerificationReport> {
+function appraise(text: string, { hello }: Trial, host: Host, config: DoctorConfig): Promise<VerificationReport> {
   const { rim_url, ocsp_url } = config;
   return appraiseAttestation(text, {
     at: host.now(),

@@ -1,7 +1,7 @@
 // Collects evidence over a nonce from every device: GPUs in parallel, one report at a time from each; switches beside them.
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import { AppraisalError, type Device } from '../attesters/attester.ts';
+import type { Device } from '../attesters/attester.ts';
 import { refusal } from './errors.ts';
 import { PARALLEL_CALLS } from './ffi.ts';
 import { createLock, holding, until } from './lock.ts';
@@ -16,7 +16,7 @@ export interface Collector {
   readonly devices: readonly Device[];
   /** @throws {AttesterError} @throws what `signal` was aborted with. */
   collect(nonce: Nonce, signal: AbortSignal): Promise<Evidence[]>;
-  /** A device that was reset has another leaf: asks each again. True when one is not what it was. */
+  /** Reads the chain of every device again: a device that was reset has another leaf. True when a chain has changed. */
   renewChains(signal: AbortSignal): Promise<boolean>;
   close(): Promise<void>;
 }
@@ -30,15 +30,15 @@ export async function createCollector(options: CollectorOptions): Promise<Collec
   const first = await inTime((signal) => until(kept.open(), signal), collection_timeout_ms);
   const calls = createLock(parallel_calls);
   const opening = createLock();
-  const turns = new Map(first.sources.map(({ turn }) => [turn, createLock()]));
-  const turnOf = ({ turn }: Source) => turns.get(turn) ?? createLock();
-  const idle = () => [opening, ...turns.values()].every((lock) => lock.free);
+  const locks = new Map(first.sources.map(({ lock }) => [lock, createLock()]));
+  const lockOf = ({ lock }: Source) => locks.get(lock) ?? createLock();
+  const idle = () => [opening, ...locks.values()].every((lock) => lock.free);
   const chains = new Map<string, string>();
   let known: Machine = first;
 
   async function current(signal: AbortSignal): Promise<Machine> {
     const machine = await kept.current(calls, signal);
-    // Opened anew: what was reset may have other certificates.
+    // The machine was opened again: a device that was reset may have other certificates.
     if (machine !== known) chains.clear();
     known = machine;
     return machine;
@@ -61,11 +61,11 @@ export async function createCollector(options: CollectorOptions): Promise<Collec
     return chain;
   }
 
-  /** All of them, so that which failure is told does not depend on which device is fast. */
+  /** Waits for all devices, so that the failure that is thrown does not depend on which device is fast. */
   async function fromEach<T>(work: (source: Source) => Promise<T>, signal: AbortSignal): Promise<T[]> {
     const { sources } = await holding([opening], () => current(signal), signal);
     const results = await Promise.allSettled(
-      sources.map((source) => holding([turnOf(source), calls], () => work(source), signal)),
+      sources.map((source) => holding([lockOf(source), calls], () => work(source), signal)),
     );
     return results.map((result) => {
       if (result.status === 'rejected') throw result.reason;
@@ -91,14 +91,14 @@ export async function createCollector(options: CollectorOptions): Promise<Collec
       return [...chains].some(([id, chain]) => before.get(id) !== chain);
     },
     async close() {
-      // A driver that is shut down under a running call may crash the process, and one that hangs would keep us.
+      // A driver that is shut down during a call may crash the process, and one that hangs would keep the process from ending.
       if (!idle()) await new Promise((resolve) => setTimeout(resolve, CLOSE_MS));
       if (idle()) await kept.close();
     },
   };
 }
 
-/** Whoever waits gives up after the deadline; what hangs keeps its turn. */
+/** Stops waiting after the deadline. Work that hangs keeps its lock. */
 async function inTime<T>(work: (signal: AbortSignal) => Promise<T>, timeout_ms: number): Promise<T> {
   const timeout = AbortSignal.timeout(timeout_ms);
   try {
@@ -107,35 +107,4 @@ async function inTime<T>(work: (signal: AbortSignal) => Promise<T>, timeout_ms: 
     if (error !== timeout.reason) throw error;
     throw refusal('nvml_timeout', `a device did not answer within ${timeout_ms} ms`, 'retry');
   }
-}
-
-// A device that was reset has another leaf, and the chain that is kept of it is from before the reset: what the device signs
-// does not verify until it is asked for its chain again.
-
-/** @throws {AppraisalError} a check failed. */
-export type Appraise<T> = (nonce: Nonce, evidence: readonly Evidence[], signal: AbortSignal) => Promise<T>;
-
-/** What passed, and the evidence that it is about. */
-interface Appraised<T> {
-  readonly evidence: readonly Evidence[];
-  readonly devices: T;
-}
-
-/** What another chain can mend. */
-const OF_THE_CHAIN: ReadonlySet<string> = new Set(['report_signature_invalid', 'fwid_mismatch', 'chain_invalid']);
-
-/** As `appraise`; where a chain may be old, asks for it, and where it was, appraises what is collected with the new one. */
-export function withRenewedChains<T>(collector: Collector, appraise: Appraise<T>): Appraise<Appraised<T>> {
-  return async (nonce, evidence, signal) => {
-    try {
-      return { evidence, devices: await appraise(nonce, evidence, signal) };
-    } catch (error) {
-      signal.throwIfAborted();
-      if (!(error instanceof AppraisalError) || !OF_THE_CHAIN.has(error.failed)) throw error;
-      if (!(await collector.renewChains(signal))) throw error;
-      // The report is over our nonce already; a chain that is now another comes with a new one.
-      const anew = await collector.collect(nonce, signal);
-      return { evidence: anew, devices: await appraise(nonce, anew, signal) };
-    }
-  };
 }

@@ -1,12 +1,9 @@
-// What the return codes of NVML and NSCQ mean to an operator: a reason, whether asking again can help, and what to do.
-import { AttesterError } from '../attesters/attester.ts';
-
-// What NVML's return codes mean to an operator: a reason, whether asking again can help, and what to do.
+// What the return codes of NVML and NSCQ mean to an operator: a reason, whether a retry can help, and what to do.
+import { AttesterError, failed, type Reason } from '../attesters/attester.ts';
 
 type Again = 'retry' | 'stop';
 interface Meaning {
-  /** The message begins with it, so that logs and gateways can tell failures apart. */
-  readonly reason: string;
+  readonly reason: Reason;
   readonly again: Again;
   readonly words: string;
 }
@@ -69,44 +66,56 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
 
 const UNKNOWN: Meaning = { reason: 'nvml_error', again: 'stop', words: 'an error that we do not know' };
 
-/** A call that NVML answered with an error. */
+/** A call of NVML's that returned an error. */
 export class NvmlError extends AttesterError {
   readonly nvml_code: number;
   constructor(function_name: string, nvml_code: number) {
     const { reason, again, words } = MEANINGS[nvml_code] ?? UNKNOWN;
-    super('collection_failed', `${reason}: ${words} (${function_name}: NVML error ${nvml_code})`, again === 'retry');
+    const message = `${reason}: ${words} (${function_name}: NVML error ${nvml_code})`;
+    super('collection_failed', message, again === 'retry', { reason });
     this.nvml_code = nvml_code;
   }
 }
 
-/** The node is not fit for attestation, and an operator must act; or, with `retry`, the GPU had no time. */
-export function refusal(reason: string, words: string, again: Again = 'stop', options?: ErrorOptions): AttesterError {
-  return new AttesterError('collection_failed', `${reason}: ${words}`, again === 'retry', options);
+/** The node cannot attest and an operator must act; or, with `retry`, the GPU was busy. */
+export function refusal(reason: Reason, words: string, again: Again = 'stop', options?: ErrorOptions): AttesterError {
+  return failed('collection_failed', reason, words, again, options);
 }
 
 // What NSCQ's return codes mean to an operator.
 
-type NscqMeaning = readonly [reason: string, again: 'retry' | 'stop', words: string];
-
 /** nscq_rc_t below zero, as NVIDIA's header numbers it. Above zero are warnings. */
-const NSCQ_MEANINGS: Readonly<Record<number, NscqMeaning>> = {
-  [-1]: ['unsupported_switch', 'stop', 'this driver cannot attest switches; install one for protected PCIe'],
-  [-2]: ['switch_lost', 'stop', 'the switch is no longer there; look at dmesg'],
-  [-3]: [
-    'switch_lost',
-    'stop',
-    'the switch cannot be opened; look at dmesg and at the rights of /dev/nvidia-nvswitch*',
-  ],
-  [-6]: ['no_nscq', 'stop', 'libnvidia-nscq and the driver differ in version; install the library of its branch'],
-  [-7]: ['no_driver', 'stop', "the switches' driver does not answer; look at dmesg"],
-  [-8]: ['switch_busy', 'retry', 'the switch did not answer in time'],
+const NSCQ_MEANINGS: Readonly<Record<number, Meaning>> = {
+  [-1]: {
+    reason: 'unsupported_switch',
+    again: 'stop',
+    words: 'this driver cannot attest switches; install one for protected PCIe',
+  },
+  [-2]: { reason: 'switch_lost', again: 'stop', words: 'the switch is no longer there; look at dmesg' },
+  [-3]: {
+    reason: 'switch_lost',
+    again: 'stop',
+    words: 'the switch cannot be opened; look at dmesg and at the rights of /dev/nvidia-nvswitch*',
+  },
+  [-6]: {
+    reason: 'no_nscq',
+    again: 'stop',
+    words: 'libnvidia-nscq and the driver differ in version; install the library of its branch',
+  },
+  [-7]: { reason: 'no_driver', again: 'stop', words: "the switches' driver does not answer; look at dmesg" },
+  [-8]: { reason: 'switch_busy', again: 'retry', words: 'the switch did not answer in time' },
 };
-const NSCQ_UNKNOWN: NscqMeaning = ['nscq_error', 'retry', 'the driver failed without saying why; look at dmesg'];
+const NSCQ_UNKNOWN: Meaning = {
+  reason: 'nscq_error',
+  again: 'retry',
+  words: 'the driver failed without saying why; look at dmesg',
+};
 
-/** A call that NSCQ answered with an error; after it the switches' driver is opened anew. */
+/** A call of NSCQ's that returned an error. The switches' driver is opened again after it. */
 export class NscqError extends AttesterError {
   constructor(path: string, nscq_code: number) {
-    const [reason, again, words] = NSCQ_MEANINGS[nscq_code] ?? NSCQ_UNKNOWN;
-    super('collection_failed', `${reason}: ${words} (${path}: NSCQ error ${nscq_code})`, again === 'retry');
+    const { reason, again, words } = NSCQ_MEANINGS[nscq_code] ?? NSCQ_UNKNOWN;
+    const message = `${reason}: ${words} (${path}: NSCQ error ${nscq_code})`;
+    super('collection_failed', message, again === 'retry', { reason });
   }
 }

@@ -1,4 +1,4 @@
-// Calls into a driver's library through koffi: each on a thread of libuv's pool, few at a time, and one that hangs is left behind.
+// Calls into a driver's library through koffi. Each runs on a thread of libuv's pool, few at a time; a call that hangs keeps its thread.
 import { createRequire } from 'node:module';
 import { refusal } from './errors.ts';
 
@@ -41,17 +41,17 @@ export function loadKoffi(): Koffi {
   }
 }
 
-/** What a call writes into must outlive it, whoever still waits. */
+/** The arguments of running calls: the memory that a call writes to must live until the call returns. */
 const in_flight = new Set<readonly unknown[]>();
 
-/** Node waits for its threads before it ends, and would wait for one that hangs in the driver for ever. */
+/** Node waits for its threads before it ends, and would wait without end for one that hangs in the driver. */
 function endAnyway(): void {
   if (in_flight.size > 0) process.kill(process.pid, 'SIGKILL');
 }
 
 /**
  * @param max_calls at a time, whoever makes them: each takes a thread, and those that hang keep theirs.
- * @throws {AttesterError} nvml_timeout when so many have not come back.
+ * @throws {AttesterError} nvml_timeout when `max_calls` calls have not returned.
  */
 export function callAsync<T>(run: KoffiFunction, args: readonly unknown[], max_calls: number): Promise<T> {
   return new Promise<T>((resolve, reject) => {
@@ -64,4 +64,12 @@ export function callAsync<T>(run: KoffiFunction, args: readonly unknown[], max_c
     });
     in_flight.add(args);
   });
+}
+
+export const NONCE_BYTES = 0x20;
+
+/** ASCII up to the first zero byte. */
+export function readText(bytes: Buffer): string {
+  const end = bytes.indexOf(0);
+  return bytes.toString('latin1', 0, end < 0 ? bytes.length : end);
 }

@@ -1,9 +1,9 @@
-// A place that few may hold at once, and a way out of the wait: a GPU makes one report at a time, and a call into its driver
-// that hangs cannot be taken back.
+// A lock that a few may hold at once, and that can be waited for with a signal: a GPU makes one report at a time, and a call into
+// its driver that hangs cannot be taken back.
 
 export interface Lock {
-  /** Resolves to what gives the place back. @throws what `signal` was aborted with. */
-  take(signal: AbortSignal): Promise<() => void>;
+  /** @returns the function that releases it. @throws what `signal` was aborted with. */
+  acquire(signal: AbortSignal): Promise<() => void>;
   /** Nobody holds it. */
   readonly free: boolean;
 }
@@ -11,9 +11,9 @@ export interface Lock {
 /** @param limit how many may hold it. */
 export function createLock(limit = 1): Lock {
   let held = 0;
-  const line: (() => void)[] = [];
-  const give = () => {
-    const next = line.shift();
+  const waiting: (() => void)[] = [];
+  const release = () => {
+    const next = waiting.shift();
     if (next === undefined) held--;
     else next();
   };
@@ -21,53 +21,53 @@ export function createLock(limit = 1): Lock {
     get free() {
       return held === 0;
     },
-    async take(signal) {
+    async acquire(signal) {
       signal.throwIfAborted();
       if (held < limit) held++;
-      else await turn(line, signal);
-      return give;
+      else await wait(waiting, signal);
+      return release;
     },
   };
 }
 
-function turn(line: (() => void)[], signal: AbortSignal): Promise<void> {
+function wait(waiting: (() => void)[], signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
-    const enter = () => {
-      signal.removeEventListener('abort', leave);
+    const onReleased = () => {
+      signal.removeEventListener('abort', onAbort);
       resolve();
     };
-    const leave = () => {
-      line.splice(line.indexOf(enter), 1);
+    const onAbort = () => {
+      waiting.splice(waiting.indexOf(onReleased), 1);
       reject(signal.reason);
     };
-    line.push(enter);
-    signal.addEventListener('abort', leave, { once: true });
+    waiting.push(onReleased);
+    signal.addEventListener('abort', onAbort, { once: true });
   });
 }
 
 /**
- * Runs `work` while holding every lock. Who leaves early, by `signal`, leaves `work` running, and the locks with it.
+ * Runs `work` while holding every lock. An abort ends the wait alone: `work` goes on and keeps the locks until it ends.
  * @throws what `signal` was aborted with, or `work` threw.
  */
 export async function holding<T>(locks: readonly Lock[], work: () => Promise<T>, signal: AbortSignal): Promise<T> {
-  const taken: (() => void)[] = [];
-  const give = () => {
-    for (const one of taken) one();
+  const releases: (() => void)[] = [];
+  const releaseAll = () => {
+    for (const release of releases) release();
   };
   try {
-    for (const lock of locks) taken.push(await lock.take(signal));
+    for (const lock of locks) releases.push(await lock.acquire(signal));
   } catch (error) {
-    give();
+    releaseAll();
     throw error;
   }
-  return until(work().finally(give), signal);
+  return until(work().finally(releaseAll), signal);
 }
 
-/** Leaves early by `signal`; `work` goes on, and nobody hears of it. */
+/** The result of `work`, or the abort's reason; `work` goes on after an abort, and its result is dropped. */
 export function until<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
-    const leave = () => reject(signal.reason);
-    signal.addEventListener('abort', leave, { once: true });
-    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', leave));
+    const onAbort = () => reject(signal.reason);
+    signal.addEventListener('abort', onAbort, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
   });
 }

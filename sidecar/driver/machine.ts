@@ -1,20 +1,18 @@
-// The machine as it was found at the start, until a driver loses it; then it is opened again, and must be the same.
+// The machine with its devices, opened at the start. When a driver loses it, it is opened again and must have the same devices.
 import type { Device } from '../attesters/attester.ts';
 import { NscqError, NVML, NvmlError, refusal } from './errors.ts';
 import { PARALLEL_CALLS } from './ffi.ts';
-import { checkMode, openSession } from './gpus.ts';
 import { holding, type Lock } from './lock.ts';
-import { createNscq, NSCQ_LIBRARY, type Nscq, openNscq } from './nscq.ts';
-import { createNvml, LIBRARY, type Nvml, openLibrary } from './nvml.ts';
-import { checkLocked, openSwitches } from './switches.ts';
+import { checkLocked, createNscq, NSCQ_LIBRARY, type Nscq, openNscq, openSwitches } from './nscq.ts';
+import { checkMode, createNvml, LIBRARY, type Nvml, openLibrary, openSession } from './nvml.ts';
 
-// Whatever of the machine gives evidence: its GPUs through NVML and, behind protected PCIe, its switches through NSCQ.
+// The sources of evidence: GPUs through NVML and, behind protected PCIe, switches through NSCQ.
 
 export interface Source extends Device {
   /** The same for the same device, whenever it is opened. */
   readonly id: string;
-  /** Those of one name are asked one at a time. */
-  readonly turn: string;
+  /** Sources of one lock make their reports one after the other. */
+  readonly lock: string;
   /** PEM, leaf first. */
   chain(): Promise<string>;
   /** @param nonce 32 bytes. */
@@ -28,7 +26,7 @@ export interface Machine {
 
 /**
  * @param openNscq called behind protected PCIe alone; throws where switches cannot be attested.
- * @throws {AttesterError} no GPU, no switch where there must be one, or a mode in which their word is worth nothing.
+ * @throws {AttesterError} no GPU, no switch where there must be one, or a mode in which their reports prove nothing.
  */
 async function openMachine(nvml: Nvml, openNscq: () => Nscq): Promise<Machine> {
   const { gpus, protected_pcie } = await openSession(nvml);
@@ -36,7 +34,7 @@ async function openMachine(nvml: Nvml, openNscq: () => Nscq): Promise<Machine> {
     arch,
     model,
     id: uuid,
-    turn: uuid,
+    lock: uuid,
     chain: () => nvml.attestationChain(handle),
     report: (nonce) => nvml.report(handle, nonce),
   }));
@@ -54,7 +52,7 @@ async function switches(nscq: Nscq): Promise<Source[]> {
     arch,
     model,
     id: label,
-    turn: 'switches',
+    lock: 'switches',
     chain: () => nscq.attestationChain(label),
     async report(nonce) {
       await checkLocked(nscq, [label]);
@@ -77,9 +75,9 @@ export interface MachineOptions {
 interface KeptMachine {
   /** Opens it, for the first time or again. @throws {AttesterError} */
   open(): Promise<Machine>;
-  /** As `open` found it, still in the mode that it was in. One at a time. @throws {AttesterError} */
+  /** The open machine, after a check that its mode has not changed. To be called one at a time. @throws {AttesterError} */
   current(calls: Lock, signal: AbortSignal): Promise<Machine>;
-  /** After this error, is it to be opened again? */
+  /** Whether the machine must be opened again after this error. */
   isLost(error: unknown): boolean;
   /** @param idle no call is running: a driver that is closed under one may crash the process. */
   lose(idle: boolean): Promise<void>;
@@ -87,7 +85,7 @@ interface KeptMachine {
   close(): Promise<void>;
 }
 
-/** After these the driver no longer knows us, or its devices. */
+/** After these codes the driver has lost our session, or its devices. */
 const LOST: ReadonlySet<number> = new Set([
   NVML.uninitialized,
   NVML.driver_not_loaded,

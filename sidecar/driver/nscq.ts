@@ -1,7 +1,8 @@
 // NSCQ as this sidecar uses it: which switches there are, whether they are locked, and a switch's chain and report over a nonce.
+
+import type { Device } from '../attesters/attester.ts';
 import { NscqError, refusal } from './errors.ts';
-import { callAsync, type Koffi, type KoffiLibrary, loadKoffi } from './ffi.ts';
-import { NONCE_BYTES, readText } from './nvml.ts';
+import { callAsync, type Koffi, type KoffiLibrary, loadKoffi, NONCE_BYTES, readText } from './ffi.ts';
 
 const UUID_BYTES = 16;
 const CHAIN_BYTES = 0x1400;
@@ -45,7 +46,7 @@ function made(koffi: Koffi) {
   };
 }
 
-// Opens NVIDIA's library for NVSwitches (libnvidia-nscq.so.2, API 2.0.0). It answers by callbacks, before the call returns.
+// Opens NVIDIA's library for NVSwitches (libnvidia-nscq.so.2, API 2.0.0). It gives its values by callbacks, before the call returns.
 //
 // The call runs on a thread of libuv's pool; koffi hands each callback to the event loop and holds that thread meanwhile, so
 // nothing here waits for a switch.
@@ -57,7 +58,7 @@ export const NSCQ_LIBRARY = 'libnvidia-nscq.so.2';
 const MOUNT_DEVICES = 1;
 const LABEL_BYTES = 64;
 
-/** What a path's answers are. */
+/** The types of the values at a path. */
 interface NscqValues {
   uuid: string;
   byte: number;
@@ -66,7 +67,7 @@ interface NscqValues {
 }
 type NscqKind = keyof NscqValues;
 
-/** One answer to a path: from which switch, with which return code, below zero for an error. */
+/** One value at a path: of which switch, with which return code, below zero for an error. */
 interface Observed<T> {
   readonly label: string;
   readonly code: number;
@@ -84,7 +85,7 @@ interface NscqLibrary {
   ): Promise<{ readonly code: number; readonly answers: readonly Observed<NscqValues[K]>[] }>;
 }
 
-/** What a callback is given as its third argument, by value, and what to make of it. A size that cannot be is no bytes. */
+/** The bytes of a structure that a callback gets by value; none where its size is impossible. */
 const sized = (bytes: Uint8Array, size: number) => Buffer.from(bytes.subarray(0, size > bytes.length ? 0 : size));
 
 /**
@@ -139,7 +140,7 @@ export function openNscq(path: string, max_calls: number): NscqLibrary {
     setInput: (bytes) => callAsync<number>(setInput, [session, 0, bytes, bytes.length], max_calls),
     async observe<K extends NscqKind>(kind: K, at: string) {
       const given: { uuid: Buffer; code: number; value: Buffer | number }[] = [];
-      // What it throws nobody would hear: it only keeps what was given.
+      // An error thrown here would be lost, so the callback only keeps its arguments.
       const keep = (device: unknown, code: number, value: unknown) => {
         given.push({ uuid: uuidAt(device), code, value: readValue(kind, value) });
       };
@@ -230,4 +231,45 @@ export function createNscq(library: NscqLibrary): Nscq {
       return bytes('report', label, 'config/attestation_report');
     },
   };
+}
+
+// A session with NSCQ: the switches opened and checked, with which a node behind protected PCIe is attested beside its GPUs.
+
+interface NvSwitch extends Device {
+  readonly label: string;
+}
+
+const LS10 = 2;
+const MAX_SWITCHES = 16;
+
+/** @throws {AttesterError} no switch, one that cannot attest, or one that is not locked. */
+export async function openSwitches(nscq: Nscq): Promise<readonly NvSwitch[]> {
+  await nscq.open();
+  try {
+    return await look(nscq);
+  } catch (error) {
+    await nscq.close().catch(() => undefined);
+    throw error;
+  }
+}
+
+async function look(nscq: Nscq): Promise<readonly NvSwitch[]> {
+  const labels = await nscq.switches();
+  if (labels.length === 0) throw refusal('no_switch', 'protected PCIe is on, and the driver sees no switch');
+  if (labels.length > MAX_SWITCHES)
+    throw refusal('no_switch', `${labels.length} switches, and ${MAX_SWITCHES} is the most we know`);
+  for (const [index, label] of labels.entries()) {
+    const architecture = await nscq.architecture(label);
+    if (architecture !== LS10)
+      throw refusal('unsupported_switch', `switch ${index} (architecture ${architecture}) cannot attest; LS10 can`);
+  }
+  await checkLocked(nscq, labels);
+  return labels.map((label) => ({ arch: 'LS10', model: 'NVSwitch LS10', label }));
+}
+
+/** @throws {AttesterError} switch_unlocked: its host could still reroute the traffic between the GPUs. */
+export async function checkLocked(nscq: Nscq, labels: readonly string[]): Promise<void> {
+  for (const [index, label] of labels.entries())
+    if (!(await nscq.locked(label)))
+      throw refusal('switch_unlocked', `switch ${index} is not locked in trusted NVLink mode; restart the machine`);
 }

@@ -1,6 +1,8 @@
 // NVML as this sidecar uses it: what there is, which mode it is in, and a device's chain and report over a nonce.
+
+import type { Device } from '../attesters/attester.ts';
 import { NVML, NvmlError, refusal } from './errors.ts';
-import { callAsync, type KoffiFunction, type KoffiLibrary, loadKoffi } from './ffi.ts';
+import { callAsync, type KoffiFunction, type KoffiLibrary, loadKoffi, NONCE_BYTES, readText } from './ffi.ts';
 
 /** nvmlSystemGetDriverVersion, nvmlDeviceGetName (v2), nvmlDeviceGetUUID (v2). */
 export const TEXT_BYTES = 96;
@@ -59,7 +61,6 @@ export function readAttestationChain(bytes: Buffer): string | null {
 
 /** nvmlConfComputeGpuAttestationReport_t: isCecAttestationReportPresent, two sizes, nonce, report, CEC report. */
 const NONCE_AT = 12;
-export const NONCE_BYTES = 0x20;
 const REPORT_AT = NONCE_AT + NONCE_BYTES;
 const MAX_REPORT_BYTES = 0x2000;
 const MAX_CEC_REPORT_BYTES = 0x1000;
@@ -80,12 +81,6 @@ export function readReport(bytes: Buffer): Buffer | null {
   const [size, cec_size] = [bytes.readUInt32LE(4), bytes.readUInt32LE(8)];
   if (size === 0 || size > MAX_REPORT_BYTES || cec_size > MAX_CEC_REPORT_BYTES) return null;
   return Buffer.from(bytes.subarray(REPORT_AT, REPORT_AT + size));
-}
-
-/** ASCII up to the first zero byte. */
-export function readText(bytes: Buffer): string {
-  const end = bytes.indexOf(0);
-  return bytes.toString('latin1', 0, end < 0 ? bytes.length : end);
 }
 
 // Opens NVIDIA's management library (libnvidia-ml.so.1).
@@ -167,7 +162,7 @@ export interface Nvml {
   shutdown(): Promise<void>;
   driverVersion(): Promise<string>;
   mode(): Promise<ConfidentialMode>;
-  /** Whether the GPUs accept work: attestation comes before that, and does not need it. */
+  /** Whether the GPUs accept work. Attestation comes before that and does not need it. */
   ready(): Promise<boolean>;
   count(): Promise<number>;
   handle(index: number): Promise<Handle>;
@@ -230,4 +225,77 @@ export function createNvml(library: NvmlLibrary): Nvml {
       return read(name, readReport(await filled(name, reportRequest(nonce), device)));
     },
   };
+}
+
+// A session with NVML: the mode checked and the GPUs opened, as a collection needs them.
+
+export interface Gpu extends Device {
+  readonly handle: Handle;
+  readonly uuid: string;
+}
+
+export interface Session {
+  readonly gpus: readonly Gpu[];
+  /** The GPUs reach each other over switches, which must be attested with them. */
+  readonly protected_pcie: boolean;
+}
+
+/** nvmlDeviceArchitecture_t, as NVIDIA's evidence names those that attest. */
+export const ARCHITECTURES: Readonly<Record<number, string>> = { 9: 'HOPPER', 10: 'BLACKWELL' };
+const MAX_GPUS = 16;
+
+/** @throws {AttesterError} no GPU, one that cannot attest, or a mode in which its reports prove nothing. */
+export async function openSession(nvml: Nvml): Promise<Session> {
+  await nvml.init();
+  try {
+    return await look(nvml);
+  } catch (error) {
+    await nvml.shutdown().catch(() => undefined);
+    throw error;
+  }
+}
+
+async function look(nvml: Nvml): Promise<Session> {
+  const count = await nvml.count();
+  if (count === 0) throw refusal('no_gpu', 'the driver sees no GPU; look at nvidia-smi -L');
+  if (count > MAX_GPUS) throw refusal('no_gpu', `${count} GPUs, and ${MAX_GPUS} is the most we know`);
+  const gpus: Gpu[] = [];
+  for (let index = 0; index < count; index++) gpus.push(await openGpu(nvml, index));
+  const { protected_pcie } = await checkMode(nvml);
+  return { gpus, protected_pcie };
+}
+
+async function openGpu(nvml: Nvml, index: number): Promise<Gpu> {
+  const handle = await nvml.handle(index);
+  const model = await nvml.name(handle);
+  const architecture = await nvml.architecture(handle);
+  const arch = ARCHITECTURES[architecture];
+  if (arch === undefined)
+    throw refusal('unsupported_gpu', `GPU ${index} (${model}) cannot attest; Hopper and Blackwell can`);
+  return { handle, arch, model, uuid: await nvml.uuid(handle) };
+}
+
+/** @throws {AttesterError} cc_off, devtools_on. */
+export async function checkMode(nvml: Nvml): Promise<{ readonly protected_pcie: boolean }> {
+  const mode = await nvml.mode().catch((cause: unknown) => {
+    if (!(cause instanceof NvmlError) || cause.nvml_code !== NVML.not_supported) throw cause;
+    throw refusal('cc_off', 'this machine knows no confidential computing; a Hopper or newer is needed', 'stop', {
+      cause,
+    });
+  });
+  // Protected PCIe is a mode of its own: NVIDIA's verifiers accept either.
+  const protected_pcie = mode.multi_gpu === 'protected_pcie';
+  if (!mode.confidential && !protected_pcie)
+    throw refusal(
+      'cc_off',
+      'confidential computing is off; turn it on from the host (nvidia_gpu_tools.py --set-cc-mode=on) and restart the machine',
+    );
+  if (mode.devtools)
+    throw refusal(
+      'devtools_on',
+      'devtools mode is on: the GPU can be looked into; set CC mode "on" in place of "devtools" and restart the machine',
+    );
+  if (mode.environment === 'simulation')
+    throw refusal('cc_off', 'the driver runs in a simulated environment: no hardware keeps its secrets');
+  return { protected_pcie };
 }

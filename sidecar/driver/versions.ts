@@ -24,20 +24,3 @@ export function driverVersionIn(text: string): string | null {
 }
 
 export const DRIVER_VERSION_FILE = '/proc/driver/nvidia/version';
-
-/**
- * `nvattest` in place of `nvtrust` where the driver needs it; any other choice stands.
- * @param driver_version_text what DRIVER_VERSION_FILE holds, null where it cannot be read.
- * @param onSwitch told the driver's version when the choice is not the configured one: for the log.
- */
-export function chooseAttester<T extends string>(
-  configured: T,
-  driver_version_text: string | null,
-  onSwitch: (driver_version: string) => void,
-): T | 'nvattest' {
-  if (configured !== 'nvtrust' || driver_version_text === null) return configured;
-  const version = driverVersionIn(driver_version_text);
-  if (version === null || !needsNvattest(version)) return configured;
-  onSwitch(version);
-  return 'nvattest';
-}

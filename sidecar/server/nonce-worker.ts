@@ -1,13 +1,13 @@
-// The thread that looks at large raws: bytes in, nonce or refusal out, in order.
+// The worker thread for large raws: takes bytes, returns the nonce or the reason why raw is refused, in order.
 import { parentPort } from 'node:worker_threads';
 import { JsonTextError } from '../../proto/json.ts';
-import { type Looked, nonceHere } from './nonce.ts';
+import { type NonceResult, nonceHere } from './nonce.ts';
 
 parentPort?.on('message', (bytes: Uint8Array<ArrayBuffer>) => {
-  parentPort?.postMessage(look(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)));
+  parentPort?.postMessage(nonceOrRefusal(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)));
 });
 
-function look(raw: Buffer): Looked {
+function nonceOrRefusal(raw: Buffer): NonceResult {
   try {
     return { nonce: nonceHere(raw) };
   } catch (error) {

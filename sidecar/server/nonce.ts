@@ -1,16 +1,16 @@
-// From raw to its nonce: is it {request, response, timestamp}, and what is its SHA-256. A large one is looked at on a thread of its own.
+// Makes the nonce of raw: checks that raw is {request, response, timestamp} and takes its SHA-256. Large raws go to a worker thread.
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import { JsonTextError } from '../../proto/json.ts';
 import { type Nonce, splitRaw } from '../../proto/raw.ts';
 
-/** Beyond this, looking at raw takes longer than handing it over. */
-const ASIDE_BYTES = 128 * 1024;
+/** Above this size, hashing raw takes longer than handing it to a thread. */
+const OFFLOAD_BYTES = 128 * 1024;
 
 /** @throws {JsonTextError} unless raw is one JSON object of the form that is attested. */
 export function nonceOfRaw(raw: string | Buffer): Nonce | Promise<Nonce> {
-  return raw.length > ASIDE_BYTES ? nonceAside(typeof raw === 'string' ? Buffer.from(raw) : raw) : nonceHere(raw);
+  return raw.length > OFFLOAD_BYTES ? nonceOnThread(typeof raw === 'string' ? Buffer.from(raw) : raw) : nonceHere(raw);
 }
 
 /** The same on this thread. */
@@ -20,8 +20,8 @@ export function nonceHere(raw: string | Buffer): Nonce {
   return hash('sha256', raw) as Nonce;
 }
 
-/** What the thread says of one raw. */
-export type Looked = { readonly nonce: Nonce } | { readonly refused: string };
+/** The thread's result for one raw. */
+export type NonceResult = { readonly nonce: Nonce } | { readonly refused: string };
 
 interface Waiting {
   readonly resolve: (nonce: Nonce) => void;
@@ -29,14 +29,14 @@ interface Waiting {
 }
 
 let worker: Worker | null = null;
-/** In the order in which they were handed over: the thread answers in it. */
+/** In the order in which raws were handed over, which is that of the results. */
 const waiting: Waiting[] = [];
 
-function nonceAside(raw: Buffer): Promise<Nonce> {
+function nonceOnThread(raw: Buffer): Promise<Nonce> {
   return new Promise((resolve, reject) => {
     worker ??= startWorker();
     waiting.push({ resolve, reject });
-    // Copied: the message's own memory may be shared with others.
+    // The bytes are copied, because the message's memory may be shared with others.
     const bytes = new Uint8Array(raw);
     worker.postMessage(bytes, [bytes.buffer]);
   });
@@ -50,10 +50,10 @@ function startWorker(): Worker {
     worker = null;
     for (const one of waiting.splice(0)) one.reject(error);
   };
-  started.on('message', (looked: Looked) => {
+  started.on('message', (result: NonceResult) => {
     const one = waiting.shift();
-    if ('nonce' in looked) one?.resolve(looked.nonce);
-    else one?.reject(new JsonTextError(looked.refused));
+    if ('nonce' in result) one?.resolve(result.nonce);
+    else one?.reject(new JsonTextError(result.refused));
   });
   started.on('error', lost);
   started.on('exit', () => lost(new Error('the thread that looks at raw ended')));

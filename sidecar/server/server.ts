@@ -4,24 +4,23 @@ import { createServer, type Server } from 'node:http';
 import { connect, type ListenOptions } from 'node:net';
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Logger } from 'pino';
+import { type Logger, pino } from 'pino';
 import { WebSocketServer } from 'ws';
 import { HEALTH_PATH, MAX_FRAME_BYTES } from '../../proto/frames.ts';
-import { where } from '../../proto/log.ts';
+import { prettyLine, where } from '../../proto/log.ts';
 import type { Attester, AttesterError } from '../attesters/attester.ts';
-import { logResult } from '../log.ts';
 import { checkCollected } from '../signing/evidence-check.ts';
 import { createScheduler } from '../signing/scheduler.ts';
-import { runSession, type Session } from './session.ts';
+import { type Result, runSession, type Session } from './session.ts';
 
-// The Unix socket that the sidecar listens on: its own, with what a killed predecessor left behind, or one that it is handed.
+// The Unix socket that the sidecar listens on. Either it makes its own and removes a stale one, or it inherits one.
 
 const FOLDER_MODE = 0o750;
 const SOCKET_MODE = 0o660;
-/** systemd's own: a smaller one would shorten the line of those who wait for a restart. */
+/** As large as systemd's own: a smaller backlog would refuse connections that wait for a restart. */
 const INHERITED_BACKLOG = 4096;
 
-/** The socket cannot be had. The message is one line for the operator. */
+/** The sidecar cannot listen on its socket. The message is one line for the operator. */
 export class SocketError extends Error {
   override readonly name = 'SocketError';
 
@@ -36,7 +35,7 @@ export class SocketError extends Error {
 export async function listenOnSocket(server: Server, path: string): Promise<void> {
   makeFolder(dirname(path));
   await clearStale(path);
-  // The socket must not be open to others even for the moment before a chmod.
+  // The umask closes the socket to others also in the moment before the chmod.
   const umask = process.umask(0o777 & ~SOCKET_MODE);
   try {
     await listening(server, { path });
@@ -51,7 +50,7 @@ export async function listenOnSocket(server: Server, path: string): Promise<void
 }
 
 /**
- * Serves the listening Unix socket behind descriptor `fd`. Its path, folder and permissions are its maker's: nothing is made, changed or removed.
+ * Serves the listening Unix socket behind descriptor `fd`. Its path, folder and permissions belong to the process that made it: nothing is made, changed or removed.
  * @throws {SocketError}
  */
 export async function listenOnInherited(server: Server, fd: number): Promise<void> {
@@ -64,7 +63,7 @@ export async function listenOnInherited(server: Server, fd: number): Promise<voi
       { cause },
     );
   }
-  // Only a network socket has an address here. Whoever reaches the sidecar can have the GPU sign: never from the network.
+  // Only a network socket has an address here. It is refused, because whoever reaches the sidecar can have the GPU sign.
   if (server.address() === null) return;
   server.close();
   throw new SocketError('not_a_unix_socket', 'the inherited socket is not a Unix socket');
@@ -118,7 +117,7 @@ function answers(path: string): Promise<boolean> {
 }
 
 interface SidecarServer {
-  /** Takes nothing new, lets go of whoever is no gateway, finishes what was asked for as far as `drain_ms` allow, and lets go of the GPU. */
+  /** Takes no new requests, closes connections that are no session, finishes requests in flight within `drain_ms`, and closes the attester. */
   close(): Promise<void>;
 }
 
@@ -128,7 +127,7 @@ interface ServerOptions {
   readonly inherited_fd?: number | null;
   readonly attest_queue_max: number;
   readonly attest_deadline_ms: number;
-  /** How long the end may wait for attestations under way; 5 s by default. The gateway asks the next sidecar for the rest. */
+  /** How long `close` may wait for attestations in flight; 5 s by default. The gateway sends the rest to the next sidecar. */
   readonly drain_ms?: number;
   /** Why the attester cannot attest yet, where that is known from its start. */
   readonly unavailable?: AttesterError | null;
@@ -136,7 +135,7 @@ interface ServerOptions {
   readonly trial_every_ms?: number;
 }
 
-/** Connected at once: gateways, each worker of one by itself, of which there may be 64, and health checks. */
+/** Concurrent connections: gateways, of which each of up to 64 workers has its own, and health checks. */
 const MAX_SESSIONS = 256;
 const DRAIN_MS = 5_000;
 
@@ -187,7 +186,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
       log[level]({ sessions: sockets.clients.size }, 'gateway left');
     });
   });
-  /** Before the first answer of an attester that was late, or that took over: gateways learn what it is. */
+  /** Tells gateways of an attester that could not run before, or that has replaced another, ahead of its first attestation. */
   function announce(): void {
     if (attester.devices === announced) return;
     announced = attester.devices;
@@ -200,7 +199,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
   return {
     async close() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-      // Those that never became a session: nobody would time them out any more. A session's connection is not among them.
+      // Closes connections that never became a session, which nothing else would time out any more.
       server.closeAllConnections();
       const deadline = delay(options.drain_ms ?? DRAIN_MS, undefined, { ref: false });
       await Promise.race([Promise.all([...sessions].map((session) => session.drain())), deadline]);
@@ -214,3 +213,26 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     },
   };
 }
+
+// The sidecar's log: JSON lines on stdout, for people where that is a terminal.
+
+type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'> & Partial<Pick<NodeJS.WriteStream, 'on'>>;
+
+/** A line that cannot be written is lost, to a full disk for example. */
+export function createLog(level: string, out: Out = process.stdout): Logger {
+  // Without a listener Node would end the process, and with it every attestation in flight.
+  out.on?.('error', () => {});
+  return pino(
+    { name: 'sidecar', level },
+    { write: (line: string) => void out.write(out.isTTY ? prettyLine(line) : line) },
+  );
+}
+
+/** One line an attestation: the gateway's id, how it ended, where the time went, how many still wait. */
+function logResult(log: Logger, { id, code, ms, phases }: Result, queued: number): void {
+  const times = Object.entries(phases ?? {}).map(([phase, phase_ms]) => [phase, round(phase_ms)]);
+  const level = code === 'attested' || code === 'cancelled' ? 'info' : 'warn';
+  log[level]({ id, code, ms: round(ms), ...Object.fromEntries(times), queued }, 'attest');
+}
+
+const round = (ms: number) => Math.round(ms * 10) / 10;

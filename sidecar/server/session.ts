@@ -1,4 +1,4 @@
-// One gateway's connection: reads its frames, queues what it asks for, answers each id once.
+// One gateway's connection: reads its frames, queues its requests, sends one result for each id.
 import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { Evidence } from '../../proto/attestation.ts';
@@ -15,6 +15,7 @@ import {
 import { JsonTextError } from '../../proto/json.ts';
 import { MAX_RAW_LENGTH, type Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError } from '../attesters/attester.ts';
+import { RETRY_AFTER_MS } from '../signing/retry.ts';
 import { DeadlineExceeded, QueueFull, type Scheduler, type Timed } from '../signing/scheduler.ts';
 import { nonceOfRaw } from './nonce.ts';
 
@@ -26,32 +27,29 @@ export interface Result {
   readonly phases: Phases | null;
 }
 
-export interface SessionDeps {
+interface SessionDeps {
   readonly attester: Attester;
   readonly scheduler: Scheduler;
   readonly onResult: (result: Result) => void;
-  /** What an attester should not throw: its place is for the log. */
+  /** Called with what an attester should not throw, for the log. */
   readonly onUnexpected: (error: unknown) => void;
   readonly totals: () => { attested_total: number; failed_total: number };
 }
 
 export interface Session {
-  /** Sends the gateway the state: call it when that changes. */
+  /** Sends the gateway the current state. To be called when that changes. */
   sendStatus(): void;
-  /** Takes nothing new from now on. Resolves when what was asked for before is answered. */
+  /** Takes no new requests from now on. Resolves when every earlier one has its result. */
   drain(): Promise<void>;
 }
 
-const COLLECTION_RETRY_MS = 250;
-/** A character of raw takes three bytes of UTF-8 at most. */
+/** A UTF-16 code unit of raw takes at most three bytes of UTF-8. */
 const MAX_RAW_BYTES = 3 * MAX_RAW_LENGTH;
-/** By then this sidecar has closed the connection, and its successor is asked. */
-const SHUTDOWN_RETRY_MS = 1_000;
 
-/** `socket`: the one under `ws`. */
+/** @param socket the connection that carries `ws`. */
 export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Session {
   const { attester, scheduler } = deps;
-  const asked = new Map<string, AbortController>();
+  const requests = new Map<string, AbortController>();
   let drained: (() => void) | null = null;
   const send = (frame: FromSidecar) => {
     if (ws.readyState === ws.OPEN) ws.send(JSON.stringify(frame));
@@ -60,7 +58,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     send({ type: 'attested', id, nonce, token, evidence: [...evidence], phases });
   const sendBinary = (id: string, nonce: Nonce, { token, evidence, phases }: Timed) => {
     if (ws.readyState !== ws.OPEN) return;
-    together();
+    corkForThisTurn();
     const head = JSON.stringify({ type: 'attested', id, nonce, phases });
     const texts = [`${head}\n{"token":${JSON.stringify(token)},"evidence":[`];
     for (const [i, one] of evidence.entries()) texts.push(i === 0 ? '' : ',', ...evidenceJson(one));
@@ -68,8 +66,8 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     ws.send(inOne(texts));
   };
   let corked = false;
-  /** What is answered in one turn of the event loop goes out in one write. */
-  const together = () => {
+  /** The results of one turn of the event loop go out in one write. */
+  const corkForThisTurn = () => {
     if (corked) return;
     corked = true;
     socket.cork();
@@ -82,7 +80,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     send({ type: 'failed', id, code, message, ...(retry_after_ms === undefined ? {} : { retry_after_ms }) });
 
   let announced: Attester['devices'] | null = null;
-  /** First, and again when the attester has become what it was not. */
+  /** Sent first, and again when the attester's devices have changed. */
   const sendHello = () => {
     const { name, devices, simulated, token_keys } = attester;
     announced = devices;
@@ -113,15 +111,15 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     const frame = isBinary ? parseBinary(data as Buffer) : parseFrame((data as Buffer).toString('utf8'));
     if (frame === null) return fail(null, 'invalid_frame', 'the frame is not one of the protocol');
     if (frame.type === 'status') return sendStatus();
-    if (frame.type === 'cancel') return asked.get(frame.id)?.abort(new Error('cancelled'));
-    if (asked.has(frame.id)) return fail(frame.id, 'duplicate_id', 'this id is being worked on');
-    if (drained !== null) return fail(frame.id, 'shutting_down', 'the sidecar stops', SHUTDOWN_RETRY_MS);
+    if (frame.type === 'cancel') return requests.get(frame.id)?.abort(new Error('cancelled'));
+    if (requests.has(frame.id)) return fail(frame.id, 'duplicate_id', 'this id is being worked on');
+    if (drained !== null) return fail(frame.id, 'shutting_down', 'the sidecar stops', RETRY_AFTER_MS.shutting_down);
     const reply = isBinary ? sendBinary : sendText;
     void answer(frame.id, frame.raw, reply);
   });
-  // Whoever asked is gone; a gateway that comes back asks again.
+  // A gateway that comes back sends its requests again.
   ws.on('close', () => {
-    for (const abort of asked.values()) abort.abort(new Error('the gateway left'));
+    for (const abort of requests.values()) abort.abort(new Error('the gateway left'));
   });
   ws.on('error', () => ws.terminate());
   return {
@@ -129,7 +127,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     drain() {
       return new Promise((resolve) => {
         drained = resolve;
-        if (asked.size === 0) resolve();
+        if (requests.size === 0) resolve();
       });
     },
   };
@@ -137,7 +135,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
   async function answer(id: string, raw: string | Buffer, reply: typeof sendText): Promise<void> {
     const started = performance.now();
     const abort = new AbortController();
-    asked.set(id, abort);
+    requests.set(id, abort);
     let code: Result['code'] = 'attested';
     let phases: Phases | null = null;
     try {
@@ -153,9 +151,9 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
       if (failure.unexpected) deps.onUnexpected(error);
       fail(id, failure.code, failure.message, failure.retry_after_ms);
     } finally {
-      asked.delete(id);
+      requests.delete(id);
       deps.onResult({ id, code, ms: performance.now() - started, phases });
-      if (asked.size === 0) drained?.();
+      if (requests.size === 0) drained?.();
     }
   }
 }
@@ -168,14 +166,14 @@ function parseFrame(text: string): ToSidecar | null {
   }
 }
 
-/** `JSON.stringify` in pieces, less the search for characters to escape in what was decoded as base64 before it got here. */
+/** As `JSON.stringify`, in pieces: base64 that was checked before has no characters to escape and is not searched for them. */
 function evidenceJson(one: Evidence): readonly string[] {
   const { arch, report, certificate_chain, ...more } = one;
   if (Object.keys(more).length > 0) return [JSON.stringify(one)];
   return [`{"arch":${JSON.stringify(arch)},"report":"`, report, '","certificate_chain":"', certificate_chain, '"}'];
 }
 
-/** In UTF-8, without the one long text that would be made first. */
+/** The texts in UTF-8, without first joining them to one long text. */
 function inOne(texts: readonly string[]): Buffer {
   const bytes = Buffer.allocUnsafe(texts.reduce((length, text) => length + Buffer.byteLength(text), 0));
   let at = 0;
@@ -185,7 +183,7 @@ function inOne(texts: readonly string[]): Buffer {
 
 function parseBinary(frame: Buffer): { type: 'attest'; id: string; raw: Buffer } | null {
   try {
-    const { head, carried } = splitBinaryFrame(frame);
+    const { head, payload: carried } = splitBinaryFrame(frame);
     const { type, id } = attestHeadSchema.parse(JSON.parse(head));
     if (carried.length > MAX_RAW_BYTES) return null;
     return { type, id, raw: Buffer.from(carried.buffer, carried.byteOffset, carried.byteLength) };
@@ -210,7 +208,7 @@ function failureOf(error: unknown): Failure {
     return {
       code: error.code,
       message: error.message.slice(0, 1024),
-      ...(error.retryable ? { retry_after_ms: error.retry_after_ms ?? COLLECTION_RETRY_MS } : {}),
+      ...(error.retryable ? { retry_after_ms: error.retry_after_ms ?? RETRY_AFTER_MS.attester } : {}),
     };
   return { code: 'collection_failed', message: 'the attester failed in an unexpected way', unexpected: true };
 }

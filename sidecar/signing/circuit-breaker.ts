@@ -1,13 +1,13 @@
-// The circuit breaker: it opens for a reason that waiting does not cure (CC mode off, driver gone), says which, and tries again by itself.
+// The circuit breaker. It opens for a failure that does not pass by itself (CC mode off, driver gone), reports its reason, and makes a trial from time to time.
 import { AttesterError } from '../attesters/attester.ts';
 
-/** Why nothing can be attested now. For operators and for the error that clients see: words, no content. */
+/** Why nothing can be attested now, for operators and for the error that clients see: no content is in it. */
 export interface Unavailable {
   readonly code: AttesterError['code'];
   readonly message: string;
 }
 
-export interface CircuitBreakerOptions {
+interface CircuitBreakerOptions {
   /** One attestation over a nonce of our own, to learn whether the attester can attest again. @throws {AttesterError} */
   readonly trial: () => Promise<void>;
   /** From one trial to the next while the circuit is open. */
@@ -15,45 +15,50 @@ export interface CircuitBreakerOptions {
   readonly onChange: (unavailable: Unavailable | null) => void;
 }
 
-export interface CircuitBreaker {
+interface CircuitBreaker {
   readonly unavailable: Unavailable | null;
   succeeded(): void;
   failed(error: AttesterError): void;
-  /** A request's whole time went by, and nothing was attested in it; `why`, where the attester said. */
-  timedOut(why: AttesterError | null): void;
-  /** The attester certainly cannot attest, whether that may pass or not. */
+  /** A request's whole time went by and nothing was attested in it. `last`: the failure of its last attempt. */
+  timedOut(last: AttesterError | null): void;
+  /** Opens the circuit whether the failure is retryable or not. */
   open(error: AttesterError): void;
   close(): void;
 }
 
-/** One wrong appraisal may be one report's, and one timeout chance; so many in a row are the device's. */
+/** One failed appraisal may lie in one report, and one timeout may be chance. So many in a row mean that the device cannot attest. */
 const IN_A_ROW = 3;
 
-export const noAnswer = () => new AttesterError('collection_failed', 'the attester does not answer', false);
+export const stuck = () =>
+  new AttesterError('collection_failed', 'the attester does not answer', false, { reason: 'attester_stuck' });
 
 export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBreaker {
   let unavailable: Unavailable | null = null;
+  /** Of the failure that opened it. */
+  let kind: string | null = null;
   let appraisals = 0;
   let timeouts = 0;
   let timer: NodeJS.Timeout | null = null;
   let closed = false;
 
-  function become(next: Unavailable | null): void {
-    if (next?.message === unavailable?.message && next?.code === unavailable?.code) return;
+  function become(next: Unavailable | null, next_kind: string | null): void {
+    const isNews = next_kind !== kind;
     unavailable = next;
+    kind = next_kind;
+    if (!isNews) return;
     options.onChange(next);
     if (next !== null) schedule();
   }
 
   function open(error: AttesterError): void {
-    become({ code: error.code, message: error.message.slice(0, 512) });
+    become({ code: error.code, message: error.message.slice(0, 512) }, error.kind);
   }
 
   function schedule(): void {
     if (timer !== null || closed) return;
     timer = setTimeout(() => {
       timer = null;
-      // A trial that fails reports itself, and the next one is scheduled here.
+      // A failed trial reports itself to the circuit. The next one is scheduled here.
       void options
         .trial()
         .catch(() => {})
@@ -69,15 +74,15 @@ export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBre
     succeeded() {
       appraisals = 0;
       timeouts = 0;
-      become(null);
+      become(null, null);
     },
     failed(error) {
       if (error.retryable) return;
       if (error.code === 'appraisal_failed' && ++appraisals < IN_A_ROW) return;
       open(error);
     },
-    timedOut(why) {
-      if (++timeouts >= IN_A_ROW && unavailable === null) open(why ?? noAnswer());
+    timedOut(last) {
+      if (++timeouts >= IN_A_ROW && unavailable === null) open(last ?? stuck());
     },
     open,
     close() {

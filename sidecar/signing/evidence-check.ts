@@ -1,10 +1,11 @@
-// What the sidecar checks before it answers, whatever the attester says: evidence of each device that it has, and of each what
-// the gateway checks again: verify/report-check.ts.
+// Checks an attester's result before it goes to a gateway: evidence of each device that the attester has, and each report by
+// verify/report-check.ts, as the gateway checks it again.
 import type { Nonce } from '../../proto/raw.ts';
 import { CheckFailure, checkReports } from '../../verify/index.ts';
 import { type Attester, AttesterError, type Collected } from '../attesters/attester.ts';
 
-const refuse = (message: string, cause?: unknown) => new AttesterError('appraisal_failed', message, false, { cause });
+const refuse = (message: string, cause?: unknown) =>
+  new AttesterError('appraisal_failed', message, false, { cause, reason: 'evidence_refused' });
 
 /** @throws {AttesterError} appraisal_failed */
 export async function checkCollected(collected: Collected, nonce: Nonce, attester: Attester): Promise<void> {

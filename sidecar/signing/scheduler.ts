@@ -1,22 +1,21 @@
-// What stands between requests and the attester: one attestation in flight for the same raw, the queue, another try where that helps, the circuit.
+// Schedules attestations: requests for the same raw share one attestation in flight, a queue leads to the attester, failures that may pass are retried, and a circuit breaker keeps requests from an attester that cannot attest.
 import { randomBytes } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Phases } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError, type Collected } from '../attesters/attester.ts';
-import { createCircuitBreaker, noAnswer, type Unavailable } from './circuit-breaker.ts';
+import { createCircuitBreaker, stuck, type Unavailable } from './circuit-breaker.ts';
+import { ATTESTATION_RETRY, RETRY_AFTER_MS, TRIAL_EVERY_MS, withRetries } from './retry.ts';
 
-// The way to the GPU: one job at a time, in order of arrival, a bounded line, and a way out of it.
+// The queue in front of the GPU: bounded, one job at a time, in order of arrival. A job can be cancelled.
 
-const TYPICAL_JOB_MS = 500;
-/** From a job's abort to when it is given up. */
+/** How long a job may go on after it was aborted, before the next one starts beside it. */
 const GRACE_MS = 2_000;
 
-/** The line is full. */
+/** The queue is full. */
 export class QueueFull extends Error {
   override readonly name = 'QueueFull';
   override readonly message = 'too many requests wait for the GPU';
-  readonly retry_after_ms = TYPICAL_JOB_MS;
+  readonly retry_after_ms = RETRY_AFTER_MS.queue_full;
 }
 
 interface Job {
@@ -28,7 +27,7 @@ interface Queue {
   readonly waiting: number;
   readonly running: number;
   /**
-   * Runs `work` when its turn comes.
+   * Runs `work` after the jobs before it.
    * @throws {QueueFull} at once. @throws whatever `cancel` was aborted with, or `work` threw.
    */
   run<T>(work: (signal: AbortSignal) => Promise<T>, cancel: AbortSignal): Promise<T>;
@@ -36,7 +35,7 @@ interface Queue {
 
 interface QueueOptions {
   readonly attest_queue_max: number;
-  /** A job went on after it was told to stop; the next one runs beside it. */
+  /** Called when a job goes on after its abort; the next one runs beside it. */
   readonly onStuck?: () => void;
 }
 
@@ -47,16 +46,16 @@ function overrun(signal: AbortSignal): Promise<false> {
 }
 
 function createQueue(options: QueueOptions): Queue {
-  const line = new Set<Job>();
+  const queued = new Set<Job>();
   let running = 0;
 
   async function next(): Promise<void> {
     if (running > 0) return;
     running = 1;
-    for (const job of line) {
-      line.delete(job);
+    for (const job of queued) {
+      queued.delete(job);
       if (job.signal.aborted) continue;
-      // An attester that does not hear its signal must not hold up everybody after it.
+      // An attester that ignores its signal must not hold up the jobs after it.
       if (!(await Promise.race([job.work().then(() => true), overrun(job.signal)]))) options.onStuck?.();
     }
     running = 0;
@@ -64,13 +63,13 @@ function createQueue(options: QueueOptions): Queue {
 
   return {
     get waiting() {
-      return line.size;
+      return queued.size;
     },
     get running() {
       return running;
     },
     run<T>(work: (signal: AbortSignal) => Promise<T>, cancel: AbortSignal): Promise<T> {
-      if (line.size >= options.attest_queue_max) return Promise.reject(new QueueFull());
+      if (queued.size >= options.attest_queue_max) return Promise.reject(new QueueFull());
       return new Promise<T>((resolve, reject) => {
         const stop = new AbortController();
         const onCancel = () => {
@@ -80,7 +79,7 @@ function createQueue(options: QueueOptions): Queue {
         };
         const settle = () => {
           cancel.removeEventListener('abort', onCancel);
-          line.delete(job);
+          queued.delete(job);
         };
         const job: Job = {
           signal: stop.signal,
@@ -97,7 +96,7 @@ function createQueue(options: QueueOptions): Queue {
         };
         if (cancel.aborted) return onCancel();
         cancel.addEventListener('abort', onCancel);
-        line.add(job);
+        queued.add(job);
         void next();
       });
     },
@@ -106,22 +105,22 @@ function createQueue(options: QueueOptions): Queue {
 
 interface SchedulerOptions {
   readonly attest_queue_max: number;
-  /** From each request's arrival to its answer, also where it joins what another asked for. */
+  /** From each request's arrival to its result, also where it shares the attestation of another. */
   readonly attest_deadline_ms: number;
-  /** Refuses what the attester brought unless it holds. */
+  /** Throws unless the attester's result holds. */
   readonly check: (collected: Collected, nonce: Nonce) => Promise<void>;
   readonly onUnavailable: (unavailable: Unavailable | null) => void;
-  /** First wait before another try; each next one is twice as long. */
+  /** The wait before the second attempt; each next wait is twice as long. */
   readonly retry_ms?: number;
   readonly trial_every_ms?: number;
 }
 
-/** The request was not answered in time. */
+/** The request's deadline has passed. */
 export class DeadlineExceeded extends Error {
   override readonly name = 'DeadlineExceeded';
 }
 
-/** What the attester brought, checked, and where the time went. */
+/** The attester's result, checked, and how long each phase took. */
 export interface Timed extends Collected {
   readonly phases: Phases;
 }
@@ -132,14 +131,10 @@ export interface Scheduler {
   readonly unavailable: Unavailable | null;
   /** @throws {AttesterError} {QueueFull} {DeadlineExceeded}; whatever `cancel` was aborted with. */
   attest(nonce: Nonce, cancel: AbortSignal): Promise<Timed>;
-  /** The attester failed before anybody asked: the circuit opens, and trials begin. */
+  /** The attester failed before the first request: opens the circuit, and trials begin. */
   failed(error: AttesterError): void;
   close(): void;
 }
-
-const TRIES = 3;
-const RETRY_MS = 100;
-const TRIAL_EVERY_MS = 10_000;
 
 interface InFlight {
   readonly begun_ms: number;
@@ -149,71 +144,81 @@ interface InFlight {
 }
 
 export function createScheduler(attester: Attester, options: SchedulerOptions): Scheduler {
-  const { attest_deadline_ms, retry_ms = RETRY_MS, trial_every_ms = TRIAL_EVERY_MS } = options;
+  const { attest_deadline_ms, retry_ms = ATTESTATION_RETRY.first_ms, trial_every_ms = TRIAL_EVERY_MS } = options;
   const queue = createQueue({
     ...options,
-    onStuck: () => circuit.open(noAnswer()),
+    onStuck: () => circuit.open(stuck()),
   });
   const inFlight = new Map<Nonce, InFlight>();
-  /** When something was attested last. */
+  /** When the last attestation succeeded. */
   let attested_ms = 0;
   const circuit = createCircuitBreaker({ trial, trial_every_ms, onChange: options.onUnavailable });
 
   async function trial(): Promise<void> {
     const nonce = randomBytes(32).toString('hex') as Nonce;
-    await attestOnce(nonce, new AbortController().signal);
+    await attestOnce(nonce, new AbortController().signal, 1);
   }
 
-  function enqueue(nonce: Nonce, cancel: AbortSignal): Promise<Timed> {
+  function enqueue(nonce: Nonce, cancel: AbortSignal, attempts: number): Promise<Timed> {
     const queued_ms = performance.now();
-    return queue.run((signal) => collect(nonce, signal, queued_ms), cancel);
+    return queue.run((signal) => collect(nonce, signal, queued_ms, attempts), cancel);
   }
 
-  async function collect(nonce: Nonce, signal: AbortSignal, queued_ms: number): Promise<Timed> {
+  async function collect(nonce: Nonce, signal: AbortSignal, queued_ms: number, attempts: number): Promise<Timed> {
     const queue_ms = performance.now() - queued_ms;
-    let why: AttesterError | null = null;
-    for (let attempt = 1; ; attempt++) {
+    let last: AttesterError | null = null;
+    const attempt = async (): Promise<Timed> => {
       try {
-        const begun_ms = performance.now();
-        const collected = await attester.attest(nonce, signal);
-        const brought_ms = performance.now();
-        await options.check(collected, nonce);
-        attested_ms = performance.now();
-        circuit.succeeded();
-        const { appraisal_ms = 0 } = collected;
-        const collection_ms = Math.max(0, brought_ms - begun_ms - appraisal_ms);
-        const check_ms = performance.now() - brought_ms;
-        return { ...collected, phases: { queue_ms, collection_ms, appraisal_ms, check_ms } };
+        return await attestAndCheck(nonce, signal, queue_ms);
       } catch (error) {
-        if (signal.reason instanceof DeadlineExceeded && attested_ms < queued_ms) circuit.timedOut(why);
-        if (signal.aborted || !(error instanceof AttesterError)) throw error;
-        if (!error.retryable || attempt === TRIES) {
-          circuit.failed(error);
-          throw error;
-        }
-        why = error;
-        await delay(retry_ms * 2 ** (attempt - 1), undefined, { signal });
+        if (signal.reason instanceof DeadlineExceeded && attested_ms < queued_ms) circuit.timedOut(last);
+        throw error;
       }
+    };
+    const isRetryable = (error: unknown): boolean => {
+      if (!(error instanceof AttesterError && error.retryable)) return false;
+      last = error;
+      // A service said when: the gateway is told, and retries then.
+      return error.retry_after_ms === null;
+    };
+    try {
+      return await withRetries(attempt, { attempts, first_ms: retry_ms, isRetryable, signal });
+    } catch (error) {
+      if (!signal.aborted && error instanceof AttesterError) circuit.failed(error);
+      throw error;
     }
   }
 
-  function shareOrBegin(nonce: Nonce): InFlight {
+  async function attestAndCheck(nonce: Nonce, signal: AbortSignal, queue_ms: number): Promise<Timed> {
+    const begun_ms = performance.now();
+    const collected = await attester.attest(nonce, signal);
+    const brought_ms = performance.now();
+    await options.check(collected, nonce);
+    attested_ms = performance.now();
+    circuit.succeeded();
+    const { appraisal_ms = 0 } = collected;
+    const collection_ms = Math.max(0, brought_ms - begun_ms - appraisal_ms);
+    const check_ms = performance.now() - brought_ms;
+    return { ...collected, phases: { queue_ms, collection_ms, appraisal_ms, check_ms } };
+  }
+
+  function shareOrBegin(nonce: Nonce, attempts: number): InFlight {
     const under_way = inFlight.get(nonce);
     const begun_ms = performance.now();
-    // One that took requests for ever could hold the GPU for ever.
+    // An attestation that accepted requests without end could hold the GPU without end.
     if (under_way !== undefined && begun_ms - under_way.begun_ms < attest_deadline_ms) return under_way;
     const abort = new AbortController();
-    const result = enqueue(nonce, abort.signal);
+    const result = enqueue(nonce, abort.signal, attempts);
     const shared: InFlight = { begun_ms, result, abort, requests: 0 };
     inFlight.set(nonce, shared);
-    // Whoever waits gets the error; that nobody may be left to wait is no error of its own.
+    // Each waiting request gets the error. Where none waits any more, it is not an unhandled rejection.
     result.catch(() => {}).finally(() => inFlight.get(nonce) === shared && inFlight.delete(nonce));
     return shared;
   }
 
-  /** Each request has a deadline of its own. The attestation ends when the last has left it. */
-  function attestOnce(nonce: Nonce, cancel: AbortSignal): Promise<Timed> {
-    const shared = shareOrBegin(nonce);
+  /** Each request has its own deadline. The attestation is aborted when its last request has gone. */
+  function attestOnce(nonce: Nonce, cancel: AbortSignal, attempts: number): Promise<Timed> {
+    const shared = shareOrBegin(nonce, attempts);
     shared.requests++;
     return new Promise<Timed>((resolve, reject) => {
       const leave = (reason: unknown) => {
@@ -223,10 +228,10 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
         if (inFlight.get(nonce) === shared) inFlight.delete(nonce);
         shared.abort.abort(reason);
       };
-      const late = setTimeout(() => leave(new DeadlineExceeded('not done in time')), attest_deadline_ms);
+      const deadline = setTimeout(() => leave(new DeadlineExceeded('not done in time')), attest_deadline_ms);
       const onCancel = () => leave(cancel.reason);
       const settle = () => {
-        clearTimeout(late);
+        clearTimeout(deadline);
         cancel.removeEventListener('abort', onCancel);
       };
       cancel.addEventListener('abort', onCancel);
@@ -248,7 +253,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
       if (cancel.aborted) return Promise.reject(cancel.reason);
       const { unavailable } = circuit;
       if (unavailable !== null) return Promise.reject(new AttesterError(unavailable.code, unavailable.message, false));
-      return attestOnce(nonce, cancel);
+      return attestOnce(nonce, cancel, ATTESTATION_RETRY.attempts);
     },
     failed: (error) => circuit.open(error),
     close: () => circuit.close(),

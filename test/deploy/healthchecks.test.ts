@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
 import { AttesterError } from '../../sidecar/attesters/attester.ts';
-import { unavailableAttester } from '../../sidecar/attesters/unavailable.ts';
+import { unavailableAttester } from '../../sidecar/attesters/choose.ts';
 import { startServer } from '../../sidecar/server/server.ts';
 import { startBackend } from '../backend.ts';
 import { type Folder, SILENT, startGateway, startSidecar, temporaryFolder, UNCHECKED } from '../harness.ts';

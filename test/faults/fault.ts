@@ -15,6 +15,12 @@ const SPARE_MIB = 96;
 const SPARE_MIB_PER_CLIENT = 0.1;
 const BACK_MS = 30_000;
 
+/** Open while a fault happens. */
+export const STREAMS = 100;
+const STREAMS_WITHOUT_TEE = 20;
+/** Of those: each ends with its proof, or whole where it asked for none. */
+export const NOTHING_LOST = { 'stop with its proof': STREAMS, 'no tee: the stream whole': STREAMS_WITHOUT_TEE };
+
 export class Fault {
   readonly #context: TestContext;
   readonly #stage: Stage;
@@ -39,6 +45,17 @@ export class Fault {
       await warm.all();
     }
     return new Fault(context, stage, stage.cost);
+  }
+
+  /** Begun while `STREAMS` tee streams and a few without tee are open, each with `pause_ms` between its chunks. */
+  static async underStreams(context: TestContext, stage: Stage, pause_ms: number): Promise<Fault> {
+    const fault = await Fault.begin(context, stage);
+    stage.backend.seen.length = 0;
+    stage.backend.script = echo(pause_ms);
+    fault.ask(STREAMS, { stream: true, tee: true });
+    fault.ask(STREAMS_WITHOUT_TEE, { stream: true, tee: false });
+    await expect.poll(() => stage.backend.seen.length, { timeout: 30_000 }).toBe(STREAMS + STREAMS_WITHOUT_TEE);
+    return fault;
   }
 
   /** A backend that answers by `script` to so many clients of each kind; then it is well again. */

@@ -2,30 +2,21 @@
 
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, type TestContext } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
 import { startFalseSidecar } from '../false-sidecar.ts';
-import { Fault } from './fault.ts';
+import { Fault, NOTHING_LOST, STREAMS } from './fault.ts';
 import { Stage, type StageOptions } from './stage.ts';
 import { echo, sleep } from './words.ts';
 
-const STREAMS = 100;
 let stage: Stage;
 afterEach(() => stage?.close());
 
 /** A hundred tee streams, and some that ask for no proof, which go on for a few seconds. */
-async function underStreams(context: Parameters<typeof Fault.begin>[0], options: StageOptions = {}, pause_ms = 400) {
+async function underStreams(context: TestContext, options: StageOptions = {}, pause_ms = 400) {
   stage = await Stage.start(options);
-  const fault = await Fault.begin(context, stage);
-  stage.backend.seen.length = 0;
-  stage.backend.script = echo(pause_ms);
-  fault.ask(STREAMS, { stream: true, tee: true });
-  fault.ask(20, { stream: true, tee: false });
-  await expect.poll(() => stage.backend.seen.length, { timeout: 30_000 }).toBe(STREAMS + 20);
-  return fault;
+  return Fault.underStreams(context, stage, pause_ms);
 }
-
-const NOTHING_LOST = { 'stop with its proof': STREAMS, 'no tee: the stream whole': 20 };
 
 describe('the sidecar, under a hundred open tee streams', () => {
   it('killed and started again: every stream ends with its proof', async (context) => {

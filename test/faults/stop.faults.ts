@@ -1,27 +1,18 @@
 // The gateway told to stop, and killed: alone, and with workers.
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterEach, describe, expect, it, type TestContext } from 'vitest';
 import { eventually } from '../harness.ts';
 import { childrenOf } from './cost.ts';
-import { Fault } from './fault.ts';
+import { Fault, NOTHING_LOST, STREAMS } from './fault.ts';
 import { Stage, type StageOptions } from './stage.ts';
-import { echo, sleep } from './words.ts';
+import { sleep } from './words.ts';
 
-const STREAMS = 100;
 let stage: Stage;
 afterEach(() => stage?.close());
 
-async function underStreams(context: Parameters<typeof Fault.begin>[0], pause_ms: number, options: StageOptions = {}) {
+async function underStreams(context: TestContext, pause_ms: number, options: StageOptions = {}) {
   stage = await Stage.start(options);
-  const fault = await Fault.begin(context, stage);
-  stage.backend.seen.length = 0;
-  stage.backend.script = echo(pause_ms);
-  fault.ask(STREAMS, { stream: true, tee: true });
-  fault.ask(20, { stream: true, tee: false });
-  await expect.poll(() => stage.backend.seen.length, { timeout: 30_000 }).toBe(STREAMS + 20);
-  return fault;
+  return Fault.underStreams(context, stage, pause_ms);
 }
-
-const NOTHING_LOST = { 'stop with its proof': STREAMS, 'no tee: the stream whole': 20 };
 
 describe('a gateway with a hundred open tee streams', () => {
   it('told to stop: every stream ends with its proof, then it ends', async (context) => {

@@ -2,32 +2,22 @@ import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { ConfigError, loadConfig } from '../../gateway/config.ts';
 import { chatAnswer } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
-import { eventually, type Service, startGateway, startService } from '../harness.ts';
+import { eventually, startGateway } from '../harness.ts';
+import { useService } from '../service.ts';
 import { expectError } from './expect-error.ts';
 
-let service: Service;
-let backend: Service['backend'];
-
-beforeAll(async () => {
-  service = await startService({ MAX_BODY_BYTES: '4096', BACKEND_TIMEOUT_MS: '400' });
-  ({ backend } = service);
-});
-beforeEach(() => {
-  backend.script = chatAnswer('Hello.');
-  backend.seen.length = 0;
-});
-afterAll(() => service.close());
+const service = useService({ MAX_BODY_BYTES: '4096', BACKEND_TIMEOUT_MS: '400' });
 
 describe('who may ask', () => {
   it('is decided by a key from the file; an attestation is only for the key that asked', async () => {
     const file = join(service.folder.path, 'keys');
     writeFileSync(file, '# team\nkey-one\n\n  key-two \n');
     const locked = await startGateway({
-      BACKEND_URL: backend.url,
+      BACKEND_URL: service.backend.url,
       SIDECAR_SOCKET: service.sidecar.socket,
       API_KEYS_FILE: file,
     });
@@ -41,7 +31,7 @@ describe('who may ask', () => {
       expectError(got, 401, 'invalid_api_key');
       expect(got.headers['www-authenticate']).toBe('Bearer');
     }
-    expect(backend.seen).toHaveLength(0);
+    expect(service.backend.seen).toHaveLength(0);
     const mine = await chat(locked.url, { ...CHAT, tee: true }, { authorization: 'Bearer key-one' });
     expect(mine.status).toBe(200);
     const url = `${locked.url}/v1/chat/completions/${mine.headers['x-attestation-id']}/attestation`;
@@ -56,7 +46,7 @@ describe('who may ask', () => {
     const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
     const file = join(service.folder.path, 'hashed-keys');
     writeFileSync(file, `alice:sha256:${createHash('sha256').update('the-secret').digest('hex')}\n`);
-    const env = { BACKEND_URL: backend.url, SIDECAR_SOCKET: service.sidecar.socket, API_KEYS_FILE: file };
+    const env = { BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket, API_KEYS_FILE: file };
     const locked = await startGateway(env, log);
     expect((await chat(locked.url, CHAT, { authorization: 'Bearer the-secret' })).status).toBe(200);
     expectError(await chat(locked.url, CHAT, { authorization: 'Bearer the-guess' }), 401, 'invalid_api_key');
@@ -67,7 +57,7 @@ describe('who may ask', () => {
     expect(lines.filter((line) => line.includes('"key":"alice"'))).toHaveLength(1);
     for (const secret of ['the-secret', 'the-guess', createHash('sha256').update('the-secret').digest('hex')])
       expect(all).not.toContain(secret);
-    expect(backend.seen.at(-1)?.headers.authorization).toBeUndefined();
+    expect(service.backend.seen.at(-1)?.headers.authorization).toBeUndefined();
   });
 
   it('is everybody only on loopback', () => {
@@ -80,22 +70,22 @@ describe('who may ask', () => {
 
   it('is limited in number at once', async () => {
     const small = await startGateway({
-      BACKEND_URL: backend.url,
+      BACKEND_URL: service.backend.url,
       SIDECAR_SOCKET: service.sidecar.socket,
       MAX_CONCURRENT_REQUESTS: '1',
     });
     let release = () => {};
-    backend.script = (_request, response) => {
+    service.backend.script = (_request, response) => {
       release = () => void response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
     };
     const first = chat(small.url, CHAT);
-    while (backend.seen.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+    while (service.backend.seen.length === 0) await new Promise((resolve) => setTimeout(resolve, 5));
     const second = await chat(small.url, CHAT);
     expectError(second, 503, 'overloaded');
     expect(second.headers['retry-after']).toBe('1');
     release();
     expect((await first).status).toBe(200);
-    backend.script = chatAnswer('again');
+    service.backend.script = chatAnswer('again');
     expect((await chat(small.url, CHAT)).status).toBe(200);
     await small.close();
   });

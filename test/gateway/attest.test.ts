@@ -4,8 +4,8 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { createAttestor } from '../../gateway/attestation/attest.ts';
 import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
 import type { Store } from '../../gateway/attestation/store-memory.ts';
-import type { Exchange } from '../../gateway/exchange/exchange.ts';
-import { draft, type Parts } from '../../gateway/offload/jobs.ts';
+import type { TeeExchange } from '../../gateway/exchange/relay.ts';
+import { type DraftInput, draft } from '../../gateway/offload/jobs.ts';
 import type { Offload } from '../../gateway/offload/pool.ts';
 import { temporaryFolder, UNCHECKED } from '../harness.ts';
 
@@ -13,8 +13,8 @@ const EXCHANGE = {
   owner: 'owner',
   id: 'one',
   request: '{"tee":true}',
-  watch: { attests() {}, attested() {} },
-} as unknown as Exchange;
+  watch: { attestationStarted() {}, attested() {} },
+} as unknown as TeeExchange;
 const ANSWER = { body: Buffer.from('{"id":"c"}') };
 const TIMEOUT_MS = 1_500;
 const LATE = { code: 'attestation_unavailable', message: 'The attestation did not come in time.' };
@@ -22,7 +22,7 @@ const LATE = { code: 'attestation_unavailable', message: 'The attestation did no
 const folder = temporaryFolder();
 afterAll(() => folder.remove());
 
-function attestorWith(drafted: (parts: Parts) => ReturnType<Offload['draft']>) {
+function attestorWith(drafted: (parts: DraftInput) => ReturnType<Offload['draft']>) {
   const sidecar = createSidecar({
     sidecar_socket: `${folder.path}/nobody.sock`,
     attest_timeout_ms: TIMEOUT_MS,
@@ -30,8 +30,8 @@ function attestorWith(drafted: (parts: Parts) => ReturnType<Offload['draft']>) {
     allow_simulated: true,
     ...UNCHECKED,
   });
-  const aside = { draft: drafted } as unknown as Offload;
-  const attestor = createAttestor(aside, sidecar, {} as Store, TIMEOUT_MS, Date.now);
+  const offload = { draft: drafted } as unknown as Offload;
+  const attestor = createAttestor(offload, sidecar, {} as Store, TIMEOUT_MS, Date.now);
   return { attestor, sidecar };
 }
 

@@ -3,13 +3,13 @@ import { connect, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../gateway/config.ts';
 import { Problem } from '../../gateway/http/problem.ts';
-import { type Caller, NO_LIMITS } from '../../gateway/keys/caller.ts';
+import { type Caller, NO_LIMITS } from '../../gateway/keys/keys.ts';
 import { createConcurrency } from '../../gateway/limits/concurrency.ts';
 import { chatAnswer } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { eventually } from '../harness.ts';
 import { expectError } from './expect-error.ts';
-import { bearer, holdAnswers, type Stage, startStage } from './limits-stage.ts';
+import { bearer, holdResponses, type Stage, startStage } from './limits-stage.ts';
 
 const MiB = 1024 * 1024;
 const caller = (name: string, limits = {}): Caller => ({ owner: name, name, limits: { ...NO_LIMITS, ...limits } });
@@ -34,30 +34,31 @@ describe('a key for which nothing is said', () => {
       MAX_ATTESTATIONS_WAITING: '4',
       MAX_HELD_BYTES: String(200 * MiB),
     });
-    const seats = createConcurrency(config);
-    const taken = Array.from({ length: 4 }, () => seats.take(caller('many')));
-    expect(refusal(() => seats.take(caller('many')))).toBe('rate_limit_exceeded');
-    for (const seat of taken) seat.whole();
-    const of = (does: (seat: (typeof taken)[number]) => unknown) => taken.map((seat) => refusal(() => does(seat)));
-    expect(of((seat) => seat.stream())).toEqual([null, null, null, 'rate_limit_exceeded']);
-    expect(of((seat) => seat.tee())).toEqual([null, null, 'rate_limit_exceeded', 'rate_limit_exceeded']);
-    expect(of((seat) => seat.hold(50 * MiB))).toEqual([null, null, 'rate_limit_exceeded', 'rate_limit_exceeded']);
+    const concurrency = createConcurrency(config);
+    const taken = Array.from({ length: 4 }, () => concurrency.acquire(caller('many')));
+    expect(refusal(() => concurrency.acquire(caller('many')))).toBe('rate_limit_exceeded');
+    for (const permit of taken) permit.received();
+    const of = (does: (permit: (typeof taken)[number]) => unknown) =>
+      taken.map((permit) => refusal(() => does(permit)));
+    expect(of((permit) => permit.stream())).toEqual([null, null, null, 'rate_limit_exceeded']);
+    expect(of((permit) => permit.tee())).toEqual([null, null, 'rate_limit_exceeded', 'rate_limit_exceeded']);
+    expect(of((permit) => permit.hold(50 * MiB))).toEqual([null, null, 'rate_limit_exceeded', 'rate_limit_exceeded']);
     // Its own line goes before, and another key finds what is left.
     const free = caller('free', { concurrent: 0, streams: 0, tee: 0 });
-    const others = Array.from({ length: 4 }, () => seats.take(free));
-    for (const seat of others) seat.whole();
-    expect(others.map((seat) => refusal(() => seat.stream()))).toEqual([null, null, null, 'overloaded']);
-    expect(others.map((seat) => refusal(() => seat.tee()))).toEqual([null, null, null, null]);
+    const others = Array.from({ length: 4 }, () => concurrency.acquire(free));
+    for (const permit of others) permit.received();
+    expect(others.map((permit) => refusal(() => permit.stream()))).toEqual([null, null, null, 'overloaded']);
+    expect(others.map((permit) => refusal(() => permit.tee()))).toEqual([null, null, null, null]);
     expect(refusal(() => others[0]?.hold(100 * MiB))).toBeNull();
-    expect(refusal(() => seats.take(free))).toBe('overloaded');
-    for (const seat of [...taken, ...others]) seat.leave();
-    expect(refusal(() => seats.take(caller('many')).hold(100 * MiB))).toBeNull();
+    expect(refusal(() => concurrency.acquire(free))).toBe('overloaded');
+    for (const permit of [...taken, ...others]) permit.release();
+    expect(refusal(() => concurrency.acquire(caller('many')).hold(100 * MiB))).toBeNull();
   });
 
   it('has room for the largest request and its answer, whatever half is', () => {
-    const seats = createConcurrency(limits({ MAX_HELD_BYTES: String(50 * MiB) }));
-    expect(refusal(() => seats.take(caller('a')).hold(48 * MiB))).toBeNull();
-    expect(refusal(() => seats.take(caller('b')).hold(48 * MiB))).toBe('overloaded');
+    const concurrency = createConcurrency(limits({ MAX_HELD_BYTES: String(50 * MiB) }));
+    expect(refusal(() => concurrency.acquire(caller('a')).hold(48 * MiB))).toBeNull();
+    expect(refusal(() => concurrency.acquire(caller('b')).hold(48 * MiB))).toBe('overloaded');
   });
 
   it('has what the variables say: a number, or with 0 everything', () => {
@@ -70,10 +71,10 @@ describe('a key for which nothing is said', () => {
     const { max_concurrent_per_key, max_streams_per_key, max_tee_per_key, max_held_bytes_per_key } = config;
     expect([max_concurrent_per_key, max_streams_per_key, max_tee_per_key]).toEqual([3, 0, 2]);
     expect(max_held_bytes_per_key).toBe(16 * MiB);
-    const seats = createConcurrency(config);
-    expect(refusal(() => seats.take(caller('a')).hold(16 * MiB))).toBeNull();
-    expect(refusal(() => seats.take(caller('a')).hold(1))).toBe('rate_limit_exceeded');
-    expect(refusal(() => seats.take(caller('b')).hold(0, 16 * MiB + 1))).toBe('rate_limit_exceeded');
+    const concurrency = createConcurrency(config);
+    expect(refusal(() => concurrency.acquire(caller('a')).hold(16 * MiB))).toBeNull();
+    expect(refusal(() => concurrency.acquire(caller('a')).hold(1))).toBe('rate_limit_exceeded');
+    expect(refusal(() => concurrency.acquire(caller('b')).hold(0, 16 * MiB + 1))).toBe('rate_limit_exceeded');
     expect(() => limits({ MAX_HELD_BYTES_PER_KEY: '1000' })).toThrow(/^MAX_HELD_BYTES_PER_KEY must not be less than/);
   });
 
@@ -144,25 +145,25 @@ describe('requests of which only the head is here', () => {
     const { port } = new URL(url);
     const body = JSON.stringify(CHAT);
     const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer key-a\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`;
-    let answered = '';
+    let received = '';
     const socket = connect(Number(port), '127.0.0.1', () => socket.write(`POST /v1/embeddings${head.slice(25)}`));
     socket.on('data', (bytes) => {
-      answered += bytes;
+      received += bytes;
     });
     sockets.push(socket);
     await new Promise((resolve) => setTimeout(resolve, 100));
-    const held = holdAnswers(stage.service);
+    const held = holdResponses(stage.service);
     const first = chat(url, CHAT, bearer('b'));
     await eventually(() => held.count === 1);
     socket.write(body);
-    await eventually(() => answered.includes('"overloaded"'));
-    expect(answered).toMatch(/^HTTP\/1\.1 503 /);
+    await eventually(() => received.includes('"overloaded"'));
+    expect(received).toMatch(/^HTTP\/1\.1 503 /);
     held.release();
     expect((await first).status).toBe(200);
-    answered = '';
+    received = '';
     socket.write(head + body);
-    await eventually(() => answered.includes('Hello.'));
-    expect(answered).toMatch(/^HTTP\/1\.1 200 /);
+    await eventually(() => received.includes('Hello.'));
+    expect(received).toMatch(/^HTTP\/1\.1 200 /);
   });
 
   it('of a stranger, of a wrong path or past the rate are answered without their body', async () => {

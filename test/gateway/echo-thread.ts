@@ -1,15 +1,15 @@
-// A thread for test/gateway/thread.test.ts: counts what it was asked, throws, or dies.
-import { answerQuestions } from '../../gateway/offload/thread.ts';
+// A worker thread for test/gateway/thread.test.ts: counts its jobs, throws, or dies.
+import { serveJobs } from '../../gateway/offload/thread.ts';
 
-let asked = 0;
+let count = 0;
 
-answerQuestions<string, { asked: number; bytes: Uint8Array<ArrayBuffer> }>(
-  async (question) => {
-    if (question === 'throw') throw new TypeError('the prompt is a secret');
-    if (question === 'die') process.exit(1);
-    if (question === 'crash') setImmediate(() => JSON.parse('no JSON'));
-    if (question === 'crash' || question === 'hang') await new Promise(() => {});
-    return { asked: ++asked, bytes: new TextEncoder().encode(question) };
+serveJobs<string, { asked: number; bytes: Uint8Array<ArrayBuffer> }>(
+  async (job) => {
+    if (job === 'throw') throw new TypeError('the prompt is a secret');
+    if (job === 'die') process.exit(1);
+    if (job === 'crash') setImmediate(() => JSON.parse('no JSON'));
+    if (job === 'crash' || job === 'hang') await new Promise(() => {});
+    return { asked: ++count, bytes: new TextEncoder().encode(job) };
   },
   ({ bytes }) => [bytes.buffer],
 );

@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { connectOwned } from '../../gateway/attestation/sidecar-socket.ts';
+import { connectOwned } from '../../gateway/attestation/sidecar-link.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import type { Collected } from '../../sidecar/attesters/attester.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';

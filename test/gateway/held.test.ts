@@ -26,11 +26,11 @@ describe('a finish chunk', () => {
   });
   afterAll(() => service.close());
 
-  const said = fc.constantFrom('a', 'b\n', '"', 'ü');
+  const text = fc.constantFrom('a', 'b\n', '"', 'ü');
   const some = (index: number) =>
     fc.array(
       fc.oneof(
-        { weight: 4, arbitrary: said.map((text) => delta(text, index)) },
+        { weight: 4, arbitrary: text.map((text) => delta(text, index)) },
         { weight: 3, arbitrary: fc.constantFrom(': ping\n\n', ': another\n\n') },
       ),
       { maxLength: 6 },
@@ -50,10 +50,10 @@ describe('a finish chunk', () => {
   it('goes out once, the last of its choices with the attestation, wherever reads begin and end', async () => {
     await fc.assert(
       fc.asyncProperty(fc.oneof(one, two), reads, async ({ n, events }, lengths) => {
-        const pieces: string[] = [];
-        for (let at = 0; at < events.length; at += lengths[pieces.length - 1] ?? 1)
-          pieces.push(events.slice(at, at + (lengths[pieces.length] ?? 1)).join(''));
-        service.backend.script = stream(pieces, 2);
+        const chunks: string[] = [];
+        for (let at = 0; at < events.length; at += lengths[chunks.length - 1] ?? 1)
+          chunks.push(events.slice(at, at + (lengths[chunks.length] ?? 1)).join(''));
+        service.backend.script = stream(chunks, 2);
         const got = await chat(service.gateway.url, { ...TEE, n });
         const seen = got.payloads().map(restored);
         const text = events.join('');

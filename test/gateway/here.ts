@@ -1,9 +1,9 @@
-// Whoever asks, in a test that has no connection: somebody who stays until told to leave.
+// A client for tests without a connection: it stays until disconnect() is called.
 import { EventEmitter } from 'node:events';
 import type { Waiter } from '../../gateway/offload/pool.ts';
 
 export interface Client extends Waiter {
-  leave(): void;
+  disconnect(): void;
 }
 
 export function client(owner: string): Client {
@@ -11,11 +11,11 @@ export function client(owner: string): Client {
   return {
     owner,
     outgoing,
-    leave() {
+    disconnect() {
       outgoing.destroyed = true;
       outgoing.emit('close');
     },
   };
 }
 
-export const HERE = client('anyone');
+export const CLIENT = client('anyone');

@@ -1,23 +1,10 @@
 import { connect } from 'node:net';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { chatAnswer } from '../backend.ts';
+import { describe, expect, it } from 'vitest';
 import { ask, CHAT, chat } from '../client.ts';
-import { type Service, startService } from '../harness.ts';
+import { useService } from '../service.ts';
 import { expectError } from './expect-error.ts';
 
-let service: Service;
-let backend: Service['backend'];
-let gateway: Service['gateway'];
-
-beforeAll(async () => {
-  service = await startService({ MAX_BODY_BYTES: '4096', BACKEND_TIMEOUT_MS: '400' });
-  ({ backend, gateway } = service);
-});
-beforeEach(() => {
-  backend.script = chatAnswer('Hello.');
-  backend.seen.length = 0;
-});
-afterAll(() => service.close());
+const service = useService({ MAX_BODY_BYTES: '4096', BACKEND_TIMEOUT_MS: '400' });
 
 describe('bad input', () => {
   it.each([
@@ -41,8 +28,8 @@ describe('bad input', () => {
       'tee',
     ],
   ])('is refused with the member named, and the backend is not asked: %s', async (_name, body, code, param) => {
-    expectError(await chat(gateway.url, body), 400, code, param);
-    expect(backend.seen).toHaveLength(0);
+    expectError(await chat(service.url, body), 400, code, param);
+    expect(service.backend.seen).toHaveLength(0);
   });
 
   it('is refused when it is not UTF-8', async () => {
@@ -51,27 +38,27 @@ describe('bad input', () => {
       Buffer.from([0xc3, 0x28]),
       Buffer.from('"}]}'),
     ]);
-    expectError(await ask(`${gateway.url}/v1/chat/completions`, { body }), 400, 'invalid_json');
+    expectError(await ask(`${service.url}/v1/chat/completions`, { body }), 400, 'invalid_json');
   });
 
   it('is refused when it is too large, whole or chunked', async () => {
     const body = JSON.stringify({ ...CHAT, pad: 'x'.repeat(5_000) });
-    expectError(await chat(gateway.url, body), 413, 'body_too_large');
-    expectError(await ask(`${gateway.url}/v1/chat/completions`, { body, chunked: true }), 413, 'body_too_large');
-    expectError(await ask(`${gateway.url}/v1/embeddings`, { body }), 413, 'body_too_large');
-    expect(backend.seen).toHaveLength(0);
+    expectError(await chat(service.url, body), 413, 'body_too_large');
+    expectError(await ask(`${service.url}/v1/chat/completions`, { body, chunked: true }), 413, 'body_too_large');
+    expectError(await ask(`${service.url}/v1/embeddings`, { body }), 413, 'body_too_large');
+    expect(service.backend.seen).toHaveLength(0);
   });
 
   it('is refused when it is compressed', async () => {
-    expectError(await chat(gateway.url, CHAT, { 'content-encoding': 'gzip' }), 415, 'unsupported_encoding');
+    expectError(await chat(service.url, CHAT, { 'content-encoding': 'gzip' }), 415, 'unsupported_encoding');
   });
 
   it('with a bad x-tee header is refused', async () => {
-    expectError(await chat(gateway.url, CHAT, { 'x-tee': 'maybe' }), 400, 'invalid_request', 'x-tee');
+    expectError(await chat(service.url, CHAT, { 'x-tee': 'maybe' }), 400, 'invalid_request', 'x-tee');
   });
 
   it('that breaks off leaves the process alive and the backend unasked', async () => {
-    const { hostname, port } = new URL(gateway.url);
+    const { hostname, port } = new URL(service.url);
     await new Promise<void>((resolve) => {
       const socket = connect(Number(port), hostname, () => {
         socket.write('POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"messages"');
@@ -79,12 +66,12 @@ describe('bad input', () => {
       });
       socket.on('close', () => resolve());
     });
-    expect((await chat(gateway.url, CHAT)).status).toBe(200);
-    expect(backend.seen).toHaveLength(1);
+    expect((await chat(service.url, CHAT)).status).toBe(200);
+    expect(service.backend.seen).toHaveLength(1);
   });
 
   it("that is no HTTP gets OpenAI's shape too", async () => {
-    const { hostname, port } = new URL(gateway.url);
+    const { hostname, port } = new URL(service.url);
     const text = await new Promise<string>((resolve) => {
       let all = '';
       const socket = connect(Number(port), hostname, () => socket.write('HELLO\r\n\r\n'));
@@ -98,7 +85,7 @@ describe('bad input', () => {
   });
 
   it('on an unknown path is 404, with an unknown method 405 and what is allowed', async () => {
-    expectError(await ask(`${gateway.url}/nothing`, { method: 'GET' }), 404, 'not_found');
+    expectError(await ask(`${service.url}/nothing`, { method: 'GET' }), 404, 'not_found');
     for (const [path, method, allow] of [
       ['/v1/chat/completions', 'GET', 'POST'],
       ['/v1/completions', 'DELETE', 'POST'],
@@ -106,7 +93,7 @@ describe('bad input', () => {
       ['/~sev_gpu@1.0/verify', 'DELETE', 'GET, POST'],
       ['/v1/models', 'PATCH', 'GET, POST, DELETE'],
     ] as const) {
-      const got = await ask(gateway.url + path, { method });
+      const got = await ask(service.url + path, { method });
       expectError(got, 405, 'method_not_allowed');
       expect(got.headers.allow).toBe(allow);
     }
@@ -121,7 +108,7 @@ describe('bad input', () => {
       '/%761/models',
       '/v1/x%00',
     ]) {
-      const { hostname, port } = new URL(gateway.url);
+      const { hostname, port } = new URL(service.url);
       const text = await new Promise<string>((resolve) => {
         let all = '';
         const socket = connect(Number(port), hostname, () =>
@@ -134,32 +121,32 @@ describe('bad input', () => {
       });
       expect(text).toMatch(/^HTTP\/1\.1 404 /);
     }
-    expect(backend.seen).toHaveLength(0);
+    expect(service.backend.seen).toHaveLength(0);
   });
 });
 
 describe('the rest of /v1', () => {
   it('is passed through: models, embeddings, queries, binary answers', async () => {
-    backend.models = null;
+    service.backend.models = null;
     const audio = Buffer.from([0, 255, 1, 254]);
-    backend.script = (request, response) => {
+    service.backend.script = (request, response) => {
       if (request.url === '/v1/audio/speech') response.writeHead(200, { 'content-type': 'audio/mpeg' }).end(audio);
       else
         response
           .writeHead(200, { 'content-type': 'application/json' })
           .end(JSON.stringify({ url: request.url, body: request.body }));
     };
-    expect((await ask(`${gateway.url}/v1/models`, { method: 'GET' })).json()).toEqual({ url: '/v1/models', body: '' });
-    expect((await ask(`${gateway.url}/v1/models/a%2Fb?x=1`, { method: 'GET' })).json().url).toBe(
+    expect((await ask(`${service.url}/v1/models`, { method: 'GET' })).json()).toEqual({ url: '/v1/models', body: '' });
+    expect((await ask(`${service.url}/v1/models/a%2Fb?x=1`, { method: 'GET' })).json().url).toBe(
       '/v1/models/a%2Fb?x=1',
     );
-    expect((await ask(`${gateway.url}/v1/embeddings`, { body: '{"input":"a", "n":1.0}' })).json().body).toBe(
+    expect((await ask(`${service.url}/v1/embeddings`, { body: '{"input":"a", "n":1.0}' })).json().body).toBe(
       '{"input":"a", "n":1.0}',
     );
-    expect((await ask(`${gateway.url}/v1/embeddings`, { body: '{"input":"a","tee":false}' })).json().body).toBe(
+    expect((await ask(`${service.url}/v1/embeddings`, { body: '{"input":"a","tee":false}' })).json().body).toBe(
       '{"input":"a"}',
     );
-    expect((await ask(`${gateway.url}/v1/audio/speech`, { body: '{"input":"a"}' })).body).toEqual(audio);
+    expect((await ask(`${service.url}/v1/audio/speech`, { body: '{"input":"a"}' })).body).toEqual(audio);
   });
 
   it('refuses tee and says where it works', async () => {
@@ -168,31 +155,31 @@ describe('the rest of /v1', () => {
       ['{"input":"a","t\\u0065e":true}', {}],
       ['{"input":"a"}', { 'x-tee': '1' }],
     ] as const) {
-      const got = await ask(`${gateway.url}/v1/embeddings`, { body, headers });
+      const got = await ask(`${service.url}/v1/embeddings`, { body, headers });
       expect([got.status, got.json().error.code]).toEqual([400, 'invalid_request']);
       expect(got.json().error.message).toContain('/v1/chat/completions');
     }
-    expect(backend.seen).toHaveLength(0);
+    expect(service.backend.seen).toHaveLength(0);
   });
 
   it('lists models to clients that send x-tee with everything', async () => {
-    const got = await ask(`${gateway.url}/v1/models`, { method: 'GET', headers: { 'x-tee': '1' } });
+    const got = await ask(`${service.url}/v1/models`, { method: 'GET', headers: { 'x-tee': '1' } });
     expect(got.status).toBe(200);
-    expect(backend.seen.at(-1)).toMatchObject({ method: 'GET', url: '/v1/models' });
-    expect(backend.seen.at(-1)?.headers).not.toHaveProperty('x-tee');
+    expect(service.backend.seen.at(-1)).toMatchObject({ method: 'GET', url: '/v1/models' });
+    expect(service.backend.seen.at(-1)?.headers).not.toHaveProperty('x-tee');
   });
 });
 
 describe('browsers', () => {
   it('may ask from this machine, send any header, and read the ids', async () => {
     const origin = 'http://localhost:3000';
-    const preflight = await ask(`${gateway.url}/v1/chat/completions`, {
+    const preflight = await ask(`${service.url}/v1/chat/completions`, {
       method: 'OPTIONS',
       headers: { origin, 'access-control-request-headers': 'authorization,x-stainless-os' },
     });
     expect(preflight.status).toBe(204);
     expect(preflight.headers['access-control-allow-headers']).toBe('authorization,x-stainless-os');
-    const got = await chat(gateway.url, CHAT, { origin });
+    const got = await chat(service.url, CHAT, { origin });
     expect(got.headers['access-control-allow-origin']).toBe(origin);
     expect(got.headers['access-control-expose-headers']).toContain('x-attestation-id');
     expect(got.headers['cache-control']).toBe('no-store');

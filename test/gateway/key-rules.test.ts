@@ -1,8 +1,7 @@
 // What a key may name and where it may go: members of a body in any case, and routes that manage the backend.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Problem } from '../../gateway/http/problem.ts';
-import { ANYONE, type Caller, NO_LIMITS } from '../../gateway/keys/caller.ts';
-import { checkModel, checkRoute } from '../../gateway/keys/keys.ts';
+import { ANYONE, type Caller, checkModel, checkRoute, NO_LIMITS } from '../../gateway/keys/keys.ts';
 import { ask } from '../client.ts';
 import { expectError } from './expect-error.ts';
 import { bearer, type Stage, startStage } from './limits-stage.ts';

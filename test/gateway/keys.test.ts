@@ -43,7 +43,7 @@ const load = (log = SILENT) => {
   keys = loadKeys(file, log, 20);
   return keys;
 };
-const asked = (key: string) => {
+const withKey = (key: string) => {
   try {
     return keys?.authenticate(`Bearer ${key}`).name;
   } catch (error) {
@@ -74,7 +74,7 @@ describe('the keys file', () => {
       `\uFEFF# team\r\n\r\n${hashed('alice', 'a', 'rps=5 tee=2 models=m/1,m:2 admin')}plain-one\nplain-two\n`,
     );
     load(logInto(lines));
-    expect(['a', 'plain-one', 'plain-two', 'b'].map(asked)).toEqual(['alice', 'line-4', 'line-5', 'invalid_api_key']);
+    expect(['a', 'plain-one', 'plain-two', 'b'].map(withKey)).toEqual(['alice', 'line-4', 'line-5', 'invalid_api_key']);
     const { limits } = (keys as Keys).authenticate('bearer  a');
     const models = new Set(['m/1', 'm:2']);
     expect(limits).toEqual({ rps: 5, concurrent: null, streams: null, tee: 2, models, admin: true });
@@ -115,10 +115,10 @@ describe('the keys file', () => {
     writeFileSync(file, hashed('one', '1'));
     load();
     writeFileSync(file, hashed('two', '22') + hashed('three', '3'));
-    await eventually(() => asked('22') === 'two' && asked('1') === 'invalid_api_key');
+    await eventually(() => withKey('22') === 'two' && withKey('1') === 'invalid_api_key');
     writeFileSync(`${file}.new`, hashed('four', '4'));
     renameSync(`${file}.new`, file);
-    await eventually(() => asked('4') === 'four' && asked('22') === 'invalid_api_key');
+    await eventually(() => withKey('4') === 'four' && withKey('22') === 'invalid_api_key');
     keys?.close();
     // As Kubernetes mounts a secret: keys → ..data/keys, ..data → a folder that is exchanged.
     for (const name of ['v1', 'v2']) {
@@ -129,10 +129,10 @@ describe('the keys file', () => {
     symlinkSync('..data/keys', join(folder.path, 'mounted'));
     file = join(folder.path, 'mounted');
     load();
-    expect(asked('v1')).toBe('v1');
+    expect(withKey('v1')).toBe('v1');
     symlinkSync('v2', join(folder.path, '..data_tmp'));
     renameSync(join(folder.path, '..data_tmp'), join(folder.path, '..data'));
-    await eventually(() => asked('v2') === 'v2' && asked('v1') === 'invalid_api_key');
+    await eventually(() => withKey('v2') === 'v2' && withKey('v1') === 'invalid_api_key');
   });
 
   it('changes nothing while it is broken, and says so once', async () => {
@@ -145,10 +145,10 @@ describe('the keys file', () => {
     expect(lines).toHaveLength(1);
     expect(lines[0]).toMatch(/"level":50.*API_KEYS_FILE line 1: .*the keys from before stay/);
     expect(lines[0]).not.toContain('secret');
-    expect(asked('1')).toBe('one');
+    expect(withKey('1')).toBe('one');
     writeFileSync(file, hashed('two', '2'));
-    await eventually(() => asked('2') === 'two');
-    expect(asked('1')).toBe('invalid_api_key');
+    await eventually(() => withKey('2') === 'two');
+    expect(withKey('1')).toBe('invalid_api_key');
   });
 
   it('may hold many keys: a look-up among 20,000 takes what it takes among one', () => {
@@ -156,7 +156,7 @@ describe('the keys file', () => {
     writeFileSync(file, many);
     load();
     const started = process.cpuUsage();
-    for (let i = 0; i < 1_000; i++) expect(asked(`key-${i * 20}`)).toBe(`k${i * 20}`);
+    for (let i = 0; i < 1_000; i++) expect(withKey(`key-${i * 20}`)).toBe(`k${i * 20}`);
     const { user, system } = process.cpuUsage(started);
     // Comparing with each of them is over 2 s of processor time.
     expect((user + system) / 1_000).toBeLessThan(500);
@@ -176,11 +176,11 @@ describe('countersign keys', () => {
     );
     expect(statSync(file).mode & 0o777).toBe(0o640);
     load();
-    expect([key, 'old-plain-key'].map(asked)).toEqual(['alice', 'line-2']);
+    expect([key, 'old-plain-key'].map(withKey)).toEqual(['alice', 'line-2']);
     expect((await command('list')).out).toBe('line-2 (kept as a plain key)\nalice rps=5 models=a,b admin\n');
     expect((await command('remove', 'line-2')).code).toBe(0);
     expect(readFileSync(file, 'utf8')).toMatch(/^# our team\n\nalice:sha256:\S+ rps=5 models=a,b admin\n$/);
-    await eventually(() => asked('old-plain-key') === 'invalid_api_key');
+    await eventually(() => withKey('old-plain-key') === 'invalid_api_key');
   });
 
   it('removes the key of that name and no other, whatever the name is', async () => {
@@ -200,8 +200,8 @@ describe('countersign keys', () => {
     load();
     for (const name of ['line-2', 'line-3']) expect((await command('remove', name)).code).toBe(0);
     expect((await command('list')).out).toBe('line-1 (kept as a plain key)\nline-4 (kept as a plain key)\n');
-    await eventually(() => asked('three') === 'invalid_api_key');
-    expect(['one', 'two', 'three', 'four'].map(asked)).toEqual([
+    await eventually(() => withKey('three') === 'invalid_api_key');
+    expect(['one', 'two', 'three', 'four'].map(withKey)).toEqual([
       'line-1',
       'invalid_api_key',
       'invalid_api_key',
@@ -216,10 +216,10 @@ describe('countersign keys', () => {
     linkSync(file, mounted); // another way to the same file: a rename would leave it the old one
     keys = loadKeys(mounted, SILENT, 20);
     expect((await command('remove', 'alice')).code).toBe(0);
-    await eventually(() => asked('sk-a') === 'invalid_api_key');
+    await eventually(() => withKey('sk-a') === 'invalid_api_key');
     const added = await command('add', 'carol');
-    await eventually(() => asked(added.out.trim()) === 'carol');
-    expect(asked('sk-b')).toBe('bob');
+    await eventually(() => withKey(added.out.trim()) === 'carol');
+    expect(withKey('sk-b')).toBe('bob');
     expect([statSync(file).mode & 0o777, readdirSync(folder.path).sort()]).toEqual([0o400, ['keys', 'mounted']]);
   });
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { MANY_BYTES } from '../../gateway/http/bytes.ts';
 import { MAX_JSON_VALUES } from '../../gateway/http/request.ts';
-import { ANYONE, type Caller, NO_LIMITS } from '../../gateway/keys/caller.ts';
+import { ANYONE, type Caller, NO_LIMITS } from '../../gateway/keys/keys.ts';
 import {
   type Endpoint,
   type PassThroughRequest,
@@ -13,7 +13,7 @@ import { splitRaw } from '../../proto/raw.ts';
 import { ask } from '../client.ts';
 import { type Service, startService } from '../harness.ts';
 import { expectError } from './expect-error.ts';
-import { HERE } from './here.ts';
+import { CLIENT } from './here.ts';
 
 /** More than is read at once, with characters of one to four bytes. */
 const TEXT = 'the Danube fließt – 東京 \\u0041\\n 😀; '.repeat(14_000);
@@ -24,7 +24,7 @@ const SOME_MODELS: Caller = { ...ANYONE, limits: { ...NO_LIMITS, models: new Set
 
 const broken = (text: string) => Buffer.concat([Buffer.from(text), Buffer.from([0xff]), Buffer.from('"}]}')]);
 
-async function told(read: () => object | Promise<object>) {
+async function resultOf(read: () => object | Promise<object>) {
   try {
     const made = Object.entries(await read());
     return Object.fromEntries(made.map(([name, value]) => [name, Buffer.isBuffer(value) ? value.toString() : value]));
@@ -35,8 +35,8 @@ async function told(read: () => object | Promise<object>) {
 }
 
 describe('a large request, read on a thread,', () => {
-  const aside = createOffload();
-  afterAll(() => aside.close());
+  const offload = createOffload();
+  afterAll(() => offload.close());
 
   it.each<[string, Endpoint, string | Buffer, Caller, object]>([
     ['without tee', 'chat', `{"model":"m",${MESSAGES}}`, ANYONE, { tee: false, model: 'm', choices: 1 }],
@@ -63,9 +63,9 @@ describe('a large request, read on a thread,', () => {
   ])('is the same as one read at once: %s', async (_name, endpoint, text, caller, expected) => {
     const body = Buffer.from(text);
     expect(body.length).toBeGreaterThan(MANY_BYTES);
-    const beside = await told(() => aside.read(endpoint, body, caller, HERE));
-    expect(beside).toEqual(await told(() => parseGeneration(endpoint, body, caller)));
-    expect(beside).toMatchObject(expected);
+    const onThread = await resultOf(() => offload.parse(endpoint, body, caller, CLIENT));
+    expect(onThread).toEqual(await resultOf(() => parseGeneration(endpoint, body, caller)));
+    expect(onThread).toMatchObject(expected);
   });
 
   it.each<[string, string | Buffer, Partial<PassThroughRequest>, object]>([
@@ -78,21 +78,26 @@ describe('a large request, read on a thread,', () => {
     ['not JSON', `{"tee":1,"input":"${TEXT}"`, {}, { code: 'invalid_json' }],
     ['of objects', `{"stream":true,"x":[${'{},'.repeat(600_000)}1]}`, {}, { code: 'body_too_large' }],
     ['of lines', `--b\r\n${'{"stream":true},'.repeat(400_000)}`, { json: false }, { stream: false }],
-    ['for another model', `{"model":"large","input":"${TEXT}"}`, { judged: SOME_MODELS }, { code: 'model_not_found' }],
+    [
+      'for another model',
+      `{"model":"large","input":"${TEXT}"}`,
+      { restrictedCaller: SOME_MODELS },
+      { code: 'model_not_found' },
+    ],
   ])('is passed through as one read at once: %s', async (_name, text, how, expected) => {
-    const passing = { body: Buffer.from(text), json: true, judged: null, ...how };
-    const beside = await told(() => aside.pass(passing, HERE));
-    expect(beside).toEqual(await told(() => parsePassThrough(passing)));
-    expect(beside).toMatchObject(expected);
+    const passing = { body: Buffer.from(text), json: true, restrictedCaller: null, ...how };
+    const onThread = await resultOf(() => offload.passThrough(passing, CLIENT));
+    expect(onThread).toEqual(await resultOf(() => parsePassThrough(passing)));
+    expect(onThread).toMatchObject(expected);
   });
 
   it('goes to the backend as the bytes that came, where nothing was cut out', async () => {
     const body = Buffer.from(`{${MESSAGES}}`);
-    expect((await aside.read('chat', body, ANYONE, HERE)).forward).toBe(body);
-    const passing = { body: Buffer.from(`{"input":"${TEXT}"}`), json: true, judged: null };
-    const passed = aside.pass({ ...passing, body: Buffer.from('{"audio":"teestream"}') }, HERE);
-    expect(passed).toEqual({ forward: Buffer.from('{"audio":"teestream"}'), stream: false });
-    expect((await aside.pass(passing, HERE)).forward).toBe(passing.body);
+    expect((await offload.parse('chat', body, ANYONE, CLIENT)).forward).toBe(body);
+    const passing = { body: Buffer.from(`{"input":"${TEXT}"}`), json: true, restrictedCaller: null };
+    const unchanged = offload.passThrough({ ...passing, body: Buffer.from('{"audio":"teestream"}') }, CLIENT);
+    expect(unchanged).toEqual({ forward: Buffer.from('{"audio":"teestream"}'), stream: false });
+    expect((await offload.passThrough(passing, CLIENT)).forward).toBe(passing.body);
   });
 
   it('takes next to nothing of the thread that chats', async () => {
@@ -100,18 +105,18 @@ describe('a large request, read on a thread,', () => {
     const body = Buffer.from(JSON.stringify({ tee: true, messages: Array(9_000).fill(message) }));
     const shared = Buffer.from(new SharedArrayBuffer(body.length));
     shared.set(body);
-    await aside.read('chat', shared, ANYONE, HERE);
+    await offload.parse('chat', shared, ANYONE, CLIENT);
     const [all, own] = [process.cpuUsage(), process.threadCpuUsage()];
-    for (let i = 0; i < 10; i++) await aside.read('chat', shared, ANYONE, HERE);
+    for (let i = 0; i < 10; i++) await offload.parse('chat', shared, ANYONE, CLIENT);
     expect(sum(process.threadCpuUsage(own)) / sum(process.cpuUsage(all))).toBeLessThan(0.4);
   });
 
   it('fails as one that may be sent again when the thread ends, and the next one is read', async () => {
     const body = Buffer.from(`{${MESSAGES}}`);
-    const lost = told(() => aside.read('chat', body, ANYONE, HERE));
-    await aside.close();
+    const lost = resultOf(() => offload.parse('chat', body, ANYONE, CLIENT));
+    await offload.close();
     expect(await lost).toMatchObject({ name: 'Problem', code: 'overloaded' });
-    expect(await told(() => aside.read('chat', body, ANYONE, HERE))).toMatchObject({ choices: 1 });
+    expect(await resultOf(() => offload.parse('chat', body, ANYONE, CLIENT))).toMatchObject({ choices: 1 });
   });
 });
 

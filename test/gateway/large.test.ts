@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Draft, draft, type Parts } from '../../gateway/offload/jobs.ts';
+import { type Draft, type DraftInput, draft } from '../../gateway/offload/jobs.ts';
 import { createOffload } from '../../gateway/offload/pool.ts';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { MAX_RAW_LENGTH, splitRaw } from '../../proto/raw.ts';
@@ -8,21 +8,21 @@ import { answer, DONE, delta, finish, role, stream } from '../backend.ts';
 import { ask, chat } from '../client.ts';
 import { type Service, startService } from '../harness.ts';
 import { expectError } from './expect-error.ts';
-import { HERE } from './here.ts';
+import { CLIENT } from './here.ts';
 
 /** Half a megabyte, with characters of one to four bytes. */
 const TEXT = 'the Danube fließt – 東京 \\u0041\\n 😀; '.repeat(14_000);
 const REQUEST = '{"messages":[{"role":"user","content":"é"}], "tee" : true}';
 
 describe('a draft of a large answer, made on a thread,', () => {
-  const beside = createOffload();
-  afterAll(() => beside.close());
-  const parts = (body: string | Buffer): Parts => ({
+  const offload = createOffload();
+  afterAll(() => offload.close());
+  const parts = (body: string | Buffer): DraftInput => ({
     request: REQUEST,
-    answer: { body: Buffer.from(body) },
+    response: { body: Buffer.from(body) },
     timestamp: 1_700_000_000,
   });
-  const told = async (make: () => Draft | Promise<Draft>) => {
+  const resultOf = async (make: () => Draft | Promise<Draft>) => {
     try {
       const { raw, start, ...rest } = await make();
       return { ...rest, raw: Buffer.from(raw).toString('utf8'), start: Buffer.from(start).toString('utf8') };
@@ -41,10 +41,10 @@ describe('a draft of a large answer, made on a thread,', () => {
     ['with an error that is null', `{"id":"c","error":null,"text":"${TEXT}"}`, 'c'],
     ['with an attestation further in', `{"id":"c","x":{"attestation":1},"text":"${TEXT}"}`, 'c'],
   ])('is the same as one made at once: %s', async (_name, body, id) => {
-    const aside = await told(() => beside.draft(parts(body), HERE));
-    expect(aside).toEqual(await told(() => draft(parts(body))));
-    expect(aside).toMatchObject({ completionId: id });
-    const { raw, start, nonce } = aside as { raw: string; start: string; nonce: string };
+    const onThread = await resultOf(() => offload.draft(parts(body), CLIENT));
+    expect(onThread).toEqual(await resultOf(() => draft(parts(body))));
+    expect(onThread).toMatchObject({ completionId: id });
+    const { raw, start, nonce } = onThread as { raw: string; start: string; nonce: string };
     expect(raw).toBe(`{"request":${REQUEST},"response":${body},"timestamp":1700000000}`);
     expect(nonce).toBe(createHash('sha256').update(raw).digest('hex'));
     expect(JSON.parse(`${start}"token":""}`)).toEqual({ raw, nonce, token: '' });
@@ -64,41 +64,41 @@ describe('a draft of a large answer, made on a thread,', () => {
     ['an error after none', `{"text":"${TEXT}","error":null,"error":false}`, 'as if it were an answer'],
     ['too large', `{"text":"${'a'.repeat(MAX_RAW_LENGTH - 80)}"}`, 'larger than what is attested'],
   ])('is refused for the same reason as one made at once: %s', async (_name, body, reason) => {
-    const aside = await told(() => beside.draft(parts(body), HERE));
-    expect(aside).toEqual(await told(() => draft(parts(body))));
-    expect(aside).toMatchObject({ name: 'Problem', code: 'backend_bad_response' });
-    expect((aside as { message: string }).message).toContain(reason);
+    const onThread = await resultOf(() => offload.draft(parts(body), CLIENT));
+    expect(onThread).toEqual(await resultOf(() => draft(parts(body))));
+    expect(onThread).toMatchObject({ name: 'Problem', code: 'backend_bad_response' });
+    expect((onThread as { message: string }).message).toContain(reason);
   });
 
   it('of a folded stream is the same too, and a small one is made at once', async () => {
     const digest = { events: 3, sha256: 'ab'.repeat(32) };
     for (const text of ['small', TEXT]) {
-      const folded = { response: JSON.stringify({ text }), stream: digest, completionId: 'c-3' };
-      const given: Parts = { request: REQUEST, answer: folded, timestamp: 1_700_000_000 };
-      const made = beside.draft(given, HERE);
+      const folded = { completion: JSON.stringify({ text }), stream: digest, completionId: 'c-3' };
+      const given: DraftInput = { request: REQUEST, response: folded, timestamp: 1_700_000_000 };
+      const made = offload.draft(given, CLIENT);
       expect(made instanceof Promise).toBe(text === TEXT);
-      expect(await told(() => made)).toEqual(await told(() => draft(given)));
+      expect(await resultOf(() => made)).toEqual(await resultOf(() => draft(given)));
     }
   });
 
   it('leaves the body as it was, and takes next to nothing of the thread that chats', async () => {
     const item = { token: ' the', logprob: -0.123456, bytes: [32, 116, 104, 101], top_logprobs: [] };
     const given = parts(JSON.stringify({ id: 'c', logprobs: Array(60_000).fill(item) }));
-    await beside.draft(given, HERE);
-    const { body } = given.answer as { body: Buffer };
+    await offload.draft(given, CLIENT);
+    const { body } = given.response as { body: Buffer };
     const before = createHash('sha256').update(body).digest('hex');
     const [all, own] = [process.cpuUsage(), process.threadCpuUsage()];
-    for (let i = 0; i < 5; i++) await beside.draft(given, HERE);
+    for (let i = 0; i < 5; i++) await offload.draft(given, CLIENT);
     expect(sum(process.threadCpuUsage(own)) / sum(process.cpuUsage(all))).toBeLessThan(0.4);
     expect(createHash('sha256').update(body).digest('hex')).toBe(before);
   });
 
   it('fails as an attestation that is not to be had when the thread ends, and the next one is made', async () => {
     const given = parts(`{"id":"c","text":"${TEXT}"}`);
-    const lost = told(() => beside.draft(given, HERE));
-    await beside.close();
+    const lost = resultOf(() => offload.draft(given, CLIENT));
+    await offload.close();
     expect(await lost).toMatchObject({ name: 'Problem', code: 'attestation_unavailable' });
-    expect(await told(() => beside.draft(given, HERE))).toMatchObject({ completionId: 'c' });
+    expect(await resultOf(() => offload.draft(given, CLIENT))).toMatchObject({ completionId: 'c' });
   });
 });
 

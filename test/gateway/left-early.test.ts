@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import type { Context, Deps } from '../../gateway/http/context.ts';
 import { verifyBounded } from '../../gateway/http/middleware.ts';
 import { ClientGone, readBody } from '../../gateway/http/request.ts';
-import { ANYONE } from '../../gateway/keys/caller.ts';
+import { ANYONE } from '../../gateway/keys/keys.ts';
 import { createConcurrency } from '../../gateway/limits/concurrency.ts';
 
 const LIMITS = {
@@ -22,24 +22,24 @@ const LIMITS = {
   max_held_bytes_per_key: 10,
 };
 
-describe('a seat that was left', () => {
+describe('a permit that was left', () => {
   it('is counted neither among all, nor as a stream nor as tee, nor holds anything', () => {
-    const seats = createConcurrency(LIMITS);
+    const concurrency = createConcurrency(LIMITS);
     // Another request of the key is open, so that its counts are kept.
-    seats.take(ANYONE).whole();
-    const gone = seats.take(ANYONE);
-    gone.leave();
-    gone.whole();
+    concurrency.acquire(ANYONE).received();
+    const gone = concurrency.acquire(ANYONE);
+    gone.release();
+    gone.received();
     gone.stream();
     gone.tee();
     gone.hold(10);
-    gone.leave();
-    const next = seats.take(ANYONE);
-    next.whole();
+    gone.release();
+    const next = concurrency.acquire(ANYONE);
+    next.received();
     next.stream();
     next.tee();
     next.hold(10);
-    expect(seats.taken).toBe(2);
+    expect(concurrency.running).toBe(2);
   });
 });
 

@@ -51,8 +51,8 @@ export interface Held {
 }
 
 /** The backend answers when told: whole or, where it was asked to, as a stream that has begun. */
-export function holdAnswers(service: Service): Held {
-  const answers: (() => void)[] = [];
+export function holdResponses(service: Service): Held {
+  const waiting: (() => void)[] = [];
   let released = false;
   let count = 0;
   const script: Script = (request, response) => {
@@ -62,9 +62,9 @@ export function holdAnswers(service: Service): Held {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.write(role() + delta('Hello'));
     }
-    const answer = () => (stream ? response.end(finish() + DONE) : void chatAnswer('Hello.')(request, response));
-    if (released) answer();
-    else answers.push(answer);
+    const respond = () => (stream ? response.end(finish() + DONE) : void chatAnswer('Hello.')(request, response));
+    if (released) respond();
+    else waiting.push(respond);
   };
   service.backend.script = script;
   return {
@@ -73,7 +73,7 @@ export function holdAnswers(service: Service): Held {
     },
     release() {
       released = true;
-      for (const answer of answers.splice(0)) answer();
+      for (const respond of waiting.splice(0)) respond();
     },
   };
 }

@@ -5,7 +5,7 @@ import { chatAnswer } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { eventually } from '../harness.ts';
 import { expectError } from './expect-error.ts';
-import { bearer, holdAnswers, type Stage, startStage } from './limits-stage.ts';
+import { bearer, holdResponses, type Stage, startStage } from './limits-stage.ts';
 
 let stage: Stage;
 
@@ -79,7 +79,7 @@ describe('a request', () => {
 describe('the streams of a key', () => {
   it('are bounded by MAX_STREAMS_PER_KEY where its line says nothing', async () => {
     const url = await stage.gateway({ MAX_STREAMS_PER_KEY: '1' }, ['a', 'b streams=0']);
-    const held = holdAnswers(stage.service);
+    const held = holdResponses(stage.service);
     const running = ['a', 'b', 'b'].map((name) => chat(url, { ...CHAT, stream: true }, bearer(name)));
     await eventually(() => held.count === 3);
     expectError(await chat(url, { ...CHAT, stream: true }, bearer('a')), 429, 'rate_limit_exceeded');

@@ -68,9 +68,9 @@ describe('the verify endpoint, open to everybody,', () => {
     const url = await stage.gateway({ MAX_VERIFY_BYTES: '65536' });
     const socket = connect(Number(new URL(url).port), '127.0.0.1');
     const closed = new Promise((resolve) => socket.on('close', resolve).on('error', () => {}));
-    let answer = '';
+    let response = '';
     socket.on('data', (chunk) => {
-      answer += chunk;
+      response += chunk;
     });
     socket.write(`POST ${PATH} HTTP/1.1\r\nhost: h\r\ncontent-length: 500000000\r\n\r\n`);
     const megabyte = Buffer.alloc(1024 * 1024);
@@ -79,10 +79,10 @@ describe('the verify endpoint, open to everybody,', () => {
       while (socket.writable && sent++ < 500) if (!socket.write(megabyte)) return;
     };
     socket.on('drain', send);
-    await eventually(() => answer !== '');
+    await eventually(() => response !== '');
     send();
     await closed;
-    expect(answer).toMatch(/^HTTP\/1\.1 413 .*"code":"body_too_large"/s);
+    expect(response).toMatch(/^HTTP\/1\.1 413 .*"code":"body_too_large"/s);
     // What the system keeps on both sides.
     expect(sent).toBeLessThan(30);
   });
@@ -96,14 +96,14 @@ describe('the verify endpoint, open to everybody,', () => {
     await eventually(async () => (await verify(url, large, from(5))).status === 503);
     // Nothing comes, and it has not given way: it is not read on, and not in the way either.
     await eventually(async () => (await verify(url, large, from(5))).status === 400);
-    for (const { outgoing, answer } of slow) {
+    for (const { outgoing, response } of slow) {
       outgoing.end(large.slice(1));
-      expect(await answer).toBe(400);
+      expect(await response).toBe(400);
     }
     const one = [1, 1, 1, 1].map((n) => announced(url, large, from(n)));
-    for (const { outgoing, answer } of one) {
+    for (const { outgoing, response } of one) {
       outgoing.write(' ');
-      answer.catch(() => {});
+      response.catch(() => {});
     }
     await eventually(async () => (await verify(url, large, from(1))).status === 503);
     // Of one address all four are not held against another.
@@ -124,9 +124,9 @@ describe('the verify endpoint, open to everybody,', () => {
       expectError(refused, 503, 'overloaded');
       expect(refused.headers['retry-after']).toBe('1');
     }
-    for (const { outgoing, answer } of slow) {
+    for (const { outgoing, response } of slow) {
       outgoing.end(body.slice(10));
-      expect(await answer).toBe(200);
+      expect(await response).toBe(200);
     }
   });
 
@@ -222,11 +222,11 @@ describe('the verify endpoint, open to everybody,', () => {
 function announced(url: string, body: string, headers = {}) {
   const length = { 'content-length': body.length };
   const outgoing = request(`${url}${PATH}`, { method: 'POST', headers: { ...length, ...headers } });
-  const answer = new Promise<number>((resolve, reject) =>
+  const response = new Promise<number>((resolve, reject) =>
     outgoing.on('response', (incoming) => resolve(incoming.resume().statusCode ?? 0)).on('error', reject),
   );
   outgoing.flushHeaders();
-  return { outgoing, answer };
+  return { outgoing, response };
 }
 
 const sum = ({ user, system }: { user: number; system: number }) => user + system;

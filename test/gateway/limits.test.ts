@@ -5,7 +5,7 @@ import { answer, chatAnswer, chatStream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { eventually } from '../harness.ts';
 import { expectError } from './expect-error.ts';
-import { bearer, holdAnswers, type Stage, startStage } from './limits-stage.ts';
+import { bearer, holdResponses, type Stage, startStage } from './limits-stage.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -26,7 +26,7 @@ const TEE = { ...CHAT, tee: true };
 describe('requests at once', () => {
   it('past the total are refused before their body is read, on a connection that stays usable', async () => {
     const url = await stage.gateway({ MAX_CONCURRENT_REQUESTS: '2', MAX_BODY_BYTES: '1024' });
-    const held = holdAnswers(stage.service);
+    const held = holdResponses(stage.service);
     const accepted = [chat(url, CHAT), chat(url, CHAT)];
     await eventually(() => held.count === 2);
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
@@ -59,7 +59,7 @@ describe('requests at once', () => {
 
   it('are bounded for each key, by its line or by the default, and no key takes the place of another', async () => {
     const url = await stage.gateway({ MAX_CONCURRENT_PER_KEY: '1' }, ['a', 'b concurrent=2', 'c concurrent=0']);
-    const held = holdAnswers(stage.service);
+    const held = holdResponses(stage.service);
     const accepted = ['a', 'b', 'b', 'c', 'c', 'c'].map((name) => chat(url, CHAT, bearer(name)));
     await eventually(() => held.count === 6);
     for (const name of ['a', 'b']) {
@@ -75,7 +75,7 @@ describe('requests at once', () => {
 
   it('count streams apart: past the total 503, past the key 429, while whole answers are served', async () => {
     const url = await stage.gateway({ MAX_STREAMS: '2' }, ['a streams=1', 'b']);
-    const held = holdAnswers(stage.service);
+    const held = holdResponses(stage.service);
     const first = chat(url, STREAM, bearer('a'));
     await eventually(() => held.count === 1);
     expectError(await chat(url, STREAM, bearer('a')), 429, 'rate_limit_exceeded');
@@ -92,7 +92,7 @@ describe('requests at once', () => {
 
   it('count streams by whatever path they are asked for', async () => {
     const url = await stage.gateway({ MAX_STREAMS: '1' }, ['a']);
-    const held = holdAnswers(stage.service);
+    const held = holdResponses(stage.service);
     const first = chat(url, STREAM, bearer('a'));
     await eventually(() => held.count === 1);
     const escaped = JSON.stringify(STREAM).replace('"stream"', '"str\\u0065am"');
@@ -116,7 +116,7 @@ describe('requests at once', () => {
 
   it('count tee apart: past it nothing is asked of the backend, and requests without tee are served', async () => {
     const url = await stage.gateway({ MAX_TEE_PER_KEY: '1' }, ['a', 'b']);
-    const held = holdAnswers(stage.service);
+    const held = holdResponses(stage.service);
     const first = chat(url, TEE, bearer('a'));
     await eventually(() => held.count === 1);
     expectError(await chat(url, TEE, bearer('a')), 429, 'rate_limit_exceeded');
@@ -161,7 +161,7 @@ describe('a place', () => {
         setTimeout(() => socket.destroy(), i % 11 === 0 ? 200 : (i * 7) % 60);
       });
     for (let i = 0; i < 400; i += 20) await Promise.all(Array.from({ length: 20 }, (_, k) => one(i + k)));
-    const held = holdAnswers(stage.service);
+    const held = holdResponses(stage.service);
     const hold = backend.script;
     // One of the storm's may still be on its way.
     backend.script = (request, response) =>
@@ -187,7 +187,7 @@ describe('a place', () => {
 describe('a client that sends several requests at once and leaves', () => {
   it('gives the places of all of them back, and nothing of theirs goes on', async () => {
     const url = await stage.gateway({ MAX_CONCURRENT_REQUESTS: '4' });
-    const held = holdAnswers(stage.service);
+    const held = holdResponses(stage.service);
     const body = JSON.stringify(CHAT);
     const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nte: trailers\r\ncontent-length: ${body.length}\r\n\r\n`;
     const sockets = Array.from({ length: 4 }, () => {
@@ -208,7 +208,7 @@ describe('a client that sends several requests at once and leaves', () => {
 describe('bytes that are held', () => {
   it('are bounded for all requests together: past them a body is refused unread, or where its length was not told, cut', async () => {
     const url = await stage.gateway({ MAX_HELD_BYTES: '1048576', MAX_BODY_BYTES: '1048576' });
-    const held = holdAnswers(stage.service);
+    const held = holdResponses(stage.service);
     const large = (bytes: number) => ({ ...CHAT, user: 'x'.repeat(bytes) });
     const accepted = chat(url, large(700_000));
     await eventually(() => held.count === 1);

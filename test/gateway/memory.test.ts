@@ -4,7 +4,7 @@ import { pino } from 'pino';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { type GatewayConfig, loadConfig } from '../../gateway/config.ts';
-import { checkMemory, connectionsWithin, inAll, memoryNeeded } from '../../gateway/limits/memory.ts';
+import { checkMemory, connectionsWithin, memoryNeeded, totalBytes } from '../../gateway/limits/memory.ts';
 import { NODE_FLAGS } from '../../gateway/node-flags.ts';
 import { COMPOSE } from '../faults/attacks/compose.ts';
 
@@ -14,7 +14,7 @@ const config = (env: Record<string, string> = {}): GatewayConfig =>
 const read = (file: string) => readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8');
 /** V8's limit as the gateway is started, its young generation included. */
 const HEAP_BYTES = (Number(/--max-old-space-size=(\d+)/.exec(NODE_FLAGS.join(' '))?.[1]) + 48) * MiB;
-const needed = (env: Record<string, string> = {}) => inAll(memoryNeeded(config(env), HEAP_BYTES));
+const needed = (env: Record<string, string> = {}) => totalBytes(memoryNeeded(config(env), HEAP_BYTES));
 
 function logged(): { log: pino.Logger; lines: Record<string, unknown>[] } {
   const lines: Record<string, unknown>[] = [];
@@ -31,9 +31,9 @@ describe('the memory that may be needed', () => {
   });
 
   it('with several workers is what compose.yaml says of them', () => {
-    const said = [...read('compose.yaml').matchAll(/(\d)g for WORKERS=(\d)/g)];
-    expect(said).toHaveLength(2);
-    for (const [, gib, workers = ''] of said)
+    const documented = [...read('compose.yaml').matchAll(/(\d)g for WORKERS=(\d)/g)];
+    expect(documented).toHaveLength(2);
+    for (const [, gib, workers = ''] of documented)
       expect(needed({ WORKERS: workers })).toBeLessThanOrEqual(Number(gib) * 1024 * MiB);
   });
 

@@ -1,16 +1,16 @@
 import { Worker } from 'node:worker_threads';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
-import { ANYONE } from '../../gateway/keys/caller.ts';
+import { ANYONE } from '../../gateway/keys/keys.ts';
 import { createOffload } from '../../gateway/offload/pool.ts';
-import { client, HERE } from './here.ts';
+import { CLIENT, client } from './here.ts';
 
 const BODY = Buffer.from(`{"messages":[{"role":"user","content":"${'a'.repeat(300_000)}"}]}`);
 
 describe('the line before the thread that reads large requests', () => {
-  const aside = createOffload();
-  afterAll(() => aside.close());
+  const offload = createOffload();
+  afterAll(() => offload.close());
   afterEach(() => vi.restoreAllMocks());
-  const read = (by = HERE) => aside.read('chat', BODY, ANYONE, by) as Promise<unknown>;
+  const read = (by = CLIENT) => offload.parse('chat', BODY, ANYONE, by) as Promise<unknown>;
   const named = (reading: Promise<unknown>) =>
     reading.then(
       () => 'read',
@@ -20,11 +20,11 @@ describe('the line before the thread that reads large requests', () => {
   it('gives the thread one after the other, and nothing of those who left', async () => {
     await read();
     const posted = vi.spyOn(Worker.prototype, 'postMessage');
-    const [stays, leaves, left] = [client('a'), client('b'), client('c')];
-    left.leave();
-    const all = [read(stays), read(leaves), read(left), read()].map(named);
+    const [first, leaving, disconnected] = [client('a'), client('b'), client('c')];
+    disconnected.disconnect();
+    const all = [read(first), read(leaving), read(disconnected), read()].map(named);
     expect(posted).toHaveBeenCalledTimes(1);
-    leaves.leave();
+    leaving.disconnect();
     expect(await Promise.all(all)).toEqual(['read', 'ClientGone', 'ClientGone', 'read']);
     expect(posted).toHaveBeenCalledTimes(2);
   });
@@ -32,13 +32,13 @@ describe('the line before the thread that reads large requests', () => {
   it('takes each owner in turn', async () => {
     const order: string[] = [];
     const [a, b] = [client('a'), client('b')];
-    const asked: [string, typeof a][] = [
+    const requests: [string, typeof a][] = [
       ['a1', a],
       ['a2', a],
       ['a3', a],
       ['b1', b],
     ];
-    await Promise.all(asked.map(([name, by]) => read(by).then(() => order.push(name))));
+    await Promise.all(requests.map(([name, by]) => read(by).then(() => order.push(name))));
     expect(order).toEqual(['a1', 'a2', 'b1', 'a3']);
   });
 
@@ -50,7 +50,7 @@ describe('the line before the thread that reads large requests', () => {
 
   it('tells all who wait when the thread is ended, and goes on', async () => {
     const lost = [read(), read(), read(client('b'))].map(named);
-    await aside.close();
+    await offload.close();
     expect(await Promise.all(lost)).toEqual(['overloaded', 'overloaded', 'overloaded']);
     expect(await named(read())).toBe('read');
   });

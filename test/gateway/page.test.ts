@@ -1,5 +1,4 @@
 // The page as the gateway serves it: headers, caching, what it is made of, and the collateral it may ask for.
-
 import { writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -7,7 +6,7 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { Hono } from 'hono';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { buildApp } from '../../gateway/build.ts';
+import { buildApp } from '../../gateway/app.ts';
 import { loadConfig } from '../../gateway/config.ts';
 import type { Env } from '../../gateway/http/context.ts';
 import { asProblem, Problem } from '../../gateway/http/problem.ts';

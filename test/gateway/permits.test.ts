@@ -99,16 +99,16 @@ describe('a key with many tee requests', () => {
       return got.json().attestation.nonce as string;
     };
     const many = Array.from({ length: 20 }, (_, i) => send('many', i));
-    const asked = async (name: string, count: number) => {
+    const queued = async (name: string, count: number) => {
       const of = () => stage.service.backend.seen.filter(({ body }) => body.includes(`"${name} `)).length;
       await eventually(() => of() === count);
       // Without tee nothing waits at all; and when these are back, those before them are in the queue.
       for (let i = 0; i < 3; i++) await chat(url, CHAT, bearer(name));
     };
-    await asked('many', 20);
+    await queued('many', 20);
     expect(collected).toHaveLength(1);
     const one = send('one', 0);
-    await asked('one', 1);
+    await queued('one', 1);
     expect(collected).toHaveLength(1);
     door.resolve();
     // One was being collected, and one was ready behind it.

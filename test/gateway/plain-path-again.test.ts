@@ -1,7 +1,7 @@
 import { Agent, request as httpRequest } from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { type Reading, readRequest, Said } from '../../gateway/http/plain-path/request.ts';
+import { HeadCache, type ReadResult, readRequest } from '../../gateway/http/plain-path/request.ts';
 import { startBackend } from '../backend.ts';
 import { startGateway } from '../harness.ts';
 
@@ -9,14 +9,14 @@ describe('a head that a connection says again', () => {
   const lines = ['Host: a', 'Accept: */*', 'X-Stainless-Lang: js', 'Authorization: Bearer b', 'X: 1234567'];
   const request = (headers: readonly string[], length: string, body: string) =>
     Buffer.from(['POST /v1/chat/completions HTTP/1.1', ...headers, `content-length: ${length}`, '', body].join('\r\n'));
-  const plainly = (reading: Reading) => (typeof reading === 'object' ? { ...reading, made: null } : reading);
-  const madeOf = (reading: Reading) => (typeof reading === 'object' ? reading.made : null);
+  const plainly = (result: ReadResult) => (typeof result === 'object' ? { ...result, made: null } : result);
+  const madeOf = (result: ReadResult) => (typeof result === 'object' ? result.made : null);
 
   it('shares what was made of it, and nothing else', () => {
-    const said = new Said();
-    const first = readRequest(request(lines, '2', '{}'), said);
-    const second = readRequest(request(lines, '11', '{"a":"bcd"}'), said);
-    const other = readRequest(request([...lines, 'Y: 1'], '2', '{}'), said);
+    const cache = new HeadCache();
+    const first = readRequest(request(lines, '2', '{}'), cache);
+    const second = readRequest(request(lines, '11', '{"a":"bcd"}'), cache);
+    const other = readRequest(request([...lines, 'Y: 1'], '2', '{}'), cache);
     expect(second).toMatchObject({ headers: { authorization: 'Bearer b', 'content-length': '11' } });
     expect(first).toMatchObject({ headers: { 'content-length': '2' } });
     expect(madeOf(second)).toBe(madeOf(first));
@@ -25,11 +25,11 @@ describe('a head that a connection says again', () => {
   });
 
   it('is remembered until a connection has said too many different ones', () => {
-    const said = new Said();
-    const again = (i: number) => madeOf(readRequest(request([...lines, `Y: ${i}`], '2', '{}'), said));
+    const cache = new HeadCache();
+    const again = (i: number) => madeOf(readRequest(request([...lines, `Y: ${i}`], '2', '{}'), cache));
     for (let i = 0; i < 8; i++) expect(again(i)).toBe(again(i));
     expect(again(8)).not.toBe(again(8));
-    expect(said.head).toBeNull();
+    expect(cache.head).toBeNull();
   });
 
   it('is read as if it were the first, whatever changed in it', () => {
@@ -51,11 +51,11 @@ describe('a head that a connection says again', () => {
     };
     fc.assert(
       fc.property(fc.array(change, { minLength: 1, maxLength: 5 }), (changes) => {
-        const said = new Said();
-        let before = readRequest(request(lines, '7', body), said);
+        const cache = new HeadCache();
+        let before = readRequest(request(lines, '7', body), cache);
         for (const by of changes) {
           const bytes = changed(by);
-          const reading = readRequest(bytes, said);
+          const reading = readRequest(bytes, cache);
           expect(plainly(reading)).toEqual(plainly(readRequest(bytes)));
           if (madeOf(reading) !== null && madeOf(reading) === madeOf(before)) again++;
           before = reading;

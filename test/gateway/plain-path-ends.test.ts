@@ -5,8 +5,8 @@ import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { type PlainPath, takeConnections } from '../../gateway/http/plain-path/connection.ts';
 import type { Outgoing } from '../../gateway/http/plain-path/response.ts';
-import { type PlainPath, takeConnections } from '../../gateway/http/plain-path/server.ts';
 import { writeCertificate } from '../certificate.ts';
 import { eventually, SILENT, temporaryFolder } from '../harness.ts';
 
@@ -18,13 +18,13 @@ let server: Server;
 let wire: PlainPath;
 let sockets: Socket[];
 let byNode: number;
-let answers: Outgoing[];
+let responses: Outgoing[];
 /** Called with each answer as it begins. */
-let answering: (outgoing: Outgoing) => void;
+let respond: (outgoing: Outgoing) => void;
 
 beforeEach(async () => {
-  [sockets, byNode, answers] = [[], 0, []];
-  answering = () => {};
+  [sockets, byNode, responses] = [[], 0, []];
+  respond = () => {};
   await listen(createServer(byNodeItself));
 });
 afterEach(close);
@@ -39,9 +39,9 @@ async function listen(made: Server): Promise<void> {
   wire = takeConnections(
     server,
     async (_request, { outgoing }) => {
-      answers.push(outgoing);
+      responses.push(outgoing);
       outgoing.writeHead(200, { 'content-length': 2 });
-      answering(outgoing);
+      respond(outgoing);
       return new Response(null);
     },
     SILENT,
@@ -96,7 +96,7 @@ function client() {
 
 describe('a plain connection', () => {
   it('takes no further request while its client has not taken its answers', async () => {
-    answering = (outgoing) => {
+    respond = (outgoing) => {
       (outgoing as unknown as { end(body: Buffer): void }).end(Buffer.alloc(1024 * 1024));
     };
     const { socket } = client();
@@ -108,19 +108,19 @@ describe('a plain connection', () => {
     }
     await pause(200);
     // What lies in the kernel's buffers is taken.
-    expect(answers.length).toBeLessThan(sent / 2);
-    const waiting = answers.at(-1)?.socket?.writableLength ?? 0;
+    expect(responses.length).toBeLessThan(sent / 2);
+    const waiting = responses.at(-1)?.socket?.writableLength ?? 0;
     expect(waiting).toBeLessThan(2 * 1024 * 1024);
     socket.resume();
-    await eventually(() => answers.length + byNode === sent);
+    await eventually(() => responses.length + byNode === sent);
   });
 
   it.each(['leaves', 'breaks off'] as const)('sees that its client %s, however much came ahead', async (how) => {
     let left = 0;
-    answering = (outgoing) => void outgoing.on('close', () => left++);
+    respond = (outgoing) => void outgoing.on('close', () => left++);
     const { socket } = client();
     socket.write(PLAIN);
-    await eventually(() => answers.length === 1);
+    await eventually(() => responses.length === 1);
     socket.write(AHEAD);
     await pause(100);
     if (how === 'leaves') socket.destroy();
@@ -131,13 +131,13 @@ describe('a plain connection', () => {
   it('ends after the answer that runs when more came ahead than is kept', async () => {
     const { socket, seen } = client();
     socket.write(PLAIN);
-    await eventually(() => answers.length === 1);
+    await eventually(() => responses.length === 1);
     socket.write(PLAIN + AHEAD);
     await pause(100);
-    answers[0]?.end(Buffer.from('ok'));
+    responses[0]?.end(Buffer.from('ok'));
     await eventually(() => seen.ended);
     expect(seen.text.endsWith('\r\n\r\nok')).toBe(true);
-    expect([answers.length, byNode]).toEqual([1, 0]);
+    expect([responses.length, byNode]).toEqual([1, 0]);
     // And is gone soon, though the client keeps its side.
     await eventually(async () => (await connections()) === 0, 3_000);
   });
@@ -146,17 +146,17 @@ describe('a plain connection', () => {
     let waited = -1;
     const { socket } = client();
     socket.pause();
-    answering = (outgoing) => {
+    respond = (outgoing) => {
       outgoing.setTimeout(500, () => outgoing.destroy());
       outgoing.once('close', () => {
         waited = outgoing.socket?.writableNeedDrain ? 1 : 0;
       });
     };
     socket.write(PLAIN);
-    await eventually(() => answers.length === 1);
+    await eventually(() => responses.length === 1);
     socket.write(AHEAD);
     await pause(100);
-    (answers[0] as unknown as { end(body: Buffer): void }).end(Buffer.alloc(16 * 1024 * 1024));
+    (responses[0] as unknown as { end(body: Buffer): void }).end(Buffer.alloc(16 * 1024 * 1024));
     const dripping = setInterval(() => socket.write('x'), 50);
     // Its place is given back when it is taken, or its client gone: whoever looks at its end must see that it waits.
     await eventually(() => waited === 1, 1_000);
@@ -167,7 +167,7 @@ describe('a plain connection', () => {
   it.each(['TCP', 'TLS'])(
     'lets a client go on that takes a large answer slowly and sends its next request meanwhile, over %s',
     async (over) => {
-      answering = (outgoing) => {
+      respond = (outgoing) => {
         outgoing.setTimeout(400, () => outgoing.destroy());
         (outgoing as unknown as { end(body: Buffer): void }).end(Buffer.alloc(16 * 1024 * 1024));
       };
@@ -194,20 +194,20 @@ describe('a plain connection', () => {
   it('takes no request after the last answer of a server that stops', async () => {
     const { socket, seen } = client();
     socket.write(PLAIN);
-    await eventually(() => answers.length === 1);
+    await eventually(() => responses.length === 1);
     wire.stop();
-    answers[0]?.end(Buffer.from('ok'));
+    responses[0]?.end(Buffer.from('ok'));
     await eventually(() => seen.ended);
     socket.write(PLAIN);
     await pause(100);
-    expect([answers.length, byNode]).toEqual([1, 0]);
+    expect([responses.length, byNode]).toEqual([1, 0]);
   });
 
   it('that is idle holds no server up that stops, though its client keeps its side', async () => {
     const [silent, used] = [client(), client()];
     used.socket.write(PLAIN);
-    await eventually(() => answers.length === 1);
-    answers[0]?.end(Buffer.from('ok'));
+    await eventually(() => responses.length === 1);
+    responses[0]?.end(Buffer.from('ok'));
     await eventually(async () => used.seen.text.endsWith('ok') && (await connections()) === 2);
     wire.stop();
     const closed = new Promise<void>((resolve) => server.close(() => resolve()));

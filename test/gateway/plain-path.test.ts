@@ -3,8 +3,8 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Bindings } from '../../gateway/http/context.ts';
+import { type PlainPath, takeConnections } from '../../gateway/http/plain-path/connection.ts';
 import { MAX_PLAIN_BYTES, readRequest } from '../../gateway/http/plain-path/request.ts';
-import { type PlainPath, takeConnections } from '../../gateway/http/plain-path/server.ts';
 import { eventually, SILENT } from '../harness.ts';
 
 const BODY = '{"model":"m","messages":[{"role":"user","content":"é"}]}';
@@ -91,7 +91,7 @@ describe('what the plain path takes, Node takes as the same', () => {
   });
 
   /** Pieces of requests, right and wrong, in any order: most are not plain, and those that are must mean one thing. */
-  const piece = fc.oneof(
+  const fragment = fc.oneof(
     { weight: 6, arbitrary: fc.constantFrom('Host: a', 'Content-Length: 2', 'X-Tee: 1', 'Accept: */*', 'X: ') },
     fc.constantFrom('Content-Length: 02', 'content-length:2', 'Connection: Keep-Alive', 'X:a:b', 'X!~: #', 'Host:\tb'),
     fc.constantFrom(
@@ -107,7 +107,7 @@ describe('what the plain path takes, Node takes as the same', () => {
   const request = fc
     .tuple(
       fc.constantFrom('POST /v1/chat/completions HTTP/1.1', 'POST /v1/completions HTTP/1.1'),
-      fc.array(piece, { maxLength: 5 }),
+      fc.array(fragment, { maxLength: 5 }),
       fc.constantFrom('\r\n', '\r\n', '\r\n', '\n'),
       fc.constantFrom('{}', '{}', '{', ''),
     )
@@ -146,11 +146,11 @@ describe('a connection', () => {
   let socket: Socket;
   let received: string;
   let byNode: string[];
-  let answers: ((env: Bindings) => void) | null;
+  let respond: ((env: Bindings) => void) | null;
 
   beforeEach(async () => {
     byNode = [];
-    answers = null;
+    respond = null;
     server = createServer((message, response) => {
       const chunks: Buffer[] = [];
       message
@@ -163,8 +163,8 @@ describe('a connection', () => {
     wire = takeConnections(
       server,
       async (_request, env) => {
-        if (answers !== null) {
-          answers(env);
+        if (respond !== null) {
+          respond(env);
           return new Response(null);
         }
         const body = 'body' in env.incoming ? env.incoming.body.toString() : '';
@@ -222,7 +222,7 @@ describe('a connection', () => {
 
   it('answers in order what came ahead of its turn', async () => {
     const ends: (() => void)[] = [];
-    answers = ({ outgoing }) => {
+    respond = ({ outgoing }) => {
       outgoing.writeHead(200, {});
       ends.push(() => outgoing.end(`answer ${ends.length}`));
     };
@@ -234,7 +234,7 @@ describe('a connection', () => {
     ends[0]?.();
     await eventually(() => ends.length === 2);
     expect(received).toContain('answer 1');
-    answers = null;
+    respond = null;
     socket.write('GET /health HTTP/1.1\r\nHost: a\r\n\r\n');
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(byNode).toEqual([]);
@@ -247,7 +247,7 @@ describe('a connection', () => {
   it('tells an answer that its client left, and one that its client can take more', async () => {
     let closed = 0;
     let drained = 0;
-    answers = ({ outgoing }) => {
+    respond = ({ outgoing }) => {
       outgoing.writeHead(200, {});
       outgoing.on('close', () => closed++);
       const fill = () => {
@@ -273,23 +273,23 @@ describe('a connection', () => {
   });
 
   it('frames what has no length in chunks, and one piece or many make the same body', async () => {
-    answers = ({ outgoing }) => {
+    respond = ({ outgoing }) => {
       outgoing.writeHead(200, { 'content-type': 'text/plain' });
       outgoing.flushHeaders();
       for (const size of [1, 100, 9_000, 70_000]) outgoing.write(Buffer.alloc(size, 'x'));
       outgoing.end('y');
     };
-    const answer = await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/chat/completions`, {
+    const response = await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/chat/completions`, {
       method: 'POST',
       body: BODY,
     });
-    expect(await answer.text()).toBe(`${'x'.repeat(79_101)}y`);
+    expect(await response.text()).toBe(`${'x'.repeat(79_101)}y`);
     expect(byNode).toEqual([]);
   });
 
   it('is closed after its answer when the server stops, and at once when it has none', async () => {
     const ends: (() => void)[] = [];
-    answers = ({ outgoing }) => {
+    respond = ({ outgoing }) => {
       outgoing.writeHead(200, { 'content-length': 2 });
       ends.push(() => outgoing.end('ok'));
     };
@@ -308,7 +308,7 @@ describe('a connection', () => {
   });
 
   it('refuses a header that would break out of its line', async () => {
-    answers = ({ outgoing }) => {
+    respond = ({ outgoing }) => {
       outgoing.setHeader('x-id', 'a\r\nset-cookie: b');
       outgoing.writeHead(200, {});
     };

@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Recorder } from '../../gateway/exchange/recorder.ts';
-import { Repeat } from '../../gateway/exchange/repeated-event.ts';
+import { Recorder, RepeatedEvents } from '../../gateway/exchange/recorder.ts';
 import { foldPayloads, parseChunk } from '../../proto/fold.ts';
 import { PayloadReader } from '../../proto/sse.ts';
 
@@ -20,7 +19,7 @@ function record(payloads: readonly string[], sizes: readonly number[]) {
   const bytes = Buffer.from(payloads.map((payload) => `data: ${payload}\n\n`).join(''));
   for (let from = 0, i = 0; from < bytes.length; i++) {
     const piece = bytes.subarray(from, from + (sizes[i % sizes.length] as number));
-    const repeated = reader.midEvent ? 0 : recorder.repeats(piece);
+    const repeated = reader.midEvent ? 0 : recorder.takeRepeated(piece);
     for (const payload of reader.push(piece.subarray(repeated))) recorder.observe(payload);
     from += piece.length;
   }
@@ -30,7 +29,7 @@ function record(payloads: readonly string[], sizes: readonly number[]) {
 }
 
 function expectAsPublished(payloads: readonly string[], sizes: readonly number[] = [1 << 20]) {
-  const { response, stream } = record(payloads, sizes);
+  const { completion: response, stream } = record(payloads, sizes);
   expect(response).toBe(foldPayloads(payloads));
   const hash = createHash('sha256');
   for (const payload of payloads) hash.update(payload).update('\n');
@@ -112,7 +111,7 @@ describe('the recorder', () => {
   });
 
   it('reads a repeated event without taking it apart, and nothing that only looks like one', () => {
-    const repeat = new Repeat();
+    const repeat = new RepeatedEvents();
     const learn = (payload: string, framing?: (data: string) => string) => {
       const [read] = events(payload, framing);
       if (read !== undefined) repeat.learn(read, parseChunk(payload));
@@ -160,7 +159,7 @@ describe('the recorder', () => {
       (data) => `: a comment\ndata: ${data}\n\n`,
     ];
     for (const framing of framings) {
-      const repeat = new Repeat();
+      const repeat = new RepeatedEvents();
       const [payload] = events(chunk('one'), framing);
       expect(payload).toBeDefined();
       if (payload !== undefined) repeat.learn(payload, parseChunk(chunk('one')));
@@ -174,7 +173,7 @@ describe('the recorder', () => {
     const [first, ...rest] = new PayloadReader(1 << 20).push(stream);
     if (first !== undefined) recorder.observe(first);
     const length = (first?.length ?? 0) + 'data: \n\n'.length;
-    expect(recorder.repeats(stream.subarray(length))).toBe(length);
+    expect(recorder.takeRepeated(stream.subarray(length))).toBe(length);
     expect(() => recorder.observe(rest[1] as Uint8Array)).toThrow('larger than what is attested');
   });
 });

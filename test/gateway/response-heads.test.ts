@@ -1,8 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
-import { Heads, type ParsedHead, parseResponseHead } from '../../gateway/backend/response.ts';
-import { PlainResponse } from '../../gateway/http/plain-path/response.ts';
-import { share } from '../../gateway/http/shared-headers.ts';
+import { HeadCache, type ParsedHead, parseResponseHead } from '../../gateway/backend/response.ts';
+import { PlainResponse, share } from '../../gateway/http/plain-path/response.ts';
 import { answer, startBackend } from '../backend.ts';
 import { startGateway } from '../harness.ts';
 
@@ -10,13 +9,13 @@ const DATE = 'Sun, 22 Nov 2026 04:22:51 GMT';
 const OTHER_DATE = 'Mon, 23 Nov 2026 05:33:02 GMT';
 const head = (...lines: string[]) =>
   Buffer.from(`HTTP/1.1 200 OK\r\n${lines.map((line) => `${line}\r\n`).join('')}\r\n`);
-const read = (heads: Heads, bytes: Buffer) => heads.read(bytes, 0, bytes.length);
+const read = (heads: HeadCache, bytes: Buffer) => heads.read(bytes, 0, bytes.length);
 
 describe('a head that a backend says again', () => {
   const lines = [`date: ${DATE}`, 'server: uvicorn', 'content-length: 512', 'content-type: application/json'];
 
   it('shares what was made of it, whatever its length and its date', () => {
-    const heads = new Heads();
+    const heads = new HeadCache();
     const first = read(heads, head(...lines));
     const second = read(
       heads,
@@ -25,15 +24,15 @@ describe('a head that a backend says again', () => {
     const other = read(heads, head(...lines, 'x-mark: 1'));
     expect(first).toMatchObject({ status: 200, length: 512, framing: 512 });
     expect(second).toMatchObject({ status: 200, length: 7, framing: 7 });
-    expect(second?.made).toBe(first?.made);
+    expect(second?.cache).toBe(first?.cache);
     expect(second?.headers).toEqual({ server: 'uvicorn', 'content-type': 'application/json' });
-    expect(other?.made).not.toBe(first?.made);
-    expect(read(heads, head(...lines))?.made).toBe(first?.made);
+    expect(other?.cache).not.toBe(first?.cache);
+    expect(read(heads, head(...lines))?.cache).toBe(first?.cache);
   });
 
   it('is known among a few others, and not when each answer has something of its own', () => {
-    const heads = new Heads();
-    const made = (mark: number) => read(heads, head(...lines, `x-mark: ${mark}`))?.made;
+    const heads = new HeadCache();
+    const made = (mark: number) => read(heads, head(...lines, `x-mark: ${mark}`))?.cache;
     const [first, second] = [made(1), made(2)];
     expect([made(1), made(2)]).toEqual([first, second]);
     for (let mark = 3; mark < 20; mark++) made(mark);
@@ -42,7 +41,7 @@ describe('a head that a backend says again', () => {
   });
 
   it('has a length of fifteen digits at most', () => {
-    const heads = new Heads();
+    const heads = new HeadCache();
     const long = (digits: string) => head(...lines.slice(0, 2), `content-length: ${digits}`, ...lines.slice(3));
     expect(read(heads, long('1'))?.length).toBe(1);
     expect(read(heads, long('123456789012345'))?.length).toBe(123_456_789_012_345);
@@ -50,13 +49,13 @@ describe('a head that a backend says again', () => {
   });
 
   it('is not remembered when it is large', () => {
-    const heads = new Heads();
+    const heads = new HeadCache();
     const large = head(...lines, `x-mark: ${'a'.repeat(2_048)}`);
-    expect(read(heads, large)?.made).not.toBe(read(heads, large)?.made);
+    expect(read(heads, large)?.cache).not.toBe(read(heads, large)?.cache);
   });
 
   it('is no head when its answer has no body', () => {
-    const heads = new Heads();
+    const heads = new HeadCache();
     const empty = (length: number) => Buffer.from(`HTTP/1.1 204 No Content\r\ncontent-length: ${length}\r\n\r\n`);
     expect(read(heads, empty(0))?.framing).toBe(0);
     expect(read(heads, empty(5))?.framing).toBe(0);
@@ -97,7 +96,7 @@ describe('a head that a backend says again', () => {
     };
     fc.assert(
       fc.property(fc.array(fc.tuple(change, fc.nat(20), fc.nat(20)), { minLength: 1, maxLength: 6 }), (changes) => {
-        const heads = new Heads();
+        const heads = new HeadCache();
         const first = read(heads, head(...lines));
         for (const [by, before, after] of changes) {
           const bytes = changed(by);
@@ -109,7 +108,7 @@ describe('a head that a backend says again', () => {
             return got;
           });
           expect(reading).toEqual(outcome(() => parseResponseHead(bytes)));
-          if ((got as ParsedHead | null)?.made === first?.made) again++;
+          if ((got as ParsedHead | null)?.cache === first?.cache) again++;
         }
       }),
       { numRuns: 3_000 },

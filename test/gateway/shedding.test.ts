@@ -56,16 +56,16 @@ describe('a storm past capacity', () => {
       const got = await chat(url, { ...CHAT, stream: true, tee: i % 2 === 0 }, bearer('quiet'));
       expect([got.status, got.payloads().at(-1)]).toEqual([200, '[DONE]']);
     }
-    const answers = await noise;
-    expect(answers.get('429 rate_limit_exceeded') ?? 0).toBeGreaterThan(REFUSALS * 0.9);
-    expect([...answers.keys()].filter((answer) => !/^(200|429)/.test(answer))).toEqual([]);
+    const responses = await noise;
+    expect(responses.get('429 rate_limit_exceeded') ?? 0).toBeGreaterThan(REFUSALS * 0.9);
+    expect([...responses.keys()].filter((answer) => !/^(200|429)/.test(answer))).toEqual([]);
   });
 });
 
 /** So many requests over 32 kept connections; how often each answer came. */
 async function storm(url: string, headers: Record<string, string>, total: number): Promise<Map<string, number>> {
   const agent = new Agent({ keepAlive: true, maxSockets: 32 });
-  const answers = new Map<string, number>();
+  const responses = new Map<string, number>();
   const body = JSON.stringify({ ...CHAT, stream: true });
   let sent = 0;
   const one = () =>
@@ -74,8 +74,8 @@ async function storm(url: string, headers: Record<string, string>, total: number
         let text = '';
         for await (const chunk of incoming) text += chunk;
         const code = incoming.statusCode === 200 ? '' : ` ${JSON.parse(text).error.code}`;
-        const answer = `${incoming.statusCode}${code}`;
-        answers.set(answer, (answers.get(answer) ?? 0) + 1);
+        const response = `${incoming.statusCode}${code}`;
+        responses.set(response, (responses.get(response) ?? 0) + 1);
         resolve();
       });
       outgoing.on('error', reject).end(body);
@@ -86,5 +86,5 @@ async function storm(url: string, headers: Record<string, string>, total: number
     }),
   );
   agent.destroy();
-  return answers;
+  return responses;
 }

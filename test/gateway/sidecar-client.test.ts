@@ -46,6 +46,18 @@ afterEach(async () => {
   folder.remove();
 });
 
+/** A client of whatever listens on `path`. */
+function connectClient(options: Partial<Parameters<typeof createSidecar>[0]> = {}): Sidecar {
+  return createSidecar({
+    sidecar_socket: path,
+    attest_timeout_ms: 5_000,
+    max_attestations_in_flight: 16,
+    allow_simulated: true,
+    ...UNCHECKED,
+    ...options,
+  });
+}
+
 /** A sidecar that does what the test says with each frame. */
 async function scripted(onFrame: (frame: { type: string; id: string }, ws: WebSocket) => void): Promise<() => void> {
   const server = createServer();
@@ -68,13 +80,7 @@ async function scripted(onFrame: (frame: { type: string; id: string }, ws: WebSo
 describe('the sidecar client', () => {
   it('asks in one write for what is asked for in one turn, and again in the next', async () => {
     await scripted((frame, ws) => ws.send(JSON.stringify(attested(frame.id))));
-    client = createSidecar({
-      sidecar_socket: path,
-      attest_timeout_ms: 5_000,
-      max_attestations_in_flight: 16,
-      allow_simulated: true,
-      ...UNCHECKED,
-    });
+    client = connectClient();
     await client.ready(5_000);
     for (const turn of ['a', 'b']) {
       const written = vi.spyOn(Socket.prototype, '_writev' as 'write');
@@ -98,14 +104,7 @@ describe('the sidecar client', () => {
     const checking = new Promise<null>((resolve) => {
       checked = () => resolve(null);
     });
-    client = createSidecar({
-      sidecar_socket: path,
-      attest_timeout_ms: 5_000,
-      max_attestations_in_flight: 1,
-      allow_simulated: true,
-      ...UNCHECKED,
-      checker: { ...UNCHECKED.checker, check: () => checking },
-    });
+    client = connectClient({ max_attestations_in_flight: 1, checker: { ...UNCHECKED.checker, check: () => checking } });
     await client.ready(5_000);
     const asked = ['a', 'b'].map((id) => (client as Sidecar).attest('owner', id, RAW, NONCE, never));
     await eventually(() => seen.length === 2);
@@ -117,13 +116,7 @@ describe('the sidecar client', () => {
     mkdirSync(join(folder.path, name));
     path = join(folder.path, name, 's.sock');
     await scripted(never);
-    client = createSidecar({
-      sidecar_socket: path,
-      attest_timeout_ms: 5_000,
-      max_attestations_in_flight: 16,
-      allow_simulated: true,
-      ...UNCHECKED,
-    });
+    client = connectClient();
     await expect(client.ready(5_000)).resolves.toBeUndefined();
   });
 
@@ -133,13 +126,7 @@ describe('the sidecar client', () => {
         JSON.stringify({ type: 'failed', id: frame.id, code: 'queue_full', message: 'full', retry_after_ms: 150 }),
       ),
     );
-    client = createSidecar({
-      sidecar_socket: path,
-      attest_timeout_ms: 5_000,
-      max_attestations_in_flight: 16,
-      allow_simulated: true,
-      ...UNCHECKED,
-    });
+    client = connectClient();
     await client.ready(2_000);
     const asked = client.attest('owner', 'one', RAW, NONCE, never);
     await new Promise((resolve) => setTimeout(resolve, 50));
@@ -160,13 +147,7 @@ describe('the sidecar client', () => {
         JSON.stringify({ type: 'failed', id: frame.id, code: 'queue_full', message: 'full', retry_after_ms: 300 }),
       ),
     );
-    client = createSidecar({
-      sidecar_socket: path,
-      attest_timeout_ms: 5_000,
-      max_attestations_in_flight: 16,
-      allow_simulated: true,
-      ...UNCHECKED,
-    });
+    client = connectClient();
     await client.ready(2_000);
     const asked = client.attest('owner', 'one', RAW, NONCE, never);
     await new Promise((resolve) => setTimeout(resolve, 50));
@@ -189,13 +170,7 @@ describe('the sidecar client', () => {
       const failed = { type: 'failed', id: frame.id, code: 'queue_full', message: 'full', retry_after_ms: 2 ** 40 };
       ws.send(JSON.stringify(failed));
     });
-    client = createSidecar({
-      sidecar_socket: path,
-      attest_timeout_ms: 300,
-      max_attestations_in_flight: 16,
-      allow_simulated: true,
-      ...UNCHECKED,
-    });
+    client = connectClient({ attest_timeout_ms: 300 });
     await client.ready(2_000);
     await expect(client.attest('owner', 'one', RAW, NONCE, never)).rejects.toMatchObject({
       code: 'attestation_unavailable',
@@ -205,13 +180,7 @@ describe('the sidecar client', () => {
 
   it('refuses an answer over another nonce', async () => {
     await scripted((frame, ws) => ws.send(JSON.stringify({ ...attested(frame.id), nonce: 'cd'.repeat(32) })));
-    client = createSidecar({
-      sidecar_socket: path,
-      attest_timeout_ms: 5_000,
-      max_attestations_in_flight: 16,
-      allow_simulated: true,
-      ...UNCHECKED,
-    });
+    client = connectClient();
     await client.ready(2_000);
     await expect(client.attest('owner', 'one', RAW, NONCE, never)).rejects.toMatchObject({
       code: 'attestation_unavailable',
@@ -227,13 +196,7 @@ describe('the sidecar client', () => {
       for (const next of [frame, attested(asked.id), HELLO]) ws.send(JSON.stringify(next));
       servers[0]?.close();
     });
-    client = createSidecar({
-      sidecar_socket: path,
-      attest_timeout_ms: 600,
-      max_attestations_in_flight: 16,
-      allow_simulated: false,
-      ...UNCHECKED,
-    });
+    client = connectClient({ attest_timeout_ms: 600, allow_simulated: false });
     await client.ready(2_000);
     await expect(client.attest('owner', 'one', RAW, NONCE, never)).rejects.toMatchObject({
       code: 'attestation_unavailable',
@@ -248,13 +211,7 @@ describe('the sidecar client', () => {
       ws.send(JSON.stringify({ ...HELLO, trouble: { code: 'collection_failed', message: 'CC mode is off' } })),
     );
     servers.push(server);
-    client = createSidecar({
-      sidecar_socket: path,
-      attest_timeout_ms: 5_000,
-      max_attestations_in_flight: 16,
-      allow_simulated: true,
-      ...UNCHECKED,
-    });
+    client = connectClient();
     const ready = client.ready(3_000);
     await new Promise<void>((resolve) => server.listen(path, resolve));
     await expect(ready).rejects.toThrow('CC mode is off');

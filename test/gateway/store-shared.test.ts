@@ -1,8 +1,7 @@
 import { afterEach, expect, it, vi } from 'vitest';
 import { createMemoryStore } from '../../gateway/attestation/store-memory.ts';
-import type { Client, Connection } from '../../gateway/attestation/store-shared.ts';
-import { createSharedStore } from '../../gateway/attestation/store-shared.ts';
-import type { Owner } from '../../gateway/keys/caller.ts';
+import { type Client, type Connection, createSharedStore } from '../../gateway/attestation/store-shared.ts';
+import type { Owner } from '../../gateway/keys/keys.ts';
 
 const OWNER = 'owner' as Owner;
 const options = { attestation_ttl_ms: 3_600_000, max_answer_ms: 3_600_000, attest_timeout_ms: 60_000 };

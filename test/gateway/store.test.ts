@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { createMemoryStore, type MemoryStore } from '../../gateway/attestation/store-memory.ts';
-import type { Owner } from '../../gateway/keys/caller.ts';
+import type { Owner } from '../../gateway/keys/keys.ts';
 
 const MIB = 1024 * 1024;
 const OWNER = 'owner' as Owner;

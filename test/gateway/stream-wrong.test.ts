@@ -1,24 +1,14 @@
 import { request } from 'node:http';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { chatStream, DONE, delta, event, finish, role, stream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
-import { eventually, type Service, startService } from '../harness.ts';
-
-let service: Service;
-let backend: Service['backend'];
-let gateway: Service['gateway'];
+import { eventually } from '../harness.ts';
+import { useService } from '../service.ts';
 
 const ASK = { ...CHAT, stream: true };
 const TEE = { ...ASK, tee: true };
 
-beforeAll(async () => {
-  service = await startService({ MAX_ANSWER_BYTES: '1048576', BACKEND_TIMEOUT_MS: '1500' });
-  ({ backend, gateway } = service);
-});
-beforeEach(() => {
-  backend.seen.length = 0;
-});
-afterAll(() => service.close());
+const service = useService({ MAX_ANSWER_BYTES: '1048576', BACKEND_TIMEOUT_MS: '1500' });
 
 describe('a stream that goes wrong', () => {
   const lastError = (text: string[]) => JSON.parse(text.at(-1) as string).error;
@@ -48,8 +38,8 @@ describe('a stream that goes wrong', () => {
       [role(), ...Array.from({ length: 12 }, () => delta('y'.repeat(100_000))), finish(), DONE],
     ],
   ])('gives an error object and never a finish chunk when the backend %s', async (_name, pieces) => {
-    backend.script = stream(pieces);
-    const got = await chat(gateway.url, TEE);
+    service.backend.script = stream(pieces);
+    const got = await chat(service.url, TEE);
     expect(got.text).not.toContain('"finish_reason":"stop"');
     expect(got.text).not.toContain('[DONE]');
     expect(lastError(got.payloads())).toMatchObject({
@@ -57,15 +47,20 @@ describe('a stream that goes wrong', () => {
       type: 'server_error',
       param: null,
     });
-    const again = await ask(`${gateway.url}/v1/chat/completions/${got.headers['x-attestation-id']}/attestation`, {
+    const again = await ask(`${service.url}/v1/chat/completions/${got.headers['x-attestation-id']}/attestation`, {
       method: 'GET',
     });
     expect(again.status).toBe(404);
   });
 
   it("passes the backend's own error chunk on in OpenAI's shape", async () => {
-    backend.script = stream([role(), event({ error: { message: 'out of memory', code: 500 } }), finish(), DONE]);
-    const got = await chat(gateway.url, TEE);
+    service.backend.script = stream([
+      role(),
+      event({ error: { message: 'out of memory', code: 500 } }),
+      finish(),
+      DONE,
+    ]);
+    const got = await chat(service.url, TEE);
     expect(lastError(got.payloads())).toEqual({
       message: 'out of memory',
       type: 'server_error',
@@ -76,39 +71,39 @@ describe('a stream that goes wrong', () => {
   });
 
   it('says without tee too that the backend broke off between two events, and breaks the connection inside one', async () => {
-    backend.script = stream([role(), delta('x'), null], 20);
-    const between = await chat(gateway.url, ASK);
+    service.backend.script = stream([role(), delta('x'), null], 20);
+    const between = await chat(service.url, ASK);
     expect(lastError(between.payloads()).code).toBe('backend_bad_response');
-    backend.script = stream([role(), delta('x').slice(0, 30), null], 20);
-    const inside = await chat(gateway.url, ASK);
+    service.backend.script = stream([role(), delta('x').slice(0, 30), null], 20);
+    const inside = await chat(service.url, ASK);
     expect(inside.complete).toBe(false);
   });
 
   it('ends a stream that stays silent for too long', async () => {
-    backend.script = (_request, response) => {
+    service.backend.script = (_request, response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.write(role());
     };
-    const got = await chat(gateway.url, TEE);
+    const got = await chat(service.url, TEE);
     expect(lastError(got.payloads()).code).toBe('backend_timeout');
   });
 
   it('cancels the backend within a second when the client leaves, and makes no attestation', async () => {
     for (const body of [ASK, TEE]) {
-      backend.seen.length = 0;
-      backend.script = chatStream(
+      service.backend.seen.length = 0;
+      service.backend.script = chatStream(
         Array.from({ length: 200 }, (_, i) => `w${i}`),
         20,
       );
       let left = 0;
-      const got = await chat(gateway.url, body, {}, (_chunk, ms) => {
+      const got = await chat(service.url, body, {}, (_chunk, ms) => {
         left = ms;
         return false;
       });
-      await eventually(() => backend.seen[0]?.aborted_ms != null, 1_000);
-      expect((backend.seen[0]?.aborted_ms ?? Infinity) - left).toBeLessThan(1_000);
+      await eventually(() => service.backend.seen[0]?.aborted_ms != null, 1_000);
+      expect((service.backend.seen[0]?.aborted_ms ?? Infinity) - left).toBeLessThan(1_000);
       const again = await ask(
-        `${gateway.url}/v1/chat/completions/${got.headers['x-attestation-id'] ?? 'none'}/attestation`,
+        `${service.url}/v1/chat/completions/${got.headers['x-attestation-id'] ?? 'none'}/attestation`,
         { method: 'GET' },
       );
       expect(again.status).toBe(404);
@@ -118,7 +113,7 @@ describe('a stream that goes wrong', () => {
   it('makes a backend wait for a client that does not read', async () => {
     for (const body of [ASK, { ...TEE }]) {
       let written = 0;
-      backend.script = async (_request, response) => {
+      service.backend.script = async (_request, response) => {
         response.writeHead(200, { 'content-type': 'text/event-stream' });
         response.setMaxListeners(0);
         const piece = delta('x'.repeat(65_536));
@@ -128,7 +123,7 @@ describe('a stream that goes wrong', () => {
             await new Promise((resolve) => response.once('drain', resolve).once('close', resolve));
         }
       };
-      const outgoing = request(`${gateway.url}/v1/chat/completions`, {
+      const outgoing = request(`${service.url}/v1/chat/completions`, {
         method: 'POST',
         headers: { 'content-type': 'application/json' },
       });

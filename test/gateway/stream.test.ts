@@ -1,28 +1,21 @@
 import { createHash } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { foldPayloads } from '../../proto/fold.ts';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { splitRaw } from '../../proto/raw.ts';
 import { chatStream, DONE, delta, event, finish, role, stream, usage } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
-import { eventually, type Service, startService } from '../harness.ts';
-
-let service: Service;
-let backend: Service['backend'];
-let gateway: Service['gateway'];
+import { eventually } from '../harness.ts';
+import { useService } from '../service.ts';
 
 const ASK = { ...CHAT, stream: true };
 const TEE = { ...ASK, tee: true };
 
-beforeAll(async () => {
-  service = await startService({ MAX_ANSWER_BYTES: '1048576', BACKEND_TIMEOUT_MS: '1500' }, { collectionMs: 30 });
-  ({ backend, gateway } = service);
-});
-beforeEach(() => {
-  backend.script = chatStream(['Hel', 'lo']);
-  backend.seen.length = 0;
-});
-afterAll(() => service.close());
+const service = useService(
+  { MAX_ANSWER_BYTES: '1048576', BACKEND_TIMEOUT_MS: '1500' },
+  { collectionMs: 30 },
+  chatStream(['Hel', 'lo']),
+);
 
 /** Takes the attestation out of the one chunk that carries it; gives the backend's payloads back. */
 function unsplice(payloads: readonly string[]): {
@@ -53,7 +46,7 @@ function sha256(payloads: readonly string[]): string {
 }
 
 async function expectProven(pieces: readonly string[], request: object = TEE) {
-  const got = await chat(gateway.url, request);
+  const got = await chat(service.url, request);
   const sent = pieces
     .join('')
     .split('\n\n')
@@ -66,7 +59,7 @@ async function expectProven(pieces: readonly string[], request: object = TEE) {
   const chunks = sent.filter((one) => one !== '[DONE]');
   expect(parts.stream).toEqual({ events: chunks.length, sha256: sha256(chunks) });
   expect(parts.response).toBe(foldPayloads(chunks));
-  const verdict = await ask(`${gateway.url}/~sev_gpu@1.0/verify`, { method: 'GET', body: JSON.stringify(attestation) });
+  const verdict = await ask(`${service.url}/~sev_gpu@1.0/verify`, { method: 'GET', body: JSON.stringify(attestation) });
   expect(verdict.text).toBe('true');
   return { got, parts, at, payloads };
 }
@@ -74,16 +67,16 @@ async function expectProven(pieces: readonly string[], request: object = TEE) {
 describe('a stream without tee', () => {
   it("is the backend's, byte for byte, comments and line ends included", async () => {
     const pieces = [': ping\n\n', 'data: {"a":1.0}\r\n\r\n', 'event: x\ndata: no JSON at all\n\n', 'data: [DONE]\n\n'];
-    backend.script = stream(pieces);
-    const got = await chat(gateway.url, ASK);
+    service.backend.script = stream(pieces);
+    const got = await chat(service.url, ASK);
     expect(got.text).toBe(pieces.join(''));
     expect(got.headers['content-type']).toBe('text/event-stream; charset=utf-8');
   });
 
   it('arrives piece by piece as the backend sends it', async () => {
-    backend.script = chatStream(['a', 'b', 'c'], 60);
+    service.backend.script = chatStream(['a', 'b', 'c'], 60);
     const at: number[] = [];
-    await chat(gateway.url, ASK, {}, (_chunk, ms) => void at.push(ms));
+    await chat(service.url, ASK, {}, (_chunk, ms) => void at.push(ms));
     expect(at.length).toBeGreaterThanOrEqual(5);
   });
 });
@@ -94,12 +87,12 @@ describe('a stream with tee', () => {
     expect(JSON.parse(payloads[at] as string).choices[0].finish_reason).toBe('stop');
     expect(got.text.endsWith('data: [DONE]\n\n')).toBe(true);
     const id = got.headers['x-attestation-id'];
-    const again = await ask(`${gateway.url}/v1/chat/completions/${id}/attestation`, { method: 'GET' });
+    const again = await ask(`${service.url}/v1/chat/completions/${id}/attestation`, { method: 'GET' });
     expect(again.json()).toEqual(JSON.parse(got.payloads()[at] as string).attestation);
   });
 
   it('lets deltas go at once, and holds the finish chunk until the backend has ended', async () => {
-    backend.script = async (_request, response) => {
+    service.backend.script = async (_request, response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.write(role() + delta('now') + finish());
       await new Promise((resolve) => setTimeout(resolve, 300));
@@ -107,7 +100,7 @@ describe('a stream with tee', () => {
     };
     const pieces: { text: string; ms: number }[] = [];
     const start = performance.now();
-    await chat(gateway.url, TEE, {}, (chunk, ms) => void pieces.push({ text: chunk.toString(), ms: ms - start }));
+    await chat(service.url, TEE, {}, (chunk, ms) => void pieces.push({ text: chunk.toString(), ms: ms - start }));
     const first = pieces[0] as { text: string; ms: number };
     expect(first.text).toContain('"now"');
     expect(first.text).not.toContain('"stop"');
@@ -116,20 +109,20 @@ describe('a stream with tee', () => {
   });
 
   it('answers 425 with retry-after for its attestation while it runs', async () => {
-    backend.script = chatStream(['a', 'b', 'c', 'd'], 50);
-    const running = ask(`${gateway.url}/v1/chat/completions`, { body: JSON.stringify(TEE), headers: {} });
-    await eventually(() => backend.seen.length === 1);
+    service.backend.script = chatStream(['a', 'b', 'c', 'd'], 50);
+    const running = ask(`${service.url}/v1/chat/completions`, { body: JSON.stringify(TEE), headers: {} });
+    await eventually(() => service.backend.seen.length === 1);
     let id = '';
-    const probe = chat(gateway.url, TEE, {}, () => undefined);
+    const probe = chat(service.url, TEE, {}, () => undefined);
     // The id is known before the first token: read it from a second stream's head.
     const { request } = await import('node:http');
     await new Promise<void>((resolve, reject) => {
       const outgoing = request(
-        `${gateway.url}/v1/chat/completions`,
+        `${service.url}/v1/chat/completions`,
         { method: 'POST', headers: { 'content-type': 'application/json' } },
         (incoming) => {
           id = String(incoming.headers['x-attestation-id']);
-          ask(`${gateway.url}/v1/chat/completions/${id}/attestation`, { method: 'GET' }).then((pending) => {
+          ask(`${service.url}/v1/chat/completions/${id}/attestation`, { method: 'GET' }).then((pending) => {
             expect([pending.status, pending.json().error.code, pending.headers['retry-after']]).toEqual([
               425,
               'attestation_pending',
@@ -142,7 +135,7 @@ describe('a stream with tee', () => {
       outgoing.end(JSON.stringify(TEE));
     });
     await Promise.all([running, probe]);
-    const done = await ask(`${gateway.url}/v1/chat/completions/${id}/attestation`, { method: 'GET' });
+    const done = await ask(`${service.url}/v1/chat/completions/${id}/attestation`, { method: 'GET' });
     expect(done.status).toBe(200);
   });
 
@@ -151,15 +144,15 @@ describe('a stream with tee', () => {
       piece.replace('chatcmpl-1', 'chatcmpl-own'),
     );
     const find = async () =>
-      (await ask(`${gateway.url}/v1/chat/completions/chatcmpl-own/attestation`, { method: 'GET' })).status;
+      (await ask(`${service.url}/v1/chat/completions/chatcmpl-own/attestation`, { method: 'GET' })).status;
     for (const [ending, after] of [
       [null, 404],
       [DONE, 200],
     ] as const) {
-      backend.script = stream([...pieces.slice(0, 4), ...(ending === null ? [null] : pieces.slice(4))], 60);
+      service.backend.script = stream([...pieces.slice(0, 4), ...(ending === null ? [null] : pieces.slice(4))], 60);
       const running: number[] = [];
       const asked: Promise<unknown>[] = [];
-      await chat(gateway.url, TEE, {}, () => {
+      await chat(service.url, TEE, {}, () => {
         if (asked.length === 0) asked.push(find().then((status) => running.push(status)));
       });
       await Promise.all(asked);
@@ -180,8 +173,8 @@ describe('a stream with tee', () => {
         .join('\n')}\n\n`,
       finish().replace(/\n\n$/, '\r\n\r\n'),
     ];
-    backend.script = stream(pieces);
-    const got = await chat(gateway.url, TEE);
+    service.backend.script = stream(pieces);
+    const got = await chat(service.url, TEE);
     // In events of the gateway's own: no byte of the backend's framing is passed on.
     const data = got.text.replace(': waiting\n\n', '');
     expect(data.startsWith(`data: ${JSON.stringify(chunk)}\n\n${pieces[2]}data: {`)).toBe(true);
@@ -195,8 +188,8 @@ describe('a stream with tee', () => {
   });
 
   it('proves a finish chunk that came without its empty line', async () => {
-    backend.script = stream([role(), delta('x'), finish().trimEnd()]);
-    const got = await chat(gateway.url, TEE);
+    service.backend.script = stream([role(), delta('x'), finish().trimEnd()]);
+    const got = await chat(service.url, TEE);
     expect(got.payloads()).toHaveLength(4);
     expect(JSON.parse(got.payloads()[2] as string).attestation.nonce).toMatch(/^[0-9a-f]{64}$/);
   });
@@ -208,7 +201,7 @@ describe('a stream with tee', () => {
       choices: [{ index: 0, delta: { content: 'end' }, finish_reason: 'stop' }],
     });
     const pieces = [role(), last, DONE];
-    backend.script = stream(pieces);
+    service.backend.script = stream(pieces);
     const { parts } = await expectProven(pieces);
     expect(JSON.parse(parts.response).choices[0].message.content).toBe('end');
   });
@@ -225,29 +218,29 @@ describe('a stream with tee', () => {
       usage(),
       DONE,
     ];
-    backend.script = stream(pieces);
+    service.backend.script = stream(pieces);
     const { at, payloads } = await expectProven(pieces, { ...TEE, n: 2 });
     expect(JSON.parse(payloads[at] as string).choices[0]).toMatchObject({ index: 1, finish_reason: 'length' });
   });
 
   it('never lets a lone choice say stop unproven, even when the backend goes on after it', async () => {
-    backend.script = stream([role(), finish(), delta('late', 1), null]);
-    const got = await chat(gateway.url, TEE);
+    service.backend.script = stream([role(), finish(), delta('late', 1), null]);
+    const got = await chat(service.url, TEE);
     expect(got.text).not.toContain('"stop"');
     expect(JSON.parse(got.payloads().at(-1) as string).error.code).toBe('backend_bad_response');
   });
 
   it('is not fooled by a byte order mark before a finish chunk', async () => {
-    backend.script = stream([Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), Buffer.from(finish())]), null]);
-    expect((await chat(gateway.url, TEE)).text).not.toContain('"stop"');
-    backend.script = stream([Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), Buffer.from(finish())]), DONE]);
-    const got = await chat(gateway.url, TEE);
+    service.backend.script = stream([Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), Buffer.from(finish())]), null]);
+    expect((await chat(service.url, TEE)).text).not.toContain('"stop"');
+    service.backend.script = stream([Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), Buffer.from(finish())]), DONE]);
+    const got = await chat(service.url, TEE);
     expect(JSON.parse(got.text.split('\n')[0]?.slice(6) ?? '').attestation.nonce).toMatch(/^[0-9a-f]{64}$/);
   });
 
   it('puts the attestation into the data, whatever stands beside it', async () => {
-    backend.script = stream([role(), finish().replace('\n\n', '\n: odd }\ndata:\n\n'), DONE]);
-    const got = await chat(gateway.url, TEE);
+    service.backend.script = stream([role(), finish().replace('\n\n', '\n: odd }\ndata:\n\n'), DONE]);
+    const got = await chat(service.url, TEE);
     const line = got.text.split('\n').find((one) => one.includes('"stop"')) ?? '';
     expect(JSON.parse(line.slice(6)).attestation.nonce).toMatch(/^[0-9a-f]{64}$/);
     expect(got.text).not.toContain('odd');
@@ -256,8 +249,8 @@ describe('a stream with tee', () => {
   it('takes a chunk that finishes in any way for a finish chunk', async () => {
     for (const reason of ['true', '0.0', '{}', '["stop"]', '"length"']) {
       const chunk = finish().replace('"finish_reason":"stop"', `"finish_reason":${reason}`);
-      backend.script = stream([role(), chunk, null]);
-      expect((await chat(gateway.url, TEE)).text).not.toContain(`"finish_reason":${reason}`);
+      service.backend.script = stream([role(), chunk, null]);
+      expect((await chat(service.url, TEE)).text).not.toContain(`"finish_reason":${reason}`);
     }
   });
 
@@ -277,7 +270,7 @@ describe('a stream with tee', () => {
       finish('tool_calls'),
       DONE,
     ];
-    backend.script = stream(pieces);
+    service.backend.script = stream(pieces);
     const { parts } = await expectProven(pieces);
     expect(parts.response).toContain('"score":1.0,"big":12345678901234567890');
     expect(JSON.parse(parts.response).choices[0].message.tool_calls[0].function).toEqual({
@@ -292,8 +285,8 @@ describe('a stream with tee', () => {
       const pieces = Array.from({ length: Math.ceil(whole.length / size) }, (_, i) =>
         whole.subarray(i * size, (i + 1) * size),
       );
-      backend.script = stream(pieces);
-      const { payloads } = unsplice((await chat(gateway.url, TEE)).payloads());
+      service.backend.script = stream(pieces);
+      const { payloads } = unsplice((await chat(service.url, TEE)).payloads());
       expect(payloads).toEqual([role(), delta('é😀'), finish(), DONE].map((one) => one.slice(6, -2)));
     }
   });

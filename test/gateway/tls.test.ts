@@ -5,7 +5,7 @@ import OpenAI from 'openai';
 import { Agent, fetch } from 'undici';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../gateway/config.ts';
-import { readCredentials, watchCredentials } from '../../gateway/http/tls.ts';
+import { readCredentials, watchCredentials } from '../../gateway/http/server.ts';
 import { chatAnswer, chatStream } from '../backend.ts';
 import { writeCertificate } from '../certificate.ts';
 import { CHAT } from '../client.ts';
@@ -63,16 +63,16 @@ describe('TLS of the gateway itself', () => {
       maxRetries: 0,
       fetch: ((input: string, init: object) => fetch(input, { ...init, dispatcher: agent })) as never,
     });
-    const asked = { model: 'm', messages: [{ role: 'user' as const, content: 'x' }] };
+    const body = { model: 'm', messages: [{ role: 'user' as const, content: 'x' }] };
     service.backend.script = chatAnswer('over TLS');
-    expect((await client.chat.completions.create(asked)).choices[0]?.message.content).toBe('over TLS');
+    expect((await client.chat.completions.create(body)).choices[0]?.message.content).toBe('over TLS');
     service.backend.script = chatStream(['over', ' TLS']);
     let text = '';
     for await (const chunk of await client.chat.completions.create({
-      ...asked,
+      ...body,
       stream: true,
       tee: true,
-    } as never as typeof asked & { stream: true }))
+    } as never as typeof body & { stream: true }))
       text += chunk.choices[0]?.delta.content ?? '';
     expect(text).toBe('over TLS');
     await agent.close();

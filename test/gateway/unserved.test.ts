@@ -1,16 +1,13 @@
 // What clients send without being served is bounded for all of them together: whoever has most of it is let go.
 import { connect, type Socket } from 'node:net';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { MAX_UNSERVED_BYTES } from '../../gateway/limits/bounds.ts';
 import { CHAT, chat } from '../client.ts';
-import { eventually, type Service, startService } from '../harness.ts';
+import { eventually } from '../harness.ts';
 import { get, raw } from '../raw.ts';
+import { useService } from '../service.ts';
 
-let service: Service;
-beforeAll(async () => {
-  service = await startService();
-});
-afterAll(() => service.close());
+const service = useService();
 
 function flood(count: number, text: string): { sockets: Socket[]; closed: () => number } {
   const { port } = new URL(service.gateway.url);

@@ -1,30 +1,18 @@
 import { createHash } from 'node:crypto';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { splitRaw } from '../../proto/raw.ts';
-import { answer, chatAnswer, chatBody } from '../backend.ts';
+import { answer, chatBody } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
-import { type Service, startService } from '../harness.ts';
+import { useService } from '../service.ts';
 
-let service: Service;
-let backend: Service['backend'];
-let gateway: Service['gateway'];
-
-beforeAll(async () => {
-  service = await startService();
-  ({ backend, gateway } = service);
-});
-beforeEach(() => {
-  backend.script = chatAnswer('Hello.');
-  backend.seen.length = 0;
-});
-afterAll(() => service.close());
+const service = useService();
 
 describe('a whole answer without tee', () => {
   it("is the backend's, byte for byte", async () => {
     const body = '{"id":"x", "n":1.0,"big":12345678901234567890,\n "2":0,"1":0,"a":1,"a":2}\n';
-    backend.script = answer(body);
-    const got = await chat(gateway.url, CHAT);
+    service.backend.script = answer(body);
+    const got = await chat(service.url, CHAT);
     expect(got.text).toBe(body);
     expect(got.headers['x-request-id']).toMatch(/^req-/);
     expect(got.headers['x-attestation-id']).toBeUndefined();
@@ -33,19 +21,19 @@ describe('a whole answer without tee', () => {
   it("reaches the backend with the client's body, byte for byte, unknown members included", async () => {
     const body =
       '{"model":"m","messages":[{"role":"user","content":"\\u00e9é"}],"top_k":1.0,"x":12345678901234567890,"x":2}';
-    await chat(gateway.url, body);
-    expect(backend.seen[0]?.body).toBe(body);
-    expect(backend.seen[0]?.url).toBe('/v1/chat/completions');
+    await chat(service.url, body);
+    expect(service.backend.seen[0]?.body).toBe(body);
+    expect(service.backend.seen[0]?.url).toBe('/v1/chat/completions');
   });
 
   it("keeps the client's key, cookies and encodings from the backend", async () => {
-    await chat(gateway.url, CHAT, {
+    await chat(service.url, CHAT, {
       authorization: 'Bearer secret',
       cookie: 'a=b',
       'accept-encoding': 'gzip',
       traceparent: '00-abc-def-01',
     });
-    const headers = backend.seen[0]?.headers;
+    const headers = service.backend.seen[0]?.headers;
     expect(headers?.authorization).toBeUndefined();
     expect(headers?.cookie).toBeUndefined();
     expect(headers?.['accept-encoding']).toBe('identity');
@@ -59,10 +47,10 @@ describe('a whole answer with tee', () => {
     '{ "2":"b","1":"a", "id":"c-2", "choices":[{"x":"}"}] }\n',
     '{"id":"c-3","one":{"same":1},"two":{"same":2},"text":"\\u00e9é\\ud83d\\ude00😀"}',
   ])("carries the attestation as its last member, every other byte the backend's: %s", async (body) => {
-    backend.script = answer(body);
+    service.backend.script = answer(body);
     const request =
       '{"messages":[{"role":"user","content":"\\u0041é"}], "tee" : true,"seed":1.0,"big":98765432109876543210,"7":0,"k":1,"k":2}';
-    const got = await chat(gateway.url, request);
+    const got = await chat(service.url, request);
     expect(got.status).toBe(200);
     const members = topLevelMembers(got.text);
     expect(members.at(-1)?.key).toBe('attestation');
@@ -85,35 +73,35 @@ describe('a whole answer with tee', () => {
       ['{"model":"m", "tee" : true , "messages":[{"role":"user"}]}', '{"model":"m", "messages":[{"role":"user"}]}'],
       ['{"messages":[{"role":"user","tee":1}],"\\u0074ee":true }', '{"messages":[{"role":"user","tee":1}] }'],
     ] as const) {
-      backend.seen.length = 0;
-      const got = await chat(gateway.url, given);
+      service.backend.seen.length = 0;
+      const got = await chat(service.url, given);
       expect(got.status).toBe(200);
-      expect(backend.seen[0]?.body).toBe(forwarded);
+      expect(service.backend.seen[0]?.body).toBe(forwarded);
       expect(splitRaw(got.json().attestation.raw).request).toBe(given);
     }
   });
 
   it("can be asked for by header, and found again by our id and by the completion's", async () => {
-    backend.script = answer(chatBody('kept', 'chatcmpl-kept'));
-    const got = await chat(gateway.url, CHAT, { 'x-tee': '1' });
+    service.backend.script = answer(chatBody('kept', 'chatcmpl-kept'));
+    const got = await chat(service.url, CHAT, { 'x-tee': '1' });
     const id = got.headers['x-attestation-id'];
     expect(id).toBe(got.headers['x-request-id']);
-    expect(backend.seen[0]?.headers['x-tee']).toBeUndefined();
+    expect(service.backend.seen[0]?.headers['x-tee']).toBeUndefined();
     for (const key of [id, 'chatcmpl-kept']) {
-      const again = await ask(`${gateway.url}/v1/chat/completions/${key}/attestation`, { method: 'GET' });
+      const again = await ask(`${service.url}/v1/chat/completions/${key}/attestation`, { method: 'GET' });
       expect(again.status).toBe(200);
       expect(again.json()).toEqual(got.json().attestation);
     }
-    const unknown = await ask(`${gateway.url}/v1/chat/completions/nobody/attestation`, { method: 'GET' });
+    const unknown = await ask(`${service.url}/v1/chat/completions/nobody/attestation`, { method: 'GET' });
     expect([unknown.status, unknown.json().error.code]).toEqual([404, 'not_found']);
   });
 
   it('works on /v1/completions', async () => {
     const body = '{"id":"cmpl-1","object":"text_completion","choices":[{"index":0,"text":"b","finish_reason":"stop"}]}';
-    backend.script = answer(body);
-    const got = await ask(`${gateway.url}/v1/completions`, { body: '{"model":"m","prompt":"a","tee":true}' });
+    service.backend.script = answer(body);
+    const got = await ask(`${service.url}/v1/completions`, { body: '{"model":"m","prompt":"a","tee":true}' });
     expect(splitRaw(got.json().attestation.raw).response).toBe(body);
-    const verdict = await ask(`${gateway.url}/~sev_gpu@1.0/verify`, { body: got.text });
+    const verdict = await ask(`${service.url}/~sev_gpu@1.0/verify`, { body: got.text });
     expect([verdict.status, verdict.text]).toEqual([200, 'true']);
   });
 
@@ -129,8 +117,8 @@ describe('a whole answer with tee', () => {
     ['an error as an answer', answer('{"error":{"message":"no"}}')],
     ['HTML', answer('<html>', 200, { 'content-type': 'text/html' })],
   ])('is a 502 when the backend sends %s', async (_name, script) => {
-    backend.script = script;
-    const got = await chat(gateway.url, { ...CHAT, tee: true });
+    service.backend.script = script;
+    const got = await chat(service.url, { ...CHAT, tee: true });
     expect([got.status, got.json().error.code]).toEqual([502, 'backend_bad_response']);
     expect(Object.keys(got.json().error)).toEqual(['message', 'type', 'param', 'code']);
   });

@@ -36,14 +36,14 @@ async function start(env: Record<string, string> = {}): Promise<void> {
   });
   await whole(2);
 }
-const said = (msg: string) => gateway.lines().filter((line) => line.msg === msg);
+const logged = (msg: string) => gateway.lines().filter((line) => line.msg === msg);
 /** So many workers have begun, those that have ended included. */
 const whole = (times: number) =>
-  eventually(() => said('listening').length === times && said('sidecar').length === times, 60_000);
-const workers = () => said('listening').map(({ pid }) => pid as number);
+  eventually(() => logged('listening').length === times && logged('sidecar').length === times, 60_000);
+const workers = () => logged('listening').map(({ pid }) => pid as number);
 /** Once all workers have ended, their successors have another free port. */
 const url = () => {
-  const last = said('listening').at(-1) as { address: { port: number } };
+  const last = logged('listening').at(-1) as { address: { port: number } };
   const { port } = last.address;
   return `http://127.0.0.1:${port}`;
 };

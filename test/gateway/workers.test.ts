@@ -38,11 +38,11 @@ async function start(keys: readonly string[] = ['a'], env: Record<string, string
   });
   await bothListen(Number(env.WORKERS ?? 2));
 }
-const said = (msg: string) => gateway.lines().filter((line) => line.msg === msg);
+const logged = (msg: string) => gateway.lines().filter((line) => line.msg === msg);
 const bothListen = (times: number) =>
-  eventually(() => said('listening').length === times && said('sidecar').length === times);
+  eventually(() => logged('listening').length === times && logged('sidecar').length === times);
 /** In the order in which they began. */
-const workers = () => said('listening').map(({ pid }) => pid as number);
+const workers = () => logged('listening').map(({ pid }) => pid as number);
 
 describe('two workers', () => {
   it('find an attestation whichever of them made it, and only for the key that asked', async () => {
@@ -102,14 +102,14 @@ describe('two workers', () => {
     await start();
     service.backend.script = chatStream(Array(60).fill('word '), 25);
     const statuses: number[] = [];
-    let asking: Promise<unknown> | null = null;
+    let retrievals: Promise<unknown> | null = null;
     await new Promise<void>((resolve, reject) => {
-      const asked = request(
+      const upstream = request(
         `${gateway.url}/v1/chat/completions`,
         { method: 'POST', headers: { ...key('a'), 'content-type': 'application/json' } },
         (stream) => {
           const url = `${gateway.url}/v1/chat/completions/${stream.headers['x-attestation-id']}/attestation`;
-          asking = Promise.all(
+          retrievals = Promise.all(
             Array.from({ length: 4 }, async () => {
               statuses.push((await ask(url, { method: 'GET', headers: key('a') })).status);
             }),
@@ -117,9 +117,9 @@ describe('two workers', () => {
           stream.resume().on('end', resolve).on('error', reject);
         },
       );
-      asked.on('error', reject).end(JSON.stringify({ ...CHAT, stream: true, tee: true }));
+      upstream.on('error', reject).end(JSON.stringify({ ...CHAT, stream: true, tee: true }));
     });
-    await asking;
+    await retrievals;
     expect(statuses).toEqual([425, 425, 425, 425]);
   });
 
@@ -134,7 +134,7 @@ describe('two workers', () => {
       const body = chatBody('Hello.');
       response.writeHead(200, { 'content-type': 'application/json', 'content-length': body.length }).end(body);
     };
-    const asked = Array.from({ length: 6 }, () => chat(gateway.url, CHAT, key('a')));
+    const responses = Array.from({ length: 6 }, () => chat(gateway.url, CHAT, key('a')));
     await eventually(() => service.backend.seen.length === 2);
     await new Promise((resolve) => setTimeout(resolve, 200));
     expect(service.backend.seen).toHaveLength(2);
@@ -142,7 +142,7 @@ describe('two workers', () => {
     const other = chat(gateway.url, CHAT, key('b'));
     await eventually(() => service.backend.seen.length === 3);
     release();
-    const statuses = (await Promise.all(asked)).map(({ status }) => status).sort();
+    const statuses = (await Promise.all(responses)).map(({ status }) => status).sort();
     expect(statuses).toEqual([200, 200, 429, 429, 429, 429]);
     expect((await other).status).toBe(200);
 
@@ -155,7 +155,7 @@ describe('two workers', () => {
       await bothListen(3 + i);
     }
     await Promise.all(lost);
-    expect(said('a worker ended')).toHaveLength(2);
+    expect(logged('a worker ended')).toHaveLength(2);
     service.backend.script = chatAnswer('Back.');
     const back = await Promise.all(Array.from({ length: 2 }, () => chat(gateway.url, CHAT, key('a'))));
     expect(back.map(({ status }) => status)).toEqual([200, 200]);
@@ -230,7 +230,7 @@ describe('two workers', () => {
   it('say their numbers together also while one stands still', async () => {
     await start(['a'], { METRICS_PORT: '0', METRICS_HOST: '127.0.0.1' });
     for (let i = 0; i < 4; i++) await chat(gateway.url, CHAT, key('a'));
-    const port = JSON.stringify(said('metrics')[0]?.address).match(/"port":(\d+)/)?.[1];
+    const port = JSON.stringify(logged('metrics')[0]?.address).match(/"port":(\d+)/)?.[1];
     const count = async () => {
       const { status, text } = await ask(`http://127.0.0.1:${port}/metrics`, { method: 'GET' });
       return [status, /^http_server_request_duration_seconds_count\{.*chat.*\} (\d+)/m.exec(text)?.[1]];
@@ -243,7 +243,7 @@ describe('two workers', () => {
     } finally {
       process.kill(pid, 'SIGCONT');
     }
-    await eventually(() => said('a worker does not answer').length === 1);
+    await eventually(() => logged('a worker does not answer').length === 1);
   });
 
   it('end with their primary, after what they were asked', async () => {
@@ -253,10 +253,10 @@ describe('two workers', () => {
     await eventually(() => service.backend.seen.length === 4);
     const pids = workers();
     expect((await gateway.kill('SIGTERM')).code).toBe(0);
-    for (const answer of await Promise.all(streams)) {
-      expect(answer.complete).toBe(true);
-      expect(answer.payloads().at(-1)).toBe('[DONE]');
-      expect(answer.text).toContain('"attestation"');
+    for (const response of await Promise.all(streams)) {
+      expect(response.complete).toBe(true);
+      expect(response.payloads().at(-1)).toBe('[DONE]');
+      expect(response.text).toContain('"attestation"');
     }
     for (const pid of pids) expect(() => process.kill(pid, 0)).toThrow('ESRCH');
   });
@@ -286,7 +286,7 @@ describe('two workers', () => {
       await eventually(() => service.backend.seen.length === 1);
       for (const pid of new Set([gateway.child.pid as number, ...workers()])) process.kill(pid, 'SIGHUP');
       expect((await running).payloads().at(-1)).toBe('[DONE]');
-      expect(said('a worker ended')).toEqual([]);
+      expect(logged('a worker ended')).toEqual([]);
       expect(gateway.child.signalCode).toBeNull();
     },
   );

@@ -1,6 +1,6 @@
 // DER in the shapes of certificates and revocation answers, PEM, base64.
 import type { World } from '../../scripts/vectors/world.ts';
-import { chainPem } from '../../sidecar/attesters/simulated/device.ts';
+import { chainPem } from '../../sidecar/attesters/simulated/pki.ts';
 import {
   each,
   type Format,

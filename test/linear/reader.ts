@@ -44,7 +44,7 @@ export const prepared = <T>(
 });
 
 /** The bytes in pieces of each size, and whole. Each piece has memory of its own, as what comes from a network has. */
-export const inPieces = (
+export const inChunks = (
   name: string,
   formats: readonly string[],
   run: (pieces: readonly Buffer<ArrayBuffer>[]) => unknown,

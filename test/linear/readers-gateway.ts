@@ -1,41 +1,42 @@
 // The gateway's readers: of clients, of the backend, of the sidecar, of the keys file.
+
 import { EventEmitter } from 'node:events';
 import { syncBuiltinESMExports } from 'node:module';
-import net, { type Socket } from 'node:net';
+import type { Socket } from 'node:net';
+import net from 'node:net';
 import type { Attestor } from '../../gateway/attestation/attest.ts';
 import { membersIn } from '../../gateway/attestation/sidecar-link.ts';
-import type { ResponseHandler, ResponseHead } from '../../gateway/backend/backend.ts';
-import { boundAnswers } from '../../gateway/backend/bounds.ts';
+import { type ResponseHead, rewriteError } from '../../gateway/backend/backend.ts';
+import { ResponseMeter } from '../../gateway/backend/client.ts';
 import { Connection } from '../../gateway/backend/connection.ts';
-import { rewriteError } from '../../gateway/backend/errors.ts';
-import { toBackend, toClient } from '../../gateway/backend/headers.ts';
-import { headerLines } from '../../gateway/backend/request.ts';
-import { Heads, ResponseBody } from '../../gateway/backend/response.ts';
-import type { Delivery, Exchange } from '../../gateway/exchange/exchange.ts';
-import { mediaType } from '../../gateway/exchange/exchange.ts';
+import { headerLines, toBackend, toClient } from '../../gateway/backend/headers.ts';
+import { HeadCache, ResponseBody } from '../../gateway/backend/response.ts';
 import { Recorder } from '../../gateway/exchange/recorder.ts';
-import type { Port } from '../../gateway/exchange/relay.ts';
-import { errorDelivery, pipeDelivery } from '../../gateway/exchange/relay.ts';
+import {
+  type Delivery,
+  errorDelivery,
+  mediaType,
+  type Port,
+  pipeDelivery,
+  type TeeExchange,
+} from '../../gateway/exchange/relay.ts';
 import { streamDelivery } from '../../gateway/exchange/stream.ts';
 import { wholeDelivery } from '../../gateway/exchange/whole.ts';
 import { ChunkBuffer } from '../../gateway/http/bytes.ts';
-import { originOf } from '../../gateway/http/origins.ts';
 import { PlainConnection } from '../../gateway/http/plain-path/connection.ts';
 import { readRequest } from '../../gateway/http/plain-path/request.ts';
 import { headerLines as answerLines } from '../../gateway/http/plain-path/response.ts';
 import { readBody } from '../../gateway/http/request.ts';
-import { decodedPath, isHost, originForm } from '../../gateway/http/target.ts';
-import { ANYONE, type Caller, NO_LIMITS } from '../../gateway/keys/caller.ts';
-import { readLine } from '../../gateway/keys/key-line.ts';
-import { checkPath, checkRoute } from '../../gateway/keys/keys.ts';
-import { parseKeys } from '../../gateway/keys/keys-file.ts';
+import { decodedPath, isHost, originForm, originOf } from '../../gateway/http/target.ts';
+import { ANYONE, type Caller, checkPath, checkRoute, NO_LIMITS } from '../../gateway/keys/keys.ts';
+import { parseKeys, readLine } from '../../gateway/keys/keys-file.ts';
 import { addressOf } from '../../gateway/limits/rates.ts';
 import { draft, parseGeneration, parsePassThrough } from '../../gateway/offload/jobs.ts';
 import { modelsDelivery } from '../../gateway/routes/passthrough.ts';
-import { Watch } from '../../gateway/telemetry/watch.ts';
+import { Watch } from '../../gateway/telemetry/telemetry.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
 import { PayloadReader } from '../../proto/sse.ts';
-import { inPieces, prepared, type Reader, reader } from './reader.ts';
+import { inChunks, prepared, type Reader, reader } from './reader.ts';
 
 const MAX = 1 << 26;
 const LINES = ['event lines', 'chunks'];
@@ -43,12 +44,12 @@ const headOf = (type: string): ResponseHead => ({
   status: 200,
   headers: { 'content-type': type },
   length: null,
-  made: { toClient: null },
+  cache: { clientHeaders: null },
 });
 const limited: Caller = { ...ANYONE, limits: { ...NO_LIMITS, models: new Set(['m']) } };
 
 /** What an answer goes to: it is told, and keeps nothing. */
-class Taker extends EventEmitter {
+class Sink extends EventEmitter {
   headersSent = false;
   destroyed = false;
   writableLength = 0;
@@ -78,20 +79,22 @@ class Taker extends EventEmitter {
 /** Runs a delivery over an answer that comes in pieces, until it says that it is over. */
 async function delivered(
   pieces: readonly Buffer[],
-  make: (port: Port, exchange: Exchange, attestor: Attestor) => Delivery,
+  make: (port: Port, exchange: TeeExchange, attestor: Attestor) => Delivery,
 ): Promise<void> {
   const exchange = {
-    ...{ id: 'req-1', owner: 'anyone', request: '{"messages":[]}', tee: true, choices: 1 },
-    outgoing: new Taker(),
+    ...{ id: 'req-1', owner: 'anyone', request: '{"messages":[]}', choices: 1, hold() {} },
+    outgoing: new Sink(),
     watch: new Watch(null),
-  } as unknown as Exchange;
+  } as unknown as TeeExchange;
   const attestor: Attestor = {
     name() {},
-    attest: async ({ request }, answer) => ({ json: Buffer.from(draft({ request, answer, timestamp: 1 }).start) }),
+    attest: async ({ request }, answer) => ({
+      json: Buffer.from(draft({ request, response: answer, timestamp: 1 }).start),
+    }),
   };
   await new Promise<void>((resolve) => {
     const over = () => resolve();
-    const port: Port = { pause() {}, resume() {}, cancel() {}, onLeft() {}, done: over, refuse: over };
+    const port: Port = { pause() {}, resume() {}, cancel() {}, onDisconnect() {}, done: over, refuse: over };
     const delivery = make(port, exchange, attestor);
     for (const piece of pieces) delivery.data(piece);
     delivery.end();
@@ -102,7 +105,7 @@ function recorded(pieces: readonly Buffer[]): unknown {
   const recorder = new Recorder(MAX);
   const reading = new PayloadReader(MAX);
   for (const piece of pieces) {
-    const repeated = reading.midEvent ? 0 : recorder.repeats(piece);
+    const repeated = reading.midEvent ? 0 : recorder.takeRepeated(piece);
     for (const payload of reading.push(piece.subarray(repeated))) recorder.observe(payload);
   }
   return recorder.finish();
@@ -110,12 +113,12 @@ function recorded(pieces: readonly Buffer[]): unknown {
 
 /** As a connection to the backend reads them: whole heads, and then the body. */
 function answersIn(bytes: Buffer): void {
-  const known = new Heads();
+  const known = new HeadCache();
   for (let from = 0; from < bytes.length; ) {
     const head = known.read(bytes, from, bytes.length);
     if (head === null) return;
     from += head.size;
-    if (head.status >= 200) return void new ResponseBody(head.framing).take(bytes, from, bytes.length);
+    if (head.status >= 200) return void new ResponseBody(head.framing).read(bytes, from, bytes.length);
   }
 }
 
@@ -133,25 +136,14 @@ function headersIn(text: string): Record<string, string> {
   return JSON.parse(JSON.stringify(headers)) as Record<string, string>;
 }
 
-function bounded(pieces: readonly Buffer[]): void {
-  const taker: ResponseHandler = { head() {}, data() {}, end() {}, fail() {} };
-  const call = { pause() {}, resume() {}, cancel() {} };
-  let handler = taker;
-  const backend = {
-    call: (_request: unknown, given: ResponseHandler) => {
-      handler = given;
-      return call;
-    },
-    close: async () => {},
-  };
-  const limits = { max_stream_bytes: MAX, max_stream_events: MAX, max_answer_ms: 600_000 };
-  boundAnswers(backend, limits).call({} as never, taker);
-  handler.head(headOf('text/event-stream'));
-  for (const piece of pieces) handler.data(piece);
+function metered(pieces: readonly Buffer[]): void {
+  const meter = new ResponseMeter({ max_stream_bytes: MAX, max_stream_events: MAX, max_answer_ms: 600_000 });
+  meter.head(headOf('text/event-stream'));
+  for (const piece of pieces) meter.exceeds(piece);
 }
 
 function wired(pieces: readonly Buffer[]): void {
-  const socket = new Taker();
+  const socket = new Sink();
   new PlainConnection(socket as unknown as Socket, {
     serve() {},
     handOver: () => socket.removeAllListeners(),
@@ -168,16 +160,16 @@ let landing: { readonly buffer: Buffer; readonly callback: Reads } | null = null
 Object.assign(net, {
   connect: ({ onread }: { onread: NonNullable<typeof landing> }) => {
     landing = onread;
-    return new Taker();
+    return new Sink();
   },
 });
 syncBuiltinESMExports();
 
 function answered(pieces: readonly Buffer[]): void {
-  const taker = { head() {}, data() {}, end() {}, broken() {} };
-  const events = { idle() {}, gone() {} };
-  const connection = new Connection({ secure: false, host: '127.0.0.1', port: 1 }, new Heads(), 'anyone', events);
-  connection.ask([Buffer.from('GET / HTTP/1.1\r\n\r\n')], 1_000, taker);
+  const taker = { head() {}, data() {}, end() {}, failed() {} };
+  const events = { idle() {}, closed() {} };
+  const connection = new Connection({ secure: false, host: '127.0.0.1', port: 1 }, new HeadCache(), 'anyone', events);
+  connection.send([Buffer.from('GET / HTTP/1.1\r\n\r\n')], 1_000, taker);
   for (const piece of pieces)
     for (let at = 0; at < piece.length; ) {
       const read = piece.copy(landing?.buffer as Buffer, 0, at);
@@ -202,16 +194,16 @@ export const gatewayReaders: readonly Reader[] = [
     parseGeneration('chat', bytes, limited),
   ),
   reader('gateway/offload/jobs: parsePassThrough', ['requests', 'JSON'], ({ bytes }) =>
-    parsePassThrough({ body: bytes, json: true, judged: null }),
+    parsePassThrough({ body: bytes, json: true, restrictedCaller: null }),
   ),
   reader('gateway/offload/jobs: parsePassThrough, for some models', ['requests'], ({ bytes }) =>
-    parsePassThrough({ body: bytes, json: true, judged: limited }),
+    parsePassThrough({ body: bytes, json: true, restrictedCaller: limited }),
   ),
   reader('gateway/offload/jobs: draft', ['JSON'], ({ bytes }) =>
-    draft({ request: bytes, answer: { body: bytes }, timestamp: 1 }),
+    draft({ request: bytes, response: { body: bytes }, timestamp: 1 }),
   ),
-  ...inPieces('gateway/recorder: Recorder', LINES, recorded, [7, Number.POSITIVE_INFINITY]),
-  ...inPieces(
+  ...inChunks('gateway/recorder: Recorder', LINES, recorded, [7, Number.POSITIVE_INFINITY]),
+  ...inChunks(
     'gateway/exchange/stream: streamDelivery',
     LINES,
     (pieces) =>
@@ -220,13 +212,13 @@ export const gatewayReaders: readonly Reader[] = [
       ),
     [7, Number.POSITIVE_INFINITY],
   ),
-  ...inPieces(
+  ...inChunks(
     'gateway/exchange/relay: pipeDelivery',
     LINES,
     (pieces) => delivered(pieces, (port, exchange) => pipeDelivery(headOf('text/event-stream'), port, exchange)),
     [7],
   ),
-  ...inPieces(
+  ...inChunks(
     'gateway/exchange/whole: wholeDelivery',
     ['JSON', 'attestations'],
     (pieces) =>
@@ -235,7 +227,7 @@ export const gatewayReaders: readonly Reader[] = [
       ),
     [64],
   ),
-  ...inPieces(
+  ...inChunks(
     'gateway/exchange/relay: errorDelivery',
     ['JSON', 'requests'],
     (pieces) =>
@@ -244,20 +236,20 @@ export const gatewayReaders: readonly Reader[] = [
       ),
     [64],
   ),
-  ...inPieces(
+  ...inChunks(
     'gateway/routes/passthrough: modelsDelivery',
     ['JSON', 'requests'],
     (pieces) =>
       delivered(pieces, (port, exchange) => modelsDelivery(headOf('application/json'), port, exchange, new Set(['m']))),
     [64],
   ),
-  reader('gateway/backend/errors: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
-  ...inPieces('gateway/backend/bounds: boundAnswers', LINES, bounded, [7, Number.POSITIVE_INFINITY]),
-  ...inPieces('gateway/backend/connection: Connection', ['heads of answers'], answered, [1, 64]),
+  reader('gateway/backend/backend: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
+  ...inChunks('gateway/backend/client: ResponseMeter', LINES, metered, [7, Number.POSITIVE_INFINITY]),
+  ...inChunks('gateway/backend/connection: Connection', ['heads of answers'], answered, [1, 64]),
   reader('gateway/backend/response: answers', ['heads of answers'], ({ bytes }) => answersIn(bytes)),
-  ...inPieces('gateway/backend/response: chunks', ['chunked bodies'], (pieces) => {
+  ...inChunks('gateway/backend/response: chunks', ['chunked bodies'], (pieces) => {
     const body = new ResponseBody('chunked');
-    for (const piece of pieces) body.take(piece, 0, piece.length);
+    for (const piece of pieces) body.read(piece, 0, piece.length);
   }),
   prepared(
     'gateway/backend/headers: toBackend and toClient',
@@ -276,8 +268,8 @@ export const gatewayReaders: readonly Reader[] = [
     (headers) => addressOf(headers, null, 'x-forwarded-for'),
   ),
   reader('gateway/http/plain-path/request: readRequest', ['requests as bytes'], ({ bytes }) => readRequest(bytes)),
-  ...inPieces('gateway/http/plain-path/connection: PlainConnection', ['requests as bytes'], wired, [1, 64]),
-  ...inPieces(
+  ...inChunks('gateway/http/plain-path/connection: PlainConnection', ['requests as bytes'], wired, [1, 64]),
+  ...inChunks(
     'gateway/http/request: readBody',
     ['JSON'],
     async (pieces) => {
@@ -289,7 +281,7 @@ export const gatewayReaders: readonly Reader[] = [
     },
     [64],
   ),
-  ...inPieces(
+  ...inChunks(
     'gateway/http/bytes: ChunkBuffer',
     ['JSON'],
     (pieces) => {
@@ -304,14 +296,14 @@ export const gatewayReaders: readonly Reader[] = [
     decodedPath(text);
     isHost(text);
   }),
-  reader('gateway/http/origins: originOf', ['targets, hosts and origins'], ({ text }) => originOf(text)),
+  reader('gateway/http/target: originOf', ['targets, hosts and origins'], ({ text }) => originOf(text)),
   reader('gateway/keys/keys: checkPath', ['targets, hosts and origins'], ({ text }) =>
     checkPath(limited, 'GET', `/models${text}`, false),
   ),
   reader('gateway/keys/keys: checkRoute', ['targets, hosts and origins'], ({ text }) =>
     checkRoute(limited, 'DELETE', text),
   ),
-  reader('gateway/keys/key-line: readLine', ['lines of keys'], ({ text }) => readLine(text, 1)),
+  reader('gateway/keys/keys-file: readLine', ['lines of keys'], ({ text }) => readLine(text, 1)),
   reader('gateway/keys/keys-file: parseKeys', ['lines of keys'], ({ text }) => parseKeys(text)),
   reader('gateway/attestation/sidecar-link: membersIn', ['attestations', 'JSON', 'frames'], ({ bytes }) =>
     membersIn(bytes),

@@ -19,17 +19,9 @@ import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '.
 import { fetchNrasKeys, fetchRim } from '../../verify/collateral.ts';
 import { readCpuMember } from '../../verify/cpu/cpu-member.ts';
 import { appraiseCpu } from '../../verify/cpu/verify-cpu.ts';
-import { isPartOf, sameTokens, sameValue } from '../../verify/exchange.ts';
+import { attestationOf, compareTranscript, isPartOf, sameTokens, sameValue } from '../../verify/exchange.ts';
 import { appraiseAttestation, createCollateral, verifyingFetch } from '../../verify/index.ts';
-import {
-  attestationIn,
-  attestationOf,
-  compareTranscript,
-  noDuplicates,
-  readDevices,
-  readInput,
-  withoutAttestation,
-} from '../../verify/input.ts';
+import { attestationIn, noDuplicates, readDevices, readInput, withoutAttestation } from '../../verify/input.ts';
 import { checkReports } from '../../verify/report-check.ts';
 import { readManifest } from '../../verify/rim/rim.ts';
 import { childElements, parseXml } from '../../verify/rim/xml.ts';
@@ -45,7 +37,7 @@ import { signedTargets } from '../verify/fuzz-targets-signed.ts';
 import { textTargets } from '../verify/fuzz-targets-text.ts';
 import { fullOptions, wholeTargets } from '../verify/fuzz-targets-whole.ts';
 import { CPU_OPTIONS } from './formats-cpu.ts';
-import { inPieces, prepared, type Reader, reader } from './reader.ts';
+import { inChunks, prepared, type Reader, reader } from './reader.ts';
 
 /** What each target of the fuzzer reads: one that is not here is an error. None, where a reader below does the same. */
 const FUZZED: Readonly<Record<string, readonly string[]>> = {
@@ -114,7 +106,7 @@ const body = '{"messages":[{"role":"user"}],"stream":true,"tee":true}';
 const wholeBody = '{"messages":[{"role":"user"}],"tee":true}';
 
 const ofProto: readonly Reader[] = [
-  ...inPieces('proto/sse: PayloadReader', LINES, payloadsOf),
+  ...inChunks('proto/sse: PayloadReader', LINES, payloadsOf),
   prepared(
     'proto/sse: writeEvents',
     LINES,
@@ -144,7 +136,7 @@ const ofProto: readonly Reader[] = [
     (payloads) => {
       const fold = new Fold();
       for (const payload of payloads) if (payload.startsWith('{')) fold.add(parseChunk(payload));
-      return fold.text() === joined([...fold.pieces()]);
+      return fold.text() === joined([...fold.parts()]);
     },
   ),
   reader('proto/fold: a chunk of one kind', ['JSON'], ({ text }) =>
@@ -228,7 +220,7 @@ const ofVerify = (world: World): readonly Reader[] => {
       ({ carrier, bytes }) =>
         appraiseAttestation(carrier, { ...options, expected: { transcript: new Uint8Array(bytes) } }),
     ),
-    ...inPieces(
+    ...inChunks(
       'verify/fetch: verifyingFetch, streamed',
       ['event lines', 'chunks', 'transcripts'],
       async (pieces) => {
@@ -252,7 +244,7 @@ const ofVerify = (world: World): readonly Reader[] => {
       const value = JSON.parse(text) as Attestation;
       await checkReports({ ...value, evidence: value.evidence ?? [] }, value.nonce, options.simulatedRoot ?? null);
     }),
-    ...inPieces(
+    ...inChunks(
       'verify/collateral: fetchRim',
       ['XML', 'base64 and hexadecimal'],
       async (pieces) => {
@@ -261,7 +253,7 @@ const ofVerify = (world: World): readonly Reader[] => {
       },
       [64],
     ),
-    ...inPieces(
+    ...inChunks(
       'verify/collateral: fetchNrasKeys, and token/keys: keyOf',
       ['JSON'],
       async (pieces) => {
@@ -326,7 +318,7 @@ const ofVerify = (world: World): readonly Reader[] => {
   ];
 };
 
-const ofPage: readonly Reader[] = inPieces(
+const ofPage: readonly Reader[] = inChunks(
   'page/stream: readAnswer',
   LINES,
   async (pieces) => {

@@ -154,7 +154,7 @@ describe('fold', () => {
         const folded = new Fold();
         for (const x of [one, other])
           folded.add(parseChunk(`{"object":"text_completion","x":${x},"choices":[{"index":0,"text":"a","y":${x}}]}`));
-        const pieces = [...folded.pieces()];
+        const pieces = [...folded.parts()];
         expect(joined(pieces) === folded.text()).toBe(true);
       }),
       { numRuns: 60 },

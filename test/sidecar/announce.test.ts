@@ -4,9 +4,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createSidecar, type Sidecar } from '../../gateway/attestation/sidecar-client.ts';
 import { nonceOf, type Raw } from '../../proto/raw.ts';
 import { type Attester, AttesterError } from '../../sidecar/attesters/attester.ts';
-import { withSuccessor } from '../../sidecar/attesters/choose.ts';
+import { unavailableAttester, withSuccessor } from '../../sidecar/attesters/choose.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
-import { unavailableAttester } from '../../sidecar/attesters/unavailable.ts';
 import { type Folder, type RunningSidecar, startSidecar, temporaryFolder, UNCHECKED } from '../harness.ts';
 
 let folder: Folder;
@@ -17,7 +16,8 @@ const bytes = Buffer.from(RAW);
 const never = new AbortController().signal;
 const stays = () => {};
 const ccOff = () => new AttesterError('collection_failed', 'cc_off: confidential computing is off', false);
-const newFormat = () => new AttesterError('collection_failed', 'new_format: not one that the SDK reads', false);
+const newFormat = () =>
+  new AttesterError('collection_failed', 'new_format: not one that the SDK reads', false, { reason: 'new_format' });
 
 beforeEach(() => {
   folder = temporaryFolder();
@@ -52,10 +52,10 @@ describe('a connected gateway', () => {
     const attester = Object.defineProperty(late, 'simulated', { value: real.simulated });
     running = await startSidecar(folder, { attester, unavailable: ccOff(), trial_every_ms: 50 });
     gateway = connect(running.socket);
-    await expect.poll(() => gateway?.trouble?.message).toMatch(/^cc_off/);
+    await expect.poll(() => gateway?.unavailable?.message).toMatch(/^cc_off/);
     expect(gateway.hello).toMatchObject({ attester: 'native', devices: [] });
     can = true;
-    await expect.poll(() => gateway?.trouble, { timeout: 3_000 }).toBeNull();
+    await expect.poll(() => gateway?.unavailable, { timeout: 3_000 }).toBeNull();
     expect(gateway.hello).toMatchObject({ attester: 'native', devices: real.devices, token_keys });
     const attested = await gateway.attest('owner', 'one', bytes, await nonceOf(RAW), stays);
     expect(JSON.parse(String(attested.members)).evidence).toHaveLength(1);

@@ -47,7 +47,7 @@ describe('raw in a binary frame', () => {
     ask('one', rawOf(bytes));
     const { data, isBinary } = await next();
     expect(isBinary).toBe(true);
-    const { head, carried } = splitBinaryFrame(data);
+    const { head, payload: carried } = splitBinaryFrame(data);
     expect(attestedHeadSchema.parse(JSON.parse(head))).toMatchObject({
       type: 'attested',
       id: 'one',

@@ -3,8 +3,14 @@ import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
 import type { Attester, Collected } from '../../sidecar/attesters/attester.ts';
-import { chainPem, type Device, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
-import { DEVICE_ROOT, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
+import {
+  chainPem,
+  DEVICE_ROOT,
+  type Device,
+  makeDevice,
+  makeIssuers,
+  makeRoot,
+} from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport, type ReportOptions } from '../../sidecar/attesters/simulated/report.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
 import { B200, H100, type Model, NVSWITCH } from '../twin/models.ts';

@@ -47,7 +47,7 @@ export const node = (over: Partial<Host> = {}): Host => ({
   run: async (program) => programs[program] ?? null,
   fetch: answering(200),
   nvml: async () => facts,
-  askSidecar: async () => Promise.reject(errno('ENOENT')),
+  trialAttestation: async () => Promise.reject(errno('ENOENT')),
   ...over,
 });
 export const noNvml = async () => Promise.reject(new Error('libnvidia-ml.so.1 cannot be loaded'));

@@ -10,7 +10,7 @@ import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simul
 import { loadConfig } from '../../sidecar/config.ts';
 import { examine } from '../../sidecar/doctor/examine.ts';
 import { exitCode } from '../../sidecar/doctor/finding.ts';
-import { type Answered, askSidecar, thisHost } from '../../sidecar/doctor/host.ts';
+import { type Trial, thisHost, trialAttestation } from '../../sidecar/doctor/host.ts';
 import { startServer } from '../../sidecar/server/server.ts';
 import { appraiseAttestation } from '../../verify/index.ts';
 import { answering, config, look, NOW } from './doctor-node.ts';
@@ -19,11 +19,11 @@ const parent = mkdtempSync(join(tmpdir(), 'doctor-'));
 afterAll(() => rmSync(parent, { recursive: true, force: true }));
 
 describe('one trial attestation', () => {
-  const attested = async (raw: string): Promise<Answered> => {
+  const attested = async (raw: string): Promise<Trial> => {
     const attester = await createSimulatedAttester({ rootDir: join(parent, 'root') });
     const nonce = await nonceOf(raw);
     const { token, evidence } = await attester.attest(nonce, new AbortController().signal);
-    const hello: Answered['hello'] = {
+    const hello: Trial['hello'] = {
       type: 'hello',
       protocol: 'countersign/1',
       attester: 'simulated',
@@ -39,13 +39,13 @@ describe('one trial attestation', () => {
     new Response('{}', { headers: { date: new Date().toUTCString() } });
 
   test('a simulated one verifies, and is called what it is', async () => {
-    const { of } = await look({ now, fetch, askSidecar: (_, raw) => attested(raw) });
+    const { of } = await look({ now, fetch, trialAttestation: (_, raw) => attested(raw) });
     expect(of('trial')).toMatchObject({
       status: 'warn',
       seen: expect.stringContaining('it verifies; its GPU is simulated'),
     });
     const chosen = await look(
-      { now, fetch, askSidecar: (_, raw) => attested(raw) },
+      { now, fetch, trialAttestation: (_, raw) => attested(raw) },
       { ...config, attester: 'simulated' },
     );
     expect(chosen.of('trial').status).toBe('ok');
@@ -55,7 +55,7 @@ describe('one trial attestation', () => {
     const { findings, of } = await look({
       now,
       fetch,
-      askSidecar: (_, raw) => attested(raw.replace('trial', 'other')),
+      trialAttestation: (_, raw) => attested(raw.replace('trial', 'other')),
     });
     expect(of('trial')).toMatchObject({ status: 'fail', seen: expect.stringContaining('raw_hash_mismatch') });
     expect(exitCode(findings)).toBe(1);
@@ -63,7 +63,7 @@ describe('one trial attestation', () => {
 
   test("a token that the sidecar signs itself is checked under hello's keys", async () => {
     const [key, other] = [makeTokenKey(), makeTokenKey()];
-    const ours = async (raw: string, keys: { readonly keys: readonly object[] }): Promise<Answered> => {
+    const ours = async (raw: string, keys: { readonly keys: readonly object[] }): Promise<Trial> => {
       const { hello, result } = await attested(raw);
       if ('failure' in result || hello.simulated === null) throw new Error(raw);
       const { claims } = await appraiseAttestation(JSON.stringify({ raw, ...result }), {
@@ -75,7 +75,7 @@ describe('one trial attestation', () => {
       return { hello: { ...hello, token_keys: JSON.parse(JSON.stringify(keys)) }, result: { ...result, token } };
     };
     const under = (keys: { readonly keys: readonly object[] }) =>
-      look({ now, fetch, askSidecar: (_, raw) => ours(raw, keys) });
+      look({ now, fetch, trialAttestation: (_, raw) => ours(raw, keys) });
     expect((await under({ keys: [key.public] })).of('trial').seen).toContain('it verifies');
     const wrong = await under({ keys: [other.public] });
     expect(wrong.of('trial')).toMatchObject({ status: 'fail', seen: expect.stringContaining('token_key_unavailable') });
@@ -86,7 +86,7 @@ describe('one trial attestation', () => {
       ...(await attested(raw)),
       result: { failure: 'collection_failed: cc_off' },
     });
-    expect((await look({ askSidecar: askOne })).of('trial')).toMatchObject({
+    expect((await look({ trialAttestation: askOne })).of('trial')).toMatchObject({
       status: 'fail',
       seen: expect.stringContaining('cc_off'),
     });
@@ -96,10 +96,10 @@ describe('one trial attestation', () => {
     const settings = loadConfig({ SIDECAR_SOCKET: join(parent, 'a b', 'sidecar.sock'), ATTESTER: 'simulated' });
     const attester = await createSimulatedAttester({ rootDir: join(parent, 'root') });
     const server = await startServer(attester, settings, pino({ level: 'silent' }));
-    const { of } = await look({ now, fetch, askSidecar }, { ...config, sidecar_socket: settings.sidecar_socket });
+    const { of } = await look({ now, fetch, trialAttestation }, { ...config, sidecar_socket: settings.sidecar_socket });
     await server.close();
     expect(of('trial').seen).toContain('it verifies');
-    const gone = await look({ askSidecar }, { ...config, sidecar_socket: settings.sidecar_socket });
+    const gone = await look({ trialAttestation }, { ...config, sidecar_socket: settings.sidecar_socket });
     expect(gone.of('trial').status).toBe('skip');
   });
 });

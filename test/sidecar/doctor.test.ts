@@ -108,7 +108,7 @@ describe('one thing wrong', () => {
     ],
     [
       'a socket that we may not open',
-      { askSidecar: async () => Promise.reject(errno('EACCES')) },
+      { trialAttestation: async () => Promise.reject(errno('EACCES')) },
       ['trial fail'],
       /group that owns/,
     ],

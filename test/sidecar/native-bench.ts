@@ -3,8 +3,15 @@ import { spawnSync } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { withProduct } from '../../scripts/vectors/resign.ts';
-import { type Device, type Issuers, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
-import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/attesters/simulated/pki.ts';
+import {
+  DEVICE_ROOT,
+  type Device,
+  type Issuers,
+  makeDevice,
+  makeIssuers,
+  makeRoot,
+  RIM_ROOT,
+} from '../../sidecar/attesters/simulated/pki.ts';
 import { type Folder, temporaryFolder } from '../harness.ts';
 import { type Faults, noFaults } from '../twin/faults.ts';
 import { buildLibrary, buildSwitchLibrary, NSCQ_FILE, NVML_FILE, SOCKET_FILE } from '../twin/library.ts';

@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import { createStore } from '../../sidecar/attesters/native/collateral-files.ts';
+import { createStore } from '../../sidecar/attesters/native/kept-collateral.ts';
 import { createNativeAttester, type NativeAttester } from '../../sidecar/attesters/native/native.ts';
-import { chainPem, type makeDevice } from '../../sidecar/attesters/simulated/device.ts';
+import { chainPem, type makeDevice } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
 import type { Collector } from '../../sidecar/driver/collector.ts';
 import { type Folder, temporaryFolder } from '../harness.ts';
@@ -49,7 +49,7 @@ describe('native collateral', () => {
       collector,
       cache_dir: folder.path,
       clock: () => now,
-      onTrouble: (message) => said.push(message),
+      onFailure: (message) => said.push(message),
     });
     open.push(attester);
     return attester;
@@ -177,7 +177,7 @@ describe('native collateral', () => {
       ...bench.options,
       collector: collectorOf(bench.device),
       cache_dir: join(file, 'collateral'),
-      onTrouble: (message) => said.push(message),
+      onFailure: (message) => said.push(message),
     });
     open.push(attester);
     await attest(attester);

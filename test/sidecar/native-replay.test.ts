@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
 import { createAppraiser } from '../../sidecar/attesters/native/appraise.ts';
-import { createStore } from '../../sidecar/attesters/native/collateral-files.ts';
+import { createStore } from '../../sidecar/attesters/native/kept-collateral.ts';
 import { createNativeAttester, type NativeAttester } from '../../sidecar/attesters/native/native.ts';
 import type { Collector } from '../../sidecar/driver/collector.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';

@@ -6,8 +6,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Nonce } from '../../proto/raw.ts';
 import type { Attester, AttesterError } from '../../sidecar/attesters/attester.ts';
 import { createNrasAttester } from '../../sidecar/attesters/nras/nras.ts';
-import { chainPem, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
-import { DEVICE_ROOT, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
+import { chainPem, DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import type { Collector } from '../../sidecar/driver/collector.ts';

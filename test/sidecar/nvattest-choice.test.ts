@@ -1,6 +1,7 @@
 // Which drivers make the sidecar choose nvattest by itself.
 import { expect, test } from 'vitest';
-import { chooseAttester, driverVersionIn, needsNvattest, readsNewFormat } from '../../sidecar/driver/versions.ts';
+import { chooseAttester } from '../../sidecar/attesters/choose.ts';
+import { driverVersionIn, needsNvattest, readsNewFormat } from '../../sidecar/driver/versions.ts';
 
 const PROPRIETARY = `NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024
 GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)`;

@@ -6,10 +6,9 @@ import { join } from 'node:path';
 import { afterAll, beforeEach, expect } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
 import { AttesterError } from '../../sidecar/attesters/attester.ts';
-import { nvattestEnvironment } from '../../sidecar/attesters/environment.ts';
 import { createNvattestAttester } from '../../sidecar/attesters/nvattest/nvattest.ts';
-import { chainPem, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
-import { loadOrMakeRoot } from '../../sidecar/attesters/simulated/pki.ts';
+import { nvattestEnvironment } from '../../sidecar/attesters/program.ts';
+import { chainPem, loadOrMakeRoot, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
 
 export const folder = mkdtempSync(join(tmpdir(), 'nvattest-test-'));

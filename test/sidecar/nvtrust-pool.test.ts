@@ -6,10 +6,9 @@ import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
 import type { Attester } from '../../sidecar/attesters/attester.ts';
-import { workerEnvironment } from '../../sidecar/attesters/environment.ts';
 import { failure } from '../../sidecar/attesters/nvtrust/failures.ts';
-import { createNvtrustAttester, type NvtrustOptions } from '../../sidecar/attesters/nvtrust/nvtrust.ts';
-import { createPool } from '../../sidecar/attesters/nvtrust/pool.ts';
+import { createNvtrustAttester, createPool, type NvtrustOptions } from '../../sidecar/attesters/nvtrust/nvtrust.ts';
+import { workerEnvironment } from '../../sidecar/attesters/program.ts';
 import { eventually, type Folder, temporaryFolder } from '../harness.ts';
 
 const FAKE = fileURLToPath(new URL('nvtrust-fake-worker.ts', import.meta.url));
@@ -55,7 +54,7 @@ async function start(options: Partial<NvtrustOptions> = {}): Promise<Attester> {
     environment: workerEnvironment({ PATH: process.env.PATH }),
     command: [process.execPath, '--disable-warning=ExperimentalWarning', FAKE, folder.path],
     backoff_ms: 20,
-    onTrouble: (error) => trouble.push(error.message),
+    onFailure: (error) => trouble.push(error.message),
     ...options,
   });
   return attester;

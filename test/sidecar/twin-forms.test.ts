@@ -1,7 +1,6 @@
 // The twin's B200 and NVSwitch against genuine reports: the same blocks, the same fields of the same sizes, the same kinds of names.
 import { describe, expect, test } from 'vitest';
-import { type Device, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
-import { DEVICE_ROOT, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
+import { DEVICE_ROOT, type Device, makeDevice, makeIssuers, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
 import { fwidOf } from '../../verify/nvidia.ts';
 import { type Certificate, parsePem } from '../../verify/x509/certificate.ts';

@@ -5,7 +5,7 @@ import { openConnection } from '../../gateway/attestation/store-shared.ts';
 import { chatAnswer, chatStream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { expectError } from '../gateway/expect-error.ts';
-import { bearer, holdAnswers, type Stage, startStage } from '../gateway/limits-stage.ts';
+import { bearer, holdResponses, type Stage, startStage } from '../gateway/limits-stage.ts';
 import { startGatewayProcess } from '../gateway-process.ts';
 import { eventually, startGateway } from '../harness.ts';
 import { PASSWORD, type StoreServer, serverProgram, startStoreServer } from './server.ts';
@@ -58,7 +58,7 @@ describe.skipIf(program === null)('gateways that share a store', () => {
   });
 
   it('answer 425 for a stream that runs on another, and forget one that failed', async () => {
-    const held = holdAnswers(stage.service);
+    const held = holdResponses(stage.service);
     const id = await new Promise<string>((resolve) => {
       request(
         `${one}/v1/chat/completions`,

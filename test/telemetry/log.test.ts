@@ -6,7 +6,7 @@ import { stripVTControlCharacters } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createLog } from '../../gateway/telemetry/log.ts';
 import { prettyLine } from '../../proto/log.ts';
-import { createLog as createSidecarLog } from '../../sidecar/log.ts';
+import { createLog as createSidecarLog } from '../../sidecar/server/server.ts';
 import { answer, type Backend, chatAnswer, chatStream, startBackend } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { eventually } from '../harness.ts';

@@ -190,7 +190,7 @@ describe('without its variables', () => {
     expect(service.backend.seen[0]?.headers).toMatchObject({ traceparent, tracestate: 'vendor=1' });
     const lister = startProcess('test/telemetry/loaded.ts', [join(service.folder.path, 'none.sock')]);
     await lister.exited;
-    expect(lister.output()).toContain('gateway/build.ts');
+    expect(lister.output()).toContain('gateway/app.ts');
     expect(lister.output()).not.toMatch(/@opentelemetry\/(sdk|exporter|resources|core)/);
   });
 

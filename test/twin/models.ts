@@ -5,7 +5,7 @@
 // the first), what a switch's manifest calls its product, and which of a Blackwell's or a switch's measurements are active.
 
 import { firmwareId, tcbInfo } from '../../sidecar/attesters/simulated/certificate.ts';
-import { type Chip, GH100 } from '../../sidecar/attesters/simulated/device.ts';
+import { type Chip, GH100 } from '../../sidecar/attesters/simulated/pki.ts';
 import type { ReportOptions } from '../../sidecar/attesters/simulated/report.ts';
 import { field, measurementCounts, type OpaqueOptions, opaqueData } from '../../sidecar/attesters/simulated/report.ts';
 import { TWIN } from '../../sidecar/attesters/simulated/twin.ts';

@@ -1,7 +1,7 @@
 // Answers the stand-ins for NVML and NSCQ (nvml.c, nscq.c) over a Unix socket: the twin's devices, and reports over any nonce.
 import { createServer, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
-import { chainPem, type Device } from '../../sidecar/attesters/simulated/device.ts';
+import { chainPem, type Device } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport, opaqueData } from '../../sidecar/attesters/simulated/report.ts';
 import { TWIN } from '../../sidecar/attesters/simulated/twin.ts';
 import type { Faults } from './faults.ts';

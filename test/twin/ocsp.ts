@@ -1,6 +1,7 @@
 // Answers for certificate status (OCSP, RFC 6960) as NVIDIA's responders give them: SHA-384 certIDs, a delegated responder.
 import { createHash, sign } from 'node:crypto';
 import * as ext from '../../sidecar/attesters/simulated/certificate.ts';
+import * as der from '../../sidecar/attesters/simulated/certificate.ts';
 import {
   type Certificate,
   ECDSA_WITH_SHA384,
@@ -11,7 +12,6 @@ import {
   newKey,
   point,
 } from '../../sidecar/attesters/simulated/certificate.ts';
-import * as der from '../../sidecar/attesters/simulated/der.ts';
 import { NOT_AFTER, NOT_BEFORE, randomSerial } from '../../sidecar/attesters/simulated/pki.ts';
 import { TWIN } from '../../sidecar/attesters/simulated/twin.ts';
 

@@ -1,9 +1,15 @@
 // The test bench: a machine with simulated GPUs and switches, as far as NVIDIA's own verifier can see, with its services.
 
 import { join } from 'node:path';
-import { type WorkerEnvironment, workerEnvironment } from '../../sidecar/attesters/environment.ts';
-import { type Device, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
-import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/attesters/simulated/pki.ts';
+import { type WorkerEnvironment, workerEnvironment } from '../../sidecar/attesters/program.ts';
+import {
+  DEVICE_ROOT,
+  type Device,
+  makeDevice,
+  makeIssuers,
+  makeRoot,
+  RIM_ROOT,
+} from '../../sidecar/attesters/simulated/pki.ts';
 import { temporaryFolder } from '../harness.ts';
 import { type Faults, noFaults } from './faults.ts';
 import { buildLibrary, buildSwitchLibrary, SOCKET_FILE } from './library.ts';

@@ -4,9 +4,8 @@ import { makeLeaf, withChain, withLeaf, withoutAuthority } from '../../scripts/v
 import { nonceHex, OTHER, rawOf, WHOLE } from '../../scripts/vectors/exchange.ts';
 import { bare, evidenceOf, type ForgeOptions, forge } from '../../scripts/vectors/forge.ts';
 import { AT, DAY_MS, deviceOf } from '../../scripts/vectors/world.ts';
-import { extension, issue } from '../../sidecar/attesters/simulated/certificate.ts';
-import { nil } from '../../sidecar/attesters/simulated/der.ts';
-import type { Device } from '../../sidecar/attesters/simulated/device.ts';
+import { extension, issue, nil } from '../../sidecar/attesters/simulated/certificate.ts';
+import type { Device } from '../../sidecar/attesters/simulated/pki.ts';
 import type { ReportOptions } from '../../sidecar/attesters/simulated/report.ts';
 import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
 import { verifyAttestation, verifyEvidence } from '../../verify/index.ts';

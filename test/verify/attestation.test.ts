@@ -1,8 +1,7 @@
 // An attestation, whole: what passes, and by which check each lie fails.
 import { describe, expect, test } from 'vitest';
 import { withLastMember } from '../../proto/json.ts';
-import { makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
-import { DEVICE_ROOT, makeRoot, RIM_ROOT } from '../../sidecar/attesters/simulated/pki.ts';
+import { DEVICE_ROOT, makeDevice, makeIssuers, makeRoot, RIM_ROOT } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
 import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
 import { CHECKS } from '../../verify/checks.ts';

@@ -9,11 +9,11 @@
 import { answerAbout, subjects } from '../../scripts/vectors/endorsements.ts';
 import { nonceHex, rawOf, WHOLE } from '../../scripts/vectors/exchange.ts';
 import { AT, type World } from '../../scripts/vectors/world.ts';
-import { chainPem } from '../../sidecar/attesters/simulated/device.ts';
+import { chainPem } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
 import { fwidOf } from '../../verify/nvidia.ts';
 import { parseOcspResponse } from '../../verify/ocsp/messages.ts';
-import { verifyOcsp } from '../../verify/ocsp/verify.ts';
+import { verifyOcsp } from '../../verify/ocsp/revocation.ts';
 import { verifyRim } from '../../verify/rim/rim.ts';
 import { parseOpaque } from '../../verify/spdm/opaque.ts';
 import { parseReport, verifyReportSignature } from '../../verify/spdm/report.ts';

@@ -1,11 +1,11 @@
 // The table: every genuine vector, what a right verifier says of it, and what ours says.
 import { describe, expect, test } from 'vitest';
+import { compareTokenWithReports } from '../../verify/attestation.ts';
 import { equal, toBase64 } from '../../verify/bytes.ts';
 import { CheckFailure } from '../../verify/checks.ts';
 import { appraiseEvidence, createCollateral, type VerificationReport, type VerifyOptions } from '../../verify/index.ts';
 import { parseOcspResponse } from '../../verify/ocsp/messages.ts';
 import { parseReport } from '../../verify/spdm/report.ts';
-import { compareTokenWithReports } from '../../verify/token/report-match.ts';
 import { parseToken } from '../../verify/token/token.ts';
 import { type Certificate, parsePem } from '../../verify/x509/certificate.ts';
 import { vectorsPresent } from '../vectors.ts';

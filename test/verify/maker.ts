@@ -2,8 +2,14 @@
 import { generateKeyPairSync } from 'node:crypto';
 import type { Evidence } from '../../proto/attestation.ts';
 import { buildRaw, type RawParts, sha256Hex } from '../../proto/raw.ts';
-import { chainPem, type Device, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
-import { DEVICE_ROOT, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
+import {
+  chainPem,
+  DEVICE_ROOT,
+  type Device,
+  makeDevice,
+  makeIssuers,
+  makeRoot,
+} from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
 import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
 

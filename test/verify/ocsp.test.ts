@@ -1,14 +1,13 @@
 // Revocation: answers that hold, and one thing wrong in each of the others.
 import { describe, expect, test } from 'vitest';
+import * as der from '../../sidecar/attesters/simulated/certificate.ts';
 import { extension, ocspNoCheck } from '../../sidecar/attesters/simulated/certificate.ts';
-import * as der from '../../sidecar/attesters/simulated/der.ts';
-import { makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/device.ts';
-import { DEVICE_ROOT, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
+import { DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
 import { CheckFailure } from '../../verify/checks.ts';
 import { createCollateral } from '../../verify/collateral.ts';
 import { deviceRoots } from '../../verify/nvidia.ts';
 import { makeOcspRequest, parseOcspResponse } from '../../verify/ocsp/messages.ts';
-import { verifyOcsp } from '../../verify/ocsp/verify.ts';
+import { verifyOcsp } from '../../verify/ocsp/revocation.ts';
 import { type Certificate, parseCertificate, parsePem } from '../../verify/x509/certificate.ts';
 import { readOne, sequence } from '../../verify/x509/der.ts';
 import { makeOcspResponse, makeResponder, nonceExtension, type OcspAnswer } from '../twin/ocsp.ts';

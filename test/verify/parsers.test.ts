@@ -8,8 +8,9 @@ import { OcspRefusal, parseOcspResponse } from '../../verify/ocsp/messages.ts';
 import { parseOpaque } from '../../verify/spdm/opaque.ts';
 import { parseReport, verifyReportSignature } from '../../verify/spdm/report.ts';
 import { type Certificate, parseCertificate, parsePem } from '../../verify/x509/certificate.ts';
-import { ChainError, ecdsaVerify, verifyChain } from '../../verify/x509/chain.ts';
+import { ChainError, verifyChain } from '../../verify/x509/chain.ts';
 import { DerError, oid, readOne, sequence } from '../../verify/x509/der.ts';
+import { ecdsaVerify } from '../../verify/x509/public-key.ts';
 import { vectorsPresent } from '../vectors.ts';
 import { chainText, ocspResponses, reportBytes, text } from './genuine.ts';
 

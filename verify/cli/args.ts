@@ -51,7 +51,7 @@ export interface Arguments {
 const text = { type: 'string' } as const;
 const flag = { type: 'boolean', default: false } as const;
 
-/** null: the usage was asked for. @throws {UsageError} */
+/** null: `--help` was given. @throws {UsageError} */
 export function readArguments(argv: readonly string[]): Arguments | null {
   const { values, positionals } = parse(argv);
   if (values.help) return null;

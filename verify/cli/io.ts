@@ -9,7 +9,7 @@ import { UsageError } from './args.ts';
 /** Larger files are refused before they are read into memory as text. */
 export const MAX_INPUT_BYTES = 256 * 1024 * 1024;
 
-/** Where the file system says no. */
+/** The error for a path that the file system refuses. */
 export function unusable(path: string, error: unknown): UsageError {
   const { code } = error as NodeJS.ErrnoException;
   return new UsageError(

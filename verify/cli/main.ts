@@ -8,7 +8,7 @@ import {
 } from '../index.ts';
 import { parsePem } from '../x509/certificate.ts';
 import { type Arguments, readArguments, USAGE, UsageError } from './args.ts';
-import { collateralFor, fetchingInto } from './collateral.ts';
+import { collateralFor, fetchingInto } from './collateral-folder.ts';
 import { MAX_INPUT_BYTES, plain, printReport, readInput, readText } from './io.ts';
 
 try {
@@ -31,7 +31,7 @@ async function run(argv: readonly string[]): Promise<number> {
   return report.valid ? 0 : 1;
 }
 
-/** What the check asks for on its way is what it needs later; its verdict is printed too. */
+/** Runs the check, which fetches what it needs, and keeps that. Prints the report too. */
 async function fetchCollateral(args: Arguments): Promise<number> {
   let kept = 0;
   const collateral = fetchingInto(args.into ?? '.', args, (path) => {

@@ -2,10 +2,10 @@
 import { equal } from '../bytes.ts';
 import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
-import { ecdsaVerifyRaw } from '../x509/chain.ts';
+import { trustedPath } from '../x509/chain.ts';
 import { type Crl, isIssuedBy, isRevoked, parseCrl } from '../x509/crl.ts';
 import { DerError, integer, readOne, TAG } from '../x509/der.ts';
-import { trustedPath } from '../x509/trusted-path.ts';
+import { ecdsaVerifyRaw } from '../x509/public-key.ts';
 import type { CpuContext, CpuPolicy, Product, SnpTcb, SnpTcbPart } from './cpu-options.ts';
 import { isZero, type SnpReport, TCBS, tcbOf } from './snp-report.ts';
 

@@ -3,11 +3,11 @@
 import { EncodingError, equal, fromHex, utf8 } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
-import { ChainError, ecdsaVerifyRaw, verifyChain } from '../x509/chain.ts';
+import { ChainError, verifyChain } from '../x509/chain.ts';
 import { type Crl, parseCrl } from '../x509/crl.ts';
 import { DerError } from '../x509/der.ts';
-import type { CpuContext, TcbStatus, TdxCollateral } from './cpu-options.ts';
-import { TCB_STATUSES } from './cpu-options.ts';
+import { ecdsaVerifyRaw } from '../x509/public-key.ts';
+import { type CpuContext, TCB_STATUSES, type TcbStatus, type TdxCollateral } from './cpu-options.ts';
 
 /** Texts and signatures are right. Whether it holds at the clock is said, and judged by whoever uses it. */
 export interface VerifiedCollateral {

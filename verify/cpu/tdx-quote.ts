@@ -3,8 +3,8 @@
 import { concat, EncodingError, fromHex, fromUtf8, toHex } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
-import type { EcPublicKey } from '../x509/chain.ts';
 import { DerError, type DerValue, integer, oid, readOne, sequence, TAG } from '../x509/der.ts';
+import type { PublicKey } from '../x509/public-key.ts';
 import { ByteReader } from './byte-reader.ts';
 
 export interface TdxQuote {
@@ -15,7 +15,7 @@ export interface TdxQuote {
   readonly signature: Uint8Array;
   /** x ‖ y, as the quoting enclave hashed it. */
   readonly attestationKeyBytes: Uint8Array;
-  readonly attestationKey: EcPublicKey;
+  readonly attestationKey: PublicKey;
   readonly qe: QeReport;
   /** The report's bytes, which the PCK signed. */
   readonly qeSigned: Uint8Array;

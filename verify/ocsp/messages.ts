@@ -36,7 +36,7 @@ export async function makeOcspRequest(
   return value(TAG.sequence, value(TAG.sequence, requests, extensions));
 }
 
-/** DER of the CertID: also the name under which an answer is kept. */
+/** DER of the CertID: also the name under which a response is kept. */
 export async function makeCertId(certificate: Certificate, issuer: Certificate): Promise<Bytes> {
   const { name, key } = await issuerHashes(issuer, 'SHA-384');
   return value(
@@ -116,7 +116,7 @@ export interface OcspResponse {
   readonly certificates: readonly Certificate[];
 }
 
-/** The responder gave no answer. §4.2.1: 1 malformed request, 2 internal error, 3 try later, 5 sign first, 6 unauthorized. */
+/** The responder refused the request. §4.2.1: 1 malformed request, 2 internal error, 3 try later, 5 sign first, 6 unauthorized. */
 export class OcspRefusal extends Error {
   override readonly name = 'OcspRefusal';
 
@@ -144,7 +144,7 @@ const SIGNATURES: Readonly<Record<string, 'SHA-256' | 'SHA-384'>> = {
   '1.2.840.10045.4.3.3': 'SHA-384',
 };
 
-/** @throws {DerError} it is not a response. @throws {OcspRefusal} it is one without an answer. */
+/** @throws {DerError} it is not a response. @throws {OcspRefusal} the responder refused the request. */
 export function parseOcspResponse(der: Uint8Array): OcspResponse {
   if (der.length > MAX_OCSP_BYTES) throw new DerError('an OCSP response is too large');
   const [statusValue, body, ...others] = sequence(readOne(der));

@@ -7,35 +7,6 @@ import { ChainError, verifyChain } from '../x509/chain.ts';
 import { attribute, childElements, type Element, isNamed, malformed, parseXml } from './xml.ts';
 import { verifySignature } from './xml-signature.ts';
 
-// The names under which NVIDIA's RIM service files its documents, put together from the signed opaque data.
-
-interface BiosIdParts {
-  readonly project: string;
-  readonly projectSku: string;
-  readonly chipSku: string;
-  /** Five pairs of hexadecimal digits: `96.00.9F.00.01`. */
-  readonly version: string;
-}
-
-/** `NV_GPU_DRIVER_GH100_550.90.07` on Hopper; `NV_GPU_CC_DRIVER_…` with the chip that the report names since Blackwell. */
-export function driverRimId(arch: string, chip: string, version: string): string {
-  return arch === 'HOPPER' ? `NV_GPU_DRIVER_GH100_${version}` : `NV_GPU_CC_DRIVER_${chip}_${version}`;
-}
-
-/** `NV_GPU_VBIOS_1010_0200_882_96009F0001` */
-export function vbiosRimId(parts: BiosIdParts): string {
-  return `NV_GPU_VBIOS_${biosId(parts)}`;
-}
-
-/** `NV_SWITCH_BIOS_5612_0002_890_9610550001` */
-export function switchBiosRimId(parts: BiosIdParts): string {
-  return `NV_SWITCH_BIOS_${biosId(parts)}`;
-}
-
-function biosId({ project, projectSku, chipSku, version }: BiosIdParts): string {
-  return [project, projectSku, chipSku, version.replaceAll('.', '')].join('_').toUpperCase();
-}
-
 // Reads the reference values out of a RIM: a SWID tag (ISO/IEC 19770-2) with the TCG's RIM attributes, NVIDIA's profile.
 
 const SWID = 'http://standards.iso.org/iso/19770/-2/2015/schema.xsd';
@@ -113,7 +84,7 @@ export function readManifest(root: Element): Manifest {
   };
 }
 
-/** No document says it: a BIOS version is five pairs of digits, and NVIDIA's switches are its LS family. */
+/** Documents do not state their kind. A BIOS version is five pairs of digits, and NVIDIA's switches are its LS family. */
 function kind(version: string, device: string): Manifest['kind'] {
   if (!/^[0-9A-Fa-f]{2}(\.[0-9A-Fa-f]{2}){4}$/.test(version)) return 'driver';
   return /\bLS_?\d|switch/i.test(device) ? 'switch-bios' : 'vbios';

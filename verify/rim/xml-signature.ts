@@ -1,10 +1,10 @@
 // Reads the one ds:Signature of a RIM (XML Signature 1.1) and refuses every form but NVIDIA's: enveloped, over the whole
-// document, by closed algorithms. What it returns is not yet trusted: verifySignature in signature.ts makes it so.
+// document, by closed algorithms. What it returns is not yet trusted: verifySignature below makes it so.
 import { digest, EncodingError, equal, fromBase64, utf8 } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
 import { type Certificate, parseCertificate } from '../x509/certificate.ts';
-import { ecdsaVerifyRaw } from '../x509/chain.ts';
 import { DerError } from '../x509/der.ts';
+import { ecdsaVerifyRaw } from '../x509/public-key.ts';
 import {
   type Attribute,
   childElements,
@@ -110,7 +110,7 @@ const MAX_CERTIFICATES = 8;
 interface EnvelopedSignature {
   readonly element: Element;
   readonly signedInfo: Element;
-  /** SHA-384 that the canonical document is said to have. */
+  /** The SHA-384 of the canonical document, as SignedInfo states it. */
   readonly digest: Uint8Array;
   readonly value: Uint8Array;
   /** As they stand in ds:X509Data: the signer's first. */

@@ -2,7 +2,7 @@
 // What it returns is not yet trusted: verifySignature below makes it so, under a leaf that verifyChain has made trusted.
 import { toHex } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
-import { type EcPublicKey, ecdsaVerifyRaw } from '../x509/chain.ts';
+import { ecdsaVerifyRaw, type PublicKey } from '../x509/public-key.ts';
 import { type OpaqueData, parseOpaque } from './opaque.ts';
 
 export interface Report {
@@ -82,6 +82,6 @@ function readBlocks(view: DataView, start: number, end: number, count: number): 
 }
 
 /** Did the leaf's key sign this report? */
-export function verifyReportSignature(report: Report, leaf: EcPublicKey): Promise<boolean> {
+export function verifyReportSignature(report: Report, leaf: PublicKey): Promise<boolean> {
   return ecdsaVerifyRaw(leaf, 'SHA-384', report.signature, report.signed);
 }

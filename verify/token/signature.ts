@@ -1,6 +1,7 @@
 // Who signed a token, and whether that proves anything: NVIDIA's service, Countersign, or nobody in particular.
 import { buffered, utf8 } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
+import type { Jwk, Jwks, TokenSigner } from '../options.ts';
 import type { Jws } from './jws.ts';
 import { type Bundle, COUNTERSIGN_ISSUER, type ParsedToken, text } from './token.ts';
 
@@ -9,14 +10,11 @@ export interface TokenSignatureOptions {
   readonly keys?: Jwks | undefined;
   /** Countersign's keys, which verify no token of NVIDIA's; nor the other way round. */
   readonly countersignKeys?: Jwks | undefined;
-  /** Asked for NVIDIA's keys, at most once, when `keys` has not the one that is needed. */
+  /** Fetches NVIDIA's keys, at most once, where `keys` lacks the one that is needed. */
   readonly fetchKeys?: ((url: string) => Promise<Jwks>) | undefined;
   /** The instant at which a signed token must be valid. */
   readonly at: Date;
 }
-
-/** `self-asserted`: anyone can have made it. */
-export type TokenSigner = 'nvidia-signed' | 'countersign-signed' | 'self-asserted';
 
 interface TokenSignature {
   readonly signature: TokenSigner;
@@ -27,7 +25,7 @@ const NRAS_ISSUER = 'https://nras.attestation.nvidia.com';
 /** The Python SDK's published constants: for its outer JWT, and for what its local verifier makes. */
 const ENVELOPE_SECRET = 'notasecret';
 const LOCAL_SECRET = 'secret';
-/** Between the clocks of who signed and who checks. */
+/** The tolerance between the signer's clock and ours. */
 const CLOCK_SKEW_SECONDS = 60;
 
 /**
@@ -42,7 +40,7 @@ export async function verifyTokenSignature(
   if (envelope !== null) await verifyConstant(envelope, [ENVELOPE_SECRET]);
   const keys = keySources(options);
   const signers = new Set<TokenSigner>();
-  // The key of a native sidecar lives as long as its process. Without it the token is what the evidence makes of it.
+  // The key of a native sidecar lives as long as its process. Without it the token counts for no more than its evidence.
   const keyless = kind === 'countersign' && options.countersignKeys === undefined;
   for (const bundle of bundles)
     signers.add(keyless ? 'self-asserted' : await verifyBundle(bundle, kind, keys, options.at));
@@ -82,7 +80,7 @@ async function verifyBundle(
   if (!ALGORITHMS[kind].includes(algorithm)) throw invalid('a JWT has an algorithm that is not accepted');
   if (parts.some((part) => part.algorithm !== algorithm)) throw invalid('the parts of a token have several algorithms');
   if (algorithm === 'ES384') return verifySigned(parts, keys, at);
-  // Its issuer signs with ES384 alone, so whoever made this one lies about who they are.
+  // NVIDIA's service signs with ES384 alone, so this token is a forgery.
   if (parts.some((part) => issuerOf(part) === NRAS_ISSUER))
     throw invalid("a token in NVIDIA's name without NVIDIA's signature");
   for (const part of parts) {
@@ -169,19 +167,6 @@ function instant(seconds: number): string {
 }
 
 // The keys that signed tokens are checked under: a JSON Web Key Set (RFC 7517) handed in or fetched.
-
-/** As much of a JWK as an ES384 key needs. */
-export interface Jwk {
-  readonly kty?: string | undefined;
-  readonly kid?: string | undefined;
-  readonly crv?: string | undefined;
-  readonly x?: string | undefined;
-  readonly y?: string | undefined;
-}
-
-export interface Jwks {
-  readonly keys: readonly Jwk[];
-}
 
 /** CryptoKey, by a name that both Node's types and the DOM's know. */
 type VerifyKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;

@@ -1,4 +1,4 @@
-// A token, read: what kind it is, what it says, and every nonce in it. Nothing of it is verified yet.
+// Parses a token: its kind, its claims and every nonce in it. Nothing of it is verified yet.
 import { isArray, isObject, type Json, type JsonObject, type Jws, malformed, parseJson, parseJws } from './jws.ts';
 
 export type TokenKind = 'nvtrust' | 'nvattest' | 'jwt' | 'nras' | 'countersign';
@@ -7,7 +7,7 @@ export interface ParsedToken {
   readonly kind: TokenKind;
   /** `iss` of the verifiers, several joined by a comma; '' when none says. A claim like any other until it is verified. */
   readonly issuer: string;
-  /** null: at least one verifier gives no result and none says false. */
+  /** null: at least one verifier gives no result and none gives false. */
   readonly overallResult: boolean | null;
   /** `eat_nonce` of every part that must have one, and of any other that does: each must be the one expected. */
   readonly nonces: readonly string[];
@@ -73,7 +73,7 @@ function overallResult(bundles: readonly Bundle[], printed: JsonObject | null): 
   return results.includes(null) ? null : true;
 }
 
-/** nvattest prints the claims a second time, outside of any JWT; a copy that says something else is no copy. */
+/** nvattest prints the claims a second time, outside of any JWT; a copy that differs is refused. */
 function agrees({ claims }: JsonObject, devices: readonly TokenDevice[]): void {
   if (claims === undefined) return;
   if (!isArray(claims)) throw malformed('the printed claims are not a list');
@@ -94,7 +94,7 @@ function sortedText(value: Json): string {
   return `{${members.map((name) => `${JSON.stringify(name)}:${sortedText(value[name] ?? null)}`).join(',')}}`;
 }
 
-// The shapes that tokens come in, told apart by form alone: nothing that a token says of itself decides how it is read.
+// The shapes that tokens come in, told apart by form alone: no claim decides how a token is parsed.
 //
 //   JWT                                                         a bare JWT
 //   [["JWT", JWT], {"GPU-0": JWT, …}]                           a detached EAT bundle (RFC 9711 §5.2, as NVIDIA writes it)
@@ -171,7 +171,7 @@ function pair(value: Json | undefined): { readonly jwt: string; readonly parts: 
   return { jwt: overall[1], parts: named };
 }
 
-// What a token says of one device (EAT claims, RFC 9711 §4, and NVIDIA's own): to be held against the device's report.
+// A token's claims about one device (EAT claims, RFC 9711 §4, and NVIDIA's own), to be compared with the device's report.
 
 export interface TokenDevice {
   /** The submodule's name: `GPU-0`, `SWITCH-0`. */
@@ -179,7 +179,7 @@ export interface TokenDevice {
   /** The Python SDK's name for the verifier, or null. */
   readonly verifier: string | null;
   readonly nonce: string;
-  /** null: the token does not say. The same for all below. */
+  /** null: the token has no such claim. The same for all below. */
   readonly driver: string | null;
   /** Of the VBIOS, or of a switch's BIOS. */
   readonly vbios: string | null;

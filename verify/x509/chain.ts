@@ -1,7 +1,9 @@
 // Verifies a certificate chain up to a pinned root (RFC 5280 §6.1, for chains that come in order).
-import { buffered, concat, digest, equal, toHex } from '../bytes.ts';
+import { digest, equal, toHex } from '../bytes.ts';
+import { CheckFailure } from '../checks.ts';
+import { LruMap } from '../lru.ts';
 import { type Certificate, EXTENSION, type Signed } from './certificate.ts';
-import { DerError, integer, readOne, sequence } from './der.ts';
+import { ecdsaVerify, type PublicKey, pssVerify } from './public-key.ts';
 
 /** `untrusted_root`: well-formed, but not under a root that the caller trusts. */
 export class ChainError extends Error {
@@ -11,6 +13,12 @@ export class ChainError extends Error {
     super(message);
     this.reason = reason;
   }
+}
+
+/** The failed check that it is on a device's own chain. */
+export function chainFailure(cause: ChainError): CheckFailure {
+  const codes = { untrusted_root: 'untrusted_root', expired: 'certificate_expired', invalid: 'chain_invalid' } as const;
+  return new CheckFailure(codes[cause.reason], cause.message, { cause });
 }
 
 const MAX_CHAIN = 8;
@@ -77,6 +85,16 @@ export function names(certificate: Certificate, issuer: Certificate): boolean {
   return equal(certificate.issuer, issuer.subject) && (stated === null || own === null || equal(stated, own));
 }
 
+/** Did `issuer`'s key sign this certificate, or this revocation list? */
+export function signedBy(
+  { signatureScheme, signatureHash, signature, tbs }: Signed,
+  issuer: PublicKey,
+): Promise<boolean> {
+  return signatureScheme === 'ECDSA'
+    ? ecdsaVerify(issuer, signatureHash, signature, tbs)
+    : pssVerify(issuer, signature, tbs);
+}
+
 function checkCertificate(certificate: Certificate, depth: number, length: number): void {
   const unknown = notUnderstood(certificate);
   if (unknown !== null)
@@ -95,11 +113,11 @@ function checkCertificate(certificate: Certificate, depth: number, length: numbe
 
 const MAX_VERIFIED = 512;
 /** Paths whose names and signatures were found right. Neither depends on time. */
-const verified = new Set<string>();
+const verified = new LruMap<string, true>(MAX_VERIFIED);
 
 async function checkSignatures(path: readonly Certificate[]): Promise<void> {
   const id = await identity(path);
-  if (verified.has(id)) return;
+  if (verified.get(id)) return;
   const links = path.slice(0, -1).map((certificate, i) => ({ certificate, issuer: path[i + 1] as Certificate }));
   for (const { certificate, issuer } of links)
     if (!names(certificate, issuer))
@@ -112,8 +130,7 @@ async function checkSignatures(path: readonly Certificate[]): Promise<void> {
       'invalid',
       `the signature of ${label(wrong.certificate)} does not verify under ${label(wrong.issuer)}`,
     );
-  if (verified.size >= MAX_VERIFIED) verified.delete(verified.values().next().value as string);
-  verified.add(id);
+  verified.set(id, true);
 }
 
 /** A certificate is parsed once and not changed, so its hash is taken once. */
@@ -137,92 +154,44 @@ function label(certificate: Certificate): string {
 
 const iso = (date: Date) => date.toISOString().replace('.000Z', 'Z');
 
-// Signatures over WebCrypto, with the keys imported once.
+// A path to a pinned root, or to a simulated one that the caller named.
 
-const MAX_KEYS = 256;
-/** SubjectPublicKeyInfo of RSA with 4,096 bits has 550 bytes. */
-const MAX_RSA_SPKI_BYTES = 600;
-/** CryptoKey, by a name that both the DOM's types and Node's have. */
-type ImportedKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
-const keys = new Map<string, Promise<ImportedKey>>();
-
-export interface EcPublicKey {
-  readonly spki: Uint8Array;
-  readonly curve: 'P-256' | 'P-384' | null;
+export interface Anchors {
+  readonly roots: readonly Certificate[];
+  /** Roots of test keys, which prove nothing about hardware; empty unless the caller named some. */
+  readonly simulatedRoots: readonly Certificate[];
+  readonly at: Date;
 }
 
-/** @param curve null: RSA, for RSASSA-PSS over SHA-384. */
-function importKey(spki: Uint8Array, curve: 'P-256' | 'P-384' | null): Promise<ImportedKey> {
-  const id = toHex(spki);
-  const known = keys.get(id);
-  if (known !== undefined) return known;
-  const algorithm =
-    curve === null ? { name: 'RSA-PSS', hash: 'SHA-384' } : ({ name: 'ECDSA', namedCurve: curve } as const);
-  const key = crypto.subtle.importKey('spki', buffered(spki), algorithm, false, ['verify']);
-  // Oldest out: what is used over and over comes back at once.
-  if (keys.size >= MAX_KEYS) keys.delete(keys.keys().next().value as string);
-  keys.set(id, key);
-  key.catch(() => keys.delete(id));
-  return key;
+export interface TrustedPath {
+  /** Leaf first, the root last. */
+  readonly path: readonly Certificate[];
+  readonly simulated: boolean;
 }
 
-/** Is `signature` (raw r ‖ s, as SPDM and JWS write it) the key's over `data`? A key that is none verifies nothing. */
-export async function ecdsaVerifyRaw(
-  key: EcPublicKey,
-  hash: 'SHA-256' | 'SHA-384',
-  signature: Uint8Array,
-  data: Uint8Array,
-): Promise<boolean> {
-  if (key.curve === null) return false;
+/**
+ * @param what a simulated one of these is refused: `a simulated device`.
+ * @throws {CheckFailure} untrusted_root, simulated_root_refused, certificate_expired, chain_invalid
+ */
+export async function trustedPath(
+  chain: readonly Certificate[],
+  { roots, simulatedRoots, at }: Anchors,
+  what: string,
+): Promise<TrustedPath> {
   try {
-    const imported = await importKey(key.spki, key.curve);
-    return await crypto.subtle.verify({ name: 'ECDSA', hash }, imported, buffered(signature), buffered(data));
-  } catch {
-    return false;
+    return { path: await verifyChain(chain, roots, at), simulated: false };
+  } catch (error) {
+    if (!(error instanceof ChainError)) throw error;
+    if (error.reason !== 'untrusted_root') throw chainFailure(error);
+    try {
+      return { path: await verifyChain(chain, simulatedRoots, at), simulated: true };
+    } catch (cause) {
+      if (!(cause instanceof ChainError)) throw cause;
+      if (cause.reason === 'untrusted_root' && simulatedRoots.length === 0 && chain.some(saysSimulated))
+        throw new CheckFailure('simulated_root_refused', `${what}, and the caller named no simulated root`, { cause });
+      throw chainFailure(cause);
+    }
   }
 }
 
-/** The same for DER of ECDSA-Sig-Value (RFC 3279 §2.2.3), as X.509 and OCSP write it. */
-export async function ecdsaVerify(
-  key: EcPublicKey,
-  hash: 'SHA-256' | 'SHA-384',
-  signature: Uint8Array,
-  data: Uint8Array,
-): Promise<boolean> {
-  if (key.curve === null) return false;
-  const raw = rawSignature(signature, key.curve === 'P-384' ? 48 : 32);
-  return raw !== null && ecdsaVerifyRaw(key, hash, raw, data);
-}
-
-/** Did `issuer`'s key sign this certificate, or this revocation list? */
-export function signedBy(signed: Signed, issuer: EcPublicKey): Promise<boolean> {
-  const { signatureScheme, signatureHash, signature, tbs } = signed;
-  return signatureScheme === 'ECDSA' ? ecdsaVerify(issuer, signatureHash, signature, tbs) : pssVerify(issuer, signed);
-}
-
-async function pssVerify({ spki, curve }: EcPublicKey, { signature, tbs }: Signed): Promise<boolean> {
-  if (curve !== null || spki.length > MAX_RSA_SPKI_BYTES) return false;
-  try {
-    const key = await importKey(spki, null);
-    const algorithm = { name: 'RSA-PSS', saltLength: 48 };
-    return await crypto.subtle.verify(algorithm, key, buffered(signature), buffered(tbs));
-  } catch {
-    return false;
-  }
-}
-
-function rawSignature(der: Uint8Array, size: number): Uint8Array | null {
-  try {
-    const [r, s, ...more] = sequence(readOne(der));
-    if (r === undefined || s === undefined || more.length > 0) return null;
-    const fixed = [r, s].map((value) => {
-      const { content } = value;
-      const digits = content[0] === 0 ? content.subarray(1) : content;
-      if (integer(value) <= 0n || digits.length > size) throw new DerError('not a positive integer of the curve');
-      return concat(new Uint8Array(size - digits.length), digits);
-    });
-    return concat(...fixed);
-  } catch {
-    return null;
-  }
-}
+const saysSimulated = ({ subject }: Certificate) => new TextDecoder('latin1').decode(subject).includes('SIMULATED');

@@ -1,42 +1,50 @@
-// One client's connection while its requests are of the plain form; at the first that is not, Node's parser has it for good.
+// A client's connection while its requests have the plain form. The first other request hands it to Node's parser for good.
+
+import type { Server } from 'node:http';
+import { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
+import type { Logger } from 'pino';
+import { where } from '../../../proto/log.ts';
 import { GrowingBuffer } from '../bytes.ts';
+import type { Bindings, HttpBindings } from '../context.ts';
 import { Unserved } from '../paced-connection.ts';
 import { linger } from '../refusal.ts';
-import { MAX_PLAIN_BYTES, type PlainRequest, Progress, readRequest, Said } from './request.ts';
+import { HeadCache, MAX_PLAIN_BYTES, type PlainRequest, Progress, readRequest } from './request.ts';
 import { PlainResponse } from './response.ts';
 
-export interface PlainOptions {
-  serve(request: PlainRequest, answer: PlainResponse): void;
-  /** Takes the connection over, with the bytes that were read from it put back. */
+interface PlainOptions {
+  serve(request: PlainRequest, response: PlainResponse): void;
+  /** Hands the connection to Node's parser. The bytes that were read from it have been put back. */
   handOver(socket: Socket): void;
-  /** For the first byte: a connection that never speaks is let go. */
+  /** The time for the first byte. A connection that sends nothing is closed after it. */
   readonly first_byte_ms: number;
   readonly keep_alive_ms: number;
 }
 
-/** A request in several pieces is waited for this long; a slower one is Node's, which has its own limits for those. */
-const PIECES_MS = 1_000;
+/** The time for a request that arrives in several chunks. A slower one goes to Node's parser, which has limits of its own for it. */
+const PARTIAL_REQUEST_MS = 1_000;
+/** The speed at which a client that sends ahead must take its responses: 8 MiB a second. A slower client is disconnected. */
+const MIN_BYTES_PER_MS = 8 * 1024;
 
 export class PlainConnection {
   readonly #socket: Socket;
   readonly #options: PlainOptions;
-  readonly #said = new Said();
+  readonly #headCache = new HeadCache();
   readonly #unserved: Unserved;
   #pending: Buffer | null = null;
-  /** What `#pending` is a view of, once it came in pieces. */
+  /** The storage behind `#pending`, once a request arrives in several chunks. */
   #growing: GrowingBuffer | null = null;
   #progress = new Progress();
-  #pieces: NodeJS.Timeout | null = null;
-  #stall: NodeJS.Timeout | null = null;
-  #answer: PlainResponse | null = null;
-  /** An answer just ended, and what came meanwhile is about to be looked at. */
-  #turning = false;
+  #partialTimer: NodeJS.Timeout | null = null;
+  #stallTimer: NodeJS.Timeout | null = null;
+  #response: PlainResponse | null = null;
+  /** A response has just ended, and what arrived meanwhile is handled in the next turn. */
+  #nextScheduled = false;
   #stopping = false;
-  /** The answer that runs, or ran, is the last: what still comes is nobody's request. */
-  #ended = false;
-  /** Idle, and the socket's timeout is the last one: when it has passed, the connection ends. */
-  #resting = true;
+  /** The current or previous response is the last one; further input is discarded. */
+  #closing = false;
+  /** The connection is idle, and ends when the socket's timeout passes. */
+  #idle = true;
 
   constructor(socket: Socket, options: PlainOptions) {
     this.#socket = socket;
@@ -47,115 +55,124 @@ export class PlainConnection {
     socket.setTimeout(options.first_byte_ms);
   }
 
-  get answering(): boolean {
-    return this.#answer !== null;
+  get responding(): boolean {
+    return this.#response !== null;
   }
 
-  /** No request is taken after this; the one that runs is answered, and Node answers one that is on its way. */
+  /** Accepts no further request. A response in progress goes on, and Node serves a request that has begun to arrive. */
   stop(): void {
     this.#stopping = true;
-    if (this.#answer !== null) this.#answer.last = true;
+    if (this.#response !== null) this.#response.last = true;
     else if (this.#pending !== null) this.#handOver();
-    else if (!this.#ended) {
-      this.#ended = true;
+    else if (!this.#closing) {
+      this.#closing = true;
       this.#socket.destroySoon();
     }
   }
 
   #onData = (bytes: Buffer): void => {
-    const stalls = this.#socket.writableNeedDrain;
-    if (stalls) this.#distrust();
-    if (this.#ended) return;
+    const stalled = this.#socket.writableNeedDrain;
+    if (stalled) this.#startStallTimer();
+    if (this.#closing) return;
     if (this.#pending !== null) this.#growing ??= new GrowingBuffer(this.#pending);
     const all = this.#pending === null ? bytes : (this.#growing as GrowingBuffer).add(bytes);
-    // Whatever comes before the client has its answer waits.
-    if (this.#answer === null && !this.#turning && !stalls) this.#take(all);
+    // Bytes that arrive before the client has its response wait.
+    if (this.#response === null && !this.#nextScheduled && !stalled) this.#take(all);
     else {
       this.#pending = all;
-      if (all.length > MAX_PLAIN_BYTES) this.#endAfterAnswer();
+      if (all.length > MAX_PLAIN_BYTES) this.#endAfterResponse();
     }
-    this.#keep();
+    this.#updateUnserved();
   };
 
-  #keep(): void {
+  #updateUnserved(): void {
     this.#unserved.set(this.#pending?.length ?? 0);
   }
 
-  /** What a client sends counts as movement, though it takes nothing: from here on a time of our own runs beside the socket's. */
-  #distrust(): void {
+  /**
+   * Starts a timer for a client that sends but does not read: the socket's own timeout begins anew with all that it sends. Node does not
+   * tell how much of a write has gone out, so a large write has more time.
+   */
+  #startStallTimer(): void {
     const socket = this.#socket;
-    const [waiting, queued] = [socket.writableLength, queuedIn(socket)];
-    this.#stall ??= setTimeout(() => {
-      this.#stall = null;
-      if (!socket.writableNeedDrain || socket.writableLength < waiting || queuedIn(socket) !== queued) return;
-      if (this.#answer !== null) this.#answer.timedOut();
+    const waiting = socket.writableLength;
+    const stall_ms = (socket.timeout || this.#options.keep_alive_ms) + waiting / MIN_BYTES_PER_MS;
+    this.#stallTimer ??= setTimeout(() => {
+      this.#stallTimer = null;
+      if (!socket.writableNeedDrain || socket.writableLength < waiting) return;
+      if (this.#response !== null) this.#response.timedOut();
       else socket.destroy();
-    }, socket.timeout || this.#options.keep_alive_ms);
+    }, stall_ms);
   }
 
-  /** More came ahead than is kept. Reading goes on, for only who reads sees that a client has left. */
-  #endAfterAnswer(): void {
+  /** The client has sent more ahead than is kept. Reading goes on, because only a read shows that a client has left. */
+  #endAfterResponse(): void {
     this.#pending = null;
-    if (this.#answer === null) return this.#end();
-    this.#ended = true;
-    this.#answer.last = true;
+    if (this.#response === null) return this.#end();
+    this.#closing = true;
+    this.#response.last = true;
   }
 
-  /** What still comes is read for a while: cut at once, a client that sends could lose its answer (RFC 9112 §9.6). */
+  /**
+   * Ends the connection and reads on for a while: a client that still sends could lose its response if it were cut at once (RFC 9112 §9.6).
+   */
   #end(): void {
-    this.#ended = true;
+    this.#closing = true;
     this.#pending = null;
-    // A socket that ends says no more that its client takes nothing.
+    // An ending socket no longer shows that its client reads nothing, so this waits for `drain`.
     if (!this.#socket.writableNeedDrain) this.#socket.end(() => linger(this.#socket));
   }
 
   #take(bytes: Buffer): void {
-    const reading = readRequest(bytes, this.#said, this.#progress);
-    if (reading === 'incomplete') {
+    const result = readRequest(bytes, this.#headCache, this.#progress);
+    if (result === 'incomplete') {
       this.#pending = bytes;
-      this.#pieces ??= setTimeout(() => this.#handOver(), PIECES_MS);
+      this.#partialTimer ??= setTimeout(() => this.#handOver(), PARTIAL_REQUEST_MS);
       return;
     }
-    this.#pending = reading === 'other' ? bytes : null;
-    // A request's body is a part of it.
+    this.#pending = result === 'other' ? bytes : null;
+    // The storage is not used again: the body of the request is a view of it.
     this.#growing = null;
     this.#progress = new Progress();
-    if (reading === 'other') return this.#handOver();
-    clearTimeout(this.#pieces ?? undefined);
-    this.#pieces = null;
-    this.#resting = false;
-    this.#answer = new PlainResponse(this.#socket, this.#options.keep_alive_ms, () => this.#answered());
-    this.#answer.last = this.#stopping;
-    this.#options.serve(reading, this.#answer);
+    if (result === 'other') return this.#handOver();
+    clearTimeout(this.#partialTimer ?? undefined);
+    this.#partialTimer = null;
+    this.#idle = false;
+    this.#response = new PlainResponse(this.#socket, this.#options.keep_alive_ms, () => this.#responseEnded());
+    this.#response.last = this.#stopping;
+    this.#options.serve(result, this.#response);
   }
 
-  #answered(): void {
-    const last = this.#answer?.last === true;
-    this.#answer = null;
+  #responseEnded(): void {
+    const last = this.#response?.last === true;
+    this.#response = null;
     if (last || this.#stopping) return this.#end();
-    // What the client has not taken of the answer yet is still under the answer's own time.
+    // While the client has not taken the whole response, the timeout of the response stays.
     const { timeout = 0, writableNeedDrain } = this.#socket;
     if ((timeout === 0 || timeout > this.#options.keep_alive_ms) && !writableNeedDrain)
       this.#socket.setTimeout(this.#options.keep_alive_ms);
     this.#next();
   }
 
-  /** Takes what came ahead, once the client has taken its answer; after this turn, for the answer that ends is on somebody's stack. */
+  /**
+   * Handles what the client sent ahead, once it has taken its response. This waits for the next turn, because the code that ended the
+   * response is still on the stack.
+   */
   #next(): void {
-    if (this.#pending === null || this.#turning || this.#socket.writableNeedDrain) return;
-    this.#turning = true;
+    if (this.#pending === null || this.#nextScheduled || this.#socket.writableNeedDrain) return;
+    this.#nextScheduled = true;
     setImmediate(() => {
-      this.#turning = false;
+      this.#nextScheduled = false;
       const pending = this.#pending;
       this.#pending = null;
       if (!this.#socket.destroyed && pending !== null) this.#take(pending);
-      this.#keep();
+      this.#updateUnserved();
     });
   }
 
   #handOver(): void {
     const socket = this.#socket;
-    this.#quit();
+    this.#detach();
     socket.setTimeout(0);
     socket.pause();
     if (this.#pending !== null) socket.unshift(this.#pending);
@@ -164,54 +181,129 @@ export class PlainConnection {
     process.nextTick(() => socket.resume());
   }
 
-  /** The client has ended its side, and we end ours. An answer that still runs has lost its client. */
+  /** The client has ended its side, so we end ours. A response in progress is lost. */
   #onEnd = (): void => void this.#socket.end(() => this.#socket.destroy());
 
   #onClose = (): void => {
-    this.#quit();
-    this.#answer?.left();
+    this.#detach();
+    this.#response?.clientClosed();
   };
 
   #onDrain = (): void => {
-    clearTimeout(this.#stall ?? undefined);
-    this.#stall = null;
-    if (this.#answer !== null) return this.#answer.drained();
-    if (this.#ended) return this.#end();
+    clearTimeout(this.#stallTimer ?? undefined);
+    this.#stallTimer = null;
+    if (this.#response !== null) return this.#response.drained();
+    if (this.#closing) return this.#end();
     this.#socket.setTimeout(this.#options.keep_alive_ms);
     this.#next();
   };
   #onTimeout = (): void => {
-    if (this.#answer !== null) return this.#answer.timedOut();
+    if (this.#response !== null) return this.#response.timedOut();
     if (this.#socket.writableNeedDrain) return void this.#socket.destroy();
-    // A part of a request is a slow one.
+    // An incomplete request is slow, and goes to Node's parser.
     if (this.#pending !== null) return this.#handOver();
-    // The timeout that has passed may have been an answer's, which is shorter: what is left of our own follows.
+    // The timeout that passed may be the response's, which is shorter. The rest of the connection's own timeout follows.
     const rest_ms = this.#options.keep_alive_ms - (this.#socket.timeout ?? 0);
-    if (this.#resting || rest_ms <= 0) this.#socket.destroy();
+    if (this.#idle || rest_ms <= 0) this.#socket.destroy();
     else this.#socket.setTimeout(rest_ms);
-    this.#resting = true;
+    this.#idle = true;
   };
-  /** `close` follows. */
+  /** The socket emits `close` next. */
   #onError = (): void => {};
 
-  #quit(): void {
+  #detach(): void {
     const socket = this.#socket;
-    clearTimeout(this.#pieces ?? undefined);
-    clearTimeout(this.#stall ?? undefined);
+    clearTimeout(this.#partialTimer ?? undefined);
+    clearTimeout(this.#stallTimer ?? undefined);
     this.#unserved.set(0);
     socket.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
     socket.off('drain', this.#onDrain).off('timeout', this.#onTimeout).off('error', this.#onError);
   }
 }
 
-interface Handle {
-  readonly writeQueueSize?: number;
-  /** Under TLS: the connection's own. */
-  readonly _parent?: Handle;
+// Puts the plain path in front of Node's HTTP server: plain requests go straight to the app, all others to Node. It saves most of what a
+// request costs in Node; docs/performance.md has the figures.
+
+/** Hono's `fetch`. */
+export type Fetch = (request: Request, env: Bindings) => Response | Promise<Response>;
+
+export interface PlainPath {
+  /** Responses in progress. */
+  readonly running: number;
+  /** Accepts nothing new. Responses in progress go on, and their connections end with them. */
+  stop(): void;
+  /** Closes every connection, with or without a response in progress. */
+  destroy(): void;
 }
 
-/** What is left of the write under way. `writableLength` counts all of it until its end; Node's own time looks here too. */
-function queuedIn(socket: Socket): number | undefined {
-  const handle = (socket as { _handle?: Handle | null })._handle;
-  return (handle?._parent ?? handle)?.writeQueueSize;
+/** Takes every connection of `server`, and hands it back with all its bytes at the first request that is not plain. */
+export function takeConnections(server: Server, fetch: Fetch, log: Logger): PlainPath {
+  // Over TLS, this event brings the decrypted connection.
+  const event = server instanceof TlsServer ? 'secureConnection' : 'connection';
+  const nodeListeners = server.listeners(event) as ((this: Server, socket: Socket) => void)[];
+  const connections = new Map<Socket, PlainConnection>();
+  server.removeAllListeners(event);
+  server.on(event, (socket: Socket) => {
+    const forget = () => void connections.delete(socket);
+    const connection = new PlainConnection(socket, {
+      first_byte_ms: server.headersTimeout,
+      keep_alive_ms: server.keepAliveTimeout,
+      serve: (request, response) => void serve(fetch, request, response, log),
+      handOver() {
+        socket.off('close', forget);
+        forget();
+        for (const listener of nodeListeners) listener.call(server, socket);
+      },
+    });
+    connections.set(socket, connection);
+    socket.once('close', forget);
+  });
+  return {
+    get running() {
+      return [...connections.values()].filter((connection) => connection.responding).length;
+    },
+    stop() {
+      for (const connection of connections.values()) connection.stop();
+    },
+    destroy() {
+      for (const socket of connections.keys()) socket.destroy();
+    },
+  };
+}
+
+async function serve(fetch: Fetch, request: PlainRequest, outgoing: PlainResponse, log: Logger): Promise<void> {
+  try {
+    // The middleware sets the other members.
+    const bindings: HttpBindings = { incoming: request, outgoing: outgoing };
+    const response = await fetch(new FetchRequest(request) as unknown as Request, bindings as Bindings);
+    if (outgoing.headersSent || outgoing.destroyed) return;
+    const body = Buffer.from(await response.arrayBuffer());
+    outgoing.writeHead(response.status, { ...Object.fromEntries(response.headers), 'content-length': body.length });
+    outgoing.end(body);
+  } catch (error) {
+    // The app handles its own errors. An error that gets here has no response, and the client must not wait for one.
+    log.error(where(error), 'internal error');
+    outgoing.destroy();
+  }
+}
+
+/** The part of Fetch's Request that Hono uses. The body is read elsewhere. */
+class FetchRequest {
+  readonly method: string;
+  readonly #request: PlainRequest;
+  #headers: Headers | null = null;
+
+  constructor(request: PlainRequest) {
+    this.method = request.method;
+    this.#request = request;
+  }
+
+  get url(): string {
+    return `http://${this.#request.headers.host}${this.#request.url}`;
+  }
+
+  get headers(): Headers {
+    this.#headers ??= new Headers(this.#request.headers as Record<string, string>);
+    return this.#headers;
+  }
 }

@@ -1,13 +1,38 @@
-// An answer written straight to its connection: what the deliveries use of Node's ServerResponse, and nothing else of it.
+// A response that is written straight to its connection, with the part of Node's ServerResponse that the gateway uses.
 import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { hexDigitsOf, putHex } from '../bytes.ts';
-import { isShared, type SharedHeaders, share, writtenOf } from '../shared-headers.ts';
 import { batch, chunks } from '../write-batch.ts';
 
-// The lines of an answer's head: what is the same in many answers is written once.
+// Headers that many responses share unchanged. Their encoded form is cached with them.
 
-/** How the end of the body is known. */
+const CACHE = Symbol('written');
+
+interface HeaderCache {
+  readonly names: ReadonlySet<string>;
+  /** The encoded form, made by the one module that writes these headers. */
+  encoded: unknown;
+}
+
+/** Headers with a cache attached. Other code reads them as a plain object. */
+export type SharedHeaders = Readonly<Record<string, string | string[]>> & { readonly [CACHE]: HeaderCache };
+
+/** Attaches a cache to `headers`, whose names are in lower case, and freezes them. */
+export function share(headers: Record<string, string | string[]>): SharedHeaders {
+  // The cache is not enumerable, so that a copy with another header does not carry it along.
+  const cache: HeaderCache = { names: new Set(Object.keys(headers)), encoded: null };
+  return Object.freeze(Object.defineProperty(headers, CACHE, { value: cache })) as SharedHeaders;
+}
+
+function isShared(headers: object): headers is SharedHeaders {
+  return CACHE in headers;
+}
+
+const cacheOf = (headers: SharedHeaders): HeaderCache => headers[CACHE];
+
+// The lines of a response's head. Lines that many responses share are encoded once.
+
+/** How the client recognises the end of the body. */
 type Framing = 'length' | 'chunked';
 
 const NO_NAME = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
@@ -18,28 +43,28 @@ function statusLine(status: number): string {
   return status === 200 ? OK : `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
 }
 
-/** A line for each value. @throws {TypeError} where HTTP cannot carry it. */
+/** Encodes one line for each value. @throws {TypeError} where HTTP cannot carry the name or value. */
 export function headerLines(name: string, value: OutgoingHttpHeaders[string]): string {
   if (value === undefined) return '';
   if (Array.isArray(value)) return value.map((one) => headerLines(name, one)).join('');
   const text = String(value);
-  const before = known.get(name);
-  if (before?.value === text) return before.line;
-  if ((before === undefined && NO_NAME.test(name)) || !isValue(text))
+  const cached = lineCache.get(name);
+  if (cached?.value === text) return cached.line;
+  if ((cached === undefined && NO_NAME.test(name)) || !isValue(text))
     throw new TypeError(`the header ${name} cannot be sent`);
-  if (before !== undefined) return `${before.start}${text}\r\n`;
+  if (cached !== undefined) return `${cached.start}${text}\r\n`;
   const start = `${name}: `;
   const line = `${start}${text}\r\n`;
-  if (known.size < MAX_KNOWN) known.set(name, { start, value: text, line });
+  if (lineCache.size < MAX_CACHED_LINES) lineCache.set(name, { start, value: text, line });
   return line;
 }
 
-/** The first line of each name: most headers say the same in every answer. */
-const known = new Map<string, { readonly start: string; readonly value: string; readonly line: string }>();
-const MAX_KNOWN = 64;
+/** The first line of each name: most headers are the same in every response. */
+const lineCache = new Map<string, { readonly start: string; readonly value: string; readonly line: string }>();
+const MAX_CACHED_LINES = 64;
 const TAB = 0x09;
 
-/** A tab, or printable Latin-1. */
+/** Whether a value consists of tabs and printable Latin-1. */
 function isValue(text: string): boolean {
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
@@ -48,13 +73,13 @@ function isValue(text: string): boolean {
   return true;
 }
 
-/** What stands at the end of a head. `keep_alive_ms` null: the connection ends with this answer. */
+/** The last lines of a head. `keep_alive_ms` null: the connection ends with this response. */
 function endLines(framing: Framing, keep_alive_ms: number | null): string {
   const coding = framing === 'chunked' ? 'transfer-encoding: chunked\r\n' : '';
   return `${coding}${dateLine()}${keep_alive_ms === null ? CLOSE : keepAlive(keep_alive_ms)}`;
 }
 
-interface End {
+interface EncodedHeadEnd {
   readonly first: SharedHeaders;
   readonly framing: Framing;
   readonly keep_alive_ms: number | null;
@@ -62,26 +87,32 @@ interface End {
   readonly bytes: Uint8Array;
 }
 
-/** The lines of `first`, those of `then`, and the end, which are made once a second; null where a name is in both. */
+/** The lines of `first` and `second` and the last lines, encoded once a second; null where a name is in both. */
 function sharedEnd(
   first: SharedHeaders,
-  then: SharedHeaders,
+  second: SharedHeaders,
   framing: Framing,
   keep_alive_ms: number | null,
 ): Uint8Array | null {
-  const written = writtenOf(then);
-  const before = written.kept as End | null;
+  const cache = cacheOf(second);
+  const cached = cache.encoded as EncodedHeadEnd | null;
   if (
-    before !== null &&
-    before.first === first &&
-    before.framing === framing &&
-    before.keep_alive_ms === keep_alive_ms &&
-    before.date === dateLine()
+    cached !== null &&
+    cached.first === first &&
+    cached.framing === framing &&
+    cached.keep_alive_ms === keep_alive_ms &&
+    cached.date === dateLine()
   )
-    return before.bytes;
-  for (const name in then) if (name in first) return null;
-  const bytes = Buffer.from(`${allLines(first)}${allLines(then)}${endLines(framing, keep_alive_ms)}`, 'latin1');
-  written.kept = { first, framing, keep_alive_ms, date: dateLine(), bytes: new Uint8Array(bytes) } satisfies End;
+    return cached.bytes;
+  for (const name in second) if (name in first) return null;
+  const bytes = Buffer.from(`${allLines(first)}${allLines(second)}${endLines(framing, keep_alive_ms)}`, 'latin1');
+  cache.encoded = {
+    first,
+    framing,
+    keep_alive_ms,
+    date: dateLine(),
+    bytes: new Uint8Array(bytes),
+  } satisfies EncodedHeadEnd;
   return bytes;
 }
 
@@ -92,7 +123,7 @@ const allLines = (headers: SharedHeaders): string =>
 
 let date = '';
 
-/** It changes once a second, and so is it made. */
+/** The date line, made once a second. */
 function dateLine(): string {
   if (date !== '') return date;
   const now_ms = Date.now();
@@ -106,15 +137,15 @@ function dateLine(): string {
   return date;
 }
 
-let kept = { ms: Number.NaN, lines: '' };
+let keepAliveCache = { ms: Number.NaN, lines: '' };
 
 function keepAlive(ms: number): string {
-  if (kept.ms !== ms)
-    kept = { ms, lines: `connection: keep-alive\r\nkeep-alive: timeout=${Math.floor(ms / 1000)}\r\n\r\n` };
-  return kept.lines;
+  if (keepAliveCache.ms !== ms)
+    keepAliveCache = { ms, lines: `connection: keep-alive\r\nkeep-alive: timeout=${Math.floor(ms / 1000)}\r\n\r\n` };
+  return keepAliveCache.lines;
 }
 
-/** What a delivery may do with the response that goes to the client: Node's ServerResponse has it all, and so has PlainResponse. */
+/** The response to a client: what Node's ServerResponse and PlainResponse have in common. */
 export interface Outgoing {
   readonly headersSent: boolean;
   readonly destroyed: boolean;
@@ -122,18 +153,18 @@ export interface Outgoing {
   readonly socket: Socket | null;
   statusCode: number;
   setHeader(name: string, value: string): unknown;
-  /** As `setHeader` for each of them, before all others; Node's own response has no such thing. */
+  /** Sets all of these headers, as if before all others. Node's ServerResponse does not have this method. */
   setShared?(headers: SharedHeaders): unknown;
   writeHead(status: number, headers?: OutgoingHttpHeaders): unknown;
-  /** The head goes out now, and does not wait for the first bytes of the body. */
+  /** Sends the head now, before the first bytes of the body. */
   flushHeaders(): void;
-  /** False when the client should be waited for: `drain` comes. */
+  /** Returns false when the caller should wait for `drain`. */
   write(bytes: Uint8Array): boolean;
   end(bytes?: Uint8Array | string): unknown;
   destroy(): unknown;
-  /** `listener` is called whenever nothing has moved on the connection for so long, until the answer is out. */
+  /** Calls `listener` whenever nothing has moved on the connection for `ms`, until the response is out. */
   setTimeout(ms: number, listener: () => void): unknown;
-  /** `close`: the answer is out, or its client has left. */
+  /** `close`: the response is out, or its client has left. */
   on(event: OutgoingEvent, listener: () => void): unknown;
   once(event: OutgoingEvent, listener: () => void): unknown;
   off(event: OutgoingEvent, listener: () => void): unknown;
@@ -141,13 +172,13 @@ export interface Outgoing {
 
 type OutgoingEvent = 'close' | 'drain' | 'finish';
 
-const NONE = share({});
-const NOTHING = new Uint8Array();
+const NO_HEADERS = share({});
+const NO_BYTES = new Uint8Array();
 const CRLF = 2;
 const CHUNK_END = Buffer.from('\r\n');
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
-/** Copying so much costs less than a write in several pieces. */
-const ONE_PIECE_BYTES = 8 * 1024;
+/** Up to this size, copying costs less than several writes. */
+const SINGLE_WRITE_BYTES = 8 * 1024;
 
 interface Listener {
   readonly event: OutgoingEvent | 'timeout';
@@ -160,21 +191,21 @@ export class PlainResponse implements Outgoing {
   readonly #keep_alive_ms: number;
   readonly #onEnd: () => void;
   readonly #set: OutgoingHttpHeaders = {};
-  #shared: SharedHeaders = NONE;
-  /** Two or three in every answer: an emitter of Node's costs ten times as much. */
+  #shared: SharedHeaders = NO_HEADERS;
+  /** A response has two or three listeners; Node's EventEmitter costs ten times as much. */
   #listeners: Listener[] = [];
-  /** The head, until it is written with the first bytes of the body: what is its own, and what it shares with others. */
+  /** The head, until it is written with the first bytes of the body: the response's own lines, then the encoded shared ones. */
   #head: string | null = null;
-  #headEnd: Uint8Array = NOTHING;
+  #headEnd: Uint8Array = NO_BYTES;
   #framing: Framing = 'length';
   statusCode = 200;
   headersSent = false;
   destroyed = false;
   writableFinished = false;
-  /** The last answer of its connection. */
+  /** The connection ends with this response. */
   last = false;
 
-  /** `onEnd`: every byte has been handed to the socket. */
+  /** `onEnd` is called once every byte has been handed to the socket. */
   constructor(socket: Socket, keep_alive_ms: number, onEnd: () => void) {
     this.socket = socket;
     this.#keep_alive_ms = keep_alive_ms;
@@ -212,10 +243,10 @@ export class PlainResponse implements Outgoing {
     this.#head = this.#start(status) + endLines(this.#framing, this.last ? null : this.#keep_alive_ms);
   }
 
-  /** False where something is said twice. */
+  /** Returns false where a header is set twice. */
   #sharedHead(status: number, headers: SharedHeaders): boolean {
-    const { names } = writtenOf(headers);
-    const { names: before } = writtenOf(this.#shared);
+    const { names } = cacheOf(headers);
+    const { names: before } = cacheOf(this.#shared);
     for (const name in this.#set) if (name === 'connection' || names.has(name) || before.has(name)) return false;
     this.#framing = this.#set['content-length'] === undefined ? 'chunked' : 'length';
     const end = sharedEnd(this.#shared, headers, this.#framing, this.last ? null : this.#keep_alive_ms);
@@ -231,11 +262,11 @@ export class PlainResponse implements Outgoing {
     return start;
   }
 
-  /** At the end of this turn, so that what comes in it shares the write. */
+  /** Writes at the end of this turn, so that body bytes of the same turn share the write. */
   flushHeaders(): void {
     process.nextTick(() => {
       if (this.#head === null || this.destroyed) return;
-      this.#put(NOTHING, false);
+      this.#put(NO_BYTES, false);
     });
   }
 
@@ -249,7 +280,7 @@ export class PlainResponse implements Outgoing {
     const bytes = typeof body === 'string' ? Buffer.from(body) : body;
     if (bytes !== undefined && bytes.length > 0) this.write(bytes);
     if (this.#framing === 'chunked') this.#put(LAST_CHUNK, false);
-    else if (this.#head !== null) this.#put(NOTHING, false);
+    else if (this.#head !== null) this.#put(NO_BYTES, false);
     this.writableFinished = true;
     process.nextTick(() => this.#closed('finish'));
     this.#onEnd();
@@ -258,14 +289,14 @@ export class PlainResponse implements Outgoing {
 
   destroy(): this {
     if (this.destroyed) return this;
-    // What was written before goes out, whatever it waits for.
+    // Bytes that wait in a batch go out first.
     while (this.socket.writableCorked > 0) this.socket.uncork();
     this.socket.destroy();
     return this;
   }
 
   setTimeout(ms: number, listener: () => void): this {
-    // Nearly always it is the one that is set already.
+    // This timeout is nearly always set already.
     if (this.socket.timeout !== ms) this.socket.setTimeout(ms);
     this.#listeners.push({ event: 'timeout', listener, once: false });
     return this;
@@ -286,18 +317,18 @@ export class PlainResponse implements Outgoing {
     return this;
   }
 
-  /** The connection's word that nothing has moved on it. */
+  /** The connection calls this when nothing has moved on it for the time that is set. */
   timedOut(): void {
     this.#emit('timeout');
   }
 
-  /** The connection's word that the client can take more. */
+  /** The connection calls this when the client can take more. */
   drained(): void {
     this.#emit('drain');
   }
 
-  /** The connection's word that the client has left. */
-  left(): void {
+  /** The connection calls this when the client has left. */
+  clientClosed(): void {
     this.#closed(null);
   }
 
@@ -316,33 +347,33 @@ export class PlainResponse implements Outgoing {
     }
   }
 
-  /** The head, if it is still here, and the bytes, as they are or as a chunk, in one write. */
+  /** Writes the head, unless it has been written, and the bytes, as they are or as a chunk, together. */
   #put(bytes: Uint8Array, chunk: boolean): boolean {
     const head = this.#head ?? '';
     const headEnd = this.#headEnd;
     this.#head = null;
-    this.#headEnd = NOTHING;
-    const before = head.length + headEnd.length;
-    const start = chunk ? before + hexDigitsOf(bytes.length) + CRLF : before;
+    this.#headEnd = NO_BYTES;
+    const headLength = head.length + headEnd.length;
+    const start = chunk ? headLength + hexDigitsOf(bytes.length) + CRLF : headLength;
     const length = start + bytes.length + (chunk ? CRLF : 0);
-    const onePiece = length <= ONE_PIECE_BYTES;
-    const piece = Buffer.allocUnsafe(onePiece ? length : start);
-    if (head !== '') piece.write(head, 0, 'latin1');
-    if (headEnd !== NOTHING) piece.set(headEnd, head.length);
+    const singleWrite = length <= SINGLE_WRITE_BYTES;
+    const buffer = Buffer.allocUnsafe(singleWrite ? length : start);
+    if (head !== '') buffer.write(head, 0, 'latin1');
+    if (headEnd !== NO_BYTES) buffer.set(headEnd, head.length);
     if (chunk) {
-      putHex(piece, start - CRLF, bytes.length);
-      putCrlf(piece, start);
+      putHex(buffer, start - CRLF, bytes.length);
+      putCrlf(buffer, start);
     }
-    if (onePiece) {
-      piece.set(bytes, start);
-      if (chunk) putCrlf(piece, length);
+    if (singleWrite) {
+      buffer.set(bytes, start);
+      if (chunk) putCrlf(buffer, length);
       if (this.#framing === 'length') batch.add(this.socket);
-      // A stream's head and first chunk go out at once: somebody waits for the first word.
-      else if (before === 0) chunks.add(this.socket);
-      return this.socket.write(piece);
+      // The head and first chunk of a stream go out at once, because the client waits for the first token.
+      else if (headLength === 0) chunks.add(this.socket);
+      return this.socket.write(buffer);
     }
     this.socket.cork();
-    if (start > 0) this.socket.write(piece);
+    if (start > 0) this.socket.write(buffer);
     const more = this.socket.write(bytes);
     if (chunk) this.socket.write(CHUNK_END);
     this.socket.uncork();
@@ -350,7 +381,7 @@ export class PlainResponse implements Outgoing {
   }
 }
 
-/** Before `end`. */
+/** Writes CR LF before `end`. */
 function putCrlf(bytes: Uint8Array, end: number): void {
   bytes[end - 2] = 0x0d;
   bytes[end - 1] = 0x0a;

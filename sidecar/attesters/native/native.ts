@@ -1,18 +1,16 @@
 // ATTESTER=native: NVML directly, appraised by verify/ in this process. The token is ours, signed by a key made at start.
 import { randomBytes } from 'node:crypto';
 import type { Nonce } from '../../../proto/raw.ts';
-import { rimRoots } from '../../../verify/nvidia.ts';
-import { verifyRim } from '../../../verify/rim/rim.ts';
-import { parsePem } from '../../../verify/x509/certificate.ts';
-import { type Collector, type CollectorOptions, createCollector, withRenewedChains } from '../../driver/collector.ts';
+import { checkRim } from '../../../verify/index.ts';
+import { type Collector, type CollectorOptions, createCollector } from '../../driver/collector.ts';
 import { until } from '../../driver/lock.ts';
+import { chainRenewal, withRenewals } from '../appraisal.ts';
 import type { Attester, Collected } from '../attester.ts';
-import { type AppraisalOptions, createAppraiser, createRetryingAppraiser } from './appraise.ts';
-import { createKeptCollateral } from './collateral.ts';
-import { createStore } from './collateral-files.ts';
+import { type AppraisalOptions, collateralRenewal, createAppraiser, withOutages } from './appraise.ts';
+import { createKeptCollateral, createStore } from './kept-collateral.ts';
 import { makeToken, makeTokenKey, type PublicKey } from './token.ts';
 
-export interface NativeOptions extends CollectorOptions, Pick<AppraisalOptions, 'clocks' | 'roots'> {
+interface NativeOptions extends CollectorOptions, Pick<AppraisalOptions, 'clocks' | 'roots'> {
   /** Where reference values and revocation answers are kept across restarts. */
   readonly cache_dir: string;
   /** NVIDIA's by default. */
@@ -22,16 +20,16 @@ export interface NativeOptions extends CollectorOptions, Pick<AppraisalOptions, 
   readonly clock?: () => Date;
   /** In place of NVML. */
   readonly collector?: Collector;
-  /** Attests once at the start, in the background, so that the first request finds everything at hand; true by default. */
+  /** Attests once at the start, in the background, so that the first request finds all collateral kept; true by default. */
   readonly warm?: boolean;
-  /** One line about what went wrong in the background. */
-  readonly onTrouble?: (message: string) => void;
+  /** Called with one line about what failed in the background. */
+  readonly onFailure?: (message: string) => void;
 }
 
 export interface NativeAttester extends Attester {
   /** Under which this process's tokens verify. */
   readonly token_keys: { readonly keys: readonly PublicKey[] };
-  /** Fetches what ends soon; a timer does so too. */
+  /** Fetches what ends soon, as a timer does. */
   renew(): Promise<void>;
 }
 
@@ -39,21 +37,21 @@ const RENEW_EVERY_MS = 5 * 60_000;
 
 /** @throws {AttesterError} when this machine cannot attest: no driver, no GPU, CC mode off, devtools mode on. */
 export async function createNativeAttester(options: NativeOptions): Promise<NativeAttester> {
-  const { clock = () => new Date(), onTrouble = () => {}, roots, clocks } = options;
+  const { clock = () => new Date(), onFailure = () => {}, roots, clocks } = options;
   const collector = options.collector ?? (await createCollector(options));
   const key = makeTokenKey();
-  const trusted = roots === undefined ? rimRoots() : parsePem(roots.rim);
   const collateral = createKeptCollateral({
-    store: createStore({ folder: options.cache_dir, onTrouble }),
+    store: createStore({ folder: options.cache_dir, onFailure }),
     fetch: options.fetch ?? globalThis.fetch,
     clock,
-    onTrouble,
-    checkRim: (document) => verifyRim(document, { roots: trusted, at: clocks?.rim ?? clock() }),
+    onFailure,
+    checkRim: (document) => checkRim(document, { roots, at: clocks?.rim ?? clock() }),
     rim_url: serviceBase(options.rim_url),
     ocsp_url: options.ocsp_url,
   });
-  const appraiser = createAppraiser({ collateral, clock, clocks, roots });
-  const appraise = withRenewedChains(collector, createRetryingAppraiser(appraiser, collateral));
+  const appraiser = withOutages(createAppraiser({ collateral, clock, clocks, roots }), collateral);
+  const appraise = withRenewals(appraiser, [chainRenewal(collector), collateralRenewal(collateral)]);
+
   async function attest(nonce: Nonce, signal: AbortSignal): Promise<Collected> {
     const collected = await collector.collect(nonce, signal);
     const collected_ms = performance.now();
@@ -65,7 +63,7 @@ export async function createNativeAttester(options: NativeOptions): Promise<Nati
   const closing = new AbortController();
   if (options.warm ?? true)
     attest(randomBytes(32).toString('hex') as Nonce, closing.signal).catch((error: Error) => {
-      if (!closing.signal.aborted) onTrouble(`the first attestation failed: ${error.message}`);
+      if (!closing.signal.aborted) onFailure(`the first attestation failed: ${error.message}`);
     });
   const timer = setInterval(() => void collateral.renew(), RENEW_EVERY_MS).unref();
 

@@ -2,7 +2,7 @@
 import { createHash, generateKeyPairSync, type KeyObject, randomUUID, sign } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { Nonce } from '../../../proto/raw.ts';
-import type { DeviceAppraisal } from './appraise.ts';
+import type { DeviceClaims, EndorsementExpiry } from '../../../verify/index.ts';
 
 // The key that signs this process's tokens: ES384, made at start, never written anywhere. Its public half is in `hello`.
 
@@ -22,6 +22,15 @@ interface TokenKey {
   readonly public: PublicKey;
   /** RFC 7515 compact serialization of the claims. */
   sign(claims: object): Promise<string>;
+}
+
+/** A device whose every check passed. */
+export interface DeviceAppraisal {
+  readonly claims: DeviceClaims;
+  /** When the first certificate of each chain ends. */
+  readonly expires: EndorsementExpiry;
+  /** The firmware in the report is the one that its leaf names; false: reports of this driver do not name it. */
+  readonly fwid_checked: boolean;
 }
 
 const signAsync = promisify<string, Uint8Array, { key: KeyObject; dsaEncoding: 'ieee-p1363' }, Buffer>(sign);
@@ -124,7 +133,7 @@ function chain(expires: Date): Record<string, unknown> {
   };
 }
 
-/** verify/ knows it, and takes it for nobody else's. */
+/** verify/ knows a token of this attester by it. */
 const ISSUER = 'countersign-native';
 /** As NVIDIA's tokens. */
 const LIFETIME_SECONDS = 3600;
@@ -161,7 +170,7 @@ export async function makeToken(
   return JSON.stringify([['JWT', overall], Object.fromEntries(parts.map(({ name, jwt }) => [name, jwt]))]);
 }
 
-/** Each kind counts for itself, as NVIDIA's verifiers do. */
+/** Each kind is counted by itself, as NVIDIA's verifiers do. */
 function nameOf(devices: readonly DeviceAppraisal[], i: number): string {
   const kind = devices[i]?.claims.kind;
   const before = devices.slice(0, i).filter(({ claims }) => claims.kind === kind).length;

@@ -1,16 +1,19 @@
 // ATTESTER=nras: NVML directly, appraised by NVIDIA's remote service. The token is NVIDIA's own, for anyone to check.
-
 import type { Evidence } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
-import { CheckFailure } from '../../../verify/checks.ts';
-import { appraiseEvidence, type DeviceClaims } from '../../../verify/index.ts';
-import { checkTokenDigests } from '../../../verify/token/digests.ts';
-import { compareTokenWithReports } from '../../../verify/token/report-match.ts';
-import { verifyTokenSignature } from '../../../verify/token/signature.ts';
-import { parseToken } from '../../../verify/token/token.ts';
-import { type Collector, type CollectorOptions, createCollector, withRenewedChains } from '../../driver/collector.ts';
+import {
+  appraiseEvidence,
+  CheckFailure,
+  checkTokenDigests,
+  compareTokenWithReports,
+  type DeviceClaims,
+  parseToken,
+  verifyTokenSignature,
+} from '../../../verify/index.ts';
+import { type Collector, type CollectorOptions, createCollector } from '../../driver/collector.ts';
 import { until } from '../../driver/lock.ts';
-import { AppraisalError, type Attester, type Collected } from '../attester.ts';
+import { AppraisalError, chainRenewal, withRenewals } from '../appraisal.ts';
+import type { Attester, Collected } from '../attester.ts';
 import {
   createNrasKeys,
   keysUrl,
@@ -23,9 +26,9 @@ import {
 } from './service.ts';
 
 interface NrasOptions extends CollectorOptions {
-  /** The service, or its address for GPUs; NVIDIA's `/v4/attest/gpu` by default. Its keys are asked for at the same host. */
+  /** The service, or its address for GPUs; NVIDIA's `/v4/attest/gpu` by default. Its keys come from the same host. */
   readonly url?: string | undefined;
-  /** Read at each request. Without one NVIDIA serves whom it will. */
+  /** Read at each request. Without one NVIDIA may refuse to serve. */
   readonly service_key_file?: string | undefined;
   /** For the service's answer; 30,000 by default. */
   readonly timeout_ms?: number;
@@ -45,12 +48,15 @@ export async function createNrasAttester(options: NrasOptions): Promise<Attester
   const collector = options.collector ?? (await createCollector({ ...options, switches: false }));
   const keys = createNrasKeys({ url: keysUrl(url), timeout_ms, fetch, clock });
   const request = { url, timeout_ms, fetch, clock, service_key_file };
-  const check = withRenewedChains(collector, (nonce, evidence) => checkEvidence(nonce, evidence, { clock, roots }));
-  /** When the service asked to be left alone, and for how long. */
+  const check = withRenewals(
+    (nonce, evidence) => checkEvidence(nonce, evidence, { clock, roots }),
+    [chainRenewal(collector)],
+  );
+  /** When the service sent Retry-After, and how long it is. */
   let closed = { at_ms: 0, for_ms: 0 };
 
   async function appraised(nonce: Nonce, collected: Collected['evidence'], signal: AbortSignal): Promise<Collected> {
-    // Before the service is asked: about an old chain it would say no, and not why.
+    // Checked before the request: the service would refuse an old chain without a reason.
     const { evidence, devices } = await check(nonce, collected, signal);
     try {
       const token = await requestToken(nonce, evidence, request, signal);
@@ -70,10 +76,11 @@ export async function createNrasAttester(options: NrasOptions): Promise<Attester
     async attest(nonce: Nonce, signal: AbortSignal): Promise<Collected> {
       const since_ms = clock().getTime() - closed.at_ms;
       const wait_ms = closed.for_ms - since_ms;
-      // Before it was asked for: the clock was set back, and says nothing about the wait.
+      // A negative time shows that the clock was set back, so that it does not tell how long to wait.
       if (since_ms >= 0 && wait_ms > 0)
         throw new ServiceUnavailable(
-          `nras_busy: NVIDIA's service asks for ${Math.ceil(wait_ms / 1000)} s more`,
+          'nras_busy',
+          `NVIDIA's service asks for ${Math.ceil(wait_ms / 1000)} s more`,
           wait_ms,
         );
       const collected = await collector.collect(nonce, signal);
@@ -90,8 +97,8 @@ function gpuAddress(service: string): string {
   return url.pathname === '/' ? new URL(new URL(NRAS_URL).pathname, url).href : url.href;
 }
 
-// What is verified here: evidence before NVIDIA's service is asked about it, and what the service answered before anybody sees
-// it: signed by NVIDIA, over our nonce, about our devices, a yes.
+// Verifies evidence before it goes to NVIDIA's service, and the service's token before it goes on: signed by NVIDIA, over our nonce,
+// about our devices, with a positive result.
 
 interface EvidenceOptions {
   readonly clock: () => Date;
@@ -105,7 +112,8 @@ interface TokenOptions {
 }
 
 /**
- * What the reports say, their signatures and chains checked here; the rest is what the service is asked for.
+ * Checks signatures and chains of the reports; the service appraises the rest.
+ * @returns what the reports claim.
  * @throws {AppraisalError}
  */
 async function checkEvidence(
@@ -143,7 +151,7 @@ async function checkNrasToken(
     if (!(error instanceof CheckFailure)) throw error;
     if (error.cause instanceof ServiceUnavailable) throw error.cause;
     if (error.code === 'token_key_unavailable')
-      throw new ServiceUnavailable(`${error.code}: ${error.message}`, null, { cause: error });
-    throw refused(error.code, error.message, { cause: error });
+      throw new ServiceUnavailable(error.code, error.message, null, { cause: error });
+    throw new AppraisalError(error.code, error.message, false, { cause: error });
   }
 }

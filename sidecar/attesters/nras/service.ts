@@ -1,24 +1,23 @@
-// Asks NVIDIA's Remote Attestation Service to appraise evidence: one POST, answered with a detached EAT.
+// Has NVIDIA's Remote Attestation Service appraise evidence: one POST, whose response is a detached EAT.
 import { readFile } from 'node:fs/promises';
 import type { Evidence } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
-import { readLimited } from '../../../verify/collateral.ts';
-import type { Jwks } from '../../../verify/index.ts';
-import { AttesterError } from '../attester.ts';
+import { type Jwks, readLimited } from '../../../verify/index.ts';
+import { AttesterError, failed, type Reason } from '../attester.ts';
 
-/** No answer, or one that says "later". */
+/** The service sent no response, or one that says "later". */
 export class ServiceUnavailable extends AttesterError {
-  /** How long the service asks to be left alone; null where it does not say. */
+  /** The response's Retry-After; null where it has none. */
   override readonly retry_after_ms: number | null;
-  constructor(message: string, retry_after_ms: number | null = null, options?: ErrorOptions) {
-    super('appraisal_failed', message, true, options);
+  constructor(reason: Reason, words: string, retry_after_ms: number | null = null, options?: ErrorOptions) {
+    super('appraisal_failed', `${reason}: ${words}`, true, { ...options, reason });
     this.retry_after_ms = retry_after_ms;
   }
 }
 
-/** It said no, or what it said does not hold. */
-export const refused = (reason: string, message: string, options?: ErrorOptions): AttesterError =>
-  new AttesterError('appraisal_failed', `${reason}: ${message}`, false, options);
+/** The service refused, or its response does not hold. */
+export const refused = (reason: Reason, words: string, options?: ErrorOptions): AttesterError =>
+  failed('appraisal_failed', reason, words, 'stop', options);
 
 const MAX_WAIT_MS = 600_000;
 
@@ -29,7 +28,7 @@ function retryAfterMs(header: string | null, now: Date): number | null {
   return Number.isNaN(wait) ? null : Math.min(Math.max(wait, 0), MAX_WAIT_MS);
 }
 
-// The key that NVIDIA gives to those who use its service: read from a file each time, so that it can be exchanged in place.
+// The service key that NVIDIA gives to its customers. It is read from a file each time, so that it can be exchanged in place.
 
 /** The value of the Authorization header; null without a file. The key itself is in no error. @throws {AttesterError} */
 export async function readAuthorization(file: string | undefined): Promise<string | null> {
@@ -48,8 +47,6 @@ export async function readAuthorization(file: string | undefined): Promise<strin
 
 export const NRAS_URL = 'https://nras.attestation.nvidia.com/v4/attest/gpu';
 
-// What can go wrong with NVIDIA's remote service, each with a reason and whether asking again can help.
-
 interface RequestOptions {
   readonly url: string;
   readonly service_key_file: string | undefined;
@@ -60,8 +57,8 @@ interface RequestOptions {
 
 /** The granular ones; /v4 has both. */
 const CLAIMS_VERSION = '3.0';
-/** An answer about eight GPUs has about 40 KiB. */
-const MAX_ANSWER_BYTES = 1024 * 1024;
+/** A response about eight GPUs has about 40 KiB. */
+const MAX_RESPONSE_BYTES = 1024 * 1024;
 const MAX_REASON_CHARACTERS = 300;
 
 /** The token's text, as it came; not yet trusted. @throws {AttesterError} @throws what `signal` was aborted with. */
@@ -89,7 +86,8 @@ export async function requestToken(
   const said = `NVIDIA's service answered ${status}${reasonIn(text)}`;
   if (status === 429 || status === 408 || status >= 500)
     throw new ServiceUnavailable(
-      `${status === 429 ? 'nras_busy' : 'nras_unreachable'}: ${said}`,
+      status === 429 ? 'nras_busy' : 'nras_unreachable',
+      said,
       retryAfterMs(retry_after, options.clock()),
     );
   if (status === 401 || status === 403)
@@ -97,7 +95,7 @@ export async function requestToken(
   throw refused('nras_refused', said);
 }
 
-interface Answer {
+interface ServiceResponse {
   readonly status: number;
   readonly text: string;
   readonly retry_after: string | null;
@@ -108,7 +106,7 @@ async function post(
   authorization: string | null,
   { url, fetch, timeout_ms }: RequestOptions,
   signal: AbortSignal,
-): Promise<Answer> {
+): Promise<ServiceResponse> {
   const headers = {
     'content-type': 'application/json',
     accept: 'application/json',
@@ -116,14 +114,14 @@ async function post(
   };
   try {
     const limited = AbortSignal.any([signal, AbortSignal.timeout(timeout_ms)]);
-    // A redirect would carry the evidence, and not the key, to who knows where.
+    // A redirect would carry the evidence to an unknown host.
     const init = { method: 'POST', headers, body: JSON.stringify(body), signal: limited, redirect: 'error' } as const;
     const response = await fetch(url, init);
-    const text = await readText(response, MAX_ANSWER_BYTES);
+    const text = await readText(response, MAX_RESPONSE_BYTES);
     return { status: response.status, text, retry_after: response.headers.get('retry-after') };
   } catch (cause) {
     signal.throwIfAborted();
-    throw new ServiceUnavailable(`nras_unreachable: ${new URL(url).host} ${networkReason(cause, timeout_ms)}`, null, {
+    throw new ServiceUnavailable('nras_unreachable', `${new URL(url).host} ${networkReason(cause, timeout_ms)}`, null, {
       cause,
     });
   }
@@ -134,7 +132,7 @@ async function readText(response: Response, max_bytes: number): Promise<string> 
   return Buffer.from(await readLimited(response, max_bytes)).toString('utf8');
 }
 
-/** fetch hides why behind `cause`. */
+/** fetch has the reason in `cause`. */
 function networkReason(error: unknown, timeout_ms: number): string {
   if (!(error instanceof Error)) return 'could not be asked';
   if (error.name === 'TimeoutError') return `did not answer within ${timeout_ms} ms`;
@@ -142,7 +140,7 @@ function networkReason(error: unknown, timeout_ms: number): string {
   return `could not be asked (${code ?? error.message})`;
 }
 
-/** What the service says in its own words, where it says it in JSON. */
+/** The service's own words, where its response is JSON. */
 function reasonIn(text: string): string {
   try {
     const { message, error, detail } = JSON.parse(text) as Record<string, unknown>;
@@ -167,7 +165,7 @@ export interface NrasKeys {
   /** What is at hand, not older than a day. */
   kept(): Jwks | undefined;
   /**
-   * Asks again, unless it was done a moment ago: a token that names no known key must not have us ask for each.
+   * Fetches the keys, unless that was done a moment ago: tokens that name no known key must not cause a request each.
    * @throws {ServiceUnavailable}
    */
   renewed(): Promise<Jwks>;
@@ -177,7 +175,7 @@ const MAX_AGE_MS = 24 * 3600_000;
 const MIN_INTERVAL_MS = 30_000;
 const MAX_KEYS_BYTES = 1024 * 1024;
 
-/** /.well-known/jwks.json of the service that was asked. */
+/** /.well-known/jwks.json of the service. */
 export const keysUrl = (service_url: string): string => new URL('/.well-known/jwks.json', service_url).href;
 
 export function createNrasKeys({ url, timeout_ms, fetch, clock }: KeysOptions): NrasKeys {
@@ -193,12 +191,12 @@ export function createNrasKeys({ url, timeout_ms, fetch, clock }: KeysOptions): 
       kept = { keys, at: clock().getTime() };
       return keys;
     } catch (cause) {
-      const message = `nras_unreachable: the keys at ${new URL(url).host} ${networkReason(cause, timeout_ms)}`;
-      throw new ServiceUnavailable(message, null, { cause });
+      const words = `the keys at ${new URL(url).host} ${networkReason(cause, timeout_ms)}`;
+      throw new ServiceUnavailable('nras_unreachable', words, null, { cause });
     }
   }
 
-  /** Where the clock was set back since, their age is not known. */
+  /** The kept keys; none where the clock was set back since, because their age is not known. */
   function youngerThan(age_ms: number): Jwks | undefined {
     if (kept === null) return undefined;
     const since_ms = clock().getTime() - kept.at;

@@ -5,14 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Nonce } from '../../../proto/raw.ts';
-import { CheckFailure } from '../../../verify/checks.ts';
-import { parseToken } from '../../../verify/token/token.ts';
-import { type Attester, AttesterError, type Device } from '../attester.ts';
-import type { NvattestEnvironment } from '../environment.ts';
+import { CheckFailure, parseToken } from '../../../verify/index.ts';
+import { type Attester, AttesterError, type Device, failed } from '../attester.ts';
+import type { NvattestEnvironment } from '../program.ts';
 import { attest, collectEvidence, type NvattestCommand, type PrintedEvidence, version } from './command.ts';
-import { failure } from './failures.ts';
 
-export interface NvattestOptions {
+interface NvattestOptions {
   /** From `nvattestEnvironment`. */
   readonly environment: NvattestEnvironment;
   /** A path, or a name to be found in PATH; `nvattest` by default. */
@@ -38,7 +36,10 @@ export async function createNvattestAttester(options: NvattestOptions): Promise<
   }).catch((cause: unknown) => {
     if (!(cause instanceof AttesterError)) throw cause;
     const message = `ATTESTER=nvattest cannot run here: ${cause.message}`;
-    throw new AttesterError(cause.code, message, cause.retryable, { cause });
+    throw new AttesterError(cause.code, message, cause.retryable, {
+      cause,
+      ...(cause.reason === null ? {} : { reason: cause.reason }),
+    });
   });
   const closing = new AbortController();
 
@@ -65,7 +66,7 @@ export async function createNvattestAttester(options: NvattestOptions): Promise<
       });
     },
     async close() {
-      closing.abort(failure('collection_failed', 'nvattest_died', 'the sidecar is stopping', 'retry'));
+      closing.abort(failed('collection_failed', 'nvattest_died', 'the sidecar is stopping', 'retry'));
     },
   };
 }
@@ -82,10 +83,10 @@ async function inFolder<T>(work: (cwd: string) => Promise<T>): Promise<T> {
 
 function checked(evidences: PrintedEvidence[], nonce: string, count = evidences.length): PrintedEvidence[] {
   if (evidences.some((one) => one.nonce.toLowerCase() !== nonce))
-    throw failure('appraisal_failed', 'wrong_nonce', 'nvattest collected evidence over another nonce', 'stop');
+    throw failed('appraisal_failed', 'wrong_nonce', 'nvattest collected evidence over another nonce', 'stop');
   if (evidences.length !== count) {
     const words = `evidence of ${evidences.length} GPUs where there were ${count} at the start; restart the sidecar`;
-    throw failure('appraisal_failed', 'wrong_device_count', words, 'stop');
+    throw failed('appraisal_failed', 'wrong_device_count', words, 'stop');
   }
   return evidences;
 }
@@ -97,24 +98,24 @@ function deviceOf({ arch, certificate }: PrintedEvidence): Device {
     return { arch, model: /^CN=(.{1,100})$/m.exec(issuer)?.[1] ?? arch };
   } catch (cause) {
     const words = 'nvattest gave a certificate chain that cannot be read';
-    throw failure('collection_failed', 'nvattest_garbage', words, 'retry', { cause });
+    throw failed('collection_failed', 'nvattest_garbage', words, 'retry', { cause });
   }
 }
 
-/** The sidecar checks the reports too (`checked.ts`); this says what is wrong with the program's own answer. */
+/** signing/evidence-check.ts checks the reports too; this says what is wrong with the program's own result. */
 function checkToken(token: string, nonce: Nonce, count: number): void {
   try {
     const { nonces, overallResult, devices } = parseToken(token);
     if (nonces.length === 0 || nonces.some((one) => one !== nonce))
-      throw failure('appraisal_failed', 'wrong_nonce', 'the token is about another nonce', 'stop');
+      throw failed('appraisal_failed', 'wrong_nonce', 'the token is about another nonce', 'stop');
     if (overallResult !== true)
-      throw failure('appraisal_failed', 'refused', "the token does not say that NVIDIA's verifier agreed", 'stop');
+      throw failed('appraisal_failed', 'refused', "the token does not say that NVIDIA's verifier agreed", 'stop');
     if (devices.length !== count) {
       const words = `the token speaks of ${devices.length} GPUs of ${count}`;
-      throw failure('appraisal_failed', 'wrong_device_count', words, 'stop');
+      throw failed('appraisal_failed', 'wrong_device_count', words, 'stop');
     }
   } catch (cause) {
     if (!(cause instanceof CheckFailure)) throw cause;
-    throw failure('appraisal_failed', 'token_refused', `the token cannot be read: ${cause.message}`, 'stop', { cause });
+    throw failed('appraisal_failed', 'token_refused', `the token cannot be read: ${cause.message}`, 'stop', { cause });
   }
 }

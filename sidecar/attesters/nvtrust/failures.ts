@@ -1,5 +1,5 @@
-// What can go wrong in a worker, each with its code and whether asking again can help. `failures.py` names the first ones.
-import { AttesterError } from '../attester.ts';
+// What can go wrong in a worker, each with its code and whether a retry can help. `failures.py` names the first ones.
+import { type AttesterError, failed, type Reason } from '../attester.ts';
 
 type Code = AttesterError['code'];
 type Meaning = readonly [code: Code, again: 'retry' | 'stop'];
@@ -21,17 +21,17 @@ const MEANINGS = {
   unsupported_switch: ['collection_failed', 'stop'],
   switch_unlocked: ['collection_failed', 'stop'],
   nscq_error: ['collection_failed', 'stop'],
-  // The GPU had no time, or the collection went wrong once.
+  // The GPU was busy, or the collection failed once.
   gpu_busy: ['collection_failed', 'retry'],
   nvml_timeout: ['collection_failed', 'retry'],
   collection_failed: ['collection_failed', 'retry'],
-  // NVIDIA's services could not be asked.
+  // NVIDIA's services could not be reached.
   rim_unreachable: ['appraisal_failed', 'retry'],
   ocsp_unreachable: ['appraisal_failed', 'retry'],
   rim_not_found: ['appraisal_failed', 'stop'],
   rim_refused: ['appraisal_failed', 'stop'],
   ocsp_refused: ['appraisal_failed', 'stop'],
-  // NVIDIA's verifier said no.
+  // NVIDIA's verifier refused the evidence.
   nonce_mismatch: ['appraisal_failed', 'stop'],
   report_invalid: ['appraisal_failed', 'stop'],
   report_signature: ['appraisal_failed', 'stop'],
@@ -53,19 +53,19 @@ const MEANINGS = {
   worker_died: ['collection_failed', 'retry'],
   worker_garbage: ['collection_failed', 'retry'],
   worker_second_answer: ['collection_failed', 'retry'],
-  // It answered, but not what was asked. Never passed on.
+  // The worker's result is not what was requested. It is never passed on.
   wrong_nonce: ['appraisal_failed', 'stop'],
   previous_token: ['appraisal_failed', 'stop'],
   wrong_device_count: ['appraisal_failed', 'stop'],
   token_refused: ['appraisal_failed', 'stop'],
-} as const satisfies Record<string, Meaning>;
+} as const satisfies Partial<Record<Reason, Meaning>>;
 
-export type Reason = keyof typeof MEANINGS;
+export type WorkerReason = keyof typeof MEANINGS;
 
-export const isReason = (reason: string): reason is Reason => Object.hasOwn(MEANINGS, reason);
+export const isWorkerReason = (reason: string): reason is WorkerReason => Object.hasOwn(MEANINGS, reason);
 
 /** The message begins with the reason, so that logs and gateways can tell failures of one code apart. */
-export function failure(reason: Reason, message: string, options?: ErrorOptions): AttesterError {
+export function failure(reason: WorkerReason, message: string, options?: ErrorOptions): AttesterError {
   const [code, again] = MEANINGS[reason];
-  return new AttesterError(code, `${reason}: ${message}`, again === 'retry', options);
+  return failed(code, reason, message, again, options);
 }

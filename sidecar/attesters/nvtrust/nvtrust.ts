@@ -1,5 +1,4 @@
 // ATTESTER=nvtrust: NVIDIA's Python SDK with its local verifier, in one-shot workers kept warm (DESIGN §10).
-
 import { createHash } from 'node:crypto';
 import { accessSync, constants, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
@@ -7,16 +6,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Nonce } from '../../../proto/raw.ts';
-import { CheckFailure } from '../../../verify/checks.ts';
-import { type ParsedToken, parseToken } from '../../../verify/token/token.ts';
-import { type Attester, AttesterError, type Collected } from '../attester.ts';
-import type { WorkerEnvironment } from '../environment.ts';
+import { CheckFailure, type ParsedToken, parseToken } from '../../../verify/index.ts';
+import { backoffMs, WORKER_START } from '../../signing/retry.ts';
+import { type Attester, AttesterError, type Collected, type Device } from '../attester.ts';
+import { unreffed, type WorkerEnvironment } from '../program.ts';
 import { failure } from './failures.ts';
-import { createPool } from './pool.ts';
-import { type Answer, startWorker } from './worker.ts';
+import { EXIT_GRACE_MS, startWorker, type Worker, type WorkerResult } from './worker.ts';
 
 export interface NvtrustOptions {
-  /** The virtual environment that `sidecar/nvtrust/install.sh` made. */
+  /** The virtual environment that `sidecar/attesters/nvtrust/python/install.sh` made. */
   readonly venv: string;
   /** From `workerEnvironment`: where NVIDIA's RIM and OCSP services are, the service key, the way to the network. */
   readonly environment: WorkerEnvironment;
@@ -31,16 +29,20 @@ export interface NvtrustOptions {
   /** What is started in place of NVIDIA's SDK: for tests of the pool. */
   readonly command?: readonly [string, ...string[]];
   /** A worker could not start, or left while it waited. */
-  readonly onTrouble?: (error: Error) => void;
+  readonly onFailure?: (error: Error) => void;
 }
 
 const WORKER = fileURLToPath(new URL('./python/worker.py', import.meta.url));
 const MAX_WORKERS = 16;
-const MAX_BACKOFF_MS = 30_000;
 
 /** Returns once a worker is warm. @throws {AttesterError} when none can be: no SDK, no driver, CC mode off. */
 export async function createNvtrustAttester(options: NvtrustOptions): Promise<Attester> {
-  const { workers = 2, answer_deadline_ms = 45_000, start_deadline_ms = 60_000, backoff_ms = 250 } = options;
+  const {
+    workers = 2,
+    answer_deadline_ms = 45_000,
+    start_deadline_ms = 60_000,
+    backoff_ms = WORKER_START.first_ms,
+  } = options;
   if (!Number.isInteger(workers) || workers < 1 || workers > MAX_WORKERS)
     throw new AttesterError('collection_failed', `nvtrust runs 1 to ${MAX_WORKERS} workers`, false);
   const command = options.command ?? [interpreter(options.venv), WORKER];
@@ -48,8 +50,8 @@ export async function createNvtrustAttester(options: NvtrustOptions): Promise<At
   const pool = createPool({
     size: workers,
     backoff_ms,
-    max_backoff_ms: MAX_BACKOFF_MS,
-    onTrouble: options.onTrouble,
+    max_backoff_ms: WORKER_START.max_ms,
+    onFailure: options.onFailure,
     start: () =>
       startWorker({
         command,
@@ -67,9 +69,10 @@ export async function createNvtrustAttester(options: NvtrustOptions): Promise<At
     await close();
     throw new AttesterError(cause.code, `ATTESTER=nvtrust cannot run here: ${cause.message}`, cause.retryable, {
       cause,
+      ...(cause.reason === null ? {} : { reason: cause.reason }),
     });
   });
-  const checked = createAnswerCheck();
+  const checked = createResultCheck();
 
   return {
     name: 'nvtrust',
@@ -89,24 +92,24 @@ function interpreter(venv: string): string {
   try {
     accessSync(path, constants.X_OK);
   } catch (cause) {
-    const message = `${path} is not there; NVTRUST_VENV names the folder that sidecar/nvtrust/install.sh made`;
+    const message = `${path} is not there; NVTRUST_VENV names the folder that sidecar/attesters/nvtrust/python/install.sh made`;
     throw failure('no_sdk', message, { cause });
   }
   return path;
 }
 
-// What a worker's answer must be before the attester gives it on: about this nonce, saying true, about every device, and new.
+// Checks a worker's result before the attester returns it: about this nonce, positive, about every device, and new.
 
 /** How many of the last tokens are remembered, by digest. */
 const REMEMBERED = 1024;
 
-/** `device_count`: GPUs and switches when the worker came up. Report signatures are the sidecar's to check: `checked.ts`. */
-type AnswerCheck = (answer: Answer, nonce: Nonce, device_count: number) => Collected;
+/** `device_count`: GPUs and switches when the worker came up. `signing/evidence-check.ts` checks the signatures of reports. */
+type ResultCheck = (result: WorkerResult, nonce: Nonce, device_count: number) => Collected;
 
-function createAnswerCheck(): AnswerCheck {
+function createResultCheck(): ResultCheck {
   const given = new Set<string>();
-  return ({ nonce: answered, token, evidence }, nonce, device_count) => {
-    if (answered !== nonce) throw failure('wrong_nonce', 'the worker answered for another nonce');
+  return ({ nonce: stated, token, evidence }, nonce, device_count) => {
+    if (stated !== nonce) throw failure('wrong_nonce', 'the worker answered for another nonce');
     const digest = createHash('sha256').update(token).digest('base64');
     if (given.has(digest)) throw failure('previous_token', 'the worker returned a token that was given before');
     const parsed = read(token);
@@ -137,7 +140,7 @@ function read(token: string): ParsedToken {
   }
 }
 
-// The folder under which workers have theirs: made for this process, removed with it, swept by the next when it was killed.
+// The folder that holds the workers' folders. It is removed with this process; the next one removes it where this one was killed.
 
 const PREFIX = 'countersign-nvtrust-';
 
@@ -160,7 +163,7 @@ function sweep(parent: string): void {
     try {
       rmSync(join(parent, name), { recursive: true, force: true });
     } catch {
-      // another user's: theirs to remove
+      // The folder is another user's, who removes it.
     }
   }
 }
@@ -172,4 +175,133 @@ function isAlive(pid: number): boolean {
   } catch (error) {
     return (error as NodeJS.ErrnoException).code === 'EPERM';
   }
+}
+
+// The pool of workers: always `size` processes, each starting, warm or at work. A worker that ends is replaced.
+
+interface PoolOptions {
+  readonly size: number;
+  readonly start: () => Worker;
+  /** Before the next start after a failed one; doubled at each further failure, up to the maximum. */
+  readonly backoff_ms: number;
+  readonly max_backoff_ms: number;
+  /** Called when a start failed or a warm worker ended, for the log. */
+  readonly onFailure?: ((error: Error) => void) | undefined;
+}
+
+interface Pool {
+  /** The devices that the first warm worker sees. @throws {AttesterError} when it cannot come up. */
+  readonly devices: Promise<readonly Device[]>;
+  /** A warm worker, for one request; the caller must use it or kill it. @throws {AttesterError} when none can come up. */
+  take(signal: AbortSignal): Promise<Worker>;
+  close(): Promise<void>;
+}
+
+interface Waiter {
+  give(worker: Worker): void;
+  refuse(error: unknown): void;
+}
+
+export function createPool(options: PoolOptions): Pool {
+  const alive = new Set<Worker>();
+  const starting = new Set<Worker>();
+  const warm = new Set<Worker>();
+  const waiters = new Set<Waiter>();
+  const first = Promise.withResolvers<readonly Device[]>();
+  first.promise.catch(() => {});
+  let failures = 0;
+  let last: AttesterError | null = null;
+  let timer: NodeJS.Timeout | null = null;
+  let closed = false;
+
+  function fill(): void {
+    // After a failure workers start one at a time: two do not help a node without a driver.
+    while (!closed && timer === null && alive.size < options.size && !(failures > 0 && starting.size > 0)) add();
+  }
+
+  function add(): void {
+    const worker = options.start();
+    alive.add(worker);
+    starting.add(worker);
+    worker.ready.then(
+      (devices) => {
+        starting.delete(worker);
+        if (!alive.has(worker)) return;
+        failures = 0;
+        first.resolve(devices);
+        offer(worker);
+        fill();
+      },
+      (error: AttesterError) => {
+        starting.delete(worker);
+        first.reject(error);
+        report(error);
+      },
+    );
+    void worker.gone.then(() => {
+      alive.delete(worker);
+      if (warm.delete(worker)) report(failure('worker_died', 'a worker left while it waited'));
+      if (!starting.has(worker)) fill(); // else `ready` is about to say what went wrong
+    });
+  }
+
+  function offer(worker: Worker): void {
+    const [waiter] = waiters;
+    if (waiter === undefined) warm.add(worker);
+    else waiter.give(worker);
+  }
+
+  function report(error: AttesterError): void {
+    if (closed) return;
+    last = error;
+    options.onFailure?.(error);
+    const wait_ms = backoffMs({ first_ms: options.backoff_ms, max_ms: options.max_backoff_ms }, failures++);
+    timer ??= setTimeout(() => {
+      timer = null;
+      fill();
+    }, wait_ms);
+    if (warm.size === 0 && starting.size === 0) for (const waiter of [...waiters]) waiter.refuse(error);
+  }
+
+  fill();
+  return {
+    devices: first.promise,
+    take(signal) {
+      const [worker] = warm;
+      if (worker !== undefined) {
+        warm.delete(worker);
+        return Promise.resolve(worker);
+      }
+      if (closed) return Promise.reject(failure('worker_died', 'the workers have been dismissed'));
+      if (last !== null && timer !== null && starting.size === 0) return Promise.reject(last);
+      return new Promise((resolve, reject) => {
+        const leave = () => {
+          waiters.delete(waiter);
+          signal.removeEventListener('abort', onAbort);
+        };
+        const waiter: Waiter = {
+          give(worker) {
+            leave();
+            resolve(worker);
+          },
+          refuse(error) {
+            leave();
+            reject(error);
+          },
+        };
+        const onAbort = () => waiter.refuse(signal.reason);
+        if (signal.aborted) return reject(signal.reason);
+        signal.addEventListener('abort', onAbort);
+        waiters.add(waiter);
+      });
+    },
+    async close() {
+      closed = true;
+      if (timer !== null) clearTimeout(timer);
+      for (const waiter of [...waiters]) waiter.refuse(failure('worker_died', 'the workers have been dismissed'));
+      warm.clear();
+      for (const worker of alive) worker.kill();
+      await Promise.race([Promise.all([...alive].map((worker) => worker.gone)), unreffed(EXIT_GRACE_MS)]);
+    },
+  };
 }

@@ -1,4 +1,4 @@
-// One worker process: started, waited for, asked once, ended. It owns a process group and a folder, and leaves neither behind.
+// One worker process: started, awaited, given one request, ended. It has a process group and a folder of its own and leaves neither behind.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
@@ -9,11 +9,11 @@ import * as z from 'zod';
 import { evidenceSchema } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
 import type { Device } from '../attester.ts';
-import type { WorkerEnvironment } from '../environment.ts';
+import type { WorkerEnvironment } from '../program.ts';
 import { killGroup, tailOf, unreffed } from '../program.ts';
-import { failure, isReason, type Reason } from './failures.ts';
+import { failure, isWorkerReason, type WorkerReason } from './failures.ts';
 
-// The lines that a worker writes: one when it is ready, one answer; read strictly, for they come from other people's code.
+// The lines that a worker writes: one when it is ready, and one result. They are read strictly, because they come from NVIDIA's code.
 
 /** No line is longer: room for 64 GPUs' evidence. */
 const MAX_LINE_BYTES = 8 * 1024 * 1024;
@@ -29,7 +29,7 @@ const readyLine = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('ready'), devices: z.array(device).min(1).max(64) }),
   failedLine,
 ]);
-const answerLine = z.discriminatedUnion('type', [
+const resultLine = z.discriminatedUnion('type', [
   z.strictObject({
     type: z.literal('attested'),
     nonce: z.string().regex(/^[0-9a-f]{64}$/),
@@ -38,7 +38,7 @@ const answerLine = z.discriminatedUnion('type', [
   }),
   failedLine,
 ]);
-export type Answer = Extract<z.infer<typeof answerLine>, { type: 'attested' }>;
+export type WorkerResult = Extract<z.infer<typeof resultLine>, { type: 'attested' }>;
 
 // Lines out of a stream, one at a time, none longer than allowed.
 
@@ -52,7 +52,7 @@ class LineTooLong extends Error {
   override readonly name = 'LineTooLong';
 }
 
-/** What stands after the last line break is a line too: half a line is then for the reader's parser to refuse. */
+/** The rest after the last line break is a line too: the parser refuses half a line. */
 function readLines(stream: Readable, max_line_bytes: number): Lines {
   const lines = split(stream, max_line_bytes);
   return {
@@ -89,7 +89,7 @@ async function* split(stream: Readable, max_line_bytes: number): AsyncGenerator<
 /** Runs `work`; past the deadline, on abort or on any error the process is killed. */
 function bounded<T>(
   deadline_ms: number,
-  reason: Reason,
+  reason: WorkerReason,
   kill: () => void,
   work: () => Promise<T>,
   signal?: AbortSignal,
@@ -123,7 +123,7 @@ interface WorkerOptions {
   readonly folder: string;
   /** From the start of the process to its first line. */
   readonly start_deadline_ms: number;
-  /** From the nonce to the end of the answer. */
+  /** From the nonce to the end of the result. */
   readonly answer_deadline_ms: number;
 }
 
@@ -132,8 +132,8 @@ export interface Worker {
   readonly ready: Promise<readonly Device[]>;
   /** Settles when the process has ended and its folder is gone. */
   readonly gone: Promise<void>;
-  /** To be called once. What is returned came from a process that has said nothing else. @throws {AttesterError} */
-  attest(nonce: Nonce, signal: AbortSignal): Promise<Answer>;
+  /** To be called once. The result is from a process that wrote nothing else. @throws {AttesterError} */
+  attest(nonce: Nonce, signal: AbortSignal): Promise<WorkerResult>;
   kill(): void;
 }
 
@@ -201,7 +201,7 @@ export function startWorker(options: WorkerOptions): Worker {
         kill,
         async () => {
           requests.write(`${JSON.stringify({ type: 'attest', nonce })}\n`);
-          const line = await read(answerLine);
+          const line = await read(resultLine);
           if ((await lines.next().catch(() => '')) !== null)
             throw failure('worker_second_answer', 'the worker said more than its one answer');
           if (line.type === 'failed') throw failed(line.reason, line.message);
@@ -210,13 +210,13 @@ export function startWorker(options: WorkerOptions): Worker {
         signal,
       ).finally(() => {
         kill();
-        // The GPU is one device: the next collection begins when this process is no more.
+        // The GPU is one device: the next collection begins when this process has ended.
         return Promise.race([gone, unreffed(EXIT_GRACE_MS)]);
       }),
   };
 }
 
-/** How long a killed process may take to go, before nobody waits for it any more: in the driver no signal reaches it. */
+/** How long to wait for a killed process to end: inside the driver no signal reaches it. */
 export const EXIT_GRACE_MS = 2_000;
 const DRAIN_MS = 500;
 
@@ -236,14 +236,16 @@ function parse<T>(line: string, schema: ZodType<T>): T {
 }
 
 const failed = (reason: string, message: string) =>
-  isReason(reason) ? failure(reason, message) : failure('worker_garbage', 'the worker gave a reason that is not known');
+  isWorkerReason(reason)
+    ? failure(reason, message)
+    : failure('worker_garbage', 'the worker gave a reason that is not known');
 
 function how(child: ChildProcess): string {
   if (child.signalCode !== null) return `by ${child.signalCode}`;
   return child.exitCode === null ? 'its channel' : `with exit code ${child.exitCode}`;
 }
 
-/** The last line of what it wrote on stderr: NVIDIA's SDK and Python name their trouble on it. */
+/** The last line of what it wrote on stderr: NVIDIA's SDK and Python write the error there. */
 function lastLine(stderr: string): string {
   const last = stderr.trimEnd().split('\n').at(-1) ?? '';
   return last === '' ? '' : `: ${last.replace(/[^\x20-\x7e]+/g, ' ').slice(0, 300)}`;

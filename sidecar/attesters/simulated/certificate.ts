@@ -1,81 +1,137 @@
 // Makes X.509 v3 certificates (RFC 5280) with ECDSA P-384 / SHA-384, the only algorithms of NVIDIA's device and RIM chains.
 import { createHash, generateKeyPairSync, type KeyObject, sign, X509Certificate } from 'node:crypto';
-import * as der from './der.ts';
+
+// A small DER writer (ITU-T X.690): definite lengths, shortest form, the universal types that X.509 and OCSP need.
+
+/** One tag-length-value. `tag` is the identifier octet itself; tags above 30 are never needed here. */
+function tlv(tag: number, ...contents: readonly Uint8Array[]): Buffer {
+  const content = Buffer.concat(contents);
+  return Buffer.concat([Buffer.of(tag), lengthOctets(content.length), content]);
+}
+
+function lengthOctets(length: number): Buffer {
+  if (length < 0x80) return Buffer.of(length);
+  if (length < 0x1_00) return Buffer.of(0x81, length);
+  if (length < 0x1_00_00) return Buffer.of(0x82, length >> 8, length & 0xff);
+  throw new RangeError(`no DER value here is as long as ${length} bytes`);
+}
+
+export const sequence = (...items: readonly Uint8Array[]): Buffer => tlv(0x30, ...items);
+export const set = (...items: readonly Uint8Array[]): Buffer => tlv(0x31, ...items);
+export const octetString = (bytes: Uint8Array): Buffer => tlv(0x04, bytes);
+export const utf8String = (text: string): Buffer => tlv(0x0c, Buffer.from(text, 'utf8'));
+export const printableString = (text: string): Buffer => tlv(0x13, Buffer.from(text, 'ascii'));
+export const boolean = (value: boolean): Buffer => tlv(0x01, Buffer.of(value ? 0xff : 0));
+export const nil = (): Buffer => tlv(0x05);
+export const enumerated = (value: number): Buffer => tlv(0x0a, Buffer.of(value));
+/** `[n]` around whole values (EXPLICIT), or in place of a constructed type's own tag (IMPLICIT). */
+export const context = (n: number, ...items: readonly Uint8Array[]): Buffer => tlv(0xa0 | n, ...items);
+/** `[n]` in place of a primitive type's own tag (IMPLICIT). */
+export const contextPrimitive = (n: number, bytes: Uint8Array): Buffer => tlv(0x80 | n, bytes);
+
+/** A non-negative INTEGER from its big-endian bytes (X.690 §8.3). */
+export function integer(magnitude: Uint8Array | number): Buffer {
+  let bytes = typeof magnitude === 'number' ? Buffer.of(magnitude) : Buffer.from(magnitude);
+  while (bytes.length > 1 && bytes[0] === 0) bytes = bytes.subarray(1);
+  return tlv(0x02, (bytes[0] ?? 0) >= 0x80 ? Buffer.concat([Buffer.of(0), bytes]) : bytes);
+}
+
+/** BIT STRING of whole bytes, or of named bits when `unused` low bits of the last byte are not part of it (§8.6). */
+export const bitString = (bytes: Uint8Array, unused = 0): Buffer => tlv(0x03, Buffer.of(unused), bytes);
+
+/** OBJECT IDENTIFIER from its dotted form (§8.19). */
+export function oid(dotted: string): Buffer {
+  const [first = 0, second = 0, ...rest] = dotted.split('.').map(Number);
+  return tlv(0x06, Buffer.from([first * 40 + second, ...rest].flatMap(base128)));
+}
+
+function base128(arc: number): number[] {
+  const digits = [arc % 128];
+  for (let left = Math.floor(arc / 128); left > 0; left = Math.floor(left / 128)) digits.unshift(0x80 | (left % 128));
+  return digits;
+}
+
+/** GeneralizedTime in whole seconds, UTC (RFC 5280 §4.1.2.5.2). */
+export const generalizedTime = (date: Date): Buffer => tlv(0x18, Buffer.from(`${compact(date)}Z`, 'ascii'));
+
+/** UTCTime through 2049, GeneralizedTime from 2050 (RFC 5280 §4.1.2.5). */
+export function time(date: Date): Buffer {
+  if (date.getUTCFullYear() >= 2050) return generalizedTime(date);
+  return tlv(0x17, Buffer.from(`${compact(date).slice(2)}Z`, 'ascii'));
+}
+
+const compact = (date: Date): string => date.toISOString().slice(0, 19).replace(/[-:T]/g, '');
 
 // The X.509 extensions that the genuine device, RIM and OCSP responder certificates carry.
 
 export function extension(id: string, value: Buffer, critical = false): Buffer {
-  return der.sequence(der.oid(id), ...(critical ? [der.boolean(true)] : []), der.octetString(value));
+  return sequence(oid(id), ...(critical ? [boolean(true)] : []), octetString(value));
 }
 
 /** RFC 5280 §4.2.1.9. `ca: false` is the empty sequence. */
 export function basicConstraints(ca: boolean, pathLength?: number): Buffer {
-  const path = pathLength === undefined ? [] : [der.integer(pathLength)];
-  return extension('2.5.29.19', der.sequence(...(ca ? [der.boolean(true), ...path] : [])), true);
+  const path = pathLength === undefined ? [] : [integer(pathLength)];
+  return extension('2.5.29.19', sequence(...(ca ? [boolean(true), ...path] : [])), true);
 }
 
 /** §4.2.1.3: the named bits as a DER BIT STRING, trailing zeros cut. */
 const KEY_USAGE = {
-  digitalSignature: der.bitString(Buffer.of(0x80), 7),
-  keyCertSign: der.bitString(Buffer.of(0x04), 2),
-  keyCertSignAndCrlSign: der.bitString(Buffer.of(0x06), 1),
+  digitalSignature: bitString(Buffer.of(0x80), 7),
+  keyCertSign: bitString(Buffer.of(0x04), 2),
+  keyCertSignAndCrlSign: bitString(Buffer.of(0x06), 1),
 } as const;
 
 export const keyUsage = (use: keyof typeof KEY_USAGE): Buffer => extension('2.5.29.15', KEY_USAGE[use], true);
 
 /** §4.2.1.2 */
-export const subjectKeyIdentifier = (id: Buffer): Buffer => extension('2.5.29.14', der.octetString(id));
+export const subjectKeyIdentifier = (id: Buffer): Buffer => extension('2.5.29.14', octetString(id));
 
 /** §4.2.1.1 */
-export const authorityKeyIdentifier = (id: Buffer): Buffer =>
-  extension('2.5.29.35', der.sequence(der.contextPrimitive(0, id)));
+export const authorityKeyIdentifier = (id: Buffer): Buffer => extension('2.5.29.35', sequence(contextPrimitive(0, id)));
 
-const uri = (text: string): Buffer => der.contextPrimitive(6, Buffer.from(text, 'ascii'));
+const uri = (text: string): Buffer => contextPrimitive(6, Buffer.from(text, 'ascii'));
 
 /** §4.2.1.13 */
 export const crlDistributionPoint = (url: string): Buffer =>
-  extension('2.5.29.31', der.sequence(der.sequence(der.context(0, der.context(0, uri(url))))));
+  extension('2.5.29.31', sequence(sequence(context(0, context(0, uri(url))))));
 
 /** §4.2.2.1, the OCSP access method. */
 export const ocspAccess = (url: string): Buffer =>
-  extension('1.3.6.1.5.5.7.1.1', der.sequence(der.sequence(der.oid('1.3.6.1.5.5.7.48.1'), uri(url))));
+  extension('1.3.6.1.5.5.7.1.1', sequence(sequence(oid('1.3.6.1.5.5.7.48.1'), uri(url))));
 
 /** §4.2.1.12: a delegated OCSP responder (RFC 6960 §4.2.2.2). */
-export const ocspSigning = (): Buffer => extension('2.5.29.37', der.sequence(der.oid('1.3.6.1.5.5.7.3.9')), true);
+export const ocspSigning = (): Buffer => extension('2.5.29.37', sequence(oid('1.3.6.1.5.5.7.3.9')), true);
 
 /** RFC 6960 §4.2.2.2.1 */
-export const ocspNoCheck = (): Buffer => extension('1.3.6.1.5.5.7.48.1.5', der.nil());
+export const ocspNoCheck = (): Buffer => extension('1.3.6.1.5.5.7.48.1.5', nil());
 
 /** DMTF DSP0274 (SPDM), subjectAltName of a leaf certificate: otherName of type id-DMTF-device-info, `manufacturer:product:serial`. */
 export const deviceInfo = (text: string): Buffer =>
-  extension(
-    '2.5.29.17',
-    der.sequence(der.context(0, der.oid('1.3.6.1.4.1.412.274.1'), der.context(0, der.utf8String(text)))),
-  );
+  extension('2.5.29.17', sequence(context(0, oid('1.3.6.1.4.1.412.274.1'), context(0, utf8String(text)))));
 
 /** TCG DICE's composite device id as Hopper writes it: version 1, the issuing layer's public key, the firmware's SHA-384. */
 export const firmwareId = (issuerSpki: Buffer, fwid: Uint8Array): Buffer =>
   extension(
     '2.23.133.5.4.1',
-    der.sequence(der.integer(1), issuerSpki, der.sequence(der.oid('2.16.840.1.101.3.4.2.2'), der.octetString(fwid))),
+    sequence(integer(1), issuerSpki, sequence(oid('2.16.840.1.101.3.4.2.2'), octetString(fwid))),
   );
 
 /** DiceTcbInfo (TCG DICE Attestation Architecture §6.1.1) as Blackwell writes it: two firmware ids, the second left zero. */
 export function tcbInfo(model: string, fwid: Uint8Array): Buffer {
-  const one = (digest: Uint8Array) => der.sequence(der.oid('2.16.840.1.101.3.4.2.2'), der.octetString(digest));
+  const one = (digest: Uint8Array) => sequence(oid('2.16.840.1.101.3.4.2.2'), octetString(digest));
   return extension(
     '2.23.133.5.4.1.1',
-    der.sequence(
-      der.contextPrimitive(0, Buffer.from('SIMULATED')),
-      der.contextPrimitive(1, Buffer.from(model)),
-      der.contextPrimitive(2, Buffer.from('01')),
-      der.contextPrimitive(3, Buffer.of(1)),
-      der.contextPrimitive(4, Buffer.of(0)),
-      der.contextPrimitive(5, Buffer.of(0)),
-      der.context(6, one(fwid), one(Buffer.alloc(fwid.length))),
-      der.contextPrimitive(7, Buffer.from('0080000000', 'hex')),
-      der.contextPrimitive(8, Buffer.of(0x1c)),
-      der.contextPrimitive(9, Buffer.of(0)),
+    sequence(
+      contextPrimitive(0, Buffer.from('SIMULATED')),
+      contextPrimitive(1, Buffer.from(model)),
+      contextPrimitive(2, Buffer.from('01')),
+      contextPrimitive(3, Buffer.of(1)),
+      contextPrimitive(4, Buffer.of(0)),
+      contextPrimitive(5, Buffer.of(0)),
+      context(6, one(fwid), one(Buffer.alloc(fwid.length))),
+      contextPrimitive(7, Buffer.from('0080000000', 'hex')),
+      contextPrimitive(8, Buffer.of(0x1c)),
+      contextPrimitive(9, Buffer.of(0)),
     ),
   );
 }
@@ -109,7 +165,7 @@ export interface CertificateSpec {
   readonly authorityKeyId?: Buffer;
 }
 
-export const ECDSA_WITH_SHA384 = der.sequence(der.oid('1.2.840.10045.4.3.3'));
+export const ECDSA_WITH_SHA384 = sequence(oid('1.2.840.10045.4.3.3'));
 
 export function newKey(): { key: KeyObject; publicKey: KeyObject } {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-384' });
@@ -134,17 +190,17 @@ export function issue(
   const self = 'selfKey' in issuer;
   const issuerName = self ? spec.subject : issuer.certificate.subject;
   const issuerKeyId = spec.authorityKeyId ?? keyIdentifier(self ? publicKey : issuer.certificate.publicKey);
-  const tbs = der.sequence(
-    der.context(0, der.integer(2)),
-    der.integer(spec.serial),
+  const tbs = sequence(
+    context(0, integer(2)),
+    integer(spec.serial),
     ECDSA_WITH_SHA384,
     issuerName,
-    der.sequence(der.time(spec.notBefore), der.time(spec.notAfter)),
+    sequence(time(spec.notBefore), time(spec.notAfter)),
     spec.subject,
     spki(publicKey),
-    der.context(
+    context(
       3,
-      der.sequence(
+      sequence(
         ...spec.extensions,
         subjectKeyIdentifier(keyIdentifier(publicKey)),
         authorityKeyIdentifier(issuerKeyId),
@@ -153,7 +209,7 @@ export function issue(
     ),
   );
   const signature = sign('sha384', tbs, self ? issuer.selfKey : issuer.key);
-  return fromDer(der.sequence(tbs, ECDSA_WITH_SHA384, der.bitString(signature)), spec.subject, spec.serial);
+  return fromDer(sequence(tbs, ECDSA_WITH_SHA384, bitString(signature)), spec.subject, spec.serial);
 }
 
 function fromDer(bytes: Buffer, subject: Buffer, serial: Buffer): Certificate {
@@ -165,14 +221,14 @@ function fromDer(bytes: Buffer, subject: Buffer, serial: Buffer): Certificate {
 export function name(...attributes: readonly (readonly [keyof typeof ATTRIBUTES, string])[]): Buffer {
   const rdns = attributes.map(([type, value]) => {
     const { id, string } = ATTRIBUTES[type];
-    return der.set(der.sequence(der.oid(id), string(value)));
+    return set(sequence(oid(id), string(value)));
   });
-  return der.sequence(...rdns);
+  return sequence(...rdns);
 }
 
 const ATTRIBUTES = {
-  CN: { id: '2.5.4.3', string: der.utf8String },
-  serialNumber: { id: '2.5.4.5', string: der.printableString },
-  C: { id: '2.5.4.6', string: der.printableString },
-  O: { id: '2.5.4.10', string: der.utf8String },
+  CN: { id: '2.5.4.3', string: utf8String },
+  serialNumber: { id: '2.5.4.5', string: printableString },
+  C: { id: '2.5.4.6', string: printableString },
+  O: { id: '2.5.4.10', string: utf8String },
 } as const;

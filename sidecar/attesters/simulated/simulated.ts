@@ -3,13 +3,12 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Evidence } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
 import { type Attester, AttesterError, type Collected } from '../attester.ts';
-import { chainPem, type Device, makeDevice, makeIssuers } from './device.ts';
-import { loadOrMakeRoot, RootError } from './pki.ts';
+import { chainPem, type Device, loadOrMakeRoot, makeDevice, makeIssuers, RootError } from './pki.ts';
 import { makeReport } from './report.ts';
 import { makeToken } from './token.ts';
 import { TWIN } from './twin.ts';
 
-export interface SimulatedOptions {
+interface SimulatedOptions {
   /** Where the test root is kept between starts. */
   readonly rootDir: string;
   /** How many GPUs the twin pretends to be: 1 to 16, 1 by default. */

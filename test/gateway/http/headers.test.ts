@@ -1,24 +1,14 @@
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { answer, chatAnswer, chatBody, chatStream } from '../../backend.ts';
 import { ask, CHAT, chat } from '../../client.ts';
-import { type Service, startGateway, startService } from '../../harness.ts';
+import { startGateway } from '../../harness.ts';
 import { get, post, raw } from '../../raw.ts';
+import { useService } from '../../service.ts';
 
-let service: Service;
-let url: string;
-
-beforeAll(async () => {
-  service = await startService();
-  url = service.gateway.url;
-});
-beforeEach(() => {
-  service.backend.script = chatAnswer('Hello.');
-  service.backend.seen.length = 0;
-});
-afterAll(() => service.close());
+const service = useService();
 
 const BODY = JSON.stringify(CHAT);
 
@@ -77,7 +67,7 @@ const ORDERS = [
 describe('headers that do not cross the gateway', () => {
   it('towards the backend: hop-by-hop ones, those that connection lists, keys, cookies, addresses of pages', async () => {
     await raw(
-      url,
+      service.url,
       post('/v1/chat/completions', BODY, [
         'connection: keep-alive, x-private, X-Also',
         'x-private: 1',
@@ -139,7 +129,7 @@ describe('headers that do not cross the gateway', () => {
         'session_id',
       ];
       const lines = [...secrets, ...kept].map((name) => `${name}: a-value`);
-      await raw(url, post(`/v1/chat/completions${way === 'node' ? '?node' : ''}`, BODY, lines));
+      await raw(service.url, post(`/v1/chat/completions${way === 'node' ? '?node' : ''}`, BODY, lines));
       const { headers } = service.backend.seen[0] ?? { headers: {} };
       expect(secrets.filter((name) => name in headers)).toEqual([]);
       expect(kept.filter((name) => !(name in headers))).toEqual([]);
@@ -154,7 +144,7 @@ describe('headers that do not cross the gateway', () => {
       `x-note: it is ${key}, keep it`,
       'x-stays: sk',
     ];
-    await raw(url, post(`/v1/chat/completions${way === 'node' ? '?node' : ''}`, BODY, lines));
+    await raw(service.url, post(`/v1/chat/completions${way === 'node' ? '?node' : ''}`, BODY, lines));
     expect(JSON.stringify(service.backend.seen[0]?.headers)).not.toContain(key);
     expect(service.backend.seen[0]?.headers).toHaveProperty(['x-stays']);
   });
@@ -178,7 +168,7 @@ describe('headers that do not cross the gateway', () => {
       'x-middleware-subrequest',
     ];
     await raw(
-      url,
+      service.url,
       get(
         '/v1/files',
         names.map((name) => `${name}: 1`),
@@ -190,7 +180,7 @@ describe('headers that do not cross the gateway', () => {
 
   it('towards the backend: a GET has no body', async () => {
     const smuggled = 'GET /v1/private HTTP/1.1\r\nhost: h\r\n\r\n';
-    await raw(url, get('/v1/files', [`content-length: ${smuggled.length}`]) + smuggled);
+    await raw(service.url, get('/v1/files', [`content-length: ${smuggled.length}`]) + smuggled);
     expect(service.backend.seen).toMatchObject([{ url: '/v1/files', body: '' }]);
     expect(service.backend.seen[0]?.headers).not.toHaveProperty(['content-length']);
   });
@@ -199,7 +189,7 @@ describe('headers that do not cross the gateway', () => {
     const kept = ['if-match', 'if-range', 'if-unmodified-since', 'range'];
     const names = [...kept, 'if-none-match', 'if-modified-since'];
     await raw(
-      url,
+      service.url,
       get(
         '/v1/files/file-1/content',
         names.map((name) => `${name}: x`),
@@ -241,7 +231,7 @@ describe('headers that do not cross the gateway', () => {
         for (const [name, value] of Object.entries(hostile)) response.setHeader(name, value);
         return (stream ? chatStream(['a']) : chatAnswer('a'))(request, response);
       };
-      const got = await chat(url, { ...CHAT, stream, tee: how.includes('tee') });
+      const got = await chat(service.url, { ...CHAT, stream, tee: how.includes('tee') });
       expect(got.status).toBe(200);
       const { headers } = got;
       for (const name of [
@@ -304,10 +294,10 @@ describe('bytes in headers', () => {
   it("a completion's id and model that hold line ends are text in a body, never a header or a second event", async () => {
     const id = 'x\r\nx-injected: 1\r\n\r\ndata: {"forged":1}\n\n';
     service.backend.script = answer(chatBody('a', id));
-    const got = await raw(url, post('/v1/chat/completions', JSON.stringify({ ...CHAT, model: id, tee: true })));
+    const got = await raw(service.url, post('/v1/chat/completions', JSON.stringify({ ...CHAT, model: id, tee: true })));
     expect(got.answers[0]?.headers).not.toHaveProperty(['x-injected']);
     expect(JSON.parse(got.answers[0]?.body ?? '').id).toBe(id);
-    const byId = await raw(url, get(`/v1/chat/completions/${encodeURIComponent(id)}/attestation`));
+    const byId = await raw(service.url, get(`/v1/chat/completions/${encodeURIComponent(id)}/attestation`));
     expect([200, 404]).toContain(byId.answers[0]?.status);
     expect(byId.answers[0]?.headers).not.toHaveProperty(['x-injected']);
   });
@@ -315,14 +305,14 @@ describe('bytes in headers', () => {
   it('retry-after is an integer, whatever the backend wrote', async () => {
     for (const value of ['1.5', 'Wed, 21 Oct 2015 07:28:00 GMT', 'soon', '-3', '1e400', '0x10; a=b']) {
       service.backend.script = answer('{"error":"slow"}', 429, { 'retry-after': value });
-      expect((await chat(url, CHAT)).headers['retry-after']).toMatch(/^[1-9]\d*$/);
+      expect((await chat(service.url, CHAT)).headers['retry-after']).toMatch(/^[1-9]\d*$/);
     }
   });
 
   it.each(['__proto__', 'constructor', 'toString', 'hasownproperty'])(
     'a header named %s is a header like any other',
     async (name) => {
-      const got = await raw(url, post('/v1/chat/completions', BODY, [`${name}: 1`]));
+      const got = await raw(service.url, post('/v1/chat/completions', BODY, [`${name}: 1`]));
       expect(got.answers[0]?.status).toBe(200);
       expect(({} as Record<string, unknown>)['1']).toBeUndefined();
     },
@@ -347,7 +337,7 @@ describe('what every answer says to browsers and caches', () => {
     ['PUT', '/v1/completions', 405],
     ['POST', '/~sev_gpu@1.0/verify', 400],
   ])('%s %s: nothing is stored, sniffed or run', async (method, path, status) => {
-    const got = await ask(url + path, { method, ...(method === 'POST' ? { body: BODY } : {}) });
+    const got = await ask(service.url + path, { method, ...(method === 'POST' ? { body: BODY } : {}) });
     expect(got.status).toBe(status);
     expect(got.headers).toMatchObject({
       'cache-control': 'no-store',
@@ -365,13 +355,13 @@ describe('what every answer says to browsers and caches', () => {
       'http://127.0.0.1.evil.example',
       'http://localhost.evil.example',
     ]) {
-      const got = await chat(url, CHAT, { origin });
+      const got = await chat(service.url, CHAT, { origin });
       expect([got.status, got.json().error.code]).toEqual([403, 'origin_not_allowed']);
       expect(got.headers).not.toHaveProperty(['access-control-allow-origin']);
     }
     expect(service.backend.seen).toHaveLength(0);
     for (const origin of ['http://localhost:3000', 'http://127.0.0.1:8080', 'http://[::1]'])
-      expect((await chat(url, CHAT, { origin })).headers['access-control-allow-origin']).toBe(origin);
+      expect((await chat(service.url, CHAT, { origin })).headers['access-control-allow-origin']).toBe(origin);
   });
 
   it('without keys, a name that its owner could make to mean this machine is refused, with whatever method', async () => {
@@ -393,7 +383,7 @@ describe('what every answer says to browsers and caches', () => {
         'localhost.evil.example',
         'host.internal.example',
       ]) {
-        const got = await ask(url + path, {
+        const got = await ask(service.url + path, {
           method,
           headers: { host },
           ...(method === 'POST' ? { body: JSON.stringify(CHAT) } : {}),
@@ -402,7 +392,7 @@ describe('what every answer says to browsers and caches', () => {
       }
     expect(service.backend.seen).toHaveLength(0);
     for (const host of ['localhost', '127.0.0.1:1', '[::1]:80', 'gpu-node', 'host.docker.internal:8080', 'a.localhost'])
-      expect((await ask(`${url}/v1/models`, { method: 'GET', headers: { host } })).status).toBe(200);
+      expect((await ask(`${service.url}/v1/models`, { method: 'GET', headers: { host } })).status).toBe(200);
     for (const [host, status] of [
       ['gateway.example:8443', 200],
       ['Gateway.Example:8443', 200],

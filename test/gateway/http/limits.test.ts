@@ -1,22 +1,12 @@
 import { connect } from 'node:net';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { answer, chatAnswer, DONE, delta, event, finish, role, stream } from '../../backend.ts';
+import { describe, expect, it } from 'vitest';
+import { answer, DONE, delta, event, finish, role, stream } from '../../backend.ts';
 import { ask, CHAT, chat } from '../../client.ts';
-import { eventually, type Service, startGateway, startService } from '../../harness.ts';
+import { eventually, startGateway } from '../../harness.ts';
 import { expectRefusal, get, post, raw } from '../../raw.ts';
+import { useService } from '../../service.ts';
 
-let service: Service;
-let url: string;
-
-beforeAll(async () => {
-  service = await startService({ HEADERS_TIMEOUT_MS: '400', REQUEST_TIMEOUT_MS: '900', BACKEND_TIMEOUT_MS: '3000' });
-  url = service.gateway.url;
-});
-beforeEach(() => {
-  service.backend.script = chatAnswer('Hello.');
-  service.backend.seen.length = 0;
-});
-afterAll(() => service.close());
+const service = useService({ HEADERS_TIMEOUT_MS: '400', REQUEST_TIMEOUT_MS: '900', BACKEND_TIMEOUT_MS: '3000' });
 
 const BODY = JSON.stringify(CHAT);
 
@@ -30,7 +20,7 @@ describe('a client that is slow on purpose', () => {
     ],
     ['a body one byte at a time', post('/v1/chat/completions', `${BODY}${' '.repeat(200)}`), 12],
   ])('is told 408 and let go: %s', async (_name, text, drip_ms) => {
-    const got = await raw(url, text, { drip_ms, linger_ms: 2_000, timeout_ms: 8_000 });
+    const got = await raw(service.url, text, { drip_ms, linger_ms: 2_000, timeout_ms: 8_000 });
     expectRefusal(got.answers[0], 408, 'request_timeout');
     expect(got.closed).toBe(true);
     expect(got.ms).toBeLessThan(4_000);
@@ -38,16 +28,18 @@ describe('a client that is slow on purpose', () => {
   });
 
   it('that never says anything is let go', async () => {
-    const got = await raw(url, '', { timeout_ms: 8_000 });
+    const got = await raw(service.url, '', { timeout_ms: 8_000 });
     expect([got.closed, got.text]).toEqual([true, '']);
     expect(got.ms).toBeGreaterThan(300);
   });
 
   it('by two hundred connections holds up nobody else', async () => {
     const slow = Array.from({ length: 200 }, () =>
-      raw(url, 'POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-length: 10\r\n\r\n{', { timeout_ms: 15_000 }),
+      raw(service.url, 'POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-length: 10\r\n\r\n{', {
+        timeout_ms: 15_000,
+      }),
     );
-    expect((await chat(url, CHAT)).status).toBe(200);
+    expect((await chat(service.url, CHAT)).status).toBe(200);
     for (const got of await Promise.all(slow)) expectRefusal(got.answers[0], 408, 'request_timeout');
   });
 });
@@ -60,7 +52,7 @@ describe('a client that is refused while it still sends', () => {
     ['no host', post('/v1/models', 'x'.repeat(4 * 1024 * 1024)).replace('host: h\r\n', ''), 400, 'invalid_request'],
     ['an expectation', post('/v1/models', 'x'.repeat(4 * 1024 * 1024), ['expect: foo']), 417, 'expectation_failed'],
   ])('reads its answer all the same: %s', async (_name, text, status, code) => {
-    for (let i = 0; i < 5; i++) expectRefusal((await raw(url, text)).answers[0], status, code);
+    for (let i = 0; i < 5; i++) expectRefusal((await raw(service.url, text)).answers[0], status, code);
   });
 });
 
@@ -79,30 +71,30 @@ describe('JSON 100,000 deep', () => {
     ['after a member tee', `{"tee":true,"messages":[{"role":"user","content":"x"}],"x":${arrays}}`],
   ])('in a request never ends in a 5xx: %s', async (_name, body) => {
     for (const path of ['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/~sev_gpu@1.0/verify']) {
-      const got = await ask(url + path, { body });
+      const got = await ask(service.url + path, { body });
       expect(got.status, path).toBeLessThan(500);
       if (got.status !== 200) expect(Object.keys(got.json().error)).toEqual(['message', 'type', 'param', 'code']);
     }
-    expect((await ask(`${url}/health`, { method: 'GET' })).status).toBe(200);
+    expect((await ask(`${service.url}/health`, { method: 'GET' })).status).toBe(200);
   });
 
   it('in an attestation is refused by the verifier', async () => {
     for (const inner of [arrays, objects, JSON.stringify(arrays)])
       for (const body of [`{"raw":${inner},"nonce":"","token":"","evidence":[]}`, `{"attestation":${inner}}`]) {
-        const got = await ask(`${url}/~sev_gpu@1.0/verify`, { body });
+        const got = await ask(`${service.url}/~sev_gpu@1.0/verify`, { body });
         expect([400, 422]).toContain(got.status);
       }
   });
 
   it.each([false, true])('in an answer is delivered, or refused in words: tee %s', async (tee) => {
     service.backend.script = answer(`{"id":"c","choices":[],"deep":${arrays}}`);
-    const whole = await chat(url, { ...CHAT, tee });
+    const whole = await chat(service.url, { ...CHAT, tee });
     expect([200, 502]).toContain(whole.status);
     service.backend.script = stream([role(), event(`{"choices":[],"deep":${arrays}}`), delta('a'), finish(), DONE]);
-    const streamed = await chat(url, { ...CHAT, stream: true, tee });
+    const streamed = await chat(service.url, { ...CHAT, stream: true, tee });
     expect(streamed.status).toBe(200);
     expect(streamed.payloads().at(-1)).toMatch(/^\[DONE\]$|"code":"backend_bad_response"/);
-    expect((await ask(`${url}/health`, { method: 'GET' })).status).toBe(200);
+    expect((await ask(`${service.url}/health`, { method: 'GET' })).status).toBe(200);
   });
 });
 
@@ -112,7 +104,7 @@ describe('members named like those of every object', () => {
 
   it('in a request are members, and reach the backend as they were', async () => {
     const body = `{"messages":[{"role":"user","content":"x","__proto__":{"polluted":1}}],"__proto__":{"tee":true,"polluted":1},"a":${EVIL}}`;
-    const got = await chat(url, body);
+    const got = await chat(service.url, body);
     expect([got.status, 'attestation' in got.json()]).toEqual([200, false]);
     expect(service.backend.seen[0]?.body).toBe(body);
     clean();
@@ -128,7 +120,7 @@ describe('members named like those of every object', () => {
       finish(),
       DONE,
     ]);
-    const got = await chat(url, { ...CHAT, stream: true, tee: true });
+    const got = await chat(service.url, { ...CHAT, stream: true, tee: true });
     expect(got.status).toBe(200);
     clean();
     const proof = got.payloads().find((payload) => payload.includes('"attestation"'));
@@ -138,7 +130,7 @@ describe('members named like those of every object', () => {
 
   it('in an attestation are refused or passed over', async () => {
     for (const body of [EVIL, `{"attestation":${EVIL}}`, `[${EVIL}]`]) {
-      const got = await ask(`${url}/~sev_gpu@1.0/verify`, { body });
+      const got = await ask(`${service.url}/~sev_gpu@1.0/verify`, { body });
       expect([400, 422]).toContain(got.status);
       clean();
     }

@@ -1,32 +1,22 @@
 // Requests that wait behind one another on a connection: each in its turn, and for a client that takes none of them, none.
 import { connect, type Socket } from 'node:net';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { answer, chatAnswer } from '../../backend.ts';
+import { describe, expect, it } from 'vitest';
+import { answer } from '../../backend.ts';
 import { CHAT } from '../../client.ts';
-import { eventually, type Service, startService } from '../../harness.ts';
+import { eventually } from '../../harness.ts';
 import { expectRefusal, get, post, raw } from '../../raw.ts';
+import { useService } from '../../service.ts';
 
 const STALL_MS = 500;
 const MANY_BYTES = 12 * 1024 * 1024;
-let service: Service;
-let url: string;
-
-beforeAll(async () => {
-  service = await startService({ WRITE_STALL_MS: String(STALL_MS) });
-  url = service.gateway.url;
-});
-beforeEach(() => {
-  service.backend.script = chatAnswer('Hello.');
-  service.backend.seen.length = 0;
-});
-afterAll(() => service.close());
+const service = useService({ WRITE_STALL_MS: String(STALL_MS) });
 
 const BODY = JSON.stringify(CHAT);
 const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Sends, and reads nothing. */
 function send(text: string): { socket: Socket; closed: boolean } {
-  const socket = connect(Number(new URL(url).port), '127.0.0.1', () => socket.write(text));
+  const socket = connect(Number(new URL(service.url).port), '127.0.0.1', () => socket.write(text));
   const client = { socket, closed: false };
   socket.pause();
   socket
@@ -47,7 +37,7 @@ describe('requests behind one another', () => {
       atOnce--;
       await answer('{}')(request, response);
     };
-    const got = await raw(url, get('/v1/things').repeat(100), { answers: 100, timeout_ms: 15_000 });
+    const got = await raw(service.url, get('/v1/things').repeat(100), { answers: 100, timeout_ms: 15_000 });
     expect(got.answers.map(({ status }) => status)).toEqual(Array(100).fill(200));
     expect([most, service.backend.seen.length]).toEqual([1, 100]);
   });
@@ -69,7 +59,7 @@ describe('requests behind one another', () => {
     const chunked = (length: number) =>
       `POST /v1/things HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n${length === 0 ? '' : `${length.toString(16)}\r\n${'x'.repeat(length)}\r\n`}0\r\n\r\n`;
     const requests = lengths.flatMap((length) => [post('/v1/things', 'x'.repeat(length)), chunked(length)]);
-    const got = await raw(url, requests.join(''), { answers: requests.length, timeout_ms: 15_000 });
+    const got = await raw(service.url, requests.join(''), { answers: requests.length, timeout_ms: 15_000 });
     expect(got.answers.map(({ body }) => Number(body))).toEqual(lengths.flatMap((length) => [length, length]));
   });
 
@@ -91,14 +81,14 @@ describe('requests behind one another', () => {
     ['by Node', get('/health'), 200],
     ['on the plain path', post('/v1/chat/completions', BODY), 200],
   ])('before one that cannot be read are answered, then it is refused: %s', async (_name, valid, status) => {
-    const got = await raw(url, `${valid}${valid}GARBAGE\r\n\r\n${valid}`, { answers: 4, linger_ms: 1_500 });
+    const got = await raw(service.url, `${valid}${valid}GARBAGE\r\n\r\n${valid}`, { answers: 4, linger_ms: 1_500 });
     expect(got.answers.map((one) => one.status)).toEqual([status, status, 400]);
     expectRefusal(got.answers[2], 400, 'invalid_request');
     expect(got.closed).toBe(true);
   });
 
   it('of which one is refused are answered up to that one', async () => {
-    const got = await raw(url, `${get('/health')}GET / HTTP/1.1\r\n\r\n${get('/health')}`, {
+    const got = await raw(service.url, `${get('/health')}GET / HTTP/1.1\r\n\r\n${get('/health')}`, {
       answers: 3,
       linger_ms: 1_500,
     });
@@ -127,14 +117,14 @@ describe('a client that never reads', () => {
 describe('a version of HTTP that is not spoken here', () => {
   it.each(['0.9', '2.0'])('is refused: HTTP/%s', async (version) => {
     for (const request of [get('/health'), post('/v1/chat/completions', BODY)]) {
-      const got = await raw(url, request.replace('HTTP/1.1', `HTTP/${version}`), { linger_ms: 1_500 });
+      const got = await raw(service.url, request.replace('HTTP/1.1', `HTTP/${version}`), { linger_ms: 1_500 });
       expectRefusal(got.answers[0], 505, 'http_version_not_supported');
       expect(got.closed).toBe(true);
     }
   });
 
   it.each(['1.2', '1.9', '3.0', '11.1'])('is no HTTP to the parser: HTTP/%s', async (version) => {
-    const got = await raw(url, get('/health').replace('HTTP/1.1', `HTTP/${version}`), { linger_ms: 1_500 });
+    const got = await raw(service.url, get('/health').replace('HTTP/1.1', `HTTP/${version}`), { linger_ms: 1_500 });
     expectRefusal(got.answers[0], 400, 'invalid_request');
   });
 });

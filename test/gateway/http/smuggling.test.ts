@@ -1,25 +1,14 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { chatAnswer } from '../../backend.ts';
-import { type Service, startService } from '../../harness.ts';
 import { expectRefusal, get, post, raw } from '../../raw.ts';
+import { useService } from '../../service.ts';
 
 const CHAT = '{"messages":[{"role":"user","content":"Hi"}]}';
 const PATH = '/v1/chat/completions';
 /** What a smuggler wants to be read as a request of its own. */
 const HIDDEN = get('/v1/hidden');
 
-let service: Service;
-let url: string;
-
-beforeAll(async () => {
-  service = await startService({ MAX_BODY_BYTES: '65536' });
-  url = service.gateway.url;
-});
-beforeEach(() => {
-  service.backend.script = chatAnswer('Hello.');
-  service.backend.seen.length = 0;
-});
-afterAll(() => service.close());
+const service = useService({ MAX_BODY_BYTES: '65536' });
 
 const seen = () => service.backend.seen.map(({ method, url }) => `${method} ${url}`);
 
@@ -35,15 +24,19 @@ describe('where one request ends and the next begins', () => {
       405,
     ],
   ])('the body of a %s is never the next request', async (_name, head, status) => {
-    const got = await raw(url, head + HIDDEN, { linger_ms: 300 });
+    const got = await raw(service.url, head + HIDDEN, { linger_ms: 300 });
     expect(got.answers.map((answer) => answer.status)).toEqual([status]);
     expect(seen()).toEqual([]);
   });
 
   it('a request after a GET with a body is answered as itself, on the same connection', async () => {
-    const got = await raw(url, get('/nothing', [`content-length: ${HIDDEN.length}`]) + HIDDEN + get('/health'), {
-      answers: 2,
-    });
+    const got = await raw(
+      service.url,
+      get('/nothing', [`content-length: ${HIDDEN.length}`]) + HIDDEN + get('/health'),
+      {
+        answers: 2,
+      },
+    );
     expect(got.answers.map((answer) => answer.status)).toEqual([404, 200]);
     expect(seen()).toEqual([]);
   });
@@ -70,7 +63,7 @@ describe('where one request ends and the next begins', () => {
     ['a bare LF in a header', ['x-a: b\ntransfer-encoding: chunked', 'content-length: 2'], `{}${HIDDEN}`],
     ['a NUL in a header', ['x-a: b\0c', 'content-length: 2'], `{}${HIDDEN}`],
   ])('is refused where two readers could disagree: %s', async (_name, headers, body) => {
-    const got = await raw(url, `POST ${PATH} HTTP/1.1\r\nhost: h\r\n${headers.join('\r\n')}\r\n\r\n${body}`, {
+    const got = await raw(service.url, `POST ${PATH} HTTP/1.1\r\nhost: h\r\n${headers.join('\r\n')}\r\n\r\n${body}`, {
       linger_ms: 2_000,
     });
     expectRefusal(got.answers[0], 400, 'invalid_request');
@@ -90,7 +83,7 @@ describe('where one request ends and the next begins', () => {
     ['shorter than its chunk', '1\r\n{}\r\n0\r\n\r\n'],
   ])('is refused when a chunk size is %s', async (_name, chunks) => {
     const got = await raw(
-      url,
+      service.url,
       `POST ${PATH} HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n${chunks}${HIDDEN}`,
       { linger_ms: 2_000 },
     );
@@ -102,15 +95,15 @@ describe('where one request ends and the next begins', () => {
   it('chunk extensions mean nothing, and too many of them are refused', async () => {
     const chunked = (extension: string) =>
       `POST ${PATH} HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n${CHAT.length.toString(16)}${extension}\r\n${CHAT}\r\n0\r\n\r\n`;
-    expect((await raw(url, chunked(';a=b;c="d"'))).answers[0]?.status).toBe(200);
-    expectRefusal((await raw(url, chunked(`;${'a'.repeat(20_000)}`))).answers[0], 413, 'body_too_large');
+    expect((await raw(service.url, chunked(';a=b;c="d"'))).answers[0]?.status).toBe(200);
+    expectRefusal((await raw(service.url, chunked(`;${'a'.repeat(20_000)}`))).answers[0], 413, 'body_too_large');
     expect(seen()).toEqual(['POST /v1/chat/completions']);
   });
 
   it('trailers are no headers', async () => {
     const { length } = CHAT;
     const got = await raw(
-      url,
+      service.url,
       `POST ${PATH} HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\ntrailer: x-tee\r\n\r\n${length.toString(16)}\r\n${CHAT}\r\n0\r\nx-tee: 1\r\nauthorization: Bearer x\r\n\r\n`,
     );
     expect(got.answers[0]?.status).toBe(200);
@@ -122,9 +115,13 @@ describe('where one request ends and the next begins', () => {
   });
 
   it('chunked is HTTP/1.1 only', async () => {
-    const got = await raw(url, `POST ${PATH} HTTP/1.0\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n`, {
-      linger_ms: 2_000,
-    });
+    const got = await raw(
+      service.url,
+      `POST ${PATH} HTTP/1.0\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n`,
+      {
+        linger_ms: 2_000,
+      },
+    );
     expectRefusal(got.answers[0], 400, 'invalid_request');
     expect(got.closed).toBe(true);
   });
@@ -132,7 +129,10 @@ describe('where one request ends and the next begins', () => {
   it("what follows a refused request on its connection is nobody's request, however it is cut into packets", async () => {
     const refused = `POST ${PATH} HTTP/1.1\r\nhost: h\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n`;
     for (const drip_ms of [undefined, 1]) {
-      const got = await raw(url, refused + HIDDEN.repeat(3), { linger_ms: 1_500, ...(drip_ms ? { drip_ms } : {}) });
+      const got = await raw(service.url, refused + HIDDEN.repeat(3), {
+        linger_ms: 1_500,
+        ...(drip_ms ? { drip_ms } : {}),
+      });
       expect([got.answers.length, got.closed]).toEqual([1, true]);
     }
     expect(seen()).toEqual([]);
@@ -143,7 +143,7 @@ describe('where one request ends and the next begins', () => {
       await new Promise((resolve) => setTimeout(resolve, 100));
       await chatAnswer('the first')(request, response);
     };
-    const got = await raw(url, `${post(PATH, CHAT)}GARBAGE\r\n\r\n`, { linger_ms: 2_000 });
+    const got = await raw(service.url, `${post(PATH, CHAT)}GARBAGE\r\n\r\n`, { linger_ms: 2_000 });
     expect(got.answers.map((answer) => answer.status)).toEqual([200, 400]);
     expect(got.answers[0]?.body).toContain('the first');
     expect(got.closed).toBe(true);
@@ -157,7 +157,9 @@ describe('where one request ends and the next begins', () => {
       await chatAnswer(`answer ${JSON.parse(request.body).messages[0].content}`)(request, response);
     };
     const body = (name: string) => `{"messages":[{"role":"user","content":"${name}"}]}`;
-    const got = await raw(url, post(PATH, body('a')) + post(PATH, body('b')) + post(PATH, body('c')), { answers: 3 });
+    const got = await raw(service.url, post(PATH, body('a')) + post(PATH, body('b')) + post(PATH, body('c')), {
+      answers: 3,
+    });
     expect(got.answers.map((one) => JSON.parse(one.body).choices[0].message.content)).toEqual([
       'answer a',
       'answer b',
@@ -177,7 +179,7 @@ describe('where one request ends and the next begins', () => {
         await chatAnswer('Hello.')(request, response);
       };
       const expecting = post(PATH, body, ['expect: 100-continue']);
-      const got = await raw(url, post(PATH, CHAT) + expecting + post(PATH, CHAT), { answers: 3 });
+      const got = await raw(service.url, post(PATH, CHAT) + expecting + post(PATH, CHAT), { answers: 3 });
       expect(got.answers.map((answer) => answer.status)).toEqual([200, status, 200]);
       for (const answer of got.answers) expect(() => JSON.parse(answer.body)).not.toThrow();
       expect(got.text.match(/HTTP\/1\.1 \d+/g)?.[1]).toBe('HTTP/1.1 100');

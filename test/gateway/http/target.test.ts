@@ -1,20 +1,8 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { chatAnswer } from '../../backend.ts';
-import { type Service, startService } from '../../harness.ts';
+import { describe, expect, it } from 'vitest';
 import { expectRefusal, get, post, raw } from '../../raw.ts';
+import { useService } from '../../service.ts';
 
-let service: Service;
-let url: string;
-
-beforeAll(async () => {
-  service = await startService();
-  url = service.gateway.url;
-});
-beforeEach(() => {
-  service.backend.script = chatAnswer('Hello.');
-  service.backend.seen.length = 0;
-});
-afterAll(() => service.close());
+const service = useService();
 
 describe('what is refused before a route is reached', () => {
   it.each([
@@ -39,7 +27,7 @@ describe('what is refused before a route is reached', () => {
     ['more than 1,000 headers', get('/health', Array(1_001).fill('a:b')), 431, 'headers_too_large'],
     ['9,000 headers', get('/health', Array(9_000).fill('a:b')), 431, 'headers_too_large'],
   ])("is answered in OpenAI's shape, and the connection ends: %s", async (_name, request, status, code) => {
-    const got = await raw(url, request, { linger_ms: 2_000 });
+    const got = await raw(service.url, request, { linger_ms: 2_000 });
     expectRefusal(got.answers[0], status, code);
     expect([got.answers.length, got.closed]).toEqual([1, true]);
     expect(service.backend.seen).toHaveLength(0);
@@ -52,7 +40,7 @@ describe('what is refused before a route is reached', () => {
     ],
     ['h2c', ['connection: upgrade, http2-settings', 'upgrade: h2c', 'http2-settings: AAMAAABkAAQAAP__']],
   ])("an upgrade to %s is not taken up: the answer is HTTP's, and the connection's last", async (_name, headers) => {
-    const nothing = await raw(url, get('/nothing', headers) + get('/health'), { linger_ms: 2_000 });
+    const nothing = await raw(service.url, get('/nothing', headers) + get('/health'), { linger_ms: 2_000 });
     expectRefusal(nothing.answers[0], 404, 'not_found');
     expect([nothing.answers.length, nothing.closed, nothing.answers[0]?.headers.connection]).toEqual([
       1,
@@ -60,7 +48,7 @@ describe('what is refused before a route is reached', () => {
       'close',
     ]);
     const body = '{"messages":[{"role":"user","content":"x"}]}';
-    const chat = await raw(url, post('/v1/chat/completions', body, headers), { linger_ms: 2_000 });
+    const chat = await raw(service.url, post('/v1/chat/completions', body, headers), { linger_ms: 2_000 });
     expect([chat.answers[0]?.status, chat.closed]).toEqual([200, true]);
     expect(service.backend.seen[0]?.body).toBe(body);
     expect(service.backend.seen[0]?.headers).not.toHaveProperty('upgrade');
@@ -68,7 +56,7 @@ describe('what is refused before a route is reached', () => {
 
   it('an upgrade whose body is none is refused', async () => {
     const got = await raw(
-      url,
+      service.url,
       'POST /v1/models HTTP/1.1\r\nhost: h\r\nupgrade: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n',
     );
     expectRefusal(got.answers[0], 400, 'invalid_request');
@@ -83,18 +71,18 @@ describe('the request target', () => {
       'HTTP://other.example:8080/v1/models?x=1',
       'https://169.254.169.254/v1/models?x=1',
     ]) {
-      const got = await raw(url, `GET ${target} HTTP/1.1\r\nhost: h\r\n\r\n`);
+      const got = await raw(service.url, `GET ${target} HTTP/1.1\r\nhost: h\r\n\r\n`);
       expect([got.answers[0]?.status, service.backend.seen.at(-1)?.url]).toEqual([200, '/v1/models?x=1']);
     }
-    expect((await raw(url, 'GET http://h HTTP/1.1\r\nhost: h\r\n\r\n')).answers[0]?.status).not.toBe(400);
+    expect((await raw(service.url, 'GET http://h HTTP/1.1\r\nhost: h\r\n\r\n')).answers[0]?.status).not.toBe(400);
   });
 
   it('of HTTP/1.0 needs no host', async () => {
-    expect((await raw(url, 'GET /health HTTP/1.0\r\n\r\n')).answers[0]?.status).toBe(200);
+    expect((await raw(service.url, 'GET /health HTTP/1.0\r\n\r\n')).answers[0]?.status).toBe(200);
   });
 
   it('OPTIONS * asks about the server', async () => {
-    expect((await raw(url, 'OPTIONS * HTTP/1.1\r\nhost: h\r\n\r\n')).answers[0]?.status).toBe(204);
+    expect((await raw(service.url, 'OPTIONS * HTTP/1.1\r\nhost: h\r\n\r\n')).answers[0]?.status).toBe(204);
   });
 
   it.each([
@@ -115,7 +103,7 @@ describe('the request target', () => {
     '/v1/%zz',
     '/v1/%c3%28',
   ])('that could lead out of the backend is refused: %s', async (target) => {
-    const got = await raw(url, get(target));
+    const got = await raw(service.url, get(target));
     expect([400, 404]).toContain(got.answers[0]?.status);
     expect(JSON.parse(got.answers[0]?.body ?? '').error.code).toMatch(/^(not_found|invalid_request)$/);
     expect(service.backend.seen).toHaveLength(0);
@@ -128,14 +116,14 @@ describe('the request target', () => {
     '/v1/x%40evil.example',
     '/v1//evil.example',
   ])('reaches the one backend, whatever it looks like: %s', async (target) => {
-    await raw(url, get(target, ['x-forwarded-host: evil.example', 'forwarded: host=evil.example']));
+    await raw(service.url, get(target, ['x-forwarded-host: evil.example', 'forwarded: host=evil.example']));
     const [asked] = service.backend.seen;
     expect(asked?.url).toBe(target);
     expect(asked?.headers.host).toBe(new URL(service.backend.url).host);
   });
 
   it('a twice encoded path stays encoded', async () => {
-    await raw(url, get('/v1/%252e%252e/x'));
+    await raw(service.url, get('/v1/%252e%252e/x'));
     expect(service.backend.seen[0]?.url ?? '/v1/%252e%252e/x').toBe('/v1/%252e%252e/x');
   });
 });
@@ -149,7 +137,7 @@ describe('a client that half-closes', () => {
       });
     };
     const body = '{"messages":[{"role":"user","content":"x"}]}';
-    const got = await raw(url, post('/v1/chat/completions', body), { halfClose: true });
+    const got = await raw(service.url, post('/v1/chat/completions', body), { halfClose: true });
     expect([got.closed, got.answers.length]).toEqual([true, 0]);
     await expect.poll(() => aborted || service.backend.seen.length === 0).toBe(true);
   });

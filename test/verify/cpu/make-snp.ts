@@ -1,7 +1,7 @@
 // Makes SEV-SNP evidence under roots of its own, right by default: a processor, its firmware and AMD's authorities in one.
 import { sign } from 'node:crypto';
+import * as der from '../../../sidecar/attesters/simulated/certificate.ts';
 import { extension } from '../../../sidecar/attesters/simulated/certificate.ts';
-import * as der from '../../../sidecar/attesters/simulated/der.ts';
 import type { Product } from '../../../verify/cpu/cpu-options.ts';
 import { certify, type Holder, makeCrl, newKeys, pem, type Spec } from './make-x509.ts';
 

@@ -1,7 +1,7 @@
 // Makes TDX quotes and Intel's collateral under a root of its own, right by default.
 import { createHash, type KeyObject, sign } from 'node:crypto';
+import * as der from '../../../sidecar/attesters/simulated/certificate.ts';
 import { extension } from '../../../sidecar/attesters/simulated/certificate.ts';
-import * as der from '../../../sidecar/attesters/simulated/der.ts';
 import type { TdxCollateral } from '../../../verify/cpu/cpu-options.ts';
 import { certify, type Holder, makeCrl, newKeys, pem, type Spec } from './make-x509.ts';
 

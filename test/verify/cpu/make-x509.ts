@@ -1,7 +1,7 @@
 // Makes certificates and revocation lists as AMD's and Intel's authorities do: RSASSA-PSS with SHA-384, ECDSA P-256 or P-384.
 import { constants, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
+import * as der from '../../../sidecar/attesters/simulated/certificate.ts';
 import { basicConstraints, name, spki } from '../../../sidecar/attesters/simulated/certificate.ts';
-import * as der from '../../../sidecar/attesters/simulated/der.ts';
 
 export interface Holder {
   readonly key: KeyObject;

@@ -1,41 +1,97 @@
-// The checks made on one device: its report, who signed it, whether that is still endorsed, and what runs on it.
+// The checks made on devices: of each its report, who signed it, whether that is still endorsed and what runs on it; of all their topology.
 
-import { CheckFailure } from './checks.ts';
-import type { DeviceIdentity } from './nvidia.ts';
-import { fwidOf } from './nvidia.ts';
-import type { DeviceClaims } from './options.ts';
-import type { ParsedEvidence } from './parsed-evidence.ts';
+import { equal } from './bytes.ts';
+import { CheckFailure, type CheckList, type Passed, passed, seen, skipped } from './checks.ts';
+import { type DeviceInput, type ParsedEvidence, parseEvidence } from './input.ts';
+import { type DeviceIdentity, deviceOf, fwidOf } from './nvidia.ts';
+import type { Context, DeviceClaims } from './options.ts';
 import { checkRevocation, compare, findReferenceValues, type ReferenceValues } from './reference-values.ts';
-import type { Context } from './run-checks.ts';
-import { type CheckList, passed, seen, skipped } from './run-checks.ts';
-import type { OpaqueData } from './spdm/opaque.ts';
 import { type Report, verifyReportSignature } from './spdm/report.ts';
 import type { TokenDevice } from './token/token.ts';
-import { checkChain } from './trust.ts';
+import { checkTopology, type VerifiedDevice } from './topology.ts';
 import type { Certificate } from './x509/certificate.ts';
+import { trustedPath } from './x509/chain.ts';
 import { DerError } from './x509/der.ts';
 
-/** A device whose report and chain passed. */
-export interface VerifiedDevice {
-  readonly claims: DeviceClaims;
-  readonly opaque: OpaqueData;
-  readonly simulated: boolean;
-}
-
-export interface DeviceQuestion {
+export interface DeviceToVerify {
   readonly index: number;
   readonly arch: string;
   readonly evidence: ParsedEvidence;
   /** What the device must have signed: 64 lowercase hex digits. null: none is stated, which fails. */
   readonly nonce: string | null;
-  /** What a token says of devices, to be taken at its word where it accuses. */
+  /** A token's claims about this device. They count where they speak against it. */
   readonly accusers: readonly TokenDevice[];
+}
+
+/**
+ * @param nonce what a device must have signed where nothing is stated beside its evidence.
+ * @param accusers a token's claims about the devices.
+ * @returns the devices whose report and chain passed.
+ */
+export async function verifyDevices(
+  list: CheckList,
+  inputs: readonly DeviceInput[],
+  nonce: string | null,
+  accusers: readonly TokenDevice[],
+  context: Context,
+): Promise<VerifiedDevice[]> {
+  const several = inputs.length > 1;
+  const parsed: ParsedEvidence[] = [];
+  for (const [index, input] of inputs.entries()) {
+    const evidence = await list.run('report_form', ['form'], () => parseOnce(input, parsed), index);
+    if (evidence !== null) parsed[index] = evidence;
+  }
+  const verified = await Promise.all(
+    inputs.map(({ arch, nonce: stated }, index) => {
+      const evidence = parsed[index];
+      if (evidence === undefined) return skipUnreadable(list, index);
+      const own = accusers.filter(({ ueid, name }) =>
+        ueid === null ? !several || name.endsWith(`-${index}`) : ueid === String(evidence.chain[0].serial),
+      );
+      return verifyDevice(list, { index, arch, evidence, nonce: stated ?? nonce, accusers: own }, context);
+    }),
+  );
+  const devices = verified.filter((device) => device !== null);
+  await list.run('topology', ['form', 'report_form', 'report_signature', 'report_chain'], () => checkTopology(devices));
+  return devices;
+}
+
+/**
+ * Refuses a device that is in the list twice. A boot ROM certifies another signing key for other firmware, so that the boot ROM's
+ * own key, in the second certificate, is compared too.
+ */
+function parseOnce(input: DeviceInput, before: readonly (ParsedEvidence | undefined)[]) {
+  const evidence = parseEvidence(input);
+  const keys = keysOf(evidence);
+  const same = before.findIndex(
+    (other) => other !== undefined && keysOf(other).some((key) => keys.some((own) => equal(own, key))),
+  );
+  if (same >= 0) throw new CheckFailure('evidence_malformed', `the same device as device ${same}`);
+  const { blocks, opaque } = evidence.report;
+  return passed(`SPDM 1.1, ${blocks.size} measurement blocks, ${opaque.format} opaque data`, evidence);
+}
+
+const keysOf = ({ chain }: ParsedEvidence) => chain.slice(0, 2).map(({ spki }) => spki);
+
+/** Lists the checks that cannot run on evidence that cannot be read. */
+async function skipUnreadable(list: CheckList, index: number): Promise<null> {
+  for (const name of [
+    'report_nonce',
+    'report_signature',
+    'report_chain',
+    'report_fwid',
+    'revocation',
+    'reference_values',
+    'device_mode',
+  ] as const)
+    await list.run(name, ['report_form'], () => seen(''), index);
+  return null;
 }
 
 /** Runs every check on one device, report_form already passed. @returns null unless report and chain passed. */
 export async function verifyDevice(
   list: CheckList,
-  { index, arch, evidence, nonce, accusers }: DeviceQuestion,
+  { index, arch, evidence, nonce, accusers }: DeviceToVerify,
   context: Context,
 ): Promise<VerifiedDevice | null> {
   const { report, chain } = evidence;
@@ -48,9 +104,9 @@ export async function verifyDevice(
   const grounds = ['report_signature', 'report_chain'] as const;
   const { without = {} } = context.options;
   const simulated = trusted?.simulated === true && !context.checksSimulated ? 'simulated: no such device exists' : null;
-  const unasked = 'the caller asked for no such check';
-  const noReference = simulated ?? (without.referenceValues ? unasked : null);
-  // What nobody signed must not choose what services are asked for.
+  const notWanted = 'the caller asked for no such check';
+  const noReference = simulated ?? (without.referenceValues ? notWanted : null);
+  // An unsigned report must not decide what is requested from services.
   const found =
     noReference !== null || trusted === null || list.unmet('report_signature', index)
       ? null
@@ -59,7 +115,7 @@ export async function verifyDevice(
     'revocation',
     grounds,
     async () => {
-      const reason = simulated ?? (without.revocation ? unasked : null);
+      const reason = simulated ?? (without.revocation ? notWanted : null);
       if (reason !== null || trusted === null) return skipped(reason ?? '');
       const count = await checkRevocation(trusted.path, found?.value ?? null, context);
       const signers = found?.value ? ', and of those who signed its reference values' : '';
@@ -95,7 +151,7 @@ export async function verifyDevice(
   return { claims: claimsOf(trusted.identity, report, matched), opaque, simulated: trusted.simulated };
 }
 
-/** A result or what was thrown, to be looked at by the check whose turn comes later. */
+/** The result, or the error, for the check that comes later in the list. */
 async function settle(get: () => Promise<ReferenceValues>) {
   try {
     const value = await get();
@@ -153,7 +209,7 @@ const MODES = {
 
 /**
  * No byte of the report says "confidential" or "debug off": NVIDIA's verifiers conclude both from measurements that have
- * their reference values, and so does this. A token is believed where it says the opposite.
+ * their reference values, and so does this. A token counts where it says the opposite.
  */
 function checkMode(
   report: Report,
@@ -188,4 +244,30 @@ function claimsOf(identity: DeviceIdentity, { opaque }: Report, matched: number 
     mode: opaque.passThrough ?? (opaque.protectedPcie === true ? 'ppcie' : null),
     measurements_matched: matched,
   };
+}
+
+// The trust anchor of a device's certificates: NVIDIA's root, a simulated one that the caller named, or none.
+
+export interface TrustedChain {
+  readonly path: readonly Certificate[];
+  readonly identity: DeviceIdentity;
+  readonly simulated: boolean;
+}
+
+/**
+ * @param arch as the evidence states it, unsigned.
+ * @throws {CheckFailure} untrusted_root, simulated_root_refused, certificate_expired, chain_invalid
+ */
+export async function checkChain(
+  chain: readonly Certificate[],
+  arch: string,
+  context: Context,
+): Promise<Passed<TrustedChain>> {
+  const { deviceRoots, simulatedRoots, clocks } = context;
+  const anchors = { roots: deviceRoots, simulatedRoots, at: clocks.report };
+  const { path, simulated } = await trustedPath(chain, anchors, 'a simulated device');
+  const identity = deviceOf(path, arch);
+  const root = path.at(-1)?.subjectCommonName ?? '';
+  const detail = `${path.length} certificates up to ${simulated ? 'the simulated' : 'the pinned'} root '${root}'`;
+  return passed(detail, { path, identity, simulated });
 }

@@ -2,7 +2,8 @@
 import { accessSync, constants, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fromBase64 } from '../bytes.ts';
-import { type Collateral, type CollateralOptions, createCollateral } from '../collateral.ts';
+import { type CollateralOptions, createCollateral } from '../collateral.ts';
+import type { Collateral } from '../options.ts';
 import { type Arguments, UsageError } from './args.ts';
 import { readBytes, unusable } from './io.ts';
 

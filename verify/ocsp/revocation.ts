@@ -1,10 +1,11 @@
-// Verifies what a responder says of a certificate (RFC 6960 §3.2): which one, who says so, when, and what.
+// Verifies an OCSP response about a certificate (RFC 6960 §3.2): which certificate, which responder, when, and which status.
 import { concat, digest, equal, toHex } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
 import { LruMap } from '../lru.ts';
 import type { Certificate } from '../x509/certificate.ts';
-import { ecdsaVerify, names, notUnderstood, signedBy } from '../x509/chain.ts';
+import { names, notUnderstood, signedBy } from '../x509/chain.ts';
 import { DerError } from '../x509/der.ts';
+import { ecdsaVerify } from '../x509/public-key.ts';
 import {
   type CertId,
   issuerHashes,
@@ -15,13 +16,13 @@ import {
 } from './messages.ts';
 
 export interface OcspOptions {
-  /** The instant at which the answer, and the responder's certificate, must be valid. */
+  /** The instant at which the response and the responder's certificate must be valid. */
   readonly at: Date;
-  /** The nonce of the request, when this answers one: it must come back. */
+  /** The nonce of the request, where there was one now: the response must repeat it. */
   readonly nonce?: Uint8Array | undefined;
 }
 
-/** The certificate is good, and until when that may be believed. */
+/** The certificate is good, and for which time. */
 export interface GoodStatus {
   readonly thisUpdate: Date;
   readonly nextUpdate: Date;
@@ -29,17 +30,17 @@ export interface GoodStatus {
 
 /** Between the responder's clock and ours. */
 const SKEW_MS = 5 * 60 * 1000;
-/** How long an answer holds that does not say: NVIDIA's say a day. */
+/** The validity of a response without nextUpdate. NVIDIA's responses have a day. */
 const DEFAULT_VALIDITY_MS = 24 * 60 * 60 * 1000;
 const ID_KP_OCSP_SIGNING = '1.3.6.1.5.5.7.3.9';
 /** RFC 5280 §5.3.1. */
 const REASONS = ['unspecified', 'key compromise', 'CA compromise', 'affiliation changed', 'superseded', 'cessation'];
 const ON_HOLD = 6;
 
-/** What was found right in a response, and does not depend on the time: kept, so that the next check is one of times alone. */
+/** What was verified in a response and does not depend on time. It is kept, so that the next check compares times alone. */
 interface Answer {
   readonly single: SingleResponse;
-  /** null: the issuer answers itself. */
+  /** null: the issuer responds itself. */
   readonly delegate: Certificate | null;
   readonly nonce: Uint8Array | null;
 }
@@ -47,9 +48,9 @@ const answers = new LruMap<string, Answer>(256);
 
 /**
  * @param response DER.
- * @throws {CheckFailure} revocation_invalid: not an answer about this certificate that holds at this time;
+ * @throws {CheckFailure} revocation_invalid: not a response about this certificate that holds at this time;
  * certificate_revoked: it is one, and the certificate is revoked or on hold; revocation_unavailable: the responder refused
- * to answer or does not know the certificate.
+ * or does not know the certificate.
  */
 export async function verifyOcsp(
   response: Uint8Array,
@@ -78,6 +79,38 @@ export async function verifyOcsp(
   return window;
 }
 
+/**
+ * What a response is worth to whoever may keep it. `good`: the certificate is good for this time. `not_good`: the responder
+ * says that it is not. `unusable`: the response does not verify.
+ */
+export type OcspVerdict =
+  | ({ readonly verdict: 'good' } & GoodStatus)
+  | { readonly verdict: 'not_good' }
+  | { readonly verdict: 'unusable' };
+
+/** As {@link verifyOcsp}, for a cache: a response that is refused is a verdict and no error. */
+export async function appraiseOcsp(
+  response: Uint8Array,
+  certificate: Certificate,
+  issuer: Certificate,
+  options: OcspOptions,
+): Promise<OcspVerdict> {
+  try {
+    return { verdict: 'good', ...(await verifyOcsp(response, certificate, issuer, options)) };
+  } catch {
+    return { verdict: (await deniesGood(response, certificate, issuer)) ? 'not_good' : 'unusable' };
+  }
+}
+
+async function deniesGood(response: Uint8Array, certificate: Certificate, issuer: Certificate): Promise<boolean> {
+  try {
+    const about = await statusesOf(parseOcspResponse(response), certificate, issuer);
+    return about.some(({ status }) => status !== 'good');
+  } catch {
+    return false;
+  }
+}
+
 async function findVerified(
   response: Uint8Array,
   certificate: Certificate,
@@ -85,7 +118,7 @@ async function findVerified(
   label: string,
 ): Promise<Answer> {
   const parsed = parse(response);
-  const answers = await answersAbout(parsed, certificate, issuer);
+  const answers = await statusesOf(parsed, certificate, issuer);
   const [single] = answers;
   if (single === undefined) throw invalid(`the OCSP response is not about ${label}`);
   if (answers.some(({ certId }) => certId.hash === null))
@@ -101,10 +134,10 @@ async function findVerified(
 }
 
 /**
- * The parts of a response that are about this certificate: hashes of name and key, and the serial number. One with its serial
- * number and a hash that is not supported is among them: it may be about this one, and must not be overlooked.
+ * The parts of a response that are about this certificate, by the hashes of its issuer's name and key and its serial number. A part
+ * with its serial number and an unsupported hash is among them, because it may be about this certificate.
  */
-export async function answersAbout(
+export async function statusesOf(
   { responses }: OcspResponse,
   certificate: Certificate,
   issuer: Certificate,
@@ -122,8 +155,9 @@ async function isAbout(id: CertId, certificate: Certificate, issuer: Certificate
 
 /** The status with its time and reason, and for how long. */
 function saysTheSame(a: SingleResponse, b: SingleResponse): boolean {
-  const said = ({ status, thisUpdate, nextUpdate }: SingleResponse) => JSON.stringify([status, thisUpdate, nextUpdate]);
-  return said(a) === said(b);
+  const content = ({ status, thisUpdate, nextUpdate }: SingleResponse) =>
+    JSON.stringify([status, thisUpdate, nextUpdate]);
+  return content(a) === content(b);
 }
 
 export function validity({ thisUpdate, nextUpdate }: SingleResponse): GoodStatus {

@@ -1,6 +1,0 @@
-// The version of what runs, from package.json.
-import { readFileSync } from 'node:fs';
-
-export const VERSION = (
-  JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string }
-).version;

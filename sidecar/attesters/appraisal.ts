@@ -1,0 +1,75 @@
+// An appraisal by verify/ in this process: how it fails, and what is renewed before it is made once more.
+import type { Evidence } from '../../proto/attestation.ts';
+import type { Nonce } from '../../proto/raw.ts';
+import type { FailureCode } from '../../verify/index.ts';
+import type { Collector } from '../driver/collector.ts';
+import { AttesterError } from './attester.ts';
+
+/** A check of verify/ failed; `failed` is the code of the first. */
+export class AppraisalError extends AttesterError {
+  readonly failed: FailureCode;
+  /** The check's own words. */
+  readonly detail: string;
+  constructor(failed: FailureCode, detail: string, retryable: boolean, options?: ErrorOptions) {
+    super('appraisal_failed', `${failed}: ${detail}`, retryable, options);
+    this.failed = failed;
+    this.detail = detail;
+  }
+
+  override get kind(): string {
+    return `${this.code} ${this.failed}`;
+  }
+}
+
+/** @throws {AppraisalError} a check failed. */
+export type Appraise<T> = (nonce: Nonce, evidence: readonly Evidence[], signal: AbortSignal) => Promise<T>;
+
+/** What passed, and the evidence that it is about. */
+interface Appraised<T> {
+  readonly evidence: readonly Evidence[];
+  readonly devices: T;
+}
+
+/** Something kept that an appraisal rests on, and that may be too old. */
+export interface Renewal {
+  /** The failures that it can mend. */
+  readonly mends: ReadonlySet<FailureCode>;
+  /**
+   * Renews it.
+   * @returns the evidence to appraise once more; null where nothing was old, so that the failure stands.
+   */
+  renew(nonce: Nonce, evidence: readonly Evidence[], signal: AbortSignal): Promise<readonly Evidence[] | null>;
+}
+
+/** Appraises, and once more after each renewal that can mend the failure. No renewal is made twice, and none is waited for. */
+export function withRenewals<T>(appraise: Appraise<T>, renewals: readonly Renewal[]): Appraise<Appraised<T>> {
+  return async (nonce, collected, signal) => {
+    const left = new Set(renewals);
+    for (let evidence = collected; ; ) {
+      try {
+        return { evidence, devices: await appraise(nonce, evidence, signal) };
+      } catch (error) {
+        signal.throwIfAborted();
+        if (!(error instanceof AppraisalError)) throw error;
+        const renewal = [...left].find(({ mends }) => mends.has(error.failed));
+        if (renewal === undefined) throw error;
+        left.delete(renewal);
+        const renewed = await renewal.renew(nonce, evidence, signal);
+        if (renewed === null) throw error;
+        evidence = renewed;
+      }
+    }
+  };
+}
+
+const OF_THE_CHAIN: ReadonlySet<FailureCode> = new Set(['report_signature_invalid', 'fwid_mismatch', 'chain_invalid']);
+
+/**
+ * A device that was reset has another leaf certificate, and its chain was read before the reset: what it signs does not verify
+ * until its chain is read again. Its report is over our nonce already; the next one comes with the new chain.
+ */
+export const chainRenewal = (collector: Collector): Renewal => ({
+  mends: OF_THE_CHAIN,
+  renew: async (nonce, _evidence, signal) =>
+    (await collector.renewChains(signal)) ? collector.collect(nonce, signal) : null,
+});

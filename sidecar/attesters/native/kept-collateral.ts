@@ -1,0 +1,331 @@
+// Reference values and OCSP responses, fetched once, kept in memory and on disk, and renewed before they end. They were verified
+// when they came, and verify/ verifies them again at every use.
+
+import { createHash } from 'node:crypto';
+import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { LRUCache } from 'lru-cache';
+import {
+  appraiseOcsp,
+  type Collateral,
+  fetchOcsp,
+  fetchRim,
+  type OcspQuery,
+  ocspId,
+  type ServiceOptions,
+} from '../../../verify/index.ts';
+
+interface KeptCollateralOptions extends EntryOptions {
+  readonly store: Store;
+  readonly onFailure: (message: string) => void;
+}
+
+export interface KeptCollateral extends Collateral {
+  /** Fetches again what ends soon. What cannot be fetched stays until it ends. */
+  renew(): Promise<void>;
+  /** Drops what was fetched more than `age_ms` ago, so that its next use fetches it. True when there was any. */
+  forget(age_ms: number): Promise<boolean>;
+  /** The services that could not be reached since the last call. */
+  outages(): ReadonlySet<Kind>;
+}
+
+/** Between the responder's clock and ours; as verify/ allows. */
+const SKEW_MS = 5 * 60_000;
+const MAX_ENTRIES = 1024;
+const LONG_AGO = new Date(0);
+
+export function createKeptCollateral(options: KeptCollateralOptions): KeptCollateral {
+  const { store, clock, onFailure } = options;
+  const entries = new LRUCache<string, Entry>({ max: MAX_ENTRIES });
+  const underway = new Map<string, Promise<Entry | null>>();
+  let outages = new Set<Kind>();
+
+  async function forgetOne({ kind, id }: Entry): Promise<void> {
+    entries.delete(id);
+    await store.remove(kind, id);
+  }
+
+  async function kept(entry: Entry | null): Promise<Entry | null> {
+    if (entry?.verdict !== 'good') return entry;
+    entries.set(entry.id, entry);
+    await store.write(entry.kind, entry.id, entry.bytes);
+    return entry;
+  }
+
+  /** One request at a time for each document or response. */
+  function once(id: string, work: () => Promise<Entry | null>): Promise<Entry | null> {
+    const running = underway.get(id) ?? work().finally(() => underway.delete(id));
+    underway.set(id, running);
+    return running;
+  }
+
+  /** From disk where it verifies, or else from its service. */
+  function demanded(kind: Kind, id: string, stored: () => Promise<Entry | null>, ask: () => Promise<Entry | null>) {
+    return once(id, async () => {
+      const before = await stored();
+      if (before?.verdict === 'good') {
+        entries.set(id, before);
+        return before;
+      }
+      try {
+        return await kept(await ask());
+      } catch (error) {
+        outages.add(kind);
+        throw error;
+      }
+    });
+  }
+
+  async function renewOne(entry: Entry): Promise<void> {
+    const fresh = await once(entry.id, async () => kept(await entry.again()));
+    if (fresh?.verdict === 'good') return;
+    if (fresh?.verdict === 'not_good') await forgetOne(entry);
+    throw new Error(fresh === null ? 'its service has it no longer' : `what came is ${fresh.verdict}`);
+  }
+
+  return {
+    async rim({ id }) {
+      const stored = async () => {
+        const bytes = await store.read('rim', id);
+        return bytes === null ? null : rimEntry(id, bytes, LONG_AGO, options);
+      };
+      const entry = entries.get(id) ?? (await demanded('rim', id, stored, () => askRim(id, options)));
+      return entry?.bytes ?? null;
+    },
+
+    async ocsp(query) {
+      const id = await ocspId(query);
+      const at = query.at.getTime();
+      let entry: Entry | null = entries.get(id) ?? null;
+      if (entry === null || at < entry.from.getTime() - SKEW_MS || at > entry.until.getTime()) {
+        const stored = async () => {
+          const response = entry === null ? await store.read('ocsp', id) : null;
+          return response === null ? null : ocspEntry(id, query, { response }, LONG_AGO, options);
+        };
+        entry = await demanded('ocsp', id, stored, () => askOcsp(id, query, options));
+      }
+      if (entry === null) return null;
+      return { response: entry.bytes, ...(entry.nonce === undefined ? {} : { nonce: entry.nonce }) };
+    },
+
+    async renew() {
+      for (const id of [...entries.keys()]) {
+        const entry = entries.get(id);
+        if (entry === undefined || clock() < entry.renew_at) continue;
+        await renewOne(entry).catch((error: Error) =>
+          onFailure(`${entry.kind} ${id.slice(-80)} could not be renewed: ${error.message}`),
+        );
+      }
+    },
+
+    async forget(age_ms) {
+      const before = clock().getTime() - age_ms;
+      const all = [...entries.keys()].flatMap((id) => entries.get(id) ?? []);
+      const old = all.filter(({ fetched }) => fetched.getTime() < before);
+      for (const entry of old) await forgetOne(entry);
+      return old.length > 0;
+    },
+
+    outages() {
+      const since_last_call = outages;
+      outages = new Set();
+      return since_last_call;
+    },
+  };
+}
+
+// One RIM document or OCSP response that was fetched: what it is, how long it holds, and how to fetch it again.
+
+interface Entry {
+  readonly kind: Kind;
+  readonly id: string;
+  readonly bytes: Uint8Array;
+  /** The nonce of the request that it responds to; responses from before a restart have none. */
+  readonly nonce?: Uint8Array;
+  /**
+   * `good`: to be kept. `not_good`: the responder says that the certificate is not good. `unusable`: it does not verify. The last
+   * two go to the check, which reports the reason, and are not kept.
+   */
+  readonly verdict: 'good' | 'not_good' | 'unusable';
+  readonly fetched: Date;
+  readonly from: Date;
+  readonly until: Date;
+  readonly renew_at: Date;
+  /** null: the service has no such thing. */
+  again(): Promise<Entry | null>;
+}
+
+interface EntryOptions extends ServiceOptions {
+  readonly fetch: typeof globalThis.fetch;
+  readonly clock: () => Date;
+  /** Throws unless the document verifies. */
+  readonly checkRim: (document: Uint8Array) => Promise<unknown>;
+}
+
+/** After this time a RIM is fetched again, in the background: NVIDIA may have signed a new one. */
+const RIM_RENEW_MS = 86_400_000;
+const ALWAYS = { from: new Date(0), until: new Date(8.64e15) };
+/** An OCSP response is renewed after this part of its validity. */
+const RENEW_AFTER = 0.75;
+
+function askRim(id: string, options: EntryOptions): Promise<Entry | null> {
+  return fetchRim(id, options.fetch, options).then((bytes) =>
+    bytes === null ? null : rimEntry(id, bytes, options.clock(), options),
+  );
+}
+
+/** @param fetched the epoch for a document from disk, which is then fetched again soon. */
+async function rimEntry(id: string, bytes: Uint8Array, fetched: Date, options: EntryOptions): Promise<Entry> {
+  const verdict = await options.checkRim(bytes).then(
+    () => 'good' as const,
+    () => 'unusable' as const,
+  );
+  const renew_at = new Date(fetched.getTime() + RIM_RENEW_MS);
+  return { kind: 'rim', id, bytes, verdict, fetched, ...ALWAYS, renew_at, again: () => askRim(id, options) };
+}
+
+async function askOcsp(id: string, query: OcspQuery, options: EntryOptions): Promise<Entry | null> {
+  const answer = await fetchOcsp(id, query, options.fetch, options);
+  return answer === null ? null : ocspEntry(id, query, answer, options.clock(), options);
+}
+
+async function ocspEntry(
+  id: string,
+  query: OcspQuery,
+  { response, nonce }: { readonly response: Uint8Array; readonly nonce?: Uint8Array },
+  fetched: Date,
+  options: EntryOptions,
+): Promise<Entry> {
+  const { certificate, issuer, at } = query;
+  const again = () => askOcsp(id, { ...query, at: options.clock() }, options);
+  const common = {
+    kind: 'ocsp',
+    id,
+    bytes: response,
+    fetched,
+    again,
+    ...(nonce === undefined ? {} : { nonce }),
+  } as const;
+  const outcome = await appraiseOcsp(response, certificate, issuer, { at, nonce });
+  if (outcome.verdict !== 'good')
+    return { ...common, verdict: outcome.verdict, from: fetched, until: fetched, renew_at: fetched };
+  const { thisUpdate: from, nextUpdate: until } = outcome;
+  const renew_at = new Date(from.getTime() + (until.getTime() - from.getTime()) * RENEW_AFTER);
+  return { ...common, verdict: 'good', from, until, renew_at };
+}
+
+// A folder that keeps RIMs and OCSP responses across restarts. What it returns is not yet trusted.
+
+type Kind = 'rim' | 'ocsp';
+
+interface StoreOptions {
+  readonly folder: string;
+  /** Of all files together; the ones not written for longest go first. 64 MiB by default. */
+  readonly max_bytes?: number;
+  /** Called with one line about what failed. No failure here stops an attestation. */
+  readonly onFailure?: (message: string) => void;
+}
+
+interface Store {
+  /** null: it was never kept, or its file was damaged and has been removed. */
+  read(kind: Kind, id: string): Promise<Uint8Array | null>;
+  write(kind: Kind, id: string, bytes: Uint8Array): Promise<void>;
+  remove(kind: Kind, id: string): Promise<void>;
+}
+
+const DEFAULT_MAX_BYTES = 64 * 1024 * 1024;
+const MAX_FILE_BYTES = 2 * 1024 * 1024;
+/** A file is this, the SHA-256 of its id and contents in hex, a line feed; the id, a line feed; the contents. */
+const MAGIC = 'countersign collateral 1 ';
+const NAME = /^(rim|ocsp)-[0-9a-f]{64}$/;
+
+export function createStore({ folder, max_bytes = DEFAULT_MAX_BYTES, onFailure = () => {} }: StoreOptions): Store {
+  const path = (kind: Kind, id: string) => join(folder, `${kind}-${sha256(id)}`);
+  const drop = (file: string) => rm(file, { force: true }).catch(() => undefined);
+  let turn: Promise<unknown> = Promise.resolve();
+
+  async function put(file: string, bytes: Uint8Array): Promise<void> {
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    const temporary = `${file}.${process.pid}.tmp`;
+    const handle = await open(temporary, 'w', 0o600);
+    try {
+      await handle.writeFile(bytes);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(temporary, file);
+    await shrink(folder, max_bytes);
+  }
+
+  return {
+    async read(kind, id) {
+      const file = path(kind, id);
+      try {
+        if ((await stat(file)).size > MAX_FILE_BYTES) throw new Error('too large');
+        return unpacked(await readFile(file), id);
+      } catch (error) {
+        if (!isAbsent(error)) {
+          onFailure(`${file} is damaged (${reason(error)}) and is fetched again`);
+          await drop(file);
+        }
+        return null;
+      }
+    },
+    write(kind, id, bytes) {
+      const file = path(kind, id);
+      const done = turn.then(() => put(file, packed(id, bytes)));
+      turn = done.catch((error: unknown) => {
+        onFailure(`${folder} cannot keep what was fetched (${reason(error)}); it is fetched again after a restart`);
+      });
+      return turn.then(() => undefined);
+    },
+    remove: async (kind, id) => void (await drop(path(kind, id))),
+  };
+}
+
+/** Removes the oldest files until the rest fits, and half-written files of a killed process. */
+async function shrink(folder: string, max_bytes: number): Promise<void> {
+  const files = await Promise.all(
+    (await readdir(folder)).map(async (name) => {
+      const file = join(folder, name);
+      const { size, mtimeMs } = await stat(file).catch(() => ({ size: 0, mtimeMs: 0 }));
+      return {
+        file,
+        size,
+        mtimeMs,
+        ours: NAME.test(name),
+        left: name.endsWith('.tmp') && mtimeMs < Date.now() - 60_000,
+      };
+    }),
+  );
+  for (const { file } of files.filter(({ left }) => left)) await rm(file, { force: true });
+  const kept = files.filter(({ ours }) => ours).sort((a, b) => a.mtimeMs - b.mtimeMs);
+  let total = kept.reduce((sum, { size }) => sum + size, 0);
+  for (const { file, size } of kept) {
+    if (total <= max_bytes) return;
+    await rm(file, { force: true });
+    total -= size;
+  }
+}
+
+const sha256 = (...parts: readonly (string | Uint8Array)[]): string => {
+  const hash = createHash('sha256');
+  for (const part of parts) hash.update(part);
+  return hash.digest('hex');
+};
+
+function packed(id: string, bytes: Uint8Array): Buffer {
+  return Buffer.concat([Buffer.from(`${MAGIC}${sha256(id, '\n', bytes)}\n${id}\n`), bytes]);
+}
+
+function unpacked(file: Buffer, id: string): Uint8Array {
+  const [head, name] = file.toString('latin1', 0, MAGIC.length + 65 + id.length + 1).split('\n');
+  const bytes = new Uint8Array(file.subarray(MAGIC.length + 65 + id.length + 1));
+  if (name !== id || head !== MAGIC + sha256(id, '\n', bytes)) throw new Error('its checksum is another');
+  return bytes;
+}
+
+const isAbsent = (error: unknown) => (error as NodeJS.ErrnoException).code === 'ENOENT';
+const reason = (error: unknown) =>
+  (error as NodeJS.ErrnoException).code ?? (error instanceof Error ? error.message : 'unknown');
