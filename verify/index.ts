@@ -28,15 +28,18 @@ export {
   type ServiceOptions,
 } from './collateral.ts';
 // Evidence of the processor.
-export type {
-  CpuClaims,
-  CpuExpected,
-  CpuPolicy,
-  CpuReport,
-  CpuType,
-  CpuVerifyOptions,
-  TcbStatus,
-  TdxCollateral,
+export {
+  type CpuClaims,
+  type CpuExpected,
+  type CpuPolicy,
+  type CpuReport,
+  type CpuType,
+  type CpuVerifyOptions,
+  PRODUCTS,
+  type Product,
+  TCB_STATUSES,
+  type TcbStatus,
+  type TdxCollateral,
 } from './cpu/cpu-options.ts';
 export { appraiseCpu, verifyCpu } from './cpu/verify-cpu.ts';
 export { appraiseEvidence, type EndorsementExpiry, endorsementExpiry, verifyEvidence } from './evidence.ts';

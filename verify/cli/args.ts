@@ -1,8 +1,10 @@
 // The command line, read: what to check, with what, and how to print it.
 import { parseArgs } from 'node:util';
+import { PRODUCTS, type Product, TCB_STATUSES, type TcbStatus } from '../index.ts';
 
 export const USAGE = `countersign verify FILE [options]            check an attestation, a saved response, or a saved SSE transcript
 countersign verify evidence FILE [options]   check bare GPU evidence: a JSON array of {arch, certificate, evidence, nonce}
+countersign verify cpu FILE [options]        check a processor's bare evidence: the JSON of an attestation's member cpu
 countersign fetch-collateral FILE --into DIR fetch what FILE's check needs, for use with --offline --collateral DIR
 
 FILE may be - for standard input.
@@ -19,6 +21,9 @@ FILE may be - for standard input.
   --max-age SECONDS            refuse an attestation older than this
   --without-reference-values   do not compare the GPU's measurements (shown as a skip)
   --without-revocation         do not ask whether certificates were revoked (shown as a skip)
+  --report-data HEX            of a processor's evidence: what it must have been given to sign, at most 64 bytes
+  --product NAME               of AMD's: accept Milan, Genoa or Turin; may be repeated; Genoa and Turin without it
+  --tcb STATUS                 of Intel's: accept this TCB status; may be repeated; UpToDate without it
   --json                       the report as JSON
 
 exit status: 0 valid, 1 invalid, 2 usage`;
@@ -29,7 +34,7 @@ export class UsageError extends Error {
 }
 
 export interface Arguments {
-  readonly command: 'attestation' | 'evidence' | 'fetch-collateral';
+  readonly command: 'attestation' | 'evidence' | 'cpu' | 'fetch-collateral';
   readonly file: string;
   readonly request: string | null;
   readonly response: string | null;
@@ -44,6 +49,11 @@ export interface Arguments {
   readonly maxAgeSeconds: number | null;
   readonly withoutReferenceValues: boolean;
   readonly withoutRevocation: boolean;
+  /** In hex. */
+  readonly reportData: string | null;
+  /** Empty: the verifier's own. */
+  readonly products: readonly Product[];
+  readonly tcb: readonly TcbStatus[];
   readonly json: boolean;
   readonly into: string | null;
 }
@@ -51,15 +61,18 @@ export interface Arguments {
 const text = { type: 'string' } as const;
 const flag = { type: 'boolean', default: false } as const;
 
+/** What `verify` checks by itself, where it is named. */
+const BARE = ['evidence', 'cpu'] as const;
+
 /** null: `--help` was given. @throws {UsageError} */
 export function readArguments(argv: readonly string[]): Arguments | null {
   const { values, positionals } = parse(argv);
   if (values.help) return null;
   const [command, ...rest] = positionals;
-  const kind = command === 'verify' ? (rest[0] === 'evidence' ? 'evidence' : 'attestation') : command;
-  if (kind !== 'attestation' && kind !== 'evidence' && kind !== 'fetch-collateral')
+  const kind = command === 'verify' ? (BARE.find((one) => one === rest[0]) ?? 'attestation') : command;
+  if (kind !== 'attestation' && kind !== 'evidence' && kind !== 'cpu' && kind !== 'fetch-collateral')
     throw new UsageError(`unknown command: ${command ?? '(none)'}`);
-  const files = kind === 'evidence' ? rest.slice(1) : rest;
+  const files = kind === 'evidence' || kind === 'cpu' ? rest.slice(1) : rest;
   const file = files[0];
   if (file === undefined) throw new UsageError('a FILE is needed');
   if (files.length > 1) throw new UsageError(`one FILE at a time, not ${files.length}`);
@@ -81,6 +94,9 @@ export function readArguments(argv: readonly string[]): Arguments | null {
     maxAgeSeconds: values['max-age'] === undefined ? null : seconds(values['max-age']),
     withoutReferenceValues: values['without-reference-values'],
     withoutRevocation: values['without-revocation'],
+    reportData: values['report-data'] === undefined ? null : hex(values['report-data']),
+    products: (values.product ?? []).map((value) => oneOf('--product', value, PRODUCTS)),
+    tcb: (values.tcb ?? []).map((value) => oneOf('--tcb', value, TCB_STATUSES)),
     json: values.json,
     into: values.into ?? null,
   };
@@ -106,6 +122,9 @@ function parse(argv: readonly string[]) {
         'max-age': text,
         'without-reference-values': flag,
         'without-revocation': flag,
+        'report-data': text,
+        product: { type: 'string', multiple: true },
+        tcb: { type: 'string', multiple: true },
         json: flag,
         into: text,
       },
@@ -138,4 +157,18 @@ function time(value: string): Date {
 function seconds(value: string): number {
   if (!/^\d{1,12}$/.test(value)) throw new UsageError(`--max-age ${value}: not a number of seconds`);
   return Number(value);
+}
+
+const MAX_REPORT_DATA_DIGITS = 128;
+
+function hex(value: string): string {
+  if (!/^([0-9a-f]{2})+$/i.test(value) || value.length > MAX_REPORT_DATA_DIGITS)
+    throw new UsageError(`--report-data ${value}: not 1 to 64 bytes in hexadecimal digits`);
+  return value.toLowerCase();
+}
+
+function oneOf<T extends string>(name: string, value: string, among: readonly T[]): T {
+  const found = among.find((one) => one === value);
+  if (found === undefined) throw new UsageError(`${name} ${value}: not one of ${among.join(', ')}`);
+  return found;
 }

@@ -1,7 +1,7 @@
 // What the command line reads and prints.
 import { readFileSync } from 'node:fs';
 import type { Check } from '../checks.ts';
-import { ageInWords, type Claims, type VerificationReport } from '../index.ts';
+import { ageInWords, type Claims, type CpuClaims, type CpuReport, type VerificationReport } from '../index.ts';
 import { UsageError } from './args.ts';
 
 // Reads what the CLI is given: an attestation, a response, or a transcript of server-sent events.
@@ -56,15 +56,51 @@ const MARK = { pass: 'pass', fail: 'FAIL', skip: 'skip' } as const;
 
 /** @param at the time of the check */
 export function printReport(report: VerificationReport, at: Date): string {
-  const lines = report.checks.map(line);
-  const width = Math.max(...lines.map(([name]) => name.length));
-  const out = lines.map(([name, mark, detail]) => `  ${mark}  ${name.padEnd(width)}  ${detail}`);
+  const out = checkLines(report.checks);
   out.push('', ...claimLines(report.claims, at));
   if (report.proven.length > 0) out.push('', 'proven', ...report.proven.map((text) => `  + ${text}`));
   if (report.not_proven.length > 0) out.push('', 'not proven', ...report.not_proven.map((text) => `  - ${text}`));
   const failed = report.checks.find((check) => check.status === 'fail');
   out.push('', report.valid ? `VALID (level: ${report.level})` : `INVALID: ${failed?.code ?? 'no check could run'}`);
   return out.map(plain).join('\n');
+}
+
+/** The same for a processor's evidence, which has no level of its own. */
+export function printCpuReport({ valid, checks, claims }: CpuReport): string {
+  const failed = checks.find((check) => check.status === 'fail');
+  const out = [
+    ...checkLines(checks),
+    '',
+    ...(claims === null ? ['claims: none'] : cpuClaimLines(claims)),
+    '',
+    'not proven',
+    '  - which software ran: the measurement was not compared with any',
+    '',
+    valid ? 'VALID' : `INVALID: ${failed?.code ?? 'no check could run'}`,
+  ];
+  return out.map(plain).join('\n');
+}
+
+function cpuClaimLines(claims: CpuClaims): string[] {
+  const out = ['claims', `  type         ${claims.type}${claims.product === null ? '' : `, ${claims.product}`}`];
+  if (claims.simulated) out.push('  SIMULATED: no processor made this');
+  const facts: readonly (readonly [string, string | number | null])[] = [
+    ['measurement', claims.measurement],
+    ['report data', claims.report_data],
+    ['host data', claims.host_data],
+    ['VMPL', claims.vmpl],
+    ['TCB status', claims.tcb_status],
+    ['chip', claims.chip_id],
+  ];
+  for (const [name, value] of facts) if (value !== null) out.push(`  ${name.padEnd(11)}  ${value}`);
+  if (claims.advisories.length > 0) out.push(`  advisories   ${claims.advisories.join(', ')}`);
+  return out;
+}
+
+function checkLines(checks: readonly Check<string>[]): string[] {
+  const lines = checks.map(line);
+  const width = Math.max(...lines.map(([name]) => name.length));
+  return lines.map(([name, mark, detail]) => `  ${mark}  ${name.padEnd(width)}  ${detail}`);
 }
 
 /** What others wrote, a token's issuer or a file's name, must not clear the screen, nor write lines of this report. */
@@ -95,7 +131,7 @@ function claimLines(claims: Claims, at: Date): string[] {
   return out.length === 1 ? ['claims: none'] : out;
 }
 
-function line(check: Check): [string, string, string] {
+function line(check: Check<string>): [string, string, string] {
   const name = check.device === undefined ? check.name : `${check.name}[${check.device}]`;
   return [name, MARK[check.status], check.code === undefined ? check.detail : `${check.code}: ${check.detail}`];
 }

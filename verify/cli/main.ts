@@ -1,7 +1,9 @@
 // `countersign verify`: checks an attestation or bare evidence, prints the report, exits 0 (valid), 1 (invalid) or 2 (usage).
 import {
   appraiseAttestation,
+  appraiseCpu,
   appraiseEvidence,
+  type CpuReport,
   fetchNrasKeys,
   type VerificationReport,
   type VerifyOptions,
@@ -9,7 +11,7 @@ import {
 import { parsePem } from '../x509/certificate.ts';
 import { type Arguments, readArguments, USAGE, UsageError } from './args.ts';
 import { collateralFor, fetchingInto } from './collateral-folder.ts';
-import { MAX_INPUT_BYTES, plain, printReport, readInput, readText } from './io.ts';
+import { MAX_INPUT_BYTES, plain, printCpuReport, printReport, readInput, readText } from './io.ts';
 
 try {
   process.exitCode = await run(process.argv.slice(2));
@@ -26,8 +28,27 @@ async function run(argv: readonly string[]): Promise<number> {
     return 0;
   }
   if (args.command === 'fetch-collateral') return fetchCollateral(args);
+  if (args.command === 'cpu') return verifyCpu(args);
   const report = await appraise(args, { ...optionsOf(args), collateral: collateralFor(args) });
   console.log(args.json ? JSON.stringify(report, null, 2) : printReport(report, args.at ?? new Date()));
+  return report.valid ? 0 : 1;
+}
+
+/** A processor's evidence alone: everything that it needs is in it, so nothing is fetched. */
+async function verifyCpu(args: Arguments): Promise<number> {
+  if (args.request !== null || args.response !== null)
+    throw new UsageError('bare evidence holds no request and no response: --request and --response have no use');
+  const report: CpuReport = await appraiseCpu(readText(args.file), {
+    ...(args.at === null ? {} : { at: args.at }),
+    ...(args.allowSimulated === null ? {} : { simulatedRoots: readRoot(args.allowSimulated) }),
+    ...(args.reportData === null ? {} : { expected: { reportData: args.reportData } }),
+    policy: {
+      ...(args.products.length === 0 ? {} : { products: args.products }),
+      ...(args.tcb.length === 0 ? {} : { tcb: args.tcb }),
+    },
+    without: { revocation: args.withoutRevocation },
+  });
+  console.log(args.json ? JSON.stringify(report, null, 2) : printCpuReport(report));
   return report.valid ? 0 : 1;
 }
 

@@ -1,5 +1,5 @@
-// Reads what an Azure guest behind a paravisor has: the processor signed a hash of JSON that names the key of a virtual TPM, and
-// that TPM signed what we gave it (TPM 2.0 part 2, §10.12; layout of the HCL report as az-cvm-vtpm reads it).
+// Reads the evidence of an Azure guest behind a paravisor: the processor signs a hash of JSON that names the key of a virtual TPM,
+// and that TPM signs the caller's bytes (TPM 2.0 part 2, §10.12; layout of the HCL report as az-cvm-vtpm reads it).
 import { buffered, concatAll, digest, EncodingError, equal, fromBase64Url, fromUtf8, toHex } from '../bytes.ts';
 import { CheckFailure, type Passed, seen } from '../checks.ts';
 import { ByteReader } from './byte-reader.ts';
@@ -7,7 +7,7 @@ import type { TpmQuote } from './cpu-member.ts';
 import { isZero } from './snp-report.ts';
 
 export interface HclReport {
-  /** The processor's report: of SEV-SNP the one that it signs. */
+  /** The processor's report; of TDX the unsigned one, whose quote comes separately. */
   readonly hardware: Uint8Array;
   readonly type: 'SEV_SNP' | 'TDX';
   /** The JSON's exact bytes, which are hashed. */
@@ -24,7 +24,7 @@ const HASH_SHA256 = 1;
 
 const bad = (message: string, cause?: unknown) => new CheckFailure('cpu_malformed', message, { cause });
 
-/** What stands behind the runtime data is not read. @throws {CheckFailure} cpu_malformed, cpu_unsupported */
+/** Bytes behind the runtime data are not read. @throws {CheckFailure} cpu_malformed, cpu_unsupported */
 export function parseHclReport(bytes: Uint8Array): HclReport {
   const runtimeAt = HEADER_BYTES + HARDWARE_BYTES;
   if (bytes.length < runtimeAt + RUNTIME_HEADER_BYTES) throw bad('the HCL report is too short');
@@ -45,7 +45,7 @@ export function parseHclReport(bytes: Uint8Array): HclReport {
 }
 
 export interface TpmAttest {
-  /** What was given to be signed. */
+  /** The caller's bytes that the TPM signed. */
   readonly extraData: Uint8Array;
   readonly pcrDigest: Uint8Array;
 }
@@ -103,7 +103,7 @@ interface RsaKey {
 const AK = 'HCLAkPub';
 const RSA_2048_BYTES = 256;
 
-/** By its name in the JSON, once. */
+/** Finds the attestation key, which must stand in the JSON once. */
 function attestationKey(runtimeData: Uint8Array): RsaKey {
   let keys: unknown;
   try {

@@ -1,11 +1,11 @@
-// Takes fields off the front of bytes, each of a length that is known by then.
+// Reads fields of known length from the front of a byte array.
 
 export class ByteReader {
   readonly #bytes: Uint8Array;
   readonly #broken: (message: string) => Error;
   #at = 0;
 
-  /** @param broken what is thrown where the bytes are too short, or too long. */
+  /** @param broken makes the error for bytes that are too short or too long. */
   constructor(bytes: Uint8Array, broken: (message: string) => Error) {
     this.#bytes = bytes;
     this.#broken = broken;
@@ -26,7 +26,7 @@ export class ByteReader {
     return this.#bytes.length - this.#at;
   }
 
-  /** Everything that was taken. */
+  /** All bytes read so far. */
   get taken(): Uint8Array {
     return this.#bytes.subarray(0, this.#at);
   }

@@ -1,4 +1,4 @@
-// Reads a processor's evidence as it travels, the member `cpu`: strict, with a limit on everything. It judges nothing but form.
+// Reads a processor's evidence as it travels, the member `cpu`: strictly, and with a limit on every size. Only the form is judged.
 import { duplicateMember } from '../../proto/json.ts';
 import { EncodingError, fromBase64, fromHex, fromUtf8 } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
@@ -30,7 +30,7 @@ export interface TpmQuote {
 }
 
 const MAX_CHARACTERS = 8 * 1024 * 1024;
-/** By member, in characters. */
+/** The longest text of each member, in characters. */
 const MAX = {
   report: 64 * 1024,
   certificates: 64 * 1024,
@@ -42,14 +42,14 @@ const MAX = {
 } as const;
 const TPM_PCRS = 24;
 
-/** What each type has beside `type` and `report`: what must be there, and what may. */
+/** The members of each type beside `type` and `report`: required ones, and optional ones. */
 const MEMBERS: Readonly<Record<CpuType, { readonly must: readonly string[]; readonly may: readonly string[] }>> = {
   SEV_SNP: { must: ['certificates'], may: ['collateral'] },
   TDX: { must: [], may: ['collateral', 'event_log'] },
   AZURE_SEV_SNP: { must: ['certificates', 'tpm'], may: ['collateral'] },
   AZURE_TDX: { must: ['quote', 'tpm'], may: ['collateral', 'event_log'] },
 };
-/** The session's, read by its own checks. */
+/** Members of the session, which other checks read. */
 const OF_THE_SESSION = ['statement', 'gpu_sha256', 'gpu', 'launch', 'signature'];
 const COLLATERAL: readonly (keyof TdxCollateral)[] = [
   'tcb_info',

@@ -1,11 +1,12 @@
-// What the verification of a processor's evidence is asked, and what it answers.
+// The options of a verification of a processor's evidence, and its report.
 import type { Check, CpuCheckName } from '../checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
 
 export type CpuType = 'SEV_SNP' | 'TDX' | 'AZURE_SEV_SNP' | 'AZURE_TDX';
 
 /** AMD's processors with SEV-SNP. */
-export type Product = 'Milan' | 'Genoa' | 'Turin';
+export const PRODUCTS = ['Milan', 'Genoa', 'Turin'] as const;
+export type Product = (typeof PRODUCTS)[number];
 
 /** Security versions of AMD's firmware. `fmc` is Turin's alone. */
 export type SnpTcbPart = 'fmc' | 'bl' | 'tee' | 'snp' | 'ucode';
@@ -41,7 +42,7 @@ export interface TdxCollateral {
 }
 
 export interface CpuPolicy {
-  /** AMD products whose reports are believed. Genoa and Turin by default: Milan's reports can be forged (arXiv 2605.12990). */
+  /** AMD products whose reports are accepted. Genoa and Turin by default: Milan's reports can be forged (arXiv 2605.12990). */
   readonly products?: readonly Product[] | undefined;
   /** The least TCB, by product, that AMD's reported, current, committed and launch TCB must all have. */
   readonly minTcb?: Readonly<Partial<Record<Product, SnpTcb>>> | undefined;
@@ -60,23 +61,23 @@ export interface CpuVerifyOptions {
   readonly at?: Date | undefined;
   /** PEM certificates to trust in place of the pinned ones. */
   readonly roots?: { readonly amd?: string | undefined; readonly intel?: string | undefined } | undefined;
-  /** PEM certificates of simulated processors' test roots. What stands under one passes, and proves nothing about hardware. */
+  /** PEM certificates of simulated processors' test roots. Evidence under one passes, and proves nothing about hardware. */
   readonly simulatedRoots?: string | undefined;
-  /** The caller's own, AMD's list in DER: it wins over what stands in the evidence where it is valid at that instant. */
+  /** The caller's own collateral; AMD's list in DER. It replaces that in the evidence where it is valid at that instant. */
   readonly collateral?:
     | { readonly tdx?: TdxCollateral | undefined; readonly amdCrl?: Uint8Array | undefined }
     | undefined;
-  /** What the caller does not want checked; shown as a skip with that reason. */
+  /** Checks that the caller leaves out; each is shown as a skip with that reason. */
   readonly without?: { readonly revocation?: boolean | undefined } | undefined;
-  /** What the caller holds and the evidence must be about, in hex. */
+  /** Values that the evidence must hold. */
   readonly expected?: CpuExpected | undefined;
   readonly policy?: CpuPolicy | undefined;
-  /** The first check that fails is the last that is made. */
+  /** No check runs after one that failed. */
   readonly stopAtFailure?: boolean | undefined;
 }
 
 export interface CpuExpected {
-  /** At most 64 bytes, behind which REPORTDATA is zero. Of Azure's types: what the vTPM's quote signed, exactly. */
+  /** REPORTDATA in hex: at most 64 bytes, the rest is zero. For Azure's types: exactly what the vTPM's quote signed. */
   readonly reportData?: string | undefined;
   /** SHA-256 of the launch file, and where it must stand: of TDX in MRCONFIGID or in an event of RTMR3. */
   readonly launch?: { readonly sha256: string; readonly in: 'host_data' | 'mrconfigid' | 'rtmr3' } | undefined;
@@ -95,7 +96,7 @@ export interface CpuContext {
 
 export type CpuCheck = Check<CpuCheckName>;
 
-/** What the evidence says, in hex; null where it does not say. Nothing here is proven unless the report is valid. */
+/** The claims of the evidence, in hex; null where it has none. Nothing here is proven unless the report is valid. */
 export interface CpuClaims {
   readonly type: CpuType;
   readonly simulated: boolean;

@@ -1,15 +1,15 @@
-// Reads the logs of what was extended into a guest's registers, and replays them: CCEL, which firmware and kernel write (TCG "PC
+// Reads the logs of a guest's measured events, and replays them: CCEL, which firmware and kernel write (TCG "PC
 // Client Platform Firmware Profile", §10), and the JSON that dstack and our own unit write for RTMR3.
 import { concat, digest, EncodingError, equal, fromHex, fromUtf8, toHex, utf8 } from '../bytes.ts';
 import { CheckFailure, type Passed, passed } from '../checks.ts';
 import { ByteReader } from './byte-reader.ts';
 
-/** What was extended, in order. */
+/** One event that was extended into a register. */
 export interface LogEvent {
   /** 0 to 3. */
   readonly rtmr: number;
   readonly type: number;
-  /** SHA-384: what went into the register. Only where `name` is set is it known to be the data's. */
+  /** SHA-384, as extended into the register. It is checked against the data only where `name` is set. */
   readonly digest: Uint8Array;
   /** Of an event of dstack's form in RTMR3, whose digest is over name and data. */
   readonly name: string | null;
@@ -22,7 +22,7 @@ const MAX_ALGORITHMS = 16;
 const SHA384 = 0x000c;
 const SHA384_BYTES = 48;
 const EV_NO_ACTION = 3;
-/** What a log's unused memory is filled with. */
+/** Fills the unused memory of a log. */
 const UNUSED = 0xffffffff;
 const RUNTIME_RTMR = 3;
 
@@ -38,7 +38,7 @@ export async function checkEventLog(rtmrs: readonly Uint8Array[], log: Uint8Arra
   return passed(`${events.length} events replay to all four RTMRs`, events);
 }
 
-/** Four registers, from zero: each event makes SHA-384(register ‖ digest) of its own. */
+/** Replays the events into four registers that begin as zero: each becomes SHA-384(register ‖ digest). */
 export async function replay(events: readonly LogEvent[]): Promise<Uint8Array[]> {
   const registers: Uint8Array[] = Array.from({ length: 4 }, () => new Uint8Array(SHA384_BYTES));
   for (const { rtmr, digest: extended } of events)
@@ -68,7 +68,7 @@ function readCcel(log: Uint8Array): LogEvent[] {
     const extended = readDigests(reader, sizes);
     const data = reader.take(reader.number(4));
     if (type === EV_NO_ACTION) continue;
-    // 0 would be MRTD, which nothing extends once a guest runs.
+    // Index 0 is MRTD, which cannot be extended once a guest runs.
     if (register < 1 || register > 4) throw bad('an event of a register that there is not');
     events.push({ rtmr: register - 1, type, digest: extended, name: null, data });
   }

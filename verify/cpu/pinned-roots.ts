@@ -1,5 +1,5 @@
 // The roots that are pinned: AMD's, one for each product, and Intel's. A trust anchor is a name and a key (RFC 5280 §6.1.1), so
-// each stands here as the part of its certificate that is signed, base64 of DER; what a root says of itself proves nothing.
+// each stands here as the signed part of its certificate, base64 of DER; a root's signature of itself proves nothing.
 import { concat, fromBase64, fromHex } from '../bytes.ts';
 import { type Certificate, parseCertificate } from '../x509/certificate.ts';
 
@@ -65,7 +65,7 @@ const INTEL = [
     'AQ==',
 ];
 
-// In hex, read where they are used: a bundle leaves out what nobody uses only if nothing is called for it.
+// Parsed on first use: a bundler drops unused roots only if no function runs when the module loads.
 const RSASSA_PSS_SHA384 =
   '304606092a864886f70d01010a3039a00f300d06096086480165030402020500a11c301a06092a864886f70d010108300d06096086480165030402020500a203020130a303020101';
 const ECDSA_SHA256 = '300a06082a8648ce3d040302';
@@ -85,7 +85,7 @@ export function intelRoots(): readonly Certificate[] {
   return intel;
 }
 
-/** A certificate without its signature, which nobody asks a root for. */
+/** A certificate without its signature. */
 function anchor(base64: string, algorithm: string): Certificate {
   const content = concat(fromBase64(base64), fromHex(algorithm + NO_SIGNATURE));
   const { length } = content;

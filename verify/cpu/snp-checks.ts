@@ -1,4 +1,4 @@
-// The checks that are made on a report of SEV-SNP: who signed it, on which processor, under which firmware and which rules.
+// The checks of a report of SEV-SNP: its signer, processor, firmware and guest policy.
 import { equal } from '../bytes.ts';
 import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
@@ -9,12 +9,12 @@ import { ecdsaVerifyRaw } from '../x509/public-key.ts';
 import type { CpuContext, CpuPolicy, Product, SnpTcb, SnpTcbPart } from './cpu-options.ts';
 import { isZero, type SnpReport, TCBS, tcbOf } from './snp-report.ts';
 
-/** Leaf, ASK or ASVK, ARK: verified. */
+/** A verified path: leaf, ASK or ASVK, ARK. */
 export interface AmdPath {
   readonly leaf: Certificate;
   readonly authority: Certificate;
   readonly root: Certificate;
-  /** The root's, of which there is one a product. */
+  /** Named by the root: each product has its own. */
   readonly product: Product;
   readonly kind: SnpReport['signingKey'];
   readonly simulated: boolean;
@@ -31,7 +31,7 @@ export async function checkSnpSignature(report: SnpReport, leaf: Certificate): P
 }
 
 /**
- * @param chain leaf, then ASK or ASVK. The leaf's kind says under which of the two it must stand.
+ * @param chain leaf, then ASK or ASVK. A VCEK must stand under an ASK, a VLEK under an ASVK.
  * @throws {CheckFailure} chain_invalid, certificate_expired, untrusted_root, simulated_root_refused
  */
 export async function checkSnpChain(chain: readonly Certificate[], context: CpuContext): Promise<Passed<AmdPath>> {
@@ -147,7 +147,7 @@ export async function checkSnpRevocation(
   if (crl === undefined) throw new CheckFailure('revocation_unavailable', "AMD's revocation list is not at hand");
   if (!(await isIssuedBy(crl, root)))
     throw new CheckFailure('revocation_invalid', 'the revocation list is not one that the root signed');
-  // Who was revoked once stays so, whatever the list's age.
+  // A certificate on an old list stays revoked.
   if (isRevoked(crl, authority))
     throw new CheckFailure('certificate_revoked', `AMD revoked '${authority.subjectCommonName}'`);
   if (current === undefined)
@@ -184,7 +184,7 @@ export function checkSnpMode(report: SnpReport, { product }: AmdPath, { policy }
 
 const refused = (message: string) => new CheckFailure('cpu_policy_refused', message);
 
-/** A guest that was launched under bad firmware stays exposed after an update, so all four count. @throws {CheckFailure} tcb_not_accepted */
+/** All four versions count: a guest that was launched under bad firmware stays exposed after an update. @throws {CheckFailure} tcb_not_accepted */
 export function checkSnpTcb(report: SnpReport, { product }: AmdPath, { policy }: CpuContext): Outcome<true> {
   const least = policy.minTcb?.[product];
   if (least === undefined) return skipped(`the caller named no least TCB of ${product}`);

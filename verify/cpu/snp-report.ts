@@ -1,5 +1,5 @@
 // Reads an attestation report of SEV-SNP (AMD 56860, "SEV Secure Nested Paging Firmware ABI", §7.3).
-// What it returns is not yet trusted: the checks in snp-checks.ts make it so.
+// Nothing that it returns is trusted before the checks in snp-checks.ts have passed.
 import { CheckFailure } from '../checks.ts';
 import type { Product, SnpTcb, SnpTcbPart } from './cpu-options.ts';
 
@@ -7,7 +7,7 @@ export interface SnpReport {
   readonly version: number;
   /** Debugging, migration and the like, as the guest's owner allowed them. */
   readonly policy: bigint;
-  /** Who asked: 0 to 3 the guest, by privilege; more is the host. */
+  /** The privilege level of the request: 0 to 3 is the guest; more is the host. */
   readonly vmpl: number;
   readonly platformInfo: bigint;
   readonly maskChipKey: boolean;
@@ -16,7 +16,7 @@ export interface SnpReport {
   readonly measurement: Uint8Array;
   readonly hostData: Uint8Array;
   readonly idKeyDigest: Uint8Array;
-  /** By the processor's own word; null in version 2, where the leaf certificate alone says it. */
+  /** From the report's CPUID fields; null in version 2, where only the leaf certificate names it. */
   readonly product: Product | null;
   /** 64 bytes; of Turin, 8 and zeros. */
   readonly chipId: Uint8Array;
@@ -80,7 +80,7 @@ export function parseSnpReport(bytes: Uint8Array): SnpReport {
   };
 }
 
-/** Bytes that are zero in every version's layout, those behind the signature included, which nobody signs. */
+/** Bytes that are zero in every version's layout, the unsigned ones behind the signature included. */
 function reserved(version: number): (readonly [number, number])[] {
   return [
     [0x4c, 0x50],
@@ -126,7 +126,7 @@ const LAYOUTS: Readonly<Record<Product, readonly (SnpTcbPart | null)[]>> = {
   Turin: ['fmc', 'bl', 'tee', 'snp', null, null, null, 'ucode'],
 };
 
-/** The parts of a TCB version; null where a byte is set that means nothing on this product. */
+/** The parts of a TCB version; null where a reserved byte is set. */
 export function tcbOf(bytes: Uint8Array, product: Product): SnpTcb | null {
   const layout = LAYOUTS[product];
   if (layout.some((part, i) => part === null && bytes[i] !== 0)) return null;

@@ -1,4 +1,4 @@
-// The checks that are made on a quote of TDX: who signed it, with which enclave, on a platform of which state, under which rules.
+// The checks of a quote of TDX: its signer, quoting enclave, platform state and guest attributes.
 import { concat, digest, equal, toHex } from '../bytes.ts';
 import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
@@ -12,7 +12,7 @@ import type { ModuleSigner, VerifiedCollateral } from './tdx-collateral.ts';
 import { type Pck, readPck, type TdReport, type TdxQuote } from './tdx-quote.ts';
 import { moduleIdentity, type PlatformTcb, platformTcb } from './tdx-tcb.ts';
 
-/** PCK, its authority, the root: verified. */
+/** A verified path: PCK, its authority, the root. */
 export interface IntelPath {
   readonly leaf: Certificate;
   readonly authority: Certificate;
@@ -21,7 +21,7 @@ export interface IntelPath {
   readonly simulated: boolean;
 }
 
-/** Three signatures in a row: the PCK over the enclave's report, the report over the attestation key, that key over the quote. @throws {CheckFailure} cpu_signature_invalid */
+/** Checks three links: the PCK signs the enclave's report, the report holds the attestation key, that key signs the quote. @throws {CheckFailure} cpu_signature_invalid */
 export async function checkTdxSignature(quote: TdxQuote): Promise<Passed<true>> {
   const { signed, signature, attestationKey, attestationKeyBytes, qe, qeSigned, qeSignature, qeAuthData, chain } =
     quote;
@@ -50,7 +50,7 @@ export async function checkTdxChain({ chain }: TdxQuote, context: CpuContext): P
   const [leaf, authority, root, ...more] = path;
   if (leaf === undefined || authority === undefined || root === undefined || more.length > 0 || leaf.isCa)
     throw invalid('the chain is not PCK, its authority, the root');
-  // Intel's root names others too: those who sign TCB info, for instance.
+  // Intel's root also certifies signers of TCB info, for instance.
   if (!leaf.subjectCommonName.includes(PCK) || !AUTHORITY.test(authority.subjectCommonName))
     throw invalid('the leaf is not a PCK certificate');
   try {
@@ -66,8 +66,8 @@ export async function checkTdxChain({ chain }: TdxQuote, context: CpuContext): P
 const invalid = (message: string) => new CheckFailure('chain_invalid', message);
 
 /**
- * Intel's quoting enclave and Intel's TDX module, by what the collateral says of them.
- * @param collateral null where there is none that verifies, for which cpu_tcb fails.
+ * Compares quoting enclave and TDX module with Intel's collateral.
+ * @param collateral null where none verifies; then cpu_tcb fails.
  * @throws {CheckFailure} cpu_identity_mismatch
  */
 export function checkTdxIdentity(quote: TdxQuote, collateral: VerifiedCollateral | null): Outcome<true> {
@@ -81,7 +81,7 @@ export function checkTdxIdentity(quote: TdxQuote, collateral: VerifiedCollateral
     qe.isvProdId === qeIdentity.isvProdId;
   if (!isQe) throw mismatch("the quoting enclave is not Intel's");
   const signer = (body.teeTcbSvn[1] ?? 0) > 0 ? moduleIdentity(body.teeTcbSvn, tcbInfo) : tcbInfo.module;
-  // A module that Intel does not list has no level, which cpu_tcb says.
+  // A module that Intel does not list has no level, so cpu_tcb fails.
   if (!isModuleOf(body, signer ?? tcbInfo.module)) throw mismatch("the TDX module is not Intel's");
   return seen("Intel's quoting enclave, and a TDX module that Intel signed");
 }
@@ -90,14 +90,14 @@ const mismatch = (message: string) => new CheckFailure('cpu_identity_mismatch', 
 
 const masked = (bytes: Uint8Array, mask: Uint8Array) => bytes.map((byte, i) => byte & (mask[i] ?? 0));
 
-/** An attribute of the module would be its debug mode, so whatever is allowed, all are zero. */
+/** The module's attributes include its debug mode, so all must be zero. */
 const isModuleOf = ({ mrSignerSeam, seamAttributes }: TdReport, signer: ModuleSigner): boolean =>
   equal(mrSignerSeam, signer.mrSigner) &&
   equal(masked(seamAttributes, signer.attributesMask), signer.attributes) &&
   isZero(seamAttributes);
 
 /**
- * Of the PCK by its authority's list; of that authority, and of those who signed the collateral, by the root's.
+ * Looks for the PCK on its authority's list, and for that authority and the collateral's signers on the root's.
  * @throws {CheckFailure} revocation_invalid, certificate_revoked
  */
 export async function checkTdxRevocation(
@@ -114,7 +114,7 @@ export async function checkTdxRevocation(
   const revoked = [leaf].find(isOn(pckCrl)) ?? [authority, ...signers].find(isOn(rootCrl));
   if (revoked !== undefined)
     throw new CheckFailure('certificate_revoked', `Intel revoked '${revoked.subjectCommonName.slice(0, 80)}'`);
-  // Of what is out of its window only a revocation counts.
+  // A list out of its window can still revoke.
   if (outdated !== null) return skipped('no list that holds at this time: cpu_tcb says which');
   return seen(`none of ${2 + signers.length} certificates is on its authority's list`);
 }
@@ -145,7 +145,7 @@ const refused = (message: string) => new CheckFailure('cpu_policy_refused', mess
 
 const NEVER = ['Revoked', 'NotSupported'];
 
-/** What state the platform is in; null where the collateral is about another platform. */
+/** The platform's TCB state; null where the collateral is about another platform. */
 export function stateOf(quote: TdxQuote, { pck }: IntelPath, collateral: VerifiedCollateral): PlatformTcb | null {
   const { tcbInfo, qeIdentity } = collateral;
   if (tcbInfo.fmspc !== pck.fmspc || tcbInfo.pceId !== pck.pceId) return null;

@@ -1,4 +1,4 @@
-// Verifies what Intel says of its platforms: TCB info and the quoting enclave's identity, as the very texts that were signed,
+// Verifies Intel's collateral: TCB info and the quoting enclave's identity, as the exact texts that were signed,
 // and revocation lists (Intel's Provisioning Certification Service, version 4).
 import { EncodingError, equal, fromHex, utf8 } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
@@ -9,13 +9,13 @@ import { DerError } from '../x509/der.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
 import { type CpuContext, TCB_STATUSES, type TcbStatus, type TdxCollateral } from './cpu-options.ts';
 
-/** Texts and signatures are right. Whether it holds at the clock is said, and judged by whoever uses it. */
+/** Collateral whose signatures are right. `outdated` names what is out of its window, which the checks judge. */
 export interface VerifiedCollateral {
   readonly tcbInfo: TcbInfo;
   readonly qeIdentity: QeIdentity;
-  /** Who signed the two. */
+  /** Signers of the two texts. */
   readonly signers: readonly Certificate[];
-  /** Not yet verified: what revokes is checked by the quote's own authorities. */
+  /** Not yet verified: the lists must be signed by the quote's own authorities. */
   readonly pckCrl: Crl;
   readonly rootCrl: Crl;
   /** What is out of its window, in words; null where all holds. */
@@ -69,7 +69,7 @@ const MAX_LEVELS = 256;
 const invalid = (message: string, cause?: unknown) => new CheckFailure('collateral_invalid', message, { cause });
 
 /**
- * The caller's own where it holds at the clock, else what the evidence carries.
+ * Takes the caller's own collateral where it is valid at the clock, else that of the evidence.
  * @param root of the quote's own chain, under which the collateral must stand too.
  * @throws {CheckFailure} collateral_unavailable, collateral_invalid
  */

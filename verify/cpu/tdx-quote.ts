@@ -1,5 +1,5 @@
 // Reads a quote of TDX (Intel, "TDX DCAP Quoting Library API", appendix A: versions 4 and 5) and what its PCK certificate says.
-// What it returns is not yet trusted: the checks in tdx-checks.ts make it so.
+// Nothing that it returns is trusted before the checks in tdx-checks.ts have passed.
 import { concat, EncodingError, fromHex, fromUtf8, toHex } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
@@ -25,7 +25,7 @@ export interface TdxQuote {
   readonly chain: readonly Certificate[];
 }
 
-/** What the TDX module says of the guest. */
+/** The TDX module's report about the guest. */
 export interface TdReport {
   readonly teeTcbSvn: Uint8Array;
   readonly mrSignerSeam: Uint8Array;
@@ -164,7 +164,7 @@ function readChain(bytes: Uint8Array): Certificate[] {
 // Intel's extension of a PCK certificate ("PCK Certificate and CRL Profile Specification", §1.3.5).
 
 export interface Pck {
-  /** 12 hex digits, lowercase: what TCB info is this platform's. */
+  /** 12 lowercase hex digits that select the platform's TCB info. */
   readonly fmspc: string;
   readonly pceId: string;
   /** The 16 components of its CPUSVN. */

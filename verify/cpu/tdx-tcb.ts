@@ -1,5 +1,5 @@
-// At what level a platform is, by Intel's rule (its QuoteVerificationLibrary, §4.1.2.4.17): first level that is met, the TDX
-// module's own level, relaunch advised or not, the quoting enclave's level.
+// The TCB level of a platform by Intel's rule (its QuoteVerificationLibrary, §4.1.2.4.17): the first level that is met, the TDX
+// module's level, whether a relaunch is advised, the quoting enclave's level.
 import type { TcbStatus } from './cpu-options.ts';
 import type { QeIdentity, SvnLevel, TcbInfo, TcbLevel } from './tdx-collateral.ts';
 import type { Pck, TdReport } from './tdx-quote.ts';
@@ -33,7 +33,7 @@ export function platformTcb(
 const isSgxMet = (level: TcbLevel, { cpuSvn, pceSvn }: Pck): boolean =>
   level.sgx.every((svn, i) => (cpuSvn[i] ?? -1) >= svn) && pceSvn >= level.pceSvn;
 
-/** Where the module has a version of its own, its identity judges it, and the first two components do not count here. */
+/** A module with a version of its own is judged by its identity; then the first two components do not count here. */
 const isTdxMet = (level: TcbLevel, svns: Uint8Array): boolean =>
   level.tdx.every((svn, i) => (i < 2 && hasIdentity(svns)) || (svns[i] ?? -1) >= svn);
 
@@ -59,7 +59,7 @@ const LOWERED: Readonly<Partial<Record<TcbStatus, TcbStatus>>> = {
   ConfigurationAndSWHardeningNeeded: 'OutOfDateConfigurationNeeded',
 };
 
-/** A platform is no better than a part of it. */
+/** The platform has the worst status of its parts. */
 function converge(platform: TcbStatus, part: TcbStatus): TcbStatus {
   if (platform === 'NotSupported' || part === 'NotSupported') return 'NotSupported';
   if (platform === 'Revoked' || part === 'Revoked') return 'Revoked';
@@ -73,7 +73,7 @@ const CURRENT: readonly TcbStatus[] = [
   'ConfigurationAndSWHardeningNeeded',
 ];
 
-/** The module was updated under the running guest: what is out of date is the guest's launch, and a relaunch mends it. */
+/** The module was updated under the running guest: a relaunch of the guest brings it up to date. */
 function relaunch(
   { teeTcbSvn2 }: TdReport,
   tcbInfo: TcbInfo,

@@ -56,7 +56,7 @@ export async function verifyCpu(input: unknown, options: CpuVerifyOptions = {}):
   return report;
 }
 
-/** As {@link verifyCpu}, but a failed check is in what is returned. */
+/** As {@link verifyCpu}, but a failed check is part of the report and not thrown. */
 export async function appraiseCpu(input: unknown, options: CpuVerifyOptions = {}): Promise<CpuReport> {
   const context = readCpuOptions(options);
   const list: List = new CheckList(options.stopAtFailure);
@@ -115,7 +115,7 @@ function hex(text: string, name: string): Uint8Array {
   return bytes;
 }
 
-/** Evidence that could be read: nothing of it is proven yet. */
+/** Parsed evidence, not yet trusted. */
 interface Evidence {
   readonly member: CpuMember;
   readonly snp: SnpReport | null;
@@ -149,7 +149,7 @@ function formOf(member: CpuMember): Passed<Evidence> {
   return passed(`a TDX quote of version ${tdx.version}${behind}`, { member, snp: null, tdx, reportData, vtpm });
 }
 
-/** The names of what cannot be checked on evidence that cannot be read. */
+/** Skips every check of evidence that cannot be parsed. */
 async function unread(list: List): Promise<null> {
   const names = ['cpu_signature', 'cpu_chain', 'cpu_identity', 'cpu_revocation', 'cpu_binding'] as const;
   for (const name of [...names, 'cpu_mode', 'cpu_tcb', 'cpu_software'] as const)
@@ -167,7 +167,7 @@ async function checkEvidence(list: List, evidence: Evidence, context: Context): 
 
 type Judged = Partial<CpuClaims>;
 
-/** On what nobody genuine signed nothing else is judged. */
+/** Grounds of most checks: the evidence is signed under a trusted root. */
 const SIGNED = ['cpu_signature', 'cpu_chain'] as const;
 
 async function checkSnp(list: List, snp: SnpReport, evidence: Evidence, context: Context): Promise<Judged> {
@@ -206,7 +206,7 @@ interface Settled {
   readonly get: () => VerifiedCollateral;
 }
 
-/** A result or what was thrown, to be looked at by the check whose turn comes later. */
+/** Keeps a result or an error for the check that reports it. */
 async function settle(find: () => Promise<VerifiedCollateral>): Promise<Settled> {
   try {
     const value = await find();
@@ -219,7 +219,7 @@ async function settle(find: () => Promise<VerifiedCollateral>): Promise<Settled>
   }
 }
 
-/** What the processor was given to sign, or what it vouches for was given. */
+/** Compares the signed report data, or the vTPM's, with the caller's. */
 async function checkBinding(list: List, { vtpm, reportData }: Evidence, context: Context): Promise<void> {
   if (vtpm !== null)
     await list.run('cpu_vtpm', ['cpu_form'], () => checkVtpm(vtpm.hcl, vtpm.quote, vtpm.attest, reportData));
@@ -252,7 +252,7 @@ async function checkSoftware({ member, snp, tdx }: Evidence, { launch }: Context
   return seen(`${replayed === null ? '' : `${replayed.detail}; `}the launch file that is expected is in ${launch.in}`);
 }
 
-/** In RTMR3, by the unit that starts everything else. */
+/** The event in RTMR3 that the image's first unit writes. */
 const LAUNCH_EVENT = 'countersign-launch';
 
 function claimsOf({ member, snp, tdx, reportData, vtpm }: Evidence): CpuClaims {

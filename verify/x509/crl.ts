@@ -1,10 +1,10 @@
-// Reads certificate revocation lists (RFC 5280 §5.1) and asks them about certificates.
+// Reads certificate revocation lists (RFC 5280 §5.1) and looks certificates up in them.
 import { equal, toHex } from '../bytes.ts';
 import { type Certificate, parseExtensions, readSignature, type Signed } from './certificate.ts';
 import { signedBy } from './chain.ts';
 import { DerError, type DerValue, expectTag, integer, readAt, readOne, sequence, TAG, time } from './der.ts';
 
-/** Not yet trusted: {@link isIssuedBy} makes it so. */
+/** Not trusted before {@link isIssuedBy} is true. */
 export interface Crl extends Signed {
   /** DER of the issuer's name. */
   readonly issuer: Uint8Array;
@@ -16,7 +16,7 @@ export interface Crl extends Signed {
 
 /** Intel's of 2026 names 57 certificates in 3,355 bytes. */
 const MAX_CRL_BYTES = 1024 * 1024;
-/** What may be critical: the CRL's number (RFC 5280 §5.2.3) says nothing of which certificates it is about. */
+/** The one critical extension that is accepted: the CRL's number (RFC 5280 §5.2.3) does not limit the list. */
 const CRL_NUMBER = '2.5.29.20';
 
 /** @throws {DerError} */
@@ -32,7 +32,7 @@ export function parseCrl(der: Uint8Array): Crl {
   const list = rest[0]?.tag === TAG.sequence ? rest.shift() : undefined;
   const extensions = rest[0]?.tag === 0xa0 ? parseExtensions(rest.shift() as DerValue) : new Map();
   if (rest.length > 0) throw new DerError('a revocation list has an unknown part');
-  // A delta or an indirect list, for instance, is marked so.
+  // Delta and indirect lists have critical extensions.
   for (const [id, { critical }] of extensions)
     if (critical && id !== CRL_NUMBER) throw new DerError('a revocation list has a critical extension');
   return {
@@ -56,7 +56,7 @@ function serials(list: DerValue | undefined): Set<string> {
   return revoked;
 }
 
-/** Is it this authority's list, by name and by signature? */
+/** True where the list has this authority's name and signature. */
 export async function isIssuedBy(crl: Crl, issuer: Certificate): Promise<boolean> {
   if (!equal(crl.issuer, issuer.subject) || issuer.keyUsage?.has('cRLSign') === false) return false;
   return signedBy(crl, issuer);

@@ -1,0 +1,71 @@
+// `countersign verify cpu FILE`, over genuine evidence.
+import { spawnSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type Folder, temporaryFolder } from '../../harness.ts';
+import { vectorsPresent } from '../../vectors.ts';
+import { caseOf, memberOf } from './cases.ts';
+
+const CLI = fileURLToPath(new URL('../../../bin/countersign.js', import.meta.url));
+let folder: Folder;
+beforeAll(() => {
+  folder = temporaryFolder();
+});
+afterAll(() => folder.remove());
+
+function verifyCase(id: string, ...args: string[]) {
+  const path = join(folder.path, `${id}.json`);
+  writeFileSync(path, JSON.stringify(memberOf(caseOf(id))));
+  const { status, stdout, stderr } = spawnSync(process.execPath, [CLI, 'verify', 'cpu', path, ...args], {
+    encoding: 'utf8',
+  });
+  return { status, stdout, stderr };
+}
+
+const AT = ['--at', '2026-11-22T00:00:00Z'];
+
+describe.runIf(vectorsPresent)('countersign verify cpu', () => {
+  it('prints each check and what the report claims, and that no software was compared', () => {
+    const { status, stdout } = verifyCase('genoa-v3-caci', ...AT, '--without-revocation');
+    expect(stdout).toMatch(/^ {2}pass {2}cpu_signature /m);
+    expect(stdout).toMatch(/^ {2}type {9}SEV_SNP, Genoa$/m);
+    expect(stdout).toMatch(/^ {2}measurement {2}[0-9a-f]{96}$/m);
+    expect(stdout).toContain('which software ran');
+    expect(stdout.trimEnd()).toMatch(/\nVALID$/);
+    expect(status).toBe(0);
+  });
+
+  it("demands AMD's revocation list unless told otherwise", () => {
+    const { status, stdout } = verifyCase('genoa-v3-caci', ...AT);
+    expect(stdout.trimEnd()).toMatch(/\nINVALID: revocation_unavailable$/);
+    expect(status).toBe(1);
+  });
+
+  it('refuses Milan unless it is named', () => {
+    const strict = verifyCase('milan-v2', ...AT, '--without-revocation');
+    expect(strict.stdout.trimEnd()).toMatch(/\nINVALID: cpu_policy_refused$/);
+    const named = verifyCase('milan-v2', ...AT, '--without-revocation', '--product', 'Milan');
+    expect([named.status, named.stdout.trimEnd().split('\n').at(-1)]).toEqual([0, 'VALID']);
+  });
+
+  it('compares what was given to be signed', () => {
+    const claimed = JSON.parse(verifyCase('genoa-v3-caci', ...AT, '--without-revocation', '--json').stdout).claims;
+    const right = verifyCase('genoa-v3-caci', ...AT, '--without-revocation', '--report-data', claimed.report_data);
+    expect(right.stdout).toMatch(/^ {2}pass {2}cpu_binding /m);
+    const wrong = verifyCase('genoa-v3-caci', ...AT, '--without-revocation', '--report-data', 'ab'.repeat(32));
+    expect(wrong.stdout.trimEnd()).toMatch(/\nINVALID: cpu_binding_mismatch$/);
+  });
+
+  it.each([
+    [['--report-data', 'abc'], '--report-data abc: not 1 to 64 bytes in hexadecimal digits'],
+    [['--product', 'Rome'], '--product Rome: not one of Milan, Genoa, Turin'],
+    [['--tcb', 'Fine'], '--tcb Fine: not one of UpToDate'],
+    [['--request', 'x'], 'bare evidence holds no request and no response'],
+  ])('refuses %j with exit status 2', (args, message) => {
+    const { status, stderr } = verifyCase('genoa-v3-caci', ...args);
+    expect(stderr).toContain(message);
+    expect(status).toBe(2);
+  });
+});
