@@ -200,7 +200,7 @@ describe('the verify endpoint, open to everybody,', () => {
     // The thread never says anything of this one.
     const post = Worker.prototype.postMessage;
     const posted = vi.spyOn(Worker.prototype, 'postMessage').mockImplementation(function (this: Worker, message) {
-      if (!Buffer.from(message.question.body).includes('hangs')) post.call(this, message);
+      if (!Buffer.from(message.job.body).includes('hangs')) post.call(this, message);
     });
     let done = false;
     const hung = verify(url, hanging).finally(() => {
