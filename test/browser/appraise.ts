@@ -4,7 +4,7 @@ import type * as Verifier from '../../verify/index.ts';
 /** What is appraised, in JSON alone, so that it reaches the page. Times are ISO 8601, bytes base64. */
 export interface Spec {
   readonly name: string;
-  readonly kind: 'attestation' | 'evidence';
+  readonly kind: 'attestation' | 'evidence' | 'cpu';
   readonly input: unknown;
   readonly at: string;
   readonly clocks?: Readonly<Record<string, string>> | undefined;
@@ -16,11 +16,20 @@ export interface Spec {
     Verifier.VerifyOptions,
     'simulatedRoot' | 'roots' | 'without' | 'policy' | 'nrasKeys' | 'limits'
   >;
+  /** Of kind `cpu`. */
+  readonly cpu?: Omit<Verifier.CpuVerifyOptions, 'at'>;
 }
 
 /** The report, as JSON carries it. */
-export async function appraise(verifier: typeof Verifier, spec: Spec): Promise<Verifier.VerificationReport> {
+export async function appraise(
+  verifier: typeof Verifier,
+  spec: Spec,
+): Promise<Verifier.VerificationReport | Verifier.CpuReport> {
   const { kind, input, at, clocks = {}, rims = [], ocsp = [], expected = {}, options } = spec;
+  if (kind === 'cpu') {
+    const judged = await verifier.appraiseCpu(input, { ...spec.cpu, at: new Date(at) });
+    return JSON.parse(JSON.stringify(judged));
+  }
   const { transcript, ...texts } = expected;
   const bytes = transcript === undefined ? {} : { transcript: fromBase64(transcript) };
   const all: Verifier.VerifyOptions = {

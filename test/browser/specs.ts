@@ -6,6 +6,7 @@ import { buildRaw, nonceOf } from '../../proto/raw.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import type { FailureCode } from '../../verify/index.ts';
 import { evidenceCases } from '../nvidia/cases.ts';
+import { memberOf, ofKind, optionsOf } from '../verify/cpu/cases.ts';
 import type { Spec } from './appraise.ts';
 
 export interface Expectation {
@@ -29,6 +30,15 @@ export function genuineSpecs(): Expectation[] {
       options: { without },
     };
     return { spec, expected };
+  });
+}
+
+/** Genuine evidence of processors. */
+export function cpuSpecs(): Expectation[] {
+  return ofKind('snp', 'tdx', 'az-snp', 'az-tdx').map((one) => {
+    const { at: _at, ...cpu } = optionsOf(one);
+    const spec: Spec = { name: one.id, kind: 'cpu', input: JSON.stringify(memberOf(one)), at: one.at, cpu };
+    return { spec, expected: one.expect.valid ? 'pass' : (one.expect.code as FailureCode) };
   });
 }
 

@@ -1,5 +1,5 @@
 // The genuine evidence of ../shared/vectors/cpu, each case as the member `cpu` that would carry it.
-import type { CpuPolicy } from '../../../verify/cpu/cpu-options.ts';
+import type { CpuPolicy, CpuVerifyOptions } from '../../../verify/cpu/cpu-options.ts';
 import { vector, vectorsPresent } from '../../vectors.ts';
 
 interface Mutation {
@@ -120,5 +120,18 @@ function tpmOf(one: Case): NonNullable<Member['tpm']> {
     message: base64(Buffer.from(message, 'hex')),
     signature: base64(Buffer.from(signature, 'hex')),
     pcrs: pcrs_sha256,
+  };
+}
+
+/** How a case is verified. */
+export function optionsOf(one: Case): CpuVerifyOptions {
+  // `without` says of all Azure cases that revocation is left out; where a case has collateral it is expected to pass.
+  const revocation = one.without?.includes('revocation') === true && one.files.collateral === undefined;
+  const binding = one.without?.includes('binding') === true && one.nonce === undefined;
+  return {
+    at: new Date(one.at),
+    policy: one.policy ?? {},
+    without: { revocation },
+    ...(binding || one.nonce === undefined ? {} : { expected: { reportData: one.nonce } }),
   };
 }

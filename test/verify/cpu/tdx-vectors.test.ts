@@ -2,25 +2,12 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { readCpuMember } from '../../../verify/cpu/cpu-member.ts';
-import type { CpuVerifyOptions } from '../../../verify/cpu/cpu-options.ts';
 import { checkEventLog, hasRuntimeEvent, readEventLog } from '../../../verify/cpu/event-log.ts';
 import { parseTdxQuote } from '../../../verify/cpu/tdx-quote.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
 import { vectorsPresent } from '../../vectors.ts';
-import { bytesOf, type Case, caseOf, memberOf, ofKind } from './cases.ts';
+import { bytesOf, caseOf, memberOf, ofKind, optionsOf } from './cases.ts';
 import { expectVerdict } from './verdict.ts';
-
-function optionsOf(one: Case): CpuVerifyOptions {
-  // `without` says of all Azure cases that revocation is left out; where a case has collateral it is expected to pass.
-  const revocation = one.without?.includes('revocation') === true && one.files.collateral === undefined;
-  const binding = one.without?.includes('binding') === true && one.nonce === undefined;
-  return {
-    at: new Date(one.at),
-    policy: one.policy ?? {},
-    without: { revocation },
-    ...(binding || one.nonce === undefined ? {} : { expected: { reportData: one.nonce } }),
-  };
-}
 
 describe.skipIf(!vectorsPresent)('genuine evidence', () => {
   test.each(ofKind('tdx'))('TDX: $id', async (one) => {
