@@ -4,7 +4,15 @@
 // shows them: that Blackwell's newer drivers state their chip as field 35 and opaque-data version 1 (NVIDIA's verifier asks for
 // the first), what a switch's manifest calls its product, and which of a Blackwell's or a switch's measurements are active.
 
-import { firmwareId, tcbInfo } from '../../sidecar/attesters/simulated/certificate.ts';
+import {
+  context,
+  contextPrimitive,
+  extension,
+  firmwareId,
+  octetString,
+  oid,
+  sequence,
+} from '../../sidecar/attesters/simulated/certificate.ts';
 import { type Chip, GH100 } from '../../sidecar/attesters/simulated/pki.ts';
 import type { ReportOptions } from '../../sidecar/attesters/simulated/report.ts';
 import { field, measurementCounts, type OpaqueOptions, opaqueData } from '../../sidecar/attesters/simulated/report.ts';
@@ -109,3 +117,23 @@ export const NVSWITCH: Model = {
     ],
   ],
 };
+
+/** DiceTcbInfo (TCG DICE Attestation Architecture §6.1.1) as Blackwell writes it: two firmware ids, the second left zero. */
+function tcbInfo(model: string, fwid: Uint8Array): Buffer {
+  const one = (digest: Uint8Array) => sequence(oid('2.16.840.1.101.3.4.2.2'), octetString(digest));
+  return extension(
+    '2.23.133.5.4.1.1',
+    sequence(
+      contextPrimitive(0, Buffer.from('SIMULATED')),
+      contextPrimitive(1, Buffer.from(model)),
+      contextPrimitive(2, Buffer.from('01')),
+      contextPrimitive(3, Buffer.of(1)),
+      contextPrimitive(4, Buffer.of(0)),
+      contextPrimitive(5, Buffer.of(0)),
+      context(6, one(fwid), one(Buffer.alloc(fwid.length))),
+      contextPrimitive(7, Buffer.from('0080000000', 'hex')),
+      contextPrimitive(8, Buffer.of(0x1c)),
+      contextPrimitive(9, Buffer.of(0)),
+    ),
+  );
+}

@@ -59,7 +59,7 @@ export function makeResponder(
   options: { notAfter?: Date; signsOcsp?: boolean; extensions?: readonly Buffer[]; authorityKeyId?: Buffer } = {},
 ): Holder {
   const { key, publicKey } = newKey();
-  const usages = options.signsOcsp === false ? [] : [ext.ocspSigning(), ext.ocspNoCheck()];
+  const usages = options.signsOcsp === false ? [] : [ocspSigning(), ocspNoCheck()];
   const spec = {
     subject: name(['CN', 'SIMULATED OCSP Responder'], ['O', TWIN.organization], ['C', TWIN.country]),
     serial: randomSerial(),
@@ -94,7 +94,7 @@ export function makeOcspResponse(answer: OcspAnswer): Buffer {
   const certificates = der.context(0, der.sequence(responder.certificate.der));
   const basic = der.sequence(data, ECDSA_WITH_SHA384, der.bitString(signature), certificates);
   const bytes = der.sequence(ID_PKIX_OCSP_BASIC, der.octetString(basic));
-  return der.sequence(der.enumerated(0), der.context(0, bytes));
+  return der.sequence(enumerated(0), der.context(0, bytes));
 }
 
 export const nonceExtension = (nonce: Uint8Array): Buffer =>
@@ -124,6 +124,14 @@ function certId({ certificate, issuer, hash = 'sha384' }: SingleAnswer): Buffer 
 function certStatus(status: CertificateStatus): Buffer {
   if (status === 'good') return der.contextPrimitive(0, Buffer.alloc(0));
   if (status === 'unknown') return der.contextPrimitive(2, Buffer.alloc(0));
-  const reason = status.reason === undefined ? [] : [der.context(0, der.enumerated(status.reason))];
+  const reason = status.reason === undefined ? [] : [der.context(0, enumerated(status.reason))];
   return der.context(1, der.generalizedTime(status.revokedAt), ...reason);
 }
+
+/** §4.2.1.12: a delegated OCSP responder (RFC 6960 §4.2.2.2). */
+const ocspSigning = (): Buffer => ext.extension('2.5.29.37', der.sequence(der.oid('1.3.6.1.5.5.7.3.9')), true);
+
+/** RFC 6960 §4.2.2.2.1 */
+export const ocspNoCheck = (): Buffer => ext.extension('1.3.6.1.5.5.7.48.1.5', der.nil());
+
+export const enumerated = (value: number): Buffer => Buffer.of(0x0a, 1, value);

@@ -1,6 +1,6 @@
 // Writes reference integrity manifests: SWID tags (ISO/IEC 19770-2) with TCG's RIM attributes, as NVIDIA publishes them.
 
-import { ACTIVE, labelled, MEASUREMENT_COUNT, measurementAt, TWIN } from '../../sidecar/attesters/simulated/twin.ts';
+import { labelled, MEASUREMENT_COUNT, measurementAt, range, TWIN } from '../../sidecar/attesters/simulated/twin.ts';
 import type { RimSigner } from './rim-signer.ts';
 import { type Element, serialize, withSignature } from './xml.ts';
 
@@ -114,3 +114,9 @@ function resource(index: number, active: boolean, values: readonly Uint8Array[])
     },
   };
 }
+
+/** Which RIM answers for which index, as in the genuine ones. */
+const ACTIVE = {
+  driver: new Set([7, ...range(21, 40)]) as ReadonlySet<number>,
+  vbios: new Set([...range(0, 6), ...range(8, 12)]) as ReadonlySet<number>,
+} as const;

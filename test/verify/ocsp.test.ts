@@ -1,7 +1,7 @@
 // Revocation: answers that hold, and one thing wrong in each of the others.
 import { describe, expect, test } from 'vitest';
 import * as der from '../../sidecar/attesters/simulated/certificate.ts';
-import { extension, ocspNoCheck } from '../../sidecar/attesters/simulated/certificate.ts';
+import { extension } from '../../sidecar/attesters/simulated/certificate.ts';
 import { DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
 import { CheckFailure } from '../../verify/checks.ts';
 import { createCollateral } from '../../verify/collateral.ts';
@@ -10,7 +10,7 @@ import { makeOcspRequest, parseOcspResponse } from '../../verify/ocsp/messages.t
 import { verifyOcsp } from '../../verify/ocsp/revocation.ts';
 import { type Certificate, parseCertificate, parsePem } from '../../verify/x509/certificate.ts';
 import { readOne, sequence } from '../../verify/x509/der.ts';
-import { makeOcspResponse, makeResponder, nonceExtension, type OcspAnswer } from '../twin/ocsp.ts';
+import { makeOcspResponse, makeResponder, nonceExtension, type OcspAnswer, ocspNoCheck } from '../twin/ocsp.ts';
 import { vectorsPresent } from '../vectors.ts';
 import { CLOCKS, chainText, ocspResponses } from './genuine.ts';
 

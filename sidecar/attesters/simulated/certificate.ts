@@ -23,7 +23,6 @@ export const utf8String = (text: string): Buffer => tlv(0x0c, Buffer.from(text, 
 export const printableString = (text: string): Buffer => tlv(0x13, Buffer.from(text, 'ascii'));
 export const boolean = (value: boolean): Buffer => tlv(0x01, Buffer.of(value ? 0xff : 0));
 export const nil = (): Buffer => tlv(0x05);
-export const enumerated = (value: number): Buffer => tlv(0x0a, Buffer.of(value));
 /** `[n]` around whole values (EXPLICIT), or in place of a constructed type's own tag (IMPLICIT). */
 export const context = (n: number, ...items: readonly Uint8Array[]): Buffer => tlv(0xa0 | n, ...items);
 /** `[n]` in place of a primitive type's own tag (IMPLICIT). */
@@ -99,12 +98,6 @@ export const crlDistributionPoint = (url: string): Buffer =>
 export const ocspAccess = (url: string): Buffer =>
   extension('1.3.6.1.5.5.7.1.1', sequence(sequence(oid('1.3.6.1.5.5.7.48.1'), uri(url))));
 
-/** §4.2.1.12: a delegated OCSP responder (RFC 6960 §4.2.2.2). */
-export const ocspSigning = (): Buffer => extension('2.5.29.37', sequence(oid('1.3.6.1.5.5.7.3.9')), true);
-
-/** RFC 6960 §4.2.2.2.1 */
-export const ocspNoCheck = (): Buffer => extension('1.3.6.1.5.5.7.48.1.5', nil());
-
 /** DMTF DSP0274 (SPDM), subjectAltName of a leaf certificate: otherName of type id-DMTF-device-info, `manufacturer:product:serial`. */
 export const deviceInfo = (text: string): Buffer =>
   extension('2.5.29.17', sequence(context(0, oid('1.3.6.1.4.1.412.274.1'), context(0, utf8String(text)))));
@@ -115,26 +108,6 @@ export const firmwareId = (issuerSpki: Buffer, fwid: Uint8Array): Buffer =>
     '2.23.133.5.4.1',
     sequence(integer(1), issuerSpki, sequence(oid('2.16.840.1.101.3.4.2.2'), octetString(fwid))),
   );
-
-/** DiceTcbInfo (TCG DICE Attestation Architecture §6.1.1) as Blackwell writes it: two firmware ids, the second left zero. */
-export function tcbInfo(model: string, fwid: Uint8Array): Buffer {
-  const one = (digest: Uint8Array) => sequence(oid('2.16.840.1.101.3.4.2.2'), octetString(digest));
-  return extension(
-    '2.23.133.5.4.1.1',
-    sequence(
-      contextPrimitive(0, Buffer.from('SIMULATED')),
-      contextPrimitive(1, Buffer.from(model)),
-      contextPrimitive(2, Buffer.from('01')),
-      contextPrimitive(3, Buffer.of(1)),
-      contextPrimitive(4, Buffer.of(0)),
-      contextPrimitive(5, Buffer.of(0)),
-      context(6, one(fwid), one(Buffer.alloc(fwid.length))),
-      contextPrimitive(7, Buffer.from('0080000000', 'hex')),
-      contextPrimitive(8, Buffer.of(0x1c)),
-      contextPrimitive(9, Buffer.of(0)),
-    ),
-  );
-}
 
 export interface Certificate {
   readonly der: Buffer;

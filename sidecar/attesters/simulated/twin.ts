@@ -30,12 +30,6 @@ const SIZE_BYTES = 48;
 /** The RIM indices (0 to 63) at which a genuine H100 has measured something; the others stay zero. */
 const MEASURED: ReadonlySet<number> = new Set([...range(1, 7), 9, 11, 21, 22, ...range(25, 27), ...range(29, 40)]);
 
-/** Which RIM answers for which index, as in the genuine ones. */
-export const ACTIVE = {
-  driver: new Set([7, ...range(21, 40)]) as ReadonlySet<number>,
-  vbios: new Set([...range(0, 6), ...range(8, 12)]) as ReadonlySet<number>,
-} as const;
-
 const MEASUREMENTS: readonly Buffer[] = Array.from({ length: MEASUREMENT_COUNT }, (_, index) =>
   MEASURED.has(index) ? labelled(`SIMULATED measurement ${index}`) : Buffer.alloc(SIZE_BYTES),
 );
@@ -49,6 +43,6 @@ export const extensionsAt = (index: number): number => (MEASURED.has(index) ? 1 
 /** The firmware that the twin runs, the same in every twin's leaf certificate and report. */
 export const FWID = labelled('SIMULATED GSP firmware');
 
-function range(first: number, last: number): number[] {
+export function range(first: number, last: number): number[] {
   return Array.from({ length: last - first + 1 }, (_, i) => first + i);
 }

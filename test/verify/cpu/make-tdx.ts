@@ -3,6 +3,7 @@ import { createHash, type KeyObject, sign } from 'node:crypto';
 import * as der from '../../../sidecar/attesters/simulated/certificate.ts';
 import { extension } from '../../../sidecar/attesters/simulated/certificate.ts';
 import type { TdxCollateral } from '../../../verify/cpu/cpu-options.ts';
+import { enumerated } from '../../twin/ocsp.ts';
 import { certify, type Holder, makeCrl, newKeys, pem, type Spec } from './make-x509.ts';
 
 export const FROM = new Date('2026-05-20T00:00:00Z');
@@ -46,7 +47,7 @@ export function makePck({ authority }: Intel, spec: PckSpec = {}): Holder {
     field('2', der.sequence(...tcb, field('2.18', der.octetString(Buffer.from(cpuSvn))))),
     field('3', der.octetString(Buffer.from(pceId, 'hex'))),
     field('4', der.octetString(Buffer.from(fmspc, 'hex'))),
-    field('5', der.enumerated(1)),
+    field('5', enumerated(1)),
   ];
   const extensions = bare ? [] : [extension(SGX, der.sequence(...fields))];
   const own = { cn: 'Intel SGX PCK Certificate', serial: 12, extensions, ...spec };
