@@ -12,8 +12,9 @@ import {
   skipped,
   VerificationError,
 } from './checks.ts';
-import { verifyDevices } from './devices.ts';
 import { attestationOf, compareExchange } from './exchange.ts';
+import { verifyDevices } from './gpu/devices.ts';
+import type { VerifiedDevice } from './gpu/topology.ts';
 import { type Input, readInput } from './input.ts';
 import {
   type Context,
@@ -28,7 +29,6 @@ import {
 import { checkTokenDigests } from './token/digests.ts';
 import { verifyTokenSignature } from './token/signature.ts';
 import { type ParsedToken, parseToken, type TokenDevice } from './token/token.ts';
-import type { VerifiedDevice } from './topology.ts';
 import { checkPolicy, concluded } from './verdict.ts';
 
 /**

@@ -1,9 +1,10 @@
 // Verifies the evidence of one or many devices: every one must pass.
 import type { Evidence } from '../proto/attestation.ts';
 import { CheckFailure, CheckList, passed, VerificationError } from './checks.ts';
-import { verifyDevices } from './devices.ts';
+import { verifyDevices } from './gpu/devices.ts';
+import { rimIds } from './gpu/nvidia.ts';
+import { checkRim, firstEnd } from './gpu/reference-values.ts';
 import { parseEvidence, readDevices } from './input.ts';
-import { rimIds } from './nvidia.ts';
 import {
   type Collateral,
   type DeviceClaims,
@@ -12,7 +13,6 @@ import {
   type VerifiedEvidence,
   type VerifyOptions,
 } from './options.ts';
-import { checkRim, firstEnd } from './reference-values.ts';
 import { checkPolicy, concluded } from './verdict.ts';
 
 /**

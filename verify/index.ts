@@ -45,6 +45,9 @@ export { appraiseCpu, verifyCpu } from './cpu/verify-cpu.ts';
 export { appraiseEvidence, type EndorsementExpiry, endorsementExpiry, verifyEvidence } from './evidence.ts';
 // For clients of an OpenAI-compatible server.
 export { UnprovenAnswerError, type UnprovenCode, type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
+export { checkRim } from './gpu/reference-values.ts';
+// For gateway and sidecar: what is checked before an attestation is handed on.
+export { type Carried, checkReports } from './gpu/report-check.ts';
 // For whoever keeps them: what each is worth by itself.
 export { appraiseOcsp, type OcspVerdict } from './ocsp/revocation.ts';
 export type {
@@ -67,9 +70,6 @@ export type {
   VerifiedEvidence,
   VerifyOptions,
 } from './options.ts';
-export { checkRim } from './reference-values.ts';
-// For gateway and sidecar: what is checked before an attestation is handed on.
-export { type Carried, checkReports } from './report-check.ts';
 // Tokens, one step at a time. What parseToken returns is not yet verified.
 export { checkTokenDigests } from './token/digests.ts';
 export { NRAS_KEYS_URL, verifyTokenSignature } from './token/signature.ts';

@@ -2,8 +2,8 @@
 import type { Attestation } from '../proto/attestation.ts';
 import { equal, toHex } from './bytes.ts';
 import type { Check, CheckName, Limits } from './checks.ts';
+import { type Architecture, deviceRoots, rimRoots } from './gpu/nvidia.ts';
 import { LruMap } from './lru.ts';
-import { type Architecture, deviceRoots, rimRoots } from './nvidia.ts';
 import type { PassThrough } from './spdm/opaque.ts';
 import type { TokenKind } from './token/token.ts';
 import { type Certificate, parsePem } from './x509/certificate.ts';

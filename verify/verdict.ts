@@ -1,8 +1,7 @@
 // The verdict in words: the level, what is proven, and what is not. And the relying party's policy.
-
 import { CheckFailure, type CheckList, seen } from './checks.ts';
+import { leftOpen, type VerifiedDevice } from './gpu/topology.ts';
 import type { Claims, Context, DeviceClaims, Level, TokenClaims, VerificationReport } from './options.ts';
-import { leftOpen, type VerifiedDevice } from './topology.ts';
 
 export interface Findings {
   readonly list: CheckList;

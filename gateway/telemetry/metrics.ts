@@ -15,7 +15,7 @@ const HTTP_S = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 const GAP_S = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const ATTESTATION_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30, 60];
 
-/** Codes for a refused sidecar: those of gateway/attestation/sidecar-client.ts and of verify/report-check.ts. */
+/** Codes for a refused sidecar: those of gateway/attestation/sidecar-client.ts and of verify/gpu/report-check.ts. */
 const REFUSALS = [
   ...['simulated', 'socket_owner', 'socket_mode', 'socket_kind'],
   ...['token_malformed', 'token_nonce_mismatch', 'token_result_false', 'evidence_missing', 'evidence_malformed'],

@@ -1,5 +1,5 @@
 // Checks an attester's result before it goes to a gateway: evidence of each device that the attester has, and each report by
-// verify/report-check.ts, as the gateway checks it again.
+// verify/gpu/report-check.ts, as the gateway checks it again.
 import type { Nonce } from '../../proto/raw.ts';
 import { CheckFailure, checkReports } from '../../verify/index.ts';
 import { type Attester, AttesterError, type Collected } from '../attesters/attester.ts';

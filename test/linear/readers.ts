@@ -1,5 +1,4 @@
 // The readers of proto, verify and page, and everything that is fuzzed.
-
 import { readAnswer } from '../../page/stream.ts';
 import type { Attestation } from '../../proto/attestation.ts';
 import { Fold, foldPayloads, joined, parseChunk } from '../../proto/fold.ts';
@@ -20,9 +19,9 @@ import { fetchNrasKeys, fetchRim } from '../../verify/collateral.ts';
 import { readCpuMember } from '../../verify/cpu/cpu-member.ts';
 import { appraiseCpu } from '../../verify/cpu/verify-cpu.ts';
 import { attestationOf, compareTranscript, isPartOf, sameTokens, sameValue } from '../../verify/exchange.ts';
+import { checkReports } from '../../verify/gpu/report-check.ts';
 import { appraiseAttestation, createCollateral, verifyingFetch } from '../../verify/index.ts';
 import { attestationIn, noDuplicates, readDevices, readInput, withoutAttestation } from '../../verify/input.ts';
-import { checkReports } from '../../verify/report-check.ts';
 import { readManifest } from '../../verify/rim/rim.ts';
 import { childElements, parseXml } from '../../verify/rim/xml.ts';
 import { canonicalDocument, readSignature } from '../../verify/rim/xml-signature.ts';
@@ -238,7 +237,7 @@ const ofVerify = (world: World): readonly Reader[] => {
       const fetch = verifyingFetch({ ...options, fetch: async () => new Response('{}') });
       await fetch(url, { method: 'POST', body: text });
     }),
-    reader('verify/report-check: checkReports', ['attestations', 'tokens'], async ({ text }) => {
+    reader('verify/gpu/report-check: checkReports', ['attestations', 'tokens'], async ({ text }) => {
       const evidence = [{ arch: 'HOPPER', report: 'AAAA', certificate_chain: 'AAAA' }];
       if (!text.startsWith('{"raw"')) return checkReports({ token: text, evidence }, NONCE, null);
       const value = JSON.parse(text) as Attestation;

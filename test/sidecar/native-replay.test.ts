@@ -11,8 +11,8 @@ import { createNativeAttester, type NativeAttester } from '../../sidecar/atteste
 import type { Collector } from '../../sidecar/driver/collector.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
 import { toHex } from '../../verify/bytes.ts';
+import { rimRoots } from '../../verify/gpu/nvidia.ts';
 import { createCollateral } from '../../verify/index.ts';
-import { rimRoots } from '../../verify/nvidia.ts';
 import { makeCertId, parseOcspResponse } from '../../verify/ocsp/messages.ts';
 import { verifyRim } from '../../verify/rim/rim.ts';
 import { checkTokenDigests } from '../../verify/token/digests.ts';

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { DEVICE_ROOT, type Device, makeDevice, makeIssuers, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
-import { fwidOf } from '../../verify/nvidia.ts';
+import { fwidOf } from '../../verify/gpu/nvidia.ts';
 import { type Certificate, parsePem } from '../../verify/x509/certificate.ts';
 import { B200, type Model, NVSWITCH } from '../twin/models.ts';
 import { vector, vectorsPresent } from '../vectors.ts';

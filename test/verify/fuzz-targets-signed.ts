@@ -11,7 +11,7 @@ import { nonceHex, rawOf, WHOLE } from '../../scripts/vectors/exchange.ts';
 import { AT, type World } from '../../scripts/vectors/world.ts';
 import { chainPem } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
-import { fwidOf } from '../../verify/nvidia.ts';
+import { fwidOf } from '../../verify/gpu/nvidia.ts';
 import { parseOcspResponse } from '../../verify/ocsp/messages.ts';
 import { verifyOcsp } from '../../verify/ocsp/revocation.ts';
 import { verifyRim } from '../../verify/rim/rim.ts';

@@ -1,11 +1,12 @@
 // Revocation: answers that hold, and one thing wrong in each of the others.
+
 import { describe, expect, test } from 'vitest';
 import * as der from '../../sidecar/attesters/simulated/certificate.ts';
 import { extension } from '../../sidecar/attesters/simulated/certificate.ts';
 import { DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
 import { CheckFailure } from '../../verify/checks.ts';
 import { createCollateral } from '../../verify/collateral.ts';
-import { deviceRoots } from '../../verify/nvidia.ts';
+import { deviceRoots } from '../../verify/gpu/nvidia.ts';
 import { makeOcspRequest, parseOcspResponse } from '../../verify/ocsp/messages.ts';
 import { verifyOcsp } from '../../verify/ocsp/revocation.ts';
 import { type Certificate, parseCertificate, parsePem } from '../../verify/x509/certificate.ts';

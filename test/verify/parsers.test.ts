@@ -3,7 +3,7 @@ import { generateKeyPairSync, sign } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { fromHex } from '../../verify/bytes.ts';
 import { CheckFailure } from '../../verify/checks.ts';
-import { deviceRoots, fwidOf, rimRoots } from '../../verify/nvidia.ts';
+import { deviceRoots, fwidOf, rimRoots } from '../../verify/gpu/nvidia.ts';
 import { OcspRefusal, parseOcspResponse } from '../../verify/ocsp/messages.ts';
 import { parseOpaque } from '../../verify/spdm/opaque.ts';
 import { parseReport, verifyReportSignature } from '../../verify/spdm/report.ts';

@@ -1,6 +1,6 @@
 // RIMs of NVIDIA's, genuine and broken: the verdict that each must get.
 import { describe, expect, it } from 'vitest';
-import { matchMeasurements } from '../../verify/reference-values.ts';
+import { matchMeasurements } from '../../verify/gpu/reference-values.ts';
 import { type Rim, verifyRim } from '../../verify/rim/rim.ts';
 import { parseReport } from '../../verify/spdm/report.ts';
 import { type Certificate, parsePem } from '../../verify/x509/certificate.ts';

@@ -1,16 +1,16 @@
 // The check before an attestation is handed on, by the sidecar and again by the gateway: one report for each device, GPU or switch,
 // over our nonce, signed by such a device's own key under the trust anchor. NVIDIA's verifier has returned `true` for less.
 // Revocation, reference values and the device's mode are for the relying party to check: attestation.ts.
-import type { Evidence } from '../proto/attestation.ts';
-import { EncodingError, fromBase64, toHex } from './bytes.ts';
-import { CheckFailure } from './checks.ts';
-import { LruMap } from './lru.ts';
+import type { Evidence } from '../../proto/attestation.ts';
+import { EncodingError, fromBase64, toHex } from '../bytes.ts';
+import { CheckFailure } from '../checks.ts';
+import { LruMap } from '../lru.ts';
+import { parseReport, type Report, verifyReportSignature } from '../spdm/report.ts';
+import { parseToken, type TokenDevice } from '../token/token.ts';
+import { type Certificate, parsePem } from '../x509/certificate.ts';
+import { ChainError, chainFailure, verifyChain } from '../x509/chain.ts';
+import { DerError } from '../x509/der.ts';
 import { deviceOf, deviceRoots } from './nvidia.ts';
-import { parseReport, type Report, verifyReportSignature } from './spdm/report.ts';
-import { parseToken, type TokenDevice } from './token/token.ts';
-import { type Certificate, parsePem } from './x509/certificate.ts';
-import { ChainError, chainFailure, verifyChain } from './x509/chain.ts';
-import { DerError } from './x509/der.ts';
 
 /** What an attestation has beside raw and its nonce. */
 export interface Carried {

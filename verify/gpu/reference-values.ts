@@ -1,12 +1,12 @@
 // A device's endorsements and reference values: finds and verifies its RIMs, checks revocation, compares measurements.
-import { equal } from './bytes.ts';
-import { CheckFailure } from './checks.ts';
+import { equal } from '../bytes.ts';
+import { CheckFailure } from '../checks.ts';
+import { verifyOcsp } from '../ocsp/revocation.ts';
+import type { Context, OcspQuery, RimQuery, VerifyOptions } from '../options.ts';
+import { type Manifest, type Measurement, type Rim, verifyRim } from '../rim/rim.ts';
+import type { Report } from '../spdm/report.ts';
+import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { type DeviceIdentity, rimIds, rimRoots } from './nvidia.ts';
-import { verifyOcsp } from './ocsp/revocation.ts';
-import type { Context, OcspQuery, RimQuery, VerifyOptions } from './options.ts';
-import { type Manifest, type Measurement, type Rim, verifyRim } from './rim/rim.ts';
-import type { Report } from './spdm/report.ts';
-import { type Certificate, parsePem } from './x509/certificate.ts';
 
 export interface ReferenceValues {
   readonly driver: Rim | null;

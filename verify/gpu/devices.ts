@@ -1,17 +1,16 @@
 // The checks made on devices: of each its report, who signed it, whether that is still endorsed and what runs on it; of all their topology.
-
-import { equal } from './bytes.ts';
-import { CheckFailure, type CheckList, type Passed, passed, seen, skipped } from './checks.ts';
-import { type DeviceInput, type ParsedEvidence, parseEvidence } from './input.ts';
+import { equal } from '../bytes.ts';
+import { CheckFailure, type CheckList, type Passed, passed, seen, skipped } from '../checks.ts';
+import { type DeviceInput, type ParsedEvidence, parseEvidence } from '../input.ts';
+import type { Context, DeviceClaims } from '../options.ts';
+import { type Report, verifyReportSignature } from '../spdm/report.ts';
+import type { TokenDevice } from '../token/token.ts';
+import type { Certificate } from '../x509/certificate.ts';
+import { trustedPath } from '../x509/chain.ts';
+import { DerError } from '../x509/der.ts';
 import { type DeviceIdentity, deviceOf, fwidOf } from './nvidia.ts';
-import type { Context, DeviceClaims } from './options.ts';
 import { checkRevocation, compare, findReferenceValues, type ReferenceValues } from './reference-values.ts';
-import { type Report, verifyReportSignature } from './spdm/report.ts';
-import type { TokenDevice } from './token/token.ts';
 import { checkTopology, type VerifiedDevice } from './topology.ts';
-import type { Certificate } from './x509/certificate.ts';
-import { trustedPath } from './x509/chain.ts';
-import { DerError } from './x509/der.ts';
 
 export interface DeviceToVerify {
   readonly index: number;
