@@ -7,7 +7,7 @@ import type { Logger } from 'pino';
 import { where } from '../../../proto/log.ts';
 import { GrowingBuffer } from '../bytes.ts';
 import type { Bindings, HttpBindings } from '../context.ts';
-import { Unserved } from '../paced-connection.ts';
+import { schedule, Unserved } from '../paced-connection.ts';
 import { linger } from '../refusal.ts';
 import { HeadCache, MAX_PLAIN_BYTES, type PlainRequest, Progress, readRequest } from './request.ts';
 import { PlainResponse } from './response.ts';
@@ -155,13 +155,13 @@ export class PlainConnection {
   }
 
   /**
-   * Handles what the client sent ahead, once it has taken its response. This waits for the next turn, because the code that ended the
-   * response is still on the stack.
+   * Handles what the client sent ahead, once it has taken its response. This waits for a turn: the code that ended the response is still on
+   * the stack, and a request that was sent alone must not wait for all that others have sent ahead.
    */
   #next(): void {
     if (this.#pending === null || this.#nextScheduled || this.#socket.writableNeedDrain) return;
     this.#nextScheduled = true;
-    setImmediate(() => {
+    schedule(() => {
       this.#nextScheduled = false;
       const pending = this.#pending;
       this.#pending = null;
