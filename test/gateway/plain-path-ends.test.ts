@@ -1,4 +1,5 @@
 // A plain connection at its ends: clients that take nothing, that leave, and a server that stops.
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
@@ -113,6 +114,29 @@ describe('a plain connection', () => {
     expect(waiting).toBeLessThan(2 * 1024 * 1024);
     socket.resume();
     await eventually(() => responses.length + byNode === sent);
+  });
+
+  it('answers what came in time, also where a long turn of the event loop made its timer fire first', async () => {
+    await close();
+    await listen(createServer({ headersTimeout: 100, requestTimeout: 1_000 }, byNodeItself));
+    respond = (outgoing) => void outgoing.end('ok' as never);
+    const { socket, seen } = client();
+    const accepted = once(server, 'connection');
+    await Promise.all([once(socket, 'connect'), accepted]);
+    // The bytes are in the kernel at once; nothing is read from it before the timer is due.
+    socket.write(PLAIN);
+    const end = performance.now() + 300;
+    while (performance.now() < end);
+    await eventually(() => seen.text !== '' || seen.ended);
+    expect(seen.text).toContain('200 OK');
+  });
+
+  it('that brings nothing in time is closed', async () => {
+    await close();
+    await listen(createServer({ headersTimeout: 100, requestTimeout: 1_000 }, byNodeItself));
+    const { seen } = client();
+    await eventually(() => seen.ended);
+    expect(seen.text).toBe('');
   });
 
   it.each(['leaves', 'breaks off'] as const)('sees that its client %s, however much came ahead', async (how) => {

@@ -204,10 +204,18 @@ export class PlainConnection {
     if (this.#pending !== null) return this.#handOver();
     // The timeout that passed may be the response's, which is shorter. The rest of the connection's own timeout follows.
     const rest_ms = this.#options.keep_alive_ms - (this.#socket.timeout ?? 0);
-    if (this.#idle || rest_ms <= 0) this.#socket.destroy();
+    if (this.#idle || rest_ms <= 0) this.#destroyUnlessRead();
     else this.#socket.setTimeout(rest_ms);
     this.#idle = true;
   };
+
+  /** After a long turn of the event loop the timer fires first, and a request that came in time is read behind it. */
+  #destroyUnlessRead(): void {
+    const socket = this.#socket;
+    const { bytesRead } = socket;
+    setImmediate(() => socket.bytesRead === bytesRead && socket.destroy());
+  }
+
   /** The socket emits `close` next. */
   #onError = (): void => {};
 
