@@ -29,6 +29,7 @@ new WebSocketServer({ server, perMessageDeflate: false, maxPayload: MAX_FRAME_BY
     runSession(ws, socket, {
       attester,
       scheduler,
+      sessions: null,
       onUnexpected: () => {},
       totals: () => ({ attested_total: 0, failed_total: 0 }),
       onResult: ({ code, ms }) => log.debug({ code, ms: Math.round(ms), queued: scheduler.waiting }, 'attest'),

@@ -1,6 +1,7 @@
 // One round trip to a sidecar through the gateway's own client: a raw of its own, and an answer that is about it.
 import { createHash, randomBytes } from 'node:crypto';
-import { createChecker, createSidecar } from '../gateway/attestation/sidecar-client.ts';
+import { createChecker } from '../gateway/attestation/checker.ts';
+import { createSidecar } from '../gateway/attestation/sidecar-client.ts';
 import { buildRaw, type Nonce } from '../proto/raw.ts';
 
 const READY_MS = 15_000;

@@ -19,6 +19,7 @@ export function loadDemoConfig(env: NodeJS.ProcessEnv): DemoConfig {
   const engine = env.BACKEND_URL === undefined || env.BACKEND_URL === '';
   const withDefaults = { ...env };
   for (const [name, value] of Object.entries(DEMO_DEFAULTS)) withDefaults[name] ??= value;
+  if (withDefaults.ATTESTER === 'simulated') withDefaults.CPU_EVIDENCE ??= 'required';
   const gateway = loadConfig(engine ? { ...withDefaults, BACKEND_URL: 'http://127.0.0.1:1/v1' } : withDefaults);
   return { gateway, engine, env: withDefaults };
 }

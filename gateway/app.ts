@@ -4,7 +4,8 @@ import { setImmediate } from 'node:timers/promises';
 import { Hono } from 'hono';
 import type { Logger } from 'pino';
 import { createAttestor } from './attestation/attest.ts';
-import { createChecker, createSidecar } from './attestation/sidecar-client.ts';
+import { createChecker } from './attestation/checker.ts';
+import { createSidecar } from './attestation/sidecar-client.ts';
 import { createStoreAndRates } from './attestation/store-shared.ts';
 import { createBackend } from './backend/client.ts';
 import { isMember, joinPrimary } from './cluster/member.ts';
@@ -25,7 +26,8 @@ import { loadKeys } from './keys/keys-file.ts';
 import { createConcurrency } from './limits/concurrency.ts';
 import { createPermits } from './limits/permits.ts';
 import { createOffload } from './offload/pool.ts';
-import { attestationById, generate } from './routes/generate.ts';
+import { attestationById, attestationSession } from './routes/attestation.ts';
+import { generate } from './routes/generate.ts';
 import { createCollateralRoutes, createPage, service } from './routes/page.ts';
 import { passthrough } from './routes/passthrough.ts';
 import { health, metrics, openapi } from './routes/status.ts';
@@ -68,6 +70,8 @@ export function createApp(deps: Deps): Hono<Env> {
     on(app, 'GET', path, bodiless, attestationById(deps));
     on(rest, 'ALL', path, admitted, only('GET'));
   }
+  on(app, 'GET', '/v1/attestation/session', bodiless, attestationSession(deps));
+  on(rest, 'ALL', '/v1/attestation/session', admitted, only('GET'));
   on(rest, 'ALL', '/v1/chat/completions', admitted, only('POST'));
   on(rest, 'ALL', '/v1/completions', admitted, only('POST'));
   on(rest, 'ALL', '/v1/*', admitted, passthrough(deps));

@@ -25,5 +25,7 @@ export const attestationSchema = z.looseObject({
   nonce: z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 lowercase hex digits'),
   token: z.string().min(2),
   evidence: z.array(evidenceSchema).min(1).max(64).optional(),
+  /** Evidence of the processor whose session the answer was signed in. verify/cpu reads it. */
+  cpu: z.record(z.string(), z.unknown()).optional(),
 });
 export type Attestation = z.infer<typeof attestationSchema>;

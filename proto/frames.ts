@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { evidenceSchema } from './attestation.ts';
 import { MAX_RAW_LENGTH } from './raw.ts';
 
-export const PROTOCOL = 'countersign/1';
+export const PROTOCOL = 'countersign/2';
 /** The path for health checks. They connect as a gateway does, but every few seconds, and are not logged. */
 export const HEALTH_PATH = '/health';
 /** Limit for a frame. raw contains a request and a response as one JSON string, which escaping can double in size. */
@@ -15,6 +15,8 @@ const LF = 10;
 const MAX_HEAD_BYTES = 1_024;
 
 const id = z.string().min(1).max(128);
+/** SHA-256 in hex. */
+const digest = z.string().regex(/^[0-9a-f]{64}$/);
 
 /** The reason why nothing can be attested until an operator acts: confidential computing off, driver gone. null: the sidecar can attest. */
 const troubleSchema = z.strictObject({ code: z.string().max(64), message: z.string().max(512) }).nullable();
@@ -29,6 +31,8 @@ const helloSchema = z.strictObject({
   simulated: z.strictObject({ root: z.string().max(16_384) }).nullable(),
   /** Public keys (JWK set) of tokens that the sidecar signs itself; absent when NVIDIA's verifier signs them. */
   token_keys: z.strictObject({ keys: z.array(z.record(z.string(), z.unknown())).max(16) }).optional(),
+  /** The processor whose evidence the answers carry; null without. */
+  cpu: z.strictObject({ type: z.string().min(1).max(32) }).nullable(),
   trouble: troubleSchema,
 });
 
@@ -42,6 +46,8 @@ const attestSchema = z.strictObject({
 export const attestHeadSchema = z.strictObject({ type: z.literal('attest'), id });
 /** Gateway → sidecar: cancels a request whose client has disconnected. */
 const cancelSchema = z.strictObject({ type: z.literal('cancel'), id });
+/** Gateway → sidecar: a request for a session that holds this challenge. */
+const sessionRequestSchema = z.strictObject({ type: z.literal('session'), id, challenge: digest });
 /** Gateway → sidecar: a request for the status. */
 const statusRequestSchema = z.strictObject({ type: z.literal('status') });
 
@@ -55,13 +61,34 @@ const phasesSchema = z.strictObject({
 });
 export type Phases = z.infer<typeof phasesSchema>;
 
+/**
+ * Sidecar → gateway: a session. Without an id it is the one that answers are signed in from now on, sent behind the hello and at each
+ * renewal; with one, the response to a request.
+ */
+const sessionSchema = z.strictObject({
+  type: z.literal('session'),
+  id: id.nullable(),
+  statement: z.string().max(16 * 1024),
+  /** JSON of the member `cpu`, without its signature. */
+  cpu: z.string().max(2 * 1024 * 1024),
+  /** JSON of the evidence over the statement. */
+  gpu: z.string().max(4 * 1024 * 1024),
+});
+export type SessionFrame = z.infer<typeof sessionSchema>;
+
+/** The signature over an answer, and the SHA-256 of the session's statement. */
+const signedSchema = z.strictObject({ session: digest, signature: z.string().min(86).max(90) });
+export type Signed = z.infer<typeof signedSchema>;
+
 /** Sidecar → gateway: an attestation. */
 const attestedSchema = z.strictObject({
   type: z.literal('attested'),
   id,
-  nonce: z.string().regex(/^[0-9a-f]{64}$/),
+  nonce: digest,
   token: z.string().min(2),
   evidence: z.array(evidenceSchema).min(1).max(64),
+  /** Absent where no processor signs. */
+  cpu: signedSchema.optional(),
   phases: phasesSchema.optional(),
 });
 
@@ -98,6 +125,7 @@ export const FAILURE_CODES = [
   'collection_failed',
   'appraisal_failed',
   'shutting_down',
+  'no_session',
 ] as const;
 const failedSchema = z.strictObject({
   type: z.literal('failed'),
@@ -118,10 +146,16 @@ const statusSchema = z.strictObject({
   trouble: troubleSchema,
 });
 
-export const toSidecarSchema = z.discriminatedUnion('type', [attestSchema, cancelSchema, statusRequestSchema]);
+export const toSidecarSchema = z.discriminatedUnion('type', [
+  attestSchema,
+  cancelSchema,
+  sessionRequestSchema,
+  statusRequestSchema,
+]);
 export const fromSidecarSchema = z.discriminatedUnion('type', [
   helloSchema,
   attestedSchema,
+  sessionSchema,
   failedSchema,
   statusSchema,
 ]);

@@ -2,7 +2,7 @@
 // the doctor connect by it. For Node alone: no other file of proto/ imports `ws` or a module of Node's.
 import type { Socket } from 'node:net';
 import { WebSocket } from 'ws';
-import { type FromSidecar, fromSidecarSchema, type Hello } from './frames.ts';
+import { type FromSidecar, fromSidecarSchema, type Hello, PROTOCOL } from './frames.ts';
 
 /** Why a connection has ended. */
 export type ConnectionEnd =
@@ -14,6 +14,8 @@ export type ConnectionEnd =
   | { readonly reason: 'silent' }
   /** A frame that is not one of the protocol. */
   | { readonly reason: 'invalid_frame' }
+  /** The sidecar is of another version: the protocol that its hello names. */
+  | { readonly reason: 'other_protocol'; readonly protocol: string }
   /** A frame of the protocol before the hello. */
   | { readonly reason: 'hello_not_first' }
   /** By {@link SidecarConnection.end}. */
@@ -85,7 +87,7 @@ export function connectToSidecar<T extends { readonly type: string }>(
     if (ended) return;
     heard_ms = performance.now();
     const frame = read(data as Buffer, isBinary);
-    if (frame === null) return end({ reason: 'invalid_frame' });
+    if (frame === null) return end((greeted ? null : otherProtocol(data as Buffer)) ?? { reason: 'invalid_frame' });
     if (!isHello(frame)) return greeted ? onFrame(frame as Frame<T>) : end({ reason: 'hello_not_first' });
     const again = greeted;
     greeted = true;
@@ -110,6 +112,21 @@ export function connectToSidecar<T extends { readonly type: string }>(
 }
 
 const isHello = (frame: { readonly type: string }): frame is Hello => frame.type === 'hello';
+
+/** For the hello of another version: its protocol, for people to read. */
+function otherProtocol(data: Buffer): ConnectionEnd | null {
+  try {
+    const { type, protocol } = JSON.parse(data.toString('utf8'));
+    const isOther = type === 'hello' && protocol !== PROTOCOL && /^[\w./-]{1,64}$/.test(protocol);
+    return isOther ? { reason: 'other_protocol', protocol } : null;
+  } catch {
+    return null;
+  }
+}
+
+/** In words, for an operator. */
+export const updateBoth = (protocol: string) =>
+  `the sidecar speaks ${protocol} and this process ${PROTOCOL}: install one version of both`;
 
 /** A frame in JSON. The sidecar sends binary frames only to clients that sent one. */
 export function readTextFrame(data: Buffer, isBinary: boolean): FromSidecar | null {

@@ -48,5 +48,6 @@ for (const one of [...EXCHANGE_CASES, ...TOKEN_CASES, ...DEVICE_CASES, ...COLLAT
   }
   made.push([one.name, JSON.parse(readFileSync(join(folder, path), 'utf8')) as Vector]);
 }
-const inOrder = made.toSorted(([, a], [, b]) => CHECKS.indexOf(a.check) - CHECKS.indexOf(b.check));
+const rank = (check: string) => (CHECKS as readonly string[]).indexOf(check);
+const inOrder = made.toSorted(([, a], [, b]) => rank(a.check) - rank(b.check));
 writeFileSync(join(folder, 'README.md'), readme(inOrder));

@@ -54,6 +54,19 @@ export const schema = z.object({
   SIMULATED_COLLECTION_MS: integer(0, 0, 600_000).describe(
     '`simulated`: how long a collection takes; a real H100 needs hundreds of milliseconds',
   ),
+  CPU_EVIDENCE: z
+    .enum(['off', 'auto', 'required'])
+    .default('off')
+    .describe(
+      'Whether the processor of this confidential VM signs as well. `auto`: answers go out without it where it fails; `required`: nothing is attested without it',
+    ),
+  SIMULATED_CPU: z
+    .enum(['SEV_SNP', 'TDX'])
+    .default('SEV_SNP')
+    .describe('`simulated`: the processor that signs, where CPU_EVIDENCE is not `off`'),
+  SIMULATED_CPU_MS: integer(0, 0, 600_000).describe(
+    '`simulated`: how long the processor’s report takes; stock TDX needs a second',
+  ),
   NVTRUST_VENV: z
     .string()
     .min(1)
@@ -116,6 +129,10 @@ export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarCo
     throw new ConfigError(`${String(issue?.path[0])} ${issue?.message ?? 'is wrong'}`);
   }
   const settings = settingsOf(schema, parsed.data);
+  if (settings.cpu_evidence !== 'off' && settings.attester !== 'simulated')
+    throw new ConfigError(
+      'CPU_EVIDENCE must be off unless ATTESTER is simulated: evidence of a real processor is not collected yet',
+    );
   return {
     ...settings,
     simulated_root_dir: resolve(settings.simulated_root_dir),

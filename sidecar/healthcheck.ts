@@ -1,7 +1,7 @@
 // Is the sidecar alive? Connects to its socket as a gateway would and reads its hello: exit 0, or 1 with the reason.
 import { connect } from 'node:net';
 import { HEALTH_PATH, type Hello } from '../proto/frames.ts';
-import { type ConnectionEnd, connectToSidecar, readTextFrame } from '../proto/sidecar-connection.ts';
+import { type ConnectionEnd, connectToSidecar, readTextFrame, updateBoth } from '../proto/sidecar-connection.ts';
 import { loadConfig } from './config.ts';
 
 const TIMEOUT_MS = 8_000;
@@ -36,6 +36,8 @@ function failure(end: ConnectionEnd): string {
       return `not reachable: ${end.error.code ?? end.error.message}`;
     case 'no_hello_in_time':
       return 'no hello in time';
+    case 'other_protocol':
+      return updateBoth(end.protocol);
     case 'invalid_frame':
     case 'hello_not_first':
       return 'its hello is not of the protocol';

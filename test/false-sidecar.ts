@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { WebSocketServer } from 'ws';
-import { splitBinaryFrame } from '../proto/frames.ts';
+import { PROTOCOL, splitBinaryFrame } from '../proto/frames.ts';
 import type { Nonce } from '../proto/raw.ts';
 import type { Attester, Collected } from '../sidecar/attesters/attester.ts';
 import { createSimulatedAttester } from '../sidecar/attesters/simulated/simulated.ts';
@@ -14,8 +14,13 @@ export interface Lies {
   readonly answer?: (honest: Collected, nonce: Nonce, twin: Attester) => Collected | Promise<Collected>;
   /** Laid over the true hello. */
   readonly hello?: object;
+  /** A session frame behind the hello, and in each answer what was signed in it. */
+  readonly session?: object;
+  readonly signed?: (honest: Collected, nonce: Nonce) => Promise<object | null>;
   /** In place of any answer. */
   readonly failed?: object;
+  /** The twin, where a test has it sign something before. */
+  readonly twin?: Attester;
   /** As soon as it has said hello. */
   readonly leaves?: boolean;
   readonly devices?: number;
@@ -32,12 +37,14 @@ export interface FalseSidecar {
 /** Its socket is `sidecar.sock` in the folder, as an honest one's. */
 export async function startFalseSidecar(folder: Folder, lies: Lies = {}): Promise<FalseSidecar> {
   const socket = join(folder.path, 'sidecar.sock');
-  const twin = await createSimulatedAttester({
-    rootDir: join(folder.path, 'false-root'),
-    ...(lies.devices === undefined ? {} : { devices: lies.devices }),
-  });
+  const twin =
+    lies.twin ??
+    (await createSimulatedAttester({
+      rootDir: join(folder.path, 'false-root'),
+      ...(lies.devices === undefined ? {} : { devices: lies.devices }),
+    }));
   const { devices, simulated } = twin;
-  const hello = { type: 'hello', protocol: 'countersign/1', attester: 'false', devices, simulated, trouble: null };
+  const hello = { type: 'hello', protocol: PROTOCOL, attester: 'false', devices, simulated, cpu: null, trouble: null };
   const seen = { connections: 0, asked: 0 };
   const server = createServer();
   const sockets = new WebSocketServer({ server });
@@ -45,6 +52,7 @@ export async function startFalseSidecar(folder: Folder, lies: Lies = {}): Promis
     seen.connections++;
     ws.on('error', () => ws.terminate());
     ws.send(JSON.stringify({ ...hello, ...lies.hello }));
+    if (lies.session !== undefined) ws.send(JSON.stringify({ type: 'session', id: null, ...lies.session }));
     if (lies.leaves === true) ws.close();
     ws.on('message', async (data, isBinary) => {
       if (!isBinary) return;
@@ -55,7 +63,8 @@ export async function startFalseSidecar(folder: Folder, lies: Lies = {}): Promis
       const nonce = createHash('sha256').update(carried).digest('hex') as Nonce;
       const honest = await twin.attest(nonce, new AbortController().signal);
       const { token, evidence } = (await lies.answer?.(honest, nonce, twin)) ?? honest;
-      ws.send(JSON.stringify({ type: 'attested', id, nonce, token, evidence }));
+      const cpu = (await lies.signed?.(honest, nonce)) ?? undefined;
+      ws.send(JSON.stringify({ type: 'attested', id, nonce, token, evidence, cpu }));
     });
   });
   await new Promise<void>((resolve) => server.listen(socket, resolve));

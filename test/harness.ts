@@ -26,7 +26,10 @@ export function temporaryFolder(): Folder {
 }
 
 /** For tests of the connection to a sidecar alone, whose scripted sidecars sign nothing. */
-export const UNCHECKED = { sidecar_uid: null, checker: { warm() {}, check: async () => null } } as const;
+export const UNCHECKED = {
+  sidecar_uid: null,
+  checker: { warm() {}, check: async () => null, checkSession: async () => null },
+} as const;
 
 export interface RunningGateway {
   /** `http://127.0.0.1:PORT` */
@@ -69,6 +72,8 @@ export async function startSidecar(
     attester?: Attester;
     unavailable?: AttesterError;
     trial_every_ms?: number;
+    /** The processor that signs as well; without it none does. */
+    cpu?: Parameters<typeof startServer>[1]['cpu'];
     log?: Logger;
   } = {},
 ): Promise<RunningSidecar> {
@@ -87,6 +92,7 @@ export async function startSidecar(
       attest_deadline_ms: options.deadlineMs ?? 30_000,
       drain_ms: options.drainMs ?? 5_000,
       unavailable: options.unavailable ?? null,
+      cpu: options.cpu ?? null,
       ...(options.trial_every_ms === undefined ? {} : { trial_every_ms: options.trial_every_ms }),
     },
     options.log ?? SILENT,

@@ -12,6 +12,9 @@ import {
   skipped,
   VerificationError,
 } from './checks.ts';
+import { checkCpu, readAnswerCpu } from './cpu/binding.ts';
+import type { CpuClaims } from './cpu/cpu-options.ts';
+import { readCpuOptions } from './cpu/verify-cpu.ts';
 import { attestationOf, compareExchange } from './exchange.ts';
 import { verifyDevices } from './gpu/devices.ts';
 import type { VerifiedDevice } from './gpu/topology.ts';
@@ -29,7 +32,7 @@ import {
 import { checkTokenDigests } from './token/digests.ts';
 import { verifyTokenSignature } from './token/signature.ts';
 import { type ParsedToken, parseToken, type TokenDevice } from './token/token.ts';
-import { checkPolicy, concluded } from './verdict.ts';
+import { checkPolicy, concluded, type Findings } from './verdict.ts';
 
 /**
  * Verifies that a GPU signed exactly this request and this answer.
@@ -103,20 +106,38 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
           devices.map((device) => device.claims),
         ),
   );
-  await list.run('policy', ['form', 'raw_members'], () => checkPolicy(list, raw?.timestamp ?? null, context));
-
-  const { nonce, timestamp } = { nonce: given === null ? null : attestation.nonce, timestamp: raw?.timestamp ?? null };
-  const report = concluded({
+  const timestamp = raw?.timestamp ?? null;
+  const findings: Findings = {
     list,
     devices,
     token: claims,
     appraised: appraisedKinds(list, token, claims),
-    nonce,
+    nonce: given === null ? null : attestation.nonce,
     timestamp,
+    cpu: await checkProcessor(list, attestation, timestamp, context),
     about: 'exchange',
     nvidia: context.nvidia,
-  });
-  return { report, raw, attestation: given?.attestation ?? null };
+    ownCpuRoots: context.options.cpu?.roots !== undefined,
+  };
+  await list.run('policy', ['form', 'raw_members'], () => checkPolicy(findings, context));
+  return { report: concluded(findings), raw, attestation: given?.attestation ?? null };
+}
+
+/** Makes the checks of the member `cpu`; none where there is no such member. */
+async function checkProcessor(
+  list: CheckList,
+  { cpu, nonce, evidence = [] }: Attestation,
+  timestamp: number | null,
+  { options, at }: Context,
+): Promise<CpuClaims | null> {
+  const { roots, collateral, policy } = options.cpu ?? {};
+  const { simulatedRoot: simulatedRoots, without } = options;
+  const { context } = readCpuOptions({ at, roots, collateral, policy, simulatedRoots, without });
+  if (cpu === undefined) return null;
+  const { session = null, expected } = options;
+  const form = await list.run('cpu_form', ['form'], () => readAnswerCpu(cpu, session));
+  const asked = { session, challenge: expected?.challenge, at: null };
+  return checkCpu(list, form, { nonce, timestamp, evidence }, asked, context);
 }
 
 /** Stands in for an attestation that could not be read, so that the checks after it can be named in the list. */

@@ -1,6 +1,6 @@
 // The checks that a verification consists of: their names and codes, the list that runs them, and the error that carries it.
 
-/** In the order in which they run. DESIGN §9 numbers the groups. */
+/** Of every attestation, in the order in which they run. DESIGN §9 numbers the groups. */
 export const CHECKS = [
   'form', // 1
   'raw_hash', // 2
@@ -23,9 +23,8 @@ export const CHECKS = [
   'topology', // 9: over all devices at once
   'policy', // 10
 ] as const;
-export type CheckName = (typeof CHECKS)[number];
 
-/** On a processor's evidence; they run after `device_mode` and before `policy`. */
+/** Of a processor's evidence, where there is some; they run after `topology` and before `policy`. */
 export const CPU_CHECKS = [
   'cpu_form',
   'cpu_signature',
@@ -41,10 +40,10 @@ export const CPU_CHECKS = [
   'cpu_measurement',
   'cpu_software',
 ] as const;
-export type CpuCheckName = (typeof CPU_CHECKS)[number];
+export type CheckName = (typeof CHECKS)[number] | (typeof CPU_CHECKS)[number];
 
 /** Every name, in the order in which checks are reported. */
-const ORDER: readonly string[] = [...CHECKS.slice(0, -1), ...CPU_CHECKS, 'policy'];
+const ORDER: readonly CheckName[] = [...CHECKS.slice(0, -1), ...CPU_CHECKS, 'policy'];
 
 /** Why a check failed. A closed union: programs branch on it, and every code is documented in docs/errors.md. */
 export type FailureCode =
@@ -109,8 +108,8 @@ export type FailureCode =
   | 'event_log_mismatch'
   | 'software_mismatch';
 
-export interface Check<Name extends string = CheckName> {
-  readonly name: Name;
+export interface Check {
+  readonly name: CheckName;
   readonly status: 'pass' | 'fail' | 'skip';
   /** Present when and only when the status is `fail`. */
   readonly code?: FailureCode;
@@ -131,11 +130,11 @@ export class CheckFailure extends Error {
 }
 
 /** The verification failed. `code` is that of the first check that failed; `checks` is the whole list. */
-export class VerificationError<Name extends string = CheckName> extends Error {
+export class VerificationError extends Error {
   override readonly name = 'VerificationError';
   readonly code: FailureCode;
-  readonly checks: readonly Check<Name>[];
-  constructor(checks: readonly Check<Name>[]) {
+  readonly checks: readonly Check[];
+  constructor(checks: readonly Check[]) {
     const failed = checks.find((check) => check.status === 'fail');
     if (failed?.code === undefined) throw new TypeError('a VerificationError needs a failed check');
     super(`${failed.name}: ${failed.detail}`);
@@ -163,13 +162,13 @@ export const passed = <T>(detail: string, value: T): Passed<T> => ({ detail, val
 export const seen = (detail: string): Passed<true> => ({ detail, value: true });
 export const skipped = (skip: string): Skipped => ({ skip });
 
-export class CheckList<Name extends string = CheckName> {
-  readonly #checks: Check<Name>[] = [];
+export class CheckList {
+  readonly #checks: Check[] = [];
   /** Names, or name and device, of what failed or could not run for a failure. */
   readonly #unmet = new Set<string>();
   readonly #stopsAtFailure: boolean;
   /** The check that failed first. */
-  #failed: Name | undefined;
+  #failed: CheckName | undefined;
 
   /** @param stopsAtFailure nothing runs after a check that failed. */
   constructor(stopsAtFailure = false) {
@@ -182,8 +181,8 @@ export class CheckList<Name extends string = CheckName> {
    * @returns the value, or null when there is none to use.
    */
   async run<T>(
-    name: Name,
-    after: readonly Name[],
+    name: CheckName,
+    after: readonly CheckName[],
     check: () => Outcome<T> | Promise<Outcome<T>>,
     device?: number,
   ): Promise<T | null> {
@@ -212,19 +211,19 @@ export class CheckList<Name extends string = CheckName> {
     }
   }
 
-  skip(name: Name, detail: string, device?: number): void {
+  skip(name: CheckName, detail: string, device?: number): void {
     this.#add({ name, status: 'skip', detail }, device);
   }
 
   /** True when this check failed or could not run, for any device where none is named. */
-  unmet(name: Name, device?: number): boolean {
+  unmet(name: CheckName, device?: number): boolean {
     if (device !== undefined) return this.#unmet.has(key(name, device));
     return [...this.#unmet].some((one) => one === name || one.startsWith(`${name}[`));
   }
 
   /** In the order of CHECKS and CPU_CHECKS, then of the devices. */
-  get checks(): Check<Name>[] {
-    const rank = ({ name, device = -1 }: Check<Name>) => ORDER.indexOf(name) * 1000 + device;
+  get checks(): Check[] {
+    const rank = ({ name, device = -1 }: Check) => ORDER.indexOf(name) * 1000 + device;
     return this.#checks.toSorted((a, b) => rank(a) - rank(b));
   }
 
@@ -232,12 +231,12 @@ export class CheckList<Name extends string = CheckName> {
     return this.#checks.length > 0 && this.#checks.every(({ status }) => status !== 'fail');
   }
 
-  passed(name: Name): boolean {
+  passed(name: CheckName): boolean {
     const own = this.#checks.filter((check) => check.name === name);
     return own.length > 0 && own.every(({ status }) => status === 'pass');
   }
 
-  #add(check: Check<Name>, device: number | undefined): void {
+  #add(check: Check, device: number | undefined): void {
     this.#checks.push(device === undefined ? check : { ...check, device });
   }
 }

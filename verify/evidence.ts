@@ -13,7 +13,7 @@ import {
   type VerifiedEvidence,
   type VerifyOptions,
 } from './options.ts';
-import { checkPolicy, concluded } from './verdict.ts';
+import { checkPolicy, concluded, type Findings } from './verdict.ts';
 
 /**
  * Verifies bare evidence: that each device signed the nonce stated beside it, and that each is what its certificates and
@@ -48,19 +48,22 @@ export async function appraiseEvidence(input: unknown, options: VerifyOptions = 
     return passed(`evidence of ${devices.length} ${devices.length === 1 ? 'device' : 'devices'}`, devices);
   });
   const devices = await verifyDevices(list, inputs ?? [], nonce, [], context);
-  await list.run('policy', ['form'], () => checkPolicy(list, null, context));
   const stated = new Set(inputs?.map((one) => one.nonce ?? nonce));
   const [only = null] = stated;
-  return concluded({
+  const findings: Findings = {
     list,
     devices,
     token: null,
     appraised: [],
     nonce: stated.size === 1 ? only : null,
     timestamp: null,
+    cpu: null,
     about: 'nonce',
     nvidia: context.nvidia,
-  });
+    ownCpuRoots: false,
+  };
+  await list.run('policy', ['form'], () => checkPolicy(findings, context));
+  return concluded(findings);
 }
 
 /** When the first certificate of each chain ends that an appraisal rests on: the device's own, and those of its RIMs' signers. */

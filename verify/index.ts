@@ -9,7 +9,6 @@ export {
   CheckFailure,
   type CheckName,
   CPU_CHECKS,
-  type CpuCheckName,
   type FailureCode,
   type Limits,
   VerificationError,
@@ -27,6 +26,7 @@ export {
   readLimited,
   type ServiceOptions,
 } from './collateral.ts';
+export { bootRomKey } from './cpu/binding.ts';
 // Evidence of the processor.
 export {
   type CpuClaims,
@@ -40,7 +40,11 @@ export {
   TCB_STATUSES,
   type TcbStatus,
   type TdxCollateral,
+  type VerifiedSession,
 } from './cpu/cpu-options.ts';
+// For whoever fetches endorsements: whose they must be. What both parsers return is not yet verified.
+export { parseSnpReport, type SnpReport, tcbOf } from './cpu/snp-report.ts';
+export { parseTdxQuote } from './cpu/tdx-quote.ts';
 export { appraiseCpu, verifyCpu } from './cpu/verify-cpu.ts';
 export { appraiseEvidence, type EndorsementExpiry, endorsementExpiry, verifyEvidence } from './evidence.ts';
 // For clients of an OpenAI-compatible server.
@@ -70,8 +74,13 @@ export type {
   VerifiedEvidence,
   VerifyOptions,
 } from './options.ts';
+export { LEVELS } from './options.ts';
+// A session by itself.
+export { appraiseSession, checkAnswer, checkSession, type SessionReport, verifySession } from './session.ts';
 // Tokens, one step at a time. What parseToken returns is not yet verified.
 export { checkTokenDigests } from './token/digests.ts';
 export { NRAS_KEYS_URL, verifyTokenSignature } from './token/signature.ts';
 export { type ParsedToken, parseToken } from './token/token.ts';
 export { ageInWords } from './verdict.ts';
+// A revocation list's window. What parseCrl returns is not yet verified.
+export { parseCrl } from './x509/crl.ts';

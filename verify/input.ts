@@ -123,14 +123,19 @@ function isRecord(value: unknown): value is Record<string, unknown> {
 
 function readAttestation(value: unknown, limits: Limits): Attestation {
   if (!isRecord(value)) throw no('the attestation is not an object');
-  const { raw, nonce, token, evidence } = own(value, ['raw', 'nonce', 'token', 'evidence']);
+  const { raw, nonce, token, evidence, cpu } = own(value, ['raw', 'nonce', 'token', 'evidence', 'cpu']);
   if (typeof raw !== 'string' || typeof token !== 'string' || raw === '' || token === '')
     throw no('raw and token must be strings');
   if (typeof nonce !== 'string' || !/^[0-9a-f]{64}$/.test(nonce)) throw no('nonce must be 64 lowercase hex digits');
   bounded(raw, limits);
-  if (evidence === undefined) return { raw, nonce, token };
-  const list = devices(evidence);
-  return { raw, nonce, token, evidence: list.map((one) => readEvidence(one)) };
+  if (cpu !== undefined && !isRecord(cpu)) throw no('cpu must be an object');
+  return {
+    raw,
+    nonce,
+    token,
+    ...(evidence === undefined ? {} : { evidence: devices(evidence).map((one) => readEvidence(one)) }),
+    ...(cpu === undefined ? {} : { cpu }),
+  };
 }
 
 function readEvidence(value: unknown): Evidence {
@@ -139,6 +144,9 @@ function readEvidence(value: unknown): Evidence {
     throw no('evidence must be a list of {arch, report, certificate_chain}');
   return { arch, report, certificate_chain };
 }
+
+/** The evidence over a session's statement, in our own form. @throws {CheckFailure} not_an_attestation */
+export const readSessionEvidence = (value: unknown): Evidence[] => devices(value).map((one) => readEvidence(one));
 
 /**
  * Bare evidence, in NVIDIA's form `[{arch, certificate, evidence, nonce}]` or in ours `[{arch, report, certificate_chain}]`.
@@ -252,10 +260,13 @@ export interface ParsedEvidence {
 /** @throws {CheckFailure} evidence_malformed, report_malformed */
 export function parseEvidence(input: DeviceInput): ParsedEvidence {
   const report = parseReport(base64(input.report, 'report'));
-  const [leaf, ...above] = pem(base64(input.chain, 'certificate chain'));
+  const [leaf, ...above] = parseChain(input.chain);
   if (leaf === undefined) throw new CheckFailure('evidence_malformed', 'the certificate chain is empty');
   return { report, chain: [leaf, ...above] };
 }
+
+/** @param chain base64 of PEM. @throws {CheckFailure} evidence_malformed */
+export const parseChain = (chain: string): readonly Certificate[] => pem(base64(chain, 'certificate chain'));
 
 function base64(text: string, what: string): Uint8Array {
   try {

@@ -2,6 +2,7 @@
 import type { Attestation } from '../proto/attestation.ts';
 import { equal, toHex } from './bytes.ts';
 import type { Check, CheckName, Limits } from './checks.ts';
+import type { CpuClaims, CpuVerifyOptions, VerifiedSession } from './cpu/cpu-options.ts';
 import { type Architecture, deviceRoots, rimRoots } from './gpu/nvidia.ts';
 import { LruMap } from './lru.ts';
 import type { PassThrough } from './spdm/opaque.ts';
@@ -24,6 +25,10 @@ export interface VerifyOptions {
   /** What the caller holds and the evidence must be about. */
   readonly expected?: Expected | undefined;
   readonly policy?: Policy | undefined;
+  /** Of the processor's evidence: whom to trust in place of AMD and Intel, the caller's collateral, what is accepted. */
+  readonly cpu?: Pick<CpuVerifyOptions, 'roots' | 'collateral' | 'policy'> | undefined;
+  /** A session that `verifySession` verified, for attestations that name it and do not carry it (`x-tee-session`). */
+  readonly session?: VerifiedSession | undefined;
   /** NVIDIA's keys for tokens of its remote service. */
   readonly nrasKeys?: Jwks | undefined;
   /** Fetches NVIDIA's keys where `nrasKeys` lacks the one that is needed. */
@@ -62,6 +67,8 @@ export interface Expected {
   readonly transcript?: Uint8Array | undefined;
   /** 64 hex digits. */
   readonly nonce?: string | undefined;
+  /** 64 hex digits that the session's statement must hold. */
+  readonly challenge?: string | undefined;
 }
 
 export interface Policy {
@@ -71,6 +78,8 @@ export interface Policy {
   readonly maxAheadSeconds?: number | undefined;
   /** Checks that must pass: a skip of one of these is a refusal. */
   readonly requiredChecks?: readonly CheckName[] | undefined;
+  /** The least level that is accepted; any by default. */
+  readonly minLevel?: Level | undefined;
 }
 
 /** A RIM that a report's device needs. */
@@ -120,10 +129,11 @@ export interface Jwks {
 }
 
 /**
- * `none`: nothing about hardware. `gpu`: a GPU's signature. `gpu+cpu` and `measured` are kept for CPU evidence, and for CPU
- * evidence over software whose measurements are known.
+ * From the least to the most. `none`: nothing about hardware. `gpu`: a GPU's signature. `gpu+cpu`: and a confidential VM on a genuine
+ * processor asked for it. `measured` is kept for software whose measurements are known.
  */
-export type Level = 'none' | 'gpu' | 'gpu+cpu' | 'measured';
+export const LEVELS = ['none', 'gpu', 'gpu+cpu', 'measured'] as const;
+export type Level = (typeof LEVELS)[number];
 
 /** The claims of one device's signed report. null: the report does not have it. */
 export interface DeviceClaims {
@@ -156,6 +166,8 @@ export interface Claims {
   readonly nonce: string | null;
   readonly token: TokenClaims | null;
   readonly devices: readonly DeviceClaims[];
+  /** null: no processor's evidence. */
+  readonly cpu: CpuClaims | null;
 }
 
 /** The result for a program to print or keep: plain JSON. */
@@ -233,11 +245,15 @@ const OFFLINE: Collateral = { rim: async () => null, ocsp: async () => null };
 
 /** @throws {TypeError} naming the option that cannot be used. */
 export function readOptions(options: VerifyOptions): Context {
-  const { at = new Date(), clocks = {}, roots = {}, simulatedRoot, collateral, policy = {} } = options;
+  const { at = new Date(), clocks = {}, roots = {}, simulatedRoot, collateral, policy = {}, expected } = options;
   // Nothing is older than NaN seconds.
   for (const name of ['maxAgeSeconds', 'maxAheadSeconds'] as const)
     if (policy[name] !== undefined && !(policy[name] >= 0))
       throw new TypeError(`policy.${name} is not a number of seconds`);
+  if (policy.minLevel !== undefined && !LEVELS.includes(policy.minLevel))
+    throw new TypeError(`policy.minLevel is none of ${LEVELS.join(', ')}`);
+  if (expected?.challenge !== undefined && !/^[0-9a-f]{64}$/i.test(expected.challenge))
+    throw new TypeError('expected.challenge is not 64 hex digits');
   const clock = (name: keyof typeof clocks, otherwise: Date) => instant(clocks[name] ?? otherwise, `clocks.${name}`);
   const ocsp = clock('ocsp', instant(at, 'at'));
   const device = roots.device === undefined ? deviceRoots() : pem(roots.device, 'roots.device');

@@ -1,7 +1,16 @@
 // The verdict in words: the level, what is proven, and what is not. And the relying party's policy.
 import { CheckFailure, type CheckList, seen } from './checks.ts';
+import type { CpuClaims } from './cpu/cpu-options.ts';
 import { leftOpen, type VerifiedDevice } from './gpu/topology.ts';
-import type { Claims, Context, DeviceClaims, Level, TokenClaims, VerificationReport } from './options.ts';
+import {
+  type Claims,
+  type Context,
+  type DeviceClaims,
+  LEVELS,
+  type Level,
+  type TokenClaims,
+  type VerificationReport,
+} from './options.ts';
 
 export interface Findings {
   readonly list: CheckList;
@@ -12,25 +21,30 @@ export interface Findings {
   readonly nonce: string | null;
   /** Unix seconds; null for bare evidence. */
   readonly timestamp: number | null;
+  /** The processor whose evidence is bound to these devices; null without. */
+  readonly cpu: CpuClaims | null;
   /** What the devices signed. */
-  readonly about: 'exchange' | 'nonce';
+  readonly about: 'exchange' | 'nonce' | 'session';
   readonly nvidia: Context['nvidia'];
+  /** Whether the caller's roots stand in place of AMD's and Intel's. */
+  readonly ownCpuRoots: boolean;
 }
 
 export function concluded(findings: Findings): VerificationReport {
-  const { list, devices, token, nonce, timestamp } = findings;
+  const { list, devices, token, nonce, timestamp, cpu } = findings;
   const valid = list.valid;
-  const simulated = devices.some((device) => device.simulated);
+  const simulated = isSimulated(findings);
   const claims: Claims = {
     simulated,
     time: timestamp === null ? null : isoTime(timestamp),
     nonce,
     token,
     devices: devices.map((device) => device.claims),
+    cpu,
   };
   return {
     valid,
-    level: valid ? levelOf(findings, simulated) : 'none',
+    level: valid ? levelOf(findings) : 'none',
     checks: list.checks,
     claims,
     proven: valid ? proven(findings, simulated) : [],
@@ -58,15 +72,25 @@ function isoTime(seconds: number): string | null {
   return Number.isNaN(date.getTime()) ? null : date.toISOString();
 }
 
-/** Without evidence the level rests on the token of NVIDIA's service. */
-function levelOf({ devices, appraised }: Findings, simulated: boolean): Level {
-  if (simulated) return 'none';
+const isSimulated = ({ devices, cpu }: Findings) =>
+  devices.some((device) => device.simulated) || cpu?.simulated === true;
+
+/** The level where no check fails. Without evidence it rests on the token of NVIDIA's service. */
+export function levelOf(findings: Findings): Level {
+  if (isSimulated(findings)) return 'none';
+  const { devices, appraised } = findings;
   const kinds = devices.length === 0 ? appraised : devices.map(({ claims }) => claims.kind);
-  return kinds.includes('gpu') ? 'gpu' : 'none';
+  if (!kinds.includes('gpu')) return 'none';
+  return isBound(findings) ? 'gpu+cpu' : 'gpu';
 }
+
+/** Whether a processor's evidence is bound to these devices, and to this answer where there is one. */
+const isBound = ({ list, about }: Findings) =>
+  list.passed('cpu_binding') && list.passed('cpu_devices') && (about === 'session' || list.passed('cpu_answer'));
 
 function signedWhat({ about, nonce }: Findings): string {
   if (about === 'exchange') return 'the hash of exactly this request, this answer and this timestamp';
+  if (about === 'session') return 'the statement of this session';
   return nonce === null ? 'the nonce beside its own evidence, not the same for all' : 'this nonce';
 }
 
@@ -75,9 +99,13 @@ function proven(findings: Findings, simulated: boolean): string[] {
   const what = signedWhat(findings);
   if (simulated)
     return [`These texts are what a simulated device, under the test root that the caller named, signed: ${what}.`];
+  const bound = isBound(findings);
   const statements: string[] = [];
   if (devices.length > 0)
-    statements.push(`${named(devices, nvidia.device)} signed ${what}, at the asking of software on its host.`);
+    statements.push(
+      `${named(devices, nvidia.device)} signed ${what}${bound ? '' : ', at the asking of software on its host'}.`,
+    );
+  if (bound) statements.push(cpuProven(findings));
   if (appraised.length > 0)
     statements.push(
       `NVIDIA's remote attestation service appraised evidence of the ${kindOf(appraised)} for ${what}, and said yes.`,
@@ -97,6 +125,18 @@ function proven(findings: Findings, simulated: boolean): string[] {
   return statements;
 }
 
+function cpuProven({ cpu, about, ownCpuRoots }: Findings): string {
+  const maker = cpu?.type.endsWith('TDX') ? 'Intel processor in TDX' : `AMD ${cpu?.product} processor in SEV-SNP`;
+  const what = ownCpuRoots
+    ? `An ${maker}, under a root that the caller trusts in place of its maker's,`
+    : `A genuine ${maker}`;
+  const signed = about === 'session' ? "holds this session's key" : 'holds the key that signed this answer';
+  return `${what}, in a guest whose launch measurement is ${cpu?.measurement}, asked for these signatures and ${signed}.`.replace(
+    ',,',
+    ',',
+  );
+}
+
 function named(devices: readonly VerifiedDevice[], nvidia: boolean): string {
   const models = [...new Set(devices.map(({ claims }) => claims.model))].join(', ');
   const kind = kindOf(devices.map(({ claims }) => claims.kind));
@@ -111,8 +151,15 @@ function kindOf(kinds: readonly DeviceClaims['kind'][]): string {
   return kinds.includes('gpu') ? 'device' : 'NVSwitch';
 }
 
-function notProven({ list, devices, appraised, token, about }: Findings, simulated: boolean, valid: boolean): string[] {
+/** What evidence of a processor alone does not show. */
+const CPU_LEAVES_OPEN = [
+  'Which software asked: its measurement was not compared, and whoever can run code in that guest can have any text signed.',
+  'That the device which signed is wired to that processor: neither signs that it is.',
+];
+
+function notProven(findings: Findings, simulated: boolean, valid: boolean): string[] {
   if (!valid) return ['Anything: a check failed.'];
+  const { list, devices, appraised, token, about } = findings;
   const kinds = devices.length === 0 ? appraised : devices.map(({ claims }) => claims.kind);
   const kind = kindOf(kinds);
   const missing: string[] = [];
@@ -136,9 +183,14 @@ function notProven({ list, devices, appraised, token, about }: Findings, simulat
       kind === 'NVSwitch'
         ? 'That a GPU computed the answer: none signed.'
         : `That this ${kind} computed the answer: it signed a hash that software on its host gave it.`,
-      "Which model's weights ran, or what software asked: only CPU evidence over measured software could show it.",
+      ...(isBound(findings)
+        ? ["Which model's weights ran.", ...CPU_LEAVES_OPEN]
+        : [
+            "Which model's weights ran, or what software asked: only CPU evidence over measured software could show it.",
+          ]),
       `When: the time in raw is the gateway's, and the ${kind} has no clock.`,
     );
+  else if (about === 'session') missing.push(...(isBound(findings) ? CPU_LEAVES_OPEN : []));
   else missing.push('What the nonce stands for: a device signs whatever it is given.');
   if (token !== null && token.signature === 'self-asserted')
     missing.push('What the token says beyond the evidence: anyone can make such a token.');
@@ -150,9 +202,10 @@ function notProven({ list, devices, appraised, token, about }: Findings, simulat
 /** The tolerance between the gateway's clock and ours, by default. */
 const SKEW_SECONDS = 300;
 
-/** @param timestamp Unix seconds; null where nothing says when. @throws {CheckFailure} too_old, policy_refused */
-export function checkPolicy(list: CheckList, timestamp: number | null, { at, options }: Context) {
-  const { maxAgeSeconds = null, maxAheadSeconds = null, requiredChecks = [] } = options.policy ?? {};
+/** @throws {CheckFailure} too_old, policy_refused */
+export function checkPolicy(findings: Findings, { at, options }: Context) {
+  const { list, timestamp } = findings;
+  const { maxAgeSeconds = null, maxAheadSeconds = null, requiredChecks = [], minLevel = 'none' } = options.policy ?? {};
   const statements: string[] = [];
   if (maxAgeSeconds !== null || maxAheadSeconds !== null) {
     if (timestamp === null) throw new CheckFailure('policy_refused', 'bare evidence does not say when it was made');
@@ -166,6 +219,10 @@ export function checkPolicy(list: CheckList, timestamp: number | null, { at, opt
   for (const name of requiredChecks)
     if (name !== 'policy' && !list.passed(name))
       throw new CheckFailure('policy_refused', `the caller requires the check ${name}, which did not pass`);
+  const level = levelOf(findings);
+  if (LEVELS.indexOf(level) < LEVELS.indexOf(minLevel))
+    throw new CheckFailure('policy_refused', `the level is ${level}; the caller accepts ${minLevel} or more`);
+  if (minLevel !== 'none') statements.push(`level ${level}`);
   if (requiredChecks.length > 0) statements.push(`${requiredChecks.length} required checks passed`);
   return seen(statements.length > 0 ? statements.join('; ') : 'the caller asked for no more');
 }

@@ -2,7 +2,8 @@
 import type { TeeExchange } from '../exchange/relay.ts';
 import type { Body, Folded } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
-import { type Sidecar, timedOut } from './sidecar-client.ts';
+import { answerCpu, timedOut } from './sessions.ts';
+import type { Sidecar } from './sidecar-client.ts';
 import type { Store } from './store-memory.ts';
 
 /**
@@ -49,16 +50,24 @@ export function createAttestor(
         drafted instanceof Promise ? await withTimeout(drafted, attest_timeout_ms) : drafted;
       watch.attestationStarted();
       const attested = await sidecar.attest(owner, id, raw, nonce, onDisconnect, began_ms);
-      const { members, phases } = attested;
+      const { members, phases, cpu, session } = attested;
       // The settled promise is in V8's old generation by now and would keep the bytes until the next major collection.
       attested.members = EMPTY;
       watch.attested(phases);
-      const json = withMembers(start, free_bytes, members.subarray(1));
+      const rest =
+        cpu === null || session === null
+          ? members.subarray(1)
+          : withCpu(members, answerCpu(session, cpu.signature, exchange.session));
+      const json = withMembers(start, free_bytes, rest);
       store.keep(owner, id, completionId, json);
       return { json };
     },
   };
 }
+
+/** The members without their first brace, and the member `cpu` after them. */
+const withCpu = (members: Buffer, cpu: string): Buffer =>
+  Buffer.concat([members.subarray(1, -1), Buffer.from(`,"cpu":${cpu}}`)]);
 
 /** Joins the two. The free bytes after `start` are used when they suffice. */
 function withMembers(start: Uint8Array<ArrayBuffer>, free_bytes: number, rest: Buffer): Buffer<ArrayBuffer> {

@@ -7,9 +7,9 @@ import type { FailureCode } from '../../verify/index.ts';
 import { Problem } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
 import { delayAfter } from '../limits/backoff.ts';
-import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
-import { Thread } from '../offload/thread.ts';
+import { type Checker, unchecked } from './checker.ts';
+import { createSessions, noSession, type Session, timedOut, unavailable } from './sessions.ts';
 import { type AttestedFrame, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
 
 /** Backoff for connecting. An attempt costs a refused Unix connection; a longer wait delays every response that waits for a restart. */
@@ -31,7 +31,7 @@ interface SidecarOptions {
   /** Replaces the limit above. These permits have a bounded queue and may be shared by several processes. */
   readonly permits?: Permits;
   readonly allow_simulated: boolean;
-  readonly checker: Pick<Checker, 'warm' | 'check'>;
+  readonly checker: Pick<Checker, 'warm' | 'check' | 'checkSession'>;
   /** Reports state changes for the log, never content. `refusal` is set in the state `refused`. */
   readonly onState?: (state: SidecarState, reason: string, refusal: Refusal | null) => void;
   /** A request to the sidecar is repeated. */
@@ -40,11 +40,17 @@ interface SidecarOptions {
 
 /** The reason why a sidecar may not be used. */
 interface Refusal {
-  readonly code: 'simulated' | SocketRefused['code'] | FailureCode;
+  readonly code: 'simulated' | 'other_protocol' | SocketRefused['code'] | FailureCode;
   readonly message: string;
 }
 
 type SidecarState = 'connecting' | 'connected' | 'refused' | 'closed';
+
+/** An attestation that was checked. */
+export interface Attested extends AttestedFrame {
+  /** The session that `cpu` was signed in; null without. */
+  readonly session: Session | null;
+}
 
 export interface Sidecar {
   readonly state: SidecarState;
@@ -54,6 +60,10 @@ export interface Sidecar {
   readonly hello: Hello | null;
   /** The reason that the connected sidecar gives why it cannot attest; null when it can. */
   readonly unavailable: Hello['trouble'];
+  /** The session that answers are signed in; null without one. */
+  readonly session: Session | null;
+  /** A session that holds this challenge. @throws {Problem} not_found, overloaded, attestation_unavailable */
+  challenge(challenge: string): Promise<Session>;
   /** Number of attestations that are pending. */
   readonly pending: number;
   /** Resolves as soon as a sidecar is connected. @throws {Problem} attestation_unavailable after `wait_ms`. */
@@ -72,7 +82,7 @@ export interface Sidecar {
     nonce: Nonce,
     onDisconnect: (callback: () => void) => void,
     began_ms?: number,
-  ): Promise<AttestedFrame>;
+  ): Promise<Attested>;
   close(): void;
 }
 
@@ -80,7 +90,7 @@ export interface Sidecar {
 interface Pending {
   raw: Uint8Array;
   readonly nonce: Nonce;
-  resolve: (attested: AttestedFrame) => void;
+  resolve: (attested: Attested) => void;
   reject: (error: Error) => void;
   /** The request has a permit and may be sent. */
   has_permit: boolean;
@@ -94,17 +104,10 @@ interface Pending {
 
 const SETTLED = { raw: new Uint8Array(0), resolve: () => {}, reject: () => {}, release: () => {} };
 
-const unavailable = (message: string) => new Problem('attestation_unavailable', message, { retryAfterSeconds: 2 });
-
-export const timedOut = () => unavailable('The attestation did not come in time.');
-
 const tooMany = () =>
   new Problem('overloaded', 'Too many answers wait for their attestation.', { retryAfterSeconds: 2 });
 
 const cannotAttest = (message: string) => unavailable(`The sidecar cannot attest: ${message}`);
-
-/** The thread ended during the check, most likely because its heap was too small. */
-const unchecked = (): Refusal => ({ code: 'evidence_malformed', message: 'it could not be read' });
 
 export function createSidecar(options: SidecarOptions): Sidecar {
   let state: SidecarState = 'connecting';
@@ -116,6 +119,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   let reconnect: NodeJS.Timeout | null = null;
   const waiting = new Set<() => void>();
   const pending = new Map<string, Pending>();
+  const sessions = createSessions(options.checker, options.attest_timeout_ms);
   const { permits = createPermits({ max_permits: options.max_attestations_in_flight, max_waiting: Infinity }) } =
     options;
 
@@ -138,6 +142,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       link = null;
       hello = null;
       cause = null;
+      sessions.disconnected();
       if (state === 'closed') return;
       if (usable) setState('connecting', reason);
       // The backoff also grows for a sidecar that sends hello and disconnects at once.
@@ -177,14 +182,20 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           cause = frame.trouble;
           return;
         }
-        void attested(frame, hello?.simulated?.root ?? null).then((refusal) => {
+        const simulatedRoot = hello?.simulated?.root ?? null;
+        const checked =
+          frame.type === 'session' ? sessions.received(frame, simulatedRoot) : attested(frame, simulatedRoot);
+        void checked.then((refusal) => {
           // A new connection may have replaced this one.
           if (refusal === null || link !== opened) return;
           refuse(refusal);
           opened.close();
         });
       },
-      closed: disconnected,
+      closed(reason, end) {
+        if (end === 'other_protocol') refuse({ code: 'other_protocol', message: reason });
+        disconnected(reason);
+      },
     });
     link = opened;
   }
@@ -196,17 +207,23 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     one.has_response = true;
     // The sidecar is free for the next request while this result is checked.
     one.release();
-    const { members } = frame;
-    const refusal: Refusal | null =
-      frame.nonce === one.nonce
-        ? await options.checker.check({ members, nonce: one.nonce, simulatedRoot }).catch(unchecked)
-        : { code: 'report_nonce_mismatch', message: 'the answer is for something else' };
-    if (refusal === null) one.resolve(frame);
+    const { members, cpu, nonce } = frame;
+    const session = cpu === null ? null : await sessions.find(cpu.session);
+    let refusal: Refusal | null = null;
+    if (nonce !== one.nonce) refusal = { code: 'report_nonce_mismatch', message: 'the answer is for something else' };
+    else if (cpu !== null && session === null)
+      refusal = { code: 'cpu_missing', message: 'the session of its processor is none that it has sent' };
+    else {
+      const signed = cpu === null || session === null ? null : { ...cpu, statement: session.statement };
+      refusal = await options.checker.check({ members, nonce, simulatedRoot, signed }).catch(unchecked);
+    }
+    if (refusal === null) one.resolve(Object.assign(frame, { session }));
     else one.reject(unavailable(`What the sidecar answered does not hold: ${refusal.message}.`));
     return refusal;
   }
 
   function failed(frame: Failed): void {
+    if (sessions.failed(frame)) return;
     const one = frame.id === null ? undefined : pending.get(frame.id);
     if (one === undefined || frame.id === null || !one.has_permit || one.has_response) return;
     // The sidecar still works on this request and will send the result.
@@ -245,8 +262,19 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       return cause;
     },
 
+    get session() {
+      return sessions.current;
+    },
+
     get pending() {
       return pending.size;
+    },
+
+    async challenge(challenge) {
+      if (hello !== null && hello.cpu === null) throw noSession();
+      const open = link;
+      if (state !== 'connected' || open === null) throw unavailable('No sidecar is connected.');
+      return sessions.request(challenge, open, hello?.simulated?.root ?? null);
     },
 
     ready(wait_ms) {
@@ -274,7 +302,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     },
 
     attest(owner, id, raw, nonce, onDisconnect, began_ms = performance.now()) {
-      return new Promise<AttestedFrame>((resolve, reject) => {
+      return new Promise<Attested>((resolve, reject) => {
         const settle = () => {
           clearTimeout(timer);
           clearTimeout(one.retry ?? undefined);
@@ -326,47 +354,5 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       for (const one of [...pending.values()]) one.reject(unavailable('The gateway stops.'));
       link?.close();
     },
-  };
-}
-
-// Checks the sidecar's attestations with the sidecar's own checks. They run on a thread: a signature check takes a millisecond, and parsing
-// the data of a faulty sidecar may take longer.
-
-/** The job of the check thread. */
-export interface CheckJob {
-  /** JSON of the attestation's token and evidence, in UTF-8. */
-  readonly members: Uint8Array;
-  /** The nonce that every report and the token must contain. */
-  readonly nonce: string;
-  /** PEM of the trust anchor that replaces NVIDIA's; null: NVIDIA's only. */
-  readonly simulatedRoot: string | null;
-}
-
-/** The check that failed, with the verifier's code; null when all passed. */
-export type CheckResult = { readonly code: FailureCode; readonly message: string } | null;
-
-interface Checker {
-  /** Starts the thread before the first attestation arrives. */
-  warm(): void;
-  /** @throws {Error} when the thread ended before the check was done. */
-  check(job: CheckJob): Promise<CheckResult>;
-  close(): Promise<void>;
-}
-
-/** Starting the thread takes longer than a GPU may, so it is kept for an hour after its last job. */
-const IDLE_MS = 3_600_000;
-
-export function createChecker(): Checker {
-  const thread = new Thread<CheckJob, CheckResult>(
-    new URL('./check-worker.ts', import.meta.url),
-    { resourceLimits: { maxOldGenerationSizeMb: CHECKING_HEAP_MB, maxYoungGenerationSizeMb: CHECKING_YOUNG_HEAP_MB } },
-    IDLE_MS,
-  );
-  return {
-    warm: () => thread.warm(),
-    // The members are copied: posting a view would send the whole buffer that it belongs to.
-    check: ({ members, nonce, simulatedRoot }) =>
-      thread.run({ members: new Uint8Array(members), nonce, simulatedRoot }),
-    close: () => thread.end(),
   };
 }

@@ -9,10 +9,11 @@ import {
   type FromSidecar,
   type Hello,
   type Phases,
+  type Signed,
   splitBinaryFrame,
   type ToSidecar,
 } from '../../proto/frames.ts';
-import { type ConnectionEnd, connectToSidecar, readTextFrame } from '../../proto/sidecar-connection.ts';
+import { type ConnectionEnd, connectToSidecar, readTextFrame, updateBoth } from '../../proto/sidecar-connection.ts';
 
 /** Limit for a frame from the sidecar. The evidence of 64 devices and a token about them take some 2 MiB. */
 const MAX_FRAME_BYTES = 8 * 1024 * 1024;
@@ -30,6 +31,8 @@ export interface AttestedFrame {
   readonly id: string;
   readonly nonce: string;
   members: Buffer;
+  /** Where a processor signs: the session, and its key's signature over this answer. */
+  readonly cpu: Signed | null;
   readonly phases: Phases | undefined;
 }
 
@@ -39,8 +42,8 @@ interface LinkEvents {
   /** Called first, and again with `greeted` when the attester or the devices behind this connection have changed. */
   hello(hello: Hello, greeted: boolean): void;
   frame(frame: Exclude<Frame, Hello>): void;
-  /** Called once and last. The reason is for the log. */
-  closed(reason: string): void;
+  /** Called once and last. The reason is for the log. `other_protocol`: the sidecar is of another version. */
+  closed(reason: string, end: ConnectionEnd['reason']): void;
 }
 
 export interface Link {
@@ -60,7 +63,7 @@ export function openLink(socket: Socket, events: LinkEvents): Link {
     read: (data, isBinary) => (isBinary ? parseBinary(data) : parseFrame(data)),
     onHello: events.hello,
     onFrame: events.frame,
-    onEnd: (end) => events.closed(inWords(end)),
+    onEnd: (end) => events.closed(inWords(end), end.reason),
   });
   let corked = false;
   /** Collects all requests of one turn of the event loop into one write. */
@@ -99,6 +102,8 @@ function inWords(end: ConnectionEnd): string {
       return 'no hello in time';
     case 'silent':
       return 'silent for too long';
+    case 'other_protocol':
+      return updateBoth(end.protocol);
     case 'invalid_frame':
     case 'hello_not_first':
       return 'a frame that the protocol does not allow';
@@ -110,16 +115,16 @@ function inWords(end: ConnectionEnd): string {
 function parseFrame(data: Buffer): Frame | null {
   const frame = readTextFrame(data, false);
   if (frame?.type !== 'attested') return frame;
-  const { type, id, nonce, token, evidence, phases } = frame;
-  return { type, id, nonce, members: Buffer.from(JSON.stringify({ token, evidence })), phases };
+  const { type, id, nonce, token, evidence, cpu = null, phases } = frame;
+  return { type, id, nonce, members: Buffer.from(JSON.stringify({ token, evidence })), cpu, phases };
 }
 
 function parseBinary(frame: Buffer): AttestedFrame | null {
   try {
     const { head, payload } = splitBinaryFrame(frame);
-    const { type, id, nonce, phases } = attestedHeadSchema.parse(JSON.parse(head));
+    const { type, id, nonce, cpu = null, phases } = attestedHeadSchema.parse(JSON.parse(head));
     const members = membersIn(Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength));
-    return members === null ? null : { type, id, nonce, members, phases };
+    return members === null ? null : { type, id, nonce, members, cpu, phases };
   } catch {
     return null;
   }

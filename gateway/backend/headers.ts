@@ -24,6 +24,7 @@ const WITHHELD_FROM_BACKEND = new Set([
   'accept-encoding',
   'expect',
   'x-tee',
+  'x-tee-session',
   'origin',
   'referer',
   'http2-settings',

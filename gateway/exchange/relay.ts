@@ -29,6 +29,8 @@ export interface TeeExchange extends Exchange {
   readonly owner: Owner;
   /** The client's body, exactly as received, as text or bytes. */
   readonly request: string | Buffer;
+  /** SHA-256 of the statement of the session that the client holds (x-tee-session). */
+  readonly session?: string | undefined;
   /** Number of choices that the request asked for. */
   readonly choices: number;
   /** Counts the bytes of the response that are held until it is attested. @throws {Problem} overloaded */

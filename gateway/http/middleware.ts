@@ -83,7 +83,7 @@ export function preflight(c: Context): Response {
   const headers = c.req.header('access-control-request-headers');
   return c.body(null, 204, {
     ...PREFLIGHT,
-    'access-control-allow-headers': headers ?? 'authorization, content-type, x-tee',
+    'access-control-allow-headers': headers ?? 'authorization, content-type, x-tee, x-tee-session',
   });
 }
 

@@ -103,6 +103,16 @@ export function teeHeader(headers: IncomingHttpHeaders): boolean {
   throw new Problem('invalid_request', 'The header x-tee must be 1 or 0.', { param: 'x-tee' });
 }
 
+/** The header `x-tee-session`: the session that the client holds, whose evidence it does not need again. @throws {Problem} invalid_request */
+export function sessionHeader(headers: IncomingHttpHeaders): string | undefined {
+  const value = headers['x-tee-session'];
+  if (value === undefined) return undefined;
+  if (typeof value === 'string' && /^[0-9a-f]{64}$/.test(value)) return value;
+  throw new Problem('invalid_request', 'The header x-tee-session must be 64 lowercase hex digits.', {
+    param: 'x-tee-session',
+  });
+}
+
 function choicesOf(endpoint: Endpoint, n: number | null | undefined, prompt: unknown): number {
   const many = endpoint === 'completion' && Array.isArray(prompt) && typeof prompt[0] !== 'number';
   return (n ?? 1) * (many ? Math.max(1, prompt.length) : 1);

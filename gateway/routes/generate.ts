@@ -9,7 +9,7 @@ import type { Bindings, Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import { TEE_COPIES } from '../limits/bounds.ts';
-import { type Endpoint, teeHeader } from '../offload/jobs.ts';
+import { type Endpoint, sessionHeader, teeHeader } from '../offload/jobs.ts';
 import type { Operation, Outcome, Watch } from '../telemetry/telemetry.ts';
 
 const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };
@@ -55,7 +55,8 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     const { id, owner } = c.env;
     const hold = (chunk: Buffer) => permit.hold(TEE_COPIES * chunk.length);
     // Without tee the request is not kept while its response runs.
-    const exchange = tee ? { id, owner, request, choices, outgoing, watch, hold } : { outgoing, watch };
+    const session = sessionHeader(incoming.headers);
+    const exchange = tee ? { id, owner, request, session, choices, outgoing, watch, hold } : { outgoing, watch };
     if (tee) {
       await sidecar.ready(config.sidecar_wait_ms);
       outgoing.setHeader('x-attestation-id', id);
@@ -109,20 +110,4 @@ export function generate(endpoint: Endpoint, deps: Deps) {
 function query(url = ''): string {
   const at = url.indexOf('?');
   return at < 0 ? '' : url.slice(at);
-}
-
-// GET /v1/{chat/completions,completions}/{id}/attestation returns the attestation again, for clients that drop unknown members.
-
-export function attestationById({ store }: Deps) {
-  return async (c: Context): Promise<Response> => {
-    const kept = await store.find(c.env.owner, c.req.param('id') ?? '');
-    if (kept === null)
-      throw new Problem('not_found', 'No attestation is kept under this id for this API key.', { param: 'id' });
-    if (kept.state === 'pending')
-      throw new Problem('attestation_pending', 'The answer is not complete yet.', {
-        param: 'id',
-        retryAfterSeconds: 1,
-      });
-    return c.body(kept.json, 200, { 'content-type': 'application/json' });
-  };
 }

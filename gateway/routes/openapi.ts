@@ -2,7 +2,7 @@
 import * as z from 'zod';
 import { attestationSchema, evidenceSchema } from '../../proto/attestation.ts';
 import { chatRequestSchema, completionRequestSchema, errorBodySchema } from '../../proto/openai.ts';
-import { CHECKS } from '../../verify/index.ts';
+import { CHECKS, CPU_CHECKS, LEVELS } from '../../verify/index.ts';
 import { VERSION } from '../config.ts';
 import { type ProblemCode, STATUS } from '../http/problem.ts';
 
@@ -55,6 +55,7 @@ export const healthSchema = z.strictObject({
     attester: z.string().nullable(),
     devices: z.array(z.strictObject({ arch: z.string(), model: z.string() })),
     simulated: z.boolean().nullable(),
+    cpu: z.string().nullable().describe('the processor that signs as well'),
     trouble: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
     refused: z
       .strictObject({ code: z.string(), message: z.string() })
@@ -74,12 +75,16 @@ const completion = (object: string) =>
     attestation: attestation.optional().describe('Where `tee` was true'),
   });
 
+const sessionSchema = z
+  .looseObject({ type: z.string(), statement: z.string(), report: z.string(), gpu: z.array(evidenceSchema) })
+  .describe('docs/attestation.md §6 says what each member is');
+
 const verificationReport = z.looseObject({
   valid: z.boolean(),
-  level: z.string().describe('What vouches for it: `none` for a simulated GPU, however right the rest is'),
+  level: z.enum(LEVELS).describe('What vouches for it: `none` for a simulated GPU, however right the rest is'),
   checks: z.array(
     z.looseObject({
-      name: z.enum(CHECKS),
+      name: z.enum([...CHECKS, ...CPU_CHECKS]),
       status: z.enum(['pass', 'fail', 'skip']),
       code: z.string().optional().describe('Of a check that failed'),
       detail: z.string(),
@@ -98,6 +103,7 @@ const NAMED = {
   Completion: completion('text_completion').describe('The backend’s answer, byte for byte, and the attestation'),
   Attestation: attestation,
   Evidence: evidenceSchema,
+  Session: sessionSchema,
   VerificationReport: verificationReport,
   Health: healthSchema,
   Error: errorBodySchema,
@@ -154,6 +160,12 @@ const X_TEE = {
   description: 'The same as `tee` in the body, for clients that can set only headers',
   schema: { type: 'string', enum: ['0', '1', 'false', 'true'] },
 };
+const X_TEE_SESSION = {
+  name: 'x-tee-session',
+  in: 'header',
+  description: 'The session that the client has verified: of this one only the name comes with the attestation',
+  schema: { type: 'string', pattern: '^[0-9a-f]{64}$' },
+};
 const X_ATTESTATION_ID = {
   description: 'With tee: the id under which the attestation can be had again, known before the first token',
   schema: { type: 'string' },
@@ -174,7 +186,7 @@ function generate(operationId: string, summary: string, request: SchemaName, res
       operationId,
       summary,
       tags: ['Generation'],
-      parameters: [X_TEE],
+      parameters: [X_TEE, X_TEE_SESSION],
       requestBody: { required: true, ...json(schemaRef(request)) },
       responses: {
         200: {
@@ -202,6 +214,23 @@ function attestationById(operationId: string) {
     },
   };
 }
+
+const attestationSession = {
+  get: {
+    operationId: 'getAttestationSession',
+    summary: 'The session with the processor that attestations are signed in',
+    tags: ['Attestation'],
+    parameters: [
+      {
+        name: 'challenge',
+        in: 'query',
+        description: '64 hex digits that the statement will hold: a session of its own, under the same key',
+        schema: { type: 'string', pattern: '^[0-9a-f]{64}$' },
+      },
+    ],
+    responses: { ...ok('The session', schemaRef('Session')), ...errorResponses(EVERY_V1_CODE) },
+  },
+};
 
 /** The response to `stream: true`. */
 const EVENTS = { 'text/event-stream': { schema: { type: 'string' } } };
@@ -231,6 +260,12 @@ const verification = {
       in: 'query',
       description: '1: every check instead of `true`',
       schema: { type: 'string', enum: ['0', '1'] },
+    },
+    {
+      name: 'min_level',
+      in: 'query',
+      description: 'The least level that counts as right',
+      schema: { type: 'string', enum: LEVELS },
     },
   ],
   requestBody: {
@@ -276,6 +311,7 @@ const paths = {
   ),
   '/v1/chat/completions/{id}/attestation': attestationById('getChatCompletionAttestation'),
   '/v1/completions/{id}/attestation': attestationById('getCompletionAttestation'),
+  '/v1/attestation/session': attestationSession,
   '/v1/models': { get: backend('listModels', 'The backend’s models') },
   '/v1/models/{id}': { get: backend('getModel', 'One of the backend’s models', [id]) },
   '/v1/embeddings': { post: { ...backend('createEmbedding', 'Embeddings, where the backend has them'), ...anyJson } },

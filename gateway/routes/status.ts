@@ -28,6 +28,7 @@ export function health(deps: Deps) {
         attester: hello?.attester ?? null,
         devices: hello?.devices ?? [],
         simulated: hello === null ? null : hello.simulated !== null,
+        cpu: hello?.cpu?.type ?? null,
         trouble: unavailable,
         refused: refused === null ? null : { code: refused.code, message: refused.message },
       },

@@ -3,13 +3,14 @@ import { isUtf8 } from 'node:buffer';
 import { zValidator } from '@hono/zod-validator';
 import type { MiddlewareHandler } from 'hono';
 import * as z from 'zod';
-import type { FailureCode, Jwks } from '../../verify/index.ts';
+import { type FailureCode, type Jwks, LEVELS, type Level } from '../../verify/index.ts';
 import type { Context, Deps, Middleware } from '../http/context.ts';
 import { errorBody, Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import type { Verdict } from '../verifier/appraise.ts';
 
-const query = z.object({ report: z.enum(['0', '1']).optional() });
+const query = z.object({ report: z.enum(['0', '1']).optional(), min_level: z.enum(LEVELS).optional() });
+const ALLOWED = { report: '1 or 0', min_level: LEVELS.join(', ') };
 
 /** A longer body is checked on the verifier's thread. */
 const BLANK_BYTES = 1024;
@@ -20,7 +21,11 @@ const NOT_AN_ATTESTATION: ReadonlySet<FailureCode> = new Set(['not_json', 'not_a
 export const verifyQuery: Middleware = async (c) => void (await validQuery(c, async () => {}));
 
 const validQuery: MiddlewareHandler = zValidator('query', query, (result) => {
-  if (!result.success) throw new Problem('invalid_request', 'report: must be 1 or 0.', { param: 'report' });
+  if (result.success) return;
+  const param = result.error.issues[0]?.path[0] === 'min_level' ? 'min_level' : 'report';
+  throw new Problem('invalid_request', `${param}: must be ${param === 'report' ? '' : 'one of '}${ALLOWED[param]}.`, {
+    param,
+  });
 }) as MiddlewareHandler;
 
 export function verify({ sidecar, config, verifier, telemetry }: Deps) {
@@ -32,6 +37,7 @@ export function verify({ sidecar, config, verifier, telemetry }: Deps) {
       verdict = await caller.appraise({
         body: checkedBody(await readBody(incoming, config.max_verify_bytes, caller)),
         countersignKeys: sidecar.hello?.token_keys as Jwks | undefined,
+        minLevel: (c.req.query('min_level') ?? 'none') as Level,
         simulatedRoot: config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null,
       });
     } finally {

@@ -5,6 +5,7 @@ import {
   type FailureCode,
   fetchNrasKeys,
   type Jwks,
+  type Level,
   type VerificationReport,
 } from '../../verify/index.ts';
 import { MAX_JSON_VALUES } from '../http/request.ts';
@@ -24,6 +25,8 @@ export interface Job {
   readonly countersignKeys: Jwks | undefined;
   /** PEM of the simulated root; null: no simulated device is accepted. */
   readonly simulatedRoot: string | null;
+  /** The least level that counts as valid. */
+  readonly minLevel: Level;
 }
 
 export interface Verdict {
@@ -64,7 +67,7 @@ export function createAppraise(
     cached = entry;
     return entry.keys;
   };
-  return async ({ body, countersignKeys, simulatedRoot }) => {
+  return async ({ body, countersignKeys, simulatedRoot, minLevel }) => {
     const text = Buffer.from(body).toString('utf8');
     const trusted = {
       collateral,
@@ -72,6 +75,7 @@ export function createAppraise(
       limits: { maxValues: MAX_JSON_VALUES },
       // The cheap checks come first. Public keys are fetched only when the earlier checks passed.
       stopAtFailure: true,
+      policy: { minLevel },
       ...(simulatedRoot === null ? {} : { simulatedRoot }),
     };
     let report = await appraiseAttestation(text, { countersignKeys, ...trusted });

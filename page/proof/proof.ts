@@ -138,6 +138,12 @@ function claimsOf({ proven, not_proven, claims }: VerificationReport): HTMLEleme
     ]);
     facts.push(['Device id', ueid]);
   }
+  if (claims.cpu !== null) {
+    const { type, product, measurement } = claims.cpu;
+    const kind = `${type}${product === null ? '' : `, ${product}`}`;
+    facts.push([claims.cpu.simulated ? 'Processor (simulated)' : 'Processor', kind]);
+    facts.push(['Launch measurement', measurement]);
+  }
   if (claims.token !== null)
     facts.push([
       'Token',

@@ -71,6 +71,7 @@ const NOT_TO_BE_HAD: ReadonlySet<FailureCode> = new Set([
   'rim_unavailable',
   'revocation_unavailable',
   'token_key_unavailable',
+  'collateral_unavailable',
 ]);
 
 /** `simulated` is a valid proof about no hardware; `incomplete` failed for what could not be fetched, and for nothing else. */

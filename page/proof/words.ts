@@ -1,5 +1,5 @@
 // What each check means, in plain words, in the groups in which the page shows them.
-import type { CheckName } from '../../verify/index.ts';
+import { type CheckName, CPU_CHECKS } from '../../verify/index.ts';
 
 export interface Words {
   readonly title: string;
@@ -80,6 +80,58 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
     title: 'The devices belong together',
     meaning: 'All GPUs are in one mode, and the switches between them are those that they name.',
   },
+  cpu_form: {
+    title: "The processor's report can be read",
+    meaning: 'It is a report of AMD SEV-SNP or a quote of Intel TDX, beside the statement that it is about.',
+  },
+  cpu_signature: {
+    title: "The processor's signature is right",
+    meaning: "The report was signed by the key in the processor's certificate, and not a bit of it has changed.",
+  },
+  cpu_chain: {
+    title: 'Its key leads up to AMD or Intel',
+    meaning: "The processor's certificate leads, signature by signature, up to a root that this page knows.",
+  },
+  cpu_identity: {
+    title: 'The certificate is that of this chip',
+    meaning: 'Chip and firmware in the report are those that the certificate was issued for.',
+  },
+  cpu_revocation: {
+    title: "Nobody was struck off the maker's list",
+    meaning: "The maker's list of revoked certificates does not name the authorities above this processor.",
+  },
+  cpu_vtpm: {
+    title: 'The virtual TPM belongs to this processor',
+    meaning: "On Azure the guest speaks through a TPM: its key stands in the processor's report.",
+  },
+  cpu_binding: {
+    title: 'Processor and GPU signed one statement',
+    meaning: 'The processor signed the statement together with what the GPU signed over it. Neither can be exchanged.',
+  },
+  cpu_devices: {
+    title: 'The GPU is the one of that statement',
+    meaning: 'The GPU that signed this answer is one of those that the statement names.',
+  },
+  cpu_answer: {
+    title: 'The confidential guest signed this answer',
+    meaning: 'The key in the statement, which only that guest holds, signed this text and this GPU report.',
+  },
+  cpu_mode: {
+    title: 'A guest that its host cannot look into',
+    meaning: 'Debugging and migration are off, and the guest itself asked for the report.',
+  },
+  cpu_tcb: {
+    title: "The processor's firmware is accepted",
+    meaning: 'Its firmware is as new as its maker, or the caller, demands.',
+  },
+  cpu_measurement: {
+    title: 'The guest is a known one',
+    meaning: 'What the guest was started with has the values that the caller knows.',
+  },
+  cpu_software: {
+    title: 'The software is a known one',
+    meaning: 'The launch file names what runs in the guest, and the processor vouches for it.',
+  },
   policy: {
     title: "The caller's own rules",
     meaning: 'How old a proof may be, and which checks must pass. This page asks for no more than the checks above.',
@@ -94,6 +146,7 @@ export const GROUPS: readonly (readonly [title: string, names: readonly CheckNam
     'What stands behind it',
     ['revocation', 'reference_values', 'token_report_match', 'device_mode', 'topology', 'policy'],
   ],
+  ['The processor that asked', CPU_CHECKS],
 ];
 
 export const VERDICTS = {

@@ -114,6 +114,10 @@ export type Reason =
   | 'token_key_unavailable'
   | 'evidence_refused'
   | 'attester_stuck'
+  // The processor of a confidential VM.
+  | 'cpu_unavailable'
+  | 'cpu_unsupported'
+  | 'cpu_refused'
   // No more is known.
   | 'collection_failed'
   | 'appraisal_failed';

@@ -5,8 +5,8 @@ import { connect } from 'node:net';
 import { tmpdir, userInfo } from 'node:os';
 import { join } from 'node:path';
 import { EnvHttpProxyAgent } from 'undici';
-import { type Attested, type Hello, MAX_FRAME_BYTES } from '../../proto/frames.ts';
-import { type ConnectionEnd, connectToSidecar, readTextFrame } from '../../proto/sidecar-connection.ts';
+import { type Attested, type Hello, MAX_FRAME_BYTES, type SessionFrame } from '../../proto/frames.ts';
+import { type ConnectionEnd, connectToSidecar, readTextFrame, updateBoth } from '../../proto/sidecar-connection.ts';
 import { RunError, runProgram } from '../attesters/program.ts';
 import { NVML, NvmlError } from '../driver/errors.ts';
 import { ARCHITECTURES, type ConfidentialMode } from '../driver/nvml.ts';
@@ -20,6 +20,8 @@ export interface Trial {
   readonly hello: Hello;
   /** Or the reason why there is none, in the sidecar's words. */
   readonly result: Attested | { readonly failure: string };
+  /** The session that the attestation is signed in; null where no processor signs. */
+  readonly session: SessionFrame | null;
 }
 
 const HELLO_MS = 5_000;
@@ -31,6 +33,7 @@ export function trialAttestation(sidecar_socket: string, raw: string): Promise<T
   let timer: NodeJS.Timeout | undefined;
   const { promise, resolve, reject } = Promise.withResolvers<Trial>();
   let hello: Hello | null = null;
+  let session: SessionFrame | null = null;
   const connection = connectToSidecar({
     createConnection: () => connect(sidecar_socket),
     max_frame_bytes: MAX_FRAME_BYTES,
@@ -44,10 +47,14 @@ export function trialAttestation(sidecar_socket: string, raw: string): Promise<T
     },
     onFrame(frame) {
       if (hello === null) return;
-      if (frame.type === 'attested') resolve({ hello, result: frame });
-      if (frame.type === 'failed') resolve({ hello, result: { failure: `${frame.code}: ${frame.message}` } });
+      if (frame.type === 'session') session = frame;
+      if (frame.type === 'attested') resolve({ hello, result: frame, session });
+      if (frame.type === 'failed') resolve({ hello, result: { failure: `${frame.code}: ${frame.message}` }, session });
     },
-    onEnd: (end) => reject(end.reason === 'error' ? end.error : new Error(ENDS[end.reason])),
+    onEnd(end) {
+      if (end.reason === 'error') return reject(end.error);
+      reject(new Error(end.reason === 'other_protocol' ? updateBoth(end.protocol) : ENDS[end.reason]));
+    },
   });
   return promise.finally(() => {
     clearTimeout(timer);
@@ -55,7 +62,7 @@ export function trialAttestation(sidecar_socket: string, raw: string): Promise<T
   });
 }
 
-const ENDS: Readonly<Record<Exclude<ConnectionEnd['reason'], 'error'>, string>> = {
+const ENDS: Readonly<Record<Exclude<ConnectionEnd['reason'], 'error' | 'other_protocol'>, string>> = {
   closed: 'it hung up',
   no_hello_in_time: `no hello within ${HELLO_MS} ms`,
   silent: 'it is silent',

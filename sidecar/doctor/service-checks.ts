@@ -143,7 +143,7 @@ export async function checkTrial(host: Host, config: DoctorConfig): Promise<Find
   } catch (error) {
     return [unreachable(error, host, config)];
   }
-  const { hello, result } = trial;
+  const { hello, result, session } = trial;
   if ('failure' in result)
     return [
       fail(
@@ -152,8 +152,9 @@ export async function checkTrial(host: Host, config: DoctorConfig): Promise<Find
         'see the lines above and its log',
       ),
     ];
-  const { nonce, token, evidence } = result;
-  const report = await appraise(JSON.stringify({ raw, nonce, token, evidence }), trial, host, config);
+  const { nonce, token, evidence, cpu: signed } = result;
+  const cpu = signed && session && { ...JSON.parse(session.cpu), signature: signed.signature };
+  const report = await appraise(JSON.stringify({ raw, nonce, token, evidence, cpu }), trial, host, config);
   if (!report.valid) return [invalid(report)];
   const seen = `the sidecar (${hello.attester}) attested ${hello.devices.length} device(s), and it verifies${report.level === 'none' ? '' : ` (${report.level})`}`;
   if (hello.simulated === null || config.attester === 'simulated') return [ok(NAME, seen)];

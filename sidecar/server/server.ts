@@ -9,6 +9,8 @@ import { WebSocketServer } from 'ws';
 import { HEALTH_PATH, MAX_FRAME_BYTES } from '../../proto/frames.ts';
 import { prettyLine, where } from '../../proto/log.ts';
 import type { Attester, AttesterError } from '../attesters/attester.ts';
+import type { CpuCollector } from '../cpu/collector.ts';
+import { createSessions } from '../cpu/sessions.ts';
 import { checkCollected } from '../signing/evidence-check.ts';
 import { createScheduler } from '../signing/scheduler.ts';
 import { type Result, runSession, type Session } from './session.ts';
@@ -133,11 +135,15 @@ interface ServerOptions {
   readonly unavailable?: AttesterError | null;
   /** From one trial to the next while it cannot attest. */
   readonly trial_every_ms?: number;
+  /** The processor that signs as well; null by default. `required`: nothing is attested without it. */
+  readonly cpu?: { readonly collector: CpuCollector; readonly required: boolean; readonly life_s?: number } | null;
 }
 
 /** Concurrent connections: gateways, of which each of up to 64 workers has its own, and health checks. */
 const MAX_SESSIONS = 256;
 const DRAIN_MS = 5_000;
+/** How long the start waits for the first session where one is required: with a slow processor, gateways are told why nothing is attested. */
+const FIRST_SESSION_MS = 10_000;
 
 /** Listens and serves until closed. @throws {SocketError} */
 export async function startServer(attester: Attester, options: ServerOptions, log: Logger): Promise<SidecarServer> {
@@ -154,6 +160,24 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
       for (const session of sessions) session.sendStatus();
     },
   });
+  const { cpu = null } = options;
+  const signed =
+    cpu === null
+      ? null
+      : createSessions({
+          ...cpu,
+          attest: (nonce, signal) => scheduler.attest(nonce, signal),
+          simulatedRoot: () => attester.simulated?.root ?? null,
+          onSession(session) {
+            if (session !== null) log.info({ type: cpu.collector.type }, 'a session with the processor');
+            for (const one of sessions) {
+              one.sendSession();
+              one.sendStatus();
+            }
+          },
+          onFailure: (error) =>
+            log.error({ code: error.code, message: error.message }, 'no session with the processor'),
+        });
   let announced = attester.devices;
   let attested_total = 0;
   let failed_total = 0;
@@ -172,6 +196,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     const session = runSession(ws, socket, {
       attester,
       scheduler,
+      sessions: signed,
       onUnexpected: (error) => log.error(where(error), 'the attester failed in an unexpected way'),
       totals: () => ({ attested_total, failed_total }),
       onResult(result) {
@@ -194,6 +219,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     for (const session of sessions) session.sendStatus();
   }
   if (options.unavailable) scheduler.failed(options.unavailable);
+  if (cpu?.required) await Promise.race([signed?.ready, delay(FIRST_SESSION_MS, undefined, { ref: false })]);
   const { inherited_fd = null, sidecar_socket } = options;
   await (inherited_fd === null ? listenOnSocket(server, sidecar_socket) : listenOnInherited(server, inherited_fd));
   return {
@@ -208,6 +234,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
         for (const ws of sockets.clients) ws.terminate();
       }, 500).unref();
       await closed;
+      signed?.close();
       scheduler.close();
       await attester.close();
     },

@@ -15,6 +15,7 @@ import {
 import { JsonTextError } from '../../proto/json.ts';
 import { MAX_RAW_LENGTH, type Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError } from '../attesters/attester.ts';
+import { SessionBusy, type Sessions, type Signed } from '../cpu/sessions.ts';
 import { RETRY_AFTER_MS } from '../signing/retry.ts';
 import { DeadlineExceeded, QueueFull, type Scheduler, type Timed } from '../signing/scheduler.ts';
 import { nonceOfRaw } from './nonce.ts';
@@ -30,6 +31,8 @@ export interface Result {
 interface SessionDeps {
   readonly attester: Attester;
   readonly scheduler: Scheduler;
+  /** null: no processor signs. */
+  readonly sessions: Sessions | null;
   readonly onResult: (result: Result) => void;
   /** Called with what an attester should not throw, for the log. */
   readonly onUnexpected: (error: unknown) => void;
@@ -39,6 +42,8 @@ interface SessionDeps {
 export interface Session {
   /** Sends the gateway the current state. To be called when that changes. */
   sendStatus(): void;
+  /** Sends the session that answers are signed in from now on. */
+  sendSession(): void;
   /** Takes no new requests from now on. Resolves when every earlier one has its result. */
   drain(): Promise<void>;
 }
@@ -48,18 +53,19 @@ const MAX_RAW_BYTES = 3 * MAX_RAW_LENGTH;
 
 /** @param socket the connection that carries `ws`. */
 export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Session {
-  const { attester, scheduler } = deps;
+  const { attester, scheduler, sessions } = deps;
+  const trouble = () => scheduler.unavailable ?? sessions?.unavailable ?? null;
   const requests = new Map<string, AbortController>();
   let drained: (() => void) | null = null;
   const send = (frame: FromSidecar) => {
     if (ws.readyState === ws.OPEN) ws.send(JSON.stringify(frame));
   };
-  const sendText = (id: string, nonce: Nonce, { token, evidence, phases }: Timed) =>
-    send({ type: 'attested', id, nonce, token, evidence: [...evidence], phases });
-  const sendBinary = (id: string, nonce: Nonce, { token, evidence, phases }: Timed) => {
+  const sendText = (id: string, nonce: Nonce, { token, evidence, phases }: Timed, cpu: Signed | null) =>
+    send({ type: 'attested', id, nonce, token, evidence: [...evidence], ...(cpu === null ? {} : { cpu }), phases });
+  const sendBinary = (id: string, nonce: Nonce, { token, evidence, phases }: Timed, cpu: Signed | null) => {
     if (ws.readyState !== ws.OPEN) return;
     corkForThisTurn();
-    const head = JSON.stringify({ type: 'attested', id, nonce, phases });
+    const head = JSON.stringify({ type: 'attested', id, nonce, ...(cpu === null ? {} : { cpu }), phases });
     const texts = [`${head}\n{"token":${JSON.stringify(token)},"evidence":[`];
     for (const [i, one] of evidence.entries()) texts.push(i === 0 ? '' : ',', ...evidenceJson(one));
     texts.push(']}');
@@ -89,10 +95,15 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
       protocol: PROTOCOL,
       attester: name,
       devices: [...devices],
-      simulated,
+      simulated: simulated === null ? null : { root: simulated.root + (sessions?.simulatedRoot ?? '') },
+      cpu: sessions === null ? null : { type: sessions.type },
       ...(token_keys === undefined ? {} : { token_keys: { keys: token_keys.keys.map((key) => ({ ...key })) } }),
-      trouble: scheduler.unavailable,
+      trouble: trouble(),
     });
+  };
+  const sendSession = () => {
+    const session = sessions?.current ?? null;
+    if (session !== null) send({ type: 'session', id: null, ...session });
   };
   const sendStatus = () => {
     if (attester.devices !== announced) sendHello();
@@ -102,10 +113,11 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
       queued: scheduler.waiting,
       collecting: scheduler.running,
       ...deps.totals(),
-      trouble: scheduler.unavailable,
+      trouble: trouble(),
     });
   };
   sendHello();
+  sendSession();
 
   ws.on('message', (data, isBinary) => {
     const frame = isBinary ? parseBinary(data as Buffer) : parseFrame((data as Buffer).toString('utf8'));
@@ -114,6 +126,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     if (frame.type === 'cancel') return requests.get(frame.id)?.abort(new Error('cancelled'));
     if (requests.has(frame.id)) return fail(frame.id, 'duplicate_id', 'this id is being worked on');
     if (drained !== null) return fail(frame.id, 'shutting_down', 'the sidecar stops', RETRY_AFTER_MS.shutting_down);
+    if (frame.type === 'session') return void answerChallenge(frame.id, frame.challenge);
     const reply = isBinary ? sendBinary : sendText;
     void answer(frame.id, frame.raw, reply);
   });
@@ -124,6 +137,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
   ws.on('error', () => ws.terminate());
   return {
     sendStatus,
+    sendSession,
     drain() {
       return new Promise((resolve) => {
         drained = resolve;
@@ -141,8 +155,10 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     try {
       const nonce = await nonceOfRaw(raw);
       const timed = await scheduler.attest(nonce, abort.signal);
+      const cpu = sessions === null ? null : await sessions.sign(nonce, timed.evidence);
+      abort.signal.throwIfAborted();
       phases = timed.phases;
-      reply(id, nonce, timed);
+      reply(id, nonce, timed, cpu);
     } catch (error) {
       code = 'cancelled';
       if (abort.signal.aborted) return;
@@ -153,6 +169,24 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     } finally {
       requests.delete(id);
       deps.onResult({ id, code, ms: performance.now() - started, phases });
+      if (requests.size === 0) drained?.();
+    }
+  }
+
+  async function answerChallenge(id: string, challenge: string): Promise<void> {
+    if (sessions === null) return fail(id, 'no_session', 'no processor signs here');
+    const abort = new AbortController();
+    requests.set(id, abort);
+    try {
+      const session = await sessions.challenged(challenge, abort.signal);
+      send({ type: 'session', id, ...session });
+    } catch (error) {
+      if (abort.signal.aborted) return;
+      const failure = failureOf(error);
+      if (failure.unexpected) deps.onUnexpected(error);
+      fail(id, failure.code, failure.message, failure.retry_after_ms);
+    } finally {
+      requests.delete(id);
       if (requests.size === 0) drained?.();
     }
   }
@@ -201,6 +235,8 @@ interface Failure {
 
 function failureOf(error: unknown): Failure {
   if (error instanceof JsonTextError) return { code: 'invalid_raw', message: error.message };
+  if (error instanceof SessionBusy)
+    return { code: 'queue_full', message: error.message, retry_after_ms: RETRY_AFTER_MS.session };
   if (error instanceof QueueFull)
     return { code: 'queue_full', message: error.message, retry_after_ms: error.retry_after_ms };
   if (error instanceof DeadlineExceeded) return { code: 'deadline_exceeded', message: error.message };

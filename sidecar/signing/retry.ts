@@ -1,7 +1,7 @@
 // The one retry policy of the sidecar: what is tried again, how often, and how long from one attempt to the next.
 //
 // Retries do not stack. A failure is retried in one place: an attestation that may pass by the scheduler, an attester that cannot
-// attest by the circuit breaker's trials (one attempt each), a worker process by its pool, and everything else by
+// attest by the circuit breaker's trials (one attempt each), a worker process by its pool, a session by sessions.ts, and everything else by
 // the gateway, which is told when. (What an appraisal rests on is renewed, not retried: attesters/appraisal.ts.)
 import { setTimeout as delay } from 'node:timers/promises';
 
@@ -17,11 +17,15 @@ export const ATTESTATION_RETRY = { attempts: 3, first_ms: 100 } as const;
 export const TRIAL_EVERY_MS = 10_000;
 /** The start of a worker process after one that failed. */
 export const WORKER_START = { first_ms: 250, max_ms: 30_000 } as const;
+/** The making of a session with the processor. */
+export const SESSION_RETRY = { first_ms: 1_000, max_ms: 60_000 } as const;
 /** When a gateway may send its request again, by what failed. */
 export const RETRY_AFTER_MS = {
   /** About the time of one attestation. */
   queue_full: 500,
   attester: 250,
+  /** About the time of one session. */
+  session: 2_000,
   /** By then this sidecar has closed the connection, and its successor gets the request. */
   shutting_down: 1_000,
 } as const;

@@ -39,7 +39,7 @@ describe.skipIf(missing !== '')(`in Chromium${missing}`, () => {
     const here = await appraise(verifier, spec);
     const there = await opened.page.evaluate(`globalThis.appraise(${JSON.stringify(spec)})`);
     expect(there).toEqual(here);
-    const failed = (here.checks as readonly verifier.Check<string>[]).find(({ status }) => status === 'fail');
+    const failed = (here.checks as readonly verifier.Check[]).find(({ status }) => status === 'fail');
     expect(failed?.code ?? 'pass', failed?.detail).toBe(expected);
     expect(here.valid).toBe(expected === 'pass');
   });

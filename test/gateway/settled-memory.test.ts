@@ -6,7 +6,7 @@ import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { createSidecar, type Sidecar } from '../../gateway/attestation/sidecar-client.ts';
-import { splitBinaryFrame } from '../../proto/frames.ts';
+import { PROTOCOL, splitBinaryFrame } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { type Folder, temporaryFolder, UNCHECKED } from '../harness.ts';
 
@@ -38,8 +38,8 @@ describe('the sidecar client', () => {
     folder = temporaryFolder();
     server = createServer();
     new WebSocketServer({ server }).on('connection', (ws) => {
-      const hello = { type: 'hello', protocol: 'countersign/1', attester: 'scripted', devices: [], simulated: null };
-      ws.send(JSON.stringify({ ...hello, trouble: null }));
+      const hello = { type: 'hello', protocol: PROTOCOL, attester: 'scripted', devices: [], simulated: null };
+      ws.send(JSON.stringify({ ...hello, cpu: null, trouble: null }));
       ws.on('message', (data) => {
         const { id } = JSON.parse(splitBinaryFrame(data as Buffer).head);
         const evidence = [{ arch: 'HOPPER', report: 'AAAA', certificate_chain: 'AAAA' }];

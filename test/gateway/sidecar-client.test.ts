@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { createSidecar, type Sidecar } from '../../gateway/attestation/sidecar-client.ts';
-import { splitBinaryFrame } from '../../proto/frames.ts';
+import { PROTOCOL, splitBinaryFrame } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { eventually, type Folder, temporaryFolder, UNCHECKED } from '../harness.ts';
 
@@ -19,10 +19,11 @@ const RAW = Buffer.from('{"request":{},"response":{},"timestamp":1}');
 const never = () => {};
 const HELLO = {
   type: 'hello',
-  protocol: 'countersign/1',
+  protocol: PROTOCOL,
   attester: 'scripted',
   devices: [],
   simulated: null,
+  cpu: null,
   trouble: null,
 };
 const attested = (id: string) => ({

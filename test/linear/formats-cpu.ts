@@ -1,8 +1,17 @@
 // A processor's evidence, right but for what grows in it: quotes, signed texts, revocation lists, event logs, runtime data.
+
+import { pem } from '../../sidecar/cpu/simulated/authority.ts';
+import { amdCrl, makeAmd, makeLeaf, makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
+import {
+  level,
+  makeCcel,
+  makeCollateral,
+  makeIntel,
+  makePck,
+  makeQuote,
+  svns,
+} from '../../sidecar/cpu/simulated/tdx.ts';
 import type { CpuVerifyOptions } from '../../verify/cpu/cpu-options.ts';
-import { amdCrl, makeAmd, makeLeaf, makeSnpReport, snpMember } from '../verify/cpu/make-snp.ts';
-import { level, makeCcel, makeCollateral, makeIntel, makePck, makeQuote, svns } from '../verify/cpu/make-tdx.ts';
-import { pem } from '../verify/cpu/make-x509.ts';
 import type { Format } from './grammar.ts';
 
 const intel = makeIntel();

@@ -20,7 +20,7 @@ import { readCpuMember } from '../../verify/cpu/cpu-member.ts';
 import { appraiseCpu } from '../../verify/cpu/verify-cpu.ts';
 import { attestationOf, compareTranscript, isPartOf, sameTokens, sameValue } from '../../verify/exchange.ts';
 import { checkReports } from '../../verify/gpu/report-check.ts';
-import { appraiseAttestation, createCollateral, verifyingFetch } from '../../verify/index.ts';
+import { appraiseAttestation, appraiseSession, createCollateral, verifyingFetch } from '../../verify/index.ts';
 import { attestationIn, noDuplicates, readDevices, readInput, withoutAttestation } from '../../verify/input.ts';
 import { readManifest } from '../../verify/rim/rim.ts';
 import { childElements, parseXml } from '../../verify/rim/xml.ts';
@@ -35,6 +35,7 @@ import type { AnyTarget } from '../verify/fuzz-target.ts';
 import { signedTargets } from '../verify/fuzz-targets-signed.ts';
 import { textTargets } from '../verify/fuzz-targets-text.ts';
 import { fullOptions, wholeTargets } from '../verify/fuzz-targets-whole.ts';
+import { makeSession } from '../verify/session-maker.ts';
 import { CPU_OPTIONS } from './formats-cpu.ts';
 import { inChunks, prepared, type Reader, reader } from './reader.ts';
 
@@ -88,6 +89,7 @@ const payloadsOf = (pieces: readonly Uint8Array[]) => {
 /** The payloads of a text of events, however it is written. */
 const payloadsIn = (text: string) => text.split('\n\n').map((event) => event.replace(/^data: /, ''));
 
+const SESSION = await makeSession();
 const ATTESTATION = { raw: 'x', nonce: 'x', token: 'x' };
 const values = (text: string): [unknown, unknown] => [parseKeepingNumbers(text), parseKeepingNumbers(text)];
 const answering = (pieces: readonly Uint8Array[], type: string) => {
@@ -188,6 +190,13 @@ const ofVerify = (world: World): readonly Reader[] => {
       JSON.parse(text);
       readCpuMember(`{"type":"AZURE_TDX","report":"AAAA","quote":"AAAA","tpm":{},"collateral":${text}}`);
     }),
+    reader('verify/session: appraiseSession', ['JSON', 'attestations'], ({ text }) => {
+      JSON.parse(text);
+      return appraiseSession(`{"type":"SEV_SNP","statement":"{}","report":"AAAA","launch":"x","gpu":${text}}`);
+    }),
+    reader('verify/session: appraiseSession, the launch file', ['CPU evidence'], ({ text }) =>
+      appraiseSession({ ...SESSION.cpu, gpu: SESSION.gpu, launch: text }),
+    ),
     reader('verify/x509/crl: parseCrl', ['DER'], ({ bytes }) => parseCrl(bytes)),
     reader('verify/input: attestationIn', ['JSON', 'attestations'], ({ text }) => attestationIn(text)),
     reader('verify/input: withoutAttestation', ['JSON', 'attestations'], ({ text }) =>

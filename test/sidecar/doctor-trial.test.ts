@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterAll, describe, expect, test } from 'vitest';
+import { PROTOCOL } from '../../proto/frames.ts';
 import { type Nonce, nonceOf } from '../../proto/raw.ts';
 import { makeToken, makeTokenKey } from '../../sidecar/attesters/native/token.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
@@ -25,13 +26,14 @@ describe('one trial attestation', () => {
     const { token, evidence } = await attester.attest(nonce, new AbortController().signal);
     const hello: Trial['hello'] = {
       type: 'hello',
-      protocol: 'countersign/1',
+      protocol: PROTOCOL,
       attester: 'simulated',
       devices: [...attester.devices],
       simulated: attester.simulated,
+      cpu: null,
       trouble: null,
     };
-    return { hello, result: { type: 'attested', id: 'doctor', nonce, token, evidence: [...evidence] } };
+    return { hello, result: { type: 'attested', id: 'doctor', nonce, token, evidence: [...evidence] }, session: null };
   };
   // The report's certificates begin now.
   const now = () => new Date();
@@ -72,7 +74,11 @@ describe('one trial attestation', () => {
       const end = { device: NOW, driver: NOW, vbios: NOW };
       const devices = claims.devices.map((device) => ({ claims: device, expires: end, fwid_checked: true }));
       const token = await makeToken(result.nonce as Nonce, devices, new Date(), key);
-      return { hello: { ...hello, token_keys: JSON.parse(JSON.stringify(keys)) }, result: { ...result, token } };
+      return {
+        hello: { ...hello, token_keys: JSON.parse(JSON.stringify(keys)) },
+        result: { ...result, token },
+        session: null,
+      };
     };
     const under = (keys: { readonly keys: readonly object[] }) =>
       look({ now, fetch, trialAttestation: (_, raw) => ours(raw, keys) });

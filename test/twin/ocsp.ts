@@ -94,7 +94,7 @@ export function makeOcspResponse(answer: OcspAnswer): Buffer {
   const certificates = der.context(0, der.sequence(responder.certificate.der));
   const basic = der.sequence(data, ECDSA_WITH_SHA384, der.bitString(signature), certificates);
   const bytes = der.sequence(ID_PKIX_OCSP_BASIC, der.octetString(basic));
-  return der.sequence(enumerated(0), der.context(0, bytes));
+  return der.sequence(der.enumerated(0), der.context(0, bytes));
 }
 
 export const nonceExtension = (nonce: Uint8Array): Buffer =>
@@ -124,7 +124,7 @@ function certId({ certificate, issuer, hash = 'sha384' }: SingleAnswer): Buffer 
 function certStatus(status: CertificateStatus): Buffer {
   if (status === 'good') return der.contextPrimitive(0, Buffer.alloc(0));
   if (status === 'unknown') return der.contextPrimitive(2, Buffer.alloc(0));
-  const reason = status.reason === undefined ? [] : [der.context(0, enumerated(status.reason))];
+  const reason = status.reason === undefined ? [] : [der.context(0, der.enumerated(status.reason))];
   return der.context(1, der.generalizedTime(status.revokedAt), ...reason);
 }
 
@@ -133,5 +133,3 @@ const ocspSigning = (): Buffer => ext.extension('2.5.29.37', der.sequence(der.oi
 
 /** RFC 6960 §4.2.2.2.1 */
 export const ocspNoCheck = (): Buffer => ext.extension('1.3.6.1.5.5.7.48.1.5', der.nil());
-
-export const enumerated = (value: number): Buffer => Buffer.of(0x0a, 1, value);

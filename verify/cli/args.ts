@@ -1,10 +1,11 @@
 // The command line, read: what to check, with what, and how to print it.
 import { parseArgs } from 'node:util';
-import { PRODUCTS, type Product, TCB_STATUSES, type TcbStatus } from '../index.ts';
+import { LEVELS, type Level, PRODUCTS, type Product, TCB_STATUSES, type TcbStatus } from '../index.ts';
 
 export const USAGE = `countersign verify FILE [options]            check an attestation, a saved response, or a saved SSE transcript
 countersign verify evidence FILE [options]   check bare GPU evidence: a JSON array of {arch, certificate, evidence, nonce}
 countersign verify cpu FILE [options]        check a processor's bare evidence: the JSON of an attestation's member cpu
+countersign verify session FILE [options]    check a session by itself: what GET /v1/attestation/session returned
 countersign fetch-collateral FILE --into DIR fetch what FILE's check needs, for use with --offline --collateral DIR
 
 FILE may be - for standard input.
@@ -18,6 +19,9 @@ FILE may be - for standard input.
   --ocsp FILE                  an OCSP response, DER or base64; may be repeated
   --rim-url URL, --ocsp-url URL  other services than NVIDIA's
   --at TIME                    check as of this time (ISO 8601 or Unix seconds) instead of now
+  --session FILE               the session of an attestation that names it and does not carry it (x-tee-session)
+  --challenge HEX              64 digits that the session must hold
+  --min-level LEVEL            refuse less than gpu, gpu+cpu or measured
   --max-age SECONDS            refuse an attestation older than this
   --without-reference-values   do not compare the GPU's measurements (shown as a skip)
   --without-revocation         do not ask whether certificates were revoked (shown as a skip)
@@ -34,7 +38,7 @@ export class UsageError extends Error {
 }
 
 export interface Arguments {
-  readonly command: 'attestation' | 'evidence' | 'cpu' | 'fetch-collateral';
+  readonly command: 'attestation' | (typeof BARE)[number] | 'fetch-collateral';
   readonly file: string;
   readonly request: string | null;
   readonly response: string | null;
@@ -49,6 +53,10 @@ export interface Arguments {
   readonly maxAgeSeconds: number | null;
   readonly withoutReferenceValues: boolean;
   readonly withoutRevocation: boolean;
+  readonly session: string | null;
+  /** In hex. */
+  readonly challenge: string | null;
+  readonly minLevel: Level | null;
   /** In hex. */
   readonly reportData: string | null;
   /** Empty: the verifier's own. */
@@ -62,17 +70,18 @@ const text = { type: 'string' } as const;
 const flag = { type: 'boolean', default: false } as const;
 
 /** What `verify` checks by itself, where it is named. */
-const BARE = ['evidence', 'cpu'] as const;
+const BARE = ['evidence', 'cpu', 'session'] as const;
 
 /** null: `--help` was given. @throws {UsageError} */
 export function readArguments(argv: readonly string[]): Arguments | null {
   const { values, positionals } = parse(argv);
   if (values.help) return null;
   const [command, ...rest] = positionals;
-  const kind = command === 'verify' ? (BARE.find((one) => one === rest[0]) ?? 'attestation') : command;
-  if (kind !== 'attestation' && kind !== 'evidence' && kind !== 'cpu' && kind !== 'fetch-collateral')
+  if (command !== 'verify' && command !== 'fetch-collateral')
     throw new UsageError(`unknown command: ${command ?? '(none)'}`);
-  const files = kind === 'evidence' || kind === 'cpu' ? rest.slice(1) : rest;
+  const bare = command === 'verify' ? BARE.find((one) => one === rest[0]) : undefined;
+  const kind = command === 'verify' ? (bare ?? 'attestation') : command;
+  const files = bare === undefined ? rest : rest.slice(1);
   const file = files[0];
   if (file === undefined) throw new UsageError('a FILE is needed');
   if (files.length > 1) throw new UsageError(`one FILE at a time, not ${files.length}`);
@@ -94,6 +103,9 @@ export function readArguments(argv: readonly string[]): Arguments | null {
     maxAgeSeconds: values['max-age'] === undefined ? null : seconds(values['max-age']),
     withoutReferenceValues: values['without-reference-values'],
     withoutRevocation: values['without-revocation'],
+    session: values.session ?? null,
+    challenge: values.challenge === undefined ? null : challenge(values.challenge),
+    minLevel: values['min-level'] === undefined ? null : oneOf('--min-level', values['min-level'], LEVELS),
     reportData: values['report-data'] === undefined ? null : hex(values['report-data']),
     products: (values.product ?? []).map((value) => oneOf('--product', value, PRODUCTS)),
     tcb: (values.tcb ?? []).map((value) => oneOf('--tcb', value, TCB_STATUSES)),
@@ -122,6 +134,9 @@ function parse(argv: readonly string[]) {
         'max-age': text,
         'without-reference-values': flag,
         'without-revocation': flag,
+        session: text,
+        challenge: text,
+        'min-level': text,
         'report-data': text,
         product: { type: 'string', multiple: true },
         tcb: { type: 'string', multiple: true },
@@ -164,6 +179,11 @@ const MAX_REPORT_DATA_DIGITS = 128;
 function hex(value: string): string {
   if (!/^([0-9a-f]{2})+$/i.test(value) || value.length > MAX_REPORT_DATA_DIGITS)
     throw new UsageError(`--report-data ${value}: not 1 to 64 bytes in hexadecimal digits`);
+  return value.toLowerCase();
+}
+
+function challenge(value: string): string {
+  if (!/^[0-9a-f]{64}$/i.test(value)) throw new UsageError(`--challenge ${value}: not 64 hexadecimal digits`);
   return value.toLowerCase();
 }
 

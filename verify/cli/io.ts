@@ -65,6 +65,8 @@ export function printReport(report: VerificationReport, at: Date): string {
   return out.map(plain).join('\n');
 }
 
+const processor = ({ type, product }: CpuClaims) => `${type}${product === null ? '' : `, ${product}`}`;
+
 /** The same for a processor's evidence, which has no level of its own. */
 export function printCpuReport({ valid, checks, claims }: CpuReport): string {
   const failed = checks.find((check) => check.status === 'fail');
@@ -82,7 +84,7 @@ export function printCpuReport({ valid, checks, claims }: CpuReport): string {
 }
 
 function cpuClaimLines(claims: CpuClaims): string[] {
-  const out = ['claims', `  type         ${claims.type}${claims.product === null ? '' : `, ${claims.product}`}`];
+  const out = ['claims', `  type         ${processor(claims)}`];
   if (claims.simulated) out.push('  SIMULATED: no processor made this');
   const facts: readonly (readonly [string, string | number | null])[] = [
     ['measurement', claims.measurement],
@@ -97,7 +99,7 @@ function cpuClaimLines(claims: CpuClaims): string[] {
   return out;
 }
 
-function checkLines(checks: readonly Check<string>[]): string[] {
+function checkLines(checks: readonly Check[]): string[] {
   const lines = checks.map(line);
   const width = Math.max(...lines.map(([name]) => name.length));
   return lines.map(([name, mark, detail]) => `  ${mark}  ${name.padEnd(width)}  ${detail}`);
@@ -128,10 +130,15 @@ function claimLines(claims: Claims, at: Date): string[] {
     ];
     out.push(`  device ${i}  ${model}, ${facts.join(', ')}`, `            ueid ${ueid}`);
   }
+  if (claims.cpu !== null)
+    out.push(
+      `  processor ${processor(claims.cpu)}${claims.cpu.simulated ? ', simulated' : ''}`,
+      `            launch measurement ${claims.cpu.measurement}`,
+    );
   return out.length === 1 ? ['claims: none'] : out;
 }
 
-function line(check: Check<string>): [string, string, string] {
+function line(check: Check): [string, string, string] {
   const name = check.device === undefined ? check.name : `${check.name}[${check.device}]`;
   return [name, MARK[check.status], check.code === undefined ? check.detail : `${check.code}: ${check.detail}`];
 }

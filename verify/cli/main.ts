@@ -3,6 +3,7 @@ import {
   appraiseAttestation,
   appraiseCpu,
   appraiseEvidence,
+  appraiseSession,
   type CpuReport,
   fetchNrasKeys,
   type VerificationReport,
@@ -29,9 +30,19 @@ async function run(argv: readonly string[]): Promise<number> {
   }
   if (args.command === 'fetch-collateral') return fetchCollateral(args);
   if (args.command === 'cpu') return verifyCpu(args);
-  const report = await appraise(args, { ...optionsOf(args), collateral: collateralFor(args) });
+  const options = { ...optionsOf(args), collateral: collateralFor(args) };
+  const report = await appraise(args, { ...options, ...(await sessionOption(args, options)) });
   console.log(args.json ? JSON.stringify(report, null, 2) : printReport(report, args.at ?? new Date()));
   return report.valid ? 0 : 1;
+}
+
+/** The session that the caller holds, verified as the attestation is. @throws {UsageError} */
+async function sessionOption(args: Arguments, options: VerifyOptions): Promise<Pick<VerifyOptions, 'session'>> {
+  if (args.session === null) return {};
+  const { session, checks } = await appraiseSession(readText(args.session), options);
+  if (session !== null) return { session };
+  const failed = checks.find(({ status }) => status === 'fail');
+  throw new UsageError(`--session ${args.session}: it does not verify: ${failed?.code}: ${failed?.detail}`);
 }
 
 /** A processor's evidence alone: everything that it needs is in it, so nothing is fetched. */
@@ -42,10 +53,7 @@ async function verifyCpu(args: Arguments): Promise<number> {
     ...(args.at === null ? {} : { at: args.at }),
     ...(args.allowSimulated === null ? {} : { simulatedRoots: readRoot(args.allowSimulated) }),
     ...(args.reportData === null ? {} : { expected: { reportData: args.reportData } }),
-    policy: {
-      ...(args.products.length === 0 ? {} : { products: args.products }),
-      ...(args.tcb.length === 0 ? {} : { tcb: args.tcb }),
-    },
+    policy: cpuPolicy(args),
     without: { revocation: args.withoutRevocation },
   });
   console.log(args.json ? JSON.stringify(report, null, 2) : printCpuReport(report));
@@ -69,6 +77,7 @@ async function fetchCollateral(args: Arguments): Promise<number> {
 }
 
 async function appraise(args: Arguments, options: VerifyOptions): Promise<VerificationReport> {
+  if (args.command === 'session') return appraiseSession(readText(args.file), options);
   const input = readInput(args.file);
   // A file that is a bare list of evidence is checked as one, whatever the command was.
   if (args.command === 'evidence' || (args.command === 'fetch-collateral' && isList(input))) {
@@ -77,6 +86,7 @@ async function appraise(args: Arguments, options: VerifyOptions): Promise<Verifi
     return appraiseEvidence(input, options);
   }
   const expected = {
+    ...options.expected,
     ...(args.request === null ? {} : { request: readText(args.request) }),
     ...(args.response === null ? {} : { response: readText(args.response) }),
   };
@@ -91,12 +101,24 @@ function optionsOf(args: Arguments): VerifyOptions {
   return {
     ...(args.at === null ? {} : { at: args.at }),
     ...(args.allowSimulated === null ? {} : { simulatedRoot: readRoot(args.allowSimulated) }),
-    ...(args.maxAgeSeconds === null ? {} : { policy: { maxAgeSeconds: args.maxAgeSeconds } }),
+    policy: {
+      ...(args.maxAgeSeconds === null ? {} : { maxAgeSeconds: args.maxAgeSeconds }),
+      ...(args.minLevel === null ? {} : { minLevel: args.minLevel }),
+    },
+    cpu: { policy: cpuPolicy(args) },
+    ...(args.challenge === null ? {} : { expected: { challenge: args.challenge } }),
     // A file that may be read may be checked: a gateway attests more than the library takes by default.
     limits: { maxCharacters: MAX_INPUT_BYTES },
     without: { referenceValues: args.withoutReferenceValues, revocation: args.withoutRevocation },
     // NVIDIA's keys for its remote service's tokens come over the network too.
     ...(args.offline ? {} : { fetchNrasKeys: (url: string) => fetchNrasKeys(url, fetch, { onFetch }) }),
+  };
+}
+
+function cpuPolicy(args: Arguments) {
+  return {
+    ...(args.products.length === 0 ? {} : { products: args.products }),
+    ...(args.tcb.length === 0 ? {} : { tcb: args.tcb }),
   };
 }
 

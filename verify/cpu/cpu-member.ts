@@ -49,7 +49,7 @@ const MEMBERS: Readonly<Record<CpuType, { readonly must: readonly string[]; read
   AZURE_SEV_SNP: { must: ['certificates', 'tpm'], may: ['collateral'] },
   AZURE_TDX: { must: ['quote', 'tpm'], may: ['collateral', 'event_log'] },
 };
-/** Members of the session, which other checks read. */
+/** Members of the session, which binding.ts reads. */
 const OF_THE_SESSION = ['statement', 'gpu_sha256', 'gpu', 'launch', 'signature'];
 const COLLATERAL: readonly (keyof TdxCollateral)[] = [
   'tcb_info',
@@ -67,7 +67,7 @@ const bad = (message: string, cause?: unknown) => new CheckFailure('cpu_malforme
 
 /** @param input the member `cpu`, as JSON text or parsed. @throws {CheckFailure} cpu_malformed, cpu_unsupported */
 export function readCpuMember(input: unknown): CpuMember {
-  const value = record(typeof input === 'string' ? parse(input) : input, 'the evidence');
+  const value = record(typeof input === 'string' ? parseCpu(input) : input, 'the evidence');
   const { type } = value;
   if (typeof type !== 'string') throw bad('the evidence does not say of what type it is');
   if (!Object.hasOwn(MEMBERS, type))
@@ -88,7 +88,8 @@ export function readCpuMember(input: unknown): CpuMember {
   };
 }
 
-function parse(text: string): unknown {
+/** @throws {CheckFailure} cpu_malformed */
+export function parseCpu(text: string): unknown {
   if (text.length > MAX_CHARACTERS) throw bad(`more than ${MAX_CHARACTERS} characters`);
   try {
     const value: unknown = JSON.parse(text);

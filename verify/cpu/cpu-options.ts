@@ -1,5 +1,5 @@
 // The options of a verification of a processor's evidence, and its report.
-import type { Check, CpuCheckName } from '../checks.ts';
+import type { Check } from '../checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
 
 export type CpuType = 'SEV_SNP' | 'TDX' | 'AZURE_SEV_SNP' | 'AZURE_TDX';
@@ -92,9 +92,8 @@ export interface CpuContext {
   readonly policy: CpuPolicy;
   readonly collateral: NonNullable<CpuVerifyOptions['collateral']>;
   readonly withoutRevocation: boolean;
+  readonly launch: CpuExpected['launch'];
 }
-
-export type CpuCheck = Check<CpuCheckName>;
 
 /** The claims of the evidence, in hex; null where it has none. Nothing here is proven unless the report is valid. */
 export interface CpuClaims {
@@ -118,9 +117,16 @@ export interface CpuClaims {
   readonly pcrs: readonly string[] | null;
 }
 
+/** A session that was verified, for the attestations that name it and do not carry it. `verifySession` returns it. */
+export interface VerifiedSession {
+  /** The exact text that GPUs and processor signed. */
+  readonly statement: string;
+  readonly cpu: CpuClaims;
+}
+
 export interface CpuReport {
   readonly valid: boolean;
-  readonly checks: readonly CpuCheck[];
+  readonly checks: readonly Check[];
   /** null where the evidence cannot be read. */
   readonly claims: CpuClaims | null;
 }

@@ -3,7 +3,6 @@ import { equal, fromHex, toHex } from '../bytes.ts';
 import {
   CheckFailure,
   CheckList,
-  type CpuCheckName,
   type Outcome,
   type Passed,
   passed,
@@ -14,7 +13,7 @@ import {
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { checkVtpm, type HclReport, parseHclReport, parseTpmAttest, type TpmAttest } from './azure-vtpm.ts';
 import { type CpuMember, readCpuMember, readTdxCollateral, type TpmQuote } from './cpu-member.ts';
-import type { CpuClaims, CpuContext, CpuExpected, CpuReport, CpuVerifyOptions } from './cpu-options.ts';
+import type { CpuClaims, CpuContext, CpuReport, CpuVerifyOptions } from './cpu-options.ts';
 import { checkEventLog, hasRuntimeEvent } from './event-log.ts';
 import { amdRoots, intelRoots } from './pinned-roots.ts';
 import {
@@ -52,31 +51,33 @@ import { parseTdxQuote, type TdxQuote } from './tdx-quote.ts';
  */
 export async function verifyCpu(input: unknown, options: CpuVerifyOptions = {}): Promise<CpuReport> {
   const report = await appraiseCpu(input, options);
-  if (!report.valid) throw new VerificationError<CpuCheckName>(report.checks);
+  if (!report.valid) throw new VerificationError(report.checks);
   return report;
 }
 
 /** As {@link verifyCpu}, but a failed check is part of the report and not thrown. */
 export async function appraiseCpu(input: unknown, options: CpuVerifyOptions = {}): Promise<CpuReport> {
-  const context = readCpuOptions(options);
-  const list: List = new CheckList(options.stopAtFailure);
-  const evidence = await list.run('cpu_form', [], () => formOf(readCpuMember(input)));
-  const claims = evidence === null ? await unread(list) : await checkEvidence(list, evidence, context);
+  const { context, binding } = readCpuOptions(options);
+  const list = new CheckList(options.stopAtFailure);
+  const evidence = await list.run('cpu_form', [], () => readCpuEvidence(input));
+  const claims = await checkCpuEvidence(list, evidence, context, binding);
   return { valid: list.valid, checks: list.checks, claims };
 }
 
-type List = CheckList<CpuCheckName>;
-
-/** The options, with what the caller expects as bytes. */
-interface Context extends CpuContext {
-  readonly reportData: Uint8Array | null;
-  readonly launch: CpuExpected['launch'];
+/** What the processor was given to sign, as it must be. */
+export interface Binding {
+  /** REPORTDATA without its zeros at the end. */
+  readonly reportData: Uint8Array;
+  /** Whose word that is, for the check's detail. */
+  readonly source: string;
+  /** More that must hold. @returns words for the check's detail. @throws {CheckFailure} */
+  readonly also?: () => string;
 }
 
 const REPORT_DATA_BYTES = 64;
 
 /** @throws {TypeError} naming the option that cannot be used. */
-function readCpuOptions(options: CpuVerifyOptions): Context {
+export function readCpuOptions(options: CpuVerifyOptions): { context: CpuContext; binding: Binding | null } {
   const { at = new Date(), roots = {}, simulatedRoots, policy = {}, collateral = {}, without = {} } = options;
   const { reportData, launch } = options.expected ?? {};
   if (!(at instanceof Date) || Number.isNaN(at.getTime())) throw new TypeError('at is not a time');
@@ -86,7 +87,7 @@ function readCpuOptions(options: CpuVerifyOptions): Context {
   // Nothing is less than NaN.
   if (policy.minTcbEvaluation !== undefined && !(policy.minTcbEvaluation >= 0))
     throw new TypeError('policy.minTcbEvaluation is not a number');
-  return {
+  const context = {
     at,
     amdRoots: roots.amd === undefined ? amdRoots() : pem(roots.amd, 'roots.amd'),
     intelRoots: roots.intel === undefined ? intelRoots() : pem(roots.intel, 'roots.intel'),
@@ -94,9 +95,11 @@ function readCpuOptions(options: CpuVerifyOptions): Context {
     policy,
     collateral,
     withoutRevocation: without.revocation === true,
-    reportData: reportData === undefined ? null : hex(reportData, 'expected.reportData'),
     launch,
   };
+  if (reportData === undefined) return { context, binding: null };
+  const bytes = hex(reportData, 'expected.reportData');
+  return { context, binding: { reportData: bytes, source: 'what the caller expects' } };
 }
 
 const pem = (text: string, name: string): readonly Certificate[] => usable(name, () => parsePem(text));
@@ -116,7 +119,7 @@ function hex(text: string, name: string): Uint8Array {
 }
 
 /** Parsed evidence, not yet trusted. */
-interface Evidence {
+export interface CpuEvidence {
   readonly member: CpuMember;
   readonly snp: SnpReport | null;
   readonly tdx: TdxQuote | null;
@@ -131,8 +134,9 @@ interface Vtpm {
   readonly attest: TpmAttest;
 }
 
-/** @throws {CheckFailure} cpu_malformed, cpu_unsupported */
-function formOf(member: CpuMember): Passed<Evidence> {
+/** @param input the member `cpu`, as JSON text or parsed. @throws {CheckFailure} cpu_malformed, cpu_unsupported */
+export function readCpuEvidence(input: unknown): Passed<CpuEvidence> {
+  const member = readCpuMember(input);
   const { type, report, quote, tpm } = member;
   const isAmd = type === 'SEV_SNP' || type === 'AZURE_SEV_SNP';
   const vtpm = tpm === null ? null : { hcl: parseHclReport(report), quote: tpm, attest: parseTpmAttest(tpm.message) };
@@ -149,18 +153,41 @@ function formOf(member: CpuMember): Passed<Evidence> {
   return passed(`a TDX quote of version ${tdx.version}${behind}`, { member, snp: null, tdx, reportData, vtpm });
 }
 
-/** Skips every check of evidence that cannot be parsed. */
-async function unread(list: List): Promise<null> {
-  const names = ['cpu_signature', 'cpu_chain', 'cpu_identity', 'cpu_revocation', 'cpu_binding'] as const;
-  for (const name of [...names, 'cpu_mode', 'cpu_tcb', 'cpu_software'] as const)
-    await list.run(name, ['cpu_form'], () => seen(''));
-  return null;
+/** The checks of evidence itself. */
+const OF_EVIDENCE = [
+  'cpu_signature',
+  'cpu_chain',
+  'cpu_identity',
+  'cpu_revocation',
+  'cpu_mode',
+  'cpu_tcb',
+  'cpu_software',
+] as const;
+
+/** Lists the checks of evidence as not made: because cpu_form failed, or for this reason. */
+export async function skipCpuEvidence(list: CheckList, reason = ''): Promise<void> {
+  for (const name of OF_EVIDENCE) await list.run(name, ['cpu_form'], () => skipped(reason));
 }
 
-async function checkEvidence(list: List, evidence: Evidence, context: Context): Promise<CpuClaims> {
+/**
+ * Makes every check of evidence but its form.
+ * @param evidence null: cpu_form failed. @param binding null: the caller does not say what was given to be signed.
+ */
+export async function checkCpuEvidence(
+  list: CheckList,
+  evidence: CpuEvidence | null,
+  context: CpuContext,
+  binding: Binding | null,
+): Promise<CpuClaims | null> {
+  if (evidence === null) {
+    await skipCpuEvidence(list);
+    await list.run('cpu_binding', ['cpu_form'], () => skipped(''));
+    return null;
+  }
   const { snp, tdx } = evidence;
   const found = snp === null ? null : await checkSnp(list, snp, evidence, context);
   const judged = tdx === null ? found : await checkTdx(list, tdx, evidence, context);
+  await checkBinding(list, evidence, binding);
   await list.run('cpu_software', ['cpu_signature', 'cpu_chain'], () => checkSoftware(evidence, context));
   return { ...claimsOf(evidence), ...judged };
 }
@@ -170,13 +197,12 @@ type Judged = Partial<CpuClaims>;
 /** Grounds of most checks: the evidence is signed under a trusted root. */
 const SIGNED = ['cpu_signature', 'cpu_chain'] as const;
 
-async function checkSnp(list: List, snp: SnpReport, evidence: Evidence, context: Context): Promise<Judged> {
+async function checkSnp(list: CheckList, snp: SnpReport, evidence: CpuEvidence, context: CpuContext): Promise<Judged> {
   const { certificates, crl } = evidence.member;
   await list.run('cpu_signature', ['cpu_form'], () => checkSnpSignature(snp, certificates[0] as Certificate));
   const path = (await list.run('cpu_chain', ['cpu_form'], () => checkSnpChain(certificates, context))) as AmdPath;
   await list.run('cpu_identity', SIGNED, () => checkSnpIdentity(snp, path, context));
   await list.run('cpu_revocation', SIGNED, () => checkSnpRevocation(path, crl, context));
-  await checkBinding(list, evidence, context);
   await list.run('cpu_mode', SIGNED, () => checkSnpMode(snp, path, context));
   await list.run('cpu_tcb', SIGNED, () => checkSnpTcb(snp, path, context));
   if (path === null) return {};
@@ -184,7 +210,7 @@ async function checkSnp(list: List, snp: SnpReport, evidence: Evidence, context:
   return { product, simulated, tcb: tcbOf(snp.tcb.reported, product) };
 }
 
-async function checkTdx(list: List, tdx: TdxQuote, evidence: Evidence, context: Context): Promise<Judged> {
+async function checkTdx(list: CheckList, tdx: TdxQuote, evidence: CpuEvidence, context: CpuContext): Promise<Judged> {
   await list.run('cpu_signature', ['cpu_form'], () => checkTdxSignature(tdx));
   const path = (await list.run('cpu_chain', ['cpu_form'], () => checkTdxChain(tdx, context))) as IntelPath;
   const collateral =
@@ -192,7 +218,6 @@ async function checkTdx(list: List, tdx: TdxQuote, evidence: Evidence, context: 
   const verified = collateral?.value ?? null;
   await list.run('cpu_identity', SIGNED, () => checkTdxIdentity(tdx, verified));
   await list.run('cpu_revocation', SIGNED, () => checkTdxRevocation(path, verified, context));
-  await checkBinding(list, evidence, context);
   await list.run('cpu_mode', SIGNED, () => checkTdxMode(tdx, evidence.vtpm === null));
   await list.run('cpu_tcb', SIGNED, () => checkTdxTcb(tdx, path, (collateral as Settled).get(), context));
   if (path === null) return {};
@@ -219,25 +244,26 @@ async function settle(find: () => Promise<VerifiedCollateral>): Promise<Settled>
   }
 }
 
-/** Compares the signed report data, or the vTPM's, with the caller's. */
-async function checkBinding(list: List, { vtpm, reportData }: Evidence, context: Context): Promise<void> {
+/** Compares the signed report data, or the vTPM's, with what it must be. */
+async function checkBinding(list: CheckList, { vtpm, reportData }: CpuEvidence, binding: Binding | null) {
   if (vtpm !== null)
     await list.run('cpu_vtpm', ['cpu_form'], () => checkVtpm(vtpm.hcl, vtpm.quote, vtpm.attest, reportData));
   const grounds = ['cpu_form', ...(vtpm === null ? [] : (['cpu_vtpm'] as const))] as const;
   await list.run('cpu_binding', grounds, () => {
-    const { reportData: expected } = context;
-    if (expected === null) return skipped('the caller does not say what was given to be signed');
+    if (binding === null) return skipped('the caller does not say what was given to be signed');
+    const { reportData: expected, source, also } = binding;
     const isIt =
       vtpm === null
         ? equal(reportData.subarray(0, expected.length), expected) && isZero(reportData.subarray(expected.length))
         : equal(vtpm.attest.extraData, expected);
-    if (!isIt) throw new CheckFailure('cpu_binding_mismatch', 'what was given to be signed is not what is expected');
-    return seen('what was given to be signed is what the caller expects');
+    if (!isIt) throw new CheckFailure('cpu_binding_mismatch', `what was given to be signed is not ${source}`);
+    const more = also?.();
+    return seen(`what was given to be signed is ${source}${more === undefined ? '' : `; ${more}`}`);
   });
 }
 
 /** @throws {CheckFailure} event_log_mismatch, software_mismatch */
-async function checkSoftware({ member, snp, tdx }: Evidence, { launch }: Context): Promise<Outcome<true>> {
+async function checkSoftware({ member, snp, tdx }: CpuEvidence, { launch }: CpuContext): Promise<Outcome<true>> {
   const { eventLog } = member;
   const replayed = tdx === null || eventLog === null ? null : await checkEventLog(tdx.body.rtmrs, eventLog);
   if (launch === undefined)
@@ -255,7 +281,7 @@ async function checkSoftware({ member, snp, tdx }: Evidence, { launch }: Context
 /** The event in RTMR3 that the image's first unit writes. */
 const LAUNCH_EVENT = 'countersign-launch';
 
-function claimsOf({ member, snp, tdx, reportData, vtpm }: Evidence): CpuClaims {
+function claimsOf({ member, snp, tdx, reportData, vtpm }: CpuEvidence): CpuClaims {
   const [measurement, hostData] = [snp?.measurement ?? tdx?.body.mrTd, snp?.hostData ?? tdx?.body.mrConfigId];
   return {
     type: member.type,

@@ -50,6 +50,9 @@ function base128(arc: number): number[] {
   return digits;
 }
 
+/** ENUMERATED, below 128. */
+export const enumerated = (value: number): Buffer => tlv(0x0a, Buffer.of(value));
+
 /** GeneralizedTime in whole seconds, UTC (RFC 5280 §4.1.2.5.2). */
 export const generalizedTime = (date: Date): Buffer => tlv(0x18, Buffer.from(`${compact(date)}Z`, 'ascii'));
 

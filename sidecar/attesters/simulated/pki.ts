@@ -129,12 +129,20 @@ async function read(file: string): Promise<string | undefined> {
   return readFile(file, 'utf8').catch(unless('ENOENT'));
 }
 
+/** The text in `file`; where there is none, what `make` returns, which is then kept there. */
+export async function keptOrMade(file: string, make: () => string): Promise<string> {
+  const kept = await read(file);
+  if (kept !== undefined) return kept;
+  await publish(file, make());
+  return (await read(file)) ?? '';
+}
+
 /** `file` comes into being whole, or was already there and stays as it was. */
 async function publish(file: string, text: string): Promise<void> {
   await throughTemporary(file, text, 0o600, (temporary) => link(temporary, file).catch(unless('EEXIST')));
 }
 
-async function replace(file: string, text: string): Promise<void> {
+export async function replace(file: string, text: string): Promise<void> {
   await throughTemporary(file, text, 0o644, (temporary) => rename(temporary, file));
 }
 

@@ -1,10 +1,10 @@
 // Azure's evidence over a processor of our own: right but for one thing, it fails by that thing's check alone.
 import { createHash, generateKeyPairSync, sign } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
+import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
+import { amdCrl, makeAmd, makeLeaf, makeSnpReport, snpMember } from '../../../sidecar/cpu/simulated/snp.ts';
 import type { CpuVerifyOptions } from '../../../verify/cpu/cpu-options.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
-import { amdCrl, makeAmd, makeLeaf, makeSnpReport, snpMember } from './make-snp.ts';
-import { pem } from './make-x509.ts';
 import { failures } from './verdict.ts';
 
 const AT = new Date('2026-06-01T00:00:00Z');

@@ -1,7 +1,6 @@
 // Evidence of SEV-SNP that is right but for one thing fails by that thing's check alone.
 import { describe, expect, test } from 'vitest';
-import type { CpuVerifyOptions, Product } from '../../../verify/cpu/cpu-options.ts';
-import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
+import { certify, type Holder, makeCrl, newKeys, pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import {
   type Amd,
   amdCrl,
@@ -13,8 +12,9 @@ import {
   type ReportSpec,
   snpMember,
   TCB,
-} from './make-snp.ts';
-import { certify, type Holder, makeCrl, newKeys, pem } from './make-x509.ts';
+} from '../../../sidecar/cpu/simulated/snp.ts';
+import type { CpuVerifyOptions, Product } from '../../../verify/cpu/cpu-options.ts';
+import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
 import { failures } from './verdict.ts';
 
 const AT = new Date('2026-06-01T00:00:00Z');

@@ -1,6 +1,6 @@
 // Evidence of TDX that is right but for what a test names, and what is said of it.
-import type { CpuVerifyOptions, TdxCollateral } from '../../../verify/cpu/cpu-options.ts';
-import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
+
+import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import {
   type CollateralSpec,
   makeCollateral,
@@ -9,8 +9,9 @@ import {
   makeQuote,
   type PckSpec,
   type QuoteSpec,
-} from './make-tdx.ts';
-import { pem } from './make-x509.ts';
+} from '../../../sidecar/cpu/simulated/tdx.ts';
+import type { CpuVerifyOptions, TdxCollateral } from '../../../verify/cpu/cpu-options.ts';
+import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
 import { failures } from './verdict.ts';
 
 export const AT = new Date('2026-06-01T00:00:00Z');

@@ -1,10 +1,19 @@
 // Evidence of TDX that is right but for one thing fails by that thing's check alone: everything but the collateral.
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
+import { certify, type Holder, makeCrl, newKeys, pem } from '../../../sidecar/cpu/simulated/authority.ts';
+import {
+  FROM,
+  makeCcel,
+  makeCollateral,
+  makePck,
+  makeQuote,
+  type PckSpec,
+  type QuoteSpec,
+  TO,
+} from '../../../sidecar/cpu/simulated/tdx.ts';
 import type { CpuVerifyOptions, TdxCollateral } from '../../../verify/cpu/cpu-options.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
-import { FROM, makeCcel, makeCollateral, makePck, makeQuote, type PckSpec, type QuoteSpec, TO } from './make-tdx.ts';
-import { certify, type Holder, makeCrl, newKeys, pem } from './make-x509.ts';
 import { AT, intel, judge, other, put, ROOTS, refuse, xor } from './tdx-bench.ts';
 import { failures } from './verdict.ts';
 

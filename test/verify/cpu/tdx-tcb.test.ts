@@ -1,7 +1,16 @@
 import { describe, expect, test } from 'vitest';
+import { certify, makeCrl, newKeys, pem } from '../../../sidecar/cpu/simulated/authority.ts';
+import {
+  type CollateralSpec,
+  FROM,
+  level,
+  makeCollateral,
+  module,
+  svnLevel,
+  svns,
+  TO,
+} from '../../../sidecar/cpu/simulated/tdx.ts';
 import type { CpuVerifyOptions, TdxCollateral } from '../../../verify/cpu/cpu-options.ts';
-import { type CollateralSpec, FROM, level, makeCollateral, module, svnLevel, svns, TO } from './make-tdx.ts';
-import { certify, makeCrl, newKeys, pem } from './make-x509.ts';
 import { intel, other, type Parts, ROOTS, refuse, stateOf } from './tdx-bench.ts';
 
 describe('cpu_tcb: collateral', () => {

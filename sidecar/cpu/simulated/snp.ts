@@ -1,9 +1,9 @@
 // Makes SEV-SNP evidence under roots of its own, right by default: a processor, its firmware and AMD's authorities in one.
 import { sign } from 'node:crypto';
-import * as der from '../../../sidecar/attesters/simulated/certificate.ts';
-import { extension } from '../../../sidecar/attesters/simulated/certificate.ts';
-import type { Product } from '../../../verify/cpu/cpu-options.ts';
-import { certify, type Holder, makeCrl, newKeys, pem, type Spec } from './make-x509.ts';
+import type { Product } from '../../../verify/index.ts';
+import * as der from '../../attesters/simulated/certificate.ts';
+import { extension } from '../../attesters/simulated/certificate.ts';
+import { certify, type Holder, makeCrl, newKeys, pem, type Spec } from './authority.ts';
 
 export interface Amd {
   readonly product: Product;
@@ -12,8 +12,9 @@ export interface Amd {
   readonly asvk: Holder;
 }
 
-export function makeAmd(product: Product): Amd {
-  const ark = certify({ cn: `ARK-${product}`, ca: true }, newKeys('rsa'), null);
+export const makeArk = (product: Product): Holder => certify({ cn: `ARK-${product}`, ca: true }, newKeys('rsa'), null);
+
+export function makeAmd(product: Product, ark = makeArk(product)): Amd {
   const ask = certify({ cn: `SEV-${product}`, ca: true, serial: 2 }, newKeys('rsa'), ark);
   const asvk = certify({ cn: `SEV-VLEK-${product}`, ca: true, serial: 3 }, newKeys('rsa'), ark);
   return { product, ark, ask, asvk };
@@ -116,5 +117,8 @@ export function snpMember(report: Buffer, chain: readonly Holder[], crl?: Buffer
 }
 
 /** A list of the ARK's, which names nobody. */
-export const amdCrl = ({ ark }: Amd, serials: readonly number[] = []): Buffer =>
-  makeCrl(ark, { thisUpdate: new Date('2026-01-01T00:00:00Z'), nextUpdate: new Date('2027-01-01T00:00:00Z'), serials });
+export const amdCrl = (
+  { ark }: Pick<Amd, 'ark'>,
+  serials: readonly number[] = [],
+  window = { thisUpdate: new Date('2026-01-01T00:00:00Z'), nextUpdate: new Date('2027-01-01T00:00:00Z') },
+): Buffer => makeCrl(ark, { ...window, serials });

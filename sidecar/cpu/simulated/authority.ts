@@ -1,7 +1,8 @@
-// Makes certificates and revocation lists as AMD's and Intel's authorities do: RSASSA-PSS with SHA-384, ECDSA P-256 or P-384.
+// Makes certificates and revocation lists as AMD's and Intel's authorities do: RSASSA-PSS with SHA-384, ECDSA P-256 or P-384. The tests
+// forge with the same functions, by their options.
 import { constants, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
-import * as der from '../../../sidecar/attesters/simulated/certificate.ts';
-import { basicConstraints, name, spki } from '../../../sidecar/attesters/simulated/certificate.ts';
+import * as der from '../../attesters/simulated/certificate.ts';
+import { basicConstraints, name, spki } from '../../attesters/simulated/certificate.ts';
 
 export interface Holder {
   readonly key: KeyObject;
@@ -52,6 +53,8 @@ const typeOf = (key: KeyObject): KeyType => {
   return key.asymmetricKeyDetails?.namedCurve === 'prime256v1' ? 'P-256' : 'P-384';
 };
 
+export const nameOf = (cn: string, organization = 'SIMULATED'): Buffer => name(['CN', cn], ['O', organization]);
+
 /** The signed whole: content, algorithm, signature. */
 function signed(content: (algorithm: Buffer) => Buffer, key: KeyObject): Buffer {
   const type = typeOf(key);
@@ -64,8 +67,8 @@ function signed(content: (algorithm: Buffer) => Buffer, key: KeyObject): Buffer 
 
 /** @param issuer null: self-signed. */
 export function certify(spec: Spec, keys: { key: KeyObject; publicKey: KeyObject }, issuer: Holder | null): Holder {
-  const { cn, organization = 'SIMULATED', ca = false, serial = 1, notBefore = SINCE, notAfter = UNTIL } = spec;
-  const subject = name(['CN', cn], ['O', organization]);
+  const { cn, organization, ca = false, serial = 1, notBefore = SINCE, notAfter = UNTIL } = spec;
+  const subject = nameOf(cn, organization);
   const extensions = [...(ca ? [basicConstraints(true)] : []), ...(spec.extensions ?? [])];
   const content = (algorithm: Buffer) =>
     der.sequence(
@@ -105,5 +108,6 @@ export function makeCrl(signer: Holder, { thisUpdate, nextUpdate, serials = [], 
 
 export const pem = (...holders: readonly Holder[]): string =>
   holders
-    .map((one) => `-----BEGIN CERTIFICATE-----\n${one.der.toString('base64')}\n-----END CERTIFICATE-----\n`)
+    .map(({ der: bytes }) => bytes.toString('base64').replace(/.{1,64}/g, '$&\n'))
+    .map((text) => `-----BEGIN CERTIFICATE-----\n${text}-----END CERTIFICATE-----\n`)
     .join('');

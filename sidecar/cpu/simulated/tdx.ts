@@ -1,10 +1,9 @@
 // Makes TDX quotes and Intel's collateral under a root of its own, right by default.
 import { createHash, type KeyObject, sign } from 'node:crypto';
-import * as der from '../../../sidecar/attesters/simulated/certificate.ts';
-import { extension } from '../../../sidecar/attesters/simulated/certificate.ts';
-import type { TdxCollateral } from '../../../verify/cpu/cpu-options.ts';
-import { enumerated } from '../../twin/ocsp.ts';
-import { certify, type Holder, makeCrl, newKeys, pem, type Spec } from './make-x509.ts';
+import type { TdxCollateral } from '../../../verify/index.ts';
+import * as der from '../../attesters/simulated/certificate.ts';
+import { extension } from '../../attesters/simulated/certificate.ts';
+import { certify, type Holder, makeCrl, newKeys, pem, type Spec } from './authority.ts';
 
 export const FROM = new Date('2026-05-20T00:00:00Z');
 export const TO = new Date('2026-06-20T00:00:00Z');
@@ -16,8 +15,10 @@ export interface Intel {
   readonly signer: Holder;
 }
 
-export function makeIntel(signer: Partial<Spec> = {}): Intel {
-  const root = certify({ cn: 'Intel SGX Root CA', ca: true, serial: 9 }, newKeys('P-256'), null);
+export const makeIntelRoot = (): Holder =>
+  certify({ cn: 'Intel SGX Root CA', ca: true, serial: 9 }, newKeys('P-256'), null);
+
+export function makeIntel(signer: Partial<Spec> = {}, root = makeIntelRoot()): Intel {
   const authority = certify({ cn: 'Intel SGX PCK Platform CA', ca: true, serial: 10 }, newKeys('P-256'), root);
   const own = certify({ cn: 'Intel SGX TCB Signing', serial: 11, ...signer }, newKeys('P-256'), root);
   return { root, authority, signer: own };
@@ -47,7 +48,7 @@ export function makePck({ authority }: Intel, spec: PckSpec = {}): Holder {
     field('2', der.sequence(...tcb, field('2.18', der.octetString(Buffer.from(cpuSvn))))),
     field('3', der.octetString(Buffer.from(pceId, 'hex'))),
     field('4', der.octetString(Buffer.from(fmspc, 'hex'))),
-    field('5', enumerated(1)),
+    field('5', der.enumerated(1)),
   ];
   const extensions = bare ? [] : [extension(SGX, der.sequence(...fields))];
   const own = { cn: 'Intel SGX PCK Certificate', serial: 12, extensions, ...spec };
@@ -148,6 +149,8 @@ export interface CollateralSpec {
   readonly pckCrl?: Buffer;
   readonly rootCrl?: Buffer;
   readonly chain?: string;
+  /** When the texts and lists begin and end. */
+  readonly window?: { readonly from: Date; readonly to: Date };
 }
 
 const components = (list: readonly number[]) => list.map((svn) => ({ svn }));
@@ -166,13 +169,18 @@ export const module = (id: string, ...tcbLevels: readonly Json[]) => ({
   tcbLevels,
 });
 
-const iso = (date: Date) => date.toISOString().replace('.000', '');
+const iso = (date: Date) => date.toISOString().replace(/\.[0-9]{3}/, '');
 const PLATFORM = svns(3, 3, 2, 2, 4, 1, 0, 5);
 
 export function makeCollateral(intel: Intel, spec: CollateralSpec = {}): TdxCollateral {
   const { root, authority, signer: own } = intel;
-  const { signer = own, pckRevoked: serials = [], rootRevoked = [] } = spec;
-  const window = { issueDate: iso(FROM), nextUpdate: iso(TO) };
+  const {
+    signer = own,
+    pckRevoked: serials = [],
+    rootRevoked = [],
+    window: { from, to } = { from: FROM, to: TO },
+  } = spec;
+  const window = { issueDate: iso(from), nextUpdate: iso(to) };
   const tcbInfo: Json = {
     ...{ id: 'TDX', version: 3, ...window, fmspc: FMSPC.toUpperCase(), pceId: '0000', tcbType: 0 },
     tcbEvaluationDataNumber: 18,
@@ -202,7 +210,7 @@ export function makeCollateral(intel: Intel, spec: CollateralSpec = {}): TdxColl
     { ...qeIdentity, ...spec.qeIdentity },
   ].map((json) => JSON.stringify(json).replace(':', ': '));
   const chain = spec.chain ?? pem(signer, root);
-  const crl = { thisUpdate: FROM, nextUpdate: TO };
+  const crl = { thisUpdate: from, nextUpdate: to };
   return {
     tcb_info: tcb_info as string,
     tcb_info_signature: p256(Buffer.from(tcb_info as string), signer.key).toString('hex'),

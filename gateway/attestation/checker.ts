@@ -1,0 +1,61 @@
+// Checks the sidecar's attestations and sessions with the sidecar's own checks. They run on a thread: a signature check takes a millisecond, and parsing
+// the data of a faulty sidecar may take longer.
+import type { FailureCode } from '../../verify/index.ts';
+import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
+import { Thread } from '../offload/thread.ts';
+
+/** A job of the check thread: one attestation. */
+export interface AttestationJob {
+  /** JSON of the attestation's token and evidence, in UTF-8. */
+  readonly members: Uint8Array;
+  /** The nonce that every report and the token must contain. */
+  readonly nonce: string;
+  /** PEM of the trust anchor that replaces NVIDIA's; null: NVIDIA's only. */
+  readonly simulatedRoot: string | null;
+  /** The statement of a session that was checked, and the signature over this answer; null without a processor. */
+  readonly signed: { readonly statement: string; readonly signature: string } | null;
+}
+
+/** Another: one session, as JSON. */
+export interface SessionJob {
+  readonly session: string;
+  readonly simulatedRoot: string | null;
+  /** What its statement must hold; absent: nothing. */
+  readonly challenge?: string;
+}
+
+export type CheckJob = AttestationJob | SessionJob;
+
+/** The check that failed, with the verifier's code; null when all passed. */
+export type CheckResult = { readonly code: FailureCode; readonly message: string } | null;
+
+export interface Checker {
+  /** Starts the thread before the first attestation arrives. */
+  warm(): void;
+  /** @throws {Error} when the thread ended before the check was done. */
+  check(job: AttestationJob): Promise<CheckResult>;
+  /** @throws {Error} as `check` does. */
+  checkSession(job: SessionJob): Promise<CheckResult>;
+  close(): Promise<void>;
+}
+
+/** Starting the thread takes longer than a GPU may, so it is kept for an hour after its last job. */
+const IDLE_MS = 3_600_000;
+
+export function createChecker(): Checker {
+  const thread = new Thread<CheckJob, CheckResult>(
+    new URL('./check-worker.ts', import.meta.url),
+    { resourceLimits: { maxOldGenerationSizeMb: CHECKING_HEAP_MB, maxYoungGenerationSizeMb: CHECKING_YOUNG_HEAP_MB } },
+    IDLE_MS,
+  );
+  return {
+    warm: () => thread.warm(),
+    // The members are copied: posting a view would send the whole buffer that it belongs to.
+    check: ({ members, ...job }) => thread.run({ members: new Uint8Array(members), ...job }),
+    checkSession: (job) => thread.run(job),
+    close: () => thread.end(),
+  };
+}
+
+/** Stands for the result where the thread ended during the check, most likely because its heap was too small. */
+export const unchecked = (): CheckResult => ({ code: 'evidence_malformed', message: 'it could not be read' });

@@ -1,0 +1,124 @@
+// The sidecar's sessions with its processor: each is checked once, and then stands for all answers that are signed in it.
+import { hash, randomUUID } from 'node:crypto';
+import type { Failed, SessionFrame } from '../../proto/frames.ts';
+import { Problem } from '../http/problem.ts';
+import { type Checker, type CheckResult, unchecked } from './checker.ts';
+import type { Link } from './sidecar-link.ts';
+
+/** A session of the sidecar with its processor, checked. */
+export interface Session {
+  /** SHA-256 of the statement, in hex. */
+  readonly id: string;
+  readonly statement: string;
+  /** JSON of the member `cpu`, without a signature. */
+  readonly cpu: string;
+  /** JSON of the evidence over the statement. */
+  readonly gpu: string;
+}
+
+/** An answer may be signed in the session before the last, so that some are kept. */
+const MAX_SESSIONS = 4;
+
+export const unavailable = (message: string) =>
+  new Problem('attestation_unavailable', message, { retryAfterSeconds: 2 });
+
+export const timedOut = () => unavailable('The attestation did not come in time.');
+
+export const noSession = () => new Problem('not_found', 'No processor signs here: there are no sessions.');
+
+interface Sessions {
+  /** The session that answers are signed in; null without one. */
+  readonly current: Session | null;
+  /** null: the sidecar has sent none of this id, or it was refused. Resolves when the session has been checked. */
+  find(id: string): Promise<Session | null>;
+  /** Takes a session frame. @returns the reason to refuse the sidecar, or null */
+  received(frame: SessionFrame, simulatedRoot: string | null): Promise<CheckResult>;
+  /** Whether the failure was a request's for a session. */
+  failed(frame: Failed): boolean;
+  /** Has a session made that holds this challenge. @throws {Problem} not_found, overloaded, attestation_unavailable */
+  request(challenge: string, link: Link, simulatedRoot: string | null): Promise<Session>;
+  disconnected(): void;
+}
+
+export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_ms: number): Sessions {
+  /** By id, as the connected sidecar has sent them; null: it was refused. */
+  const sessions = new Map<string, Promise<Session | null>>();
+  /** Requests for sessions with a challenge, by the ids of their frames. */
+  const requests = new Map<string, { resolve(frame: SessionFrame): void; reject(error: Error): void }>();
+  let current: Session | null = null;
+
+  return {
+    get current() {
+      return current;
+    },
+    find: async (id) => (await sessions.get(id)) ?? null,
+    async received(frame, simulatedRoot) {
+      if (frame.id !== null) {
+        requests.get(frame.id)?.resolve(frame);
+        return null;
+      }
+      const session = sessionOf(frame);
+      const checked = checker.checkSession({ session: wholeSession(session), simulatedRoot }).catch(unchecked);
+      sessions.set(
+        session.id,
+        checked.then((refusal) => (refusal === null ? session : null)),
+      );
+      for (const id of [...sessions.keys()].slice(0, -MAX_SESSIONS)) sessions.delete(id);
+      const refusal = await checked;
+      if (refusal === null) current = session;
+      return refusal;
+    },
+    failed(frame) {
+      const request = frame.id === null ? undefined : requests.get(frame.id);
+      request?.reject(problemOf(frame));
+      return request !== undefined;
+    },
+    async request(challenge, link, simulatedRoot) {
+      const id = `session-${randomUUID()}`;
+      const { promise, resolve, reject } = Promise.withResolvers<SessionFrame>();
+      const timer = setTimeout(() => reject(timedOut()), timeout_ms);
+      requests.set(id, { resolve, reject });
+      try {
+        link.send({ type: 'session', id, challenge });
+        const session = sessionOf(await promise);
+        const job = { session: wholeSession(session), simulatedRoot, challenge };
+        const refusal = await checker.checkSession(job).catch(unchecked);
+        if (refusal !== null) throw unavailable(`The sidecar's session does not hold: ${refusal.message}.`);
+        return session;
+      } finally {
+        clearTimeout(timer);
+        requests.delete(id);
+      }
+    },
+    disconnected() {
+      current = null;
+      for (const { reject } of requests.values()) reject(unavailable('The sidecar has left.'));
+    },
+  };
+}
+
+const sessionOf = ({ statement, cpu, gpu }: SessionFrame): Session => ({
+  id: hash('sha256', statement),
+  statement,
+  cpu,
+  gpu,
+});
+
+/** JSON of the session by itself: the member `cpu` with the evidence over its statement. */
+export const wholeSession = ({ cpu, gpu }: Session): string => `${cpu.slice(0, -1)},"gpu":${gpu}}`;
+
+/** JSON of the member `cpu` of an answer. `held`: the session that the client holds; of that one only the name is sent. */
+export function answerCpu({ id, cpu }: Session, signature: string, held: string | undefined): string {
+  return held === id
+    ? `{"statement_sha256":"${id}","signature":"${signature}"}`
+    : `${cpu.slice(0, -1)},"signature":"${signature}"}`;
+}
+
+function problemOf({ code, message, retry_after_ms }: Failed): Problem {
+  if (code === 'no_session') return noSession();
+  const retryAfterSeconds = Math.max(1, Math.ceil((retry_after_ms ?? 2_000) / 1000));
+  if (code === 'queue_full') return new Problem('overloaded', 'Another session is being made.', { retryAfterSeconds });
+  return new Problem('attestation_unavailable', `The sidecar made no session: ${message} (${code}).`, {
+    retryAfterSeconds,
+  });
+}

@@ -1,0 +1,34 @@
+// GET /v1/{chat/completions,completions}/{id}/attestation: an attestation again, for clients that drop unknown members.
+// GET /v1/attestation/session: the session that attestations are signed in, or one that holds the caller's challenge.
+import { noSession, unavailable, wholeSession } from '../attestation/sessions.ts';
+import type { Context, Deps } from '../http/context.ts';
+import { Problem } from '../http/problem.ts';
+
+const JSON_TYPE = { 'content-type': 'application/json' };
+
+export function attestationById({ store }: Deps) {
+  return async (c: Context): Promise<Response> => {
+    const kept = await store.find(c.env.owner, c.req.param('id') ?? '');
+    if (kept === null)
+      throw new Problem('not_found', 'No attestation is kept under this id for this API key.', { param: 'id' });
+    if (kept.state === 'pending')
+      throw new Problem('attestation_pending', 'The answer is not complete yet.', {
+        param: 'id',
+        retryAfterSeconds: 1,
+      });
+    return c.body(kept.json, 200, JSON_TYPE);
+  };
+}
+
+export function attestationSession({ sidecar, config }: Deps) {
+  return async (c: Context): Promise<Response> => {
+    const challenge = c.req.query('challenge');
+    if (challenge !== undefined && !/^[0-9a-f]{64}$/.test(challenge))
+      throw new Problem('invalid_request', 'challenge: must be 64 lowercase hex digits.', { param: 'challenge' });
+    await sidecar.ready(config.sidecar_wait_ms);
+    if (challenge !== undefined) return c.body(wholeSession(await sidecar.challenge(challenge)), 200, JSON_TYPE);
+    const { session, hello } = sidecar;
+    if (session !== null) return c.body(wholeSession(session), 200, JSON_TYPE);
+    throw hello?.cpu === null ? noSession() : unavailable('The processor has not signed yet.');
+  };
+}

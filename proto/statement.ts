@@ -1,0 +1,118 @@
+// A session: the statement that a sidecar's GPUs and its processor both sign, and the digests that bind the two to each other and to every
+// answer. Sidecar, gateway and verifier compute them here. docs/attestation.md §6 gives the bytes.
+import { JsonTextError } from './json.ts';
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+/** What the sidecar states of itself for an hour at most. Times are Unix seconds. */
+export interface Statement {
+  /** 64 hex digits that somebody asked for; null in the session that answers are signed under. */
+  readonly challenge: string | null;
+  /** The key that signs answers: a P-256 SubjectPublicKeyInfo in base64. */
+  readonly key: string;
+  /** Of each device the SHA-256 of its second certificate's SubjectPublicKeyInfo, in hex: its boot ROM's key, which firmware updates keep. */
+  readonly devices: readonly string[];
+  /** SHA-256 in hex of the SubjectPublicKeyInfo of each certificate that the gateway serves TLS with. */
+  readonly tls: readonly string[];
+  /** The key configuration of sealed prompts in base64; null without. */
+  readonly hpke: string | null;
+  /** SHA-256 of the launch file in hex; null without. */
+  readonly launch: string | null;
+  readonly not_before: number;
+  readonly not_after: number;
+}
+
+const PURPOSE = 'countersign.session.v1';
+/** The longest that a session may hold. */
+export const MAX_SESSION_SECONDS = 3_600;
+const MAX_STATEMENT_LENGTH = 16 * 1024;
+const MAX_DEVICES = 64;
+const MAX_TLS_KEYS = 16;
+const HEX_32 = /^[0-9a-f]{64}$/;
+const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
+
+/** The text that is hashed: these members in this order, without white space. */
+export function writeStatement(statement: Statement): string {
+  const { challenge, key, devices, tls, hpke, launch, not_before, not_after } = statement;
+  return JSON.stringify({ purpose: PURPOSE, challenge, key, devices, tls, hpke, launch, not_before, not_after });
+}
+
+/** @throws {JsonTextError} unless `text` is exactly what {@link writeStatement} writes. */
+export function readStatement(text: string): Statement {
+  if (text.length > MAX_STATEMENT_LENGTH)
+    throw new JsonTextError(`the statement has more than ${MAX_STATEMENT_LENGTH} characters`);
+  let statement: Statement;
+  try {
+    statement = JSON.parse(text) as Statement;
+  } catch {
+    throw new JsonTextError('the statement is not JSON');
+  }
+  if (typeof statement !== 'object' || statement === null) throw new JsonTextError('the statement is not an object');
+  const wrong = wrongMember(statement);
+  if (wrong !== null) throw new JsonTextError(`the statement's member ${wrong} is not what it must be`);
+  if (writeStatement(statement) !== text)
+    throw new JsonTextError('the statement has other members, another order or white space');
+  return statement;
+}
+
+function wrongMember({ challenge, key, devices, tls, hpke, launch, not_before, not_after }: Statement): string | null {
+  if (challenge !== null && !isDigest(challenge)) return 'challenge';
+  if (!isBase64(key, 256)) return 'key';
+  if (!isListOfDigests(devices, MAX_DEVICES) || devices.length === 0) return 'devices';
+  if (!isListOfDigests(tls, MAX_TLS_KEYS)) return 'tls';
+  if (hpke !== null && !isBase64(hpke, 4_096)) return 'hpke';
+  if (launch !== null && !isDigest(launch)) return 'launch';
+  if (!Number.isSafeInteger(not_before) || not_before < 0) return 'not_before';
+  const seconds = not_after - not_before;
+  return Number.isSafeInteger(not_after) && seconds > 0 && seconds <= MAX_SESSION_SECONDS ? null : 'not_after';
+}
+
+const isDigest = (value: unknown) => typeof value === 'string' && HEX_32.test(value);
+const isBase64 = (value: unknown, max: number) =>
+  typeof value === 'string' && value.length <= max && BASE64.test(value);
+const isListOfDigests = (value: unknown, max: number) =>
+  Array.isArray(value) && value.length <= max && value.every(isDigest);
+
+// What is hashed with SHA-256, or signed: the caller does that. Each tag ends in a NUL, and raw begins with "{": nothing that is hashed for
+// one purpose can stand for another.
+
+const encoder = new TextEncoder();
+const tag = (text: string) => encoder.encode(`countersign/${text}/v1\0`);
+
+/** One device's evidence, decoded: its report, and its certificate chain as PEM. */
+export interface EvidenceBytes {
+  readonly report: Uint8Array;
+  readonly chain: Uint8Array;
+}
+
+/** The evidence of all devices, in its order. */
+export const evidenceMessage = (evidence: readonly EvidenceBytes[]): Bytes =>
+  joined([
+    tag('evidence'),
+    u32(evidence.length),
+    ...evidence.flatMap(({ report, chain }) => [u32(report.length), report, u32(chain.length), chain]),
+  ]);
+
+/** Its digest is the first 32 bytes of the processor's report data; the other 32 are zero. Takes two digests: of the statement's text and of the evidence over it. */
+export const sessionMessage = (statement: Uint8Array, evidence: Uint8Array): Bytes =>
+  joined([tag('session'), statement, evidence]);
+
+/** What the session's key signs for an answer (ECDSA): the digests of the statement, of raw, and of the answer's own evidence. */
+export const answerMessage = (statement: Uint8Array, raw: Uint8Array, evidence: Uint8Array): Bytes =>
+  joined([tag('answer'), statement, raw, evidence]);
+
+function u32(value: number): Uint8Array {
+  const bytes = new Uint8Array(4);
+  new DataView(bytes.buffer).setUint32(0, value);
+  return bytes;
+}
+
+function joined(parts: readonly Uint8Array[]): Bytes {
+  const bytes = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return bytes;
+}

@@ -1,0 +1,23 @@
+// What a collector is: it has this machine's processor sign 64 bytes. Each folder beside this file is one.
+
+/** The processor's evidence, as members of the attestation's `cpu`. docs/attestation.md §6 says what each is. */
+export interface CpuEvidence {
+  readonly type: CpuType;
+  /** base64 */
+  readonly report: string;
+  /** base64 of PEM; of AMD alone. */
+  readonly certificates?: string;
+  readonly collateral?: object;
+  /** base64 of the log of the measured boot; of TDX alone. */
+  readonly event_log?: string;
+}
+
+export type CpuType = 'SEV_SNP' | 'TDX';
+
+export interface CpuCollector {
+  readonly type: CpuType;
+  /** null for a real processor; for the software twin, its test root as PEM. */
+  readonly simulated: { readonly root: string } | null;
+  /** Called one at a time. @param reportData 64 bytes. */
+  collect(reportData: Uint8Array, signal: AbortSignal): Promise<CpuEvidence>;
+}

@@ -1,0 +1,288 @@
+// The sidecar's sessions: a statement with a fresh key that every device and the processor sign, renewed at half of its life, and the
+// key's signature over each answer. No answer waits for the processor.
+import { generateKeyPairSync, hash, type KeyObject, randomBytes, sign } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Evidence } from '../../proto/attestation.ts';
+import type { Nonce } from '../../proto/raw.ts';
+import { answerMessage, evidenceMessage, sessionMessage, writeStatement } from '../../proto/statement.ts';
+import { bootRomKey, CheckFailure, checkSession } from '../../verify/index.ts';
+import { AttesterError, failed } from '../attesters/attester.ts';
+import { backoffMs, SESSION_RETRY } from '../signing/retry.ts';
+import type { CpuCollector } from './collector.ts';
+
+/** A session as gateways hand it on. */
+export interface Session {
+  readonly statement: string;
+  /** JSON of the member `cpu`, without a signature over an answer. */
+  readonly cpu: string;
+  /** JSON of the evidence over the statement. */
+  readonly gpu: string;
+}
+
+export interface Signed {
+  /** SHA-256 of the statement, in hex. */
+  readonly session: string;
+  /** base64 */
+  readonly signature: string;
+}
+
+export interface Sessions {
+  readonly type: string;
+  /** PEM of the test root of a simulated processor; null for a real one. */
+  readonly simulatedRoot: string | null;
+  /** The session that answers are signed in; null while there is none. */
+  readonly current: Session | null;
+  /** Why nothing may be attested: there is no session, and one is required. */
+  readonly unavailable: { readonly code: AttesterError['code']; readonly message: string } | null;
+  /** Resolves when the first session was made, or the first attempt failed. */
+  readonly ready: Promise<void>;
+  /** @returns null where there is no session and none is required. @throws {AttesterError} */
+  sign(nonce: Nonce, evidence: readonly Evidence[]): Promise<Signed | null>;
+  /**
+   * A session of its own that holds `challenge`, under the current key; made again after a minute.
+   * @throws {SessionBusy} another one is being made. @throws {AttesterError}
+   */
+  challenged(challenge: string, signal: AbortSignal): Promise<Session>;
+  close(): void;
+}
+
+interface SessionsOptions {
+  readonly collector: CpuCollector;
+  /** Whether nothing is attested without a session. */
+  readonly required: boolean;
+  /** Has every device sign. @throws {AttesterError} */
+  readonly attest: (nonce: Nonce, signal: AbortSignal) => Promise<{ readonly evidence: readonly Evidence[] }>;
+  /** Called with each new session that answers are signed in, and with null when there is none any more. */
+  readonly onSession: (session: Session | null) => void;
+  /** A session could not be made; the next attempt follows. For the log. */
+  readonly onFailure: (error: AttesterError) => void;
+  /** PEM of the simulated GPU's test root; null for real devices. */
+  readonly simulatedRoot: () => string | null;
+  readonly now_ms?: () => number;
+  /** Of the session, in seconds; by default all that a statement may hold. */
+  readonly life_s?: number;
+}
+
+/** A challenge's session is being made already. */
+export class SessionBusy extends Error {
+  override readonly name = 'SessionBusy';
+  override readonly message = 'another session is being made';
+}
+
+/** A session begins before it is made: the timestamp of an answer may be older than the session that signs it, after a restart. */
+const MARGIN_S = 300;
+const LIFE_S = 3_600;
+/** The processor's own limit is 60 s: SEV-SNP's guest waits so long for its host. */
+const COLLECTION_MS = 65_000;
+const CHALLENGE_CACHE_MS = 60_000;
+const REPORT_DATA_BYTES = 64;
+
+interface Live {
+  readonly session: Session;
+  readonly id: string;
+  readonly digest: Uint8Array;
+  readonly key: Key;
+  readonly devices: ReadonlySet<string>;
+  readonly not_after_ms: number;
+}
+
+const unavailable = (message: string, options?: ErrorOptions) =>
+  failed('collection_failed', 'cpu_unavailable', message, 'retry', options);
+
+export function createSessions(options: SessionsOptions): Sessions {
+  const { collector, required, now_ms = Date.now, life_s = LIFE_S } = options;
+  const stop = new AbortController();
+  const chains = new Map<string, string>();
+  let live: Live | null = null;
+  let last: AttesterError | null = null;
+  let renew: (() => void) | null = null;
+  let challenge: { readonly value: string; readonly made: Promise<Session>; readonly until_ms: number } | null = null;
+  let first: () => void = () => {};
+  const ready = new Promise<void>((resolve) => {
+    first = resolve;
+  });
+
+  /** The live session, unless its time is over. */
+  function current(): Live | null {
+    return live !== null && now_ms() < live.not_after_ms ? live : null;
+  }
+
+  /** The key of a device's boot ROM, parsed once for each chain. */
+  async function deviceOf({ certificate_chain }: Evidence): Promise<string> {
+    const known = chains.get(certificate_chain);
+    if (known !== undefined) return known;
+    const key = await bootRomKey(certificate_chain);
+    if (key === null) throw unavailable('a device has no boot ROM certificate');
+    if (chains.size >= 256) chains.clear();
+    chains.set(certificate_chain, key);
+    return key;
+  }
+
+  const devicesOf = (evidence: readonly Evidence[]) => Promise.all(evidence.map(deviceOf));
+
+  /** Makes a session. `known`: the devices' keys, where an earlier session has them. */
+  async function make(
+    key: Key,
+    challenged: string | null,
+    known: readonly string[] | null,
+    signal: AbortSignal,
+  ): Promise<Live> {
+    const trial = () => options.attest(randomBytes(32).toString('hex') as Nonce, signal);
+    const devices = known ?? (await devicesOf((await trial()).evidence));
+    const now_s = Math.floor(now_ms() / 1000);
+    const [not_before, not_after] = [now_s - MARGIN_S, now_s - MARGIN_S + life_s];
+    const own = { challenge: challenged, key: key.spki, devices, not_before, not_after };
+    const statement = writeStatement({ ...own, tls: [], hpke: null, launch: null });
+    const digest = sha256(Buffer.from(statement));
+    const id = digest.toString('hex');
+    const { evidence } = await options.attest(id as Nonce, signal);
+    const signers = await devicesOf(evidence);
+    // The devices are others than before: the next attempt asks them first.
+    if (signers.some((one) => !devices.includes(one))) throw unavailable('the devices have changed');
+    const gpuDigest = digestOf(evidence);
+    const reportData = new Uint8Array(REPORT_DATA_BYTES);
+    reportData.set(sha256(sessionMessage(digest, gpuDigest)));
+    const { type, ...members } = await collect(reportData, signal);
+    const gpu_sha256 = gpuDigest.toString('hex');
+    const cpu = { type, statement, gpu_sha256, ...members };
+    await check({ ...cpu, gpu: evidence });
+    return {
+      session: { statement, cpu: JSON.stringify(cpu), gpu: JSON.stringify(evidence) },
+      id,
+      digest,
+      key,
+      devices: new Set(devices),
+      not_after_ms: not_after * 1000,
+    };
+  }
+
+  /** @throws {AttesterError} the processor gave no evidence in its time. */
+  async function collect(reportData: Uint8Array, signal: AbortSignal) {
+    try {
+      return await collector.collect(reportData, AbortSignal.any([signal, AbortSignal.timeout(COLLECTION_MS)]));
+    } catch (cause) {
+      signal.throwIfAborted();
+      if (cause instanceof AttesterError) throw cause;
+      throw unavailable('the processor gave no evidence in its time', { cause });
+    }
+  }
+
+  /** What gateways check as well. @throws {AttesterError} */
+  async function check(session: object): Promise<void> {
+    const roots = [options.simulatedRoot(), collector.simulated?.root ?? null].filter((root) => root !== null);
+    try {
+      await checkSession(session, roots.length === 0 ? null : roots.join(''));
+    } catch (cause) {
+      if (!(cause instanceof CheckFailure)) throw cause;
+      throw failed('appraisal_failed', 'cpu_refused', `${cause.code}: ${cause.message}`, 'retry', { cause });
+    }
+  }
+
+  /** Renews the session for as long as the process lives. */
+  async function run(): Promise<void> {
+    let failures = 0;
+    while (!stop.signal.aborted) {
+      try {
+        const key = newKey();
+        const known = failures > 0 || live === null ? null : [...live.devices];
+        live = await make(key, null, known, stop.signal);
+        last = null;
+        failures = 0;
+        options.onSession(live.session);
+        first();
+        await waitFor(((life_s - MARGIN_S) / 2) * 1000);
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        last = error instanceof AttesterError ? error : unavailable('a session could not be made', { cause: error });
+        options.onFailure(last);
+        if (current() === null) options.onSession(null);
+        first();
+        await waitFor(backoffMs(SESSION_RETRY, failures++));
+      }
+    }
+  }
+
+  /** Waits, but for no longer than until a session is needed at once. */
+  async function waitFor(ms: number): Promise<void> {
+    const wake = new AbortController();
+    renew = () => wake.abort();
+    const signal = AbortSignal.any([stop.signal, wake.signal]);
+    await delay(ms, undefined, { signal, ref: false }).catch(() => {});
+    renew = null;
+  }
+
+  async function makeChallenged(value: string, signal: AbortSignal): Promise<Session> {
+    const now = current();
+    if (now === null) throw last ?? unavailable('there is no session yet');
+    return (await make(now.key, value, [...now.devices], signal)).session;
+  }
+
+  void run();
+  return {
+    type: collector.type,
+    simulatedRoot: collector.simulated?.root ?? null,
+    ready,
+    get current() {
+      return current()?.session ?? null;
+    },
+    get unavailable() {
+      if (!required || current() !== null) return null;
+      const { code, message } = last ?? unavailable('there is no session yet');
+      return { code, message: message.slice(0, 512) };
+    },
+    async sign(nonce, evidence) {
+      const now = current();
+      const isKnown = now !== null && (await devicesOf(evidence)).every((one) => now.devices.has(one));
+      if (!isKnown) {
+        // A device was replaced: the next session has it.
+        if (now !== null) renew?.();
+        if (!required) return null;
+        throw last ?? unavailable(now === null ? 'there is no session yet' : 'the devices have changed');
+      }
+      const message = answerMessage(now.digest, Buffer.from(nonce, 'hex'), digestOf(evidence));
+      // On this thread: handing it to another and back costs more than it takes.
+      const signature = sign('sha256', message, { key: now.key.private, dsaEncoding: 'ieee-p1363' });
+      return { session: now.id, signature: signature.toString('base64') };
+    },
+    async challenged(value, signal) {
+      if (challenge !== null && challenge.value === value && now_ms() < challenge.until_ms) return challenge.made;
+      if (challenge !== null && challenge.until_ms === Number.POSITIVE_INFINITY) throw new SessionBusy();
+      const made = makeChallenged(value, AbortSignal.any([signal, stop.signal]));
+      const own = { value, made, until_ms: Number.POSITIVE_INFINITY };
+      challenge = own;
+      try {
+        const session = await made;
+        challenge = { ...own, until_ms: now_ms() + CHALLENGE_CACHE_MS };
+        return session;
+      } catch (error) {
+        challenge = null;
+        throw error;
+      }
+    },
+    close: () => stop.abort(),
+  };
+}
+
+/** It is in this process's memory alone, and gone with it. */
+interface Key {
+  readonly private: KeyObject;
+  /** SubjectPublicKeyInfo in base64. */
+  readonly spki: string;
+}
+
+function newKey(): Key {
+  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  return { private: privateKey, spki: publicKey.export({ type: 'spki', format: 'der' }).toString('base64') };
+}
+
+const sha256 = (bytes: Uint8Array): Buffer => hash('sha256', bytes, 'buffer');
+
+const digestOf = (evidence: readonly Evidence[]): Buffer =>
+  sha256(
+    evidenceMessage(
+      evidence.map(({ report, certificate_chain }) => ({
+        report: Buffer.from(report, 'base64'),
+        chain: Buffer.from(certificate_chain, 'base64'),
+      })),
+    ),
+  );

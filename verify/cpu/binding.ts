@@ -1,0 +1,263 @@
+// The session of an attestation: what binds a processor's evidence to the devices that signed beside it, and both to one answer.
+import type { Evidence } from '../../proto/attestation.ts';
+import { JsonTextError } from '../../proto/json.ts';
+import {
+  answerMessage,
+  evidenceMessage,
+  readStatement,
+  type Statement,
+  sessionMessage,
+} from '../../proto/statement.ts';
+import { digest, EncodingError, fromBase64, fromHex, toHex, utf8 } from '../bytes.ts';
+import { CheckFailure, type CheckList, type Passed, passed, seen } from '../checks.ts';
+import { parseChain, parseEvidence } from '../input.ts';
+import type { Certificate } from '../x509/certificate.ts';
+import { ecdsaVerifyRaw } from '../x509/public-key.ts';
+import { parseCpu } from './cpu-member.ts';
+import type { CpuClaims, CpuContext, VerifiedSession } from './cpu-options.ts';
+import { type CpuEvidence, checkCpuEvidence, readCpuEvidence, skipCpuEvidence } from './verify-cpu.ts';
+
+/** What an attestation's session must belong to. */
+export interface Answer {
+  /** 64 lowercase hex digits: SHA-256 of raw; null for a session by itself. */
+  readonly nonce: string | null;
+  /** Unix seconds, in raw. */
+  readonly timestamp: number | null;
+  readonly evidence: readonly Evidence[];
+}
+
+/** The signed statement and what it is bound to. Not yet trusted. */
+interface Session {
+  readonly statement: Statement;
+  /** SHA-256 of the statement's text. */
+  readonly digest: Uint8Array;
+  /** Digest of the GPU evidence over the statement; null in the short form. */
+  readonly gpu: Uint8Array | null;
+  /** Over one answer; null in a session by itself. */
+  readonly signature: Uint8Array | null;
+}
+
+/** The member `cpu`, read. */
+export interface CpuForm {
+  readonly session: Session;
+  /** null in the short form: the caller has verified it before. */
+  readonly evidence: CpuEvidence | null;
+}
+
+export interface CpuExpected {
+  /** The session that the caller holds. */
+  readonly session: VerifiedSession | null;
+  /** The challenge that the statement must hold; undefined: any. */
+  readonly challenge: string | undefined;
+  /** The caller's clock, for a session by itself; null: the time in raw alone counts. */
+  readonly at: Date | null;
+}
+
+const sha256 = (bytes: Uint8Array) => digest('SHA-256', bytes);
+
+const SIGNATURE_BYTES = 64;
+const MAX_LAUNCH_CHARACTERS = 256 * 1024;
+
+const bad = (message: string, cause?: unknown) => new CheckFailure('cpu_malformed', message, { cause });
+
+/**
+ * Makes every check of the member `cpu`, its form already read.
+ * @param form null: cpu_form failed.
+ * @returns the processor's claims; null where they cannot be read.
+ */
+export async function checkCpu(
+  list: CheckList,
+  form: CpuForm | null,
+  answer: Answer,
+  expected: CpuExpected,
+  context: CpuContext,
+): Promise<CpuClaims | null> {
+  const claims = await checkBound(list, form, answer.timestamp, expected, context);
+  // The grounds of both are that the form was read.
+  const session = form?.session as Session;
+  await list.run('cpu_devices', ['cpu_binding', 'report_form'], () => checkDevices(session, answer.evidence));
+  if (answer.nonce !== null)
+    await list.run('cpu_answer', ['cpu_binding', 'report_form', 'raw_hash'], () => checkSignature(session, answer));
+  return claims;
+}
+
+async function checkBound(
+  list: CheckList,
+  form: CpuForm | null,
+  timestamp: number | null,
+  expected: CpuExpected,
+  context: CpuContext,
+): Promise<CpuClaims | null> {
+  if (form === null) return checkCpuEvidence(list, null, context, null);
+  const { session, evidence } = form;
+  const also = () => checkExpected(session.statement, timestamp, expected);
+  if (evidence !== null && session.gpu !== null) {
+    const reportData = await sha256(sessionMessage(session.digest, session.gpu));
+    const source = "the digest of this session's statement and GPU evidence";
+    return checkCpuEvidence(list, evidence, context, { reportData, source, also });
+  }
+  await skipCpuEvidence(list, 'the caller verified this session before');
+  await list.run('cpu_binding', ['cpu_form'], () => seen(`the session that the caller verified before; ${also()}`));
+  return expected.session?.cpu ?? null;
+}
+
+/** @param gpu the evidence over the statement. @throws {CheckFailure} cpu_malformed, cpu_unsupported, evidence_malformed */
+export async function readSession(member: unknown, gpu: readonly Evidence[]): Promise<Passed<CpuForm>> {
+  const value = recordOf(member);
+  if (value.signature !== undefined) throw bad('a session by itself is about no answer, and has no signature');
+  const { detail, value: evidence } = readCpuEvidence(value);
+  const gpuDigest = await digestOf(gpu);
+  const { gpu_sha256: stated = toHex(gpuDigest) } = value;
+  if (stated !== toHex(gpuDigest)) throw bad('gpu_sha256 is not the digest of the evidence beside it');
+  return passed(`a session with ${detail}`, { session: await sessionOf(value, gpuDigest, null), evidence });
+}
+
+/**
+ * Reads the member `cpu` of an answer, whole or in its short form.
+ * @throws {CheckFailure} cpu_missing, cpu_malformed, cpu_unsupported
+ */
+export async function readAnswerCpu(member: unknown, held: VerifiedSession | null): Promise<Passed<CpuForm>> {
+  const value = recordOf(member);
+  if (value.statement_sha256 !== undefined) return readShort(value, held);
+  const { gpu_sha256 } = value;
+  if (typeof gpu_sha256 !== 'string' || !/^[0-9a-f]{64}$/.test(gpu_sha256))
+    throw bad('gpu_sha256 is not 64 lowercase hex digits');
+  if (value.gpu !== undefined) throw bad('the evidence over the statement travels with a session by itself');
+  const { detail, value: evidence } = readCpuEvidence(value);
+  const session = await sessionOf(value, fromHex(gpu_sha256), signatureOf(value.signature));
+  return passed(detail, { session, evidence });
+}
+
+async function readShort(
+  { statement_sha256, signature, ...more }: Readonly<Record<string, unknown>>,
+  held: VerifiedSession | null,
+): Promise<Passed<CpuForm>> {
+  if (Object.keys(more).length > 0) throw bad('the short form has two members: statement_sha256 and signature');
+  if (held === null)
+    throw new CheckFailure('cpu_missing', 'the short form names a session, and the caller holds no verified one');
+  const session = await readSigned(held.statement, signature);
+  if (statement_sha256 !== toHex(session.digest))
+    throw new CheckFailure('cpu_missing', 'the short form names another session than the one that the caller holds');
+  return passed('the short form, of the session that the caller verified before', { session, evidence: null });
+}
+
+/** A statement that was verified before, with the signature over one answer. @throws {CheckFailure} cpu_malformed */
+export async function readSigned(text: string, signature: unknown): Promise<Session> {
+  return {
+    statement: parsed(text),
+    digest: await sha256(utf8(text)),
+    gpu: null,
+    signature: signatureOf(signature),
+  };
+}
+
+function recordOf(member: unknown): Readonly<Record<string, unknown>> {
+  const value = typeof member === 'string' ? parseCpu(member) : member;
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw bad('the evidence is not an object');
+  return { ...value };
+}
+
+async function sessionOf(
+  { statement: text, launch }: Readonly<Record<string, unknown>>,
+  gpu: Uint8Array,
+  signature: Uint8Array | null,
+): Promise<Session> {
+  if (typeof text !== 'string') throw bad('the statement is not a string');
+  const statement = parsed(text);
+  await checkLaunch(statement, launch);
+  return { statement, digest: await sha256(utf8(text)), gpu, signature };
+}
+
+function parsed(text: string): Statement {
+  try {
+    return readStatement(text);
+  } catch (cause) {
+    throw cause instanceof JsonTextError ? bad(cause.message, cause) : cause;
+  }
+}
+
+/** The launch file itself must be the one that the statement names. */
+async function checkLaunch({ launch: named }: Statement, launch: unknown): Promise<void> {
+  if (launch === undefined) return;
+  if (typeof launch !== 'string' || launch.length > MAX_LAUNCH_CHARACTERS || !launch.isWellFormed())
+    throw bad(`launch is not a text of at most ${MAX_LAUNCH_CHARACTERS} characters`);
+  if (toHex(await sha256(utf8(launch))) !== named) throw bad('launch is not the file that the statement names');
+}
+
+function signatureOf(value: unknown): Uint8Array {
+  try {
+    const signature = fromBase64(typeof value === 'string' ? value.slice(0, 2 * SIGNATURE_BYTES) : '');
+    if (signature.length === SIGNATURE_BYTES) return signature;
+  } catch (cause) {
+    if (!(cause instanceof EncodingError)) throw cause;
+  }
+  throw bad(`signature is not base64 of ${SIGNATURE_BYTES} bytes`);
+}
+
+const digestOf = (evidence: readonly Evidence[]) =>
+  sha256(
+    evidenceMessage(
+      evidence.map(({ report, certificate_chain }) => ({ report: decoded(report), chain: decoded(certificate_chain) })),
+    ),
+  );
+
+function decoded(text: string): Uint8Array {
+  try {
+    return fromBase64(text);
+  } catch (cause) {
+    if (!(cause instanceof EncodingError)) throw cause;
+    throw new CheckFailure('evidence_malformed', 'evidence is not base64', { cause });
+  }
+}
+
+/** @returns words. @throws {CheckFailure} cpu_binding_mismatch, session_expired */
+function checkExpected(statement: Statement, timestamp: number | null, { challenge, at }: CpuExpected): string {
+  if (challenge !== undefined && statement.challenge !== challenge.toLowerCase())
+    throw new CheckFailure('cpu_binding_mismatch', 'the statement does not hold the challenge that is expected');
+  for (const seconds of [timestamp, at === null ? null : Math.floor(at.getTime() / 1000)])
+    if (seconds !== null) checkWindow(statement, seconds);
+  return `within the session's ${Math.round((statement.not_after - statement.not_before) / 60)} minutes`;
+}
+
+/** @throws {CheckFailure} session_expired */
+function checkWindow({ not_before, not_after }: Statement, seconds: number): void {
+  if (seconds < not_before)
+    throw new CheckFailure('session_expired', `the session began ${not_before - seconds} seconds later`);
+  if (seconds > not_after)
+    throw new CheckFailure('session_expired', `the session had ended ${seconds - not_after} seconds before`);
+}
+
+/** @throws {CheckFailure} cpu_devices_mismatch */
+export async function checkDevices({ statement }: Session, evidence: readonly Evidence[]) {
+  if (evidence.length === 0)
+    throw new CheckFailure('cpu_devices_mismatch', "there is no evidence whose devices could be the session's");
+  for (const [index, { arch, report, certificate_chain: chain }] of evidence.entries()) {
+    const key = await keyOf(parseEvidence({ arch, report, chain, nonce: null }).chain);
+    if (key === null || !statement.devices.includes(key))
+      throw new CheckFailure('cpu_devices_mismatch', `device ${index} is not one of the session's`);
+  }
+  return seen(`${evidence.length === 1 ? 'the device is' : `all ${evidence.length} devices are`} of the session`);
+}
+
+async function keyOf(chain: readonly Certificate[]): Promise<string | null> {
+  const brom = chain[1];
+  return brom === undefined ? null : toHex(await sha256(brom.spki));
+}
+
+/**
+ * SHA-256 in hex of the key in a device's second certificate, its boot ROM's; null for a chain without one.
+ * @param chain `certificate_chain`: base64 of PEM. @throws {CheckFailure} evidence_malformed
+ */
+export const bootRomKey = (chain: string): Promise<string | null> => keyOf(parseChain(chain));
+
+/** @throws {CheckFailure} answer_signature_invalid */
+export async function checkSignature(
+  { statement, digest: ofStatement, signature }: Session,
+  { nonce, evidence }: Answer,
+) {
+  const message = answerMessage(ofStatement, fromHex(nonce ?? ''), await digestOf(evidence));
+  const key = { spki: fromBase64(statement.key), curve: 'P-256' } as const;
+  if (signature === null || !(await ecdsaVerifyRaw(key, 'SHA-256', signature, message)))
+    throw new CheckFailure('answer_signature_invalid', "the session's key did not sign this raw with this evidence");
+  return seen("the session's key signed this raw with this evidence");
+}

@@ -1,0 +1,138 @@
+// Verifies a session by itself: the statement that devices and processor both signed, before any answer or for many.
+import type { Evidence } from '../proto/attestation.ts';
+import { digest, toHex, utf8 } from './bytes.ts';
+import { CheckFailure, CheckList, type CheckName, passed, VerificationError } from './checks.ts';
+import { checkCpu, checkDevices, checkSignature, readSession, readSigned } from './cpu/binding.ts';
+import { parseCpu } from './cpu/cpu-member.ts';
+import type { VerifiedSession } from './cpu/cpu-options.ts';
+import { readCpuOptions } from './cpu/verify-cpu.ts';
+import { verifyDevices } from './gpu/devices.ts';
+import { readSessionEvidence } from './input.ts';
+import { readOptions, type VerificationReport, type VerifyOptions } from './options.ts';
+import { checkPolicy, concluded, type Findings } from './verdict.ts';
+
+export interface SessionReport extends VerificationReport {
+  /** For `options.session` of later verifications; null unless valid. */
+  readonly session: VerifiedSession | null;
+}
+
+/**
+ * Verifies what `GET /v1/attestation/session` returns: that genuine devices and a genuine processor signed one statement, with
+ * the key that signs answers.
+ *
+ * ```ts
+ * const { session } = await verifySession(text, { expected: { challenge } });
+ * const verified = await verifyAttestation(response, { session });
+ * ```
+ * @param input its JSON text, or parsed.
+ * @throws {VerificationError} with the list of checks. @throws {TypeError} for options that cannot be used.
+ */
+export async function verifySession(
+  input: unknown,
+  options: VerifyOptions = {},
+): Promise<SessionReport & { readonly session: VerifiedSession }> {
+  const report = await appraiseSession(input, options);
+  if (report.session === null) throw new VerificationError(report.checks);
+  return { ...report, session: report.session };
+}
+
+/** As {@link verifySession}, but a failed check is in what is returned. */
+export async function appraiseSession(input: unknown, options: VerifyOptions = {}): Promise<SessionReport> {
+  const context = readOptions(options);
+  const { at, simulatedRoot: simulatedRoots, without, cpu: { roots, collateral, policy } = {} } = options;
+  const { context: cpuContext } = readCpuOptions({ at, roots, collateral, policy, simulatedRoots, without });
+  const list = new CheckList(options.stopAtFailure);
+  const given = await list.run('form', [], () => formOf(input));
+  const nonce = given === null ? null : toHex(await digest('SHA-256', utf8(given.statement)));
+  const evidence = given?.gpu ?? [];
+  const inputs = evidence.map(({ arch, report, certificate_chain: chain }) => ({ arch, report, chain, nonce: null }));
+  const devices = await verifyDevices(list, inputs, nonce, [], context);
+  const form = await list.run('cpu_form', ['form'], () => readSession(given?.member, evidence));
+  const expected = { session: null, challenge: options.expected?.challenge, at: context.at };
+  const findings: Findings = {
+    list,
+    devices,
+    token: null,
+    appraised: [],
+    nonce,
+    timestamp: null,
+    cpu: await checkCpu(list, form, { nonce: null, timestamp: null, evidence }, expected, cpuContext),
+    about: 'session',
+    nvidia: context.nvidia,
+    ownCpuRoots: roots !== undefined,
+  };
+  await list.run('policy', ['form'], () => checkPolicy(findings, context));
+  const report = concluded(findings);
+  const session =
+    report.valid && given !== null && findings.cpu !== null ? { statement: given.statement, cpu: findings.cpu } : null;
+  return { ...report, session };
+}
+
+interface Given {
+  readonly member: object;
+  readonly statement: string;
+  readonly gpu: readonly Evidence[];
+}
+
+/** @throws {CheckFailure} not_an_attestation, cpu_malformed */
+function formOf(input: unknown) {
+  const value = typeof input === 'string' ? parseCpu(input) : input;
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw new CheckFailure('not_an_attestation', 'a session is an object');
+  const { gpu, statement } = value as { gpu?: unknown; statement?: unknown };
+  if (typeof statement !== 'string') throw new CheckFailure('not_an_attestation', 'the session has no statement');
+  const evidence = readSessionEvidence(gpu);
+  return passed<Given>(
+    `a session with evidence of ${evidence.length} ${evidence.length === 1 ? 'device' : 'devices'}`,
+    {
+      member: value,
+      statement,
+      gpu: evidence,
+    },
+  );
+}
+
+// For sidecar and gateway: what is checked before a session, and what is signed in it, is handed on.
+
+/** The checks that a session stands on. Firmware levels, revocation and modes are for the relying party to judge. */
+const GROUNDS: ReadonlySet<CheckName> = new Set([
+  'form',
+  'report_form',
+  'report_nonce',
+  'report_signature',
+  'report_chain',
+  'cpu_form',
+  'cpu_signature',
+  'cpu_chain',
+  'cpu_identity',
+  'cpu_binding',
+  'cpu_devices',
+]);
+
+/**
+ * @param simulatedRoot PEM of the roots of simulated devices and processors; null: genuine ones alone.
+ * @throws {CheckFailure} of the first check that failed.
+ */
+export async function checkSession(input: unknown, simulatedRoot: string | null, challenge?: string): Promise<void> {
+  const { checks } = await appraiseSession(input, {
+    expected: { challenge },
+    without: { referenceValues: true, revocation: true },
+    ...(simulatedRoot === null ? {} : { simulatedRoot }),
+  });
+  const failed = checks.find(({ name, status }) => status === 'fail' && GROUNDS.has(name));
+  if (failed?.code !== undefined) throw new CheckFailure(failed.code, failed.detail);
+}
+
+/**
+ * @param statement of a session that was checked. @param signature over the answer, in base64.
+ * @throws {CheckFailure} cpu_malformed, cpu_devices_mismatch, answer_signature_invalid
+ */
+export async function checkAnswer(
+  statement: string,
+  signature: string,
+  answer: { readonly nonce: string; readonly evidence: readonly Evidence[] },
+): Promise<void> {
+  const session = await readSigned(statement, signature);
+  await checkDevices(session, answer.evidence);
+  await checkSignature(session, { ...answer, timestamp: null });
+}
