@@ -67,6 +67,13 @@ export const schema = z.object({
   SIMULATED_CPU_MS: integer(0, 0, 600_000).describe(
     '`simulated`: how long the processor’s report takes; stock TDX needs a second',
   ),
+  TSM_ENTRY: z
+    .string()
+    .min(1)
+    .default('/sys/kernel/config/tsm/report/countersign')
+    .describe('The entry of configfs-tsm by which the processor is asked; `countersign-tsm.service` makes it'),
+  KDS_URL: httpUrl.optional().describe('Another service for AMD’s certificates and revocation lists than AMD’s'),
+  PCS_URL: httpUrl.optional().describe('Another service for Intel’s collateral than Intel’s; a PCCS serves the same'),
   NVTRUST_VENV: z
     .string()
     .min(1)
@@ -83,7 +90,9 @@ export const schema = z.object({
     .string()
     .min(1)
     .default('run/collateral')
-    .describe('`native`: where reference values and revocation answers are kept across restarts'),
+    .describe(
+      '`native`, CPU_EVIDENCE: where reference values, revocation answers and the processor’s endorsements are kept across restarts',
+    ),
   NRAS_URL: httpUrl.optional().describe('`nras`: another service than NVIDIA’s'),
   NRAS_SERVICE_KEY_FILE: z
     .string()
@@ -129,10 +138,6 @@ export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarCo
     throw new ConfigError(`${String(issue?.path[0])} ${issue?.message ?? 'is wrong'}`);
   }
   const settings = settingsOf(schema, parsed.data);
-  if (settings.cpu_evidence !== 'off' && settings.attester !== 'simulated')
-    throw new ConfigError(
-      'CPU_EVIDENCE must be off unless ATTESTER is simulated: evidence of a real processor is not collected yet',
-    );
   return {
     ...settings,
     simulated_root_dir: resolve(settings.simulated_root_dir),

@@ -5,7 +5,7 @@ import { NO_ARGUMENTS } from '../proto/settings.ts';
 import { AttesterError } from './attesters/attester.ts';
 import { createAttester, unavailableAttester } from './attesters/choose.ts';
 import { ConfigError, loadConfig, type SidecarConfig } from './config.ts';
-import { createSimulatedCpu } from './cpu/simulated/simulated.ts';
+import { createCpuCollector } from './cpu/choose.ts';
 import { createLog, SocketError, startServer } from './server/server.ts';
 
 try {
@@ -14,7 +14,9 @@ try {
   const log = createLog(config.log_level);
   endOnUncaught(log);
   const { attester, unavailable } = await attesterOrReason(config, log);
-  const server = await startServer(attester, { ...config, unavailable, cpu: await processor(config) }, log);
+  const collector = await createCpuCollector(config, log);
+  const cpu = collector === null ? null : { collector, required: config.cpu_evidence === 'required' };
+  const server = await startServer(attester, { ...config, unavailable, cpu }, log);
   log.info(
     {
       socket: config.inherited_fd === null ? config.sidecar_socket : 'inherited',
@@ -35,17 +37,6 @@ try {
   if (!(error instanceof ConfigError || error instanceof SocketError || error instanceof AttesterError)) throw error;
   console.error(`sidecar: ${error.message}`);
   process.exit(1);
-}
-
-/** The processor that signs beside the devices; null where none is wanted. */
-async function processor(config: SidecarConfig) {
-  if (config.cpu_evidence === 'off') return null;
-  const collector = await createSimulatedCpu({
-    type: config.simulated_cpu,
-    rootDir: config.simulated_root_dir,
-    collectionMs: config.simulated_cpu_ms,
-  });
-  return { collector, required: config.cpu_evidence === 'required' };
 }
 
 /** Node would print the message of an error that nobody caught, and a message can quote raw. */

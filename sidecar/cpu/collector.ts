@@ -15,7 +15,8 @@ export interface CpuEvidence {
 export type CpuType = 'SEV_SNP' | 'TDX';
 
 export interface CpuCollector {
-  readonly type: CpuType;
+  /** null until it is known. */
+  readonly type: CpuType | null;
   /** null for a real processor; for the software twin, its test root as PEM. */
   readonly simulated: { readonly root: string } | null;
   /** Called one at a time. @param reportData 64 bytes. */

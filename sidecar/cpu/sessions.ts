@@ -27,7 +27,8 @@ export interface Signed {
 }
 
 export interface Sessions {
-  readonly type: string;
+  /** null until a first report shows it. */
+  readonly type: string | null;
   /** PEM of the test root of a simulated processor; null for a real one. */
   readonly simulatedRoot: string | null;
   /** The session that answers are signed in; null while there is none. */
@@ -219,7 +220,9 @@ export function createSessions(options: SessionsOptions): Sessions {
 
   void run();
   return {
-    type: collector.type,
+    get type() {
+      return collector.type;
+    },
     simulatedRoot: collector.simulated?.root ?? null,
     ready,
     get current() {

@@ -161,6 +161,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     },
   });
   const { cpu = null } = options;
+  let failure: string | null = null;
   const signed =
     cpu === null
       ? null
@@ -169,14 +170,20 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
           attest: (nonce, signal) => scheduler.attest(nonce, signal),
           simulatedRoot: () => attester.simulated?.root ?? null,
           onSession(session) {
-            if (session !== null) log.info({ type: cpu.collector.type }, 'a session with the processor');
+            if (session !== null) {
+              failure = null;
+              log.info({ type: cpu.collector.type }, 'a session with the processor');
+            }
             for (const one of sessions) {
               one.sendSession();
               one.sendStatus();
             }
           },
-          onFailure: (error) =>
-            log.error({ code: error.code, message: error.message }, 'no session with the processor'),
+          onFailure({ message }) {
+            // A machine that is no confidential VM says the same every minute.
+            log[failure === message ? 'debug' : 'error']({ message }, 'no session with the processor');
+            failure = message;
+          },
         });
   let announced = attester.devices;
   let attested_total = 0;

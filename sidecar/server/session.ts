@@ -86,22 +86,25 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     send({ type: 'failed', id, code, message, ...(retry_after_ms === undefined ? {} : { retry_after_ms }) });
 
   let announced: Attester['devices'] | null = null;
+  let announcedCpu: string | null = null;
   /** Sent first, and again when the attester's devices have changed. */
   const sendHello = () => {
     const { name, devices, simulated, token_keys } = attester;
     announced = devices;
+    announcedCpu = sessions?.type ?? null;
     send({
       type: 'hello',
       protocol: PROTOCOL,
       attester: name,
       devices: [...devices],
       simulated: simulated === null ? null : { root: simulated.root + (sessions?.simulatedRoot ?? '') },
-      cpu: sessions === null ? null : { type: sessions.type },
+      cpu: sessions === null ? null : { type: sessions.type ?? 'unknown' },
       ...(token_keys === undefined ? {} : { token_keys: { keys: token_keys.keys.map((key) => ({ ...key })) } }),
       trouble: trouble(),
     });
   };
   const sendSession = () => {
+    if (sessions !== null && sessions.type !== announcedCpu) sendHello();
     const session = sessions?.current ?? null;
     if (session !== null) send({ type: 'session', id: null, ...session });
   };

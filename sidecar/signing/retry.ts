@@ -1,8 +1,8 @@
 // The one retry policy of the sidecar: what is tried again, how often, and how long from one attempt to the next.
 //
 // Retries do not stack. A failure is retried in one place: an attestation that may pass by the scheduler, an attester that cannot
-// attest by the circuit breaker's trials (one attempt each), a worker process by its pool, a session by sessions.ts, and everything else by
-// the gateway, which is told when. (What an appraisal rests on is renewed, not retried: attesters/appraisal.ts.)
+// attest by the circuit breaker's trials (one attempt each), a worker process by its pool, a session with the processor by
+// cpu/sessions.ts (its busy driver, for 300 ms, by cpu/tsm.ts), and everything else by the gateway, which is told when. (What an appraisal rests on is renewed, not retried: attesters/appraisal.ts.)
 import { setTimeout as delay } from 'node:timers/promises';
 
 /** The wait before the next attempt: doubled at each further failure, up to `max_ms`. */

@@ -99,9 +99,9 @@ export const isZero = (bytes: Uint8Array): boolean => bytes.every((byte) => byte
 
 function bigEndian(bytes: Uint8Array): Uint8Array {
   const out = new Uint8Array(2 * P384_BYTES);
-  out.set(bytes.slice(SIGNATURE_AT, SIGNATURE_AT + P384_BYTES).reverse());
+  out.set(bytes.subarray(SIGNATURE_AT, SIGNATURE_AT + P384_BYTES).toReversed());
   const s = SIGNATURE_AT + NUMBER_BYTES;
-  out.set(bytes.slice(s, s + P384_BYTES).reverse(), P384_BYTES);
+  out.set(bytes.subarray(s, s + P384_BYTES).toReversed(), P384_BYTES);
   return out;
 }
 

@@ -14,6 +14,7 @@ import {
   TCB,
 } from '../../../sidecar/cpu/simulated/snp.ts';
 import type { CpuVerifyOptions, Product } from '../../../verify/cpu/cpu-options.ts';
+import { parseSnpReport } from '../../../verify/cpu/snp-report.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
 import { failures } from './verdict.ts';
 
@@ -368,4 +369,11 @@ test('with stopAtFailure nothing is checked after the first failure', async () =
   const { checks } = await judge({ report: put(10, 0x0b), options: { stopAtFailure: true, policy: { products: [] } } });
   expect(checks.filter(({ status }) => status === 'fail').map(({ code }) => code)).toEqual(['debug_enabled']);
   expect(checks.find(({ name }) => name === 'cpu_tcb')?.detail).toMatch(/^not run/);
+});
+
+test('a report in a Buffer is read and left as it was', () => {
+  const report = makeSnpReport('Genoa', makeLeaf(makeAmd('Genoa')));
+  const before = Buffer.from(report);
+  expect(parseSnpReport(report).signature).toEqual(parseSnpReport(report).signature);
+  expect(report.equals(before)).toBe(true);
 });

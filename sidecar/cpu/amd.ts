@@ -1,0 +1,281 @@
+// Where the endorsements of a report of SEV-SNP come from: the host's certificate table, this disk, AMD's Key Distribution Service
+// (57230, "VCEK Certificate and KDS Interface Specification"). The verifier judges each before it is used.
+import { X509Certificate } from 'node:crypto';
+import {
+  appraiseCpu,
+  type Check,
+  CheckFailure,
+  type CheckName,
+  PRODUCTS,
+  type Product,
+  parseSnpReport,
+  type SnpReport,
+  tcbOf,
+} from '../../verify/index.ts';
+import { type AttesterError, failed } from '../attesters/attester.ts';
+import { until } from '../driver/lock.ts';
+import {
+  createService,
+  createStore,
+  type EndorsementOptions,
+  type Get,
+  isWithin,
+  refused,
+  unavailable,
+} from './endorsements.ts';
+
+export interface AmdOptions extends EndorsementOptions {
+  /** `https://kdsintf.amd.com` by default. */
+  readonly kds_url?: string | undefined;
+}
+
+/** As members of the attestation's `cpu`. */
+export interface AmdEndorsed {
+  /** base64 of PEM: leaf, then ASK or ASVK. */
+  readonly certificates: string;
+  /** AMD's revocation list, base64 of DER; absent where it could not be had. */
+  readonly collateral?: { readonly crl: string };
+}
+
+export interface AmdEndorsements {
+  /**
+   * @param evidence `auxblob`: the certificate table that the host provides; empty where it provides none.
+   * @throws {AttesterError} cpu_unavailable: no certificate is to be had now. cpu_refused: none that came is right.
+   * @throws what `signal` was aborted with.
+   */
+  endorse(evidence: { readonly report: Buffer; readonly auxblob: Buffer }, signal: AbortSignal): Promise<AmdEndorsed>;
+}
+
+export const AMD_KDS_URL = 'https://kdsintf.amd.com';
+const MAX_LEAF_BYTES = 16 * 1024;
+const MAX_CHAIN_BYTES = 64 * 1024;
+const MAX_CRL_BYTES = 1024 * 1024;
+const DAY_MS = 86_400_000;
+
+/** A certificate that may be the right one. */
+interface Candidate {
+  readonly pem: string;
+  /** Under which it is kept; null for one of the host's table, which is read each time. */
+  readonly id: string | null;
+  /** It came from AMD's service just now. */
+  readonly isNew: boolean;
+}
+
+export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
+  const { kds_url = AMD_KDS_URL, now_ms = Date.now, onFailure = () => {}, roots } = options;
+  const base = kds_url.replace(/\/+$/, '');
+  const store = createStore(options);
+  const kds = createService<Buffer>(options);
+
+  async function appraise(report: Buffer, certificates: string, crl?: Buffer): Promise<readonly Check[]> {
+    const collateral = crl === undefined ? {} : { collateral: { crl: crl.toString('base64') } };
+    const evidence = { type: 'SEV_SNP', report: report.toString('base64'), certificates: base64(certificates) };
+    const at = new Date(now_ms());
+    return (await appraiseCpu({ ...evidence, ...collateral }, { at, roots: { amd: roots } })).checks;
+  }
+
+  /** What is wrong with the report under these certificates by these checks; null where all pass. */
+  async function wrongWith(report: Buffer, certificates: string, ...names: readonly CheckName[]) {
+    const checks = await appraise(report, certificates);
+    const wrong = checks.find(({ name, status }) => status === 'fail' && (name === 'cpu_form' || names.includes(name)));
+    return wrong === undefined ? null : `${wrong.code}: ${wrong.detail}`;
+  }
+
+  /** The leaf and its authority, from the first sources where both are right. */
+  async function certify(report: Buffer, snp: SnpReport, table: Table, signal: AbortSignal) {
+    let last = '';
+    for await (const leaf of leaves(snp, table, signal)) {
+      let wrong = await wrongWith(report, leaf.pem, 'cpu_signature');
+      // It is kept before its authority is asked for, which may fail by itself.
+      if (wrong === null) await keep(leaf);
+      const above = wrong === null ? authorities(snp, leaf, table, signal) : [];
+      for await (const authority of above) {
+        wrong = await wrongWith(report, leaf.pem + authority.pem, 'cpu_chain', 'cpu_identity');
+        if (wrong === null) {
+          await keep(authority);
+          return { certificates: leaf.pem + authority.pem, product: productOf(snp, leaf) };
+        }
+        passOver(authority, wrong);
+      }
+      last = wrong ?? '';
+      passOver(leaf, last);
+    }
+    throw refused(`no certificate makes this report AMD's: ${last}`);
+  }
+
+  async function keep({ id, pem, isNew }: Candidate): Promise<void> {
+    if (id !== null && isNew) await store.write(id, { bytes: Buffer.from(pem), fetched_ms: now_ms() });
+  }
+
+  /** A kept one stays until it is replaced: it may be this clock that is wrong. */
+  function passOver({ id }: Candidate, wrong: string): void {
+    onFailure(`${id === null ? "a certificate in the host's table" : `the ${id}`} is not used (${wrong})`);
+  }
+
+  /** Each source is used only where the ones before did not do. */
+  async function* leaves(snp: SnpReport, table: Table, signal: AbortSignal): AsyncGenerator<Candidate> {
+    const { signingKey, chipId } = snp;
+    const own = table[signingKey];
+    if (own !== undefined) yield { pem: own.toString(), id: null, isNew: false };
+    if (signingKey === 'VLEK')
+      throw stop("a VLEK signed the report: its certificate must be in the host's table, and no right one is");
+    const id = `certificate of chip ${hex(chipId.subarray(0, 8))} at TCB ${hex(snp.tcb.reported)}`;
+    yield* kept(id);
+    if (snp.product === null)
+      throw stop('a report of version 2 does not say of what product it is, and no right certificate is at hand');
+    if (chipId.every((byte) => byte === 0))
+      throw stop("the host hides the chip's id, and no right certificate is in its table");
+    const url = leafUrl(base, snp.product, snp);
+    const ask = async (get: Get) => first(await get(url, MAX_LEAF_BYTES), () => true);
+    yield { pem: (await until(kds.ask(id, ask), signal)).toString(), id, isNew: true };
+  }
+
+  async function* authorities(snp: SnpReport, leaf: Candidate, table: Table, signal: AbortSignal) {
+    if (table.authority !== undefined) yield { pem: table.authority.toString(), id: null, isNew: false };
+    const product = productOf(snp, leaf);
+    const kind = snp.signingKey;
+    const id = `authority of ${product}'s ${kind}s`;
+    yield* kept(id);
+    const url = `${base}/${kind.toLowerCase()}/v1/${product}/cert_chain`;
+    const ask = async (get: Get) => first(await get(url, MAX_CHAIN_BYTES), ({ subject, issuer }) => subject !== issuer);
+    yield { pem: (await until(kds.ask(id, ask), signal)).toString(), id, isNew: true };
+  }
+
+  async function* kept(id: string): AsyncGenerator<Candidate> {
+    const found = await store.read(id);
+    if (found !== null) yield { pem: found.bytes.toString(), id, isNew: false };
+  }
+
+  /**
+   * The root's revocation list, fetched daily. A kept one is handed on at once, and a new one fetched beside it. null where none
+   * can be had: whoever verifies has to get it then.
+   */
+  async function revocation(report: Buffer, certificates: string, product: Product, signal: AbortSignal) {
+    const id = `revocation list of ${product}`;
+    const before = await store.read(id);
+    const wrong = before === null ? null : await wrongWithCrl(report, certificates, before.bytes);
+    if (wrong !== null) onFailure(`the kept ${id} is not used (${wrong})`);
+    const usable = wrong === null ? before : null;
+    if (usable !== null && isWithin(DAY_MS, usable.fetched_ms, now_ms())) return usable.bytes;
+    const fetched = kds
+      .ask(id, async (get) => {
+        const { bytes } = await get(`${base}/vcek/v1/${product}/crl`, MAX_CRL_BYTES);
+        const wrongNow = await wrongWithCrl(report, certificates, bytes);
+        if (wrongNow !== null) throw unavailable(`AMD's service gave no ${id} that can be used (${wrongNow})`);
+        await store.write(id, { bytes, fetched_ms: now_ms() });
+        return bytes;
+      })
+      .catch((error: AttesterError) => {
+        onFailure(error.message);
+        return null;
+      });
+    return usable?.bytes ?? until(fetched, signal);
+  }
+
+  /** A list by which a certificate is revoked is right as well: that is for the verifier to say. */
+  async function wrongWithCrl(report: Buffer, certificates: string, crl: Buffer): Promise<string | null> {
+    const checks = await appraise(report, certificates, crl);
+    const check = checks.find(
+      ({ name, status }) => status === 'fail' && (name === 'cpu_form' || name === 'cpu_revocation'),
+    );
+    return check === undefined || check.code === 'certificate_revoked' ? null : `${check.code}: ${check.detail}`;
+  }
+
+  return {
+    async endorse({ report, auxblob }, signal) {
+      signal.throwIfAborted();
+      const snp = parsed(report);
+      const { certificates, product } = await certify(report, snp, readTable(auxblob, onFailure), signal);
+      const crl = await revocation(report, certificates, product, signal);
+      const endorsed = { certificates: base64(certificates) };
+      return crl === null ? endorsed : { ...endorsed, collateral: { crl: crl.toString('base64') } };
+    },
+  };
+}
+
+const base64 = (text: string) => Buffer.from(text).toString('base64');
+const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
+/** A failure that only the host can end. */
+const stop = (words: string) => failed('collection_failed', 'cpu_unavailable', words, 'stop');
+
+/** @throws {AttesterError} */
+function parsed(report: Buffer): SnpReport {
+  try {
+    return parseSnpReport(report);
+  } catch (cause) {
+    if (!(cause instanceof CheckFailure)) throw cause;
+    throw refused(`${cause.code}: ${cause.message}`);
+  }
+}
+
+/** AMD gives a leaf for a chip and the TCB that it reports. A Turin's chip id has 8 bytes, and its TCB a part more, the first. */
+function leafUrl(base: string, product: Product, { chipId, tcb }: SnpReport): string {
+  const parts = tcbOf(tcb.reported, product);
+  if (parts === null) throw refused(`the reported TCB has bytes that mean nothing on ${product}`);
+  const query = Object.entries(parts).map(([part, version]) => `${part}SPL=${version}`);
+  return `${base}/vcek/v1/${product}/${hex(product === 'Turin' ? chipId.subarray(0, 8) : chipId)}?${query.join('&')}`;
+}
+
+/** The report names it, or else the leaf's issuer: SEV-Genoa, SEV-VLEK-Genoa. @throws {AttesterError} */
+function productOf({ product }: SnpReport, leaf: Candidate): Product {
+  if (product !== null) return product;
+  const [, name] = /^CN=SEV-(?:VLEK-)?(\w+)$/m.exec(new X509Certificate(leaf.pem).issuer) ?? [];
+  const known = PRODUCTS.find((one) => one === name);
+  if (known === undefined) throw stop('the certificate does not say of what product the processor is');
+  return known;
+}
+
+/** PEM of the first certificate that is meant. @throws {AttesterError} */
+function first({ bytes }: { readonly bytes: Buffer }, isMeant: (one: X509Certificate) => boolean): Buffer {
+  const found = certificatesIn(bytes).find(isMeant);
+  if (found === undefined) throw unavailable("what AMD's service gave is no certificate");
+  return Buffer.from(found.toString());
+}
+
+const MAX_CERTIFICATES = 8;
+
+/** Of PEM or DER; none where it is neither. */
+function certificatesIn(bytes: Buffer): X509Certificate[] {
+  const blocks = bytes.toString('latin1').match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g);
+  try {
+    return (blocks ?? [bytes]).slice(0, MAX_CERTIFICATES).map((one) => new X509Certificate(one));
+  } catch {
+    return [];
+  }
+}
+
+// The host's certificate table (AMD 56421, "GHCB Standardization", §4.1.8.1): entries of a GUID, an offset and a length.
+
+interface Table {
+  readonly VCEK?: X509Certificate;
+  readonly VLEK?: X509Certificate;
+  /** ASK or ASVK. */
+  readonly authority?: X509Certificate;
+}
+
+/** A table may hold the root too, which is not read: the verifier has its own. */
+const ENTRIES: Readonly<Record<string, keyof Table>> = {
+  '63da758de6644564adc5f4b93be8accd': 'VCEK',
+  a8074bc2a25a483eaae639c045a0b8a1: 'VLEK',
+  '4ab7b379bbac4fe4a02f05aef327c782': 'authority',
+};
+const ENTRY_BYTES = 24;
+const MAX_ENTRIES = 64;
+
+/** An empty table where it cannot be read: the host can withhold it as well. */
+function readTable(auxblob: Buffer, onFailure: (message: string) => void): Table {
+  const found: { -readonly [K in keyof Table]: Table[K] } = {};
+  for (let i = 0; i < MAX_ENTRIES && (i + 1) * ENTRY_BYTES <= auxblob.length; i++) {
+    const entry = auxblob.subarray(i * ENTRY_BYTES, (i + 1) * ENTRY_BYTES);
+    const guid = entry.toString('hex', 0, 16);
+    if (/^0+$/.test(guid)) return found;
+    const [from, length] = [entry.readUInt32LE(16), entry.readUInt32LE(20)];
+    const name = ENTRIES[guid];
+    if (name === undefined) continue;
+    const certificate = certificatesIn(auxblob.subarray(from, from + Math.min(length, MAX_CHAIN_BYTES)))[0];
+    if (from + length > auxblob.length || certificate === undefined)
+      onFailure(`the ${name} in the host's certificate table cannot be read`);
+    else found[name] = certificate;
+  }
+  return found;
+}

@@ -1,0 +1,54 @@
+// Chooses the processor that signs beside the devices, as the configuration says.
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import type { SidecarConfig } from '../config.ts';
+import { until } from '../driver/lock.ts';
+import { createAmdEndorsements } from './amd.ts';
+import type { CpuCollector } from './collector.ts';
+import { createIntelCollateral } from './intel.ts';
+import { createSimulatedCpu } from './simulated/simulated.ts';
+import { createTsmCollector } from './tsm.ts';
+
+/** null: CPU_EVIDENCE is off. */
+export async function createCpuCollector(config: SidecarConfig, log: Logger): Promise<CpuCollector | null> {
+  if (config.cpu_evidence === 'off') return null;
+  if (config.attester === 'simulated')
+    return createSimulatedCpu({
+      type: config.simulated_cpu,
+      rootDir: config.simulated_root_dir,
+      collectionMs: config.simulated_cpu_ms,
+    });
+  const options = {
+    cache_dir: join(config.collateral_dir, 'cpu'),
+    fetch: globalThis.fetch,
+    onFailure: (message: string) => log.warn({ reason: message }, 'endorsements of the processor'),
+  };
+  const amd = createAmdEndorsements({ ...options, kds_url: config.kds_url ?? undefined });
+  const intel = createIntelCollateral({ ...options, pcs_url: config.pcs_url ?? undefined });
+  return laterCollector(() =>
+    createTsmCollector({
+      entry: config.tsm_entry,
+      endorse: (evidence, signal) => (evidence.type === 'SEV_SNP' ? amd : intel).endorse(evidence, signal),
+    }),
+  );
+}
+
+/** Makes the collector with the first report, and again as long as it cannot be made: a driver may be loaded later. */
+export function laterCollector(make: () => Promise<CpuCollector>): CpuCollector {
+  let made: CpuCollector | null = null;
+  let underway: Promise<CpuCollector> | null = null;
+  return {
+    get type() {
+      return made?.type ?? null;
+    },
+    simulated: null,
+    async collect(reportData, signal) {
+      if (made !== null) return made.collect(reportData, signal);
+      underway ??= make().finally(() => {
+        underway = null;
+      });
+      made = await until(underway, signal);
+      return made.collect(reportData, signal);
+    },
+  };
+}

@@ -1,0 +1,260 @@
+// Collects a confidential VM's evidence from Linux's configfs-tsm: whoever writes 64 bytes to an entry's `inblob` and reads its
+// `outblob` has the processor sign them (Linux, Documentation/ABI/testing/configfs-tsm-report).
+import { randomBytes } from 'node:crypto';
+import { constants, mkdir, open, readFile, rmdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { AttesterError, failed } from '../attesters/attester.ts';
+import { createLock, holding } from '../driver/lock.ts';
+import { withRetries } from '../signing/retry.ts';
+import type { CpuCollector, CpuEvidence, CpuType } from './collector.ts';
+import { readEventLog } from './event-log.ts';
+
+/** Calls of a file system; they reject with the system's errors, which have a `code`. */
+export interface TsmFs {
+  mkdir(path: string): Promise<void>;
+  /** Opens a file that exists, writes to it once, and closes it: the kernel takes the bytes at the close, and reports no failure then. */
+  write(path: string, bytes: Uint8Array): Promise<void>;
+  read(path: string): Promise<Buffer>;
+  rmdir(path: string): Promise<void>;
+}
+
+/** Not yet trusted: that `report` is over the bytes that were asked for is all that was checked. */
+export interface TsmEvidence {
+  readonly type: CpuType;
+  /** The attestation report, or the quote without the host's padding. */
+  readonly report: Buffer;
+  /** AMD: the certificate table as the host gave it, or nothing. */
+  readonly auxblob: Buffer;
+}
+
+interface TsmCollectorOptions {
+  /** The entry that root made for the sidecar. Where it does not exist, a private one is made beside it for each report. */
+  readonly entry?: string;
+  /** The log of the guest's measured boot; only root may read it on most systems. */
+  readonly event_log?: string;
+  readonly fs?: TsmFs;
+  /** Finds what vouches for the processor's key. @throws {AttesterError} */
+  readonly endorse: (
+    evidence: TsmEvidence,
+    signal: AbortSignal,
+  ) => Promise<Pick<CpuEvidence, 'certificates' | 'collateral'>>;
+  /** How long a report may take before further ones are refused. */
+  readonly deadline_ms?: number;
+}
+
+const ENTRY = '/sys/kernel/config/tsm/report/countersign';
+const CCEL = '/sys/firmware/acpi/tables/data/CCEL';
+/** SEV-SNP's guest waits 60 s for its host, TDX's 30 s. */
+const DEADLINE_MS = 65_000;
+const PROVIDERS: Readonly<Record<string, CpuType>> = { sev_guest: 'SEV_SNP', tdx_guest: 'TDX' };
+/** While the driver is busy, or a signal interrupted it: after a failed read the same `inblob` is there to be read again. */
+const READ_RETRY = { attempts: 4, first_ms: 50, max_ms: 150 } as const;
+/** How often a report is asked for when others write to the same entry. */
+const TRIES = 2;
+const NOTHING: Buffer = Buffer.alloc(0);
+
+/** @throws {AttesterError} there is no entry and none can be made, or the processor is of another kind. */
+export async function createTsmCollector(options: TsmCollectorOptions): Promise<CpuCollector> {
+  const { entry = ENTRY, event_log = CCEL, fs = nodeFs, endorse, deadline_ms = DEADLINE_MS } = options;
+  const exclusive = oneAtATime(deadline_ms);
+  const type = await exclusive(() => withEntry(fs, entry, async (_, found) => found), new AbortController().signal);
+
+  /** Every step but the endorsements. @throws {AttesterError} */
+  async function collectReport(reportData: Buffer, signal: AbortSignal): Promise<TsmEvidence> {
+    const { outblob, auxblob } = await exclusive(
+      (ended) => withEntry(fs, entry, (path) => readBlobs(fs, path, type, reportData, ended)),
+      signal,
+    );
+    const signed = type === 'SEV_SNP' ? readSnpReport(outblob) : readTdxQuote(outblob);
+    if (!signed.reportData.equals(reportData)) throw refused('the report is over other bytes than were asked for');
+    return { type, report: signed.report, auxblob };
+  }
+
+  return {
+    type,
+    simulated: null,
+    async collect(reportData, signal) {
+      const evidence = await collectReport(Buffer.from(reportData), signal);
+      const log = type === 'TDX' ? await readEventLog(() => fs.read(event_log), evidence.report) : null;
+      return {
+        type,
+        report: evidence.report.toString('base64'),
+        ...(await endorse(evidence, signal)),
+        ...(log === null ? {} : { event_log: log }),
+      };
+    },
+  };
+}
+
+/**
+ * Runs one piece of work after the other. A read that the kernel holds cannot be taken back: an abort ends the wait for it, the next
+ * piece of work begins when it has ended, and once it is overdue everything is refused until then.
+ */
+function oneAtATime(deadline_ms: number) {
+  const lock = createLock();
+  let overdue = new AbortController();
+  return <T>(work: (ended: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T> => {
+    const ended = AbortSignal.any([signal, overdue.signal]);
+    const timed = async () => {
+      const stuck = unavailable(
+        `a read is not answered by the kernel for more than ${deadline_ms} ms, and no other starts before it is`,
+      );
+      const timer = setTimeout(() => overdue.abort(stuck), deadline_ms);
+      try {
+        return await work(ended);
+      } catch (error) {
+        throw error instanceof AttesterError || ended.aborted ? error : unavailable(wordsOf(error), { cause: error });
+      } finally {
+        clearTimeout(timer);
+        if (overdue.signal.aborted) overdue = new AbortController();
+      }
+    };
+    return holding([lock], timed, ended);
+  };
+}
+
+/** Uses the kept entry; where it does not exist, one of this process's own, which is removed again. */
+async function withEntry<T>(fs: TsmFs, kept: string, use: (path: string, type: CpuType) => Promise<T>): Promise<T> {
+  const provider = await orIfAbsent(fs.read(join(kept, 'provider')), null);
+  if (provider !== null) return use(kept, typeOf(provider));
+  const own = join(dirname(kept), `countersign-${process.pid}-${randomBytes(4).toString('hex')}`);
+  try {
+    await fs.mkdir(own);
+  } catch (cause) {
+    throw unavailable(`there is no ${kept}, and no other entry can be made: ${wordsOf(cause)}`, { cause });
+  }
+  try {
+    return await use(own, typeOf(await fs.read(join(own, 'provider'))));
+  } finally {
+    // An entry that cannot be removed costs some kernel memory; the report is as good.
+    await fs.rmdir(own).catch(() => {});
+  }
+}
+
+function typeOf(provider: Buffer): CpuType {
+  const name = provider.toString().trim();
+  const type = Object.hasOwn(PROVIDERS, name) ? PROVIDERS[name] : undefined;
+  if (type === undefined) throw unsupported(`reports of ${JSON.stringify(name.slice(0, 64))}, not of SEV-SNP or TDX`);
+  return type;
+}
+
+interface Blobs {
+  readonly outblob: Buffer;
+  readonly auxblob: Buffer;
+}
+
+/** Any write to an entry advances its generation: where it moved by more than our own, the blobs may be over another's bytes. */
+async function readBlobs(
+  fs: TsmFs,
+  path: string,
+  type: CpuType,
+  reportData: Buffer,
+  ended: AbortSignal,
+): Promise<Blobs> {
+  const read = async (name: string) => {
+    ended.throwIfAborted();
+    return withRetries(() => fs.read(join(path, name)), { ...READ_RETRY, isRetryable: isBusy, signal: ended });
+  };
+  const generation = async () => Number(await fs.read(join(path, 'generation')));
+  for (let tries = 0; tries < TRIES; tries++) {
+    const before = await generation();
+    ended.throwIfAborted();
+    await fs.write(join(path, 'inblob'), reportData);
+    const outblob = await read('outblob');
+    const auxblob = type === 'SEV_SNP' ? await orIfAbsent(read('auxblob'), NOTHING) : NOTHING;
+    if ((await generation()) === before + 1) return { outblob, auxblob };
+  }
+  throw unavailable(`another process writes to ${path} at the same time`);
+}
+
+// What the blobs hold, so far as it is needed here; verify/cpu/ reads and checks the rest.
+
+interface Signed {
+  readonly report: Buffer;
+  readonly reportData: Buffer;
+}
+
+const REPORT_DATA_BYTES = 64;
+const SNP_REPORT_BYTES = 1184;
+const SNP_REPORT_DATA_AT = 0x50;
+
+function readSnpReport(blob: Buffer): Signed {
+  if (blob.length < SNP_REPORT_BYTES) throw refused(`a report of ${blob.length} bytes`);
+  return { report: blob.subarray(0, SNP_REPORT_BYTES), reportData: reportDataAt(blob, SNP_REPORT_DATA_AT) };
+}
+
+const QUOTE_HEADER_BYTES = 48;
+/** Version 5 says behind the header which body follows, and how long it is: TDX 1.0 or 1.5. */
+const BODY_HEADER_BYTES = 6;
+const TDX_1_0_BYTES = 584;
+const BODIES: Readonly<Record<number, number>> = { 2: TDX_1_0_BYTES, 3: 648 };
+const TDX_REPORT_DATA_AT = 520;
+const LENGTH_BYTES = 4;
+
+/** Hosts hand a quote out in a larger buffer; it ends with its signature data, whose length stands before them. */
+function readTdxQuote(blob: Buffer): Signed {
+  if (blob.length < QUOTE_HEADER_BYTES + TDX_1_0_BYTES + LENGTH_BYTES) throw refused(`a quote of ${blob.length} bytes`);
+  const version = blob.readUInt16LE(0);
+  if (version !== 4 && version !== 5) throw unsupported(`a quote of version ${version}`);
+  const type = version === 5 ? blob.readUInt16LE(QUOTE_HEADER_BYTES) : 2;
+  const bodyBytes = BODIES[type];
+  if (bodyBytes === undefined) throw unsupported(`a quote with a body of type ${type}`);
+  const bodyAt = QUOTE_HEADER_BYTES + (version === 5 ? BODY_HEADER_BYTES : 0);
+  const signatureAt = bodyAt + bodyBytes + LENGTH_BYTES;
+  const end = blob.length < signatureAt ? Infinity : signatureAt + blob.readUInt32LE(signatureAt - LENGTH_BYTES);
+  if (end > blob.length) throw refused('the quote breaks off');
+  return { report: blob.subarray(0, end), reportData: reportDataAt(blob, bodyAt + TDX_REPORT_DATA_AT) };
+}
+
+const reportDataAt = (blob: Buffer, at: number): Buffer => blob.subarray(at, at + REPORT_DATA_BYTES);
+
+// Failures.
+
+const unavailable = (words: string, options?: ErrorOptions) =>
+  failed('collection_failed', 'cpu_unavailable', words, 'retry', options);
+const unsupported = (words: string) => failed('collection_failed', 'cpu_unsupported', words, 'stop');
+const refused = (words: string) => failed('collection_failed', 'cpu_refused', words, 'retry');
+
+const codeOf = (error: unknown): string => String((error as NodeJS.ErrnoException | null)?.code ?? '');
+const isBusy = (error: unknown): boolean => ['EBUSY', 'EINTR'].includes(codeOf(error));
+
+/** The driver's errors, in words for an operator. */
+const WORDS: Readonly<Record<string, string>> = {
+  EACCES: 'this process may not',
+  EBUSY: 'the driver has not finished an earlier request',
+  ENOENT: 'the entry, or configfs-tsm, is not there',
+  ENXIO: "no driver of a confidential VM is loaded, such as 'sev-guest' or 'tdx-guest'",
+  EPERM: 'this process may not',
+  EROFS: 'the file system is mounted read-only',
+  ETIMEDOUT: 'the host did not answer the driver',
+};
+
+function wordsOf(error: unknown): string {
+  const [code, { path }] = [codeOf(error), error as NodeJS.ErrnoException];
+  if (WORDS[code] !== undefined) return `${WORDS[code]} (${code}${path === undefined ? '' : ` at ${path}`})`;
+  return error instanceof Error ? error.message : String(error);
+}
+
+async function orIfAbsent<T, U>(found: Promise<T>, absent: U): Promise<T | U> {
+  try {
+    return await found;
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return absent;
+    throw error;
+  }
+}
+
+const nodeFs: TsmFs = {
+  mkdir: (path) => mkdir(path),
+  async write(path, bytes) {
+    const file = await open(path, constants.O_WRONLY);
+    try {
+      const { bytesWritten } = await file.write(bytes);
+      if (bytesWritten !== bytes.length) throw new Error(`${path} took ${bytesWritten} bytes of ${bytes.length}`);
+    } finally {
+      await file.close();
+    }
+  },
+  read: (path) => readFile(path),
+  rmdir: (path) => rmdir(path),
+};
