@@ -1,6 +1,5 @@
-// Checks the sidecar's attestations and sessions with the sidecar's own checks. They run on a thread: a signature check takes a millisecond, and parsing
-// the data of a faulty sidecar may take longer.
-import type { FailureCode } from '../../verify/index.ts';
+// Checks the sidecar's attestations and sessions with the sidecar's own checks. They run on a thread: a signature check takes a millisecond,
+// and parsing the data of a faulty sidecar may take longer.
 import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { Thread } from '../offload/thread.ts';
 
@@ -27,7 +26,7 @@ export interface SessionJob {
 export type CheckJob = AttestationJob | SessionJob;
 
 /** The check that failed, with the verifier's code; null when all passed. */
-export type CheckResult = { readonly code: FailureCode; readonly message: string } | null;
+export type CheckResult = { readonly code: string; readonly message: string } | null;
 
 export interface Checker {
   /** Starts the thread before the first attestation arrives. */

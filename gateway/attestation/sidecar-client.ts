@@ -3,7 +3,6 @@
 import type { Socket } from 'node:net';
 import type { Failed, Hello } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import type { FailureCode } from '../../verify/index.ts';
 import { Problem } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
 import { delayAfter } from '../limits/backoff.ts';
@@ -40,7 +39,8 @@ interface SidecarOptions {
 
 /** The reason why a sidecar may not be used. */
 interface Refusal {
-  readonly code: 'simulated' | 'other_protocol' | SocketRefused['code'] | FailureCode;
+  /** `simulated`, `other_protocol`, a code of SocketRefused or of the verifier. */
+  readonly code: string;
   readonly message: string;
 }
 

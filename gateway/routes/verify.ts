@@ -7,7 +7,7 @@ import { type FailureCode, type Jwks, LEVELS, type Level } from '../../verify/in
 import type { Context, Deps, Middleware } from '../http/context.ts';
 import { errorBody, Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
-import type { Verdict } from '../verifier/appraise.ts';
+import type { Verdict } from '../verifier/verifier.ts';
 
 const query = z.object({ report: z.enum(['0', '1']).optional(), min_level: z.enum(LEVELS).optional() });
 const ALLOWED = { report: '1 or 0', min_level: LEVELS.join(', ') };

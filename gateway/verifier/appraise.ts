@@ -5,37 +5,10 @@ import {
   type FailureCode,
   fetchNrasKeys,
   type Jwks,
-  type Level,
   type VerificationReport,
 } from '../../verify/index.ts';
 import { MAX_JSON_VALUES } from '../http/request.ts';
-
-// The job of the verifier's thread, and its result.
-
-export interface WorkerOptions {
-  readonly rim_url: string;
-  readonly ocsp_url: string;
-  readonly verify_timeout_ms: number;
-}
-
-export interface Job {
-  /** The request body in UTF-8. */
-  readonly body: Uint8Array;
-  /** Public keys of the sidecar's own tokens. */
-  readonly countersignKeys: Jwks | undefined;
-  /** PEM of the simulated root; null: no simulated device is accepted. */
-  readonly simulatedRoot: string | null;
-  /** The least level that counts as valid. */
-  readonly minLevel: Level;
-}
-
-export interface Verdict {
-  readonly valid: boolean;
-  /** The first check that failed. It has no meaning when `valid` is true. */
-  readonly failed: { readonly name: string; readonly code: FailureCode | null; readonly detail: string };
-  /** The whole report as JSON text. */
-  readonly json: string;
-}
+import type { Job, Verdict, WorkerOptions } from './verifier.ts';
 
 /**
  * Codes that are expected for an old token. A sidecar's key lives as long as its process and a token for an hour, but the evidence stays

@@ -1,4 +1,5 @@
 // The verifier is open to everyone, so its memory and threads are limited and shared fairly between addresses.
+import type { FailureCode, Jwks, Level } from '../../verify/index.ts';
 import { MANY_BYTES } from '../http/bytes.ts';
 import type { Outgoing } from '../http/plain-path/response.ts';
 import { Problem } from '../http/problem.ts';
@@ -6,7 +7,33 @@ import type { BodyLimits } from '../http/request.ts';
 import { createPermits, type PermitLimits, type Permits } from '../limits/permits.ts';
 import { ThreadQueue, type Waiter } from '../offload/pool.ts';
 import { Thread, ThreadEnded } from '../offload/thread.ts';
-import type { Job, Verdict, WorkerOptions } from './appraise.ts';
+
+// The job of the verifier's thread, and its result.
+
+export interface WorkerOptions {
+  readonly rim_url: string;
+  readonly ocsp_url: string;
+  readonly verify_timeout_ms: number;
+}
+
+export interface Job {
+  /** The request body in UTF-8. */
+  readonly body: Uint8Array;
+  /** Public keys of the sidecar's own tokens. */
+  readonly countersignKeys: Jwks | undefined;
+  /** PEM of the simulated root; null: no simulated device is accepted. */
+  readonly simulatedRoot: string | null;
+  /** The least level that counts as valid. */
+  readonly minLevel: Level;
+}
+
+export interface Verdict {
+  readonly valid: boolean;
+  /** The first check that failed. It has no meaning when `valid` is true. */
+  readonly failed: { readonly name: string; readonly code: FailureCode | null; readonly detail: string };
+  /** The whole report as JSON text. */
+  readonly json: string;
+}
 
 interface QueueOptions {
   readonly worker: WorkerOptions;

@@ -2,8 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { workerData } from 'node:worker_threads';
 import { serveJobs } from '../offload/thread.ts';
-import type { Job, Verdict, WorkerOptions } from './appraise.ts';
 import { createAppraise } from './appraise.ts';
+import type { Job, Verdict, WorkerOptions } from './verifier.ts';
 
 const options = workerData as WorkerOptions;
 const appraise = createAppraise(options, globalThis.fetch);

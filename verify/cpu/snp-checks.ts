@@ -2,8 +2,8 @@
 import { equal } from '../bytes.ts';
 import { CheckFailure, type Outcome, type Passed, passed, seen, skipped } from '../checks.ts';
 import type { Certificate } from '../x509/certificate.ts';
-import { trustedPath } from '../x509/chain.ts';
-import { type Crl, isIssuedBy, isRevoked, parseCrl } from '../x509/crl.ts';
+import { isIssuedBy, trustedPath } from '../x509/chain.ts';
+import { type Crl, isRevoked, parseCrl } from '../x509/crl.ts';
 import { DerError, integer, readOne, TAG } from '../x509/der.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
 import type { CpuContext, CpuPolicy, Product, SnpTcb, SnpTcbPart } from './cpu-options.ts';

@@ -195,3 +195,9 @@ export async function trustedPath(
 }
 
 const saysSimulated = ({ subject }: Certificate) => new TextDecoder('latin1').decode(subject).includes('SIMULATED');
+
+/** True where a revocation list has this authority's name and signature. */
+export async function isIssuedBy(crl: Signed & { readonly issuer: Uint8Array }, issuer: Certificate): Promise<boolean> {
+  if (!equal(crl.issuer, issuer.subject) || issuer.keyUsage?.has('cRLSign') === false) return false;
+  return signedBy(crl, issuer);
+}

@@ -1,10 +1,9 @@
 // Reads certificate revocation lists (RFC 5280 §5.1) and looks certificates up in them.
-import { equal, toHex } from '../bytes.ts';
+import { toHex } from '../bytes.ts';
 import { type Certificate, parseExtensions, readSignature, type Signed } from './certificate.ts';
-import { signedBy } from './chain.ts';
 import { DerError, type DerValue, expectTag, integer, readAt, readOne, sequence, TAG, time } from './der.ts';
 
-/** Not trusted before {@link isIssuedBy} is true. */
+/** Not trusted before `isIssuedBy` of chain.ts is true. */
 export interface Crl extends Signed {
   /** DER of the issuer's name. */
   readonly issuer: Uint8Array;
@@ -54,12 +53,6 @@ function serials(list: DerValue | undefined): Set<string> {
     at += entry.whole.length;
   }
   return revoked;
-}
-
-/** True where the list has this authority's name and signature. */
-export async function isIssuedBy(crl: Crl, issuer: Certificate): Promise<boolean> {
-  if (!equal(crl.issuer, issuer.subject) || issuer.keyUsage?.has('cRLSign') === false) return false;
-  return signedBy(crl, issuer);
 }
 
 /** @param crl of the authority that issued `certificate`. */
