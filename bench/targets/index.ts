@@ -1,6 +1,16 @@
 // Everything that can be measured, in the order of the tables.
 import { litellm, portkey } from './others.ts';
-import { ours, oursEveryCore, oursTee, oursTee50, oursTeeUnchecked, oursTeeUnsigned, oursTwoWorkers } from './ours.ts';
+import {
+  ours,
+  oursEveryCore,
+  oursTee,
+  oursTee50,
+  oursTeeSnp,
+  oursTeeTdx,
+  oursTeeUnchecked,
+  oursTeeUnsigned,
+  oursTwoWorkers,
+} from './ours.ts';
 import { direct, haproxy, nginx, nginxTwoWorkers, pipe } from './plain.ts';
 import type { TargetKind } from './target.ts';
 
@@ -18,5 +28,7 @@ export const TARGETS: readonly TargetKind[] = [
   oursTeeUnchecked,
   oursTeeUnsigned,
   oursTee,
+  oursTeeSnp,
+  oursTeeTdx,
   oursTee50,
 ];

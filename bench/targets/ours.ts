@@ -15,18 +15,24 @@ interface Variant {
   readonly sidecar: 'none' | SidecarKind;
   readonly collection_ms?: number;
   readonly workers?: number;
+  /** A simulated processor signs as well, and takes a second for it. */
+  readonly cpu?: 'SEV_SNP' | 'TDX';
 }
 
+const CPU_MS = 1_000;
 const WORKERS_MS = 5_000;
 
 function gatewayKind(name: string, about: string, variant: Variant): TargetKind {
-  const { sidecar, collection_ms = 0, workers = 1 } = variant;
+  const { sidecar, collection_ms = 0, workers = 1, cpu } = variant;
+  const env = cpu && { CPU_EVIDENCE: 'required', SIMULATED_CPU: cpu, SIMULATED_CPU_MS: String(CPU_MS) };
   return {
     name,
     about,
     processes: workers,
     ...(collection_ms > 0 ? { max_rate: 1e3 / collection_ms } : {}),
-    ...(sidecar === 'blank' || sidecar === 'unchecked' || workers > 1 ? { figures: ['whole-1k'] } : {}),
+    ...(sidecar === 'blank' || sidecar === 'unchecked' || cpu !== undefined || workers > 1
+      ? { figures: ['whole-1k'] }
+      : {}),
     async start({ backendPort, folder }: Where) {
       const port = await freePort();
       const socket = join(folder, `sidecar-${port}.sock`);
@@ -34,7 +40,9 @@ function gatewayKind(name: string, about: string, variant: Variant): TargetKind 
       const aim = { port, headers: '', tee: sidecar !== 'none', exact: true };
       const target = await ready(name, aim, {
         proxy: gateway,
-        ...(sidecar === 'none' ? {} : { sidecar: startSidecar(sidecar, socket, folder, collection_ms) }),
+        ...(sidecar === 'none'
+          ? {}
+          : { sidecar: startSidecar(sidecar, socket, folder, collection_ms, env && { env }) }),
       });
       if (workers === 1) return target;
       const found = await countWorkers(pidOf(gateway), workers);
@@ -141,6 +149,14 @@ export const oursTeeUnchecked = gatewayKind(
   'as unsigned, and the sidecar does not check: what is left of tee with the check of the gateway alone. Not how it is run',
   { sidecar: 'unchecked' },
 );
+export const oursTeeSnp = gatewayKind('ours tee snp', 'as tee, in a session with a simulated SEV-SNP that takes 1 s', {
+  sidecar: 'simulated',
+  cpu: 'SEV_SNP',
+});
+export const oursTeeTdx = gatewayKind('ours tee tdx', 'as tee, in a session with a simulated TDX that takes 1 s', {
+  sidecar: 'simulated',
+  cpu: 'TDX',
+});
 export const oursTee50 = gatewayKind('ours tee 50 ms', 'as tee, with a collection of 50 ms, one at a time', {
   sidecar: 'simulated',
   collection_ms: 50,

@@ -114,7 +114,7 @@ export class PacedConnection extends Duplex {
   #current: Exchange | null = null;
   #waiting: Exchange[] = [];
   #nextScheduled = false;
-  /** Reading pauses for one turn, so that other connections are read. */
+  /** Reading pauses until it is this connection's turn again, so that others are read and accepted. */
   #readPaused = false;
   /** The connection takes no further request, and discards what still arrives. */
   #closing = false;
@@ -279,7 +279,7 @@ export class PacedConnection extends Duplex {
   #pauseReading(): void {
     this.#readPaused = true;
     this.#socket.pause();
-    setImmediate(() => {
+    schedule(() => {
       this.#readPaused = false;
       this.#updateReading();
     });

@@ -5,9 +5,10 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { STATUS } from '../../gateway/http/problem.ts';
 import { chatRequestSchema, completionRequestSchema } from '../../proto/openai.ts';
+import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
 import { chatAnswer, chatStream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
-import { type Service, startService } from '../harness.ts';
+import { type Folder, type Service, startService, temporaryFolder } from '../harness.ts';
 
 interface Operation {
   operationId: string;
@@ -19,12 +20,15 @@ interface Document {
   components: { schemas: Record<string, object> };
 }
 
+let folder: Folder;
 let service: Service;
 let document: Document;
 let ajv: Ajv2020;
 
 beforeAll(async () => {
-  service = await startService();
+  folder = temporaryFolder();
+  const collector = await createSimulatedCpu({ type: 'TDX', rootDir: folder.path });
+  service = await startService({}, { cpu: { collector, required: true } });
   service.backend.script = chatAnswer('Hello.');
   const got = await ask(`${service.gateway.url}/openapi.json`, { method: 'GET' });
   expect([got.status, got.headers['content-type']]).toEqual([200, 'application/json']);
@@ -34,7 +38,10 @@ beforeAll(async () => {
   ajv.addSchema({ $id: 'doc', components: document.components } as object, 'doc');
   ajv.addKeyword('components');
 });
-afterAll(() => service.close());
+afterAll(async () => {
+  await service.close();
+  folder.remove();
+});
 
 /** The schema of that name, as a function that says whether a value is one. */
 const is = (name: string) => {
