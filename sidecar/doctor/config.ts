@@ -1,7 +1,6 @@
 // The doctor's settings, from the sidecar's own variables: the one place in this process that reads the environment.
 import { resolve } from 'node:path';
-import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../../verify/index.ts';
-import { NRAS_URL } from '../attesters/nras/service.ts';
+import { NRAS_KEYS_URL, NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../../verify/index.ts';
 import { nvattestEnvironment } from '../attesters/program.ts';
 import { ATTESTERS, type AttesterName } from '../config.ts';
 
@@ -42,7 +41,7 @@ export function loadDoctorConfig(env: Readonly<Record<string, string | undefined
     sidecar_socket: resolve(text('SIDECAR_SOCKET', 'run/sidecar.sock')),
     rim_url: url('RIM_URL', NVIDIA_RIM_URL),
     ocsp_url: url('OCSP_URL', NVIDIA_OCSP_URL),
-    nras_url: url('NRAS_URL', new URL(NRAS_URL).origin),
+    nras_url: url('NRAS_URL', new URL(NRAS_KEYS_URL).origin),
     nvtrust_venv: resolve(text('NVTRUST_VENV', 'run/nvtrust-venv')),
     nvattest: text('NVATTEST', 'nvattest'),
     nvml_library: text('NVML_LIBRARY', 'libnvidia-ml.so.1'),
