@@ -89,7 +89,7 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
     meaning: "The report was signed by the key in the processor's certificate, and not a bit of it has changed.",
   },
   cpu_chain: {
-    title: 'Its key leads up to AMD or Intel',
+    title: "The processor's key leads up to a known root",
     meaning: "The processor's certificate leads, signature by signature, up to a root that this page knows.",
   },
   cpu_identity: {
@@ -97,7 +97,7 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
     meaning: 'Chip and firmware in the report are those that the certificate was issued for.',
   },
   cpu_revocation: {
-    title: "Nobody was struck off the maker's list",
+    title: 'Its maker revoked nothing above it',
     meaning: "The maker's list of revoked certificates does not name the authorities above this processor.",
   },
   cpu_vtpm: {
