@@ -113,8 +113,14 @@ const GROUNDS: ReadonlySet<CheckName> = new Set([
  * @param simulatedRoot PEM of the roots of simulated devices and processors; null: genuine ones alone.
  * @throws {CheckFailure} of the first check that failed.
  */
-export async function checkSession(input: unknown, simulatedRoot: string | null, challenge?: string): Promise<void> {
+export async function checkSession(
+  input: unknown,
+  simulatedRoot: string | null,
+  challenge?: string,
+  at?: Date,
+): Promise<void> {
   const { checks } = await appraiseSession(input, {
+    at,
     expected: { challenge },
     without: { referenceValues: true, revocation: true },
     ...(simulatedRoot === null ? {} : { simulatedRoot }),

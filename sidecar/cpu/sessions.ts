@@ -172,7 +172,7 @@ export function createSessions(options: SessionsOptions): Sessions {
   async function check(session: object): Promise<void> {
     const roots = [options.simulatedRoot(), collector.simulated?.root ?? null].filter((root) => root !== null);
     try {
-      await checkSession(session, roots.length === 0 ? null : roots.join(''));
+      await checkSession(session, roots.length === 0 ? null : roots.join(''), undefined, new Date(now_ms()));
     } catch (cause) {
       if (!(cause instanceof CheckFailure)) throw cause;
       throw failed('appraisal_failed', 'cpu_refused', `${cause.code}: ${cause.message}`, 'retry', { cause });
