@@ -137,7 +137,7 @@ describe('a gateway that is told to stop', () => {
     expect(gateway.child.exitCode, 'it still drains').toBeNull();
     const began = performance.now();
     await gateway.kill('SIGTERM');
-    expect(performance.now() - began).toBeLessThan(1_000);
+    expect(performance.now() - began).toBeLessThan(5_000);
     await running;
   });
 });

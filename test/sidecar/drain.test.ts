@@ -121,6 +121,6 @@ describe('a sidecar that is told to stop', () => {
     const server = await start(5_000);
     const started = performance.now();
     await server.close();
-    expect(performance.now() - started).toBeLessThan(1_000);
+    expect(performance.now() - started).toBeLessThan(4_000);
   });
 });

@@ -159,7 +159,7 @@ describe.skipIf(missing !== null)('native over the twin', () => {
     setTimeout(() => leaving.abort(new Error('the gateway left')), 20);
     const started = performance.now();
     await expect(work).rejects.toThrow('the gateway left');
-    expect(performance.now() - started).toBeLessThan(450);
+    expect(performance.now() - started).toBeLessThan(570);
     // What it left behind goes on, and the driver is not closed under it.
     await own.close();
     await delay(200);
@@ -171,7 +171,7 @@ describe.skipIf(missing !== null)('native over the twin', () => {
     bench.faults.collection_ms = 500;
     const started = performance.now();
     await own.attest(freshNonce(), never);
-    expect(performance.now() - started).toBeLessThan(950);
+    expect(performance.now() - started).toBeLessThan(1_000);
     await own.close();
   });
 
