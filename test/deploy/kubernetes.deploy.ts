@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { loadConfig as loadGateway } from '../../gateway/config.ts';
 import { loadConfig as loadSidecar } from '../../sidecar/config.ts';
@@ -32,7 +33,8 @@ describe.each(['base', ...OVERLAYS.map((name) => `overlays/${name}`)])('%s', (pa
   it('locks every container: no root, no capability, no new privilege, nothing to write on, a limit on memory', () => {
     const workloads = of(path).all('Deployment');
     expect(workloads.length).toBeGreaterThan(0);
-    for (const container of workloads.flatMap(containersOf)) {
+    // What `tsm` may do instead is looked at below.
+    for (const container of workloads.flatMap(containersOf).filter(({ name }) => name !== 'tsm')) {
       const { securityContext, resources } = container;
       expect([container.name, securityContext]).toEqual([
         container.name,
@@ -52,7 +54,8 @@ describe.each(['base', ...OVERLAYS.map((name) => `overlays/${name}`)])('%s', (pa
       const pod = spec.template.spec;
       expect([pod.automountServiceAccountToken, pod.enableServiceLinks]).toEqual([false, false]);
       expect([pod.hostNetwork, pod.hostPID, pod.hostIPC]).toEqual([undefined, undefined, undefined]);
-      expect(pod.volumes.filter((one: Manifest) => 'hostPath' in one)).toEqual([]);
+      const ofTheHost = pod.volumes.filter((one: Manifest) => 'hostPath' in one).map((one: Manifest) => one.name);
+      expect(ofTheHost).toEqual(path === 'overlays/node-cpu' ? ['tsm'] : []);
     }
   });
 
@@ -66,7 +69,8 @@ describe.each(['base', ...OVERLAYS.map((name) => `overlays/${name}`)])('%s', (pa
   });
 
   it('starts the sidecar first and waits for it never', () => {
-    const { initContainers, containers, volumes } = of(path).one('Deployment', 'countersign').spec.template.spec;
+    const { initContainers: first, containers, volumes } = of(path).one('Deployment', 'countersign').spec.template.spec;
+    const initContainers = first.filter(({ name }: Manifest) => name !== 'tsm');
     const [sidecar] = initContainers;
     expect([initContainers.length, sidecar.name, sidecar.restartPolicy]).toEqual([1, 'sidecar', 'Always']);
     expect([sidecar.startupProbe, sidecar.readinessProbe]).toEqual([undefined, undefined]);
@@ -162,10 +166,10 @@ describe('the GPU', () => {
   const pod = (overlay: string) => of(`overlays/${overlay}`).one('Deployment', 'countersign').spec.template.spec;
   const plugin = ({ resources }: Manifest) => resources.limits['nvidia.com/gpu'];
 
-  it.each(['node', 'many'])(
+  it.each(['node', 'many', 'node-cpu'])(
     'in %s is asked of the device plugin by vLLM alone, and shown to the sidecar by the runtime',
     (overlay) => {
-      const [sidecar] = pod(overlay).initContainers;
+      const sidecar = pod(overlay).initContainers.find(({ name }: Manifest) => name === 'sidecar');
       const workloads = of(`overlays/${overlay}`).all('Deployment').flatMap(containersOf);
       expect(workloads.filter((one) => plugin(one) !== undefined).map(({ name }) => name)).toEqual(['backend']);
       expect(pod(overlay).runtimeClassName).toBe('nvidia');
@@ -198,6 +202,32 @@ describe('many gateways', () => {
     const store: Peer = { labels: { 'app.kubernetes.io/name': 'valkey' }, namespace: { any: 'where' } };
     expect(reaches(many.all('NetworkPolicy'), from, store, 6379)).toBe(true);
     expect(reaches(of('overlays/node').all('NetworkPolicy'), from, store, 6379)).toBe(false);
+  });
+});
+
+describe("the processor's evidence", () => {
+  it('has one container with root, which makes the entry before the sidecar starts, and has nothing else', () => {
+    const { initContainers, containers, volumes } = of('overlays/node-cpu').one('Deployment', 'countersign').spec
+      .template.spec;
+    const [tsm, sidecar] = initContainers;
+    expect([tsm.name, tsm.restartPolicy, sidecar.name]).toEqual(['tsm', undefined, 'sidecar']);
+    expect(tsm.command).toEqual(['sh', 'sidecar/cpu/tsm-entry.sh', String(sidecar.securityContext.runAsGroup)]);
+    expect(existsSync('sidecar/cpu/tsm-entry.sh')).toBe(true);
+    expect(tsm.securityContext).toMatchObject({
+      runAsUser: 0,
+      readOnlyRootFilesystem: true,
+      allowPrivilegeEscalation: false,
+    });
+    expect(tsm.securityContext.capabilities).toEqual({ drop: ['ALL'], add: ['CHOWN', 'FOWNER', 'DAC_OVERRIDE'] });
+    expect([tsm.env, tsm.envFrom]).toEqual([undefined, undefined]);
+    expect(tsm.volumeMounts.map(({ name }: Manifest) => name)).toEqual(['tsm']);
+    const users = [...initContainers, ...containers].filter((one: Manifest) =>
+      one.volumeMounts?.some(({ name }: Manifest) => name === 'tsm'),
+    );
+    expect(users.map(({ name }: Manifest) => name)).toEqual(['tsm', 'sidecar']);
+    const { hostPath } = volumes.find(({ name }: Manifest) => name === 'tsm');
+    const settings = loadSidecar(of('overlays/node-cpu').settings('countersign-sidecar'), 1);
+    expect([settings.cpu_evidence, settings.tsm_entry]).toEqual(['required', `${hostPath.path}/countersign`]);
   });
 });
 
