@@ -30,6 +30,11 @@ export function inheritedSocket(env: Readonly<Record<string, string | undefined>
 export const ATTESTERS = ['nvtrust', 'nvattest', 'native', 'nras', 'simulated'] as const;
 export type AttesterName = (typeof ATTESTERS)[number];
 
+export const CPU_EVIDENCE = ['off', 'auto', 'required'] as const;
+export type CpuEvidenceChoice = (typeof CPU_EVIDENCE)[number];
+/** Linux's configfs-tsm has one folder for all who ask; ours is made by root. */
+export const TSM_ENTRY = '/sys/kernel/config/tsm/report/countersign';
+
 /** Every variable, with what it means: docs/configuration.md is made from this. */
 export const schema = z.object({
   SIDECAR_SOCKET: socketPath(resolve).describe(
@@ -55,7 +60,7 @@ export const schema = z.object({
     '`simulated`: how long a collection takes; a real H100 needs hundreds of milliseconds',
   ),
   CPU_EVIDENCE: z
-    .enum(['off', 'auto', 'required'])
+    .enum(CPU_EVIDENCE)
     .default('off')
     .describe(
       'Whether the processor of this confidential VM signs as well. `auto`: answers go out without it where it fails; `required`: nothing is attested without it',
@@ -70,7 +75,7 @@ export const schema = z.object({
   TSM_ENTRY: z
     .string()
     .min(1)
-    .default('/sys/kernel/config/tsm/report/countersign')
+    .default(TSM_ENTRY)
     .describe('The entry of configfs-tsm by which the processor is asked; `countersign-tsm.service` makes it'),
   KDS_URL: httpUrl.optional().describe('Another service for AMD’s certificates and revocation lists than AMD’s'),
   PCS_URL: httpUrl.optional().describe('Another service for Intel’s collateral than Intel’s; a PCCS serves the same'),

@@ -42,8 +42,9 @@ export {
   type TdxCollateral,
   type VerifiedSession,
 } from './cpu/cpu-options.ts';
-// For whoever fetches endorsements: whose they must be. What both parsers return is not yet verified.
+// For whoever fetches endorsements: whose they must be, and when they end. What these return is not yet verified.
 export { parseSnpReport, type SnpReport, tcbOf } from './cpu/snp-report.ts';
+export { collateralEnd } from './cpu/tdx-collateral.ts';
 export { parseTdxQuote } from './cpu/tdx-quote.ts';
 export { appraiseCpu, verifyCpu } from './cpu/verify-cpu.ts';
 export { appraiseEvidence, type EndorsementExpiry, endorsementExpiry, verifyEvidence } from './evidence.ts';

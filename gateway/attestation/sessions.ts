@@ -1,6 +1,8 @@
 // The sidecar's sessions with its processor: each is checked once, and then stands for all answers that are signed in it.
 import { hash, randomUUID } from 'node:crypto';
 import type { Failed, SessionFrame } from '../../proto/frames.ts';
+import { readStatement } from '../../proto/statement.ts';
+import { CheckFailure, collateralEnd, type TdxCollateral } from '../../verify/index.ts';
 import { Problem } from '../http/problem.ts';
 import { type Checker, type CheckResult, unchecked } from './checker.ts';
 import type { Link } from './sidecar-link.ts';
@@ -16,6 +18,15 @@ export interface Session {
   readonly gpu: string;
 }
 
+/** When a session ends, and what it stands on. For the metrics. */
+export interface SessionEnds {
+  /** `SEV_SNP`, `TDX`, … */
+  readonly type: string;
+  readonly session_ms: number;
+  /** The first part of Intel's collateral; null without one that can be read. */
+  readonly collateral_ms: number | null;
+}
+
 /** An answer may be signed in the session before the last, so that some are kept. */
 const MAX_SESSIONS = 4;
 
@@ -29,6 +40,8 @@ export const noSession = () => new Problem('not_found', 'No processor signs here
 interface Sessions {
   /** The session that answers are signed in; null without one. */
   readonly current: Session | null;
+  /** Of the current session; null without one. */
+  readonly ends: SessionEnds | null;
   /** null: the sidecar has sent none of this id, or it was refused. Resolves when the session has been checked. */
   find(id: string): Promise<Session | null>;
   /** Takes a session frame. @returns the reason to refuse the sidecar, or null */
@@ -46,10 +59,14 @@ export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_m
   /** Requests for sessions with a challenge, by the ids of their frames. */
   const requests = new Map<string, { resolve(frame: SessionFrame): void; reject(error: Error): void }>();
   let current: Session | null = null;
+  let ends: SessionEnds | null = null;
 
   return {
     get current() {
       return current;
+    },
+    get ends() {
+      return ends;
     },
     find: async (id) => (await sessions.get(id)) ?? null,
     async received(frame, simulatedRoot) {
@@ -65,8 +82,10 @@ export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_m
       );
       for (const id of [...sessions.keys()].slice(0, -MAX_SESSIONS)) sessions.delete(id);
       const refusal = await checked;
-      if (refusal === null) current = session;
-      return refusal;
+      if (refusal !== null) return refusal;
+      current = session;
+      ends = endsOf(session);
+      return null;
     },
     failed(frame) {
       const request = frame.id === null ? undefined : requests.get(frame.id);
@@ -92,6 +111,7 @@ export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_m
     },
     disconnected() {
       current = null;
+      ends = null;
       for (const { reject } of requests.values()) reject(unavailable('The sidecar has left.'));
     },
   };
@@ -103,6 +123,24 @@ const sessionOf = ({ statement, cpu, gpu }: SessionFrame): Session => ({
   cpu,
   gpu,
 });
+
+/** Of a session that was checked. */
+function endsOf({ statement, cpu }: Session): SessionEnds {
+  const { type, collateral } = JSON.parse(cpu) as { type: string; collateral?: object };
+  const session_ms = readStatement(statement).not_after * 1000;
+  return { type, session_ms, collateral_ms: endOf(collateral) };
+}
+
+/** A sidecar of CPU_EVIDENCE=auto may hand on collateral that a verifier refuses. */
+function endOf(collateral: object | undefined): number | null {
+  if (collateral === undefined || !('tcb_info' in collateral)) return null;
+  try {
+    return collateralEnd(collateral as TdxCollateral).getTime();
+  } catch (error) {
+    if (!(error instanceof CheckFailure)) throw error;
+    return null;
+  }
+}
 
 /** JSON of the session by itself: the member `cpu` with the evidence over its statement. */
 export const wholeSession = ({ cpu, gpu }: Session): string => `${cpu.slice(0, -1)},"gpu":${gpu}}`;

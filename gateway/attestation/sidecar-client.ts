@@ -8,7 +8,7 @@ import { ClientGone } from '../http/request.ts';
 import { delayAfter } from '../limits/backoff.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
 import { type Checker, unchecked } from './checker.ts';
-import { createSessions, noSession, type Session, timedOut, unavailable } from './sessions.ts';
+import { createSessions, noSession, type Session, type SessionEnds, timedOut, unavailable } from './sessions.ts';
 import { type AttestedFrame, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
 
 /** Backoff for connecting. An attempt costs a refused Unix connection; a longer wait delays every response that waits for a restart. */
@@ -62,6 +62,8 @@ export interface Sidecar {
   readonly unavailable: Hello['trouble'];
   /** The session that answers are signed in; null without one. */
   readonly session: Session | null;
+  /** When that session ends; null without one. */
+  readonly sessionEnds: SessionEnds | null;
   /** A session that holds this challenge. @throws {Problem} not_found, overloaded, attestation_unavailable */
   challenge(challenge: string): Promise<Session>;
   /** Number of attestations that are pending. */
@@ -264,6 +266,9 @@ export function createSidecar(options: SidecarOptions): Sidecar {
 
     get session() {
       return sessions.current;
+    },
+    get sessionEnds() {
+      return sessions.ends;
     },
 
     get pending() {

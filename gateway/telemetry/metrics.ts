@@ -3,6 +3,7 @@
 import { createServer, type Server } from 'node:http';
 import type { Logger } from 'pino';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, type Registry } from 'prom-client';
+import type { SessionEnds } from '../attestation/sessions.ts';
 import { STATUS } from '../http/problem.ts';
 import { createOwnHosts } from '../http/target.ts';
 
@@ -21,6 +22,15 @@ const REFUSALS = [
   ...['token_malformed', 'token_nonce_mismatch', 'token_result_false', 'evidence_missing', 'evidence_malformed'],
   ...['report_malformed', 'report_nonce_mismatch', 'report_signature_invalid'],
   ...['untrusted_root', 'chain_invalid', 'certificate_expired'],
+  ...[
+    'other_protocol',
+    'cpu_missing',
+    'cpu_malformed',
+    'cpu_unsupported',
+    'cpu_signature_invalid',
+    'cpu_identity_mismatch',
+  ],
+  ...['cpu_binding_mismatch', 'cpu_devices_mismatch', 'session_expired', 'answer_signature_invalid'],
 ];
 
 const GEN_AI = ['gen_ai_operation_name', 'gen_ai_provider_name', 'gen_ai_request_model'] as const;
@@ -146,6 +156,7 @@ interface GaugeSources {
     readonly state: string;
     readonly unavailable: { readonly code: string } | null;
     readonly pending: number;
+    readonly sessionEnds: SessionEnds | null;
   };
   readonly store: { readonly usage: { readonly entries: number; readonly bytes: number } };
   readonly version: string;
@@ -191,6 +202,31 @@ export function registerGauges(registry: Registry, { sidecar, store, version, ru
       this.set({ code: 'other' }, code !== null && !UNAVAILABLE_CODES.includes(code) ? 1 : 0);
     },
   });
+  // Absent where no processor signs. Of several workers, the one whose session ends first.
+  const end = (name: string, help: string, read: (ends: SessionEnds) => number | null) =>
+    new Gauge({
+      name,
+      help,
+      labelNames: ['type'] as const,
+      registers,
+      aggregator: 'min',
+      collect() {
+        this.reset();
+        const ends = sidecar.sessionEnds;
+        const end_ms = ends === null ? null : read(ends);
+        if (ends !== null && end_ms !== null) this.set({ type: ends.type }, end_ms / 1000);
+      },
+    });
+  end(
+    'countersign_session_end_timestamp_seconds',
+    'Unix time at which the session that answers are signed in ends. A new one is made at half of its hour. type: SEV_SNP, TDX.',
+    (ends) => ends.session_ms,
+  );
+  end(
+    'countersign_collateral_end_timestamp_seconds',
+    "Unix time at which the first part of the session's collateral of Intel ends. It is fetched daily, and holds for 30 days.",
+    (ends) => ends.collateral_ms,
+  );
   new Gauge({
     name: 'countersign_build_info',
     help: 'Always 1; the label is what runs.',

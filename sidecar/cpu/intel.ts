@@ -1,7 +1,7 @@
 // Where the endorsements of a TDX quote come from: Intel's Provisioning Certification Service (PCS), version 4, or a caching service
 // (PCCS) with the same paths. They are fetched daily, kept on disk, and used until they end; the verifier judges them at each use.
 import { JsonTextError, type Member, topLevelMembers } from '../../proto/json.ts';
-import { appraiseCpu, type CpuReport, parseCrl, parseTdxQuote, type TdxCollateral } from '../../verify/index.ts';
+import { appraiseCpu, type CpuReport, collateralEnd, parseTdxQuote, type TdxCollateral } from '../../verify/index.ts';
 import type { AttesterError } from '../attesters/attester.ts';
 import { until } from '../driver/lock.ts';
 import {
@@ -28,8 +28,6 @@ export interface IntelCollateral {
    * @throws what `signal` was aborted with.
    */
   endorse(evidence: { readonly report: Buffer }, signal: AbortSignal): Promise<{ readonly collateral: TdxCollateral }>;
-  /** When the first part of what was last used ends, in Unix milliseconds; null while there is none. */
-  readonly expires_ms: number | null;
 }
 
 export const INTEL_PCS_URL = 'https://api.trustedservices.intel.com';
@@ -55,7 +53,6 @@ export function createIntelCollateral(options: IntelOptions): IntelCollateral {
   const base = pcs_url.replace(/\/+$/, '');
   const store = createStore(options);
   const service = createService<Held>(options);
-  let expires_ms: number | null = null;
 
   function appraise(report: Buffer, collateral?: TdxCollateral): Promise<CpuReport> {
     const evidence = { type: 'TDX', report: report.toString('base64') };
@@ -104,7 +101,7 @@ export function createIntelCollateral(options: IntelOptions): IntelCollateral {
       if (wrong !== null) throw unavailable(`${new URL(base).host} gave collateral that cannot be used (${wrong})`);
       const entry = { bytes: Buffer.from(JSON.stringify(collateral)), fetched_ms: now_ms() };
       await store.write(id, entry);
-      return { ...entry, collateral, expires_ms: endOf(collateral) };
+      return { ...entry, collateral, expires_ms: collateralEnd(collateral).getTime() };
     });
   }
 
@@ -115,15 +112,11 @@ export function createIntelCollateral(options: IntelOptions): IntelCollateral {
   }
 
   return {
-    get expires_ms() {
-      return expires_ms;
-    },
     async endorse({ report }, signal) {
       signal.throwIfAborted();
       const platform = await platformOf(report);
       const id = `collateral of FMSPC ${platform.fmspc} under the ${platform.ca} CA`;
       let held = await kept(id, report);
-      expires_ms = held?.expires_ms ?? null;
       if (held === null) held = await until(fetched(id, platform, report), signal);
       else if (isDue(held)) {
         const { expires_ms: end_ms } = held;
@@ -131,7 +124,6 @@ export function createIntelCollateral(options: IntelOptions): IntelCollateral {
           onFailure(`what is kept is used until ${iso(end_ms)}: ${error.message}`),
         );
       }
-      expires_ms = held.expires_ms;
       return { collateral: held.collateral };
     },
   };
@@ -149,17 +141,10 @@ const OF_THE_COLLATERAL: ReadonlySet<string> = new Set([
 function read({ bytes, fetched_ms }: Kept): Held | null {
   try {
     const collateral = JSON.parse(bytes.toString()) as TdxCollateral;
-    return { collateral, fetched_ms, expires_ms: endOf(collateral) };
+    return { collateral, fetched_ms, expires_ms: collateralEnd(collateral).getTime() };
   } catch {
     return null;
   }
-}
-
-/** When the first of the texts and lists ends. */
-function endOf({ tcb_info, qe_identity, pck_crl, root_ca_crl }: TdxCollateral): number {
-  const texts = [tcb_info, qe_identity].map((text) => (JSON.parse(text) as { nextUpdate: string }).nextUpdate);
-  const lists = [pck_crl, root_ca_crl].map((list) => parseCrl(Buffer.from(list, 'hex')).nextUpdate.getTime());
-  return Math.min(...texts.map((text) => Date.parse(text)), ...lists);
 }
 
 // The service: four requests, whose responses become the nine members.

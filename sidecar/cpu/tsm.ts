@@ -29,7 +29,7 @@ export interface TsmEvidence {
 
 interface TsmCollectorOptions {
   /** The entry that root made for the sidecar. Where it does not exist, a private one is made beside it for each report. */
-  readonly entry?: string;
+  readonly entry: string;
   /** The log of the guest's measured boot; only root may read it on most systems. */
   readonly event_log?: string;
   readonly fs?: TsmFs;
@@ -42,11 +42,11 @@ interface TsmCollectorOptions {
   readonly deadline_ms?: number;
 }
 
-const ENTRY = '/sys/kernel/config/tsm/report/countersign';
 const CCEL = '/sys/firmware/acpi/tables/data/CCEL';
 /** SEV-SNP's guest waits 60 s for its host, TDX's 30 s. */
 const DEADLINE_MS = 65_000;
-const PROVIDERS: Readonly<Record<string, CpuType>> = { sev_guest: 'SEV_SNP', tdx_guest: 'TDX' };
+/** By the kernel's names of their drivers. */
+export const PROVIDERS: Readonly<Record<string, CpuType>> = { sev_guest: 'SEV_SNP', tdx_guest: 'TDX' };
 /** While the driver is busy, or a signal interrupted it: after a failed read the same `inblob` is there to be read again. */
 const READ_RETRY = { attempts: 4, first_ms: 50, max_ms: 150 } as const;
 /** How often a report is asked for when others write to the same entry. */
@@ -55,7 +55,7 @@ const NOTHING: Buffer = Buffer.alloc(0);
 
 /** @throws {AttesterError} there is no entry and none can be made, or the processor is of another kind. */
 export async function createTsmCollector(options: TsmCollectorOptions): Promise<CpuCollector> {
-  const { entry = ENTRY, event_log = CCEL, fs = nodeFs, endorse, deadline_ms = DEADLINE_MS } = options;
+  const { entry, event_log = CCEL, fs = nodeFs, endorse, deadline_ms = DEADLINE_MS } = options;
   const exclusive = oneAtATime(deadline_ms);
   const type = await exclusive(() => withEntry(fs, entry, async (_, found) => found), new AbortController().signal);
 

@@ -1,5 +1,6 @@
 // Looks at a node from the driver up to one verified attestation, in the order of repair.
 import type { DoctorConfig } from './config.ts';
+import { checkCpu } from './cpu-checks.ts';
 import type { Finding } from './finding.ts';
 import type { Host } from './host.ts';
 import { gatherFacts } from './host.ts';
@@ -8,7 +9,8 @@ import { checkClock, checkServices, checkTrial, probeServices } from './service-
 
 export async function examine(host: Host, config: DoctorConfig): Promise<Finding[]> {
   const facts = await gatherFacts(host, config);
-  const probes = await probeServices(host, config, facts);
+  const cpu = await checkCpu(host, config);
+  const probes = await probeServices(host, config, facts, cpu.type);
   const hardware = [
     ...(await checkContainer(host)),
     ...checkDriver(facts),
@@ -19,6 +21,7 @@ export async function examine(host: Host, config: DoctorConfig): Promise<Finding
   return [
     ...(config.attester === 'simulated' ? hardware.map(notNeeded) : hardware),
     ...(await checkRequirements(host, config, facts)),
+    ...cpu.findings,
     ...checkClock(probes, host.now()),
     ...(await checkSocket(host, config)),
     ...(await checkTrial(host, config)),

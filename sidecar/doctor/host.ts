@@ -127,7 +127,7 @@ async function readFacts(library: string): Promise<NvmlFacts> {
 const isUnsupported = (error: unknown) =>
   error instanceof NvmlError && (error.nvml_code === NVML.not_supported || error.nvml_code === NVML.function_not_found);
 
-type Access = 'read_write' | 'write' | 'execute';
+type Access = 'read_write' | 'read' | 'write' | 'write_file' | 'execute';
 
 export interface Ran {
   readonly exit_code: number | null;
@@ -157,7 +157,10 @@ const RUN_DEADLINE_MS = 10_000;
 const MAX_OUTPUT_BYTES = 256 * 1024;
 const MODES: Readonly<Record<Access, number>> = {
   read_write: constants.R_OK | constants.W_OK,
+  read: constants.R_OK,
+  /** In a folder. */
   write: constants.W_OK | constants.X_OK,
+  write_file: constants.W_OK,
   execute: constants.X_OK,
 };
 

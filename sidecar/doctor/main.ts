@@ -5,9 +5,11 @@ import { examine, printFindings } from './examine.ts';
 import { exitCode } from './finding.ts';
 import { thisHost } from './host.ts';
 
-const USAGE = `countersign doctor [--json]   look at this node: driver, confidential mode, devices, services, clock, socket, one trial attestation
+const USAGE = `countersign doctor [--json]   look at this node: driver, confidential mode, devices, services, processor,
+                              clock, socket, one trial attestation
 
-It reads the sidecar's variables: ATTESTER, SIDECAR_SOCKET, RIM_URL, OCSP_URL, NRAS_URL, NVTRUST_VENV, NVATTEST, NVML_LIBRARY.
+It reads the sidecar's variables: ATTESTER, SIDECAR_SOCKET, RIM_URL, OCSP_URL, NRAS_URL, NVTRUST_VENV, NVATTEST, NVML_LIBRARY,
+CPU_EVIDENCE, TSM_ENTRY, KDS_URL, PCS_URL.
 
 exit status: 0 nothing fails, 1 something does, 2 usage`;
 

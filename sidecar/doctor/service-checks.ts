@@ -1,7 +1,9 @@
 // What the doctor looks at beyond the node: services, clocks, and one trial attestation.
 import { buildRaw } from '../../proto/raw.ts';
 import { appraiseAttestation, createCollateral, type Jwks, type VerificationReport } from '../../verify/index.ts';
+import type { CpuType } from '../cpu/collector.ts';
 import type { DoctorConfig } from './config.ts';
+import { checkSessionOf } from './cpu-checks.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import type { Host, Trial } from './host.ts';
 import { type Facts, messageOf } from './host.ts';
@@ -9,7 +11,7 @@ import { type Facts, messageOf } from './host.ts';
 // One short request to each service that the attester needs: its status, or why there is no response, and the service's clock.
 
 interface Probe {
-  readonly service: 'rim' | 'ocsp' | 'nras';
+  readonly service: 'rim' | 'ocsp' | 'nras' | 'kds' | 'pcs';
   readonly url: string;
   /** For `rim`: the id in the request. */
   readonly rim_id: string | null;
@@ -25,7 +27,8 @@ const PROBE_TIMEOUT_MS = 5_000;
 /** A reference value that NVIDIA has published, for a machine whose own is not known. */
 const KNOWN_RIM = 'NV_GPU_DRIVER_GH100_550.90.07';
 
-export function probeServices(host: Host, config: DoctorConfig, facts: Facts): Promise<Probe[]> {
+/** @param cpu the processor that signs, where one does. */
+export function probeServices(host: Host, config: DoctorConfig, facts: Facts, cpu: CpuType | null): Promise<Probe[]> {
   // The id needs the chip's name: for Hopper it is one, for Blackwell there are several.
   const hopper = facts.driver !== null && facts.gpus[0]?.arch === 'HOPPER';
 
@@ -33,7 +36,10 @@ export function probeServices(host: Host, config: DoctorConfig, facts: Facts): P
   const rim = () => probe(host, 'rim', `${config.rim_url}/v1/rim/${rim_id}`, rim_id);
   const ocsp = () => probe(host, 'ocsp', config.ocsp_url, null);
   const nras = () => probe(host, 'nras', config.nras_url, null);
-  return Promise.all(config.attester === 'nras' ? [nras(), rim(), ocsp()] : [rim(), ocsp()]);
+  const kds = () => probe(host, 'kds', `${config.kds_url}/vcek/v1/Genoa/cert_chain`, null);
+  const pcs = () => probe(host, 'pcs', `${config.pcs_url}/tdx/certification/v4/qe/identity`, null);
+  const ofTheProcessor = cpu === null ? [] : [cpu === 'TDX' ? pcs() : kds()];
+  return Promise.all([...(config.attester === 'nras' ? [nras()] : []), rim(), ocsp(), ...ofTheProcessor]);
 }
 
 async function probe(host: Host, service: Probe['service'], url: string, rim_id: string | null): Promise<Probe> {
@@ -60,6 +66,8 @@ const WORDS = {
   rim: { what: 'reference values (RIM)', variable: 'RIM_URL' },
   ocsp: { what: 'revocation (OCSP)', variable: 'OCSP_URL' },
   nras: { what: 'remote attestation (NRAS)', variable: 'NRAS_URL' },
+  kds: { what: "AMD's certificates (KDS)", variable: 'KDS_URL' },
+  pcs: { what: "Intel's collateral (PCS)", variable: 'PCS_URL' },
 } as const;
 
 export const checkServices = (probes: readonly Probe[], facts: Facts): Finding[] =>
@@ -76,11 +84,23 @@ function checkService({ service, url, rim_id, http_status, error }: Probe, { dri
     );
   const seen = `${what}: ${origin} answers ${http_status}`;
   if (http_status === 401 || http_status === 403)
-    return fail(service, seen, 'set NVIDIA_ATTESTATION_SERVICE_KEY, or look whether a proxy refused');
+    return fail(
+      service,
+      seen,
+      isNvidias(service)
+        ? 'set NVIDIA_ATTESTATION_SERVICE_KEY, or look whether a proxy refused'
+        : 'look whether a proxy refused',
+    );
   if (http_status === 407)
     return fail(service, seen, 'the proxy wants a name and a password: put them into https_proxy');
   if (http_status === 429)
-    return warn(service, seen, 'requests are limited: keep RIMs and OCSP answers, or use a service key');
+    return warn(
+      service,
+      seen,
+      isNvidias(service)
+        ? 'requests are limited: keep RIMs and OCSP answers, or use a service key'
+        : `requests are limited: what was fetched is kept in COLLATERAL_DIR, or name a mirror in ${variable}`,
+    );
   if (http_status >= 500) return warn(service, seen, 'the service is not well; try again later');
   if (http_status >= 300 && http_status < 400)
     return warn(
@@ -91,6 +111,8 @@ function checkService({ service, url, rim_id, http_status, error }: Probe, { dri
   if (service === 'rim' && http_status === 404) return missing(seen, rim_id ?? '', driver);
   return ok(service, service === 'rim' ? `${seen} for ${rim_id}` : seen);
 }
+
+const isNvidias = (service: Probe['service']) => service !== 'kds' && service !== 'pcs';
 
 function missing(seen: string, rim_id: string, driver: string | null): Finding {
   if (driver !== null && rim_id.endsWith(`_${driver}`))
@@ -155,11 +177,15 @@ export async function checkTrial(host: Host, config: DoctorConfig): Promise<Find
   const { nonce, token, evidence, cpu: signed } = result;
   const cpu = signed && session && { ...JSON.parse(session.cpu), signature: signed.signature };
   const report = await appraise(JSON.stringify({ raw, nonce, token, evidence, cpu }), trial, host, config);
-  if (!report.valid) return [invalid(report)];
+  const ofSession = checkSessionOf(report, trial, config, host.now());
+  // What the processor fails by is told there.
+  const failed = report.checks.filter(({ name, status }) => status === 'fail' && !name.startsWith('cpu_'));
+  if (failed.length > 0) return [invalid(failed), ...ofSession];
   const seen = `the sidecar (${hello.attester}) attested ${hello.devices.length} device(s), and it verifies${report.level === 'none' ? '' : ` (${report.level})`}`;
-  if (hello.simulated === null || config.attester === 'simulated') return [ok(NAME, seen)];
+  if (hello.simulated === null || config.attester === 'simulated') return [ok(NAME, seen), ...ofSession];
   return [
     warn(NAME, `${seen}; its GPU is simulated`, 'the sidecar that runs has ATTESTER=simulated: start it with another'),
+    ...ofSession,
   ];
 }
 
@@ -175,9 +201,9 @@ function appraise(text: string, { hello }: Trial, host: Host, config: DoctorConf
   });
 }
 
-function invalid({ checks }: VerificationReport): Finding {
-  const failed = checks.filter(({ status }) => status === 'fail').map(({ code, detail }) => `${code}: ${detail}`);
-  const seen = `the sidecar attested, and it does not verify: ${failed.slice(0, 3).join('; ')}`;
+function invalid(failed: VerificationReport['checks']): Finding {
+  const reasons = failed.slice(0, 3).map(({ code, detail }) => `${code}: ${detail}`);
+  const seen = `the sidecar attested, and it does not verify: ${reasons.join('; ')}`;
   return fail(NAME, seen, 'save an attestation and look at countersign verify FILE');
 }
 

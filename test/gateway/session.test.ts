@@ -8,7 +8,13 @@ import { PROTOCOL } from '../../proto/frames.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import { createSessions, type Session, type Sessions } from '../../sidecar/cpu/sessions.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
-import { appraiseAttestation, appraiseSession, verifyAttestation, verifySession } from '../../verify/index.ts';
+import {
+  appraiseAttestation,
+  appraiseSession,
+  collateralEnd,
+  verifyAttestation,
+  verifySession,
+} from '../../verify/index.ts';
 import { type Backend, chatAnswer, chatStream, DONE, delta, finish, role, startBackend, stream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { type FalseSidecar, startFalseSidecar } from '../false-sidecar.ts';
@@ -23,6 +29,7 @@ import {
   startSidecar,
   temporaryFolder,
 } from '../harness.ts';
+import { parseSamples } from '../telemetry/samples.ts';
 import { expectError } from './expect-error.ts';
 
 const TEE = { ...CHAT, tee: true };
@@ -71,6 +78,15 @@ describe.each(['SEV_SNP', 'TDX'] as const)('with %s', (type) => {
     const report = await appraiseAttestation(got.body, { simulatedRoot });
     expect(report.checks.filter(({ status }) => status === 'fail')).toEqual([]);
     expect(report.checks).toContainEqual(expect.objectContaining({ name: 'cpu_answer', status: 'pass' }));
+  });
+
+  it('the metrics say when session and collateral end', async () => {
+    const { statement, collateral } = await current();
+    const samples = parseSamples((await ask(`${service.gateway.url}/metrics`, { method: 'GET' })).text);
+    const { not_after } = JSON.parse(statement);
+    expect(samples.value('countersign_session_end_timestamp_seconds', { type })).toBe(not_after);
+    const end = type === 'TDX' ? collateralEnd(collateral).getTime() / 1000 : null;
+    expect(samples.value('countersign_collateral_end_timestamp_seconds', { type })).toBe(end);
   });
 
   it('an answer without tee carries nothing', async () => {

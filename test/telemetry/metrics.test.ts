@@ -111,6 +111,8 @@ describe('attestations', () => {
   it("go with the sidecar's state, its restarts and what had to be asked for again", async () => {
     await eventually(async () => (await samples()).value('countersign_sidecar_state', { state: 'connected' }) === 1);
     expect((await samples()).value('countersign_sidecar_trouble')).toBe(0);
+    // No processor signs here.
+    expect((await samples()).value('countersign_session_end_timestamp_seconds')).toBeNull();
     const connections = (await samples()).value('countersign_sidecar_connections_total') ?? 0;
     await service.sidecar.close();
     await eventually(async () => (await samples()).value('countersign_sidecar_state', { state: 'connecting' }) === 1);

@@ -117,6 +117,13 @@ export async function verifyCollateral(
   };
 }
 
+/** When the first of the four parts ends. Nothing is verified. @throws {CheckFailure} collateral_invalid: a part cannot be read. */
+export function collateralEnd(collateral: TdxCollateral): Date {
+  const texts = [collateral.tcb_info, collateral.qe_identity].map((text) => date(object(jsonOf(text)).nextUpdate));
+  const lists = (['root_ca_crl', 'pck_crl'] as const).map((name) => readCrl(name, collateral).nextUpdate);
+  return new Date(Math.min(...[...texts, ...lists].map((end) => end.getTime())));
+}
+
 /** The text is parsed only once its signature is found right. */
 async function verifyText(
   name: 'tcb_info' | 'qe_identity',
@@ -141,10 +148,14 @@ async function verifyText(
   const text = collateral[name];
   if (!(await ecdsaVerifyRaw(signer, 'SHA-256', signature, utf8(text))))
     throw invalid(`${name}: its signature does not verify over its exact text`);
+  return { value: object(jsonOf(text)), signer, outdated };
+}
+
+function jsonOf(text: string): unknown {
   try {
-    return { value: object(JSON.parse(text)), signer, outdated };
+    return JSON.parse(text);
   } catch (cause) {
-    throw cause instanceof SyntaxError ? invalid(`${name} is not JSON`, cause) : cause;
+    throw invalid('a signed text is not JSON', cause);
   }
 }
 

@@ -1,5 +1,6 @@
 // The log of a guest's measured boot, as the collector adds it to a quote.
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { TSM_ENTRY } from '../../../sidecar/config.ts';
 import { cutEventLog } from '../../../sidecar/cpu/event-log.ts';
 import { makeCcel } from '../../../sidecar/cpu/simulated/tdx.ts';
 import { createTsmCollector } from '../../../sidecar/cpu/tsm.ts';
@@ -18,7 +19,7 @@ const HEAD_BYTES = log.length - 3 * EVENT_BYTES;
 async function collect(files: Record<string, Buffer>, quote?: Buffer) {
   const report = quote === undefined ? tdxBlobs() : () => ({ outblob: quote });
   const { fs } = createFakeTsm({ provider: 'tdx_guest', report, files });
-  const collector = await createTsmCollector({ fs, endorse: async () => ({}) });
+  const collector = await createTsmCollector({ entry: TSM_ENTRY, fs, endorse: async () => ({}) });
   const reportData = quote === undefined ? new Uint8Array(64) : quote.subarray(48 + 520, 48 + 584);
   return collector.collect(reportData, new AbortController().signal);
 }
@@ -46,7 +47,7 @@ describe('the event log', () => {
 
   it('is not read on SEV-SNP', async () => {
     const { fs, operations } = createFakeTsm({ files: { [CCEL]: log } });
-    const collector = await createTsmCollector({ fs, endorse: async () => ({}) });
+    const collector = await createTsmCollector({ entry: TSM_ENTRY, fs, endorse: async () => ({}) });
     const evidence = await collector.collect(new Uint8Array(64), new AbortController().signal);
     expect(evidence).not.toHaveProperty('event_log');
     expect(operations).not.toContain(`read ${CCEL}`);

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { AttesterError } from '../../../sidecar/attesters/attester.ts';
+import { TSM_ENTRY } from '../../../sidecar/config.ts';
 import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import { createTsmCollector, type TsmEvidence } from '../../../sidecar/cpu/tsm.ts';
 import { appraiseCpu } from '../../../verify/index.ts';
@@ -30,6 +31,7 @@ type Options = Partial<Parameters<typeof createTsmCollector>[0]>;
 async function start(fake: FakeTsm, options: Options = {}) {
   const endorsed: TsmEvidence[] = [];
   const collector = await createTsmCollector({
+    entry: TSM_ENTRY,
     fs: fake.fs,
     async endorse(evidence) {
       endorsed.push(evidence);
@@ -547,6 +549,7 @@ it('random interleavings of several processes on one entry give nobody a blob ov
     const process = async (reports: number) => {
       let auxblob: Buffer = Buffer.alloc(0);
       const collector = await createTsmCollector({
+        entry: TSM_ENTRY,
         fs: fake.fs,
         async endorse(evidence) {
           auxblob = evidence.auxblob;

@@ -1,0 +1,93 @@
+// What the doctor looks at for the processor's evidence: configfs-tsm, the service that vouches for the processor, and the session.
+import { dirname, join } from 'node:path';
+import { readStatement } from '../../proto/statement.ts';
+import type { VerificationReport } from '../../verify/index.ts';
+import type { CpuType } from '../cpu/collector.ts';
+import { PROVIDERS } from '../cpu/tsm.ts';
+import type { DoctorConfig } from './config.ts';
+import { type Finding, fail, ok, skip, warn } from './finding.ts';
+import type { Host, Trial } from './host.ts';
+
+// Is this a confidential VM, and may the sidecar ask its processor?
+
+const NAME = 'cpu';
+const MAKE_ENTRY =
+  'as root: systemctl start countersign-tsm, or sidecar/cpu/tsm-entry.sh with the group of the sidecar';
+
+export async function checkCpu(
+  host: Host,
+  config: DoctorConfig,
+): Promise<{ readonly type: CpuType | null; readonly findings: readonly Finding[] }> {
+  const { cpu_evidence, attester, tsm_entry } = config;
+  const found = (finding: Finding, type: CpuType | null = null) => ({ type, findings: [finding] });
+  if (attester === 'simulated') return found(skip(NAME, 'ATTESTER=simulated brings a processor of its own'));
+  if (cpu_evidence === 'off') return found(skip(NAME, 'CPU_EVIDENCE=off: no processor signs'));
+  const missing = (seen: string, todo: string) =>
+    found(cpu_evidence === 'required' ? fail(NAME, seen, todo) : warn(NAME, `${seen}; answers go out without`, todo));
+  if ((await host.kind(tsm_entry)) !== 'folder') {
+    const parent = dirname(tsm_entry);
+    if ((await host.kind(parent)) !== 'folder')
+      return missing(
+        `there is no ${parent}`,
+        'start a confidential VM of SEV-SNP or TDX with Linux 6.7 or newer, and load its driver (modprobe sev-guest or tdx-guest)',
+      );
+    if ((await host.access(parent, 'write')) !== null) return missing(`there is no ${tsm_entry}`, MAKE_ENTRY);
+    return found(ok(NAME, `${host.user} can make an entry in ${parent}`));
+  }
+  const refused = await firstRefusal(host, tsm_entry);
+  if (refused !== null) return missing(`${host.user} may not use ${refused}`, MAKE_ENTRY);
+  const provider = (await host.readText(join(tsm_entry, 'provider')))?.trim() ?? '';
+  const type = PROVIDERS[provider];
+  if (type === undefined)
+    return missing(
+      `${tsm_entry} asks ${JSON.stringify(provider.slice(0, 64))}`,
+      'SEV-SNP (sev_guest) or TDX (tdx_guest) is needed',
+    );
+  return found(
+    ok(NAME, `${host.user} can ask a ${type === 'TDX' ? 'TDX' : 'SEV-SNP'} processor by ${tsm_entry}`),
+    type,
+  );
+}
+
+async function firstRefusal(host: Host, entry: string): Promise<string | null> {
+  for (const [name, right] of [
+    ['inblob', 'write_file'],
+    ['outblob', 'read'],
+    ['generation', 'read'],
+    ['provider', 'read'],
+  ] as const) {
+    const why = await host.access(join(entry, name), right);
+    if (why !== null) return `${join(entry, name)} (${why})`;
+  }
+  return null;
+}
+
+// Does the processor vouch for the trial attestation?
+
+/** @param report of the trial attestation. */
+export function checkSessionOf(
+  { checks, claims }: VerificationReport,
+  { hello, session }: Trial,
+  { cpu_evidence }: DoctorConfig,
+  now: Date,
+): Finding[] {
+  const name = 'session';
+  if (session === null) {
+    if (cpu_evidence === 'off') return [skip(name, 'no processor signs')];
+    if (hello.cpu === null)
+      return [warn(name, 'the sidecar that runs was started with CPU_EVIDENCE=off', 'restart it with these settings')];
+    return [warn(name, 'the sidecar has no session with its processor', "see the line `cpu`, and the sidecar's log")];
+  }
+  const failed = checks.filter(({ name: check, status }) => check.startsWith('cpu_') && status === 'fail');
+  if (failed.length > 0)
+    return [
+      fail(
+        name,
+        `a processor signed, and it does not verify: ${failed.map(({ code, detail }) => `${code}: ${detail}`).join('; ')}`,
+        'the code says which half is wrong: docs/security.md',
+      ),
+    ];
+  const minutes = Math.floor((readStatement(session.statement).not_after - now.getTime() / 1000) / 60);
+  const who = `${claims.cpu?.product ?? claims.cpu?.type ?? 'processor'}${claims.cpu?.simulated === true ? ', simulated' : ''}`;
+  return [ok(name, `signed by the session of a ${who}, for another ${minutes} min; it verifies`)];
+}
