@@ -130,9 +130,9 @@ async function checkProcessor(
   timestamp: number | null,
   { options, at }: Context,
 ): Promise<CpuClaims | null> {
-  const { roots, collateral, policy } = options.cpu ?? {};
+  const { roots, collateral, policy, reference } = options.cpu ?? {};
   const { simulatedRoot: simulatedRoots, without } = options;
-  const { context } = readCpuOptions({ at, roots, collateral, policy, simulatedRoots, without });
+  const { context } = readCpuOptions({ at, roots, collateral, policy, reference, simulatedRoots, without });
   if (cpu === undefined) return null;
   const { session = null, expected } = options;
   const form = await list.run('cpu_form', ['form'], () => readAnswerCpu(cpu, session));

@@ -32,9 +32,12 @@ export {
   type CpuClaims,
   type CpuExpected,
   type CpuPolicy,
+  type CpuReference,
   type CpuReport,
+  type CpuSoftware,
   type CpuType,
   type CpuVerifyOptions,
+  type GuestReference,
   PRODUCTS,
   type Product,
   TCB_STATUSES,
@@ -42,6 +45,7 @@ export {
   type TdxCollateral,
   type VerifiedSession,
 } from './cpu/cpu-options.ts';
+export { readReference } from './cpu/reference.ts';
 // For whoever fetches endorsements: whose they must be, and when they end. What these return is not yet verified.
 export { parseSnpReport, type SnpReport, tcbOf } from './cpu/snp-report.ts';
 export { collateralEnd } from './cpu/tdx-collateral.ts';

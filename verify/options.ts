@@ -26,7 +26,7 @@ export interface VerifyOptions {
   readonly expected?: Expected | undefined;
   readonly policy?: Policy | undefined;
   /** Of the processor's evidence: whom to trust in place of AMD and Intel, the caller's collateral, what is accepted. */
-  readonly cpu?: Pick<CpuVerifyOptions, 'roots' | 'collateral' | 'policy'> | undefined;
+  readonly cpu?: Pick<CpuVerifyOptions, 'roots' | 'collateral' | 'policy' | 'reference'> | undefined;
   /** A session that `verifySession` verified, for attestations that name it and do not carry it (`x-tee-session`). */
   readonly session?: VerifiedSession | undefined;
   /** NVIDIA's keys for tokens of its remote service. */
@@ -130,7 +130,7 @@ export interface Jwks {
 
 /**
  * From the least to the most. `none`: nothing about hardware. `gpu`: a GPU's signature. `gpu+cpu`: and a confidential VM on a genuine
- * processor asked for it. `measured` is kept for software whose measurements are known.
+ * processor asked for it. `measured`: and what that VM was started with is known to the caller (`cpu.reference`).
  */
 export const LEVELS = ['none', 'gpu', 'gpu+cpu', 'measured'] as const;
 export type Level = (typeof LEVELS)[number];

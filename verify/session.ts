@@ -39,8 +39,8 @@ export async function verifySession(
 /** As {@link verifySession}, but a failed check is in what is returned. */
 export async function appraiseSession(input: unknown, options: VerifyOptions = {}): Promise<SessionReport> {
   const context = readOptions(options);
-  const { at, simulatedRoot: simulatedRoots, without, cpu: { roots, collateral, policy } = {} } = options;
-  const { context: cpuContext } = readCpuOptions({ at, roots, collateral, policy, simulatedRoots, without });
+  const { at, simulatedRoot: simulatedRoots, without, cpu: { roots, collateral, policy, reference } = {} } = options;
+  const { context: cpuContext } = readCpuOptions({ at, roots, collateral, policy, reference, simulatedRoots, without });
   const list = new CheckList(options.stopAtFailure);
   const given = await list.run('form', [], () => formOf(input));
   const nonce = given === null ? null : toHex(await digest('SHA-256', utf8(given.statement)));

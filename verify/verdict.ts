@@ -1,6 +1,6 @@
 // The verdict in words: the level, what is proven, and what is not. And the relying party's policy.
 import { CheckFailure, type CheckList, seen } from './checks.ts';
-import type { CpuClaims } from './cpu/cpu-options.ts';
+import type { CpuClaims, CpuSoftware } from './cpu/cpu-options.ts';
 import { leftOpen, type VerifiedDevice } from './gpu/topology.ts';
 import {
   type Claims,
@@ -81,12 +81,16 @@ export function levelOf(findings: Findings): Level {
   const { devices, appraised } = findings;
   const kinds = devices.length === 0 ? appraised : devices.map(({ claims }) => claims.kind);
   if (!kinds.includes('gpu')) return 'none';
-  return isBound(findings) ? 'gpu+cpu' : 'gpu';
+  if (!isBound(findings)) return 'gpu';
+  return softwareOf(findings) === null ? 'gpu+cpu' : 'measured';
 }
 
 /** Whether a processor's evidence is bound to these devices, and to this answer where there is one. */
 const isBound = ({ list, about }: Findings) =>
   list.passed('cpu_binding') && list.passed('cpu_devices') && (about === 'session' || list.passed('cpu_answer'));
+
+/** The software that the caller knows, of a guest that is bound to these devices. */
+const softwareOf = (findings: Findings) => (isBound(findings) ? (findings.cpu?.software ?? null) : null);
 
 function signedWhat({ about, nonce }: Findings): string {
   if (about === 'exchange') return 'the hash of exactly this request, this answer and this timestamp';
@@ -106,6 +110,8 @@ function proven(findings: Findings, simulated: boolean): string[] {
       `${named(devices, nvidia.device)} signed ${what}${bound ? '' : ', at the asking of software on its host'}.`,
     );
   if (bound) statements.push(cpuProven(findings));
+  const software = softwareOf(findings);
+  if (software !== null) statements.push(softwareProven(software));
   if (appraised.length > 0)
     statements.push(
       `NVIDIA's remote attestation service appraised evidence of the ${kindOf(appraised)} for ${what}, and said yes.`,
@@ -137,6 +143,16 @@ function cpuProven({ cpu, about, ownCpuRoots }: Findings): string {
   );
 }
 
+function softwareProven({ launch, images }: CpuSoftware): string {
+  const listed =
+    images === null
+      ? 'the images that it names'
+      : Object.entries(images)
+          .map(([name, image]) => `${name} ${image}`)
+          .join(', ');
+  return `That guest was started as one of the caller's reference values, with the launch file ${launch}: ${listed}.`;
+}
+
 function named(devices: readonly VerifiedDevice[], nvidia: boolean): string {
   const models = [...new Set(devices.map(({ claims }) => claims.model))].join(', ');
   const kind = kindOf(devices.map(({ claims }) => claims.kind));
@@ -151,11 +167,22 @@ function kindOf(kinds: readonly DeviceClaims['kind'][]): string {
   return kinds.includes('gpu') ? 'device' : 'NVSwitch';
 }
 
-/** What evidence of a processor alone does not show. */
-const CPU_LEAVES_OPEN = [
-  'Which software asked: its measurement was not compared, and whoever can run code in that guest can have any text signed.',
-  'That the device which signed is wired to that processor: neither signs that it is.',
-];
+/** What a processor's evidence does not show. */
+function cpuLeavesOpen(findings: Findings): string[] {
+  const software = softwareOf(findings);
+  return [
+    ...(software === null
+      ? [
+          'Which software asked: its measurement was not compared, and whoever can run code in that guest can have any text signed.',
+        ]
+      : [
+          'That the answer was computed by that model on that GPU, beyond what the images of the launch file do; nor what other guests of the same launch did.',
+          ...(software.uncompared === null ? [] : [`All that the guest was started with: ${software.uncompared}.`]),
+        ]),
+    'That the device which signed is wired to that processor: neither signs that it is.',
+    'That nobody reads the memory by physical access to the machine.',
+  ];
+}
 
 function notProven(findings: Findings, simulated: boolean, valid: boolean): string[] {
   if (!valid) return ['Anything: a check failed.'];
@@ -184,13 +211,13 @@ function notProven(findings: Findings, simulated: boolean, valid: boolean): stri
         ? 'That a GPU computed the answer: none signed.'
         : `That this ${kind} computed the answer: it signed a hash that software on its host gave it.`,
       ...(isBound(findings)
-        ? ["Which model's weights ran.", ...CPU_LEAVES_OPEN]
+        ? [...(softwareOf(findings) === null ? ["Which model's weights ran."] : []), ...cpuLeavesOpen(findings)]
         : [
             "Which model's weights ran, or what software asked: only CPU evidence over measured software could show it.",
           ]),
       `When: the time in raw is the gateway's, and the ${kind} has no clock.`,
     );
-  else if (about === 'session') missing.push(...(isBound(findings) ? CPU_LEAVES_OPEN : []));
+  else if (about === 'session') missing.push(...(isBound(findings) ? cpuLeavesOpen(findings) : []));
   else missing.push('What the nonce stands for: a device signs whatever it is given.');
   if (token !== null && token.signature === 'self-asserted')
     missing.push('What the token says beyond the evidence: anyone can make such a token.');

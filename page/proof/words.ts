@@ -126,7 +126,7 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
   },
   cpu_measurement: {
     title: 'The guest is a known one',
-    meaning: 'What the guest was started with has the values that the caller knows.',
+    meaning: 'What the guest was started with has values that the caller knows. This page knows none.',
   },
   cpu_software: {
     title: 'The software is a known one',

@@ -503,7 +503,8 @@ class SnpReport:
             require(self.product is not None, "cpu_unsupported", "product")
         self.vmpl = le(data[0x30:0x34])
         self.alias_checked = data[0x40] >> 5 & 1
-        self.report_data, self.host_data, self.chip_id = data[0x50:0x90], data[0xC0:0xE0], data[0x1A0:0x1E0]
+        self.report_data, self.measurement, self.host_data = data[0x50:0x90], data[0x90:0xC0], data[0xC0:0xE0]
+        self.id_key_digest, self.chip_id = data[0xE0:0x110], data[0x1A0:0x1E0]
         self.tcbs = {at: data[at : at + 8] for at in (0x38, 0x180, 0x1E0, 0x1F0)}
 
     def signed_by(self, leaf):
@@ -625,7 +626,7 @@ class TdxQuote:
         self.chain = read_pem(utf8(pem.removesuffix(b"\0"), "cpu_malformed"), "cpu_malformed")
 
         self.svn, self.mrsignerseam, self.seamattributes = body[0:16], body[64:112], body[112:120]
-        self.tdattributes, self.mrconfigid, self.report_data = le(body[120:128]), body[184:232], body[520:584]
+        self.tdattributes, self.mrtd, self.mrconfigid, self.report_data = le(body[120:128]), body[136:184], body[184:232], body[520:584]
         self.rtmrs = [body[at : at + 48] for at in (328, 376, 424, 472)]
         self.svn2, self.mrservicetd = body[584:600], body[600:648]
 
@@ -995,28 +996,144 @@ def dstack_events(data):
     return found
 
 
-def check_software(evidence, launch):
-    quote, log = evidence.quote, evidence.event_log
-    if log is None and launch is None:
+def check_log(log, rtmrs):
+    """The payloads of the events that name a launch file."""
+    require(len(log) <= 1024 * 1024, LOG, "too long")
+    dstack = log[:1] == b"["
+    events = dstack_events(log) if dstack else ccel_events(log)
+    registers = [bytes(48)] * 4
+    for register, digest, *_ in events:
+        registers[register] = sha384(registers[register] + digest).digest()
+    require(registers == rtmrs, LOG, "other registers")
+    return [one[3] for one in events if dstack and one[0] == 3 and one[2] == "countersign-launch"]
+
+
+# ---- reference values (§7.13) ----------------------------------------------------------------------------------------
+
+# Of each type: the lists that an entry has, those that it may have, and what its launch_in may be.
+OF_AZURE = ({"measurement", "pcrs"}, {"vmpl"}, {"measurement"})
+ENTRIES = {
+    "SEV_SNP": ({"measurement"}, {"vmpl", "id_key_digest"}, {"host_data", "measurement"}),
+    "TDX": ({"mrtd", "rtmr0", "rtmr1", "rtmr2"}, {"rtmr3"}, {"mrconfigid", "rtmr3", "measurement"}),
+    "AZURE_SEV_SNP": OF_AZURE,
+    "AZURE_TDX": OF_AZURE,
+}
+PCR = re.compile("[0-9]|1[0-9]|2[0-3]")
+
+
+class Unusable(ValueError):
+    """The caller's list cannot be used: no check fails by that."""
+
+
+def usable(condition, why):
+    if not condition:
+        raise Unusable(why)
+
+
+def read_reference(given):
+    """The list, of JSON text or parsed. @raises Unusable"""
+    if isinstance(given, str):
+        usable(characters(given) <= 1_048_576, "too long")
+        try:
+            given = parse_json(given, "reference")
+        except Fault as fault:
+            raise Unusable(str(fault)) from fault
+    read_members(given, {"version", "cpu", "launch"}, set())
+    usable(type(given["version"]) in (int, float) and given["version"] == 1, "version")
+    for one in read_list(given["cpu"], "cpu"):
+        read_entry(one)
+    read_digests(given["launch"], 32, "launch")
+    return given
+
+
+def read_members(value, needed, optional):
+    usable(isinstance(value, dict) and needed <= value.keys() <= needed | optional, "a member is missing, or not known")
+
+
+def read_list(value, name):
+    usable(isinstance(value, list) and 1 <= len(value) <= 1024, f"{name} is no list of 1 to 1,024 values")
+    return value
+
+
+def read_digests(value, size, name):
+    for one in read_list(value, name):
+        usable(isinstance(one, str) and len(one) == 2 * size and re.fullmatch("[0-9a-f]*", one), f"{name} is not of {size} bytes")
+
+
+def read_entry(entry):
+    kind = entry.get("type") if isinstance(entry, dict) else None
+    usable(isinstance(kind, str) and kind in ENTRIES, "type")
+    needed, optional, places = ENTRIES[kind]
+    read_members(entry, needed | {"type", "launch_in"}, optional)
+    usable(isinstance(entry["launch_in"], str) and entry["launch_in"] in places, "launch_in")
+    for name, value in entry.items():
+        if name == "vmpl":
+            for one in read_list(value, name):
+                usable(type(one) in (int, float) and one in (0, 1, 2, 3), name)
+        elif name == "pcrs":
+            usable(isinstance(value, dict) and value, "no register")
+            for register, digests in value.items():
+                usable(PCR.fullmatch(register), "a register's number")
+                read_digests(digests, 32, name)
+        elif name not in ("type", "launch_in") and not (name == "rtmr0" and value is None):
+            read_digests(value, 48, name)
+
+
+def measured(evidence):
+    """What the processor measured, by the names that an entry has for it."""
+    snp, quote = evidence.snp, evidence.quote
+    if snp is not None:
+        return {"measurement": snp.measurement.hex(), "vmpl": snp.vmpl, "id_key_digest": snp.id_key_digest.hex()}
+    if evidence.azure:
+        return {"measurement": quote.mrtd.hex()}
+    return {"mrtd": quote.mrtd.hex(), **{f"rtmr{i}": one.hex() for i, one in enumerate(quote.rtmrs)}}
+
+
+def fits(entry, evidence):
+    if entry["type"] != evidence.type:
+        return False
+    lists = {"vmpl": [0], **entry}
+    right = all(value in lists[name] for name, value in measured(evidence).items() if lists.get(name) is not None)
+    for register, digests in entry.get("pcrs", {}).items():
+        at = 32 * int(register)
+        right = right and evidence.tpm.pcrs[at : at + 32].hex() in digests
+    if entry["type"] == "TDX" and "rtmr3" not in entry:
+        right = right and (evidence.event_log is not None or not any(evidence.quote.rtmrs[3]))
+    return right
+
+
+def check_measurement(evidence, reference):
+    """The entry: the first that fits."""
+    if reference is None:
         raise NotMade
-    named = []
+    entry = next((one for one in reference["cpu"] if fits(one, evidence)), None)
+    require(entry is not None, "measurement_mismatch")
+    return entry
+
+
+def launch_digest(evidence, place, named, stated):
+    """The launch file's digest in hex, from this place. None where there is none."""
+    if place == "host_data":
+        return evidence.snp.host_data.hex()
+    if place == "mrconfigid":
+        digest, rest = evidence.quote.mrconfigid[:32], evidence.quote.mrconfigid[32:]
+        return None if any(rest) else digest.hex()
+    if place == "rtmr3":
+        return named[0].hex() if len(named) == 1 else None
+    return stated
+
+
+def check_software(evidence, reference, entry, stated):
+    """`stated`: the launch file that the session's statement names, if any."""
+    log, named = evidence.event_log, []
+    if log is None and reference is None:
+        raise NotMade
     if log is not None:
-        require(len(log) <= 1024 * 1024, LOG, "too long")
-        dstack = log[:1] == b"["
-        events = dstack_events(log) if dstack else ccel_events(log)
-        registers = [bytes(48)] * 4
-        for register, digest, *_ in events:
-            registers[register] = sha384(registers[register] + digest).digest()
-        require(registers == quote.rtmrs, LOG, "other registers")
-        named = [one[3] for one in events if dstack and one[0] == 3 and one[2] == "countersign-launch"]
-    if launch is not None:
-        digest, place = bytes.fromhex(launch["sha256"]), launch["in"]
-        there = {"rtmr3": named == [digest]}
-        if evidence.snp is not None:
-            there["host_data"] = evidence.snp.host_data == digest
-        if quote is not None:
-            there["mrconfigid"] = quote.mrconfigid == digest + bytes(16)
-        require(there.get(place, False), "software_mismatch")
+        named = check_log(log, evidence.quote.rtmrs)
+    if reference is not None:
+        digest = launch_digest(evidence, entry["launch_in"], named, stated)
+        require(digest is not None and digest in reference["launch"], "software_mismatch", "not on the list")
+        require(stated in (None, digest), "software_mismatch", "the statement names another")
 
 
 # ---- a member, whole (§7.1, §7.12) -----------------------------------------------------------------------------------
@@ -1078,14 +1195,15 @@ class Evidence:
 class Caller:
     """What the caller says (§7.11)."""
 
-    def __init__(self, at, policy, collateral, expected_launch, without_revocation, extra_roots, roots):
+    def __init__(self, at, policy, collateral, reference, without_revocation, extra_roots, roots):
         self.at = at.timestamp()
         self.policy, self.collateral = policy or {}, collateral or {}
-        self.launch, self.without_revocation = expected_launch, without_revocation
+        self.reference = None if reference is None else read_reference(reference)
+        self.without_revocation = without_revocation
         self.roots, self.simulated = roots, list(extra_roots)
 
 
-def check_evidence(checks, evidence, caller, of_session, seen):
+def check_evidence(checks, evidence, caller, of_session, seen, stated=None):
     """All checks behind cpu_form, in their order. `of_session` makes those of §6 where they stand."""
     at, policy = caller.at, caller.policy
     snp, quote = (evidence.snp, evidence.quote) if evidence else (None, None)
@@ -1126,12 +1244,14 @@ def check_evidence(checks, evidence, caller, of_session, seen):
 
     checks.run("cpu_identity", signed, identity)
     checks.run("cpu_revocation", signed, revocation)
-    if evidence and evidence.azure:
+    vtpm = ["cpu_vtpm"] if evidence and evidence.azure else []
+    if vtpm:
         checks.run("cpu_vtpm", ["cpu_form"], lambda: check_vtpm(evidence.signed.report_data, evidence.hcl, evidence.tpm))
-    of_session(["cpu_form", "cpu_vtpm"] if evidence and evidence.azure else ["cpu_form"])
+    of_session(["cpu_form", *vtpm])
     checks.run("cpu_mode", signed, lambda: snp_mode(snp, product, policy) if amd else tdx_mode(quote, evidence.type))
     checks.run("cpu_tcb", signed, lambda: snp_tcb(snp, product, policy) if amd else tdx_tcb(taken, status, policy))
-    checks.run("cpu_software", signed, lambda: check_software(evidence, caller.launch))
+    entry = checks.run("cpu_measurement", [*signed, *vtpm], lambda: check_measurement(evidence, caller.reference))
+    checks.run("cpu_software", [*signed, "cpu_measurement"], lambda: check_software(evidence, caller.reference, entry, stated))
 
 
 def verify_cpu(
@@ -1140,7 +1260,7 @@ def verify_cpu(
     policy=None,
     collateral=None,
     expected_report_data=None,
-    expected_launch=None,
+    reference=None,
     without_revocation=False,
     extra_roots=(),
     *,
@@ -1149,10 +1269,10 @@ def verify_cpu(
 ):
     """The bare form: (check, pass | fail | skip, code | None) of each check, in order. `member` is its JSON text, or its value.
 
-    collateral: {"tdx": the nine strings, "amd_crl": DER}, each optional. expected_report_data: bytes. expected_launch: {"sha256", "in"}.
-    extra_roots: simulated roots, beside `roots` of load_roots. `seen` gets the TCB status.
+    collateral: {"tdx": the nine strings, "amd_crl": DER}, each optional. expected_report_data: bytes. reference: §7.13's list, JSON text
+    or parsed. extra_roots: simulated roots, beside `roots` of load_roots. `seen` gets the TCB status. @raises Unusable: the list
     """
-    caller = Caller(at, policy, collateral, expected_launch, without_revocation, extra_roots, roots)
+    caller = Caller(at, policy, collateral, reference, without_revocation, extra_roots, roots)
     checks = Checks()
     evidence = checks.run("cpu_form", [], lambda: Evidence(member))
 
@@ -1263,6 +1383,7 @@ def verify_session_checks(
     at,
     policy=None,
     collateral=None,
+    reference=None,
     without_revocation=False,
     extra_roots=(),
     *,
@@ -1274,9 +1395,9 @@ def verify_session_checks(
     """The checks of §6 and §7 of an attestation (its JSON text), or with `alone` of a session by itself.
 
     session: the statement of a session that was verified before. The result is that of verify_cpu, with form, raw_hash, raw_members and
-    report_form before it: what §6 names as grounds.
+    report_form before it: what §6 names as grounds. @raises Unusable: the reference
     """
-    caller = Caller(at, policy, collateral, None, without_revocation, extra_roots, roots)
+    caller = Caller(at, policy, collateral, reference, without_revocation, extra_roots, roots)
     checks, seen = Checks(), {}
 
     def form():
@@ -1361,10 +1482,10 @@ def verify_session_checks(
         for name in ("cpu_signature", "cpu_chain", "cpu_identity", "cpu_revocation"):
             checks.skip(name)
         of_session(["cpu_form"])
-        for name in ("cpu_mode", "cpu_tcb", "cpu_software"):
+        for name in ("cpu_mode", "cpu_tcb", "cpu_measurement", "cpu_software"):
             checks.skip(name)
     else:
-        check_evidence(checks, evidence, caller, of_session, seen)
+        check_evidence(checks, evidence, caller, of_session, seen, statement.launch if statement else None)
     return checks.done
 
 
@@ -1372,11 +1493,15 @@ def verify_session_checks(
 
 
 def answer(question, roots):
-    """{"member" | "attestation" | "session_alone": JSON text, "at": time, …: as the functions above, bytes in hex or base64}"""
+    """{"member" | "attestation" | "session_alone": JSON text, "at": time, …: as the functions above, bytes in hex or base64}
+
+    Without a list of checks, but with "unusable", where the reference cannot be used.
+    """
     given = {
         "at": datetime.fromisoformat(question["at"]),
         "policy": question.get("policy"),
         "collateral": question.get("collateral"),
+        "reference": question.get("reference"),
         "without_revocation": question.get("without_revocation", False),
         "extra_roots": read_pem(question["extra_roots"], "roots") if question.get("extra_roots") else [],
         "roots": roots,
@@ -1386,8 +1511,7 @@ def answer(question, roots):
     if "member" in question:
         data = question.get("expected_report_data")
         data, seen = None if data is None else bytes.fromhex(data), {}
-        launch = question.get("expected_launch")
-        checks = verify_cpu(question["member"], expected_report_data=data, expected_launch=launch, seen=seen, **given)
+        checks = verify_cpu(question["member"], expected_report_data=data, seen=seen, **given)
         return {"checks": checks, "tcb_status": seen.get("tcb_status")}
     alone = "session_alone" in question
     text, challenge = question["session_alone" if alone else "attestation"], question.get("challenge")
@@ -1399,7 +1523,11 @@ def main():
     roots = load_roots(sys.argv[1:])
     print("ready", flush=True)
     for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line), roots)), flush=True)
+        try:
+            verdict = answer(json.loads(line), roots)
+        except Unusable as error:
+            verdict = {"unusable": str(error)}
+        print(json.dumps(verdict), flush=True)
 
 
 if __name__ == "__main__":

@@ -37,11 +37,11 @@ export const deviceKey = (device: Device): string =>
 export type Processor = (reportData: Buffer) => Record<string, unknown>;
 
 export const amd = makeAmd('Genoa');
-const leaf = makeLeaf(amd);
+export const snpLeaf = makeLeaf(amd);
 const window = { from: new Date(AT.getTime() - 86_400_000), to: new Date(AT.getTime() + 86_400_000) };
 const crl = amdCrl(amd, [], { thisUpdate: window.from, nextUpdate: window.to });
 export const snp: Processor = (reportData) =>
-  snpMember(makeSnpReport('Genoa', leaf, { reportData }), [leaf, amd.ask], crl);
+  snpMember(makeSnpReport('Genoa', snpLeaf, { reportData }), [snpLeaf, amd.ask], crl);
 
 export const intel = makeIntel();
 const pck = makePck(intel);

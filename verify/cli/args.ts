@@ -27,6 +27,7 @@ FILE may be - for standard input.
   --without-revocation         do not ask whether certificates were revoked (shown as a skip)
   --report-data HEX            of a processor's evidence: what it must have been given to sign, at most 64 bytes
   --product NAME               of AMD's: accept Milan, Genoa or Turin; may be repeated; Genoa and Turin without it
+  --reference FILE             guests and launch files that you know: a proof of one of them is of level measured
   --tcb STATUS                 of Intel's: accept this TCB status; may be repeated; UpToDate without it
   --json                       the report as JSON
 
@@ -62,6 +63,7 @@ export interface Arguments {
   /** Empty: the verifier's own. */
   readonly products: readonly Product[];
   readonly tcb: readonly TcbStatus[];
+  readonly reference: string | null;
   readonly json: boolean;
   readonly into: string | null;
 }
@@ -109,6 +111,7 @@ export function readArguments(argv: readonly string[]): Arguments | null {
     reportData: values['report-data'] === undefined ? null : hex(values['report-data']),
     products: (values.product ?? []).map((value) => oneOf('--product', value, PRODUCTS)),
     tcb: (values.tcb ?? []).map((value) => oneOf('--tcb', value, TCB_STATUSES)),
+    reference: values.reference ?? null,
     json: values.json,
     into: values.into ?? null,
   };
@@ -140,6 +143,7 @@ function parse(argv: readonly string[]) {
         'report-data': text,
         product: { type: 'string', multiple: true },
         tcb: { type: 'string', multiple: true },
+        reference: text,
         json: flag,
         into: text,
       },

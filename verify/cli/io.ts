@@ -1,7 +1,14 @@
 // What the command line reads and prints.
 import { readFileSync } from 'node:fs';
 import type { Check } from '../checks.ts';
-import { ageInWords, type Claims, type CpuClaims, type CpuReport, type VerificationReport } from '../index.ts';
+import {
+  ageInWords,
+  type Claims,
+  type CpuClaims,
+  type CpuReport,
+  type CpuSoftware,
+  type VerificationReport,
+} from '../index.ts';
 import { UsageError } from './args.ts';
 
 // Reads what the CLI is given: an attestation, a response, or a transcript of server-sent events.
@@ -65,6 +72,9 @@ export function printReport(report: VerificationReport, at: Date): string {
   return out.map(plain).join('\n');
 }
 
+const softwareLine = ({ launch, images }: CpuSoftware) =>
+  `of launch file ${launch}${images === null ? '' : `: ${Object.keys(images).join(', ')}`}`;
+
 const processor = ({ type, product }: CpuClaims) => `${type}${product === null ? '' : `, ${product}`}`;
 
 /** The same for a processor's evidence, which has no level of its own. */
@@ -75,9 +85,9 @@ export function printCpuReport({ valid, checks, claims }: CpuReport): string {
     '',
     ...(claims === null ? ['claims: none'] : cpuClaimLines(claims)),
     '',
-    'not proven',
-    '  - which software ran: the measurement was not compared with any',
-    '',
+    ...(claims?.software == null
+      ? ['not proven', '  - which software ran: the measurement was not compared with any, or is another', '']
+      : []),
     valid ? 'VALID' : `INVALID: ${failed?.code ?? 'no check could run'}`,
   ];
   return out.map(plain).join('\n');
@@ -95,6 +105,7 @@ function cpuClaimLines(claims: CpuClaims): string[] {
     ['chip', claims.chip_id],
   ];
   for (const [name, value] of facts) if (value !== null) out.push(`  ${name.padEnd(11)}  ${value}`);
+  if (claims.software !== null) out.push(`  software     ${softwareLine(claims.software)}`);
   if (claims.advisories.length > 0) out.push(`  advisories   ${claims.advisories.join(', ')}`);
   return out;
 }
@@ -134,6 +145,7 @@ function claimLines(claims: Claims, at: Date): string[] {
     out.push(
       `  processor ${processor(claims.cpu)}${claims.cpu.simulated ? ', simulated' : ''}`,
       `            launch measurement ${claims.cpu.measurement}`,
+      ...(claims.cpu.software === null ? [] : [`            software ${softwareLine(claims.cpu.software)}`]),
     );
   return out.length === 1 ? ['claims: none'] : out;
 }

@@ -4,8 +4,10 @@ import {
   appraiseCpu,
   appraiseEvidence,
   appraiseSession,
+  type CpuReference,
   type CpuReport,
   fetchNrasKeys,
+  readReference,
   type VerificationReport,
   type VerifyOptions,
 } from '../index.ts';
@@ -53,7 +55,7 @@ async function verifyCpu(args: Arguments): Promise<number> {
     ...(args.at === null ? {} : { at: args.at }),
     ...(args.allowSimulated === null ? {} : { simulatedRoots: readRoot(args.allowSimulated) }),
     ...(args.reportData === null ? {} : { expected: { reportData: args.reportData } }),
-    policy: cpuPolicy(args),
+    ...cpuOptions(args),
     without: { revocation: args.withoutRevocation },
   });
   console.log(args.json ? JSON.stringify(report, null, 2) : printCpuReport(report));
@@ -105,7 +107,7 @@ function optionsOf(args: Arguments): VerifyOptions {
       ...(args.maxAgeSeconds === null ? {} : { maxAgeSeconds: args.maxAgeSeconds }),
       ...(args.minLevel === null ? {} : { minLevel: args.minLevel }),
     },
-    cpu: { policy: cpuPolicy(args) },
+    cpu: cpuOptions(args),
     ...(args.challenge === null ? {} : { expected: { challenge: args.challenge } }),
     // A file that may be read may be checked: a gateway attests more than the library takes by default.
     limits: { maxCharacters: MAX_INPUT_BYTES },
@@ -115,11 +117,25 @@ function optionsOf(args: Arguments): VerifyOptions {
   };
 }
 
-function cpuPolicy(args: Arguments) {
+function cpuOptions(args: Arguments) {
   return {
-    ...(args.products.length === 0 ? {} : { products: args.products }),
-    ...(args.tcb.length === 0 ? {} : { tcb: args.tcb }),
+    policy: {
+      ...(args.products.length === 0 ? {} : { products: args.products }),
+      ...(args.tcb.length === 0 ? {} : { tcb: args.tcb }),
+    },
+    ...(args.reference === null ? {} : { reference: readReferences(args.reference) }),
   };
+}
+
+/** @throws {UsageError} */
+function readReferences(file: string): CpuReference {
+  const text = readText(file);
+  try {
+    return readReference(text);
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    throw new UsageError(`--reference ${file}: ${error.message}`);
+  }
 }
 
 const onFetch = (what: string) => console.error(`fetching ${what} …`);

@@ -1,6 +1,7 @@
 // The session of an attestation: what binds a processor's evidence to the devices that signed beside it, and both to one answer.
 import type { Evidence } from '../../proto/attestation.ts';
 import { JsonTextError } from '../../proto/json.ts';
+import { MAX_LAUNCH_CHARACTERS } from '../../proto/launch.ts';
 import {
   answerMessage,
   evidenceMessage,
@@ -35,6 +36,8 @@ interface Session {
   readonly gpu: Uint8Array | null;
   /** Over one answer; null in a session by itself. */
   readonly signature: Uint8Array | null;
+  /** The launch file's text, which the statement names; null where it did not come along. */
+  readonly launch: string | null;
 }
 
 /** The member `cpu`, read. */
@@ -56,7 +59,6 @@ export interface CpuExpected {
 const sha256 = (bytes: Uint8Array) => digest('SHA-256', bytes);
 
 const SIGNATURE_BYTES = 64;
-const MAX_LAUNCH_CHARACTERS = 256 * 1024;
 
 const bad = (message: string, cause?: unknown) => new CheckFailure('cpu_malformed', message, { cause });
 
@@ -94,7 +96,8 @@ async function checkBound(
   if (evidence !== null && session.gpu !== null) {
     const reportData = await sha256(sessionMessage(session.digest, session.gpu));
     const source = "the digest of this session's statement and GPU evidence";
-    return checkCpuEvidence(list, evidence, context, { reportData, source, also });
+    const launch = { sha256: session.statement.launch, text: session.launch };
+    return checkCpuEvidence(list, evidence, context, { reportData, source, also, launch });
   }
   await skipCpuEvidence(list, 'the caller verified this session before');
   await list.run('cpu_binding', ['cpu_form'], () => seen(`the session that the caller verified before; ${also()}`));
@@ -148,6 +151,7 @@ export async function readSigned(text: string, signature: unknown): Promise<Sess
     digest: await sha256(utf8(text)),
     gpu: null,
     signature: signatureOf(signature),
+    launch: null,
   };
 }
 
@@ -164,8 +168,13 @@ async function sessionOf(
 ): Promise<Session> {
   if (typeof text !== 'string') throw bad('the statement is not a string');
   const statement = parsed(text);
-  await checkLaunch(statement, launch);
-  return { statement, digest: await sha256(utf8(text)), gpu, signature };
+  return {
+    statement,
+    digest: await sha256(utf8(text)),
+    gpu,
+    signature,
+    launch: await launchOf(statement, launch),
+  };
 }
 
 function parsed(text: string): Statement {
@@ -177,11 +186,12 @@ function parsed(text: string): Statement {
 }
 
 /** The launch file itself must be the one that the statement names. */
-async function checkLaunch({ launch: named }: Statement, launch: unknown): Promise<void> {
-  if (launch === undefined) return;
+async function launchOf({ launch: named }: Statement, launch: unknown): Promise<string | null> {
+  if (launch === undefined) return null;
   if (typeof launch !== 'string' || launch.length > MAX_LAUNCH_CHARACTERS || !launch.isWellFormed())
     throw bad(`launch is not a text of at most ${MAX_LAUNCH_CHARACTERS} characters`);
   if (toHex(await sha256(utf8(launch))) !== named) throw bad('launch is not the file that the statement names');
+  return launch;
 }
 
 function signatureOf(value: unknown): Uint8Array {

@@ -72,6 +72,8 @@ export interface CpuVerifyOptions {
   /** Values that the evidence must hold. */
   readonly expected?: CpuExpected | undefined;
   readonly policy?: CpuPolicy | undefined;
+  /** The guests and launch files that the caller knows; without it, which software runs is not compared. Text, or parsed. */
+  readonly reference?: CpuReference | string | undefined;
   /** No check runs after one that failed. */
   readonly stopAtFailure?: boolean | undefined;
 }
@@ -79,8 +81,49 @@ export interface CpuVerifyOptions {
 export interface CpuExpected {
   /** REPORTDATA in hex: at most 64 bytes, the rest is zero. For Azure's types: exactly what the vTPM's quote signed. */
   readonly reportData?: string | undefined;
-  /** SHA-256 of the launch file, and where it must stand: of TDX in MRCONFIGID or in an event of RTMR3. */
-  readonly launch?: { readonly sha256: string; readonly in: 'host_data' | 'mrconfigid' | 'rtmr3' } | undefined;
+}
+
+/** A list of reference values, as `--reference FILE` has it. docs/attestation.md §7.13 says what each member is. */
+export interface CpuReference {
+  readonly version: 1;
+  readonly cpu: readonly GuestReference[];
+  /** SHA-256 of launch files, in hex. */
+  readonly launch: readonly string[];
+}
+
+/** One guest. Lists have at least one value, in hex; any of them will do. */
+export type GuestReference = SnpReference | TdxReference | AzureReference;
+
+interface SnpReference {
+  readonly type: 'SEV_SNP';
+  readonly measurement: readonly string[];
+  /** The privilege level that asked: `[0]` by default, the highest. */
+  readonly vmpl?: readonly number[] | undefined;
+  /** Digests of the key that signed the guest's identity block; not compared by default. */
+  readonly id_key_digest?: readonly string[] | undefined;
+  readonly launch_in: 'host_data' | 'measurement';
+}
+
+interface TdxReference {
+  readonly type: 'TDX';
+  readonly mrtd: readonly string[];
+  /** null: not compared. It depends on the machine's shape: memory, devices, ACPI tables. */
+  readonly rtmr0: readonly string[] | null;
+  readonly rtmr1: readonly string[];
+  readonly rtmr2: readonly string[];
+  /** Without it the register must be zero, or the event log must replay to it. */
+  readonly rtmr3?: readonly string[] | undefined;
+  readonly launch_in: 'mrconfigid' | 'rtmr3' | 'measurement';
+}
+
+interface AzureReference {
+  readonly type: 'AZURE_SEV_SNP' | 'AZURE_TDX';
+  /** MEASUREMENT or MRTD: of Azure's paravisor. */
+  readonly measurement: readonly string[];
+  readonly vmpl?: readonly number[] | undefined;
+  /** By the register's number, of SHA-256: what the paravisor started. At least one. */
+  readonly pcrs: Readonly<Record<string, readonly string[]>>;
+  readonly launch_in: 'measurement';
 }
 
 /** The options, read once. */
@@ -92,7 +135,8 @@ export interface CpuContext {
   readonly policy: CpuPolicy;
   readonly collateral: NonNullable<CpuVerifyOptions['collateral']>;
   readonly withoutRevocation: boolean;
-  readonly launch: CpuExpected['launch'];
+  /** null: which software runs is not compared. */
+  readonly reference: CpuReference | null;
 }
 
 /** The claims of the evidence, in hex; null where it has none. Nothing here is proven unless the report is valid. */
@@ -115,6 +159,18 @@ export interface CpuClaims {
   readonly advisories: readonly string[];
   /** SHA-256 registers of Azure's vTPM. */
   readonly pcrs: readonly string[] | null;
+  /** The guest's software, one that the caller knows; null where it was not compared, or is another. */
+  readonly software: CpuSoftware | null;
+}
+
+/** The software that the caller knows. */
+export interface CpuSoftware {
+  /** SHA-256 of the launch file. */
+  readonly launch: string;
+  /** Its images by service; null where the launch file itself was not at hand. */
+  readonly images: Readonly<Record<string, string>> | null;
+  /** What the caller's reference value leaves out, in words. */
+  readonly uncompared: string | null;
 }
 
 /** A session that was verified, for the attestations that name it and do not carry it. `verifySession` returns it. */

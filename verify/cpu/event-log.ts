@@ -1,6 +1,6 @@
 // Reads the logs of a guest's measured events, and replays them: CCEL, which firmware and kernel write (TCG "PC
 // Client Platform Firmware Profile", §10), and the JSON that dstack and our own unit write for RTMR3.
-import { concat, digest, EncodingError, equal, fromHex, fromUtf8, toHex, utf8 } from '../bytes.ts';
+import { concat, digest, EncodingError, equal, fromHex, fromUtf8, utf8 } from '../bytes.ts';
 import { CheckFailure, type Passed, passed } from '../checks.ts';
 import { ByteReader } from './byte-reader.ts';
 
@@ -145,8 +145,8 @@ function readJsonEvent(value: unknown): LogEvent {
   }
 }
 
-/** Whether one event of that name in RTMR3, and no other of it, has this payload. @param events replayed. */
-export function hasRuntimeEvent(events: readonly LogEvent[], name: string, data: Uint8Array): boolean {
+/** The payload of the one event of that name in RTMR3; undefined where there is none, or several. @param events replayed. */
+export function runtimePayload(events: readonly LogEvent[], name: string): Uint8Array | undefined {
   const own = events.filter((event) => event.name === name);
-  return own.length === 1 && toHex(own[0]?.data ?? new Uint8Array()) === toHex(data);
+  return own.length === 1 ? own[0]?.data : undefined;
 }

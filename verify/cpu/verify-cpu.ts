@@ -13,9 +13,10 @@ import {
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { checkVtpm, type HclReport, parseHclReport, parseTpmAttest, type TpmAttest } from './azure-vtpm.ts';
 import { type CpuMember, readCpuMember, readTdxCollateral, type TpmQuote } from './cpu-member.ts';
-import type { CpuClaims, CpuContext, CpuReport, CpuVerifyOptions } from './cpu-options.ts';
-import { checkEventLog, hasRuntimeEvent } from './event-log.ts';
+import type { CpuClaims, CpuContext, CpuReport, CpuSoftware, CpuVerifyOptions } from './cpu-options.ts';
+import { checkEventLog } from './event-log.ts';
 import { amdRoots, intelRoots } from './pinned-roots.ts';
+import { checkLaunch, checkMeasurement, readReference } from './reference.ts';
 import {
   type AmdPath,
   checkSnpChain,
@@ -64,12 +65,21 @@ export async function appraiseCpu(input: unknown, options: CpuVerifyOptions = {}
   return { valid: list.valid, checks: list.checks, claims };
 }
 
+export interface NamedLaunch {
+  /** SHA-256 in hex; null: the statement names none. */
+  readonly sha256: string | null;
+  /** Its text, whose SHA-256 that is; null where it is not at hand. */
+  readonly text: string | null;
+}
+
 /** What the processor was given to sign, as it must be. */
 export interface Binding {
   /** REPORTDATA without its zeros at the end. */
   readonly reportData: Uint8Array;
   /** Whose word that is, for the check's detail. */
   readonly source: string;
+  /** The launch file that the statement names. */
+  readonly launch?: NamedLaunch;
   /** More that must hold. @returns words for the check's detail. @throws {CheckFailure} */
   readonly also?: () => string;
 }
@@ -79,10 +89,8 @@ const REPORT_DATA_BYTES = 64;
 /** @throws {TypeError} naming the option that cannot be used. */
 export function readCpuOptions(options: CpuVerifyOptions): { context: CpuContext; binding: Binding | null } {
   const { at = new Date(), roots = {}, simulatedRoots, policy = {}, collateral = {}, without = {} } = options;
-  const { reportData, launch } = options.expected ?? {};
+  const { reportData } = options.expected ?? {};
   if (!(at instanceof Date) || Number.isNaN(at.getTime())) throw new TypeError('at is not a time');
-  if (launch !== undefined && !/^[0-9a-f]{64}$/.test(launch.sha256))
-    throw new TypeError('expected.launch.sha256 is not 64 lowercase hex digits');
   if (collateral.tdx !== undefined) usable('collateral.tdx', () => readTdxCollateral(collateral.tdx));
   // Nothing is less than NaN.
   if (policy.minTcbEvaluation !== undefined && !(policy.minTcbEvaluation >= 0))
@@ -95,7 +103,7 @@ export function readCpuOptions(options: CpuVerifyOptions): { context: CpuContext
     policy,
     collateral,
     withoutRevocation: without.revocation === true,
-    launch,
+    reference: options.reference === undefined ? null : readReference(options.reference),
   };
   if (reportData === undefined) return { context, binding: null };
   const bytes = hex(reportData, 'expected.reportData');
@@ -161,6 +169,7 @@ const OF_EVIDENCE = [
   'cpu_revocation',
   'cpu_mode',
   'cpu_tcb',
+  'cpu_measurement',
   'cpu_software',
 ] as const;
 
@@ -188,8 +197,8 @@ export async function checkCpuEvidence(
   const found = snp === null ? null : await checkSnp(list, snp, evidence, context);
   const judged = tdx === null ? found : await checkTdx(list, tdx, evidence, context);
   await checkBinding(list, evidence, binding);
-  await list.run('cpu_software', ['cpu_signature', 'cpu_chain'], () => checkSoftware(evidence, context));
-  return { ...claimsOf(evidence), ...judged };
+  const software = await checkSoftware(list, evidence, context, binding?.launch);
+  return { ...claimsOf(evidence), ...judged, software };
 }
 
 type Judged = Partial<CpuClaims>;
@@ -262,24 +271,28 @@ async function checkBinding(list: CheckList, { vtpm, reportData }: CpuEvidence, 
   });
 }
 
-/** @throws {CheckFailure} event_log_mismatch, software_mismatch */
-async function checkSoftware({ member, snp, tdx }: CpuEvidence, { launch }: CpuContext): Promise<Outcome<true>> {
-  const { eventLog } = member;
-  const replayed = tdx === null || eventLog === null ? null : await checkEventLog(tdx.body.rtmrs, eventLog);
-  if (launch === undefined)
-    return replayed === null ? skipped('no event log, and the caller expects no launch file') : seen(replayed.detail);
-  const digest = fromHex(launch.sha256);
-  const field = launch.in === 'host_data' ? snp?.hostData : tdx?.body.mrConfigId;
-  const isThere =
-    launch.in === 'rtmr3'
-      ? hasRuntimeEvent(replayed?.value ?? [], LAUNCH_EVENT, digest)
-      : field !== undefined && equal(field.subarray(0, digest.length), digest) && isZero(field.subarray(digest.length));
-  if (!isThere) throw new CheckFailure('software_mismatch', `the launch file that is expected is not in ${launch.in}`);
-  return seen(`${replayed === null ? '' : `${replayed.detail}; `}the launch file that is expected is in ${launch.in}`);
+/** Compares the guest, and the launch file that it was started with, with what the caller knows. */
+async function checkSoftware(
+  list: CheckList,
+  { member, snp, tdx, vtpm }: CpuEvidence,
+  { reference }: CpuContext,
+  named: NamedLaunch = { sha256: null, text: null },
+): Promise<CpuSoftware | null> {
+  const { type, eventLog } = member;
+  const pcrs = vtpm?.quote.pcrs ?? null;
+  const measured = { type, snp, tdx: tdx?.body ?? null, pcrs, hasEventLog: eventLog !== null };
+  const grounds = vtpm === null ? SIGNED : ([...SIGNED, 'cpu_vtpm'] as const);
+  const guest = await list.run('cpu_measurement', grounds, () =>
+    reference === null ? skipped('the caller gave no reference values') : checkMeasurement(measured, reference),
+  );
+  return list.run('cpu_software', [...SIGNED, 'cpu_measurement'], async (): Promise<Outcome<CpuSoftware | null>> => {
+    const replayed = tdx === null || eventLog === null ? null : await checkEventLog(tdx.body.rtmrs, eventLog);
+    if (guest !== null && reference !== null) return checkLaunch({ guest, reference, measured, named, replayed });
+    return replayed === null
+      ? skipped('no event log, and the caller gave no reference values')
+      : { ...replayed, value: null };
+  });
 }
-
-/** The event in RTMR3 that the image's first unit writes. */
-const LAUNCH_EVENT = 'countersign-launch';
 
 function claimsOf({ member, snp, tdx, reportData, vtpm }: CpuEvidence): CpuClaims {
   const [measurement, hostData] = [snp?.measurement ?? tdx?.body.mrTd, snp?.hostData ?? tdx?.body.mrConfigId];
@@ -299,5 +312,6 @@ function claimsOf({ member, snp, tdx, reportData, vtpm }: CpuEvidence): CpuClaim
     tcb_status: null,
     advisories: [],
     pcrs: vtpm?.quote.pcrs.map(toHex) ?? null,
+    software: null,
   };
 }

@@ -128,6 +128,21 @@ describe("Azure's paravisor", () => {
     expect(await refuse({ sign: (bytes) => sign('sha384', bytes, ak.privateKey) })).toEqual(invalid);
     expect(await refuse({ pcrs: PCRS.toReversed() })).toEqual(invalid);
   });
+  test('cpu_measurement is of the paravisor, and of what it started', async () => {
+    const measurement = ['a1'.repeat(48)];
+    const refuseAs = (pcrs: Record<string, readonly string[]>, own = measurement) => {
+      const guest = { type: 'AZURE_SEV_SNP', measurement: own, pcrs, launch_in: 'measurement' } as const;
+      return refuse({ options: { reference: { version: 1, cpu: [guest], launch: ['00'.repeat(32)] } } });
+    };
+    const pcr = (index: number) => (PCRS[index] as Buffer).toString('hex');
+    const mismatch = of('cpu_measurement', 'measurement_mismatch');
+    // It is the guest; which launch file it was started with, a session's statement says, and there is none here.
+    expect(await refuseAs({ 4: ['ff'.repeat(32), pcr(4)], 11: [pcr(11)] })).toEqual(
+      of('cpu_software', 'software_mismatch'),
+    );
+    expect(await refuseAs({ 4: [pcr(4)], 11: [pcr(12)] })).toEqual(mismatch);
+    expect(await refuseAs({ 4: [pcr(4)] }, ['a2'.repeat(48)])).toEqual(mismatch);
+  });
   test('cpu_binding is what the vTPM was given, exactly', async () => {
     const mismatch = of('cpu_binding', 'cpu_binding_mismatch');
     expect(await refuse({ extraData: Buffer.alloc(32) })).toEqual(mismatch);

@@ -37,6 +37,26 @@ describe.runIf(vectorsPresent)('countersign verify cpu', () => {
     expect(status).toBe(0);
   });
 
+  it('compares the guest with those of a reference file', () => {
+    const { measurement, host_data } = JSON.parse(
+      verifyCase('genoa-v3-caci', ...AT, '--without-revocation', '--json').stdout,
+    ).claims;
+    const file = join(folder.path, 'reference.json');
+    const judged = (own: string, launch: string) => {
+      const guest = { type: 'SEV_SNP', measurement: [own], launch_in: 'host_data' };
+      writeFileSync(file, JSON.stringify({ version: 1, cpu: [guest], launch: [launch] }));
+      return verifyCase('genoa-v3-caci', ...AT, '--without-revocation', '--reference', file);
+    };
+    const known = judged(measurement, host_data);
+    expect(known.stdout).toMatch(/^ {2}pass {2}cpu_measurement /m);
+    expect(known.stdout).toContain(`of launch file ${host_data}`);
+    expect(known.stdout).not.toContain('which software ran');
+    expect(judged('00'.repeat(48), host_data).stdout.trimEnd()).toMatch(/\nINVALID: measurement_mismatch$/);
+    expect(judged(measurement, '00'.repeat(32)).stdout.trimEnd()).toMatch(/\nINVALID: software_mismatch$/);
+    const unusable = judged('ab', host_data);
+    expect([unusable.status, unusable.stderr]).toEqual([2, expect.stringContaining('cpu[0].measurement')]);
+  });
+
   it("demands AMD's revocation list unless told otherwise", () => {
     const { status, stdout } = verifyCase('genoa-v3-caci', ...AT);
     expect(stdout.trimEnd()).toMatch(/\nINVALID: revocation_unavailable$/);

@@ -342,13 +342,6 @@ describe('cpu_binding and cpu_software', () => {
     for (const other of ['d0'.repeat(31), `${'d0'.repeat(31)}d1`, 'd0'.repeat(33), ''])
       expect(await refuse({ report, options: data(other) })).toEqual([['cpu_binding', 'cpu_binding_mismatch']]);
   });
-  test('the launch digest in HOST_DATA', async () => {
-    const launch = (sha256: string): CpuVerifyOptions => ({ expected: { launch: { sha256, in: 'host_data' } } });
-    expect(await refuse({ options: launch('b1'.repeat(32)) })).toEqual([]);
-    expect(await refuse({ options: launch('b2'.repeat(32)) })).toEqual([['cpu_software', 'software_mismatch']]);
-    const elsewhere = { expected: { launch: { sha256: 'b1'.repeat(32), in: 'mrconfigid' } } } as const;
-    expect(await refuse({ options: elsewhere })).toEqual([['cpu_software', 'software_mismatch']]);
-  });
 });
 
 test('options that cannot be used are the caller’s fault', async () => {
@@ -358,7 +351,6 @@ test('options that cannot be used are the caller’s fault', async () => {
     { simulatedRoots: '' },
     { expected: { reportData: 'xyz' } },
     { expected: { reportData: '00'.repeat(65) } },
-    { expected: { launch: { sha256: 'ab', in: 'host_data' } } },
     { policy: { minTcbEvaluation: Number.NaN } },
     { collateral: { tdx: {} as never } },
   ] as const)

@@ -13,6 +13,7 @@ import {
   TO,
 } from '../../../sidecar/cpu/simulated/tdx.ts';
 import type { CpuVerifyOptions, TdxCollateral } from '../../../verify/cpu/cpu-options.ts';
+import { parseTdxQuote } from '../../../verify/cpu/tdx-quote.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
 import { AT, intel, judge, other, put, ROOTS, refuse, xor } from './tdx-bench.ts';
 import { failures } from './verdict.ts';
@@ -234,6 +235,9 @@ describe('cpu_mode', () => {
   });
 });
 
+const ZERO = '00'.repeat(48);
+const MRTD = parseTdxQuote(new Uint8Array(makeQuote(intel, makePck(intel)))).body.mrTd;
+
 describe('cpu_binding and cpu_software', () => {
   test('what was signed', async () => {
     const options = (reportData: string) => ({ expected: { reportData } });
@@ -267,9 +271,19 @@ describe('cpu_binding and cpu_software', () => {
       expect(await refuse({ quote: { rtmrs }, log: other })).toEqual(mismatch);
   });
   test('the launch digest in MRCONFIGID, and in an event of RTMR3', async () => {
-    const launch = (sha256: string, where: 'mrconfigid' | 'rtmr3'): CpuVerifyOptions => ({
-      expected: { launch: { sha256, in: where } },
-    });
+    const launch = (sha256: string, where: 'mrconfigid' | 'rtmr3'): CpuVerifyOptions => {
+      // A register's own value is another in each test below.
+      const rtmrs = { rtmr0: null, rtmr1: [ZERO, '02'.repeat(48)], rtmr2: [ZERO, '03'.repeat(48)] };
+      const rtmr3 = where === 'rtmr3' ? {} : { rtmr3: ['04'.repeat(48)] };
+      const guest = {
+        type: 'TDX',
+        mrtd: [Buffer.from(MRTD).toString('hex')],
+        ...rtmrs,
+        ...rtmr3,
+        launch_in: where,
+      } as const;
+      return { reference: { version: 1, cpu: [guest], launch: [sha256] } };
+    };
     const wrong = [['cpu_software', 'software_mismatch']];
     expect(await refuse({ options: launch('c1'.repeat(32), 'mrconfigid') })).toEqual([]);
     expect(await refuse({ options: launch('c2'.repeat(32), 'mrconfigid') })).toEqual(wrong);
@@ -301,6 +315,7 @@ describe('cpu_binding and cpu_software', () => {
     expect(await judged([event, event], payload, [digest, digest])).toEqual(wrong);
     for (const bad of [null, 7, {}, { ...event, imr: 4 }, { ...event, digest: 'zz'.repeat(48) }])
       expect(await judged([bad as object], payload)).toEqual(mismatch);
-    expect(await refuse({ options: launch(payload, 'rtmr3') })).toEqual(wrong);
+    // No log says what RTMR3 is.
+    expect(await refuse({ options: launch(payload, 'rtmr3') })).toEqual([['cpu_measurement', 'measurement_mismatch']]);
   });
 });

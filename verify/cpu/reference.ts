@@ -1,0 +1,226 @@
+// The relying party's reference values: guests that it knows by what they were started with, and launch files that it accepts.
+import { duplicateMember, JsonTextError } from '../../proto/json.ts';
+import { readLaunch } from '../../proto/launch.ts';
+import { toHex } from '../bytes.ts';
+import { CheckFailure, type Passed, passed } from '../checks.ts';
+import type { CpuReference, CpuSoftware, CpuType, GuestReference } from './cpu-options.ts';
+import { type LogEvent, runtimePayload } from './event-log.ts';
+import type { SnpReport } from './snp-report.ts';
+import type { TdReport } from './tdx-quote.ts';
+
+/** What is compared. */
+export interface Measured {
+  readonly type: CpuType;
+  readonly snp: SnpReport | null;
+  readonly tdx: TdReport | null;
+  readonly pcrs: readonly Uint8Array[] | null;
+  readonly hasEventLog: boolean;
+}
+
+// Reading the list.
+
+const MAX_CHARACTERS = 1024 * 1024;
+const MAX_ENTRIES = 1024;
+const HEX_48 = /^[0-9a-f]{96}$/;
+const HEX_32 = /^[0-9a-f]{64}$/;
+const PCRS = 24;
+
+/** @param input the list: JSON text, or parsed. @throws {TypeError} naming what is wrong. */
+export function readReference(input: unknown): CpuReference {
+  const value = record(typeof input === 'string' ? parsed(input) : input, 'it');
+  only(value, ['version', 'cpu', 'launch'], []);
+  if (value.version !== 1) throw wrong('version is not 1');
+  values(value.launch, 'launch', HEX_32);
+  for (const [index, entry] of list(value.cpu, 'cpu').entries()) checkEntry(record(entry, `cpu[${index}]`), index);
+  return value as unknown as CpuReference;
+}
+
+function checkEntry(entry: Json, index: number): void {
+  const at = (name: string) => `cpu[${index}].${name}`;
+  const of = (name: string, digits = HEX_48) => values(entry[name], at(name), digits);
+  const launchIn = (...places: readonly string[]) => {
+    if (!places.includes(entry.launch_in as string)) throw wrong(`${at('launch_in')} is not ${places.join(' or ')}`);
+  };
+  const { type, vmpl } = entry;
+  if (vmpl !== undefined && !list(vmpl, at('vmpl')).every((level) => [0, 1, 2, 3].includes(level as number)))
+    throw wrong(`${at('vmpl')} is not a list of 0 to 3`);
+  switch (type) {
+    case 'SEV_SNP':
+      only(entry, ['type', 'measurement', 'vmpl', 'id_key_digest', 'launch_in'], [at('')]);
+      of('measurement');
+      if (entry.id_key_digest !== undefined) of('id_key_digest');
+      return launchIn('host_data', 'measurement');
+    case 'TDX':
+      only(entry, ['type', 'mrtd', 'rtmr0', 'rtmr1', 'rtmr2', 'rtmr3', 'launch_in'], [at('')]);
+      for (const name of ['mrtd', 'rtmr1', 'rtmr2']) of(name);
+      if (entry.rtmr0 !== null) of('rtmr0');
+      if (entry.rtmr3 !== undefined) of('rtmr3');
+      return launchIn('mrconfigid', 'rtmr3', 'measurement');
+    case 'AZURE_SEV_SNP':
+    case 'AZURE_TDX': {
+      only(entry, ['type', 'measurement', 'vmpl', 'pcrs', 'launch_in'], [at('')]);
+      of('measurement');
+      const pcrs = Object.entries(record(entry.pcrs, at('pcrs')));
+      if (pcrs.length === 0) throw wrong(`${at('pcrs')} names no register`);
+      for (const [pcr, digests] of pcrs) {
+        if (!/^(0|[1-9]\d?)$/.test(pcr) || Number(pcr) >= PCRS)
+          throw wrong(`${at('pcrs')} has a register that there is not`);
+        values(digests, `${at('pcrs')}[${pcr}]`, HEX_32);
+      }
+      return launchIn('measurement');
+    }
+    default:
+      throw wrong(`${at('type')} is not known`);
+  }
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+const wrong = (message: string, cause?: unknown) => new TypeError(`reference cannot be used: ${message}`, { cause });
+
+function parsed(text: string): unknown {
+  if (text.length > MAX_CHARACTERS) throw wrong(`more than ${MAX_CHARACTERS} characters`);
+  try {
+    const value: unknown = JSON.parse(text);
+    if (duplicateMember(text) === null) return value;
+  } catch (cause) {
+    throw wrong('it is not JSON', cause);
+  }
+  throw wrong('a member appears twice');
+}
+
+function record(value: unknown, name: string): Json {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw wrong(`${name} is not an object`);
+  return { ...value };
+}
+
+function only(value: Json, names: readonly string[], [where = '']: readonly string[]): void {
+  const other = Object.keys(value).find((name) => !names.includes(name));
+  if (other !== undefined) throw wrong(`${where}${other.slice(0, 64)} is no member of it`);
+}
+
+function list(value: unknown, name: string): readonly unknown[] {
+  if (!Array.isArray(value) || value.length === 0 || value.length > MAX_ENTRIES)
+    throw wrong(`${name} is not a list of 1 to ${MAX_ENTRIES}`);
+  return value;
+}
+
+function values(value: unknown, name: string, digits: RegExp): void {
+  if (!list(value, name).every((one) => typeof one === 'string' && digits.test(one)))
+    throw wrong(`${name} is not a list of ${digits === HEX_32 ? 64 : 96} lowercase hex digits`);
+}
+
+// Comparing.
+
+/** @throws {CheckFailure} measurement_mismatch */
+export function checkMeasurement(measured: Measured, { cpu }: CpuReference): Passed<GuestReference> {
+  const ofType = cpu.filter(({ type }) => type === measured.type);
+  const mismatches = ofType.map((entry) => mismatch(entry, measured));
+  const found = ofType[mismatches.indexOf(null)];
+  if (found !== undefined) {
+    const left = uncompared(found);
+    return passed(`the guest is one of the caller's${left === null ? '' : `; ${left}`}`, found);
+  }
+  const reason = ofType.length === 1 ? `: ${mismatches[0]} is another` : '';
+  throw new CheckFailure(
+    'measurement_mismatch',
+    `the guest is none of the caller's ${ofType.length} of type ${measured.type}${reason}`,
+  );
+}
+
+/** What of a guest is another; null where it is the one that is meant. */
+function mismatch(entry: GuestReference, { snp, tdx, pcrs, hasEventLog }: Measured): string | null {
+  const differs = (of: readonly string[] | null | undefined, value: Uint8Array | undefined) =>
+    of != null && (value === undefined || !of.includes(toHex(value)));
+  if (entry.type === 'TDX') {
+    const { rtmrs = [] } = tdx ?? {};
+    if (differs(entry.mrtd, tdx?.mrTd)) return 'MRTD';
+    for (const [i, of] of [entry.rtmr0, entry.rtmr1, entry.rtmr2, entry.rtmr3].entries())
+      if (differs(of, rtmrs[i])) return `RTMR${i}`;
+    const isOpen = entry.rtmr3 === undefined && !hasEventLog && rtmrs[3]?.some((byte) => byte !== 0) !== false;
+    return isOpen ? 'RTMR3, which no event log explains,' : null;
+  }
+  if (differs(entry.measurement, snp?.measurement ?? tdx?.mrTd)) return snp === null ? 'MRTD' : 'MEASUREMENT';
+  if (snp !== null && !(entry.vmpl ?? [0]).includes(snp.vmpl)) return `VMPL ${snp.vmpl}`;
+  if (entry.type === 'SEV_SNP') return differs(entry.id_key_digest, snp?.idKeyDigest) ? 'ID_KEY_DIGEST' : null;
+  const pcr = Object.entries(entry.pcrs).find(([index, of]) => differs(of, pcrs?.[Number(index)]));
+  return pcr === undefined ? null : `PCR ${pcr[0]}`;
+}
+
+/** What a reference value leaves out, in words for the verdict. */
+const uncompared = (entry: GuestReference): string | null =>
+  entry.type === 'TDX' && entry.rtmr0 === null ? 'tables that the host supplies (RTMR0) were not compared' : null;
+
+interface LaunchInput {
+  readonly guest: GuestReference;
+  readonly reference: CpuReference;
+  readonly measured: Measured;
+  /** By the session's statement. */
+  readonly named: { readonly sha256: string | null; readonly text: string | null };
+  /** The event log, if there is one. */
+  readonly replayed: Passed<readonly LogEvent[]> | null;
+}
+
+/** Compares the launch file that the guest was started with. @throws {CheckFailure} software_mismatch */
+export function checkLaunch({ guest, reference, measured, named, replayed }: LaunchInput): Passed<CpuSoftware> {
+  const launch = launchOf(guest, measured, replayed?.value ?? [], named.sha256);
+  if (!reference.launch.includes(launch))
+    throw new CheckFailure('software_mismatch', `the launch file ${launch} is none of the caller's`);
+  const place = guest.launch_in === 'measurement' ? 'by the measured guest' : `in ${PLACES[guest.launch_in]}`;
+  const detail = `${replayed === null ? '' : `${replayed.detail}; `}a launch file of the caller's is named ${place}`;
+  return passed(detail, { launch, images: imagesOf(named.text), uncompared: uncompared(guest) });
+}
+
+/** null: the file is not at hand, or not of the form that we write. */
+function imagesOf(text: string | null): CpuSoftware['images'] {
+  if (text === null) return null;
+  try {
+    return readLaunch(text).images;
+  } catch (error) {
+    if (!(error instanceof JsonTextError)) throw error;
+    return null;
+  }
+}
+
+/** The launch file's digest, from where the reference says that it stands. @throws {CheckFailure} software_mismatch */
+function launchOf(
+  { launch_in }: GuestReference,
+  { snp, tdx }: Measured,
+  events: readonly LogEvent[],
+  named: string | null,
+): string {
+  const found = () => {
+    switch (launch_in) {
+      case 'host_data':
+        return snp?.hostData;
+      case 'mrconfigid':
+        return unpadded(tdx?.mrConfigId);
+      case 'rtmr3':
+        return runtimePayload(events, LAUNCH_EVENT);
+      case 'measurement':
+        return named;
+    }
+  };
+  const digest = found();
+  if (digest == null) throw new CheckFailure('software_mismatch', `no launch file is named in ${PLACES[launch_in]}`);
+  const text = typeof digest === 'string' ? digest : toHex(digest);
+  if (named !== null && named !== text)
+    throw new CheckFailure('software_mismatch', `the statement names another launch file than ${PLACES[launch_in]}`);
+  return text;
+}
+
+/** The event in RTMR3 that the image's first unit writes. */
+const LAUNCH_EVENT = 'countersign-launch';
+
+const PLACES = {
+  host_data: 'HOST_DATA',
+  mrconfigid: 'MRCONFIGID',
+  rtmr3: 'RTMR3',
+  measurement: 'the statement',
+} as const;
+const DIGEST_BYTES = 32;
+
+/** 48 bytes hold a digest of 32 and zeros; undefined where there is more. */
+function unpadded(field: Uint8Array | undefined): Uint8Array | undefined {
+  return field?.subarray(DIGEST_BYTES).every((byte) => byte === 0) ? field.subarray(0, DIGEST_BYTES) : undefined;
+}
