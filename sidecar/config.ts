@@ -1,7 +1,10 @@
 // The sidecar's settings: the one place in this process that reads the environment.
 
+import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import * as z from 'zod';
+import { JsonTextError } from '../proto/json.ts';
+import { readLaunch } from '../proto/launch.ts';
 import { given, httpUrl, integer, logLevel, type Settings, settingsOf, socketPath } from '../proto/settings.ts';
 import {
   type NvattestEnvironment,
@@ -77,6 +80,13 @@ export const schema = z.object({
     .min(1)
     .default(TSM_ENTRY)
     .describe('The entry of configfs-tsm by which the processor is asked; `countersign-tsm.service` makes it'),
+  LAUNCH_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'What runs in this confidential VM, as `npm run launch` writes it; sessions carry it, and say its SHA-256. Needs CPU_EVIDENCE',
+    ),
   KDS_URL: httpUrl.optional().describe('Another service for AMD’s certificates and revocation lists than AMD’s'),
   PCS_URL: httpUrl.optional().describe('Another service for Intel’s collateral than Intel’s; a PCCS serves the same'),
   NVTRUST_VENV: z
@@ -143,6 +153,8 @@ export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarCo
     throw new ConfigError(`${String(issue?.path[0])} ${issue?.message ?? 'is wrong'}`);
   }
   const settings = settingsOf(schema, parsed.data);
+  if (settings.launch_file !== null && settings.cpu_evidence === 'off')
+    throw new ConfigError('LAUNCH_FILE says what a processor vouches for: it needs CPU_EVIDENCE');
   return {
     ...settings,
     simulated_root_dir: resolve(settings.simulated_root_dir),
@@ -153,6 +165,19 @@ export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarCo
     nvattest_environment: nvattestEnvironment(env),
     nvml_parallel_calls: Math.max(1, settings.uv_threadpool_size - 1),
   };
+}
+
+/** The launch file's text; null without one. @throws {ConfigError} */
+export function readLaunchFile({ launch_file }: Pick<SidecarConfig, 'launch_file'>): string | null {
+  if (launch_file === null) return null;
+  try {
+    const text = readFileSync(launch_file, 'utf8');
+    readLaunch(text);
+    return text;
+  } catch (cause) {
+    const why = cause instanceof JsonTextError ? cause.message : ((cause as NodeJS.ErrnoException).code ?? 'unknown');
+    throw new ConfigError(`LAUNCH_FILE ${launch_file} cannot be used: ${why}`, { cause });
+  }
 }
 
 function inherited(env: NodeJS.ProcessEnv, pid: number): number | null {

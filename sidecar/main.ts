@@ -4,7 +4,7 @@ import { where } from '../proto/log.ts';
 import { NO_ARGUMENTS } from '../proto/settings.ts';
 import { AttesterError } from './attesters/attester.ts';
 import { createAttester, unavailableAttester } from './attesters/choose.ts';
-import { ConfigError, loadConfig, type SidecarConfig } from './config.ts';
+import { ConfigError, loadConfig, readLaunchFile, type SidecarConfig } from './config.ts';
 import { createCpuCollector } from './cpu/choose.ts';
 import { createLog, SocketError, startServer } from './server/server.ts';
 
@@ -14,8 +14,9 @@ try {
   const log = createLog(config.log_level);
   endOnUncaught(log);
   const { attester, unavailable } = await attesterOrReason(config, log);
-  const collector = await createCpuCollector(config, log);
-  const cpu = collector === null ? null : { collector, required: config.cpu_evidence === 'required' };
+  const launch = readLaunchFile(config);
+  const collector = await createCpuCollector(config, launch, log);
+  const cpu = collector === null ? null : { collector, launch, required: config.cpu_evidence === 'required' };
   const server = await startServer(attester, { ...config, unavailable, cpu }, log);
   log.info(
     {

@@ -1,4 +1,5 @@
 // Chooses the processor that signs beside the devices, as the configuration says.
+import { hash } from 'node:crypto';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
 import type { SidecarConfig } from '../config.ts';
@@ -9,14 +10,19 @@ import { createIntelCollateral } from './intel.ts';
 import { createSimulatedCpu } from './simulated/simulated.ts';
 import { createTsmCollector } from './tsm.ts';
 
-/** null: CPU_EVIDENCE is off. */
-export async function createCpuCollector(config: SidecarConfig, log: Logger): Promise<CpuCollector | null> {
+/** @param launch the launch file's text; null without one. @returns null: CPU_EVIDENCE is off. */
+export async function createCpuCollector(
+  config: SidecarConfig,
+  launch: string | null,
+  log: Logger,
+): Promise<CpuCollector | null> {
   if (config.cpu_evidence === 'off') return null;
   if (config.attester === 'simulated')
     return createSimulatedCpu({
       type: config.simulated_cpu,
       rootDir: config.simulated_root_dir,
       collectionMs: config.simulated_cpu_ms,
+      launch: launch === null ? null : hash('sha256', launch, 'buffer'),
     });
   const options = {
     cache_dir: join(config.collateral_dir, 'cpu'),

@@ -47,10 +47,12 @@ export interface Sessions {
   close(): void;
 }
 
-interface SessionsOptions {
+export interface SessionsOptions {
   readonly collector: CpuCollector;
   /** Whether nothing is attested without a session. */
   readonly required: boolean;
+  /** The launch file's text; null by default. */
+  readonly launch?: string | null;
   /** Has every device sign. @throws {AttesterError} */
   readonly attest: (nonce: Nonce, signal: AbortSignal) => Promise<{ readonly evidence: readonly Evidence[] }>;
   /** Called with each new session that answers are signed in, and with null when there is none any more. */
@@ -91,7 +93,7 @@ const unavailable = (message: string, options?: ErrorOptions) =>
   failed('collection_failed', 'cpu_unavailable', message, 'retry', options);
 
 export function createSessions(options: SessionsOptions): Sessions {
-  const { collector, required, now_ms = Date.now, life_s = LIFE_S } = options;
+  const { collector, required, launch = null, now_ms = Date.now, life_s = LIFE_S } = options;
   const stop = new AbortController();
   const chains = new Map<string, string>();
   let live: Live | null = null;
@@ -133,7 +135,8 @@ export function createSessions(options: SessionsOptions): Sessions {
     const now_s = Math.floor(now_ms() / 1000);
     const [not_before, not_after] = [now_s - MARGIN_S, now_s - MARGIN_S + life_s];
     const own = { challenge: challenged, key: key.spki, devices, not_before, not_after };
-    const statement = writeStatement({ ...own, tls: [], hpke: null, launch: null });
+    const launchDigest = launch === null ? null : sha256(Buffer.from(launch)).toString('hex');
+    const statement = writeStatement({ ...own, tls: [], hpke: null, launch: launchDigest });
     const digest = sha256(Buffer.from(statement));
     const id = digest.toString('hex');
     const { evidence } = await options.attest(id as Nonce, signal);
@@ -145,7 +148,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     reportData.set(sha256(sessionMessage(digest, gpuDigest)));
     const { type, ...members } = await collect(reportData, signal);
     const gpu_sha256 = gpuDigest.toString('hex');
-    const cpu = { type, statement, gpu_sha256, ...members };
+    const cpu = { type, statement, gpu_sha256, ...members, ...(launch === null ? {} : { launch }) };
     await check({ ...cpu, gpu: evidence });
     return {
       session: { statement, cpu: JSON.stringify(cpu), gpu: JSON.stringify(evidence) },

@@ -88,6 +88,15 @@ export function checkSessionOf(
       ),
     ];
   const minutes = Math.floor((readStatement(session.statement).not_after - now.getTime() / 1000) / 60);
+  const launch = launchWords(readStatement(session.statement).launch, claims.cpu?.host_data ?? '');
   const who = `${claims.cpu?.product ?? claims.cpu?.type ?? 'processor'}${claims.cpu?.simulated === true ? ', simulated' : ''}`;
-  return [ok(name, `signed by the session of a ${who}, for another ${minutes} min; it verifies`)];
+  return [ok(name, `signed by the session of a ${who}, for another ${minutes} min; it verifies${launch}`)];
+}
+
+/** HOST_DATA or MRCONFIGID is where a host that is ours puts it; elsewhere the image holds it. */
+function launchWords(launch: string | null, hostData: string): string {
+  if (launch === null) return '';
+  return hostData.startsWith(launch)
+    ? '; the host started it with this launch file'
+    : '; the host named no such launch file: the image must hold it';
 }

@@ -9,8 +9,7 @@ import { WebSocketServer } from 'ws';
 import { HEALTH_PATH, MAX_FRAME_BYTES } from '../../proto/frames.ts';
 import { prettyLine, where } from '../../proto/log.ts';
 import type { Attester, AttesterError } from '../attesters/attester.ts';
-import type { CpuCollector } from '../cpu/collector.ts';
-import { createSessions } from '../cpu/sessions.ts';
+import { createSessions, type SessionsOptions } from '../cpu/sessions.ts';
 import { checkCollected } from '../signing/evidence-check.ts';
 import { createScheduler } from '../signing/scheduler.ts';
 import { type Result, runSession, type Session } from './session.ts';
@@ -136,7 +135,7 @@ interface ServerOptions {
   /** From one trial to the next while it cannot attest. */
   readonly trial_every_ms?: number;
   /** The processor that signs as well; null by default. `required`: nothing is attested without it. */
-  readonly cpu?: { readonly collector: CpuCollector; readonly required: boolean; readonly life_s?: number } | null;
+  readonly cpu?: Pick<SessionsOptions, 'collector' | 'required' | 'launch' | 'life_s'> | null;
 }
 
 /** Concurrent connections: gateways, of which each of up to 64 workers has its own, and health checks. */

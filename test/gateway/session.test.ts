@@ -1,10 +1,11 @@
 // Answers of a confidential VM: the processor's session in each attestation, by itself, by its name alone; and sidecars that lie about it.
-import { randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { PROTOCOL } from '../../proto/frames.ts';
+import { writeLaunch } from '../../proto/launch.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import { createSessions, type Session, type Sessions } from '../../sidecar/cpu/sessions.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
@@ -154,6 +155,53 @@ describe.each(['SEV_SNP', 'TDX'] as const)('with %s', (type) => {
 
   it('/health names the processor', async () => {
     expect((await ask(`${service.gateway.url}/health`, { method: 'GET' })).json().sidecar.cpu).toBe(type);
+  });
+});
+
+describe('a guest with a launch file', () => {
+  const launch = writeLaunch({
+    images: Object.fromEntries(
+      ['backend', 'gateway', 'sidecar'].map((one) => [one, `${one}@sha256:${'ab'.repeat(32)}`]),
+    ),
+    compose_sha256: 'cd'.repeat(32),
+    model: { name: 'scripted', verity_root: null },
+    egress: 'none',
+    operator: null,
+  });
+  const sha256 = hash('sha256', launch);
+
+  it.each([
+    ['SEV_SNP', 'host_data'],
+    ['TDX', 'mrconfigid'],
+  ] as const)('%s: says so in each session, and the caller finds it among its own', async (type, launch_in) => {
+    const folder = temporaryFolder();
+    const collector = await createSimulatedCpu({ type, rootDir: folder.path, launch: Buffer.from(sha256, 'hex') });
+    const service = await startService({}, { cpu: { collector, required: true, launch } });
+    try {
+      service.backend.script = chatAnswer('Hello.');
+      const got = await chat(service.gateway.url, TEE);
+      expect(got.json().attestation.cpu.launch).toBe(launch);
+      const simulatedRoot = `${service.sidecar.attester.simulated?.root}${collector.simulated?.root}`;
+      const { claims } = await verifyAttestation(got.text, { simulatedRoot });
+      const [measurement, rtmrs] = [[claims.cpu?.measurement ?? ''], (claims.cpu?.rtmrs ?? []).map((one) => [one])];
+      const [rtmr0 = [], rtmr1 = [], rtmr2 = [], rtmr3 = []] = rtmrs;
+      const guest =
+        launch_in === 'host_data'
+          ? ({ type: 'SEV_SNP', measurement, launch_in } as const)
+          : ({ type: 'TDX', mrtd: measurement, rtmr0, rtmr1, rtmr2, rtmr3, launch_in } as const);
+      const known = (digest: string) => ({
+        simulatedRoot,
+        cpu: { reference: { version: 1, cpu: [guest], launch: [digest] } as const },
+      });
+      const report = await verifyAttestation(got.text, known(sha256));
+      expect(report.claims.cpu?.software).toMatchObject({ launch: sha256, images: { gateway: expect.anything() } });
+      expect(report.level).toBe('none');
+      const other = await appraiseAttestation(got.text, known('00'.repeat(32)));
+      expect(other.checks).toContainEqual(expect.objectContaining({ name: 'cpu_software', code: 'software_mismatch' }));
+    } finally {
+      await service.close();
+      folder.remove();
+    }
   });
 });
 

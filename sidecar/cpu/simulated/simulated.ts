@@ -16,6 +16,8 @@ interface SimulatedCpuOptions {
   readonly rootDir: string;
   /** How long a report takes, in milliseconds; 0 by default. */
   readonly collectionMs?: number;
+  /** SHA-256 of the launch file, which a host would hand in at the start of the guest; null by default. */
+  readonly launch?: Buffer | null;
 }
 
 /** The processor that SEV-SNP's twin pretends to be. */
@@ -26,12 +28,13 @@ const COLLATERAL_DAYS = 30;
 
 /** @throws {AttesterError} when the kept root cannot be used. */
 export async function createSimulatedCpu(options: SimulatedCpuOptions): Promise<CpuCollector> {
-  const { type, rootDir, collectionMs = 0 } = options;
+  const { type, rootDir, collectionMs = 0, launch = null } = options;
   const root = await keptRoot(type, rootDir).catch((cause: unknown) => {
     if (cause instanceof RootError) throw new AttesterError('collection_failed', cause.message, false, { cause });
     throw cause;
   });
-  const report = type === 'SEV_SNP' ? snpTwin(root) : tdxTwin(root);
+  const hostData = launch ?? Buffer.alloc(32);
+  const report = type === 'SEV_SNP' ? snpTwin(root, hostData) : tdxTwin(root, hostData);
   return {
     type,
     simulated: { root: pem(root) },
@@ -50,22 +53,26 @@ const windowFrom = (now_ms: number) => ({
   to: new Date(now_ms + COLLATERAL_DAYS * DAY_MS),
 });
 
-function snpTwin(root: Holder): Report {
+function snpTwin(root: Holder, hostData: Buffer): Report {
   const amd = makeAmd(PRODUCT, root);
   const leaf = makeLeaf(amd);
   return (reportData) => {
     const { from, to } = windowFrom(Date.now());
     const crl = amdCrl(amd, [], { thisUpdate: from, nextUpdate: to });
-    return { ...snpMember(makeSnpReport(PRODUCT, leaf, { reportData }), [leaf, amd.ask], crl), type: 'SEV_SNP' };
+    return {
+      ...snpMember(makeSnpReport(PRODUCT, leaf, { reportData, hostData }), [leaf, amd.ask], crl),
+      type: 'SEV_SNP',
+    };
   };
 }
 
-function tdxTwin(root: Holder): Report {
+function tdxTwin(root: Holder, hostData: Buffer): Report {
+  const mrConfigId = Buffer.concat([hostData, Buffer.alloc(16)]);
   const intel = makeIntel({}, root);
   const pck = makePck(intel);
   return (reportData) => ({
     type: 'TDX',
-    report: makeQuote(intel, pck, { reportData, tail: Buffer.alloc(0) }).toString('base64'),
+    report: makeQuote(intel, pck, { reportData, mrConfigId, tail: Buffer.alloc(0) }).toString('base64'),
     collateral: makeCollateral(intel, { window: windowFrom(Date.now()) }),
   });
 }

@@ -74,6 +74,8 @@ export interface ReportSpec {
   /** The four, where they are not {@link TCB}. */
   readonly tcb?: Partial<Readonly<Record<'current' | 'reported' | 'committed' | 'launch', Tcb>>>;
   readonly reportData?: Buffer;
+  /** 32 bytes. */
+  readonly hostData?: Buffer;
   /** Changes bytes before they are signed. */
   readonly edit?: (report: Buffer) => void;
 }
@@ -95,6 +97,7 @@ export function makeSnpReport(product: Product, leaf: Holder, spec: ReportSpec =
   for (const which of ['current', 'reported', 'committed', 'launch'] as const)
     tcbBytes(product, tcb[which] ?? TCB).copy(report, at[which]);
   if (version === 5) report[0x1f8] = 0x0b;
+  spec.hostData?.copy(report, 0xc0);
   spec.edit?.(report);
   return signReport(report, leaf);
 }

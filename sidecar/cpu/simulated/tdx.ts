@@ -65,6 +65,8 @@ export interface QuoteSpec {
   readonly authData?: Buffer;
   readonly reportData?: Buffer;
   readonly rtmrs?: readonly Uint8Array[];
+  /** 48 bytes. */
+  readonly mrConfigId?: Buffer;
   readonly tail?: Buffer;
   /** Each changes bytes before they are signed. */
   readonly editHeader?: (header: Buffer) => void;
@@ -128,6 +130,7 @@ function makeBody(type: 2 | 3, spec: QuoteSpec): Buffer {
   body[123] = 0x10;
   body.fill(0xe7, 136, 184);
   body.fill(0xc1, 184, 216);
+  spec.mrConfigId?.copy(body, 184);
   body.set(Buffer.concat(spec.rtmrs ?? [1, 2, 3, 4].map((n) => Buffer.alloc(48, n))), 328);
   body.set(spec.reportData ?? REPORT_DATA, 520);
   if (type === 3) body.set(spec.teeTcbSvn2 ?? spec.teeTcbSvn ?? [6, 1, 3], 584);
