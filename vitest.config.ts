@@ -28,6 +28,8 @@ const SUITES: Readonly<Record<string, Suite>> = {
     test_s: 180,
     hook_s: 180,
   },
+  /** The image for confidential VMs, built twice and booted in QEMU, after its firmware; and Azure's collector over a software TPM. */
+  cvm: { include: ['test/cvm/**/*.cvm.ts'], test_s: 60, hook_s: 60 },
   /** The systemd units under a systemd of their own, the Kubernetes manifests against its schemas. */
   deploy: { include: ['test/deploy/**/*.deploy.ts'], test_s: 60, hook_s: 60 },
   /** A real llama-server behind the gateway, built at the first run. */

@@ -26,6 +26,8 @@ export {
   readLimited,
   type ServiceOptions,
 } from './collateral.ts';
+// For whoever collects behind Azure's paravisor.
+export { parseHclReport } from './cpu/azure-vtpm.ts';
 export { bootRomKey } from './cpu/binding.ts';
 // Evidence of the processor.
 export {

@@ -1,10 +1,12 @@
 // Chooses the processor that signs beside the devices, as the configuration says.
 import { hash } from 'node:crypto';
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import type { SidecarConfig } from '../config.ts';
 import { until } from '../driver/lock.ts';
 import { createAmdEndorsements } from './amd.ts';
+import { AZURE_TPM, createAzureCollector } from './azure.ts';
 import type { CpuCollector } from './collector.ts';
 import { createIntelCollateral } from './intel.ts';
 import { createSimulatedCpu } from './simulated/simulated.ts';
@@ -31,12 +33,15 @@ export async function createCpuCollector(
   };
   const amd = createAmdEndorsements({ ...options, kds_url: config.kds_url ?? undefined });
   const intel = createIntelCollateral({ ...options, pcs_url: config.pcs_url ?? undefined });
-  return laterCollector(() =>
-    createTsmCollector({
+  return laterCollector(async () => {
+    // Behind Azure's paravisor there is no configfs-tsm, and a TPM in its place.
+    if (!existsSync(dirname(config.tsm_entry)) && existsSync(AZURE_TPM))
+      return createAzureCollector({ amd, intel, fetch: globalThis.fetch, environment: config.worker_environment });
+    return createTsmCollector({
       entry: config.tsm_entry,
       endorse: (evidence, signal) => (evidence.type === 'SEV_SNP' ? amd : intel).endorse(evidence, signal),
-    }),
-  );
+    });
+  });
 }
 
 /** Makes the collector with the first report, and again as long as it cannot be made: a driver may be loaded later. */

@@ -8,11 +8,15 @@ export interface CpuEvidence {
   /** base64 of PEM; of AMD alone. */
   readonly certificates?: string;
   readonly collateral?: object;
+  /** base64 of the quote, which Azure's TDX has beside its report. */
+  readonly quote?: string;
+  /** Azure: what the virtual TPM signed. */
+  readonly tpm?: { readonly message: string; readonly signature: string; readonly pcrs: readonly string[] };
   /** base64 of the log of the measured boot; of TDX alone. */
   readonly event_log?: string;
 }
 
-export type CpuType = 'SEV_SNP' | 'TDX';
+export type CpuType = 'SEV_SNP' | 'TDX' | 'AZURE_SEV_SNP' | 'AZURE_TDX';
 
 export interface CpuCollector {
   /** null until it is known. */

@@ -2,6 +2,7 @@
 import { dirname, join } from 'node:path';
 import { readStatement } from '../../proto/statement.ts';
 import type { VerificationReport } from '../../verify/index.ts';
+import { AZURE_TPM } from '../cpu/azure.ts';
 import type { CpuType } from '../cpu/collector.ts';
 import { PROVIDERS } from '../cpu/tsm.ts';
 import type { DoctorConfig } from './config.ts';
@@ -26,6 +27,8 @@ export async function checkCpu(
     found(cpu_evidence === 'required' ? fail(NAME, seen, todo) : warn(NAME, `${seen}; answers go out without`, todo));
   if ((await host.kind(tsm_entry)) !== 'folder') {
     const parent = dirname(tsm_entry);
+    if ((await host.kind(parent)) !== 'folder' && (await host.kind(AZURE_TPM)) === 'device')
+      return found(await checkAzure(host, cpu_evidence === 'required'));
     if ((await host.kind(parent)) !== 'folder')
       return missing(
         `there is no ${parent}`,
@@ -47,6 +50,21 @@ export async function checkCpu(
     ok(NAME, `${host.user} can ask a ${type === 'TDX' ? 'TDX' : 'SEV-SNP'} processor by ${tsm_entry}`),
     type,
   );
+}
+
+/** Behind Azure's paravisor there is a TPM in place of configfs-tsm. Which processor it is, its report says. */
+async function checkAzure(host: Host, required: boolean): Promise<Finding> {
+  const bad = required ? fail : warn;
+  const why = await host.access(AZURE_TPM, 'read_write');
+  if (why !== null)
+    return bad(
+      NAME,
+      `${host.user} may not open ${AZURE_TPM} (${why})`,
+      `put ${host.user} into the group that owns it (tss)`,
+    );
+  if ((await host.run('tpm2_quote', ['--version'])) === null)
+    return bad(NAME, `${AZURE_TPM} is there, and tpm2_quote cannot be run`, "install Debian's package tpm2-tools");
+  return ok(NAME, `${host.user} can ask a processor behind Azure's paravisor by ${AZURE_TPM}`);
 }
 
 async function firstRefusal(host: Host, entry: string): Promise<string | null> {

@@ -1,6 +1,6 @@
 // Programs that Debian carries and the tests drive: found on this machine, or installed by apt-get.
 import { execFileSync, spawnSync } from 'node:child_process';
-import { accessSync, constants } from 'node:fs';
+import { accessSync, constants, existsSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 
 /** A part that this machine does not have. Its tests are skipped by this name; anything else that fails is a failure. */
@@ -24,6 +24,14 @@ export function debianProgram(command: string, packageName: string): string {
   const installed = which(command);
   if (installed === null) throw new Error(`${packageName} is installed and ${command} is not there`);
   return installed;
+}
+
+/** Makes sure of a file that a package brings, where there is no program to look for. @throws {MissingPart} */
+export function debianFile(path: string, packageName: string): void {
+  if (existsSync(path)) return;
+  console.log(`Installing ${packageName} with apt-get`);
+  aptGet(packageName, 'update', '-qq');
+  aptGet(packageName, 'install', '-y', '-qq', '--no-install-recommends', packageName);
 }
 
 /** As the shell finds it. */

@@ -8,12 +8,13 @@ import { createSessions } from '../../sidecar/cpu/sessions.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
 import { DoctorConfigError, loadDoctorConfig } from '../../sidecar/doctor/config.ts';
 import { exitCode } from '../../sidecar/doctor/finding.ts';
-import type { Host, Trial } from '../../sidecar/doctor/host.ts';
+import type { Host, Ran, Trial } from '../../sidecar/doctor/host.ts';
 import { temporaryFolder } from '../harness.ts';
 import { answering, config, look, names } from './doctor-node.ts';
 
 const REPORTS = '/sys/kernel/config/tsm/report';
 const ENTRY = `${REPORTS}/countersign`;
+const ran: Ran = { exit_code: 0, stdout: '' };
 const settings = (choice: 'off' | 'auto' | 'required') => ({ ...config, cpu_evidence: choice });
 
 /** A confidential VM with the entry that root makes. */
@@ -65,6 +66,22 @@ describe('the processor', () => {
     const auto = await look(vm('sev_guest', over), settings('auto'));
     expect(auto.of('cpu')).toMatchObject({ status: 'warn', seen: expect.stringContaining('answers go out without') });
     expect(exitCode(auto.findings)).toBe(0);
+  });
+
+  test.each([
+    ['all that is needed', {}, 'ok', ''],
+    ['a TPM of others', { access: async (path: string) => (path === '/dev/tpmrm0' ? 'EACCES' : null) }, 'fail', 'tss'],
+    [
+      'no tpm2-tools',
+      { run: async (program: string) => (program === 'tpm2_quote' ? null : ran) },
+      'fail',
+      'tpm2-tools',
+    ],
+  ] as const)("behind Azure's paravisor is asked through its TPM: %s", async (_, over, status, todo) => {
+    const kind: Host['kind'] = async (path) => (path === '/dev/tpmrm0' ? 'device' : nothing(path));
+    const { of } = await look({ kind, run: async () => ran, ...over }, settings('required'));
+    expect(of('cpu').status).toBe(status);
+    expect(of('cpu').todo ?? '').toContain(todo);
   });
 
   test('root makes its own entry', async () => {

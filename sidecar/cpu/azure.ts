@@ -1,0 +1,199 @@
+// Collects the evidence of an Azure guest behind a paravisor (HCL), which alone asks the processor: its report from the virtual TPM, a quote
+// of that TPM over our bytes, and Azure's metadata service for what vouches for the processor. By tpm2-tools, as root made them readable.
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseHclReport } from '../../verify/index.ts';
+import { AttesterError, failed } from '../attesters/attester.ts';
+import { RunError, runProgram } from '../attesters/program.ts';
+import { createLock, holding } from '../driver/lock.ts';
+import type { AmdEndorsements } from './amd.ts';
+import type { CpuCollector, CpuEvidence } from './collector.ts';
+import { unavailable } from './endorsements.ts';
+import type { IntelCollateral } from './intel.ts';
+
+export interface AzureOptions {
+  readonly amd: Pick<AmdEndorsements, 'endorse'>;
+  readonly intel: Pick<IntelCollateral, 'endorse'>;
+  readonly fetch: typeof globalThis.fetch;
+  /** Azure's metadata service; `http://169.254.169.254` by default. */
+  readonly imds_url?: string;
+  /** What tpm2-tools see of the environment: PATH, and which TPM (TPM2TOOLS_TCTI); the kernel's /dev/tpmrm0 by default. */
+  readonly environment: Readonly<Record<string, string>>;
+  readonly deadline_ms?: number;
+}
+
+export const AZURE_TPM = '/dev/tpmrm0';
+const IMDS_URL = 'http://169.254.169.254';
+/** Where the paravisor keeps its report and the key that it vouches for. */
+const HCL_REPORT = '0x01400001';
+const ATTESTATION_KEY = '0x81000003';
+const DEADLINE_MS = 20_000;
+const MAX_OUTPUT_BYTES = 64 * 1024;
+const MAX_ANSWER_BYTES = 256 * 1024;
+const DIGEST_BYTES = 32;
+const PCRS = 24;
+const TD_REPORT_BYTES = 1024;
+const HEADER_BYTES = 32 + 1184 + 20;
+/** How often the registers are read again when one was extended between quote and reading. */
+const TRIES = 3;
+
+const refused = (words: string, options?: ErrorOptions) =>
+  failed('collection_failed', 'cpu_refused', words, 'retry', options);
+
+/** @throws {AttesterError} there is no such TPM, or it has no report of a paravisor. */
+export async function createAzureCollector(options: AzureOptions): Promise<CpuCollector> {
+  const { fetch, imds_url = IMDS_URL, environment, deadline_ms = DEADLINE_MS } = options;
+  const lock = createLock();
+
+  async function tool(name: string, args: readonly string[], cwd: string, signal: AbortSignal): Promise<void> {
+    const limits = { cwd, env: environment, deadline_ms, max_output_bytes: MAX_OUTPUT_BYTES, signal };
+    const { exit_code, stderr } = await runProgram(name, args, limits).catch((cause: unknown) => {
+      if (!(cause instanceof RunError)) throw cause;
+      const words = cause.reason === 'not_found' ? 'is not installed (tpm2-tools)' : cause.message;
+      throw unavailable(`${name} ${words}`, { cause });
+    });
+    if (exit_code !== 0) throw unavailable(`${name} failed: ${lastLine(stderr)}`);
+  }
+
+  /** Runs tpm2-tools in a folder of their own, one set at a time. */
+  const inFolder = <T>(work: (folder: string, signal: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T> =>
+    holding(
+      [lock],
+      async () => {
+        const folder = await mkdtemp(join(tmpdir(), 'countersign-tpm-'));
+        try {
+          return await work(folder, signal);
+        } finally {
+          await rm(folder, { recursive: true, force: true });
+        }
+      },
+      signal,
+    );
+
+  const readHcl = (signal: AbortSignal) =>
+    inFolder(async (folder) => {
+      await tool('tpm2_nvread', ['-C', 'o', HCL_REPORT, '-o', 'hcl'], folder, signal);
+      return hclOf(await readFile(join(folder, 'hcl')));
+    }, signal);
+
+  /** A quote over all registers, and the registers that it is about. */
+  const quote = (extraData: Buffer, signal: AbortSignal) =>
+    inFolder(async (folder) => {
+      const read = async (name: string) => readFile(join(folder, name));
+      const quoting = ['-c', ATTESTATION_KEY, '-l', 'sha256:all', '-g', 'sha256', '-q', extraData.toString('hex')];
+      for (let tries = 0; tries < TRIES; tries++) {
+        await tool('tpm2_pcrread', ['sha256:all', '-o', 'before'], folder, signal);
+        await tool('tpm2_quote', [...quoting, '-m', 'message', '-s', 'signature', '-f', 'plain'], folder, signal);
+        await tool('tpm2_pcrread', ['sha256:all', '-o', 'after'], folder, signal);
+        const [before, after] = [await read('before'), await read('after')];
+        if (before.length !== PCRS * DIGEST_BYTES) throw refused(`the TPM has ${before.length} bytes of registers`);
+        if (before.equals(after)) return tpmOf(await read('message'), await read('signature'), after);
+      }
+      throw unavailable("the TPM's registers change all the time");
+    }, signal);
+
+  async function imds(path: string, init: RequestInit, signal: AbortSignal): Promise<Record<string, unknown>> {
+    try {
+      const both = AbortSignal.any([signal, AbortSignal.timeout(deadline_ms)]);
+      const response = await fetch(imds_url + path, { ...init, signal: both, redirect: 'error' });
+      const text = (await response.text()).slice(0, MAX_ANSWER_BYTES);
+      if (response.status !== 200) throw new Error(`it answered ${response.status}`);
+      return JSON.parse(text) as Record<string, unknown>;
+    } catch (cause) {
+      signal.throwIfAborted();
+      const { cause: inner = cause } = cause as Error;
+      throw unavailable(`Azure's metadata service, ${path}: ${(inner as Error).message.slice(0, 200)}`, { cause });
+    }
+  }
+
+  async function endorseSnp(report: Buffer, signal: AbortSignal) {
+    // Where Azure does not give them, AMD does.
+    const auxblob = await imds('/metadata/THIM/amd/certification', { headers: { Metadata: 'true' } }, signal)
+      .then(certificateTable)
+      .catch((error: unknown) => {
+        if (!(error instanceof AttesterError)) throw error;
+        return Buffer.alloc(0);
+      });
+    return options.amd.endorse({ report, auxblob }, signal);
+  }
+
+  async function quoteTdx(hardware: Buffer, signal: AbortSignal): Promise<Buffer> {
+    const report = hardware.subarray(0, TD_REPORT_BYTES).toString('base64url');
+    const headers = { 'content-type': 'application/json' };
+    const answer = await imds('/acc/tdquote', { method: 'POST', headers, body: JSON.stringify({ report }) }, signal);
+    if (typeof answer.quote !== 'string') throw unavailable("Azure's metadata service gave no quote");
+    return Buffer.from(answer.quote, 'base64url');
+  }
+
+  const { type } = await readHcl(new AbortController().signal);
+  return {
+    type,
+    simulated: null,
+    async collect(reportData, signal): Promise<CpuEvidence> {
+      const hcl = await readHcl(signal);
+      const tpm = await quote(Buffer.from(reportData.subarray(0, DIGEST_BYTES)), signal);
+      const common = { type: hcl.type, report: hcl.bytes.toString('base64'), tpm };
+      if (hcl.type === 'AZURE_SEV_SNP') return { ...common, ...(await endorseSnp(hcl.hardware, signal)) };
+      const signed = await quoteTdx(hcl.hardware, signal);
+      return {
+        ...common,
+        quote: signed.toString('base64'),
+        ...(await options.intel.endorse({ report: signed }, signal)),
+      };
+    },
+  };
+}
+
+interface Hcl {
+  readonly type: 'AZURE_SEV_SNP' | 'AZURE_TDX';
+  readonly hardware: Buffer;
+  /** Without the room that the TPM has behind it. */
+  readonly bytes: Buffer;
+}
+
+/** @throws {AttesterError} */
+function hclOf(bytes: Buffer): Hcl {
+  try {
+    const { type, hardware, runtimeData } = parseHclReport(bytes);
+    return {
+      type: `AZURE_${type}`,
+      hardware: Buffer.from(hardware),
+      bytes: bytes.subarray(0, HEADER_BYTES + runtimeData.length),
+    };
+  } catch (cause) {
+    throw refused(`the paravisor's report: ${(cause as Error).message}`, { cause });
+  }
+}
+
+const tpmOf = (message: Buffer, signature: Buffer, pcrs: Buffer) => ({
+  message: message.toString('base64'),
+  signature: signature.toString('base64'),
+  pcrs: Array.from({ length: PCRS }, (_, i) => pcrs.toString('hex', i * DIGEST_BYTES, (i + 1) * DIGEST_BYTES)),
+});
+
+const VCEK_GUID = Buffer.from('63da758de6644564adc5f4b93be8accd', 'hex');
+const ASK_GUID = Buffer.from('4ab7b379bbac4fe4a02f05aef327c782', 'hex');
+const PEM = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----\n?/;
+
+/** The host's table as AMD's endorsements read it (56421, 24 bytes an entry): Azure gives two texts instead. @throws {AttesterError} */
+function certificateTable({ vcekCert, certificateChain }: Record<string, unknown>): Buffer {
+  const [leaf] = PEM.exec(String(vcekCert)) ?? [];
+  const [authority] = PEM.exec(String(certificateChain)) ?? [];
+  if (leaf === undefined || authority === undefined) throw unavailable("Azure's metadata service gave no certificates");
+  const files = [
+    [VCEK_GUID, Buffer.from(leaf)],
+    [ASK_GUID, Buffer.from(authority)],
+  ] as const;
+  let at = (files.length + 1) * 24;
+  const head = files.map(([guid, file]) => {
+    const entry = Buffer.concat([guid, Buffer.alloc(8)]);
+    entry.writeUInt32LE(at, 16);
+    entry.writeUInt32LE(file.length, 20);
+    at += file.length;
+    return entry;
+  });
+  return Buffer.concat([...head, Buffer.alloc(24), ...files.map(([, file]) => file)]);
+}
+
+const lastLine = (text: string): string => text.trim().split('\n').at(-1)?.slice(0, 200) ?? '';
