@@ -1,0 +1,230 @@
+// deploy/cvm: the image is the same bytes when it is built again, has no login, and starts nothing but its launch file. QEMU boots it without
+// a TEE, in software alone.
+import { spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import {
+  copyFileSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  truncateSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { stringify } from 'yaml';
+import { readReference } from '../../verify/index.ts';
+import { temporaryFolder } from '../harness.ts';
+import { toolsOrNull } from './tools.ts';
+
+const tools = toolsOrNull();
+const RECIPE = fileURLToPath(new URL('../../deploy/cvm/', import.meta.url));
+const LAUNCH = fileURLToPath(new URL('../../scripts/launch.ts', import.meta.url));
+const BUILD_MS = 900_000;
+const BOOT_MS = 420_000;
+
+const folder = temporaryFolder();
+afterAll(() => folder.remove());
+const at = (...names: string[]) => join(folder.path, ...names);
+const sha256 = (data: string | Buffer) => createHash('sha256').update(data).digest('hex');
+
+function run(command: string, args: readonly string[], env: Readonly<Record<string, string>> = {}): string {
+  const { status, stdout, stderr } = spawnSync(command, args, {
+    encoding: 'utf8',
+    env: { ...process.env, ...env },
+    maxBuffer: 1 << 26,
+  });
+  if (status !== 0) throw new Error(`${command} ended with ${status}: ${stderr.slice(-2000)}`);
+  return stdout;
+}
+
+/** A disk with the archive that the host hands in. */
+function disk(name: string, files: Readonly<Record<string, string>>): string {
+  mkdirSync(at(name));
+  for (const [file, text] of Object.entries(files)) writeFileSync(at(name, file), text);
+  run('tar', ['-cf', at(`${name}.img`), '-C', at(name), ...Object.keys(files)]);
+  truncateSync(at(`${name}.img`), 1 << 20);
+  return at(`${name}.img`);
+}
+
+interface Boot {
+  readonly config: string | null;
+  readonly launch?: string;
+  readonly root?: string;
+  /** Ends the machine when its console says this; else it runs until it ends by itself. */
+  readonly until?: RegExp;
+}
+
+/** @returns what the console said. */
+async function boot({ config, launch, root = at('one', 'root.squashfs'), until }: Boot): Promise<string> {
+  const drive = (file: string) => ['-drive', `file=${file},format=raw,if=virtio,readonly=on`];
+  const command = `${readFileSync(at('one', 'cmdline'), 'utf8').trim()}${launch === undefined ? '' : ` countersign.launch=${launch}`}`;
+  const args = [
+    ...[
+      '-machine',
+      'q35,accel=tcg',
+      '-cpu',
+      'max',
+      '-smp',
+      '2',
+      '-m',
+      '2048',
+      '-nographic',
+      '-no-reboot',
+      '-nic',
+      'none',
+    ],
+    ...['-kernel', at('one', 'vmlinuz'), '-initrd', at('one', 'initrd'), '-append', command],
+    ...[root, at('one', 'root.verity'), ...(config === null ? [] : [config])].flatMap(drive),
+  ];
+  const machine = spawn('qemu-system-x86_64', args, { stdio: ['ignore', 'pipe', 'pipe'] });
+  const timer = setTimeout(() => machine.kill('SIGKILL'), BOOT_MS - 20_000);
+  let said = '';
+  for (const stream of [machine.stdout, machine.stderr])
+    stream.setEncoding('utf8').on('data', (text: string) => {
+      said += text;
+      if (until?.test(said)) machine.kill('SIGKILL');
+    });
+  await new Promise((resolve) => machine.once('close', resolve));
+  clearTimeout(timer);
+  return said;
+}
+
+describe.skipIf(tools === null)('the image for confidential VMs', () => {
+  const digest = (name: string) => `registry.invalid/${name}@sha256:${sha256(name)}`;
+  const compose = stringify({
+    services: {
+      gateway: { image: digest('gateway') },
+      sidecar: { image: digest('sidecar') },
+      backend: { image: digest('backend'), command: ['model'] },
+    },
+  });
+  let launch = '';
+  let good = '';
+
+  beforeAll(() => {
+    for (const name of ['one', 'two']) console.log(run(join(RECIPE, 'build.sh'), [at(name)]));
+    writeFileSync(at('compose.yaml'), compose);
+    launch = run(process.execPath, [LAUNCH, at('compose.yaml')]);
+    good = disk('good', { 'launch.json': launch, 'compose.yaml': compose });
+  }, BUILD_MS);
+
+  it('is bit for bit the same when it is built again', () => {
+    const files = readdirSync(at('one')).sort();
+    expect(files).toEqual(['cmdline', 'initrd', 'root.squashfs', 'root.verity', 'vmlinuz']);
+    const digests = (name: string) => files.map((file) => [file, sha256(readFileSync(at(name, file)))]);
+    expect(digests('two')).toEqual(digests('one'));
+  });
+
+  describe('as SEV-SNP measures it', () => {
+    const reference = (name: string, env: Readonly<Record<string, string>> = {}) => {
+      const PATH = `${tools?.bin}:${process.env.PATH}`;
+      const args = [at(name), tools?.firmware ?? '', sha256(launch)];
+      return readReference(run(join(RECIPE, 'reference.sh'), args, { VCPUS: '2 4', PATH, ...env }));
+    };
+    const measurements = (name: string, env = {}) =>
+      reference(name, env).cpu.flatMap((guest) => (guest.type === 'SEV_SNP' ? guest.measurement : []));
+
+    it('is a list that the verifier takes, of one value for each number of virtual processors', () => {
+      const { cpu, launch: launches } = reference('one');
+      expect([cpu[0]?.type, cpu[0]?.launch_in, launches]).toEqual(['SEV_SNP', 'host_data', [sha256(launch)]]);
+      expect(new Set(measurements('one')).size).toBe(2);
+      console.log(measurements('one').join('\n'));
+    });
+
+    it('is the same for the second build, and another for another command line, initrd or processor', () => {
+      expect(measurements('two')).toEqual(measurements('one'));
+      mkdirSync(at('other'));
+      for (const file of ['cmdline', 'initrd', 'vmlinuz']) copyFileSync(at('one', file), at('other', file));
+      const [two, four] = measurements('one');
+      writeFileSync(at('other', 'cmdline'), `${readFileSync(at('one', 'cmdline'), 'utf8').trim()} init=/bin/sh\n`);
+      expect(measurements('other')).not.toContain(two);
+      copyFileSync(at('one', 'cmdline'), at('other', 'cmdline'));
+      expect(measurements('other')).toEqual([two, four]);
+      writeFileSync(at('other', 'initrd'), Buffer.concat([readFileSync(at('one', 'initrd')), Buffer.alloc(512)]));
+      expect(measurements('other')).not.toContain(two);
+      expect(measurements('one', { TYPES: 'EPYC-Milan' })).not.toContain(two);
+    });
+  });
+
+  it('has no password, no shell to log in to, and no program that asks for either', () => {
+    const list = run('unsquashfs', ['-l', at('one', 'root.squashfs')]);
+    expect(list).toContain('/usr/lib/systemd/systemd\n');
+    for (const program of ['agetty', 'login', 'su', 'sulogin', 'sshd', 'dropbear', 'apt', 'dpkg'])
+      expect(list.split('\n').filter((path) => new RegExp(`/s?bin/${program}$`).test(path))).toEqual([]);
+    const read = (path: string) => run('unsquashfs', ['-cat', at('one', 'root.squashfs'), path]);
+    expect(read('etc/passwd').split('\n')[0]).toBe('root:x:0:0:root:/root:/usr/sbin/nologin');
+    const open = read('etc/shadow')
+      .split('\n')
+      .filter((line) => line !== '' && !/^[^:]+:[!*]/.test(line));
+    expect(open).toEqual([]);
+    const setuid = run('unsquashfs', ['-ll', at('one', 'root.squashfs')]).split('\n');
+    expect(setuid.some((line) => /\/(serial-getty@|debug-shell|emergency)\.service -> \/dev\/null$/.test(line))).toBe(
+      true,
+    );
+  });
+
+  describe('booted without a TEE', () => {
+    const PANIC = /Kernel panic - not syncing: Attempted to kill init/;
+    const refused = async (options: Boot, why: RegExp) => {
+      const said = await boot(options);
+      console.log(
+        said
+          .split('\n')
+          .filter((line) => line.includes('countersign:'))
+          .join('\n'),
+      );
+      expect(said).toMatch(why);
+      expect(said).toMatch(PANIC);
+      expect(said).not.toContain('systemd[1]');
+    };
+
+    it('refuses to start where nothing says which launch file is right', { timeout: BOOT_MS }, () =>
+      refused({ config: good }, /REFUSED: nothing says which launch file is right/),
+    );
+
+    it('refuses another launch file', { timeout: BOOT_MS }, () =>
+      refused(
+        { config: good, launch: '00'.repeat(32) },
+        new RegExp(`REFUSED: the launch file is ${sha256(launch)}, and the command line says 0{64}`),
+      ),
+    );
+
+    it('refuses another compose file', { timeout: BOOT_MS }, async () => {
+      const config = disk('compose', { 'launch.json': launch, 'compose.yaml': `${compose}\n` });
+      await refused({ config, launch: sha256(launch) }, /REFUSED: compose\.yaml is not the one of the launch file/);
+    });
+
+    it('refuses to start without a launch file', { timeout: BOOT_MS }, async () => {
+      await refused({ config: null, launch: sha256(launch) }, /REFUSED: there is no third disk/);
+      const config = disk('half', { 'compose.yaml': compose });
+      await refused({ config, launch: sha256(launch) }, /REFUSED: the third disk has no launch\.json/);
+    });
+
+    it('panics at the first block of its root that somebody changed', { timeout: BOOT_MS }, async () => {
+      const root = at('changed.squashfs');
+      copyFileSync(at('one', 'root.squashfs'), root);
+      const file = openSync(root, 'r+');
+      writeSync(file, Buffer.alloc(64, 0xff), 0, 64, 8);
+      const said = await boot({ config: good, launch: sha256(launch), root });
+      expect(said).toMatch(/device-mapper: verity: .*corrupted|Kernel panic/);
+      expect(said).not.toContain('systemd[1]');
+    });
+
+    it('starts what its launch file names, and offers no login', { timeout: BOOT_MS }, async () => {
+      const said = await boot({
+        config: good,
+        launch: sha256(launch),
+        until: /registry\.invalid[\s\S]*registry\.invalid[\s\S]*\n/,
+      });
+      console.log(said.split('\n').slice(-25).join('\n'));
+      expect(said).toContain(`countersign: launch file ${sha256(launch)} is the one of the command line`);
+      // There is no network: that Docker asks for the image by its digest is as far as it gets.
+      expect(said).toMatch(/registry\.invalid/);
+      expect(said).not.toMatch(/login:|Press Enter for maintenance|sh: can't access tty/);
+    });
+  });
+});
