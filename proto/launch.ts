@@ -22,7 +22,7 @@ export const MAX_LAUNCH_CHARACTERS = 256 * 1024;
 export const SERVICES = ['gateway', 'sidecar', 'backend'] as const;
 const MAX_SERVICES = 32;
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
-const PINNED = /^[^\s@]{1,512}@sha256:[0-9a-f]{64}$/;
+const PINNED = /^[\x21-\x3f\x41-\x7e]{1,512}@sha256:[0-9a-f]{64}$/;
 const SHA256 = /^[0-9a-f]{64}$/;
 
 /** `login` stands in each: an image with one is none that a launch file can be about. */

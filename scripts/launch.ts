@@ -20,22 +20,31 @@ exit status: 0 written, 1 the compose file cannot be launched, 2 usage`;
 /** One line for the reader. */
 class LaunchError extends Error {}
 
-type Services = Readonly<Record<string, { image?: unknown; build?: unknown; command?: unknown }>>;
+type Services = Readonly<Record<string, { image?: unknown; command?: unknown }>>;
+
+/** What `docker compose config` prints. Anything else could bring services that this file does not name. */
+const TOP_LEVEL = ['name', 'services', 'networks', 'volumes', 'secrets', 'configs'];
 
 function servicesOf(text: string): Services {
-  const { services } = (parse(text) ?? {}) as { services?: Services };
+  const file: unknown = parse(text);
+  if (typeof file !== 'object' || file === null) throw new LaunchError('it is no compose file');
+  const other = Object.keys(file).find((name) => !TOP_LEVEL.includes(name) && !name.startsWith('x-'));
+  if (other !== undefined) throw new LaunchError(`it has ${other}: give what docker compose config prints`);
+  const { services } = file as { services?: Services };
   if (typeof services !== 'object' || services === null) throw new LaunchError('it has no services');
   return services;
 }
 
 function imagesOf(services: Services): Launch['images'] {
   const images: Record<string, string> = {};
-  for (const [name, { image, build }] of Object.entries(services)) {
-    if (build !== undefined)
-      throw new LaunchError(`service ${name} is built, not pinned: push its image and name it by its digest`);
-    if (typeof image !== 'string' || !/@sha256:[0-9a-f]{64}$/.test(image))
+  for (const [name, service] of Object.entries(services)) {
+    const other = ['extends', 'provider'].find((member) => Object.hasOwn(service, member));
+    if (other !== undefined)
+      throw new LaunchError(`service ${name} has ${other}: give what docker compose config prints`);
+    // Where it has `build` beside an image that is pinned, the guest does not build.
+    if (typeof service.image !== 'string' || !/@sha256:[0-9a-f]{64}$/.test(service.image))
       throw new LaunchError(`service ${name} has no image that ends in @sha256: and 64 digits`);
-    images[name] = image;
+    images[name] = service.image;
   }
   const missing = SERVICES.find((name) => !Object.hasOwn(images, name));
   if (missing !== undefined) throw new LaunchError(`it has no service ${missing}`);

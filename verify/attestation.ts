@@ -13,7 +13,7 @@ import {
   VerificationError,
 } from './checks.ts';
 import { checkCpu, readAnswerCpu } from './cpu/binding.ts';
-import type { CpuClaims } from './cpu/cpu-options.ts';
+import type { CpuClaims, CpuContext } from './cpu/cpu-options.ts';
 import { readCpuOptions } from './cpu/verify-cpu.ts';
 import { attestationOf, compareExchange } from './exchange.ts';
 import { verifyDevices } from './gpu/devices.ts';
@@ -77,6 +77,9 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
     ...context.options.expected,
     ...(input instanceof Uint8Array ? { transcript: input } : {}),
   };
+  const { at, options } = context;
+  const { simulatedRoot: simulatedRoots, without, cpu: cpuOptions } = options;
+  const { context: cpuContext } = readCpuOptions({ ...cpuOptions, at, simulatedRoots, without });
   const list = new CheckList(stopAtFailure);
   const given = await list.run('form', [], () => checkForm(input, limits));
   const attestation = given?.attestation ?? EMPTY;
@@ -114,7 +117,7 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
     appraised: appraisedKinds(list, token, claims),
     nonce: given === null ? null : attestation.nonce,
     timestamp,
-    cpu: await checkProcessor(list, attestation, timestamp, context),
+    cpu: await checkProcessor(list, attestation, timestamp, options, cpuContext),
     about: 'exchange',
     nvidia: context.nvidia,
     ownCpuRoots: context.options.cpu?.roots !== undefined,
@@ -128,15 +131,12 @@ async function checkProcessor(
   list: CheckList,
   { cpu, nonce, evidence = [] }: Attestation,
   timestamp: number | null,
-  { options, at }: Context,
+  { session, expected }: VerifyOptions,
+  context: CpuContext,
 ): Promise<CpuClaims | null> {
-  const { roots, collateral, policy, reference } = options.cpu ?? {};
-  const { simulatedRoot: simulatedRoots, without } = options;
-  const { context } = readCpuOptions({ at, roots, collateral, policy, reference, simulatedRoots, without });
   if (cpu === undefined) return null;
-  const { session = null, expected } = options;
-  const form = await list.run('cpu_form', ['form'], () => readAnswerCpu(cpu, session));
-  const asked = { session, challenge: expected?.challenge, at: null };
+  const form = await list.run('cpu_form', ['form'], () => readAnswerCpu(cpu, session ?? null));
+  const asked = { session: session ?? null, challenge: expected?.challenge, at: null };
   return checkCpu(list, form, { nonce, timestamp, evidence }, asked, context);
 }
 

@@ -76,7 +76,7 @@ export interface Policy {
   readonly maxAgeSeconds?: number | undefined;
   /** How far the time in raw may be ahead of the time of the check; 300 with `maxAgeSeconds`. */
   readonly maxAheadSeconds?: number | undefined;
-  /** Checks that must pass: a skip of one of these is a refusal. */
+  /** Checks that must pass: a skip of one of these is a refusal. For known software demand `minLevel: 'measured'`: an event log alone passes cpu_software. */
   readonly requiredChecks?: readonly CheckName[] | undefined;
   /** The least level that is accepted; any by default. */
   readonly minLevel?: Level | undefined;

@@ -144,13 +144,9 @@ function cpuProven({ cpu, about, ownCpuRoots }: Findings): string {
 }
 
 function softwareProven({ launch, images }: CpuSoftware): string {
-  const listed =
-    images === null
-      ? 'the images that it names'
-      : Object.entries(images)
-          .map(([name, image]) => `${name} ${image}`)
-          .join(', ');
-  return `That guest was started as one of the caller's reference values, with the launch file ${launch}: ${listed}.`;
+  const names = Object.entries(images ?? {}).map(([name, image]) => `${name} ${image}`);
+  const which = names.length === 0 ? '' : `, which names ${names.join(', ')}`;
+  return `That guest was started as one of the caller's reference values, with the launch file ${launch}${which}.`;
 }
 
 function named(devices: readonly VerifiedDevice[], nvidia: boolean): string {
@@ -176,7 +172,7 @@ function cpuLeavesOpen(findings: Findings): string[] {
           'Which software asked: its measurement was not compared, and whoever can run code in that guest can have any text signed.',
         ]
       : [
-          'That the answer was computed by that model on that GPU, beyond what the images of the launch file do; nor what other guests of the same launch did.',
+          'That the answer was computed on that GPU, beyond what the images of the launch file do; nor what other guests of the same launch did.',
           ...(software.uncompared === null ? [] : [`All that the guest was started with: ${software.uncompared}.`]),
         ]),
     'That the device which signed is wired to that processor: neither signs that it is.',
@@ -211,7 +207,7 @@ function notProven(findings: Findings, simulated: boolean, valid: boolean): stri
         ? 'That a GPU computed the answer: none signed.'
         : `That this ${kind} computed the answer: it signed a hash that software on its host gave it.`,
       ...(isBound(findings)
-        ? [...(softwareOf(findings) === null ? ["Which model's weights ran."] : []), ...cpuLeavesOpen(findings)]
+        ? ["Which model's weights ran.", ...cpuLeavesOpen(findings)]
         : [
             "Which model's weights ran, or what software asked: only CPU evidence over measured software could show it.",
           ]),

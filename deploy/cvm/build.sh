@@ -68,5 +68,6 @@ mksquashfs "$work/root" "$out/root.squashfs" -comp zstd -no-xattrs -noappend -qu
 # The salt is no secret: it is fixed so that the same root has the same hash.
 veritysetup format --salt "$(printf '%064d' 0)" --uuid 00000000-0000-0000-0000-000000000000 \
   "$out/root.squashfs" "$out/root.verity" | sed -n 's/^Root hash:[[:space:]]*//p' >"$work/hash"
-echo "console=ttyS0 panic=-1 roothash=$(cat "$work/hash")${COMMAND_LINE:+ $COMMAND_LINE}" >"$out/cmdline"
+# systemd takes credentials, units among them, from the host unless it knows the guest as confidential, which depends on a module.
+echo "console=ttyS0 panic=-1 systemd.import_credentials=no roothash=$(cat "$work/hash")${COMMAND_LINE:+ $COMMAND_LINE}" >"$out/cmdline"
 (cd "$out" && sha256sum vmlinuz initrd root.squashfs root.verity cmdline)

@@ -9,6 +9,14 @@
 set -euo pipefail
 out=${1:?reference.sh OUT FIRMWARE LAUNCH_SHA256…} firmware=${2:?FIRMWARE} first=${3:?LAUNCH_SHA256}
 shift 3
+case ${LAUNCH_IN:-host_data} in
+  host_data) grep -q 'countersign\.launch=' "$out/cmdline" && { echo 'reference.sh: this image has its launch file in the command line: LAUNCH_IN=measurement' >&2; exit 1; } ;;
+  measurement)
+    # The guest compares nothing else then: the statement's word counts because this very digest was measured.
+    [ $# = 0 ] && grep -q "countersign\.launch=$first\b" "$out/cmdline" ||
+      { echo 'reference.sh: LAUNCH_IN=measurement is for one launch file, the one in the command line of the image' >&2; exit 1; } ;;
+  *) echo 'reference.sh: LAUNCH_IN is host_data or measurement' >&2; exit 1 ;;
+esac
 measurements=
 for type in ${TYPES:-EPYC-v4}; do
   for vcpus in ${VCPUS:-2 4 8 16 32 64}; do

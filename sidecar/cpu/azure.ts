@@ -3,7 +3,7 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseHclReport } from '../../verify/index.ts';
+import { parseHclReport, readLimited } from '../../verify/index.ts';
 import { AttesterError, failed } from '../attesters/attester.ts';
 import { RunError, runProgram } from '../attesters/program.ts';
 import { createLock, holding } from '../driver/lock.ts';
@@ -18,7 +18,7 @@ export interface AzureOptions {
   readonly fetch: typeof globalThis.fetch;
   /** Azure's metadata service; `http://169.254.169.254` by default. */
   readonly imds_url?: string;
-  /** What tpm2-tools see of the environment: PATH, and which TPM (TPM2TOOLS_TCTI); the kernel's /dev/tpmrm0 by default. */
+  /** All that tpm2-tools see of the environment: PATH, and which TPM (TPM2TOOLS_TCTI). */
   readonly environment: Readonly<Record<string, string>>;
   readonly deadline_ms?: number;
 }
@@ -97,9 +97,8 @@ export async function createAzureCollector(options: AzureOptions): Promise<CpuCo
     try {
       const both = AbortSignal.any([signal, AbortSignal.timeout(deadline_ms)]);
       const response = await fetch(imds_url + path, { ...init, signal: both, redirect: 'error' });
-      const text = (await response.text()).slice(0, MAX_ANSWER_BYTES);
       if (response.status !== 200) throw new Error(`it answered ${response.status}`);
-      return JSON.parse(text) as Record<string, unknown>;
+      return objectOf(await readLimited(response, MAX_ANSWER_BYTES));
     } catch (cause) {
       signal.throwIfAborted();
       const { cause: inner = cause } = cause as Error;
@@ -143,6 +142,18 @@ export async function createAzureCollector(options: AzureOptions): Promise<CpuCo
       };
     },
   };
+}
+
+/** @throws {Error} in words of our own: the parser's would quote what came. */
+function objectOf(bytes: Uint8Array): Record<string, unknown> {
+  let value: unknown = null;
+  try {
+    value = JSON.parse(Buffer.from(bytes).toString());
+  } catch {
+    // As any other that is no object.
+  }
+  if (typeof value !== 'object' || value === null) throw new Error('it answered something else than a JSON object');
+  return value as Record<string, unknown>;
 }
 
 interface Hcl {

@@ -33,10 +33,11 @@ export async function createCpuCollector(
   };
   const amd = createAmdEndorsements({ ...options, kds_url: config.kds_url ?? undefined });
   const intel = createIntelCollateral({ ...options, pcs_url: config.pcs_url ?? undefined });
+  const environment = { PATH: config.worker_environment.PATH ?? '', TPM2TOOLS_TCTI: `device:${AZURE_TPM}` };
   return laterCollector(async () => {
     // Behind Azure's paravisor there is no configfs-tsm, and a TPM in its place.
     if (!existsSync(dirname(config.tsm_entry)) && existsSync(AZURE_TPM))
-      return createAzureCollector({ amd, intel, fetch: globalThis.fetch, environment: config.worker_environment });
+      return createAzureCollector({ amd, intel, fetch: globalThis.fetch, environment });
     return createTsmCollector({
       entry: config.tsm_entry,
       endorse: (evidence, signal) => (evidence.type === 'SEV_SNP' ? amd : intel).endorse(evidence, signal),

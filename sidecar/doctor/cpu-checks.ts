@@ -115,6 +115,6 @@ export function checkSessionOf(
 function launchWords(launch: string | null, hostData: string): string {
   if (launch === null) return '';
   return hostData.startsWith(launch)
-    ? '; the host started it with this launch file'
-    : '; the host named no such launch file: the image must hold it';
+    ? '; HOST_DATA or MRCONFIGID names this launch file'
+    : '; HOST_DATA and MRCONFIGID name no such launch file: the image must hold it';
 }

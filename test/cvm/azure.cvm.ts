@@ -226,6 +226,16 @@ describe.skipIf(lacks !== null)("Azure's evidence from a software TPM", () => {
     ]);
     answer = (_request, response) => void response.end('{"quote":7}');
     expect((await failure(collector.collect(REPORT_DATA, never))).message).toMatch(/gave no quote/);
+    for (const [text, words] of [
+      ['null', /something else than a JSON object$/],
+      ['SECRET', /something else than a JSON object$/],
+      [`"${'x'.repeat(300_000)}"`, /more than/],
+    ] as const) {
+      answer = (_request, response) => void response.end(text);
+      const { message } = await failure(collector.collect(REPORT_DATA, never));
+      expect(message).toMatch(words);
+      expect(message).not.toContain('SECRET');
+    }
     answer = () => {};
     const hanging = await create({ deadline_ms: 1_500 });
     expect((await failure(hanging.collect(REPORT_DATA, never))).message).toMatch(/metadata service/);

@@ -55,7 +55,8 @@ describe('npm run launch', () => {
   test.each([
     ['an image by a tag', { ...SERVICES, gateway: { image: 'gateway:1' } }, /service gateway has no image/],
     ['an image by a variable', { ...SERVICES, gateway: { image: '$IMAGE' } }, /service gateway has no image/],
-    ['one that is built', { ...SERVICES, gateway: { build: '.' } }, /service gateway is built/],
+    ['one that is built', { ...SERVICES, gateway: { build: '.' } }, /service gateway has no image/],
+    ['one from another file', { ...SERVICES, gateway: { ...SERVICES.gateway, extends: 'x' } }, /gateway has extends/],
     ['one more that is not pinned', { ...SERVICES, extra: { image: 'busybox' } }, /service extra/],
     ['no sidecar', { gateway: SERVICES.gateway, backend: SERVICES.backend }, /no service sidecar/],
     ['a model that is not named', { ...SERVICES, backend: { image: image('vllm') } }, /--model/],
@@ -67,6 +68,7 @@ describe('npm run launch', () => {
 
   test.each([
     ['no compose file', 'services: 7', [], 1, /no services/],
+    ['services of another file', stringify({ services: SERVICES, include: ['extra.yaml'] }), [], 1, /it has include/],
     ['no YAML', '\t: {', [], 1, /compose\.yaml/],
     ['a root that is none', stringify({ services: SERVICES }), ['--verity-root', 'zz'], 1, /model/],
     ['another egress', stringify({ services: SERVICES }), ['--egress', 'all'], 2, /--egress/],
@@ -101,6 +103,8 @@ describe('a launch file', () => {
     ['one member more', good.replace('"version":1', '"version":1,"more":1')],
     ['a member twice', good.replace('"version":1', '"version":1,"version":1')],
     ['an image by a tag', good.replace(/@sha256:[0-9a-f]{64}/, ':1')],
+    ['an image with a control character', good.replace('registry.example/gateway', 'registry.example/\\u001b[2J')],
+    ['an image that is written backwards', good.replace('registry.example/gateway', 'registry.example/\u202e')],
     ['no gateway', good.replace('"gateway"', '"gate"')],
     ['null', 'null'],
     ['no JSON', good.slice(1)],

@@ -990,6 +990,7 @@ def dstack_events(data):
         digest, payload = hexadecimal(one.get("digest"), 48, LOG), hexadecimal(one.get("event_payload"), None, LOG)
         if register == 3:
             require(0 <= kind < 2**32 and kind == int(kind), LOG, "event_type")
+            require(":" not in name, LOG, "a name with a colon")
             text = int(kind).to_bytes(4, "little") + b":" + utf8(name, LOG) + b":" + payload
             require(sha384(text).digest() == digest, LOG, "another digest")
         found.append((int(register), digest, name, payload))

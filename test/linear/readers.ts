@@ -11,6 +11,7 @@ import {
   withoutMember,
   withoutSpaceAround,
 } from '../../proto/json.ts';
+import { readLaunch } from '../../proto/launch.ts';
 import { nonceOf, splitRaw } from '../../proto/raw.ts';
 import { PayloadReader, readPayloads, writeEvents } from '../../proto/sse.ts';
 import type { World } from '../../scripts/vectors/world.ts';
@@ -186,6 +187,10 @@ const ofVerify = (world: World): readonly Reader[] => {
       ([x, y]) => isPartOf({ a: [x, x, 'no'] }, { a: [y, 1, y, [y], y] }),
     ),
     reader('verify/cpu: appraiseCpu', ['CPU evidence'], ({ text }) => appraiseCpu(text, CPU_OPTIONS)),
+    reader('proto/launch: readLaunch', ['JSON', 'attestations'], ({ text }) => {
+      JSON.parse(text);
+      readLaunch(`{"images":${text},"compose_sha256":${text},"model":${text}}`);
+    }),
     reader('verify/cpu/cpu-member: readCpuMember', ['JSON', 'attestations'], ({ text }) => {
       JSON.parse(text);
       readCpuMember(`{"type":"AZURE_TDX","report":"AAAA","quote":"AAAA","tpm":{},"collateral":${text}}`);

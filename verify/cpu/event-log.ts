@@ -121,6 +121,9 @@ async function readJsonLog(log: Uint8Array): Promise<LogEvent[]> {
   return events;
 }
 
+const isUint32 = (value: unknown): value is number =>
+  typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= UNUSED;
+
 function readJsonEvent(value: unknown): LogEvent {
   const {
     imr,
@@ -131,7 +134,7 @@ function readJsonEvent(value: unknown): LogEvent {
   } = (value ?? {}) as Record<string, unknown>;
   const isEvent =
     (imr === 0 || imr === 1 || imr === 2 || imr === RUNTIME_RTMR) &&
-    typeof type === 'number' &&
+    isUint32(type) &&
     typeof extended === 'string' &&
     extended.length === 2 * SHA384_BYTES &&
     typeof event === 'string' &&
@@ -139,6 +142,8 @@ function readJsonEvent(value: unknown): LogEvent {
   if (!isEvent) throw bad('it has an event of another form');
   try {
     const name = imr === RUNTIME_RTMR ? event : null;
+    // The digest is over "type:name:payload": where a name could hold a colon, one digest would be of several names.
+    if (name?.includes(':')) throw bad('the name of an event in RTMR3 has a colon');
     return { rtmr: imr, type, digest: fromHex(extended), name, data: fromHex(data) };
   } catch (cause) {
     throw cause instanceof EncodingError ? bad('an event is not in hex', cause) : cause;

@@ -147,9 +147,13 @@ function mismatch(entry: GuestReference, { snp, tdx, pcrs, hasEventLog }: Measur
   return pcr === undefined ? null : `PCR ${pcr[0]}`;
 }
 
-/** What a reference value leaves out, in words for the verdict. */
-const uncompared = (entry: GuestReference): string | null =>
-  entry.type === 'TDX' && entry.rtmr0 === null ? 'tables that the host supplies (RTMR0) were not compared' : null;
+/** What a reference value leaves out, in words for the verdict. Tables of ACPI hold code, which the kernel runs with all rights. */
+function uncompared(entry: GuestReference): string | null {
+  if (entry.type === 'SEV_SNP') return 'nothing measures the ACPI tables that the host supplies, and they are code';
+  if (entry.type === 'TDX' && entry.rtmr0 === null)
+    return 'the ACPI tables that the host supplies (RTMR0) were not compared, and they are code';
+  return null;
+}
 
 interface LaunchInput {
   readonly guest: GuestReference;

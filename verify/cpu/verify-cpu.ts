@@ -42,7 +42,7 @@ import { parseTdxQuote, type TdxQuote } from './tdx-quote.ts';
 
 /**
  * Verifies a processor's bare evidence: that a genuine AMD or Intel processor signed it, for a confidential guest, under
- * firmware that is accepted. Which software the guest runs is not judged here.
+ * firmware that is accepted; with `reference` also that the guest is one that the caller knows.
  *
  * ```ts
  * const { claims } = await verifyCpu(text, { expected: { reportData: nonce } });

@@ -120,8 +120,10 @@ describe('a guest that the caller knows', () => {
       launch: SHA256,
       images: { sidecar: `sidecar@sha256:${'ab'.repeat(32)}` },
     });
-    expect(proven.join('\n')).toContain(`with the launch file ${SHA256}: backend backend@sha256:`);
+    expect(proven.join('\n')).toContain(`with the launch file ${SHA256}, which names backend backend@sha256:`);
     expect(not_proven.join('\n')).toContain('wired to that processor');
+    expect(not_proven.join('\n')).toContain("Which model's weights ran");
+    expect(not_proven.join('\n').includes('ACPI tables')).toBe(claims.cpu?.type === 'SEV_SNP');
     expect(not_proven.join('\n')).toContain('beyond what the images of the launch file do');
     expect(not_proven.join('\n')).not.toContain('its measurement was not compared');
   });

@@ -315,6 +315,20 @@ describe('cpu_binding and cpu_software', () => {
     expect(await judged([event, event], payload, [digest, digest])).toEqual(wrong);
     for (const bad of [null, 7, {}, { ...event, imr: 4 }, { ...event, digest: 'zz'.repeat(48) }])
       expect(await judged([bad as object], payload)).toEqual(mismatch);
+    // One digest of two readings: the name may not reach into the payload.
+    const colon = `3a${'c3'.repeat(31)}`;
+    const hidden = createHash('sha384')
+      .update(Buffer.of(1, 0, 0, 8))
+      .update(':countersign-launch:')
+      .update(Buffer.from(colon, 'hex'))
+      .digest();
+    const other = {
+      ...event,
+      digest: hidden.toString('hex'),
+      event: 'countersign-launch:',
+      event_payload: colon.slice(2),
+    };
+    expect(await judged([other, event], payload, [hidden, digest])).toEqual(mismatch);
     // No log says what RTMR3 is.
     expect(await refuse({ options: launch(payload, 'rtmr3') })).toEqual([['cpu_measurement', 'measurement_mismatch']]);
   });
