@@ -4,6 +4,7 @@ import type { Failed, SessionFrame } from '../../proto/frames.ts';
 import { readStatement } from '../../proto/statement.ts';
 import { CheckFailure, collateralEnd, type TdxCollateral } from '../../verify/index.ts';
 import { Problem } from '../http/problem.ts';
+import type { SessionEnds } from '../telemetry/metrics.ts';
 import { type Checker, type CheckResult, unchecked } from './checker.ts';
 import type { Link } from './sidecar-link.ts';
 
@@ -16,15 +17,6 @@ export interface Session {
   readonly cpu: string;
   /** JSON of the evidence over the statement. */
   readonly gpu: string;
-}
-
-/** When a session ends, and what it stands on. For the metrics. */
-export interface SessionEnds {
-  /** `SEV_SNP`, `TDX`, … */
-  readonly type: string;
-  readonly session_ms: number;
-  /** The first part of Intel's collateral; null without one that can be read. */
-  readonly collateral_ms: number | null;
 }
 
 /** An answer may be signed in the session before the last, so that some are kept. */

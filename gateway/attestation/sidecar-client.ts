@@ -7,8 +7,9 @@ import { Problem } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
 import { delayAfter } from '../limits/backoff.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
+import type { SessionEnds } from '../telemetry/metrics.ts';
 import { type Checker, unchecked } from './checker.ts';
-import { createSessions, noSession, type Session, type SessionEnds, timedOut, unavailable } from './sessions.ts';
+import { createSessions, noSession, type Session, timedOut, unavailable } from './sessions.ts';
 import { type AttestedFrame, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
 
 /** Backoff for connecting. An attempt costs a refused Unix connection; a longer wait delays every response that waits for a restart. */

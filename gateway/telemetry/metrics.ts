@@ -3,7 +3,6 @@
 import { createServer, type Server } from 'node:http';
 import type { Logger } from 'pino';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, type Registry } from 'prom-client';
-import type { SessionEnds } from '../attestation/sessions.ts';
 import { STATUS } from '../http/problem.ts';
 import { createOwnHosts } from '../http/target.ts';
 
@@ -150,6 +149,15 @@ const UNAVAILABLE_CODES = ['collection_failed', 'appraisal_failed'];
  * 0.2.
  */
 const LOOP_SAMPLE_MS = 100;
+
+/** When a session ends, and what it stands on. For the metrics. */
+export interface SessionEnds {
+  /** `SEV_SNP`, `TDX`, … */
+  readonly type: string;
+  readonly session_ms: number;
+  /** The first part of Intel's collateral; null without one that can be read. */
+  readonly collateral_ms: number | null;
+}
 
 interface GaugeSources {
   readonly sidecar: {
