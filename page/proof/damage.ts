@@ -27,7 +27,7 @@ export function partsToDamage({ raw, nonce, token, evidence }: Attestation): Par
     text('raw', 'the signed text', raw, letterOfAnswer(raw)),
     text('nonce', 'the nonce', nonce, 0),
     // In a signature: elsewhere a JWT may not even be read any more.
-    text('token', 'the token', token, token.lastIndexOf('.') + 5),
+    text('token', 'the token', token, letterFrom(token, token.lastIndexOf('.') + 5)),
   ];
   const device = evidence?.[0];
   const report = decoded(device?.report);
@@ -37,6 +37,12 @@ export function partsToDamage({ raw, nonce, token, evidence }: Attestation): Par
   if (chain !== null)
     parts.push({ name: 'certificate', label: 'its certificate', bytes: chain, suggested: 200, binary: false });
   return parts;
+}
+
+/** The first letter or digit from there on: in place of `-` or `_` no other character is of base64url. */
+function letterFrom(token: string, from: number): number {
+  const found = token.slice(from).search(/[A-Za-z0-9]/);
+  return found < 0 ? from : from + found;
 }
 
 /** In bytes: the first letter of what was answered. */
