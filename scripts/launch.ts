@@ -8,7 +8,8 @@ import { EGRESS, type Launch, SERVICES, writeLaunch, wrongMember } from '../prot
 
 const USAGE = `npm run -s launch -- COMPOSE [options] > launch.json
 
-COMPOSE is a compose file whose images are pinned by digest: what \`docker compose config\` prints, its profiles chosen.
+COMPOSE is a compose file whose images are pinned by digest: what \`docker compose config\` prints. Of its services
+those of the profile \`node\` count, and those without one: deploy/cvm starts no others.
 
   --model NAME          the model that the backend serves; without it the first word of the backend's command
   --verity-root HEX     root hash of the volume with its weights; without it nothing measures them
@@ -20,10 +21,12 @@ exit status: 0 written, 1 the compose file cannot be launched, 2 usage`;
 /** One line for the reader. */
 class LaunchError extends Error {}
 
-type Services = Readonly<Record<string, { image?: unknown; command?: unknown }>>;
+type Services = Readonly<Record<string, { image?: unknown; command?: unknown; profiles?: readonly string[] }>>;
+
+const PROFILE = 'node';
 
 /** What `docker compose config` prints. Anything else could bring services that this file does not name. */
-const TOP_LEVEL = ['name', 'services', 'networks', 'volumes', 'secrets', 'configs'];
+const TOP_LEVEL = ['name', 'version', 'services', 'networks', 'volumes', 'secrets', 'configs'];
 
 function servicesOf(text: string): Services {
   const file: unknown = parse(text);
@@ -32,7 +35,8 @@ function servicesOf(text: string): Services {
   if (other !== undefined) throw new LaunchError(`it has ${other}: give what docker compose config prints`);
   const { services } = file as { services?: Services };
   if (typeof services !== 'object' || services === null) throw new LaunchError('it has no services');
-  return services;
+  const isStarted = ({ profiles = [] }: Services[string]) => profiles.length === 0 || profiles.includes(PROFILE);
+  return Object.fromEntries(Object.entries(services).filter(([, service]) => isStarted(service)));
 }
 
 function imagesOf(services: Services): Launch['images'] {

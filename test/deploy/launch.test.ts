@@ -1,7 +1,7 @@
 // The launch file: `npm run launch` over compose files, and the text that readers take.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -43,6 +43,14 @@ describe('npm run launch', () => {
       login: false,
       operator: null,
     });
+  });
+
+  test('names the services that the guest starts, and not those of other profiles', () => {
+    const others = { demo: { image: 'demo:1', profiles: ['demo'] } };
+    const ofNode = { ...SERVICES.gateway, profiles: ['node'] };
+    const { stdout } = launch({ version: '3.9', services: { ...SERVICES, gateway: ofNode, ...others } });
+    expect(Object.keys(readLaunch(stdout).images)).toEqual(['backend', 'gateway', 'sidecar']);
+    expect(readFileSync('deploy/cvm/countersign.service', 'utf8')).toMatch(/^ExecStart=.* --profile node up /m);
   });
 
   test('takes model, weights, egress and operator from the command line', () => {
