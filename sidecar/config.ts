@@ -160,6 +160,7 @@ export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarCo
     simulated_root_dir: resolve(settings.simulated_root_dir),
     nvtrust_venv: resolve(settings.nvtrust_venv),
     collateral_dir: resolve(settings.collateral_dir),
+    tsm_entry: resolve(settings.tsm_entry),
     inherited_fd: inherited(env, pid),
     worker_environment: workerEnvironment(env),
     nvattest_environment: nvattestEnvironment(env),

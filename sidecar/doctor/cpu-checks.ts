@@ -1,11 +1,12 @@
 // What the doctor looks at for the processor's evidence: configfs-tsm, the service that vouches for the processor, and the session.
+
 import { dirname, join } from 'node:path';
 import { readStatement } from '../../proto/statement.ts';
 import type { VerificationReport } from '../../verify/index.ts';
+import type { SidecarConfig } from '../config.ts';
 import { AZURE_TPM } from '../cpu/azure.ts';
 import type { CpuType } from '../cpu/collector.ts';
 import { PROVIDERS } from '../cpu/tsm.ts';
-import type { DoctorConfig } from './config.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import type { Host, Trial } from './host.ts';
 
@@ -17,7 +18,7 @@ const MAKE_ENTRY =
 
 export async function checkCpu(
   host: Host,
-  config: DoctorConfig,
+  config: SidecarConfig,
 ): Promise<{ readonly type: CpuType | null; readonly findings: readonly Finding[] }> {
   const { cpu_evidence, attester, tsm_entry } = config;
   const found = (finding: Finding, type: CpuType | null = null) => ({ type, findings: [finding] });
@@ -86,7 +87,7 @@ async function firstRefusal(host: Host, entry: string): Promise<string | null> {
 export function checkSessionOf(
   { checks, claims }: VerificationReport,
   { hello, session }: Trial,
-  { cpu_evidence }: DoctorConfig,
+  { cpu_evidence }: SidecarConfig,
   now: Date,
 ): Finding[] {
   const name = 'session';

@@ -1,5 +1,5 @@
 // Looks at a node from the driver up to one verified attestation, in the order of repair.
-import type { DoctorConfig } from './config.ts';
+import type { SidecarConfig } from '../config.ts';
 import { checkCpu } from './cpu-checks.ts';
 import type { Finding } from './finding.ts';
 import type { Host } from './host.ts';
@@ -7,7 +7,7 @@ import { gatherFacts } from './host.ts';
 import { checkContainer, checkDevices, checkDriver, checkMode, checkRequirements, checkSocket } from './node-checks.ts';
 import { checkClock, checkServices, checkTrial, probeServices } from './service-checks.ts';
 
-export async function examine(host: Host, config: DoctorConfig): Promise<Finding[]> {
+export async function examine(host: Host, config: SidecarConfig): Promise<Finding[]> {
   const facts = await gatherFacts(host, config);
   const cpu = await checkCpu(host, config);
   const probes = await probeServices(host, config, facts, cpu.type);

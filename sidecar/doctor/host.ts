@@ -1,4 +1,5 @@
 // The machine as the doctor sees it. All access goes through here, so that a test can stand in for any machine.
+
 import { constants } from 'node:fs';
 import { access, lstat, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
@@ -8,10 +9,10 @@ import { EnvHttpProxyAgent } from 'undici';
 import { type Attested, type Hello, MAX_FRAME_BYTES, type SessionFrame } from '../../proto/frames.ts';
 import { type ConnectionEnd, connectToSidecar, readTextFrame, updateBoth } from '../../proto/sidecar-connection.ts';
 import { RunError, runProgram } from '../attesters/program.ts';
+import type { SidecarConfig } from '../config.ts';
 import { NVML, NvmlError } from '../driver/errors.ts';
 import { ARCHITECTURES, type ConfidentialMode } from '../driver/nvml.ts';
 import { DRIVER_VERSION_FILE, driverVersionIn } from '../driver/versions.ts';
-import type { DoctorConfig } from './config.ts';
 
 // Requests one attestation of a running sidecar over its socket, as a gateway would.
 
@@ -230,7 +231,7 @@ export interface Facts {
   readonly nvml_error: string | null;
 }
 
-export async function gatherFacts(host: Host, config: DoctorConfig): Promise<Facts> {
+export async function gatherFacts(host: Host, config: SidecarConfig): Promise<Facts> {
   const nvml = await host.nvml(config.nvml_library).catch((error: unknown) => messageOf(error));
   if (typeof nvml !== 'string') return { ...nvml, source: 'NVML', nvml_error: null };
   const smi = await readSmi(host);

@@ -1,6 +1,6 @@
 // `countersign doctor`: what this node has and lacks for attestation. Exits 0, 1 when something fails, 2 on a wrong usage.
 import { parseArgs } from 'node:util';
-import { DoctorConfigError, loadDoctorConfig } from './config.ts';
+import { ConfigError, loadConfig } from '../config.ts';
 import { examine, printFindings } from './examine.ts';
 import { exitCode } from './finding.ts';
 import { thisHost } from './host.ts';
@@ -8,8 +8,7 @@ import { thisHost } from './host.ts';
 const USAGE = `countersign doctor [--json]   look at this node: driver, confidential mode, devices, services, processor,
                               clock, socket, one trial attestation
 
-It reads the sidecar's variables: ATTESTER, SIDECAR_SOCKET, RIM_URL, OCSP_URL, NRAS_URL, NVTRUST_VENV, NVATTEST, NVML_LIBRARY,
-CPU_EVIDENCE, TSM_ENTRY, KDS_URL, PCS_URL.
+It reads the sidecar's variables: docs/configuration.md.
 
 exit status: 0 nothing fails, 1 something does, 2 usage`;
 
@@ -27,14 +26,14 @@ async function run(argv: readonly string[]): Promise<number> {
       console.log(USAGE);
       return 0;
     }
-    const config = loadDoctorConfig(process.env);
-    const findings = await examine(thisHost(config.environment), config);
+    const config = loadConfig(process.env);
+    const findings = await examine(thisHost(config.nvattest_environment), config);
     const code = exitCode(findings);
     console.log(values.json ? JSON.stringify({ ok: code === 0, findings }, null, 2) : printFindings(findings));
     return code;
   } catch (error) {
     const isUsage = error instanceof TypeError && (error as NodeJS.ErrnoException).code?.startsWith('ERR_PARSE_ARGS');
-    if (!isUsage && !(error instanceof DoctorConfigError)) throw error;
+    if (!isUsage && !(error instanceof ConfigError)) throw error;
     console.error(`countersign: ${(error as Error).message}\nsee --help`);
     return 2;
   }

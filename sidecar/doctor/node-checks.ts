@@ -1,9 +1,8 @@
 // What the doctor looks at on the node itself: container, driver, devices, mode, what the attester needs, the socket.
 import { dirname, join } from 'node:path';
 import { isSocketPath } from '../../proto/settings.ts';
-import type { AttesterName } from '../config.ts';
+import type { AttesterName, SidecarConfig } from '../config.ts';
 import { needsNvattest, readsNewFormat } from '../driver/versions.ts';
-import type { DoctorConfig } from './config.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import type { Facts, Host } from './host.ts';
 
@@ -179,7 +178,7 @@ const INSTALL =
 const SDK = 'nv-attestation-sdk';
 const SDK_VERSION = `import importlib.metadata as m; print(m.version('${SDK}'))`;
 
-export async function checkRequirements(host: Host, config: DoctorConfig, facts: Facts): Promise<Finding[]> {
+export async function checkRequirements(host: Host, config: SidecarConfig, facts: Facts): Promise<Finding[]> {
   switch (config.attester) {
     case 'nvtrust':
       if (facts.driver !== null && needsNvattest(facts.driver)) return [await nvattest(host, config, facts)];
@@ -196,7 +195,7 @@ export async function checkRequirements(host: Host, config: DoctorConfig, facts:
   }
 }
 
-async function nvtrust(host: Host, { nvtrust_venv }: DoctorConfig): Promise<Finding> {
+async function nvtrust(host: Host, { nvtrust_venv }: SidecarConfig): Promise<Finding> {
   const python = join(nvtrust_venv, 'bin', 'python');
   const todo = `run sidecar/attesters/nvtrust/python/install.sh ${nvtrust_venv}, or name the environment in NVTRUST_VENV`;
   const why = await host.access(python, 'execute');
@@ -206,7 +205,7 @@ async function nvtrust(host: Host, { nvtrust_venv }: DoctorConfig): Promise<Find
   return ok(NAME, `ATTESTER=nvtrust: ${SDK} ${ran.stdout.trim().slice(0, 40)} in ${nvtrust_venv}`);
 }
 
-async function nvattest(host: Host, config: DoctorConfig, { driver }: Facts): Promise<Finding> {
+async function nvattest(host: Host, config: SidecarConfig, { driver }: Facts): Promise<Finding> {
   const program = config.nvattest;
   const isNeeded = driver !== null && needsNvattest(driver);
   const name = `ATTESTER=nvattest${config.attester === 'nvtrust' ? ', chosen for this driver' : ''}`;
@@ -220,7 +219,7 @@ async function nvattest(host: Host, config: DoctorConfig, { driver }: Facts): Pr
   return ok(NAME, seen);
 }
 
-function nvml({ attester, nvml_library }: DoctorConfig, { nvml_error }: Facts): Finding {
+function nvml({ attester, nvml_library }: SidecarConfig, { nvml_error }: Facts): Finding {
   if (nvml_error === null) return ok(NAME, `ATTESTER=${attester}: ${nvml_library} answers`);
   return fail(
     NAME,
@@ -231,7 +230,7 @@ function nvml({ attester, nvml_library }: DoctorConfig, { nvml_error }: Facts): 
 
 // Can the sidecar have its socket: is the folder there and ours to write, is the path free?
 
-export async function checkSocket(host: Host, { sidecar_socket }: DoctorConfig): Promise<Finding[]> {
+export async function checkSocket(host: Host, { sidecar_socket }: SidecarConfig): Promise<Finding[]> {
   const name = 'socket';
 
   if (!isSocketPath(sidecar_socket))

@@ -1,8 +1,19 @@
 // What the doctor looks at beyond the node: services, clocks, and one trial attestation.
+
 import { buildRaw } from '../../proto/raw.ts';
-import { appraiseAttestation, createCollateral, type Jwks, type VerificationReport } from '../../verify/index.ts';
+import {
+  appraiseAttestation,
+  createCollateral,
+  type Jwks,
+  NRAS_KEYS_URL,
+  NVIDIA_OCSP_URL,
+  NVIDIA_RIM_URL,
+  type VerificationReport,
+} from '../../verify/index.ts';
+import type { SidecarConfig } from '../config.ts';
+import { AMD_KDS_URL } from '../cpu/amd.ts';
 import type { CpuType } from '../cpu/collector.ts';
-import type { DoctorConfig } from './config.ts';
+import { INTEL_PCS_URL } from '../cpu/intel.ts';
 import { checkSessionOf } from './cpu-checks.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import type { Host, Trial } from './host.ts';
@@ -28,16 +39,17 @@ const PROBE_TIMEOUT_MS = 5_000;
 const KNOWN_RIM = 'NV_GPU_DRIVER_GH100_550.90.07';
 
 /** @param cpu the processor that signs, where one does. */
-export function probeServices(host: Host, config: DoctorConfig, facts: Facts, cpu: CpuType | null): Promise<Probe[]> {
+export function probeServices(host: Host, config: SidecarConfig, facts: Facts, cpu: CpuType | null): Promise<Probe[]> {
   // The id needs the chip's name: for Hopper it is one, for Blackwell there are several.
   const hopper = facts.driver !== null && facts.gpus[0]?.arch === 'HOPPER';
 
   const rim_id = hopper ? `NV_GPU_DRIVER_GH100_${facts.driver}` : KNOWN_RIM;
-  const rim = () => probe(host, 'rim', `${config.rim_url}/v1/rim/${rim_id}`, rim_id);
-  const ocsp = () => probe(host, 'ocsp', config.ocsp_url, null);
-  const nras = () => probe(host, 'nras', config.nras_url, null);
-  const kds = () => probe(host, 'kds', `${config.kds_url}/vcek/v1/Genoa/cert_chain`, null);
-  const pcs = () => probe(host, 'pcs', `${config.pcs_url}/tdx/certification/v4/qe/identity`, null);
+  const at = (url: string, path = '') => url.replace(/\/+$/, '') + path;
+  const rim = () => probe(host, 'rim', at(config.rim_url ?? NVIDIA_RIM_URL, `/v1/rim/${rim_id}`), rim_id);
+  const ocsp = () => probe(host, 'ocsp', at(config.ocsp_url ?? NVIDIA_OCSP_URL), null);
+  const nras = () => probe(host, 'nras', at(config.nras_url ?? new URL(NRAS_KEYS_URL).origin), null);
+  const kds = () => probe(host, 'kds', at(config.kds_url ?? AMD_KDS_URL, '/vcek/v1/Genoa/cert_chain'), null);
+  const pcs = () => probe(host, 'pcs', at(config.pcs_url ?? INTEL_PCS_URL, '/tdx/certification/v4/qe/identity'), null);
   const ofTheProcessor = cpu === null ? [] : [cpu === 'TDX' ? pcs() : kds()];
   return Promise.all([...(config.attester === 'nras' ? [nras()] : []), rim(), ocsp(), ...ofTheProcessor]);
 }
@@ -156,7 +168,7 @@ const REQUEST = '{"model":"doctor","messages":[{"role":"user","content":"counter
 const RESPONSE =
   '{"id":"doctor","object":"chat.completion","model":"doctor","choices":[{"index":0,"message":{"role":"assistant","content":"trial"},"finish_reason":"stop"}]}';
 
-export async function checkTrial(host: Host, config: DoctorConfig): Promise<Finding[]> {
+export async function checkTrial(host: Host, config: SidecarConfig): Promise<Finding[]> {
   const { sidecar_socket } = config;
   const raw = buildRaw({ request: REQUEST, response: RESPONSE, timestamp: Math.floor(host.now().getTime() / 1000) });
   let trial: Trial;
@@ -189,11 +201,16 @@ export async function checkTrial(host: Host, config: DoctorConfig): Promise<Find
   ];
 }
 
-function appraise(text: string, { hello }: Trial, host: Host, config: DoctorConfig): Promise<VerificationReport> {
+function appraise(text: string, { hello }: Trial, host: Host, config: SidecarConfig): Promise<VerificationReport> {
   const { rim_url, ocsp_url } = config;
   return appraiseAttestation(text, {
     at: host.now(),
-    collateral: createCollateral({ fetch: host.fetch, rim_url, ocsp_url, timeout_ms: TRIAL_TIMEOUT_MS }),
+    collateral: createCollateral({
+      fetch: host.fetch,
+      timeout_ms: TRIAL_TIMEOUT_MS,
+      ...(rim_url === null ? {} : { rim_url }),
+      ...(ocsp_url === null ? {} : { ocsp_url }),
+    }),
     ...(hello.simulated === null ? {} : { simulatedRoot: hello.simulated.root }),
     ...(hello.token_keys === undefined ? {} : { countersignKeys: hello.token_keys as Jwks }),
     fetchNrasKeys: async (url) =>
@@ -207,7 +224,7 @@ function invalid(failed: VerificationReport['checks']): Finding {
   return fail(NAME, seen, 'save an attestation and look at countersign verify FILE');
 }
 
-function unreachable(error: unknown, { user }: Host, { sidecar_socket }: DoctorConfig): Finding {
+function unreachable(error: unknown, { user }: Host, { sidecar_socket }: SidecarConfig): Finding {
   const code = (error as NodeJS.ErrnoException).code;
   if (code === 'ENOENT' || code === 'ECONNREFUSED') return skip(NAME, `no sidecar runs on ${sidecar_socket}`);
   if (code === 'EACCES')

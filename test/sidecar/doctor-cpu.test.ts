@@ -4,9 +4,9 @@ import { describe, expect, test } from 'vitest';
 import { PROTOCOL } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
+import { ConfigError, loadConfig } from '../../sidecar/config.ts';
 import { createSessions } from '../../sidecar/cpu/sessions.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
-import { DoctorConfigError, loadDoctorConfig } from '../../sidecar/doctor/config.ts';
 import { exitCode } from '../../sidecar/doctor/finding.ts';
 import type { Host, Ran, Trial } from '../../sidecar/doctor/host.ts';
 import { temporaryFolder } from '../harness.ts';
@@ -100,8 +100,8 @@ describe('the processor', () => {
   });
 
   test('a wrong setting is named', () => {
-    expect(() => loadDoctorConfig({ CPU_EVIDENCE: 'yes' })).toThrow(DoctorConfigError);
-    expect(() => loadDoctorConfig({ KDS_URL: 'kds' })).toThrow(/^KDS_URL/);
+    expect(() => loadConfig({ CPU_EVIDENCE: 'yes' })).toThrow(ConfigError);
+    expect(() => loadConfig({ KDS_URL: 'kds' })).toThrow(/^KDS_URL/);
   });
 });
 

@@ -1,5 +1,5 @@
 // A node for the doctor to look at: all is well on it, but for what a test lays over it.
-import { loadDoctorConfig } from '../../sidecar/doctor/config.ts';
+import { loadConfig } from '../../sidecar/config.ts';
 import { examine } from '../../sidecar/doctor/examine.ts';
 import type { Finding } from '../../sidecar/doctor/finding.ts';
 import type { Host, NvmlFacts, Ran } from '../../sidecar/doctor/host.ts';
@@ -29,7 +29,7 @@ export const programs: Record<string, Ran> = {
   '/opt/venv/bin/python': printed('2.7.3\n'),
   nvattest: printed('{\n  "nvattest": "1.1.0"\n}\n'),
 };
-export const config = loadDoctorConfig({ SIDECAR_SOCKET: '/run/countersign/s.sock', NVTRUST_VENV: '/opt/venv' });
+export const config = loadConfig({ SIDECAR_SOCKET: '/run/countersign/s.sock', NVTRUST_VENV: '/opt/venv' });
 export const answering =
   (status: number, date: Date | null = NOW): typeof fetch =>
   async () =>

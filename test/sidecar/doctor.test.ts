@@ -1,6 +1,6 @@
 // The doctor on machines that a test makes up: healthy, and with one thing wrong at a time.
 import { describe, expect, test } from 'vitest';
-import { DoctorConfigError, loadDoctorConfig } from '../../sidecar/doctor/config.ts';
+import { ConfigError, loadConfig } from '../../sidecar/config.ts';
 import { printFindings } from '../../sidecar/doctor/examine.ts';
 import { exitCode } from '../../sidecar/doctor/finding.ts';
 import type { Host, NvmlFacts } from '../../sidecar/doctor/host.ts';
@@ -184,7 +184,7 @@ describe('one thing wrong', () => {
 describe('the chosen attester', () => {
   const choose = (ATTESTER: string) => ({
     ...config,
-    ...loadDoctorConfig({ ATTESTER }),
+    ...loadConfig({ ATTESTER }),
     sidecar_socket: config.sidecar_socket,
   });
 
@@ -222,8 +222,8 @@ describe('the chosen attester', () => {
   });
 
   test('a wrong setting is named', () => {
-    expect(() => loadDoctorConfig({ ATTESTER: 'gpu' })).toThrow(DoctorConfigError);
-    expect(() => loadDoctorConfig({ OCSP_URL: 'ocsp.example' })).toThrow(/^OCSP_URL/);
+    expect(() => loadConfig({ ATTESTER: 'gpu' })).toThrow(ConfigError);
+    expect(() => loadConfig({ OCSP_URL: 'ocsp.example' })).toThrow(/^OCSP_URL/);
   });
 });
 
