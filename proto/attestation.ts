@@ -25,6 +25,8 @@ export const attestationSchema = z.looseObject({
   nonce: z.string().regex(/^[0-9a-f]{64}$/, 'must be 64 lowercase hex digits'),
   token: z.string().min(2),
   evidence: z.array(evidenceSchema).min(1).max(64).optional(),
+  /** Where the nonce commits to many answers: how this one is found among them (`Batch` in batch.ts). verify/batch.ts reads it. */
+  batch: z.record(z.string(), z.unknown()).optional(),
   /** Evidence of the processor whose session the answer was signed in. verify/cpu reads it. */
   cpu: z.record(z.string(), z.unknown()).optional(),
 });

@@ -1,0 +1,64 @@
+// A batch: many answers that one GPU nonce commits to, as the leaves of a Merkle tree (RFC 9162 §2.1). Each answer carries its own
+// path to the root. docs/attestation.md gives the bytes; sidecar, gateway and verifier compute them here.
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+export const MAX_LEAVES = 4096;
+/** Hashes in the path of a leaf of the largest tree. */
+export const MAX_PATH = 12;
+
+/** The member `batch` of an attestation. */
+export interface Batch {
+  /** 32 random bytes of this leaf alone, in hex: without it a neighbour could confirm a guess of this leaf's raw. */
+  readonly salt: string;
+  /** From 0. The order of leaves is random. */
+  readonly leaf_index: number;
+  /** At most {@link MAX_LEAVES}. */
+  readonly tree_size: number;
+  /** Hashes in hex from the leaf's sibling upwards. */
+  readonly path: readonly string[];
+}
+
+/** The side on which a sibling stands. */
+export type Side = 'left' | 'right';
+
+/**
+ * Of each entry of a leaf's path, the side on which it stands (RFC 9162 §2.1.3.2). The path has exactly as many.
+ * @param leaf_index less than `tree_size`
+ */
+export function sidesOf(leaf_index: number, tree_size: number): readonly Side[] {
+  const sides: Side[] = [];
+  for (let [index, last] = [leaf_index, tree_size - 1]; last > 0; index >>= 1, last >>= 1)
+    if (index % 2 === 1) sides.push('left');
+    else if (index < last) sides.push('right');
+  return sides;
+}
+
+// What is hashed with SHA-256: the caller does that.
+
+const encoder = new TextEncoder();
+const LEAF = encoder.encode('\0countersign/batch-leaf/v1\0');
+const NODE = Uint8Array.of(1);
+const NONCE = encoder.encode('countersign/batch-nonce/v1\0');
+
+/** Takes the leaf's salt and the digest of raw. */
+export const leafMessage = (salt: Uint8Array, raw: Uint8Array): Bytes => joined(LEAF, salt, raw);
+
+export const nodeMessage = (left: Uint8Array, right: Uint8Array): Bytes => joined(NODE, left, right);
+
+/** Its digest is the nonce. A path alone does not fix the size of its tree, so the nonce does. */
+export function nonceMessage(tree_size: number, root: Uint8Array): Bytes {
+  const size = new Uint8Array(8);
+  new DataView(size.buffer).setUint32(4, tree_size);
+  return joined(NONCE, size, root);
+}
+
+function joined(...parts: readonly Uint8Array[]): Bytes {
+  const bytes = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return bytes;
+}
