@@ -2,9 +2,10 @@
 // it contains raw or an attestation: a JSON head, a line feed, and the payload.
 import * as z from 'zod';
 import { evidenceSchema } from './attestation.ts';
+import { MAX_LEAVES, MAX_PATH } from './batch.ts';
 import { MAX_RAW_LENGTH } from './raw.ts';
 
-export const PROTOCOL = 'countersign/2';
+export const PROTOCOL = 'countersign/3';
 /** The path for health checks. They connect as a gateway does, but every few seconds, and are not logged. */
 export const HEALTH_PATH = '/health';
 /** Limit for a frame. raw contains a request and a response as one JSON string, which escaping can double in size. */
@@ -36,14 +37,18 @@ const helloSchema = z.strictObject({
   trouble: troubleSchema,
 });
 
+/** Whose answers may share a nonce with this one: everybody's, or those of requests with the same digest. Absent: nobody's. */
+const sharesSchema = z.union([z.literal('all'), digest]).optional();
+
 /** Gateway → sidecar: a request to attest raw. The sidecar hashes raw itself and never signs a nonce that it receives. */
 const attestSchema = z.strictObject({
   type: z.literal('attest'),
   id,
+  batch: sharesSchema,
   raw: z.string().min(2).max(MAX_RAW_LENGTH),
 });
 /** The same in binary: raw's UTF-8 bytes follow the head. The response is binary too. */
-export const attestHeadSchema = z.strictObject({ type: z.literal('attest'), id });
+export const attestHeadSchema = attestSchema.omit({ raw: true });
 /** Gateway → sidecar: cancels a request whose client has disconnected. */
 const cancelSchema = z.strictObject({ type: z.literal('cancel'), id });
 /** Gateway → sidecar: a request for a session that holds this challenge. */
@@ -80,6 +85,16 @@ export type SessionFrame = z.infer<typeof sessionSchema>;
 const signedSchema = z.strictObject({ session: digest, signature: z.string().min(86).max(90) });
 export type Signed = z.infer<typeof signedSchema>;
 
+const batchSchema = z.strictObject({
+  salt: digest,
+  leaf_index: z
+    .int()
+    .min(0)
+    .max(MAX_LEAVES - 1),
+  tree_size: z.int().min(1).max(MAX_LEAVES),
+  path: z.array(digest).max(MAX_PATH),
+});
+
 /** Sidecar → gateway: an attestation. */
 const attestedSchema = z.strictObject({
   type: z.literal('attested'),
@@ -87,13 +102,36 @@ const attestedSchema = z.strictObject({
   nonce: digest,
   token: z.string().min(2),
   evidence: z.array(evidenceSchema).min(1).max(64),
+  /** Where the nonce commits to a batch. */
+  batch: batchSchema.optional(),
   /** Absent where no processor signs. */
   cpu: signedSchema.optional(),
   phases: phasesSchema.optional(),
 });
 
 /** The same in binary: the JSON text of {@link attestedMembersSchema} follows the head. */
-export const attestedHeadSchema = attestedSchema.omit({ token: true, evidence: true });
+export const attestedHeadSchema = attestedSchema.omit({ token: true, evidence: true, batch: true });
+
+/**
+ * Sidecar → gateway, binary only: the answers of one batch that this gateway waits for. Behind the head stand the JSON text of
+ * {@link leavesSchema}, a line feed, and that of {@link attestedMembersSchema}, which is the same for all of them.
+ */
+export const attestedBatchHeadSchema = z.strictObject({
+  type: z.literal('attested_batch'),
+  nonce: digest,
+  tree_size: z.int().min(1).max(MAX_LEAVES),
+  phases: phasesSchema.omit({ queue_ms: true }),
+});
+export const leavesSchema = z
+  .array(
+    batchSchema
+      .omit({ tree_size: true })
+      .extend({ id, cpu: signedSchema.optional(), queue_ms: z.number().nonnegative() }),
+  )
+  .min(1)
+  .max(MAX_LEAVES);
+export type BatchLeaf = z.infer<typeof leavesSchema>[number];
+export type AttestedBatchHead = z.infer<typeof attestedBatchHeadSchema>;
 /**
  * The members of an attestation beside raw and nonce. They become part of the response as text, so only their shape is validated; the
  * base64 is left to the verifier.
@@ -108,9 +146,12 @@ export const attestedMembersSchema = z.strictObject({
 
 const decoder = new TextDecoder();
 
-/** Splits a binary frame into its head and its payload. @throws {RangeError} when there is no line feed. */
-export function splitBinaryFrame(frame: Uint8Array): { head: string; payload: Uint8Array } {
-  const at = frame.subarray(0, MAX_HEAD_BYTES).indexOf(LF);
+/** Splits a binary frame, or its payload, at its first line feed. @throws {RangeError} when there is none in the first `max_head_bytes`. */
+export function splitBinaryFrame(
+  frame: Uint8Array,
+  max_head_bytes = MAX_HEAD_BYTES,
+): { head: string; payload: Uint8Array } {
+  const at = frame.subarray(0, max_head_bytes).indexOf(LF);
   if (at < 0) throw new RangeError('a binary frame has no head');
   return { head: decoder.decode(frame.subarray(0, at)), payload: frame.subarray(at + 1) };
 }
@@ -163,5 +204,7 @@ export const fromSidecarSchema = z.discriminatedUnion('type', [
 export type Hello = z.infer<typeof helloSchema>;
 export type Attested = z.infer<typeof attestedSchema>;
 export type Failed = z.infer<typeof failedSchema>;
+/** Whose answers may share a nonce: everybody's, or those of the same digest. */
+export type BatchGroup = NonNullable<z.infer<typeof sharesSchema>>;
 export type ToSidecar = z.infer<typeof toSidecarSchema>;
 export type FromSidecar = z.infer<typeof fromSidecarSchema>;

@@ -37,8 +37,8 @@ export interface Sessions {
   readonly unavailable: { readonly code: AttesterError['code']; readonly message: string } | null;
   /** Resolves when the first session was made, or the first attempt failed. */
   readonly ready: Promise<void>;
-  /** @returns null where there is no session and none is required. @throws {AttesterError} */
-  sign(nonce: Nonce, evidence: readonly Evidence[]): Promise<Signed | null>;
+  /** @param raw the SHA-256 of raw. @returns null where there is no session and none is required. @throws {AttesterError} */
+  sign(raw: Nonce, evidence: readonly Evidence[]): Promise<Signed | null>;
   /**
    * A session of its own that holds `challenge`, under the current key; made again after a minute.
    * @throws {SessionBusy} another one is being made. @throws {AttesterError}
@@ -236,7 +236,7 @@ export function createSessions(options: SessionsOptions): Sessions {
       const { code, message } = last ?? unavailable('there is no session yet');
       return { code, message: message.slice(0, 512) };
     },
-    async sign(nonce, evidence) {
+    async sign(raw, evidence) {
       const now = current();
       const isKnown = now !== null && (await devicesOf(evidence)).every((one) => now.devices.has(one));
       if (!isKnown) {
@@ -245,7 +245,7 @@ export function createSessions(options: SessionsOptions): Sessions {
         if (!required) return null;
         throw last ?? unavailable(now === null ? 'there is no session yet' : 'the devices have changed');
       }
-      const message = answerMessage(now.digest, Buffer.from(nonce, 'hex'), digestOf(evidence));
+      const message = answerMessage(now.digest, Buffer.from(raw, 'hex'), digestOf(evidence));
       // On this thread: handing it to another and back costs more than it takes.
       const signature = sign('sha256', message, { key: now.key.private, dsaEncoding: 'ieee-p1363' });
       return { session: now.id, signature: signature.toString('base64') };
@@ -283,12 +283,17 @@ function newKey(): Key {
 
 const sha256 = (bytes: Uint8Array): Buffer => hash('sha256', bytes, 'buffer');
 
-const digestOf = (evidence: readonly Evidence[]): Buffer =>
-  sha256(
-    evidenceMessage(
-      evidence.map(({ report, certificate_chain }) => ({
-        report: Buffer.from(report, 'base64'),
-        chain: Buffer.from(certificate_chain, 'base64'),
-      })),
-    ),
-  );
+/** All answers of a batch have the same evidence. */
+const digests = new WeakMap<readonly Evidence[], Buffer>();
+
+function digestOf(evidence: readonly Evidence[]): Buffer {
+  const known = digests.get(evidence);
+  if (known !== undefined) return known;
+  const bytes = evidence.map(({ report, certificate_chain }) => ({
+    report: Buffer.from(report, 'base64'),
+    chain: Buffer.from(certificate_chain, 'base64'),
+  }));
+  const digest = sha256(evidenceMessage(bytes));
+  digests.set(evidence, digest);
+  return digest;
+}

@@ -3,7 +3,10 @@ import type { Duplex } from 'node:stream';
 import type { WebSocket } from 'ws';
 import type { Evidence } from '../../proto/attestation.ts';
 import {
+  type AttestedBatchHead,
   attestHeadSchema,
+  type BatchGroup,
+  type BatchLeaf,
   type Failed,
   type FromSidecar,
   type Phases,
@@ -16,8 +19,9 @@ import { JsonTextError } from '../../proto/json.ts';
 import { MAX_RAW_LENGTH, type Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError } from '../attesters/attester.ts';
 import { SessionBusy, type Sessions, type Signed } from '../cpu/sessions.ts';
+import { QueueFull } from '../signing/queue.ts';
 import { RETRY_AFTER_MS } from '../signing/retry.ts';
-import { DeadlineExceeded, QueueFull, type Scheduler, type Timed } from '../signing/scheduler.ts';
+import { DeadlineExceeded, type Scheduler, type Timed, type TimedLeaf } from '../signing/scheduler.ts';
 import { nonceOfRaw } from './nonce.ts';
 
 /** How one request ended, for the log. */
@@ -27,6 +31,8 @@ export interface Result {
   readonly ms: number;
   readonly phases: Phases | null;
 }
+
+type AttestFrame = Extract<ToSidecar, { type: 'attest' }>;
 
 interface SessionDeps {
   readonly attester: Attester;
@@ -60,16 +66,45 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
   const send = (frame: FromSidecar) => {
     if (ws.readyState === ws.OPEN) ws.send(JSON.stringify(frame));
   };
-  const sendText = (id: string, nonce: Nonce, { token, evidence, phases }: Timed, cpu: Signed | null) =>
-    send({ type: 'attested', id, nonce, token, evidence: [...evidence], ...(cpu === null ? {} : { cpu }), phases });
-  const sendBinary = (id: string, nonce: Nonce, { token, evidence, phases }: Timed, cpu: Signed | null) => {
+  const sendText = (id: string, attested: Timed | TimedLeaf, cpu: Signed | null) => {
+    const { nonce, token, evidence, phases } = attested;
+    const batch = 'batch' in attested ? { batch: { ...attested.batch, path: [...attested.batch.path] } } : {};
+    const signed = cpu === null ? {} : { cpu };
+    send({ type: 'attested', id, nonce, token, evidence: [...evidence], ...batch, ...signed, phases });
+  };
+  const sendBinary = (id: string, attested: Timed | TimedLeaf, cpu: Signed | null) => {
+    if ('batch' in attested) return sendWithBatch(id, attested, cpu);
+    const { nonce, phases } = attested;
+    const head = JSON.stringify({ type: 'attested', id, nonce, ...(cpu === null ? {} : { cpu }), phases });
+    sendWithMembers(`${head}\n`, attested);
+  };
+  const sendWithMembers = (heads: string, { token, evidence }: Timed) => {
     if (ws.readyState !== ws.OPEN) return;
     corkForThisTurn();
-    const head = JSON.stringify({ type: 'attested', id, nonce, ...(cpu === null ? {} : { cpu }), phases });
-    const texts = [`${head}\n{"token":${JSON.stringify(token)},"evidence":[`];
+    const texts = [`${heads}{"token":${JSON.stringify(token)},"evidence":[`];
     for (const [i, one] of evidence.entries()) texts.push(i === 0 ? '' : ',', ...evidenceJson(one));
     texts.push(']}');
     ws.send(inOne(texts));
+  };
+  /** Answers of batches that are ready in this turn of the event loop, by nonce. */
+  const ready = new Map<Nonce, { readonly timed: TimedLeaf; readonly leaves: BatchLeaf[] }>();
+  /** The answers of a batch go out in one frame, with their token and evidence once. */
+  const sendWithBatch = (id: string, timed: TimedLeaf, cpu: Signed | null) => {
+    if (ready.size === 0) setImmediate(sendReady);
+    const { salt, leaf_index, path } = timed.batch;
+    const { queue_ms } = timed.phases;
+    const leaf = { id, salt, leaf_index, path: [...path], ...(cpu === null ? {} : { cpu }), queue_ms };
+    const batch = ready.get(timed.nonce);
+    if (batch === undefined) ready.set(timed.nonce, { timed, leaves: [leaf] });
+    else batch.leaves.push(leaf);
+  };
+  const sendReady = () => {
+    for (const [nonce, { timed, leaves }] of ready) {
+      const { queue_ms: _, ...phases } = timed.phases;
+      const head: AttestedBatchHead = { type: 'attested_batch', nonce, tree_size: timed.batch.tree_size, phases };
+      sendWithMembers(`${JSON.stringify(head)}\n${JSON.stringify(leaves)}\n`, timed);
+    }
+    ready.clear();
   };
   let corked = false;
   /** The results of one turn of the event loop go out in one write. */
@@ -131,7 +166,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     if (drained !== null) return fail(frame.id, 'shutting_down', 'the sidecar stops', RETRY_AFTER_MS.shutting_down);
     if (frame.type === 'session') return void answerChallenge(frame.id, frame.challenge);
     const reply = isBinary ? sendBinary : sendText;
-    void answer(frame.id, frame.raw, reply);
+    void answer(frame.id, frame.raw, frame.batch, reply);
   });
   // A gateway that comes back sends its requests again.
   ws.on('close', () => {
@@ -149,19 +184,26 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     },
   };
 
-  async function answer(id: string, raw: string | Buffer, reply: typeof sendText): Promise<void> {
+  async function answer(
+    id: string,
+    raw: string | Buffer,
+    group: BatchGroup | undefined,
+    reply: typeof sendText,
+  ): Promise<void> {
     const started = performance.now();
     const abort = new AbortController();
     requests.set(id, abort);
     let code: Result['code'] = 'attested';
     let phases: Phases | null = null;
     try {
-      const nonce = await nonceOfRaw(raw);
-      const timed = await scheduler.attest(nonce, abort.signal);
-      const cpu = sessions === null ? null : await sessions.sign(nonce, timed.evidence);
+      const digest = await nonceOfRaw(raw);
+      const attested = await (group === undefined
+        ? scheduler.attest(digest, abort.signal)
+        : scheduler.attestInBatch(digest, group, abort.signal));
+      const cpu = sessions === null ? null : await sessions.sign(digest, attested.evidence);
       abort.signal.throwIfAborted();
-      phases = timed.phases;
-      reply(id, nonce, timed, cpu);
+      phases = attested.phases;
+      reply(id, attested, cpu);
     } catch (error) {
       code = 'cancelled';
       if (abort.signal.aborted) return;
@@ -218,12 +260,12 @@ function inOne(texts: readonly string[]): Buffer {
   return bytes;
 }
 
-function parseBinary(frame: Buffer): { type: 'attest'; id: string; raw: Buffer } | null {
+function parseBinary(frame: Buffer): (Omit<AttestFrame, 'raw'> & { readonly raw: Buffer }) | null {
   try {
     const { head, payload: carried } = splitBinaryFrame(frame);
-    const { type, id } = attestHeadSchema.parse(JSON.parse(head));
+    const request = attestHeadSchema.parse(JSON.parse(head));
     if (carried.length > MAX_RAW_BYTES) return null;
-    return { type, id, raw: Buffer.from(carried.buffer, carried.byteOffset, carried.byteLength) };
+    return { ...request, raw: Buffer.from(carried.buffer, carried.byteOffset, carried.byteLength) };
   } catch {
     return null;
   }

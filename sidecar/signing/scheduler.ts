@@ -1,107 +1,18 @@
-// Schedules attestations: requests for the same raw share one attestation in flight, a queue leads to the attester, failures that may pass are retried, and a circuit breaker keeps requests from an attester that cannot attest.
+// Schedules attestations: requests for the same raw share one attestation in flight, requests that allow it share one in a batch. A queue
+// leads to the attester, failures that may pass are retried, and a circuit breaker keeps requests from an attester that cannot attest.
 import { randomBytes } from 'node:crypto';
-import type { Phases } from '../../proto/frames.ts';
+import { setImmediate } from 'node:timers/promises';
+import { type Batch, MAX_LEAVES } from '../../proto/batch.ts';
+import type { BatchGroup, Phases } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError, type Collected } from '../attesters/attester.ts';
 import { createCircuitBreaker, stuck, type Unavailable } from './circuit-breaker.ts';
-import { ATTESTATION_RETRY, RETRY_AFTER_MS, TRIAL_EVERY_MS, withRetries } from './retry.ts';
+import { createQueue, QueueFull } from './queue.ts';
+import { ATTESTATION_RETRY, TRIAL_EVERY_MS, withRetries } from './retry.ts';
+import { type Leaf, makeLeaf, makeTree } from './tree.ts';
 
-// The queue in front of the GPU: bounded, one job at a time, in order of arrival. A job can be cancelled.
-
-/** How long a job may go on after it was aborted, before the next one starts beside it. */
-const GRACE_MS = 2_000;
-
-/** The queue is full. */
-export class QueueFull extends Error {
-  override readonly name = 'QueueFull';
-  override readonly message = 'too many requests wait for the GPU';
-  readonly retry_after_ms = RETRY_AFTER_MS.queue_full;
-}
-
-interface Job {
-  readonly work: () => Promise<void>;
-  readonly signal: AbortSignal;
-}
-
-interface Queue {
-  readonly waiting: number;
-  readonly running: number;
-  /**
-   * Runs `work` after the jobs before it.
-   * @throws {QueueFull} at once. @throws whatever `cancel` was aborted with, or `work` threw.
-   */
-  run<T>(work: (signal: AbortSignal) => Promise<T>, cancel: AbortSignal): Promise<T>;
-}
-
-interface QueueOptions {
-  readonly attest_queue_max: number;
-  /** Called when a job goes on after its abort; the next one runs beside it. */
-  readonly onStuck?: () => void;
-}
-
-function overrun(signal: AbortSignal): Promise<false> {
-  return new Promise((resolve) => {
-    signal.addEventListener('abort', () => setTimeout(() => resolve(false), GRACE_MS).unref(), { once: true });
-  });
-}
-
-function createQueue(options: QueueOptions): Queue {
-  const queued = new Set<Job>();
-  let running = 0;
-
-  async function next(): Promise<void> {
-    if (running > 0) return;
-    running = 1;
-    for (const job of queued) {
-      queued.delete(job);
-      if (job.signal.aborted) continue;
-      // An attester that ignores its signal must not hold up the jobs after it.
-      if (!(await Promise.race([job.work().then(() => true), overrun(job.signal)]))) options.onStuck?.();
-    }
-    running = 0;
-  }
-
-  return {
-    get waiting() {
-      return queued.size;
-    },
-    get running() {
-      return running;
-    },
-    run<T>(work: (signal: AbortSignal) => Promise<T>, cancel: AbortSignal): Promise<T> {
-      if (queued.size >= options.attest_queue_max) return Promise.reject(new QueueFull());
-      return new Promise<T>((resolve, reject) => {
-        const stop = new AbortController();
-        const onCancel = () => {
-          settle();
-          stop.abort(cancel.reason);
-          reject(cancel.reason);
-        };
-        const settle = () => {
-          cancel.removeEventListener('abort', onCancel);
-          queued.delete(job);
-        };
-        const job: Job = {
-          signal: stop.signal,
-          work: async () => {
-            try {
-              const result = await work(stop.signal);
-              settle();
-              resolve(result);
-            } catch (error) {
-              settle();
-              reject(error);
-            }
-          },
-        };
-        if (cancel.aborted) return onCancel();
-        cancel.addEventListener('abort', onCancel);
-        queued.add(job);
-        void next();
-      });
-    },
-  };
-}
+/** Answers that may wait in batches, of all gateways together: a few collections' worth. */
+const MAX_WAITING_LEAVES = 4 * MAX_LEAVES;
 
 interface SchedulerOptions {
   readonly attest_queue_max: number;
@@ -122,7 +33,14 @@ export class DeadlineExceeded extends Error {
 
 /** The attester's result, checked, and how long each phase took. */
 export interface Timed extends Collected {
+  /** What the devices signed. */
+  readonly nonce: Nonce;
   readonly phases: Phases;
+}
+
+/** The same for one answer of a batch. Token and evidence are the same objects for all of its answers. */
+export interface TimedLeaf extends Timed {
+  readonly batch: Batch;
 }
 
 export interface Scheduler {
@@ -131,16 +49,37 @@ export interface Scheduler {
   readonly unavailable: Unavailable | null;
   /** @throws {AttesterError} {QueueFull} {DeadlineExceeded}; whatever `cancel` was aborted with. */
   attest(nonce: Nonce, cancel: AbortSignal): Promise<Timed>;
+  /**
+   * The same for an answer that may share its nonce with those of its group that wait with it.
+   * @param raw the SHA-256 of raw, in hex.
+   */
+  attestInBatch(raw: Nonce, group: BatchGroup, cancel: AbortSignal): Promise<TimedLeaf>;
   /** The attester failed before the first request: opens the circuit, and trials begin. */
   failed(error: AttesterError): void;
   close(): void;
 }
 
-interface InFlight {
+/** An attestation that several requests wait for. */
+interface InFlight<T> {
   readonly begun_ms: number;
-  readonly result: Promise<Timed>;
+  readonly result: Promise<T>;
   readonly abort: AbortController;
   requests: number;
+}
+
+interface WaitingLeaf extends Leaf {
+  readonly joined_ms: number;
+}
+
+interface ClosedBatch {
+  readonly begun_ms: number;
+  readonly timed: Timed;
+  readonly proofs: ReadonlyMap<WaitingLeaf, Batch>;
+}
+
+/** It takes answers until the GPU is free for it. */
+interface OpenBatch extends InFlight<ClosedBatch> {
+  readonly leaves: Set<WaitingLeaf>;
 }
 
 export function createScheduler(attester: Attester, options: SchedulerOptions): Scheduler {
@@ -149,7 +88,9 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     ...options,
     onStuck: () => circuit.open(stuck()),
   });
-  const inFlight = new Map<Nonce, InFlight>();
+  const inFlight = new Map<Nonce, InFlight<Timed>>();
+  const openBatches = new Map<BatchGroup, OpenBatch>();
+  let waiting_leaves = 0;
   /** When the last attestation succeeded. */
   let attested_ms = 0;
   const circuit = createCircuitBreaker({ trial, trial_every_ms, onChange: options.onUnavailable });
@@ -157,11 +98,6 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
   async function trial(): Promise<void> {
     const nonce = randomBytes(32).toString('hex') as Nonce;
     await attestOnce(nonce, new AbortController().signal, 1);
-  }
-
-  function enqueue(nonce: Nonce, cancel: AbortSignal, attempts: number): Promise<Timed> {
-    const queued_ms = performance.now();
-    return queue.run((signal) => collect(nonce, signal, queued_ms, attempts), cancel);
   }
 
   async function collect(nonce: Nonce, signal: AbortSignal, queued_ms: number, attempts: number): Promise<Timed> {
@@ -199,17 +135,17 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     const { appraisal_ms = 0 } = collected;
     const collection_ms = Math.max(0, brought_ms - begun_ms - appraisal_ms);
     const check_ms = performance.now() - brought_ms;
-    return { ...collected, phases: { queue_ms, collection_ms, appraisal_ms, check_ms } };
+    return { ...collected, nonce, phases: { queue_ms, collection_ms, appraisal_ms, check_ms } };
   }
 
-  function shareOrBegin(nonce: Nonce, attempts: number): InFlight {
+  function shareOrBegin(nonce: Nonce, attempts: number): InFlight<Timed> {
     const under_way = inFlight.get(nonce);
     const begun_ms = performance.now();
     // An attestation that accepted requests without end could hold the GPU without end.
     if (under_way !== undefined && begun_ms - under_way.begun_ms < attest_deadline_ms) return under_way;
     const abort = new AbortController();
-    const result = enqueue(nonce, abort.signal, attempts);
-    const shared: InFlight = { begun_ms, result, abort, requests: 0 };
+    const result = queue.run((signal) => collect(nonce, signal, begun_ms, attempts), abort.signal);
+    const shared: InFlight<Timed> = { begun_ms, result, abort, requests: 0 };
     inFlight.set(nonce, shared);
     // Each waiting request gets the error. Where none waits any more, it is not an unhandled rejection.
     result.catch(() => {}).finally(() => inFlight.get(nonce) === shared && inFlight.delete(nonce));
@@ -217,16 +153,14 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
   }
 
   /** Each request has its own deadline. The attestation is aborted when its last request has gone. */
-  function attestOnce(nonce: Nonce, cancel: AbortSignal, attempts: number): Promise<Timed> {
-    const shared = shareOrBegin(nonce, attempts);
+  function wait<T>(shared: InFlight<T>, cancel: AbortSignal, onLeave: () => void): Promise<T> {
     shared.requests++;
-    return new Promise<Timed>((resolve, reject) => {
+    return new Promise<T>((resolve, reject) => {
       const leave = (reason: unknown) => {
         settle();
         reject(reason);
-        if (--shared.requests > 0) return;
-        if (inFlight.get(nonce) === shared) inFlight.delete(nonce);
-        shared.abort.abort(reason);
+        onLeave();
+        if (--shared.requests === 0) shared.abort.abort(reason);
       };
       const deadline = setTimeout(() => leave(new DeadlineExceeded('not done in time')), attest_deadline_ms);
       const onCancel = () => leave(cancel.reason);
@@ -239,6 +173,70 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     });
   }
 
+  function attestOnce(nonce: Nonce, cancel: AbortSignal, attempts: number): Promise<Timed> {
+    const shared = shareOrBegin(nonce, attempts);
+    return wait(shared, cancel, () => {
+      if (shared.requests === 1 && inFlight.get(nonce) === shared) inFlight.delete(nonce);
+    });
+  }
+
+  function openBatch(group: BatchGroup): OpenBatch {
+    const begun_ms = performance.now();
+    const leaves = new Set<WaitingLeaf>();
+    const abort = new AbortController();
+    const close = () => {
+      if (openBatches.get(group) === batch) openBatches.delete(group);
+    };
+    const result = queue.run(async (signal): Promise<ClosedBatch> => {
+      // The answers that came in the same turn of the event loop belong to it; nothing waits longer for others.
+      await setImmediate();
+      close();
+      signal.throwIfAborted();
+      const started_ms = performance.now();
+      // From here on a leaf that goes keeps its place in the tree. Its salt is dropped, so that nobody can open it.
+      const { nonce, proofs } = makeTree(leaves);
+      waiting_leaves -= leaves.size;
+      leaves.clear();
+      return {
+        begun_ms: started_ms,
+        timed: await collect(nonce, signal, begun_ms, ATTESTATION_RETRY.attempts),
+        proofs,
+      };
+    }, abort.signal);
+    const batch: OpenBatch = { begun_ms, leaves, result, abort, requests: 0 };
+    openBatches.set(group, batch);
+    result
+      .catch(() => {})
+      .finally(() => {
+        close();
+        waiting_leaves -= leaves.size;
+        leaves.clear();
+      });
+    return batch;
+  }
+
+  /** A batch waits in the queue from its first answer on, like any other attestation: the oldest goes first. */
+  async function attestLeaf(raw: Nonce, group: BatchGroup, cancel: AbortSignal): Promise<TimedLeaf> {
+    if (waiting_leaves >= MAX_WAITING_LEAVES) throw new QueueFull();
+    const open = openBatches.get(group);
+    const batch = open !== undefined && open.leaves.size < MAX_LEAVES ? open : openBatch(group);
+    const leaf: WaitingLeaf = { ...makeLeaf(raw), joined_ms: performance.now() };
+    batch.leaves.add(leaf);
+    waiting_leaves++;
+    const { timed, proofs, begun_ms } = await wait(batch, cancel, () => {
+      if (batch.leaves.delete(leaf)) waiting_leaves--;
+    });
+    const phases = { ...timed.phases, queue_ms: Math.max(0, begun_ms - leaf.joined_ms) };
+    return { ...timed, phases, batch: proofs.get(leaf) as Batch };
+  }
+
+  /** @throws {AttesterError} where nothing can be attested now. */
+  function refuseUnavailable(cancel: AbortSignal): void {
+    cancel.throwIfAborted();
+    const { unavailable } = circuit;
+    if (unavailable !== null) throw new AttesterError(unavailable.code, unavailable.message, false);
+  }
+
   return {
     get waiting() {
       return queue.waiting;
@@ -249,11 +247,13 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     get unavailable() {
       return circuit.unavailable;
     },
-    attest(nonce, cancel) {
-      if (cancel.aborted) return Promise.reject(cancel.reason);
-      const { unavailable } = circuit;
-      if (unavailable !== null) return Promise.reject(new AttesterError(unavailable.code, unavailable.message, false));
+    async attest(nonce, cancel) {
+      refuseUnavailable(cancel);
       return attestOnce(nonce, cancel, ATTESTATION_RETRY.attempts);
+    },
+    async attestInBatch(raw, group, cancel) {
+      refuseUnavailable(cancel);
+      return attestLeaf(raw, group, cancel);
     },
     failed: (error) => circuit.open(error),
     close: () => circuit.close(),
