@@ -143,6 +143,15 @@ const own = z.object({
   MAX_ATTESTATIONS_WAITING: integer(4096, 1, 1_000_000).describe(
     'Answers that wait for their attestation, of all workers together; past it the key with most of them gets 503 `overloaded`',
   ),
+  BATCH: z
+    .enum(['auto', 'off'])
+    .default('auto')
+    .describe(
+      'Whether answers may share a GPU signature where their clients allow it. `off`: each has one of its own, whatever a client allows',
+    ),
+  BATCH_PER_KEY: flag.describe(
+    '`1`: answers share a GPU signature with those of the same API key alone, so that two keys’ proofs have nothing in common',
+  ),
   ATTESTATION_TTL_MS: integer(3_600_000, 1_000, 604_800_000).describe(
     'How long an attestation is kept for `GET …/attestation`',
   ),

@@ -8,10 +8,30 @@ export const MAX_MESSAGES = 10_000;
 const MAX_MODEL = 512;
 const MAX_ROLE = 64;
 
+const TEE_FORMS = 'must be true, false, null or an object of batch and challenge';
+
+/** The member `tee`, which the gateway cuts out of the body: whether, and how, the answer is to be attested. */
+export const teeSchema = z.union(
+  [
+    z.boolean(),
+    z.null(),
+    z.strictObject({
+      /** Whether the answer may share its GPU signature with others. */
+      batch: z.boolean('must be true or false').optional(),
+      /** The client's own, so that an older proof is none of this request: raw.request holds it. */
+      challenge: z
+        .string('must be a string')
+        .regex(/^[\x20-\x7e]{16,128}$/, 'must be 16 to 128 printable ASCII characters')
+        .optional(),
+    }),
+  ],
+  TEE_FORMS,
+);
+
 const common = {
   model: z.string().max(MAX_MODEL).optional(),
   stream: z.boolean().nullish(),
-  tee: z.boolean('must be true or false').optional(),
+  tee: teeSchema.optional(),
   n: z.int().min(1).max(128).nullish(),
 };
 

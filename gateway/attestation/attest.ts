@@ -4,7 +4,7 @@ import type { Body, Folded } from '../offload/jobs.ts';
 import type { Offload } from '../offload/pool.ts';
 import { answerCpu, timedOut } from './sessions.ts';
 import type { Sidecar } from './sidecar-client.ts';
-import type { Store } from './store-memory.ts';
+import type { Members, Store } from './store-memory.ts';
 
 /**
  * The attestation in UTF-8. The promise that brings it may live on and would keep the bytes in memory, so its reader replaces them with
@@ -12,6 +12,8 @@ import type { Store } from './store-memory.ts';
  */
 interface AttestationJson {
   json: Buffer;
+  /** Answers under the same nonce, this one included; null: the nonce is this answer's alone. */
+  readonly tree_size: number | null;
 }
 
 export interface Attestor {
@@ -31,6 +33,7 @@ export interface Attestor {
 
 /** Replaces bytes that are no longer needed. */
 export const EMPTY = Buffer.alloc(0);
+const NO_MEMBERS: Members = { nonce: '', json: EMPTY, sharing: 1 };
 
 export function createAttestor(
   offload: Offload,
@@ -46,35 +49,38 @@ export function createAttestor(
       const timestamp = Math.floor(now_ms() / 1000);
       const began_ms = performance.now();
       const drafted = offload.draft({ request, response, timestamp }, exchange);
-      const { completionId, raw, nonce, start, free_bytes } =
+      const { completionId, raw, digest, start, free_bytes } =
         drafted instanceof Promise ? await withTimeout(drafted, attest_timeout_ms) : drafted;
       watch.attestationStarted();
-      const attested = await sidecar.attest(owner, id, raw, nonce, onDisconnect, began_ms);
-      const { members, phases, cpu, session } = attested;
+      const attested = await sidecar.attest(owner, id, raw, digest, onDisconnect, { began_ms, batch: exchange.batch });
+      const { members, batch, cpu, phases } = attested;
       // The settled promise is in V8's old generation by now and would keep the bytes until the next major collection.
-      attested.members = EMPTY;
-      watch.attested(phases);
-      const rest =
-        cpu === null || session === null
-          ? members.subarray(1)
-          : withCpu(members, answerCpu(session, cpu.signature, exchange.session));
-      const json = withMembers(start, free_bytes, rest);
-      store.keep(owner, id, completionId, json);
-      return { json };
+      attested.members = NO_MEMBERS;
+      watch.attested(phases, batch?.tree_size ?? null);
+      const end = Buffer.from(
+        (batch === null ? '' : `,"batch":${JSON.stringify(batch)}`) +
+          (cpu === null ? '' : `,"cpu":${answerCpu(cpu.session, cpu.signature, exchange.session)}`) +
+          '}',
+      );
+      const json = withMembers(start, free_bytes, members.json, end);
+      store.keep(owner, id, completionId, batch === null ? json : { start, members, end });
+      return { json, tree_size: batch?.tree_size ?? null };
     },
   };
 }
 
-/** The members without their first brace, and the member `cpu` after them. */
-const withCpu = (members: Buffer, cpu: string): Buffer =>
-  Buffer.concat([members.subarray(1, -1), Buffer.from(`,"cpu":${cpu}}`)]);
-
-/** Joins the two. The free bytes after `start` are used when they suffice. */
-function withMembers(start: Uint8Array<ArrayBuffer>, free_bytes: number, rest: Buffer): Buffer<ArrayBuffer> {
-  if (rest.length > free_bytes) return Buffer.concat([start, rest]);
-  const both = Buffer.from(start.buffer, start.byteOffset, start.length + rest.length);
-  both.set(rest, start.length);
-  return both;
+/** Joins the three. The free bytes after `start` are used when they suffice. */
+function withMembers(
+  start: Uint8Array<ArrayBuffer>,
+  free_bytes: number,
+  members: Buffer,
+  end: Buffer,
+): Buffer<ArrayBuffer> {
+  if (members.length + end.length > free_bytes) return Buffer.concat([start, members, end]);
+  const all = Buffer.from(start.buffer, start.byteOffset, start.length + members.length + end.length);
+  all.set(members, start.length);
+  all.set(end, start.length + members.length);
+  return all;
 }
 
 /** Other drafts may run on the thread first. @throws {Problem} attestation_unavailable after `timeout_ms`. */

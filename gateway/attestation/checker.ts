@@ -1,9 +1,10 @@
 // Checks the sidecar's attestations and sessions with the sidecar's own checks. They run on a thread: a signature check takes a millisecond,
 // and parsing the data of a faulty sidecar may take longer.
+import type { Batch } from '../../proto/batch.ts';
 import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { Thread } from '../offload/thread.ts';
 
-/** A job of the check thread: one attestation. */
+/** A job of the check thread: one attestation, or those of a batch, which share all but their answers. */
 export interface AttestationJob {
   /** JSON of the attestation's token and evidence, in UTF-8. */
   readonly members: Uint8Array;
@@ -11,6 +12,14 @@ export interface AttestationJob {
   readonly nonce: string;
   /** PEM of the trust anchor that replaces NVIDIA's; null: NVIDIA's only. */
   readonly simulatedRoot: string | null;
+  readonly answers: readonly AnswerJob[];
+}
+
+export interface AnswerJob {
+  /** SHA-256 of raw, in hex. */
+  readonly digest: string;
+  /** How the nonce commits to that digest; null: it is the digest. */
+  readonly batch: Batch | null;
   /** The statement of a session that was checked, and the signature over this answer; null without a processor. */
   readonly signed: { readonly statement: string; readonly signature: string } | null;
 }

@@ -1,7 +1,8 @@
 // The sidecar client: keeps a connection to the sidecar, repeats requests that a restart left open, and checks every attestation before it
 // is used.
 import type { Socket } from 'node:net';
-import type { Failed, Hello } from '../../proto/frames.ts';
+import { type Batch, MAX_LEAVES } from '../../proto/batch.ts';
+import type { BatchGroup, Failed, Hello, Phases, Signed } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { Problem } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
@@ -11,6 +12,7 @@ import type { SessionEnds } from '../telemetry/metrics.ts';
 import { type Checker, unchecked } from './checker.ts';
 import { createSessions, noSession, type Session, timedOut, unavailable } from './sessions.ts';
 import { type AttestedFrame, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
+import type { Members } from './store-memory.ts';
 
 /** Backoff for connecting. An attempt costs a refused Unix connection; a longer wait delays every response that waits for a restart. */
 const RECONNECT = { min_ms: 25, max_ms: 250 };
@@ -48,9 +50,21 @@ interface Refusal {
 type SidecarState = 'connecting' | 'connected' | 'refused' | 'closed';
 
 /** An attestation that was checked. */
-export interface Attested extends AttestedFrame {
-  /** The session that `cpu` was signed in; null without. */
-  readonly session: Session | null;
+export interface Attested {
+  /** How the nonce commits to raw among others; null: it is the SHA-256 of raw. */
+  readonly batch: Batch | null;
+  /** One object for all answers of a batch. Its reader drops it after use. */
+  members: Members;
+  /** Where a processor signs: the session, and its key's signature over this answer. */
+  readonly cpu: { readonly session: Session; readonly signature: string } | null;
+  readonly phases: Phases | undefined;
+}
+
+interface AttestOptions {
+  /** The timeout counts from then, by performance.now(). */
+  readonly began_ms?: number;
+  /** Whose answers may share a nonce with this one; null: nobody's. */
+  readonly batch?: BatchGroup | null;
 }
 
 export interface Sidecar {
@@ -72,9 +86,8 @@ export interface Sidecar {
   /** Resolves as soon as a sidecar is connected. @throws {Problem} attestation_unavailable after `wait_ms`. */
   ready(wait_ms: number): Promise<void>;
   /**
-   * Returns the sidecar's checked attestation of `raw` (UTF-8), whose nonce must be `nonce`. The request waits for a permit of its owner
-   * and is repeated after a reconnect: the same raw gives the same nonce. `onDisconnect` is called once, with a callback that abandons the
-   * request. The timeout counts from `began_ms`, by performance.now().
+   * Returns the sidecar's checked attestation of `raw` (UTF-8), whose SHA-256 is `digest`. The request waits for a permit of its owner
+   * and is repeated after a reconnect. `onDisconnect` is called once, with a callback that abandons the request.
    * @throws {Problem} attestation_unavailable, overloaded.
    * @throws {ClientGone} when the client disconnects.
    */
@@ -82,9 +95,9 @@ export interface Sidecar {
     owner: string,
     id: string,
     raw: Uint8Array,
-    nonce: Nonce,
+    digest: Nonce,
     onDisconnect: (callback: () => void) => void,
-    began_ms?: number,
+    options?: AttestOptions,
   ): Promise<Attested>;
   close(): void;
 }
@@ -92,7 +105,8 @@ export interface Sidecar {
 /** A settled entry drops its references: a table that the Map has outgrown may still refer to it until the next major collection. */
 interface Pending {
   raw: Uint8Array;
-  readonly nonce: Nonce;
+  readonly digest: Nonce;
+  readonly batch: BatchGroup | null;
   resolve: (attested: Attested) => void;
   reject: (error: Error) => void;
   /** The request has a permit and may be sent. */
@@ -110,6 +124,9 @@ const SETTLED = { raw: new Uint8Array(0), resolve: () => {}, reject: () => {}, r
 const tooMany = () =>
   new Problem('overloaded', 'Too many answers wait for their attestation.', { retryAfterSeconds: 2 });
 
+const statementOf = (cpu: Attested['cpu']) =>
+  cpu === null ? null : { statement: cpu.session.statement, signature: cpu.signature };
+
 const cannotAttest = (message: string) => unavailable(`The sidecar cannot attest: ${message}`);
 
 export function createSidecar(options: SidecarOptions): Sidecar {
@@ -125,6 +142,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   const sessions = createSessions(options.checker, options.attest_timeout_ms);
   const { permits = createPermits({ max_permits: options.max_attestations_in_flight, max_waiting: Infinity }) } =
     options;
+  /** Answers that share a nonce do not wait for a turn of their own: one collection serves a whole tree of them. */
+  const batchPermits = createPermits({ max_permits: MAX_LEAVES, max_waiting: Infinity });
 
   function setState(next: SidecarState, reason: string, refusal: Refusal | null = null): void {
     if (state === next && refused?.message === refusal?.message) return;
@@ -175,7 +194,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           one.retry = null;
           if (!one.has_permit || one.has_response) continue;
           options.onRetry?.();
-          opened.attest(id, one.raw);
+          opened.attest(id, one.raw, one.batch);
         }
         for (const wake of waiting) wake();
       },
@@ -203,26 +222,40 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     link = opened;
   }
 
-  /** Checks an attestation and settles its request. @returns the reason to refuse the sidecar, or null */
+  /** Checks an attestation, or those of a batch, and settles their requests. @returns the reason to refuse the sidecar, or null */
   async function attested(frame: AttestedFrame, simulatedRoot: string | null): Promise<Refusal | null> {
-    const one = pending.get(frame.id);
-    if (one === undefined || !one.has_permit || one.has_response) return null;
-    one.has_response = true;
-    // The sidecar is free for the next request while this result is checked.
-    one.release();
-    const { members, cpu, nonce } = frame;
-    const session = cpu === null ? null : await sessions.find(cpu.session);
+    const { members, nonce } = frame;
+    const answers = frame.answers.flatMap((answer) => {
+      const request = pending.get(answer.id);
+      if (request === undefined || !request.has_permit || request.has_response) return [];
+      request.has_response = true;
+      // The sidecar is free for the next request while this result is checked.
+      request.release();
+      return [{ ...answer, request, digest: request.digest }];
+    });
+    if (answers.length === 0) return null;
+    const signed = await Promise.all(answers.map(({ cpu }) => (cpu === null ? null : inSession(cpu))));
     let refusal: Refusal | null = null;
-    if (nonce !== one.nonce) refusal = { code: 'report_nonce_mismatch', message: 'the answer is for something else' };
-    else if (cpu !== null && session === null)
+    if (answers.some(({ batch, request }) => batch !== null && request.batch === null))
+      refusal = { code: 'batch_refused', message: 'it put an answer into a batch that may share no nonce' };
+    else if (signed.includes(undefined))
       refusal = { code: 'cpu_missing', message: 'the session of its processor is none that it has sent' };
     else {
-      const signed = cpu === null || session === null ? null : { ...cpu, statement: session.statement };
-      refusal = await options.checker.check({ members, nonce, simulatedRoot, signed }).catch(unchecked);
+      const jobs = answers.map(({ digest, batch }, i) => ({ digest, batch, signed: statementOf(signed[i] ?? null) }));
+      refusal = await options.checker.check({ members, nonce, simulatedRoot, answers: jobs }).catch(unchecked);
     }
-    if (refusal === null) one.resolve(Object.assign(frame, { session }));
-    else one.reject(unavailable(`What the sidecar answered does not hold: ${refusal.message}.`));
+    const json = Buffer.concat([Buffer.from(`"nonce":"${nonce}",`), members.subarray(1, -1)]);
+    const shared: Members = { nonce, json, sharing: answers.length };
+    for (const [i, { request, batch, phases }] of answers.entries())
+      if (refusal === null) request.resolve({ batch, members: shared, cpu: signed[i] ?? null, phases });
+      else request.reject(unavailable(`What the sidecar answered does not hold: ${refusal.message}.`));
     return refusal;
+  }
+
+  /** undefined: the sidecar has sent no session of that name. */
+  async function inSession({ session: id, signature }: Signed): Promise<Attested['cpu'] | undefined> {
+    const session = await sessions.find(id);
+    return session === null ? undefined : { session, signature };
   }
 
   function failed(frame: Failed): void {
@@ -243,7 +276,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         // After a disconnect, the next hello repeats everything that is pending.
         if (state !== 'connected') return;
         options.onRetry?.();
-        link?.attest(id, one.raw);
+        link?.attest(id, one.raw, one.batch);
       },
       Math.max(retry_after_ms * (1 + Math.random() / 4), delayAfter(++one.retries, RETRY)),
     );
@@ -307,7 +340,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       });
     },
 
-    attest(owner, id, raw, nonce, onDisconnect, began_ms = performance.now()) {
+    attest(owner, id, raw, digest, onDisconnect, { began_ms = performance.now(), batch = null } = {}) {
       return new Promise<Attested>((resolve, reject) => {
         const settle = () => {
           clearTimeout(timer);
@@ -319,7 +352,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         };
         const one: Pending = {
           raw,
-          nonce,
+          digest,
+          batch,
           resolve: (attested) => {
             settle();
             resolve(attested);
@@ -345,9 +379,9 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         pending.set(id, one);
         const start = () => {
           one.has_permit = true;
-          if (state === 'connected') link?.attest(id, raw);
+          if (state === 'connected') link?.attest(id, raw, batch);
         };
-        one.release = permits.acquire(owner, start, () => one.reject(tooMany()));
+        one.release = (batch === null ? permits : batchPermits).acquire(owner, start, () => one.reject(tooMany()));
         onDisconnect(() => {
           if (pending.get(id) === one) abandon(new ClientGone('nobody waits for this attestation any more'));
         });

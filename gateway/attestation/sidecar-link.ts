@@ -3,11 +3,15 @@ import { isUtf8 } from 'node:buffer';
 import { closeSync, constants, fstatSync, lstatSync, openSync, type Stats } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { basename, dirname } from 'node:path';
+import { type Batch, MAX_LEAVES } from '../../proto/batch.ts';
 import {
+  attestedBatchHeadSchema,
   attestedHeadSchema,
   attestedMembersSchema,
+  type BatchGroup,
   type FromSidecar,
   type Hello,
+  leavesSchema,
   type Phases,
   type Signed,
   splitBinaryFrame,
@@ -19,18 +23,24 @@ import { type ConnectionEnd, connectToSidecar, readTextFrame, updateBoth } from 
 const MAX_FRAME_BYTES = 8 * 1024 * 1024;
 const HELLO_TIMEOUT_MS = 5_000;
 const MAX_COPIED_BYTES = 64 * 1024;
+/** A leaf of a batch as JSON: its id, salt, path, signature. */
+const MAX_LEAF_BYTES = 2 * 1024;
 /** A stopped sidecar keeps its connection open. Only its silence shows that it has stopped. */
 const HEARTBEAT = { every_ms: 1_000, silence_ms: 5_000 } as const;
 
-/**
- * The sidecar's result for one raw. `members` is a JSON object with the attestation's token and evidence, in UTF-8; its reader drops it
- * after use.
- */
+/** The sidecar's result for one raw, or for those of a batch. */
 export interface AttestedFrame {
   readonly type: 'attested';
-  readonly id: string;
   readonly nonce: string;
-  members: Buffer;
+  /** A JSON object with the attestation's token and evidence, in UTF-8. */
+  readonly members: Buffer;
+  readonly answers: readonly AttestedAnswer[];
+}
+
+export interface AttestedAnswer {
+  readonly id: string;
+  /** How the nonce commits to this raw; null: it is its SHA-256. */
+  readonly batch: Batch | null;
   /** Where a processor signs: the session, and its key's signature over this answer. */
   readonly cpu: Signed | null;
   readonly phases: Phases | undefined;
@@ -48,8 +58,8 @@ interface LinkEvents {
 
 export interface Link {
   send(frame: Exclude<ToSidecar, { type: 'attest' }>): void;
-  /** `raw` is in UTF-8. */
-  attest(id: string, raw: Uint8Array): void;
+  /** `raw` is in UTF-8. `batch`: whose answers may share the nonce; null: nobody's. */
+  attest(id: string, raw: Uint8Array, batch: BatchGroup | null): void;
   close(): void;
 }
 
@@ -79,10 +89,10 @@ export function openLink(socket: Socket, events: LinkEvents): Link {
 
   return {
     send: (frame) => connection.send(JSON.stringify(frame)),
-    attest(id, raw) {
+    attest(id, raw, batch) {
       if (!connection.isOpen) return;
       corkThisTurn();
-      const head = Buffer.from(`${JSON.stringify({ type: 'attest', id })}\n`);
+      const head = Buffer.from(`${JSON.stringify({ type: 'attest', id, ...(batch === null ? {} : { batch }) })}\n`);
       if (raw.length <= MAX_COPIED_BYTES) return connection.send(Buffer.concat([head, raw]));
       // A large raw is sent as a second fragment of the message, so that it is not copied behind its head.
       connection.send(head, { fin: false });
@@ -115,19 +125,40 @@ function inWords(end: ConnectionEnd): string {
 function parseFrame(data: Buffer): Frame | null {
   const frame = readTextFrame(data, false);
   if (frame?.type !== 'attested') return frame;
-  const { type, id, nonce, token, evidence, cpu = null, phases } = frame;
-  return { type, id, nonce, members: Buffer.from(JSON.stringify({ token, evidence })), cpu, phases };
+  const { type, id, nonce, token, evidence, batch = null, cpu = null, phases } = frame;
+  const members = Buffer.from(JSON.stringify({ token, evidence }));
+  return { type, nonce, members, answers: [{ id, batch, cpu, phases }] };
 }
 
 function parseBinary(frame: Buffer): AttestedFrame | null {
   try {
     const { head, payload } = splitBinaryFrame(frame);
-    const { type, id, nonce, cpu = null, phases } = attestedHeadSchema.parse(JSON.parse(head));
-    const members = membersIn(Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength));
-    return members === null ? null : { type, id, nonce, members, cpu, phases };
+    const value: unknown = JSON.parse(head);
+    if ((value as { type?: unknown }).type === 'attested_batch') return parseBatch(value, payload);
+    const { type, id, nonce, cpu = null, phases } = attestedHeadSchema.parse(value);
+    const members = membersIn(bufferOf(payload));
+    return members === null ? null : { type, nonce, members, answers: [{ id, batch: null, cpu, phases }] };
   } catch {
     return null;
   }
+}
+
+const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array) => Buffer.from(buffer, byteOffset, byteLength);
+
+/** @throws {Error} unless head and leaves are of the protocol. */
+function parseBatch(head: unknown, payload: Uint8Array): AttestedFrame | null {
+  const { nonce, tree_size, phases } = attestedBatchHeadSchema.parse(head);
+  const { head: leaves, payload: rest } = splitBinaryFrame(payload, MAX_LEAVES * MAX_LEAF_BYTES);
+  const answers = leavesSchema
+    .parse(JSON.parse(leaves))
+    .map(({ id, salt, leaf_index, path, cpu = null, queue_ms }) => ({
+      id,
+      batch: { salt, leaf_index, tree_size, path },
+      cpu,
+      phases: { ...phases, queue_ms },
+    }));
+  const members = membersIn(bufferOf(rest));
+  return members === null ? null : { type: 'attested', nonce, members, answers };
 }
 
 // Validates the members that the sidecar adds to an attestation. The usual form is validated without a JSON parse: it is the largest part

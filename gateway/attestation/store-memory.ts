@@ -11,13 +11,32 @@ import type { Owner } from '../keys/keys.ts';
  */
 export type Kept = { readonly state: 'ready'; readonly json: Buffer<ArrayBuffer> } | { readonly state: 'pending' };
 
+/** The members nonce, token and evidence of an attestation. Those of a batch are one object for all of its answers. */
+export interface Members {
+  readonly nonce: string;
+  /** The members as JSON without braces, in UTF-8. */
+  readonly json: Buffer<ArrayBuffer>;
+  /** Answers that have them in common. */
+  readonly sharing: number;
+}
+
+/** An attestation out of a batch: its JSON in three parts. */
+export interface InBatch {
+  readonly start: Uint8Array<ArrayBuffer>;
+  readonly members: Members;
+  readonly end: Buffer<ArrayBuffer>;
+}
+
+export const wholeOf = ({ start, members, end }: InBatch): Buffer<ArrayBuffer> =>
+  Buffer.concat([start, members.json, end]);
+
 /** Storing never fails for its caller, because the response carries its attestation anyway. Only `find` reports errors. */
 export interface Store {
   begin(owner: Owner, id: string): void;
   /** Registers the completion's id while its stream runs. An attestation of another response that is stored under it stays. */
   name(owner: Owner, id: string, completionId: string): void;
-  /** Stores the attestation under both ids. */
-  keep(owner: Owner, id: string, completionId: string | null, json: Buffer<ArrayBuffer>): void;
+  /** Stores the attestation under both ids. What a batch has in common is stored once. */
+  keep(owner: Owner, id: string, completionId: string | null, attestation: Buffer<ArrayBuffer> | InBatch): void;
   drop(owner: Owner, id: string): void;
   /** Returns at once when the attestation is in this process's memory. @throws {Problem} store_unavailable */
   find(owner: Owner, id: string): Kept | null | Promise<Kept | null>;
@@ -108,10 +127,23 @@ const PENDING = { state: 'pending' } as const;
 /** An allocation and the number of ids that refer to it. It is freed when no id does. */
 interface Entry {
   readonly allocation: Allocation;
+  /** Out of a batch: what stands between the two parts of the allocation, and where. */
+  readonly shared: { readonly members: Members; readonly at: number } | null;
   references: number;
 }
 /** Bytes that an entry costs beside its text. */
 const ENTRY_BYTES = 512;
+
+/** The bytes that an entry is counted for beside its own: its part of what a batch has in common. */
+const shareOf = ({ shared }: Entry): number =>
+  shared === null ? 0 : Math.ceil(shared.members.json.length / shared.members.sharing);
+
+function textOf({ allocation, shared }: Entry): Buffer<ArrayBuffer> {
+  const own = allocation.read();
+  if (shared === null) return own;
+  const { members, at } = shared;
+  return wholeOf({ start: own.subarray(0, at), members, end: own.subarray(at) });
+}
 
 export function createMemoryStore(options: {
   attestation_ttl_ms: number;
@@ -120,12 +152,18 @@ export function createMemoryStore(options: {
   const slabs = new Slabs();
   const cache = new LRUCache<string, Entry>({
     maxSize: options.attestation_store_bytes,
-    sizeCalculation: (entry, key) => ENTRY_BYTES + 2 * key.length + entry.allocation.bytes,
+    sizeCalculation: (entry, key) => ENTRY_BYTES + 2 * key.length + entry.allocation.bytes + shareOf(entry),
     ttl: options.attestation_ttl_ms,
     dispose: (entry) => release(entry),
   });
   const release = (entry: Entry): void => {
     if (--entry.references === 0) entry.allocation.free();
+  };
+  const allocated = (attestation: Buffer<ArrayBuffer> | InBatch): Omit<Entry, 'references'> => {
+    if (!('members' in attestation)) return { allocation: slabs.allocate(attestation), shared: null };
+    const { start, members, end } = attestation;
+    const allocation = slabs.allocate(Buffer.concat([start, end]));
+    return { allocation, shared: { members, at: start.length } };
   };
   const insert = (key: string, entry: Entry): void => {
     cache.set(key, entry);
@@ -152,10 +190,10 @@ export function createMemoryStore(options: {
       pending.add(key);
       names.set(keyOf(owner, id), key);
     },
-    keep(owner, id, completionId, json) {
+    keep(owner, id, completionId, attestation) {
       clearPending(keyOf(owner, id));
       // This reference keeps the entry alive until its ids are inserted.
-      const entry: Entry = { allocation: slabs.allocate(json), references: 1 };
+      const entry: Entry = { ...allocated(attestation), references: 1 };
       insert(keyOf(owner, id), entry);
       if (completionId !== null) insert(keyOf(owner, completionId), entry);
       release(entry);
@@ -169,7 +207,7 @@ export function createMemoryStore(options: {
       // `get` would renew the entry: frequent reads would keep it, and its slab, from being evicted.
       const key = keyOf(owner, id);
       const entry = cache.peek(key);
-      if (entry !== undefined) return { state: 'ready', json: entry.allocation.read() };
+      if (entry !== undefined) return { state: 'ready', json: textOf(entry) };
       return pending.has(key) ? PENDING : null;
     },
     get usage() {

@@ -9,7 +9,14 @@ import { Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/keys.ts';
 import { delayAfter } from '../limits/backoff.ts';
 import { createRates, inMemory, type MakeLimiter, type Rates } from '../limits/rates.ts';
-import { createMemoryStore, type Kept, type MemoryStore, type Store } from './store-memory.ts';
+import {
+  createMemoryStore,
+  type InBatch,
+  type Kept,
+  type Members,
+  type MemoryStore,
+  type Store,
+} from './store-memory.ts';
 
 // A connection to Valkey or Redis with a timeout for each command. No caller waits longer for a server that is away or hangs.
 
@@ -118,6 +125,11 @@ const AS_BYTES = { [RESP_TYPES.BLOB_STRING]: Buffer };
 /** Limit for values on their way to the server. Beyond it an attestation is stored in this process only. */
 const MAX_IN_FLIGHT_BYTES = 64 * 1024 * 1024;
 const BRACE = 0x7b;
+/** Prefix of an attestation out of a batch: the nonce under which its members are stored, and where in the rest they stand. */
+const IN_BATCH = '&';
+const IN_BATCH_HEAD = /^&([0-9a-f]{64}) (\d{1,9})\n/;
+/** Longer than an attestation itself is kept, so that no answer of a batch outlives its members. */
+const MEMBERS_MORE_MS = 60_000;
 const RETRY_SECONDS = 2;
 /** Errors are ignored: the connection's state is logged, and the response carries its attestation in any case. */
 const ignore = () => {};
@@ -130,9 +142,12 @@ export function createSharedStore(
   options: SharedOptions,
 ): Store {
   let in_flight_bytes = 0;
+  const membersSet = new WeakMap<Members, Promise<void>>();
   // Keys are hashed so that they reveal neither owners nor ids.
   const keyOf = (owner: Owner, id: string) =>
     `countersign:attestation:${hash('sha256', `${owner} ${id}`, 'base64url')}`;
+
+  const membersKey = (nonce: string) => `countersign:members:${nonce}`;
 
   async function set(
     key: string,
@@ -159,8 +174,32 @@ export function createSharedStore(
     const value = await connection.run((client) => client.withTypeMapping(AS_BYTES).get(key));
     if (value === null) return null;
     if (value[0] === BRACE) return { state: 'ready', json: Buffer.from(value) };
+    if (value[0] === IN_BATCH.charCodeAt(0)) return inBatch(value);
     const text = value.toString('latin1');
     return text.startsWith(ALIAS) ? fromServer(text.slice(ALIAS.length)) : { state: 'pending' };
+  }
+
+  async function inBatch(value: Buffer): Promise<Kept | null> {
+    const [head = '', nonce = '', at] = IN_BATCH_HEAD.exec(value.toString('latin1', 0, 80)) ?? [];
+    const json = await connection.run((client) => client.withTypeMapping(AS_BYTES).get(membersKey(nonce)));
+    if (json === null) return null;
+    const own = value.subarray(head.length);
+    return { state: 'ready', json: Buffer.concat([own.subarray(0, Number(at)), json, own.subarray(Number(at))]) };
+  }
+
+  /** Sets the members of a batch once, with its first answer. @throws {Error} where they could not be stored. */
+  function setMembers(members: Members): Promise<void> {
+    const known = membersSet.get(members);
+    if (known !== undefined) return known;
+    const setting = set(membersKey(members.nonce), members.json, options.attestation_ttl_ms + MEMBERS_MORE_MS);
+    membersSet.set(members, setting);
+    return setting;
+  }
+
+  async function setInBatch(key: string, { start, members, end }: InBatch): Promise<void> {
+    await setMembers(members);
+    const head = Buffer.from(`${IN_BATCH}${members.nonce} ${start.length}\n`);
+    await set(key, Buffer.concat([head, start, end]), options.attestation_ttl_ms);
   }
 
   async function findOnServer(owner: Owner, id: string): Promise<Kept | null> {
@@ -191,13 +230,15 @@ export function createSharedStore(
       const ttl_ms = options.max_answer_ms + options.attest_timeout_ms;
       set(keyOf(owner, completionId), ALIAS + keyOf(owner, id), ttl_ms, { condition: 'NX' }).catch(ignore);
     },
-    keep(owner, id, completionId, json) {
-      memory.keep(owner, id, completionId, json);
+    keep(owner, id, completionId, attestation) {
+      memory.keep(owner, id, completionId, attestation);
       const key = keyOf(owner, id);
       running.delete(key);
       const { attestation_ttl_ms } = options;
+      const stored =
+        'members' in attestation ? setInBatch(key, attestation) : set(key, attestation, attestation_ttl_ms);
       // When the attestation cannot be stored, for instance on a full server, the pending entry is removed.
-      set(key, json, attestation_ttl_ms).catch(() => drop(key));
+      stored.catch(() => drop(key));
       if (completionId !== null) set(keyOf(owner, completionId), ALIAS + key, attestation_ttl_ms).catch(ignore);
     },
     drop(owner, id) {

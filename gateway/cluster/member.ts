@@ -136,7 +136,7 @@ export function joinPrimary(workers: number): Member {
       return {
         begin: (owner, id) => memory.begin(owner, id),
         name: (owner, id, completionId) => memory.name(owner, id, completionId),
-        keep: (owner, id, completionId, json) => memory.keep(owner, id, completionId, json),
+        keep: (owner, id, completionId, attestation) => memory.keep(owner, id, completionId, attestation),
         drop: (owner, id) => memory.drop(owner, id),
         find: (owner, id) =>
           memory.find(owner, id) ??

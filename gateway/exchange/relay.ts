@@ -1,6 +1,7 @@
 // Relays one response from the backend to the client. A delivery writes it; when the client disconnects, the backend's request is
 // cancelled.
 import type { IncomingHttpHeaders } from 'node:http';
+import type { BatchGroup } from '../../proto/frames.ts';
 import {
   type Backend,
   type BackendCall,
@@ -31,6 +32,8 @@ export interface TeeExchange extends Exchange {
   readonly request: string | Buffer;
   /** SHA-256 of the statement of the session that the client holds (x-tee-session). */
   readonly session?: string | undefined;
+  /** Whose answers may share a nonce with this one; null: nobody's. */
+  readonly batch: BatchGroup | null;
   /** Number of choices that the request asked for. */
   readonly choices: number;
   /** Counts the bytes of the response that are held until it is attested. @throws {Problem} overloaded */

@@ -20,6 +20,7 @@ export function wholeDelivery(
     const parts = withAttestation(body, attested.json);
     attested.json = EMPTY;
     const { outgoing } = exchange;
+    if (attested.tree_size !== null) outgoing.setHeader('x-tee-batch', String(attested.tree_size));
     outgoing.setHeader('content-length', String(parts.reduce((length, part) => length + part.length, 0)));
     const headers = headersOf(head, false);
     outgoing.writeHead(

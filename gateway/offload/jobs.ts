@@ -2,6 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
+import type * as z from 'zod';
 import { type JsonPart, joined } from '../../proto/fold.ts';
 import { duplicateMember, hasAtMost, parseJson, topLevelMembers, withoutMember } from '../../proto/json.ts';
 import {
@@ -11,6 +12,7 @@ import {
   isPlainChat,
   isPrompt,
   MAX_MESSAGES,
+  teeSchema,
 } from '../../proto/openai.ts';
 import { buildRaw, MAX_RAW_LENGTH, type Nonce, type StreamDigest } from '../../proto/raw.ts';
 import { MANY_BYTES } from '../http/bytes.ts';
@@ -20,9 +22,12 @@ import { type Caller, checkModel } from '../keys/keys.ts';
 
 export type Endpoint = 'chat' | 'completion';
 
+/** How an answer is attested: under a nonce of its own, or under one that it may share. */
+export type Tee = 'strict' | 'batch';
+
 export interface Generation {
-  /** The value of `tee` in the body. */
-  readonly tee: boolean;
+  /** What `tee` in the body asks for; null: nothing. */
+  readonly tee: Tee | null;
   /** The client's body, exactly as received: its text, or its bytes when it is large. */
   readonly request: string | Buffer;
   /** The body for the backend: the original bytes, or the text without `tee`. */
@@ -63,10 +68,15 @@ function validated(endpoint: Endpoint, value: unknown): Omit<GenerationRequest, 
       param: 'prompt',
     });
   if (parsed.success) return parsed.data;
-  const issue = parsed.error.issues[0];
-  const param = issue === undefined || issue.path.length === 0 ? undefined : issue.path.join('.');
+  throw invalidMember(parsed.error.issues[0]);
+}
+
+/** @param within the path to the value that was parsed. */
+function invalidMember(issue: z.core.$ZodIssue | undefined, within: readonly string[] = []): Problem {
+  const path = [...within, ...(issue?.path ?? [])];
+  const param = path.length === 0 ? undefined : path.join('.');
   const message = param === undefined ? 'The request body must be a JSON object.' : `${param}: ${issue?.message}`;
-  throw new Problem('invalid_request', message, { param });
+  return new Problem('invalid_request', message, { param });
 }
 
 /** @throws {Problem} invalid_json, body_too_large */
@@ -82,25 +92,34 @@ function readJson(text: string): unknown {
 
 /**
  * Returns the client's text without `tee`, and the value of `tee`. `value` is the parsed text.
- * @throws {Problem} invalid_request when `tee` occurs twice or is no boolean.
+ * @throws {Problem} invalid_request when `tee` occurs twice or is of a wrong form.
  */
-function cutTee(text: string, value: unknown): { forward: string; tee: boolean } {
-  if (typeof value !== 'object' || value === null || !Object.hasOwn(value, 'tee')) return { forward: text, tee: false };
-  const tee = (value as { tee: unknown }).tee;
+function cutTee(text: string, value: unknown): { forward: string; tee: Tee | null } {
+  if (typeof value !== 'object' || value === null || !Object.hasOwn(value, 'tee')) return { forward: text, tee: null };
   const members = topLevelMembers(text);
   const at = members.findIndex((member) => member.key === 'tee');
   if (members.findLastIndex((member) => member.key === 'tee') !== at)
     throw new Problem('invalid_request', 'tee: given twice.', { param: 'tee' });
-  if (typeof tee !== 'boolean') throw new Problem('invalid_request', 'tee: must be true or false.', { param: 'tee' });
-  return { forward: withoutMember(text, members, at), tee };
+  return { forward: withoutMember(text, members, at), tee: readTee((value as { tee: unknown }).tee) };
 }
 
-/** The header `x-tee: 1`, for clients that can set only headers. @throws {Problem} invalid_request */
-export function teeHeader(headers: IncomingHttpHeaders): boolean {
+/** @throws {Problem} invalid_request naming the member. */
+function readTee(value: unknown): Tee | null {
+  const parsed = teeSchema.safeParse(value);
+  if (!parsed.success) throw invalidMember(parsed.error.issues[0], ['tee']);
+  const { data } = parsed;
+  if (data === true) return 'strict';
+  if (data === false || data === null) return null;
+  return data.batch === true ? 'batch' : 'strict';
+}
+
+/** The header `x-tee: 1` or `x-tee: batch`, for clients that can set only headers. @throws {Problem} invalid_request */
+export function teeHeader(headers: IncomingHttpHeaders): Tee | null {
   const value = headers['x-tee'];
-  if (value === undefined || value === '0' || value === 'false') return false;
-  if (value === '1' || value === 'true') return true;
-  throw new Problem('invalid_request', 'The header x-tee must be 1 or 0.', { param: 'x-tee' });
+  if (value === undefined || value === '0' || value === 'false') return null;
+  if (value === '1' || value === 'true') return 'strict';
+  if (value === 'batch') return 'batch';
+  throw new Problem('invalid_request', 'The header x-tee must be 1, batch or 0.', { param: 'x-tee' });
 }
 
 /** The header `x-tee-session`: the session that the client holds, whose evidence it does not need again. @throws {Problem} invalid_request */
@@ -155,7 +174,7 @@ export function parsePassThrough({ body, json, restrictedCaller }: PassThroughRe
 
 function withoutTee(body: Buffer, text: string, value: unknown): Buffer | string {
   const { forward, tee } = cutTee(text, value);
-  if (tee) throw new Problem('invalid_request', `tee: ${TEE_ROUTES_MESSAGE}`, { param: 'tee' });
+  if (tee !== null) throw new Problem('invalid_request', `tee: ${TEE_ROUTES_MESSAGE}`, { param: 'tee' });
   return forward === text ? body : forward;
 }
 
@@ -205,8 +224,9 @@ export interface Draft {
   readonly completionId: string | null;
   /** raw in UTF-8. */
   readonly raw: Uint8Array<ArrayBuffer>;
-  readonly nonce: Nonce;
-  /** The attestation's JSON up to the members that the sidecar adds, in UTF-8. */
+  /** SHA-256 of raw. */
+  readonly digest: Nonce;
+  /** The attestation's JSON with raw, up to the members that follow it, in UTF-8. */
   readonly start: Uint8Array<ArrayBuffer>;
   /** Free bytes after `start` for those members, so that a large start is not copied. */
   readonly free_bytes: number;
@@ -216,14 +236,13 @@ export const badResponse = (message: string) => new Problem('backend_bad_respons
 
 /** @throws {Problem} backend_bad_response, and no other error of its own. */
 export function draft({ request, response, timestamp }: DraftInput): Draft {
-  const { completionId, completion, ...digest } = 'body' in response ? readWholeResponse(response.body) : response;
+  const { completionId, completion, ...ofStream } = 'body' in response ? readWholeResponse(response.body) : response;
   const text = typeof completion === 'string' ? completion : joined(completion);
-  const raw = buildRaw({ request: request.toString(), response: text, ...digest, timestamp });
+  const raw = buildRaw({ request: request.toString(), response: text, ...ofStream, timestamp });
   if (raw.length > MAX_RAW_LENGTH) throw badResponse('Request and answer together are larger than what is attested.');
   const bytes = Buffer.from(raw, 'utf8');
-  const nonce = hash('sha256', bytes) as Nonce;
-  const start = `{"raw":${JSON.stringify(raw)},"nonce":"${nonce}",`;
-  return { completionId, raw: bytes, nonce, ...withFreeBytes(start) };
+  const digest = hash('sha256', bytes) as Nonce;
+  return { completionId, raw: bytes, digest, ...withFreeBytes(`{"raw":${JSON.stringify(raw)},`) };
 }
 
 /** Enough for the evidence of a dozen devices. The system provides memory only when it is written to. */

@@ -1,5 +1,7 @@
 // POST /v1/chat/completions and /v1/completions: validates, forwards and delivers; with tee, attests.
+import { hash } from 'node:crypto';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import type { BatchGroup } from '../../proto/frames.ts';
 import { type Headers, type ResponseHead, SerializedHeaders } from '../backend/backend.ts';
 import { headerLines, toBackend } from '../backend/headers.ts';
 import { type Exchange, mediaType, type Port, pipeDelivery, relay, type TeeExchange } from '../exchange/relay.ts';
@@ -8,8 +10,9 @@ import { wholeDelivery } from '../exchange/whole.ts';
 import type { Bindings, Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
+import type { Owner } from '../keys/keys.ts';
 import { TEE_COPIES } from '../limits/bounds.ts';
-import { type Endpoint, sessionHeader, teeHeader } from '../offload/jobs.ts';
+import { type Endpoint, sessionHeader, type Tee, teeHeader } from '../offload/jobs.ts';
 import type { Operation, Outcome, Watch } from '../telemetry/telemetry.ts';
 
 const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };
@@ -23,9 +26,9 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     try {
       const outcome = await relayed;
       c.env.outcome = outcome;
-      if (tee && outcome.tee !== 'attested') store.drop(owner, id);
+      if (tee !== null && outcome.tee !== 'attested') store.drop(owner, id);
     } catch (error) {
-      if (tee) store.drop(owner, id);
+      if (tee !== null) store.drop(owner, id);
       throw error;
     }
     return RESPONSE_ALREADY_SENT;
@@ -35,7 +38,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
    * Sends the request to the backend. The parsed request ends with this function, so that without tee a long prompt is not kept while the
    * response runs.
    */
-  async function begin(c: Context): Promise<{ tee: boolean; relayed: Promise<Outcome> }> {
+  async function begin(c: Context): Promise<{ tee: Tee | null; relayed: Promise<Outcome> }> {
     const { incoming, outgoing } = c.env;
     const permit = c.env.permit;
     const reading = readBody(incoming, config.max_body_bytes, permit);
@@ -44,11 +47,11 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     const parsing = offload.parse(endpoint, body, c.env.caller, c.env);
     const generation = parsing instanceof Promise ? await parsing : parsing;
     const { request, forward, choices, stream, model } = generation;
-    const tee = generation.tee || teeHeader(incoming.headers);
+    const tee = generation.tee ?? teeHeader(incoming.headers);
     const watch = c.env.watch;
-    watch.generates(OPERATION[endpoint], model, tee);
+    watch.generates(OPERATION[endpoint], model, tee !== null);
     if (stream) await permit.stream();
-    if (tee) {
+    if (tee !== null) {
       await permit.tee();
       permit.hold((TEE_COPIES - 1) * body.length);
     }
@@ -56,8 +59,10 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     const hold = (chunk: Buffer) => permit.hold(TEE_COPIES * chunk.length);
     // Without tee the request is not kept while its response runs.
     const session = sessionHeader(incoming.headers);
-    const exchange = tee ? { id, owner, request, session, choices, outgoing, watch, hold } : { outgoing, watch };
-    if (tee) {
+    const batch = tee === 'batch' ? groupOf(owner) : null;
+    const exchange =
+      tee === null ? { outgoing, watch } : { id, owner, request, session, batch, choices, outgoing, watch, hold };
+    if (tee !== null) {
       await sidecar.ready(config.sidecar_wait_ms);
       outgoing.setHeader('x-attestation-id', id);
       store.begin(owner, id);
@@ -70,12 +75,18 @@ export function generate(endpoint: Endpoint, deps: Deps) {
         headers: headersOf(incoming, watch),
         body: forward,
         repeatable: true,
-        owner: tee ? null : owner,
+        owner: tee === null ? owner : null,
       },
       exchange,
       (head, port) => deliver(head, port, exchange),
     );
     return { tee, relayed };
+  }
+
+  /** Whose answers may share a nonce with one of `owner`; null: nobody's. */
+  function groupOf(owner: Owner): BatchGroup | null {
+    if (config.batch === 'off') return null;
+    return config.batch_per_key ? (hash('sha256', `batch ${owner}`) as BatchGroup) : 'all';
   }
 
   /** Header lines are cached for a client that sends the same head each time. The lines of a trace always differ. */

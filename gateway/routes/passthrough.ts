@@ -75,7 +75,7 @@ export function passthrough({ config, backend, offload }: Deps) {
     checkPath(caller, method, path, json);
     const body = await readBody(incoming, config.max_body_bytes, c.env.permit);
     // Clients that send x-tee with all requests may also request lists, which have nothing to attest.
-    if (method === 'POST' && teeHeader(incoming.headers))
+    if (method === 'POST' && teeHeader(incoming.headers) !== null)
       throw new Problem('invalid_request', TEE_ROUTES_MESSAGE, { param: 'x-tee' });
     const { models } = caller.limits;
     const restrictedCaller = method === 'POST' && models !== null ? caller : null;

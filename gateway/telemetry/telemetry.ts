@@ -35,6 +35,8 @@ export class Watch {
   attested_ms = 0;
   /** The durations that the sidecar reported. */
   phases: Phases | null = null;
+  /** Answers under the same GPU signature, this one included; null: it has one of its own. */
+  tree_size: number | null = null;
 
   constructor(trace: ExchangeTrace | null) {
     this.began_ms = performance.now();
@@ -68,9 +70,10 @@ export class Watch {
     this.attesting_ms = performance.now();
   }
 
-  attested(phases: Phases | undefined): void {
+  attested(phases: Phases | undefined, tree_size: number | null): void {
     this.attested_ms = performance.now();
     this.phases = phases ?? null;
+    this.tree_size = tree_size;
   }
 }
 

@@ -44,10 +44,10 @@ describe('a draft of a large answer, made on a thread,', () => {
     const onThread = await resultOf(() => offload.draft(parts(body), CLIENT));
     expect(onThread).toEqual(await resultOf(() => draft(parts(body))));
     expect(onThread).toMatchObject({ completionId: id });
-    const { raw, start, nonce } = onThread as { raw: string; start: string; nonce: string };
+    const { raw, start, digest } = onThread as { raw: string; start: string; digest: string };
     expect(raw).toBe(`{"request":${REQUEST},"response":${body},"timestamp":1700000000}`);
-    expect(nonce).toBe(createHash('sha256').update(raw).digest('hex'));
-    expect(JSON.parse(`${start}"token":""}`)).toEqual({ raw, nonce, token: '' });
+    expect(digest).toBe(createHash('sha256').update(raw).digest('hex'));
+    expect(JSON.parse(`${start}"token":""}`)).toEqual({ raw, token: '' });
   });
 
   it.each([

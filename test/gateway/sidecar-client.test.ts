@@ -4,7 +4,7 @@ import { createServer as createNetServer, Socket } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { createSidecar, type Sidecar } from '../../gateway/attestation/sidecar-client.ts';
+import { type Attested, createSidecar, type Sidecar } from '../../gateway/attestation/sidecar-client.ts';
 import { PROTOCOL, splitBinaryFrame } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { eventually, type Folder, temporaryFolder, UNCHECKED } from '../harness.ts';
@@ -30,9 +30,10 @@ const attested = (id: string) => ({
   type: 'attested',
   id,
   nonce: NONCE,
-  token: 'token',
+  token: `token of ${id}`,
   evidence: [{ arch: 'HOPPER', report: 'AAAA', certificate_chain: 'AAAA' }],
 });
+const tokenOf = ({ members }: Attested): string => JSON.parse(`{${members.json}}`).token;
 
 beforeEach(() => {
   folder = temporaryFolder();
@@ -87,7 +88,7 @@ describe('the sidecar client', () => {
       const written = vi.spyOn(Socket.prototype, '_writev' as 'write');
       const ids = Array.from({ length: 10 }, (_, n) => `${turn}${n}`);
       const asked = ids.map((id) => (client as Sidecar).attest('owner', id, RAW, NONCE, never));
-      expect((await Promise.all(asked)).map(({ id }) => id)).toEqual(ids);
+      expect((await Promise.all(asked)).map(tokenOf)).toEqual(ids.map((id) => `token of ${id}`));
       // A WebSocket frame is a head and its payload.
       const pieces = written.mock.calls.map(([chunks]) => (chunks as unknown as unknown[]).length);
       written.mockRestore();
@@ -110,7 +111,7 @@ describe('the sidecar client', () => {
     const asked = ['a', 'b'].map((id) => (client as Sidecar).attest('owner', id, RAW, NONCE, never));
     await eventually(() => seen.length === 2);
     checked();
-    expect((await Promise.all(asked)).map(({ id }) => id)).toEqual(['a', 'b']);
+    expect((await Promise.all(asked)).map(tokenOf)).toEqual(['token of a', 'token of b']);
   });
 
   it.each(['a b', 'c#', 'q?', 'p%41', 'ü', 'c:d'])('connects to a socket in a folder named %s', async (name) => {

@@ -90,6 +90,7 @@ async function delivered(
     name() {},
     attest: async ({ request }, answer) => ({
       json: Buffer.from(draft({ request, response: answer, timestamp: 1 }).start),
+      tree_size: null,
     }),
   };
   await new Promise<void>((resolve) => {

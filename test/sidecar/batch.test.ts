@@ -10,7 +10,7 @@ import { QueueFull } from '../../sidecar/signing/queue.ts';
 import { createScheduler, DeadlineExceeded, type Scheduler } from '../../sidecar/signing/scheduler.ts';
 import { makeLeaf, makeTree } from '../../sidecar/signing/tree.ts';
 import { startSidecar, temporaryFolder } from '../harness.ts';
-import { leafHash, nonceOfTree, pathTo } from './tree.ts';
+import { leafHash, nonceOfTree, pathTo } from '../tree.ts';
 
 const rawHash = (n: number) => createHash('sha256').update(`raw ${n}`).digest('hex') as Nonce;
 /** One for each: a signal looks through its listeners for each that is added. */
