@@ -142,6 +142,11 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
       log.error({ state, reason, code: refused.code }, 'sidecar');
     },
     onRetry: () => telemetry.metrics.sidecarRetries.inc(),
+    onSigned(answers, kind) {
+      telemetry.metrics.signatures.inc({ kind });
+      if (kind === 'batch') telemetry.metrics.batchLeaves.observe(answers);
+    },
+    batches: config.batch === 'auto',
   });
   const offload = createOffload();
   const attestor = createAttestor(offload, sidecar, store, config.attest_timeout_ms, Date.now);

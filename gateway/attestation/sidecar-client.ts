@@ -38,6 +38,10 @@ interface SidecarOptions {
   readonly onState?: (state: SidecarState, reason: string, refusal: Refusal | null) => void;
   /** A request to the sidecar is repeated. */
   readonly onRetry?: () => void;
+  /** A GPU signature was checked, under which so many answers go out: alone, or as those of a batch. */
+  readonly onSigned?: (answers: number, kind: 'strict' | 'batch') => void;
+  /** Whether answers may share a signature: what a client that waits in vain for its own is told. */
+  readonly batches?: boolean;
 }
 
 /** The reason why a sidecar may not be used. */
@@ -121,8 +125,14 @@ interface Pending {
 
 const SETTLED = { raw: new Uint8Array(0), resolve: () => {}, reject: () => {}, release: () => {} };
 
-const tooMany = () =>
-  new Problem('overloaded', 'Too many answers wait for their attestation.', { retryAfterSeconds: 2 });
+const tooMany = (batches: boolean) =>
+  new Problem(
+    'overloaded',
+    batches
+      ? 'Too many answers wait for a GPU signature of their own. With "tee": {"batch": true} this one would have shared one.'
+      : 'Too many answers wait for their attestation.',
+    { retryAfterSeconds: 2 },
+  );
 
 const statementOf = (cpu: Attested['cpu']) =>
   cpu === null ? null : { statement: cpu.session.statement, signature: cpu.signature };
@@ -244,6 +254,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       const jobs = answers.map(({ digest, batch }, i) => ({ digest, batch, signed: statementOf(signed[i] ?? null) }));
       refusal = await options.checker.check({ members, nonce, simulatedRoot, answers: jobs }).catch(unchecked);
     }
+    if (refusal === null) options.onSigned?.(answers.length, answers[0]?.batch === null ? 'strict' : 'batch');
     const json = Buffer.concat([Buffer.from(`"nonce":"${nonce}",`), members.subarray(1, -1)]);
     const shared: Members = { nonce, json, sharing: answers.length };
     for (const [i, { request, batch, phases }] of answers.entries())
@@ -381,7 +392,9 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           one.has_permit = true;
           if (state === 'connected') link?.attest(id, raw, batch);
         };
-        one.release = (batch === null ? permits : batchPermits).acquire(owner, start, () => one.reject(tooMany()));
+        one.release = (batch === null ? permits : batchPermits).acquire(owner, start, () =>
+          one.reject(tooMany(options.batches === true && batch === null)),
+        );
         onDisconnect(() => {
           if (pending.get(id) === one) abandon(new ClientGone('nobody waits for this attestation any more'));
         });

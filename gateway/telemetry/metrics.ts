@@ -15,9 +15,12 @@ const HTTP_S = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 const GAP_S = [0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const ATTESTATION_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30, 60];
 
+const BATCH_LEAVES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
+
 /** Codes for a refused sidecar: those of gateway/attestation/sidecar-client.ts and of verify/gpu/report-check.ts. */
 const REFUSALS = [
-  ...['simulated', 'socket_owner', 'socket_mode', 'socket_kind'],
+  ...['simulated', 'socket_owner', 'socket_mode', 'socket_kind', 'batch_refused'],
+  ...['batch_malformed', 'batch_proof_invalid'],
   ...['token_malformed', 'token_nonce_mismatch', 'token_result_false', 'evidence_missing', 'evidence_malformed'],
   ...['report_malformed', 'report_nonce_mismatch', 'report_signature_invalid'],
   ...['untrusted_root', 'chain_invalid', 'certificate_expired'],
@@ -84,6 +87,24 @@ export function createMetrics(registry: Registry) {
       name: 'countersign_attestation_phase_duration_seconds',
       help: 'What the sidecar spent its time on: queue, collection, appraisal, check (its own look at the result).',
       labelNames: ['phase'] as const,
+      buckets: ATTESTATION_S,
+      registers,
+    }),
+    signatures: new Counter({
+      name: 'countersign_signatures_total',
+      help: 'GPU signatures that answers of this gateway went out with. kind: strict, one answer each; batch, shared by answers whose clients allow it.',
+      labelNames: ['kind'] as const,
+      registers,
+    }),
+    batchLeaves: new Histogram({
+      name: 'countersign_batch_leaves',
+      help: 'Answers of this gateway under one shared GPU signature.',
+      buckets: BATCH_LEAVES,
+      registers,
+    }),
+    batchWait: new Histogram({
+      name: 'countersign_batch_wait_seconds',
+      help: 'How long an answer of a batch waited in the sidecar until the GPU was free for its batch.',
       buckets: ATTESTATION_S,
       registers,
     }),

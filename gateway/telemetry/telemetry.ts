@@ -222,6 +222,7 @@ function createCount(metrics: Metrics): Count {
     metrics.phases.labels('collection').observe(collection_ms / 1000);
     metrics.phases.labels('appraisal').observe(appraisal_ms / 1000);
     metrics.phases.labels('check').observe(check_ms / 1000);
+    if (watch.tree_size !== null) metrics.batchWait.observe(queue_ms / 1000);
   }
 }
 

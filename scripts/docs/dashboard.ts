@@ -96,6 +96,14 @@ const ROWS: Record<string, readonly Panel[]> = {
     ),
     panel('Kept for retrieval', 'bytes', { expr: `countersign_store_bytes{${JOB}}`, legend: '{{instance}}' }),
   ],
+  Batches: [
+    panel('GPU signatures a second', 'reqps', {
+      expr: rate('countersign_signatures_total', 'kind'),
+      legend: '{{kind}}',
+    }),
+    panel('Answers under one shared signature', 'short', ...quantiles('countersign_batch_leaves')),
+    panel('Wait for a batch', 's', ...quantiles('countersign_batch_wait_seconds')),
+  ],
   Process: [
     panel('Processor', 'percentunit', { expr: rate('process_cpu_seconds_total', 'instance'), legend: '{{instance}}' }),
     panel(
