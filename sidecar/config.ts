@@ -49,6 +49,12 @@ export const schema = z.object({
     .describe(
       'Who collects and appraises. With drivers from branch 620 on, `nvattest` takes the place of `nvtrust` by itself',
     ),
+  SIGNERS: z
+    .enum(['all', 'any'])
+    .default('all')
+    .describe(
+      '`all`: every GPU of the node signs each nonce. `any`: each nonce is signed by one GPU, whichever is free, so that several GPUs sign more in a second; a proof then shows that one. Not with `nvtrust`, `nvattest` or NVSwitches; set the gateway’s MAX_ATTESTATIONS_IN_FLIGHT to one more than there are GPUs',
+    ),
   ATTEST_QUEUE_MAX: integer(1024, 1, 100_000).describe('How many requests may wait for the GPU'),
   ATTEST_DEADLINE_MS: integer(50_000, 100, 3_600_000).describe('From a request’s arrival to its answer'),
   DRAIN_MS: integer(5_000, 0, 600_000).describe(
@@ -59,6 +65,7 @@ export const schema = z.object({
     .min(1)
     .default('run/simulated-root')
     .describe('`simulated`: where the test root is kept between starts, its certificate as `root.pem`'),
+  SIMULATED_GPUS: integer(1, 1, 16).describe('`simulated`: how many GPUs the twin has'),
   SIMULATED_COLLECTION_MS: integer(0, 0, 600_000).describe(
     '`simulated`: how long a collection takes; a real H100 needs hundreds of milliseconds',
   ),
@@ -155,6 +162,8 @@ export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarCo
   const settings = settingsOf(schema, parsed.data);
   if (settings.launch_file !== null && settings.cpu_evidence === 'off')
     throw new ConfigError('LAUNCH_FILE says what a processor vouches for: it needs CPU_EVIDENCE');
+  if (settings.signers === 'any' && ['nvtrust', 'nvattest'].includes(settings.attester))
+    throw new ConfigError(`SIGNERS=any needs ATTESTER=native or nras: ${settings.attester} has every GPU sign`);
   return {
     ...settings,
     simulated_root_dir: resolve(settings.simulated_root_dir),

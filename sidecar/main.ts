@@ -2,7 +2,7 @@
 import type { Logger } from 'pino';
 import { where } from '../proto/log.ts';
 import { NO_ARGUMENTS } from '../proto/settings.ts';
-import { AttesterError } from './attesters/attester.ts';
+import { AttesterError, failed } from './attesters/attester.ts';
 import { createAttester, unavailableAttester } from './attesters/choose.ts';
 import { ConfigError, loadConfig, readLaunchFile, type SidecarConfig } from './config.ts';
 import { createCpuCollector } from './cpu/choose.ts';
@@ -50,7 +50,17 @@ function endOnUncaught(log: Logger): void {
 
 /** A simulated attester that cannot start is a mistake. Hardware that cannot attest yet may be put right while we wait. */
 async function attesterOrReason(config: SidecarConfig, log: Logger) {
-  const make = () => createAttester(config, log);
+  const make = async () => {
+    const attester = await createAttester(config, log);
+    if (config.signers === 'all' || !attester.devices.some(({ arch }) => arch === 'LS10')) return attester;
+    await attester.close();
+    throw failed(
+      'collection_failed',
+      'protected_pcie',
+      'GPUs behind NVSwitches sign together: SIGNERS=any is not for them',
+      'stop',
+    );
+  };
   try {
     return { attester: await make(), unavailable: null };
   } catch (error) {

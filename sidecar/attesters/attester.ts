@@ -27,9 +27,10 @@ export interface Attester {
   readonly token_keys?: { readonly keys: readonly object[] } | undefined;
   /**
    * Collects evidence over `nonce` from every device and has it appraised. Called one at a time.
+   * @param device the index of the only device that shall sign; then several may sign at once. Refused by NVIDIA's programs.
    * @throws {AttesterError}
    */
-  attest(nonce: Nonce, signal: AbortSignal): Promise<Collected>;
+  attest(nonce: Nonce, signal: AbortSignal, device?: number): Promise<Collected>;
   close(): Promise<void>;
 }
 

@@ -27,6 +27,7 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
       return createSimulatedAttester({
         rootDir: config.simulated_root_dir,
         collectionMs: config.simulated_collection_ms,
+        devices: config.simulated_gpus,
       });
     case 'nvtrust':
       return withSuccessor(
@@ -172,9 +173,9 @@ export function unavailableAttester(name: string, make: () => Promise<Attester>)
     get token_keys() {
       return made?.token_keys;
     },
-    async attest(nonce: Nonce, signal: AbortSignal) {
+    async attest(nonce: Nonce, signal: AbortSignal, device?: number) {
       const attester = made ?? (await until(making(), signal));
-      return attester.attest(nonce, signal);
+      return attester.attest(nonce, signal, device);
     },
     close: async () => made?.close(),
   };

@@ -15,7 +15,8 @@ export interface CollectorOptions extends MachineOptions {
 export interface Collector {
   readonly devices: readonly Device[];
   /** @throws {AttesterError} @throws what `signal` was aborted with. */
-  collect(nonce: Nonce, signal: AbortSignal): Promise<Evidence[]>;
+  /** @param device the index of the only one that shall sign; every device by default. */
+  collect(nonce: Nonce, signal: AbortSignal, device?: number): Promise<Evidence[]>;
   /** Reads the chain of every device again: a device that was reset has another leaf. True when a chain has changed. */
   renewChains(signal: AbortSignal): Promise<boolean>;
   close(): Promise<void>;
@@ -62,10 +63,12 @@ export async function createCollector(options: CollectorOptions): Promise<Collec
   }
 
   /** Waits for all devices, so that the failure that is thrown does not depend on which device is fast. */
-  async function fromEach<T>(work: (source: Source) => Promise<T>, signal: AbortSignal): Promise<T[]> {
+  async function fromEach<T>(work: (source: Source) => Promise<T>, signal: AbortSignal, device?: number): Promise<T[]> {
     const { sources } = await holding([opening], () => current(signal), signal);
     const results = await Promise.allSettled(
-      sources.map((source) => holding([lockOf(source), calls], () => work(source), signal)),
+      sources
+        .filter((_, i) => device === undefined || i === device)
+        .map((source) => holding([lockOf(source), calls], () => work(source), signal)),
     );
     return results.map((result) => {
       if (result.status === 'rejected') throw result.reason;
@@ -75,14 +78,14 @@ export async function createCollector(options: CollectorOptions): Promise<Collec
 
   return {
     devices: first.sources.map(({ arch, model }) => ({ arch, model })),
-    collect(nonce, signal) {
+    collect(nonce, signal, device) {
       const bytes = Buffer.from(nonce, 'hex');
       const one = async (source: Source): Promise<Evidence> => {
         const certificate_chain = Buffer.from(await chainOf(source)).toString('base64');
         const report = Buffer.from(await source.report(bytes)).toString('base64');
         return { arch: source.arch, report, certificate_chain };
       };
-      return collecting((limited) => fromEach(one, limited), signal);
+      return collecting((limited) => fromEach(one, limited, device), signal);
     },
     async renewChains(signal) {
       const before = new Map(chains);

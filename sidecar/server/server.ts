@@ -128,6 +128,8 @@ interface ServerOptions {
   readonly inherited_fd?: number | null;
   readonly attest_queue_max: number;
   readonly attest_deadline_ms: number;
+  /** Who signs a nonce: every device, as by default, or any one of them. */
+  readonly signers?: 'all' | 'any';
   /** How long `close` may wait for attestations in flight; 5 s by default. The gateway sends the rest to the next sidecar. */
   readonly drain_ms?: number;
   /** Why the attester cannot attest yet, where that is known from its start. */
@@ -149,8 +151,8 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
   const sessions = new Set<Session>();
   const scheduler = createScheduler(attester, {
     ...options,
-    async check(collected, nonce) {
-      await checkCollected(collected, nonce, attester);
+    async check(collected, nonce, device) {
+      await checkCollected(collected, nonce, attester, device);
       announce();
     },
     onUnavailable(unavailable) {
@@ -166,7 +168,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
       ? null
       : createSessions({
           ...cpu,
-          attest: (nonce, signal) => scheduler.attest(nonce, signal),
+          attest: (nonce, signal) => scheduler.attestByAll(nonce, signal),
           simulatedRoot: () => attester.simulated?.root ?? null,
           onSession(session) {
             if (session !== null) {

@@ -7,12 +7,18 @@ import { type Attester, AttesterError, type Collected } from '../attesters/attes
 const refuse = (message: string, cause?: unknown) =>
   new AttesterError('appraisal_failed', message, false, { cause, reason: 'evidence_refused' });
 
-/** @throws {AttesterError} appraisal_failed */
-export async function checkCollected(collected: Collected, nonce: Nonce, attester: Attester): Promise<void> {
+/** @param device the only one that was to sign; all by default. @throws {AttesterError} appraisal_failed */
+export async function checkCollected(
+  collected: Collected,
+  nonce: Nonce,
+  attester: Attester,
+  device?: number,
+): Promise<void> {
   const { evidence } = collected;
-  if (evidence.length !== attester.devices.length)
-    throw refuse(`evidence of ${evidence.length} devices where there are ${attester.devices.length}`);
-  for (const [i, { arch }] of attester.devices.entries())
+  const devices = attester.devices.filter((_, i) => device === undefined || i === device);
+  if (evidence.length !== devices.length)
+    throw refuse(`evidence of ${evidence.length} devices where there are ${devices.length}`);
+  for (const [i, { arch }] of devices.entries())
     if (evidence[i]?.arch !== arch)
       throw refuse(`device ${i}: evidence of a ${evidence[i]?.arch} in place of a ${arch}`);
   try {

@@ -1,4 +1,4 @@
-// The queue in front of the GPU: bounded, one job at a time, in order of arrival. A job can be cancelled.
+// The queue in front of the GPUs: bounded, in order of arrival, one job at a time for each signer. A job can be cancelled.
 import { RETRY_AFTER_MS } from './retry.ts';
 
 /** How long a job may go on after it was aborted, before the next one starts beside it. */
@@ -12,7 +12,7 @@ export class QueueFull extends Error {
 }
 
 interface Job {
-  readonly work: () => Promise<void>;
+  readonly work: (signer: number) => Promise<void>;
   readonly signal: AbortSignal;
 }
 
@@ -20,14 +20,16 @@ export interface Queue {
   readonly waiting: number;
   readonly running: number;
   /**
-   * Runs `work` after the jobs before it.
+   * Runs `work` after the jobs before it, as soon as a signer is free, whose index it is given.
    * @throws {QueueFull} at once. @throws whatever `cancel` was aborted with, or `work` threw.
    */
-  run<T>(work: (signal: AbortSignal) => Promise<T>, cancel: AbortSignal): Promise<T>;
+  run<T>(work: (signal: AbortSignal, signer: number) => Promise<T>, cancel: AbortSignal): Promise<T>;
 }
 
 interface QueueOptions {
   readonly attest_queue_max: number;
+  /** How many jobs may run at once. May change. */
+  readonly signers: () => number;
   /** Called when a job goes on after its abort; the next one runs beside it. */
   readonly onStuck?: () => void;
 }
@@ -40,18 +42,24 @@ function overrun(signal: AbortSignal): Promise<false> {
 
 export function createQueue(options: QueueOptions): Queue {
   const queued = new Set<Job>();
-  let running = 0;
+  /** Signers that have a job. */
+  const busy = new Set<number>();
 
-  async function next(): Promise<void> {
-    if (running > 0) return;
-    running = 1;
+  /** Starts a job on each free signer, as long as there are jobs. */
+  function next(): void {
+    for (let signer = 0; signer < options.signers() && queued.size > 0; signer++)
+      if (!busy.has(signer)) void serve(signer);
+  }
+
+  async function serve(signer: number): Promise<void> {
+    busy.add(signer);
     for (const job of queued) {
       queued.delete(job);
       if (job.signal.aborted) continue;
       // An attester that ignores its signal must not hold up the jobs after it.
-      if (!(await Promise.race([job.work().then(() => true), overrun(job.signal)]))) options.onStuck?.();
+      if (!(await Promise.race([job.work(signer).then(() => true), overrun(job.signal)]))) options.onStuck?.();
     }
-    running = 0;
+    busy.delete(signer);
   }
 
   return {
@@ -59,9 +67,9 @@ export function createQueue(options: QueueOptions): Queue {
       return queued.size;
     },
     get running() {
-      return running;
+      return busy.size;
     },
-    run<T>(work: (signal: AbortSignal) => Promise<T>, cancel: AbortSignal): Promise<T> {
+    run<T>(work: (signal: AbortSignal, signer: number) => Promise<T>, cancel: AbortSignal): Promise<T> {
       if (queued.size >= options.attest_queue_max) return Promise.reject(new QueueFull());
       return new Promise<T>((resolve, reject) => {
         const stop = new AbortController();
@@ -76,9 +84,9 @@ export function createQueue(options: QueueOptions): Queue {
         };
         const job: Job = {
           signal: stop.signal,
-          work: async () => {
+          work: async (signer) => {
             try {
-              const result = await work(stop.signal);
+              const result = await work(stop.signal, signer);
               settle();
               resolve(result);
             } catch (error) {
@@ -90,7 +98,7 @@ export function createQueue(options: QueueOptions): Queue {
         if (cancel.aborted) return onCancel();
         cancel.addEventListener('abort', onCancel);
         queued.add(job);
-        void next();
+        next();
       });
     },
   };

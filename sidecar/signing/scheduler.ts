@@ -16,10 +16,12 @@ const MAX_WAITING_LEAVES = 4 * MAX_LEAVES;
 
 interface SchedulerOptions {
   readonly attest_queue_max: number;
+  /** `any`: each nonce is signed by one device, and by several devices at once; `all` by default. */
+  readonly signers?: 'all' | 'any';
   /** From each request's arrival to its result, also where it shares the attestation of another. */
   readonly attest_deadline_ms: number;
   /** Throws unless the attester's result holds. */
-  readonly check: (collected: Collected, nonce: Nonce) => Promise<void>;
+  readonly check: (collected: Collected, nonce: Nonce, device: number | undefined) => Promise<void>;
   readonly onUnavailable: (unavailable: Unavailable | null) => void;
   /** The wait before the second attempt; each next wait is twice as long. */
   readonly retry_ms?: number;
@@ -49,6 +51,8 @@ export interface Scheduler {
   readonly unavailable: Unavailable | null;
   /** @throws {AttesterError} {QueueFull} {DeadlineExceeded}; whatever `cancel` was aborted with. */
   attest(nonce: Nonce, cancel: AbortSignal): Promise<Timed>;
+  /** The same by every device, also where one is enough for an answer. */
+  attestByAll(nonce: Nonce, cancel: AbortSignal): Promise<Timed>;
   /**
    * The same for an answer that may share its nonce with those of its group that wait with it.
    * @param raw the SHA-256 of raw, in hex.
@@ -84,8 +88,10 @@ interface OpenBatch extends InFlight<ClosedBatch> {
 
 export function createScheduler(attester: Attester, options: SchedulerOptions): Scheduler {
   const { attest_deadline_ms, retry_ms = ATTESTATION_RETRY.first_ms, trial_every_ms = TRIAL_EVERY_MS } = options;
+  const any = options.signers === 'any';
   const queue = createQueue({
     ...options,
+    signers: () => (any ? Math.max(1, attester.devices.length) : 1),
     onStuck: () => circuit.open(stuck()),
   });
   const inFlight = new Map<Nonce, InFlight<Timed>>();
@@ -95,17 +101,26 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
   let attested_ms = 0;
   const circuit = createCircuitBreaker({ trial, trial_every_ms, onChange: options.onUnavailable });
 
+  /** The only device that shall sign; undefined: all of them. */
+  const deviceOf = (signer: number) => (any ? signer : undefined);
+
   async function trial(): Promise<void> {
     const nonce = randomBytes(32).toString('hex') as Nonce;
     await attestOnce(nonce, new AbortController().signal, 1);
   }
 
-  async function collect(nonce: Nonce, signal: AbortSignal, queued_ms: number, attempts: number): Promise<Timed> {
+  async function collect(
+    nonce: Nonce,
+    signal: AbortSignal,
+    device: number | undefined,
+    queued_ms: number,
+    attempts: number,
+  ): Promise<Timed> {
     const queue_ms = performance.now() - queued_ms;
     let last: AttesterError | null = null;
     const attempt = async (): Promise<Timed> => {
       try {
-        return await attestAndCheck(nonce, signal, queue_ms);
+        return await attestAndCheck(nonce, signal, device, queue_ms);
       } catch (error) {
         if (signal.reason instanceof DeadlineExceeded && attested_ms < queued_ms) circuit.timedOut(last);
         throw error;
@@ -125,11 +140,16 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     }
   }
 
-  async function attestAndCheck(nonce: Nonce, signal: AbortSignal, queue_ms: number): Promise<Timed> {
+  async function attestAndCheck(
+    nonce: Nonce,
+    signal: AbortSignal,
+    device: number | undefined,
+    queue_ms: number,
+  ): Promise<Timed> {
     const begun_ms = performance.now();
-    const collected = await attester.attest(nonce, signal);
+    const collected = await attester.attest(nonce, signal, device);
     const brought_ms = performance.now();
-    await options.check(collected, nonce);
+    await options.check(collected, nonce, device);
     attested_ms = performance.now();
     circuit.succeeded();
     const { appraisal_ms = 0 } = collected;
@@ -138,13 +158,16 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     return { ...collected, nonce, phases: { queue_ms, collection_ms, appraisal_ms, check_ms } };
   }
 
-  function shareOrBegin(nonce: Nonce, attempts: number): InFlight<Timed> {
+  function shareOrBegin(nonce: Nonce, attempts: number, byAll: boolean): InFlight<Timed> {
     const under_way = inFlight.get(nonce);
     const begun_ms = performance.now();
     // An attestation that accepted requests without end could hold the GPU without end.
     if (under_way !== undefined && begun_ms - under_way.begun_ms < attest_deadline_ms) return under_way;
     const abort = new AbortController();
-    const result = queue.run((signal) => collect(nonce, signal, begun_ms, attempts), abort.signal);
+    const result = queue.run(
+      (signal, signer) => collect(nonce, signal, byAll ? undefined : deviceOf(signer), begun_ms, attempts),
+      abort.signal,
+    );
     const shared: InFlight<Timed> = { begun_ms, result, abort, requests: 0 };
     inFlight.set(nonce, shared);
     // Each waiting request gets the error. Where none waits any more, it is not an unhandled rejection.
@@ -173,8 +196,8 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     });
   }
 
-  function attestOnce(nonce: Nonce, cancel: AbortSignal, attempts: number): Promise<Timed> {
-    const shared = shareOrBegin(nonce, attempts);
+  function attestOnce(nonce: Nonce, cancel: AbortSignal, attempts: number, byAll = false): Promise<Timed> {
+    const shared = shareOrBegin(nonce, attempts, byAll);
     return wait(shared, cancel, () => {
       if (shared.requests === 1 && inFlight.get(nonce) === shared) inFlight.delete(nonce);
     });
@@ -187,7 +210,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     const close = () => {
       if (openBatches.get(group) === batch) openBatches.delete(group);
     };
-    const result = queue.run(async (signal): Promise<ClosedBatch> => {
+    const result = queue.run(async (signal, signer): Promise<ClosedBatch> => {
       // The answers that came in the same turn of the event loop belong to it; nothing waits longer for others.
       await setImmediate();
       close();
@@ -199,7 +222,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
       leaves.clear();
       return {
         begun_ms: started_ms,
-        timed: await collect(nonce, signal, begun_ms, ATTESTATION_RETRY.attempts),
+        timed: await collect(nonce, signal, deviceOf(signer), begun_ms, ATTESTATION_RETRY.attempts),
         proofs,
       };
     }, abort.signal);
@@ -250,6 +273,10 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     async attest(nonce, cancel) {
       refuseUnavailable(cancel);
       return attestOnce(nonce, cancel, ATTESTATION_RETRY.attempts);
+    },
+    async attestByAll(nonce, cancel) {
+      refuseUnavailable(cancel);
+      return attestOnce(nonce, cancel, ATTESTATION_RETRY.attempts, true);
     },
     async attestInBatch(raw, group, cancel) {
       refuseUnavailable(cancel);

@@ -52,8 +52,8 @@ export async function createNativeAttester(options: NativeOptions): Promise<Nati
   const appraiser = withOutages(createAppraiser({ collateral, clock, clocks, roots }), collateral);
   const appraise = withRenewals(appraiser, [chainRenewal(collector), collateralRenewal(collateral)]);
 
-  async function attest(nonce: Nonce, signal: AbortSignal): Promise<Collected> {
-    const collected = await collector.collect(nonce, signal);
+  async function attest(nonce: Nonce, signal: AbortSignal, device?: number): Promise<Collected> {
+    const collected = await collector.collect(nonce, signal, device);
     const collected_ms = performance.now();
     const { evidence, devices } = await until(appraise(nonce, collected, signal), signal);
     const token = await makeToken(nonce, devices, clock(), key);

@@ -73,7 +73,7 @@ export async function createNrasAttester(options: NrasOptions): Promise<Attester
     name: 'nras',
     devices: collector.devices,
     simulated: null,
-    async attest(nonce: Nonce, signal: AbortSignal): Promise<Collected> {
+    async attest(nonce: Nonce, signal: AbortSignal, device?: number): Promise<Collected> {
       const since_ms = clock().getTime() - closed.at_ms;
       const wait_ms = closed.for_ms - since_ms;
       // A negative time shows that the clock was set back, so that it does not tell how long to wait.
@@ -83,7 +83,7 @@ export async function createNrasAttester(options: NrasOptions): Promise<Attester
           `NVIDIA's service asks for ${Math.ceil(wait_ms / 1000)} s more`,
           wait_ms,
         );
-      const collected = await collector.collect(nonce, signal);
+      const collected = await collector.collect(nonce, signal, device);
       const collected_ms = performance.now();
       const { token, evidence } = await until(appraised(nonce, collected, signal), signal);
       return { token, evidence, appraisal_ms: performance.now() - collected_ms };

@@ -35,13 +35,18 @@ export async function createSimulatedAttester(options: SimulatedOptions): Promis
     name: 'simulated',
     devices: devices.map(() => ({ arch: TWIN.arch, model: TWIN.model })),
     simulated: { root: root.certificate.pem },
-    async attest(nonce: Nonce, signal: AbortSignal): Promise<Collected> {
+    async attest(nonce: Nonce, signal: AbortSignal, device?: number): Promise<Collected> {
       signal.throwIfAborted();
       if (collectionMs > 0) await delay(collectionMs, undefined, { signal }).catch(() => signal.throwIfAborted());
-      const evidence = await Promise.all(devices.map((device, i) => collect(nonce, device, chains[i] ?? '')));
+      const signers = [...devices.entries()].filter(([i]) => device === undefined || i === device);
+      const evidence = await Promise.all(signers.map(([i, one]) => collect(nonce, one, chains[i] ?? '')));
       signal.throwIfAborted();
       const collected_ms = performance.now();
-      const token = makeToken(nonce, devices, clock());
+      const token = makeToken(
+        nonce,
+        signers.map(([, one]) => one),
+        clock(),
+      );
       return { token, evidence, appraisal_ms: performance.now() - collected_ms };
     },
     async close() {},
