@@ -7,6 +7,8 @@ export interface Aim {
   /** Header lines that this target needs, each with its CRLF. */
   readonly headers: string;
   readonly tee: boolean;
+  /** With tee: the answer may share a signature. */
+  readonly batch?: boolean;
   /** The backend's bytes must come through; a gateway that rewrites them is checked by what they say. */
   readonly exact: boolean;
 }
@@ -53,9 +55,19 @@ export interface OpenJob {
   readonly scene: Scene;
   readonly rate: number;
   readonly duration_ms: number;
+  /** Whose CPU is counted, from the first request to the last answer. */
+  readonly watch?: Watch;
 }
 export interface OpenResult extends Judged {
   readonly latency_us: readonly number[];
+  /** null where nobody was watched. */
+  readonly cost: Cost | null;
+}
+
+export interface SerialJob {
+  readonly aim: Aim;
+  readonly scene: Scene & { readonly kind: 'whole' };
+  readonly count: number;
 }
 
 export interface OnceJob {
@@ -102,6 +114,7 @@ export interface LeaveResult extends Judged {
 export interface LoadCalls {
   closed(job: ClosedJob): Promise<ClosedResult>;
   open(job: OpenJob): Promise<OpenResult>;
+  serial(job: SerialJob): Promise<OpenResult>;
   once(job: OnceJob): Promise<Judged>;
   paced(job: PacedJob): Promise<PacedResult>;
   /** Opens streams and keeps them; each has had its first chunk when this returns. */

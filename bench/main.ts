@@ -54,6 +54,11 @@ async function act(options: Options): Promise<void> {
     const results = await measureAttesters(say);
     return say(`saved ${save(results, options.json, `sidecar-${results.date}`)}`);
   }
+  if (options.attested) {
+    const { measureAttested } = await import('./attested/main.ts');
+    const results = await measureAttested(folder, say);
+    return say(`saved ${save(results, options.json, `attested-${results.date}`)}`);
+  }
   if (options.install) install();
   const choice = choose(options.only, options.without, options.quick);
   const result = await run(choice, options.plan, folder, say);

@@ -17,6 +17,8 @@ Portkey (npm) and LiteLLM (PyPI) are installed into .cache/bench by the first ru
 
 npm run bench -- --sidecar            instead: what nvtrust and native add to a GPU's own time, 200 requests at once;
                                       under 5 minutes
+npm run bench -- --attested           instead: proven answers a second from one GPU, strict and in batches, at collections of
+                                      0, 50, 200 and 700 ms, and from four GPUs; about 6 minutes
 npm run bench -- --chart FILE.svg     draws the newest saved result, or the one that --from FILE.json names
 npm run bench -- --markdown FILE.md   writes it as tables
 
@@ -33,6 +35,7 @@ export interface Options {
   readonly markdown: string | null;
   readonly from: string | null;
   readonly sidecar: boolean;
+  readonly attested: boolean;
   readonly list: boolean;
   readonly help: boolean;
 }
@@ -56,6 +59,7 @@ export function readOptions(args: readonly string[]): Options {
       markdown: { type: 'string' },
       from: { type: 'string' },
       sidecar: { type: 'boolean', default: false },
+      attested: { type: 'boolean', default: false },
       list: { type: 'boolean', default: false },
       help: { type: 'boolean', short: 'h', default: false },
     },
@@ -78,6 +82,7 @@ export function readOptions(args: readonly string[]): Options {
     markdown: values.markdown ?? null,
     from: values.from ?? null,
     sidecar: values.sidecar,
+    attested: values.attested,
     list: values.list,
     help: values.help,
   };

@@ -42,7 +42,7 @@ export const USER = 'bench-';
 export const USER_DIGITS = 10;
 
 /** The client's body: about 450 bytes, as a short conversation has. `model` stands first, so that a backend finds it soon. */
-export function requestBody(scene: Scene, tee: boolean): string {
+export function requestBody(scene: Scene, tee: boolean, batch = false): string {
   return JSON.stringify({
     model: sceneName(scene),
     user: `${USER}${'0'.repeat(USER_DIGITS)}`,
@@ -53,6 +53,6 @@ export function requestBody(scene: Scene, tee: boolean): string {
     max_tokens: 512,
     temperature: 0.7,
     ...(scene.kind === 'whole' ? {} : { stream: true, stream_options: { include_usage: true } }),
-    ...(tee ? { tee: true } : {}),
+    ...(tee ? { tee: batch ? { batch } : true } : {}),
   });
 }

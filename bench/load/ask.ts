@@ -19,7 +19,7 @@ export function requestSource(aim: Aim, scene: Scene): () => Buffer {
 let numbered = 1;
 
 export function requestBytes(aim: Aim, scene: Scene): Buffer {
-  const body = requestBody(scene, aim.tee);
+  const body = requestBody(scene, aim.tee, aim.batch);
   const head = `POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:${aim.port}\r\ncontent-type: application/json\r\naccept: application/json\r\nuser-agent: bench\r\n${aim.headers}content-length: ${Buffer.byteLength(body)}\r\n\r\n`;
   return Buffer.from(head + body);
 }

@@ -6,6 +6,7 @@ import { hold, leave, release } from './hold.ts';
 import { once } from './once.ts';
 import { open } from './open.ts';
 import { paced } from './paced.ts';
+import { serial } from './serial.ts';
 
-const calls: LoadCalls = { closed, open, once, paced, hold, release, leave };
+const calls: LoadCalls = { closed, open, serial, once, paced, hold, release, leave };
 serveCalls(calls);

@@ -4,6 +4,7 @@ import type { OpenJob, OpenResult } from '../jobs.ts';
 import { expectation, Judge, requestSource } from './ask.ts';
 import { wholeReader } from './check.ts';
 import { Connection } from './connection.ts';
+import { meter } from './meter.ts';
 
 const WARM_REQUESTS = 10;
 const LAST_ANSWERS_MS = 5_000;
@@ -35,13 +36,15 @@ export async function open(job: OpenJob): Promise<OpenResult> {
 
   const period_us = 1e6 / job.rate;
   const start_us = now_us();
+  let cost: ReturnType<typeof meter> | null = null;
   const count = Math.round((job.duration_ms / 1e3) * job.rate);
   for (let i = 0; i < count + WARM_REQUESTS; i++) {
     await sleep(Math.max(0, (start_us + i * period_us - now_us()) / 1e3));
+    if (i === WARM_REQUESTS && job.watch !== undefined) cost = meter(job.watch);
     ask(i >= WARM_REQUESTS);
   }
   for (const end = now_us() + LAST_ANSWERS_MS * 1e3; running > 0 && now_us() < end; ) await sleep(5);
   if (running > 0) judge.take(`${running} answers did not come within ${LAST_ANSWERS_MS} ms`);
   for (const connection of idle) connection.leave();
-  return { latency_us, ...judge.verdict };
+  return { latency_us, cost: cost?.() ?? null, ...judge.verdict };
 }

@@ -1,0 +1,128 @@
+// A gateway, a sidecar with a simulated GPU that takes its time, a backend, and two load generators before them.
+import { join } from 'node:path';
+import type { BackendCalls } from '../backend/main.ts';
+import { remote } from '../calls.ts';
+import type { Aim, Cost, LoadCalls, OpenResult } from '../jobs.ts';
+import { freePort, pidOf, startNode, stop } from '../process.ts';
+import { startGateway, startSidecar } from '../targets/ours.ts';
+import { ready } from '../targets/target.ts';
+
+const CALL_MS = 120_000;
+const SCENE = { kind: 'whole', bytes: 1024 } as const;
+
+export interface StageOptions {
+  readonly collection_ms: number;
+  /** With more than one each nonce is signed by one of them. */
+  readonly gpus?: number;
+  /** `receipt`: signed by a key in software, with no report and nothing to check. */
+  readonly kind?: 'simulated' | 'receipt';
+}
+
+export interface Answers {
+  readonly latency_ms: readonly number[];
+  /** CPU of gateway and sidecar for one answer; NaN where it was not counted. */
+  readonly cpu_us: number;
+  readonly sidecar_us: number;
+  readonly per_second: number;
+  /** Answers for one GPU signature; NaN without any. */
+  readonly per_signature: number;
+  readonly wrong: number;
+  readonly reason: string | null;
+}
+
+interface Offer {
+  readonly rate: number;
+  readonly duration_ms: number;
+  readonly tee: 'none' | 'strict' | 'batch';
+}
+
+export interface Stage {
+  /** Requests on a clock. */
+  offer(offer: Offer): Promise<Answers>;
+  /** Strict requests from another load generator, while the first one is busy. */
+  beside(offer: Omit<Offer, 'tee'>): Promise<Answers>;
+  /** One request after the other. */
+  alone(tee: 'strict' | 'batch', count: number): Promise<Answers>;
+  /** As many strict answers as there are, from so many clients. */
+  saturate(duration_ms: number, clients?: number): Promise<Answers>;
+  close(): Promise<void>;
+}
+
+export async function openStage(folder: string, options: StageOptions): Promise<Stage> {
+  const { collection_ms, gpus = 1, kind = 'simulated' } = options;
+  const children = {
+    backend: startNode('bench/backend/main.ts', { channel: true }),
+    load: startNode('bench/load/main.ts', { channel: true }),
+    second: startNode('bench/load/main.ts', { channel: true }),
+  };
+  const backend = remote<BackendCalls>(children.backend, 'backend', CALL_MS);
+  const load = remote<LoadCalls>(children.load, 'load generator', CALL_MS);
+  const second = remote<LoadCalls>(children.second, 'second load generator', CALL_MS);
+  const port = await freePort();
+  const socket = join(folder, `sidecar-${port}.sock`);
+  const gateway = startGateway(
+    'attested',
+    { port, backendPort: await backend.port(), socket },
+    { env: { MAX_ATTESTATIONS_IN_FLIGHT: String(gpus + 1) } },
+  );
+  const env = { SIMULATED_GPUS: String(gpus), ...(gpus > 1 ? { SIGNERS: 'any' } : {}) };
+  const sidecar = startSidecar(kind === 'receipt' ? 'unchecked' : 'simulated', socket, folder, collection_ms, { env });
+  const aimOf = (tee: Offer['tee']): Aim => ({
+    port,
+    headers: '',
+    tee: tee !== 'none',
+    batch: tee === 'batch',
+    exact: true,
+  });
+  const target = await ready('attested', aimOf('strict'), { proxy: gateway, sidecar });
+  const watch = { ...target.watch, bench: [process.pid, ...Object.values(children).map(pidOf)] };
+
+  /** GPU signatures so far. */
+  async function signatures(): Promise<number> {
+    const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+    const counts = text.matchAll(/^countersign_signatures_total\{[^}]*\} (\d+)$/gm);
+    return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
+  }
+
+  async function counted(run: () => Promise<OpenResult>, duration_ms: number): Promise<Answers> {
+    const before = await signatures();
+    const result = await run();
+    const signed = (await signatures()) - before;
+    return answersOf(result, signed, duration_ms);
+  }
+
+  return {
+    offer: ({ rate, duration_ms, tee }) =>
+      counted(() => load.open({ aim: aimOf(tee), scene: SCENE, rate, duration_ms, watch }), duration_ms),
+    beside: async ({ rate, duration_ms }) => {
+      const result = await second.open({ aim: aimOf('strict'), scene: SCENE, rate, duration_ms });
+      return answersOf(result, Number.NaN, duration_ms);
+    },
+    alone: (tee, count) => counted(() => load.serial({ aim: aimOf(tee), scene: SCENE, count }), Number.NaN),
+    async saturate(duration_ms, clients = 8) {
+      const warm_ms = Math.min(2_000, 2 * collection_ms);
+      const job = { aim: aimOf('strict'), scene: SCENE, concurrency: clients, warm_ms, duration_ms, watch };
+      const { cost, answers, wrong, reason } = await load.closed(job);
+      const empty = { latency_us: [], cost, wrong, reason };
+      return { ...answersOf(empty, answers, duration_ms, answers), per_signature: 1 };
+    },
+    async close() {
+      await target.stop();
+      await Promise.all(Object.values(children).map(stop));
+    },
+  };
+}
+
+function answersOf(result: OpenResult, signed: number, duration_ms: number, count = result.latency_us.length): Answers {
+  const { latency_us, cost, wrong, reason } = result;
+  const each = (us: (cost: Cost) => number) => (cost === null ? Number.NaN : us(cost) / count);
+  return {
+    latency_ms: latency_us.map((us) => us / 1e3),
+    cpu_us: each(({ proxy_us, sidecar_us }) => proxy_us + sidecar_us),
+    sidecar_us: each(({ sidecar_us }) => sidecar_us),
+    per_second: count / (duration_ms / 1e3),
+    per_signature: signed === 0 ? Number.NaN : count / signed,
+    wrong,
+    reason,
+  };
+}
