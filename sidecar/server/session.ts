@@ -19,9 +19,10 @@ import { JsonTextError } from '../../proto/json.ts';
 import { MAX_RAW_LENGTH, type Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError } from '../attesters/attester.ts';
 import { SessionBusy, type Sessions, type Signed } from '../cpu/sessions.ts';
+import { DeadlineExceeded, type Timed, type TimedLeaf } from '../signing/batches.ts';
 import { QueueFull } from '../signing/queue.ts';
 import { RETRY_AFTER_MS } from '../signing/retry.ts';
-import { DeadlineExceeded, type Scheduler, type Timed, type TimedLeaf } from '../signing/scheduler.ts';
+import type { Scheduler } from '../signing/scheduler.ts';
 import { nonceOfRaw } from './nonce.ts';
 
 /** How one request ended, for the log. */
@@ -166,7 +167,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     if (drained !== null) return fail(frame.id, 'shutting_down', 'the sidecar stops', RETRY_AFTER_MS.shutting_down);
     if (frame.type === 'session') return void answerChallenge(frame.id, frame.challenge);
     const reply = isBinary ? sendBinary : sendText;
-    void answer(frame.id, frame.raw, frame.batch, reply);
+    void answer(frame.id, digestOf(frame.raw), frame.batch, reply);
   });
   // A gateway that comes back sends its requests again.
   ws.on('close', () => {
@@ -186,7 +187,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
 
   async function answer(
     id: string,
-    raw: string | Buffer,
+    digesting: Promise<Nonce>,
     group: BatchGroup | undefined,
     reply: typeof sendText,
   ): Promise<void> {
@@ -196,7 +197,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     let code: Result['code'] = 'attested';
     let phases: Phases | null = null;
     try {
-      const digest = await nonceOfRaw(raw);
+      const digest = await digesting;
       const attested = await (group === undefined
         ? scheduler.attest(digest, abort.signal)
         : scheduler.attestInBatch(digest, group, abort.signal));
@@ -270,6 +271,9 @@ function parseBinary(frame: Buffer): (Omit<AttestFrame, 'raw'> & { readonly raw:
     return null;
   }
 }
+
+/** raw itself is not kept while its digest waits. @throws {JsonTextError} */
+const digestOf = async (raw: string | Buffer): Promise<Nonce> => nonceOfRaw(raw);
 
 interface Failure {
   readonly code: Failed['code'];

@@ -1,18 +1,13 @@
 // Schedules attestations: requests for the same raw share one attestation in flight, requests that allow it share one in a batch. A queue
 // leads to the attester, failures that may pass are retried, and a circuit breaker keeps requests from an attester that cannot attest.
 import { randomBytes } from 'node:crypto';
-import { setImmediate } from 'node:timers/promises';
-import { type Batch, MAX_LEAVES } from '../../proto/batch.ts';
-import type { BatchGroup, Phases } from '../../proto/frames.ts';
+import type { BatchGroup } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError, type Collected } from '../attesters/attester.ts';
+import { createBatches, DeadlineExceeded, type Timed, type TimedLeaf } from './batches.ts';
 import { createCircuitBreaker, stuck, type Unavailable } from './circuit-breaker.ts';
-import { createQueue, QueueFull } from './queue.ts';
+import { createQueue } from './queue.ts';
 import { ATTESTATION_RETRY, TRIAL_EVERY_MS, withRetries } from './retry.ts';
-import { type Leaf, makeLeaf, makeTree } from './tree.ts';
-
-/** Answers that may wait in batches, of all gateways together: a few collections' worth. */
-const MAX_WAITING_LEAVES = 4 * MAX_LEAVES;
 
 interface SchedulerOptions {
   readonly attest_queue_max: number;
@@ -26,23 +21,6 @@ interface SchedulerOptions {
   /** The wait before the second attempt; each next wait is twice as long. */
   readonly retry_ms?: number;
   readonly trial_every_ms?: number;
-}
-
-/** The request's deadline has passed. */
-export class DeadlineExceeded extends Error {
-  override readonly name = 'DeadlineExceeded';
-}
-
-/** The attester's result, checked, and how long each phase took. */
-export interface Timed extends Collected {
-  /** What the devices signed. */
-  readonly nonce: Nonce;
-  readonly phases: Phases;
-}
-
-/** The same for one answer of a batch. Token and evidence are the same objects for all of its answers. */
-export interface TimedLeaf extends Timed {
-  readonly batch: Batch;
 }
 
 export interface Scheduler {
@@ -64,26 +42,11 @@ export interface Scheduler {
 }
 
 /** An attestation that several requests wait for. */
-interface InFlight<T> {
+interface InFlight {
   readonly begun_ms: number;
-  readonly result: Promise<T>;
+  readonly result: Promise<Timed>;
   readonly abort: AbortController;
   requests: number;
-}
-
-interface WaitingLeaf extends Leaf {
-  readonly joined_ms: number;
-}
-
-interface ClosedBatch {
-  readonly begun_ms: number;
-  readonly timed: Timed;
-  readonly proofs: ReadonlyMap<WaitingLeaf, Batch>;
-}
-
-/** It takes answers until the GPU is free for it. */
-interface OpenBatch extends InFlight<ClosedBatch> {
-  readonly leaves: Set<WaitingLeaf>;
 }
 
 export function createScheduler(attester: Attester, options: SchedulerOptions): Scheduler {
@@ -94,15 +57,25 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     signers: () => (any ? Math.max(1, attester.devices.length) : 1),
     onStuck: () => circuit.open(stuck()),
   });
-  const inFlight = new Map<Nonce, InFlight<Timed>>();
-  const openBatches = new Map<BatchGroup, OpenBatch>();
-  let waiting_leaves = 0;
+  const inFlight = new Map<Nonce, InFlight>();
   /** When the last attestation succeeded. */
   let attested_ms = 0;
   const circuit = createCircuitBreaker({ trial, trial_every_ms, onChange: options.onUnavailable });
 
   /** The only device that shall sign; undefined: all of them. */
   const deviceOf = (signer: number) => (any ? signer : undefined);
+
+  const batches = createBatches({
+    deadline_ms: attest_deadline_ms,
+    run: (work, cancel) =>
+      queue.run(
+        (signal, signer) =>
+          work(signal, (nonce, queued_ms) =>
+            collect(nonce, signal, deviceOf(signer), queued_ms, ATTESTATION_RETRY.attempts),
+          ),
+        cancel,
+      ),
+  });
 
   async function trial(): Promise<void> {
     const nonce = randomBytes(32).toString('hex') as Nonce;
@@ -158,7 +131,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     return { ...collected, nonce, phases: { queue_ms, collection_ms, appraisal_ms, check_ms } };
   }
 
-  function shareOrBegin(nonce: Nonce, attempts: number, byAll: boolean): InFlight<Timed> {
+  function shareOrBegin(nonce: Nonce, attempts: number, byAll: boolean): InFlight {
     const under_way = inFlight.get(nonce);
     const begun_ms = performance.now();
     // An attestation that accepted requests without end could hold the GPU without end.
@@ -168,7 +141,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
       (signal, signer) => collect(nonce, signal, byAll ? undefined : deviceOf(signer), begun_ms, attempts),
       abort.signal,
     );
-    const shared: InFlight<Timed> = { begun_ms, result, abort, requests: 0 };
+    const shared: InFlight = { begun_ms, result, abort, requests: 0 };
     inFlight.set(nonce, shared);
     // Each waiting request gets the error. Where none waits any more, it is not an unhandled rejection.
     result.catch(() => {}).finally(() => inFlight.get(nonce) === shared && inFlight.delete(nonce));
@@ -176,9 +149,9 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
   }
 
   /** Each request has its own deadline. The attestation is aborted when its last request has gone. */
-  function wait<T>(shared: InFlight<T>, cancel: AbortSignal, onLeave: () => void): Promise<T> {
+  function wait(shared: InFlight, cancel: AbortSignal, onLeave: () => void): Promise<Timed> {
     shared.requests++;
-    return new Promise<T>((resolve, reject) => {
+    return new Promise<Timed>((resolve, reject) => {
       const leave = (reason: unknown) => {
         settle();
         reject(reason);
@@ -201,56 +174,6 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     return wait(shared, cancel, () => {
       if (shared.requests === 1 && inFlight.get(nonce) === shared) inFlight.delete(nonce);
     });
-  }
-
-  function openBatch(group: BatchGroup): OpenBatch {
-    const begun_ms = performance.now();
-    const leaves = new Set<WaitingLeaf>();
-    const abort = new AbortController();
-    const close = () => {
-      if (openBatches.get(group) === batch) openBatches.delete(group);
-    };
-    const result = queue.run(async (signal, signer): Promise<ClosedBatch> => {
-      // The answers that came in the same turn of the event loop belong to it; nothing waits longer for others.
-      await setImmediate();
-      close();
-      signal.throwIfAborted();
-      const started_ms = performance.now();
-      // From here on a leaf that goes keeps its place in the tree. Its salt is dropped, so that nobody can open it.
-      const { nonce, proofs } = makeTree(leaves);
-      waiting_leaves -= leaves.size;
-      leaves.clear();
-      return {
-        begun_ms: started_ms,
-        timed: await collect(nonce, signal, deviceOf(signer), begun_ms, ATTESTATION_RETRY.attempts),
-        proofs,
-      };
-    }, abort.signal);
-    const batch: OpenBatch = { begun_ms, leaves, result, abort, requests: 0 };
-    openBatches.set(group, batch);
-    result
-      .catch(() => {})
-      .finally(() => {
-        close();
-        waiting_leaves -= leaves.size;
-        leaves.clear();
-      });
-    return batch;
-  }
-
-  /** A batch waits in the queue from its first answer on, like any other attestation: the oldest goes first. */
-  async function attestLeaf(raw: Nonce, group: BatchGroup, cancel: AbortSignal): Promise<TimedLeaf> {
-    if (waiting_leaves >= MAX_WAITING_LEAVES) throw new QueueFull();
-    const open = openBatches.get(group);
-    const batch = open !== undefined && open.leaves.size < MAX_LEAVES ? open : openBatch(group);
-    const leaf: WaitingLeaf = { ...makeLeaf(raw), joined_ms: performance.now() };
-    batch.leaves.add(leaf);
-    waiting_leaves++;
-    const { timed, proofs, begun_ms } = await wait(batch, cancel, () => {
-      if (batch.leaves.delete(leaf)) waiting_leaves--;
-    });
-    const phases = { ...timed.phases, queue_ms: Math.max(0, begun_ms - leaf.joined_ms) };
-    return { ...timed, phases, batch: proofs.get(leaf) as Batch };
   }
 
   /** @throws {AttesterError} where nothing can be attested now. */
@@ -280,7 +203,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     },
     async attestInBatch(raw, group, cancel) {
       refuseUnavailable(cancel);
-      return attestLeaf(raw, group, cancel);
+      return batches.attest(raw, group, cancel);
     },
     failed: (error) => circuit.open(error),
     close: () => circuit.close(),

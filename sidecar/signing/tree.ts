@@ -6,16 +6,16 @@ import type { Nonce } from '../../proto/raw.ts';
 const SALT_BYTES = 32;
 const sha256 = (bytes: Uint8Array): Buffer => hash('sha256', bytes, 'buffer');
 
-/** An answer that shares a nonce. Its hash is made when it arrives, so that closing a batch is quick. */
+/** An answer that shares a nonce, in hex. Its hash is made when it arrives, so that closing a batch is quick. */
 export interface Leaf {
-  readonly salt: Buffer;
-  readonly hash: Buffer;
+  readonly salt: string;
+  readonly hash: string;
 }
 
 /** @param raw the SHA-256 of raw, in hex. */
 export function makeLeaf(raw: Nonce): Leaf {
   const salt = randomBytes(SALT_BYTES);
-  return { salt, hash: sha256(leafMessage(salt, Buffer.from(raw, 'hex'))) };
+  return { salt: salt.toString('hex'), hash: hash('sha256', leafMessage(salt, Buffer.from(raw, 'hex'))) };
 }
 
 export interface Tree<L extends Leaf> {
@@ -27,7 +27,7 @@ export interface Tree<L extends Leaf> {
 /** The leaves stand in a random order, so that an index does not tell when its answer came. */
 export function makeTree<L extends Leaf>(leaves: Iterable<L>): Tree<L> {
   const order = shuffled([...leaves]);
-  const levels = levelsOf(order.map((leaf) => leaf.hash));
+  const levels = levelsOf(order.map((leaf) => Buffer.from(leaf.hash, 'hex')));
   const tree_size = order.length;
   const root = levels.at(-1)?.[0];
   if (root === undefined) throw new RangeError('a batch without answers has no root');
@@ -35,7 +35,7 @@ export function makeTree<L extends Leaf>(leaves: Iterable<L>): Tree<L> {
   const hex = levels.map((level) => level.map((one) => one.toString('hex')));
   const proofs = order.map((leaf, leaf_index): [L, Batch] => [
     leaf,
-    { salt: leaf.salt.toString('hex'), leaf_index, tree_size, path: pathOf(leaf_index, hex) },
+    { salt: leaf.salt, leaf_index, tree_size, path: pathOf(leaf_index, hex) },
   ]);
   return { nonce, proofs: new Map(proofs) };
 }

@@ -6,8 +6,9 @@ import type { Batch } from '../../proto/batch.ts';
 import { attestedBatchHeadSchema, attestedMembersSchema, leavesSchema, splitBinaryFrame } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError } from '../../sidecar/attesters/attester.ts';
+import { DeadlineExceeded } from '../../sidecar/signing/batches.ts';
 import { QueueFull } from '../../sidecar/signing/queue.ts';
-import { createScheduler, DeadlineExceeded, type Scheduler } from '../../sidecar/signing/scheduler.ts';
+import { createScheduler, type Scheduler } from '../../sidecar/signing/scheduler.ts';
 import { makeLeaf, makeTree } from '../../sidecar/signing/tree.ts';
 import { startSidecar, temporaryFolder } from '../harness.ts';
 import { leafHash, nonceOfTree, pathTo } from '../tree.ts';
@@ -182,6 +183,20 @@ describe('answers that may share a nonce', () => {
     (await gpu.next()).resolve();
     expect((await after).batch.tree_size).toBe(1);
     expect(gpu.signed).toHaveLength(2);
+  });
+
+  it('do not join those who have all left', async () => {
+    const gpu = byHand();
+    const s = schedule(gpu.attest);
+    const running = s.attest(rawHash(0), never());
+    const leaving = new AbortController();
+    const left = s.attestInBatch(rawHash(1), 'all', leaving.signal);
+    leaving.abort(new Error('gone'));
+    const staying = s.attestInBatch(rawHash(2), 'all', never());
+    await expect(left).rejects.toThrow('gone');
+    for (let n = 0; n < 2; n++) (await gpu.next()).resolve();
+    await running;
+    expect((await staying).batch.tree_size).toBe(1);
   });
 
   it('are tried again together, with the same nonce, and fail together after three attempts', async () => {
