@@ -10,22 +10,28 @@ const AT_ONCE = 64;
 let stage: Stage;
 afterEach(() => stage?.close());
 
-describe(`${REQUESTS.number} tee requests while the sidecar is restarted every two seconds`, () => {
+const REQUESTED = `${REQUESTS.number} tee requests`;
+
+describe.each([
+  ['each with a signature of its own', REQUESTED, {}, {}],
+  // Long enough for batches to form, and for the sidecar to be killed with one in hand.
+  ['sharing signatures', `${REQUESTED} with batches`, { batch: true }, { SIMULATED_COLLECTION_MS: '50' }],
+])('tee requests while the sidecar is restarted every two seconds, %s', (_, name, how, sidecar) => {
   it('0 lost, 0 crossed, 0 without proof', { timeout: Math.max(170_000, REQUESTS.number * 80) }, async (context) => {
-    stage = await Stage.start();
+    stage = await Stage.start({ sidecar });
     const fault = await Fault.begin(context, stage);
     stage.backend.script = echo(2);
     let over = false;
     const restarting = stage.restartSidecarWhile(() => !over && !context.signal.aborted);
     let left = REQUESTS.number;
     const client = async () => {
-      while (left-- > 0) await fault.ask(1, { stream: left % 2 === 0, tee: true });
+      while (left-- > 0) await fault.ask(1, { stream: left % 2 === 0, tee: true, ...how });
     };
     await Promise.all(Array.from({ length: AT_ONCE }, client));
     over = true;
     const restarts = await restarting;
     const half = REQUESTS.number / 2;
-    const saw = await fault.end(`${REQUESTS.number} tee requests, sidecar restarted every 2 s (${restarts} times)`);
+    const saw = await fault.end(`${name}, sidecar restarted every 2 s (${restarts} times)`);
     expect(saw).toEqual({ 'stop with its proof': half, 'the answer with its proof': half });
     expect(restarts).toBeGreaterThan(1);
   });

@@ -10,6 +10,8 @@ export interface Asked {
   readonly question: string;
   readonly stream: boolean;
   readonly tee: boolean;
+  /** With tee: the answer may share a signature. */
+  readonly batch?: boolean;
 }
 
 /** What an answer shows, in words. `body` is the request as it was sent, `root` the simulated root. */

@@ -21,12 +21,12 @@ export async function see(url: string, asked: Question, root: () => string): Pro
 }
 
 async function seen(url: string, asked: Question, root: () => string): Promise<string> {
-  const { question, stream, tee, leaves, hang_ms = HANG_MS } = asked;
+  const { question, stream, tee, batch = false, leaves, hang_ms = HANG_MS } = asked;
   const body = JSON.stringify({
     model: 'scripted',
     messages: [{ role: 'user', content: question }],
     ...(stream ? { stream } : {}),
-    ...(tee ? { tee } : {}),
+    ...(tee ? { tee: batch ? { batch } : true } : {}),
   });
   const signal = AbortSignal.timeout(hang_ms);
   let text = '';
