@@ -30,6 +30,8 @@ interface SidecarOptions {
   readonly attest_timeout_ms: number;
   /** Attestations that are requested at the same time. The others wait in a queue that is fair between owners. */
   readonly max_attestations_in_flight: number;
+  /** Answers beyond those of one full batch that may wait to be part of the next; no limit by default. */
+  readonly max_attestations_waiting?: number;
   /** Replaces the limit above. These permits have a bounded queue and may be shared by several processes. */
   readonly permits?: Permits;
   readonly allow_simulated: boolean;
@@ -153,7 +155,10 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   const { permits = createPermits({ max_permits: options.max_attestations_in_flight, max_waiting: Infinity }) } =
     options;
   /** Answers that share a nonce do not wait for a turn of their own: one collection serves a whole tree of them. */
-  const batchPermits = createPermits({ max_permits: MAX_LEAVES, max_waiting: Infinity });
+  const batchPermits = createPermits({
+    max_permits: MAX_LEAVES,
+    max_waiting: options.max_attestations_waiting ?? Number.POSITIVE_INFINITY,
+  });
 
   function setState(next: SidecarState, reason: string, refusal: Refusal | null = null): void {
     if (state === next && refused?.message === refusal?.message) return;
