@@ -165,6 +165,8 @@ describe.skipIf(lacks !== null)("Azure's evidence from a software TPM", () => {
     expect(collector.type).toBe('AZURE_SEV_SNP');
     const evidence = await collector.collect(REPORT_DATA, never);
     expect(asked[0]).toBe('GET /metadata/THIM/amd/certification');
+    // Without the room that the TPM has behind it.
+    expect(Buffer.from(evidence.report, 'base64').toString('latin1')).toMatch(/"user-data":""\}$/);
     const options = {
       roots: { amd: pem(amdRoot.ark) },
       expected: { reportData: D.toString('hex') },
