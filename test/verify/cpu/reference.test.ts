@@ -5,7 +5,6 @@ import { makeSnpReport, snpMember } from '../../../sidecar/cpu/simulated/snp.ts'
 import { makeCollateral, makePck, makeQuote } from '../../../sidecar/cpu/simulated/tdx.ts';
 import {
   appraiseAttestation,
-  appraiseSession,
   type CpuReference,
   type GuestReference,
   readReference,
@@ -26,7 +25,7 @@ import {
   snpLeaf,
   statementDigest,
 } from '../session-maker.ts';
-import { judge } from './tdx-bench.ts';
+import { judge, refuse } from './tdx-bench.ts';
 
 const OWN_ROOTS: VerifyOptions = {
   at: AT,
@@ -219,10 +218,18 @@ describe('another launch file', () => {
   });
 
   test('bare evidence is compared too', async () => {
-    const { claims, valid } = await judge({});
-    expect([valid, claims?.software]).toEqual([true, null]);
-    const { checks } = await appraiseSession(JSON.stringify({}), OWN_ROOTS);
-    expect(checks.find(({ name }) => name === 'form')?.status).toBe('fail');
+    const [mrtd, rtmr0, rtmr1, rtmr2, rtmr3] = ['e7', '01', '02', '03', '04'].map((byte) => [byte.repeat(48)]);
+    const own = { type: 'TDX', mrtd, rtmr0, rtmr1, rtmr2, rtmr3, launch_in: 'mrconfigid' } as GuestReference;
+    const launch = 'c1'.repeat(32);
+    const among = (reference: CpuReference) => ({ options: { reference } });
+    const { valid, claims } = await judge(among({ version: 1, cpu: [own], launch: [launch] }));
+    expect([valid, claims?.software?.launch]).toEqual([true, launch]);
+    expect(await refuse(among({ version: 1, cpu: [own], launch: [other] }))).toEqual([
+      ['cpu_software', 'software_mismatch'],
+    ]);
+    expect(await refuse(among({ version: 1, cpu: [TDX], launch: [launch] }))).toEqual([
+      ['cpu_measurement', 'measurement_mismatch'],
+    ]);
   });
 });
 
