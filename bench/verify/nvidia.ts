@@ -1,5 +1,5 @@
 // NVIDIA's Python verifier on the same genuine evidence, with its services on this machine.
-import { MissingPart } from '../../test/nvidia/debian.ts';
+import { MissingPart } from '../../test/debian.ts';
 import { servicesFor } from '../../test/nvidia/rows.ts';
 import { nvidiaTools } from '../../test/nvidia/tools.ts';
 import { nvidiaAppraises } from '../../test/nvidia/verifier.ts';

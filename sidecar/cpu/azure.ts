@@ -34,7 +34,6 @@ const MAX_ANSWER_BYTES = 256 * 1024;
 const DIGEST_BYTES = 32;
 const PCRS = 24;
 const TD_REPORT_BYTES = 1024;
-const HEADER_BYTES = 32 + 1184 + 20;
 /** How often the registers are read again when one was extended between quote and reading. */
 const TRIES = 3;
 
@@ -57,13 +56,13 @@ export async function createAzureCollector(options: AzureOptions): Promise<CpuCo
   }
 
   /** Runs tpm2-tools in a folder of their own, one set at a time. */
-  const inFolder = <T>(work: (folder: string, signal: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T> =>
+  const inFolder = <T>(work: (folder: string) => Promise<T>, signal: AbortSignal): Promise<T> =>
     holding(
       [lock],
       async () => {
         const folder = await mkdtemp(join(tmpdir(), 'countersign-tpm-'));
         try {
-          return await work(folder, signal);
+          return await work(folder);
         } finally {
           await rm(folder, { recursive: true, force: true });
         }
@@ -167,11 +166,8 @@ interface Hcl {
 function hclOf(bytes: Buffer): Hcl {
   try {
     const { type, hardware, runtimeData } = parseHclReport(bytes);
-    return {
-      type: `AZURE_${type}`,
-      hardware: Buffer.from(hardware),
-      bytes: bytes.subarray(0, HEADER_BYTES + runtimeData.length),
-    };
+    const end = runtimeData.byteOffset - bytes.byteOffset + runtimeData.length;
+    return { type: `AZURE_${type}`, hardware: Buffer.from(hardware), bytes: bytes.subarray(0, end) };
   } catch (cause) {
     throw refused(`the paravisor's report: ${(cause as Error).message}`, { cause });
   }

@@ -1,6 +1,6 @@
 // Runs once before the browser tests: makes sure of Chromium, or says by name what is missing and lets them be skipped.
 import type { TestProject } from 'vitest/node';
-import { debianProgram, MissingPart } from '../nvidia/debian.ts';
+import { debianProgram, MissingPart } from '../debian.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {

@@ -1,7 +1,7 @@
 // Runs once before the container tests: Docker, base image, images, the demo profile up. Takes down all that it made.
 import { mkdtempSync, rmSync } from 'node:fs';
 import type { TestProject } from 'vitest/node';
-import { debianProgram, MissingPart } from '../nvidia/debian.ts';
+import { debianProgram, MissingPart } from '../debian.ts';
 import { importBase } from './base.ts';
 import { docker, startDaemon } from './daemon.ts';
 import { firstAnswer } from './first.ts';

@@ -13,8 +13,8 @@ import { pem } from '../../sidecar/cpu/simulated/authority.ts';
 import { amdCrl, makeAmd, makeLeaf, makeSnpReport } from '../../sidecar/cpu/simulated/snp.ts';
 import { makeCollateral, makeIntel, makePck, makeQuote } from '../../sidecar/cpu/simulated/tdx.ts';
 import { appraiseCpu } from '../../verify/index.ts';
+import { debianProgram, MissingPart } from '../debian.ts';
 import { freePort, temporaryFolder } from '../harness.ts';
-import { debianProgram, MissingPart } from '../nvidia/debian.ts';
 
 function missing(): string | null {
   try {
@@ -33,6 +33,7 @@ const lacks = missing();
 if (lacks !== null) console.warn(`SKIPPED: Azure's collector over a software TPM: this machine lacks ${lacks}`);
 
 const never = new AbortController().signal;
+const AT = new Date('2026-06-01T00:00:00Z');
 const D = Buffer.alloc(32, 0xd7);
 const REPORT_DATA = Buffer.concat([D, Buffer.alloc(32)]);
 const amdRoot = makeAmd('Genoa');
@@ -128,13 +129,18 @@ describe.skipIf(lacks !== null)("Azure's evidence from a software TPM", () => {
     folder.remove();
   });
 
+  /** AMD's service stands beside Azure's. */
+  const amdOf = (cache: string) =>
+    createAmdEndorsements({
+      cache_dir: join(folder.path, cache),
+      kds_url: imds_url,
+      fetch,
+      now_ms: () => AT.getTime(),
+      roots: pem(amdRoot.ark),
+    });
   const create = (over: Partial<AzureOptions> = {}) =>
     createAzureCollector({
-      amd: createAmdEndorsements({
-        cache_dir: join(folder.path, 'amd'),
-        fetch: (url, init) => fetch(String(url).replace(/^https:\/\/[^/]+/, imds_url), init),
-        roots: pem(amdRoot.ark),
-      }),
+      amd: amdOf('amd'),
       intel: { endorse: async () => ({ collateral: makeCollateral(intelRoot) }) },
       fetch,
       imds_url,
@@ -159,10 +165,12 @@ describe.skipIf(lacks !== null)("Azure's evidence from a software TPM", () => {
     expect(collector.type).toBe('AZURE_SEV_SNP');
     const evidence = await collector.collect(REPORT_DATA, never);
     expect(asked[0]).toBe('GET /metadata/THIM/amd/certification');
+    // Without the room that the TPM has behind it.
+    expect(Buffer.from(evidence.report, 'base64').toString('latin1')).toMatch(/"user-data":""\}$/);
     const options = {
       roots: { amd: pem(amdRoot.ark) },
       expected: { reportData: D.toString('hex') },
-      at: new Date('2026-06-01T00:00:00Z'),
+      at: AT,
     };
     const report = await appraiseCpu(JSON.stringify(evidence), options);
     expect(failed(report)).toEqual([]);
@@ -193,7 +201,7 @@ describe.skipIf(lacks !== null)("Azure's evidence from a software TPM", () => {
     expect(asked).toEqual(['POST /acc/tdquote']);
     expect(Buffer.from(JSON.parse(body).report, 'base64url')).toEqual(Buffer.alloc(1024, 0x7d));
     const report = await appraiseCpu(JSON.stringify(evidence), {
-      at: new Date('2026-06-01T00:00:00Z'),
+      at: AT,
       roots: { intel: pem(intelRoot.root) },
       expected: { reportData: D.toString('hex') },
     });
@@ -238,7 +246,7 @@ describe.skipIf(lacks !== null)("Azure's evidence from a software TPM", () => {
     }
     answer = () => {};
     const hanging = await create({ deadline_ms: 1_500 });
-    expect((await failure(hanging.collect(REPORT_DATA, never))).message).toMatch(/metadata service/);
+    expect((await failure(hanging.collect(REPORT_DATA, never))).message).toMatch(/metadata service.*timeout/);
     writeFileSync(join(folder.path, 'other'), Buffer.alloc(2048, 1));
     tool('tpm2_nvwrite', '-C', 'o', '-i', 'other', '0x01400001');
     expect((await failure(create())).message).toMatch(/paravisor's report/);
@@ -248,20 +256,27 @@ describe.skipIf(lacks !== null)("Azure's evidence from a software TPM", () => {
 
   it("of SEV-SNP asks AMD where Azure's service has no certificates, and ends with who asked", async () => {
     setReport('SEV_SNP');
+    const CHAIN = '/vcek/v1/Genoa/cert_chain';
+    const LEAF = /^GET \/vcek\/v1\/Genoa\/[0-9a-f]{128}\?/;
     answer = (request, response) => {
-      if (
-        request.url?.startsWith('/vcek/v1/Genoa/') &&
-        !request.url.endsWith('cert_chain') &&
-        !request.url.endsWith('/crl')
-      )
-        return void response.end(leaf.der);
-      if (request.url?.endsWith('cert_chain')) return void response.end(pem(amdRoot.ask, amdRoot.ark));
+      if (request.url?.startsWith('/metadata')) return void response.writeHead(404).end();
+      if (request.url === CHAIN) return void response.end(pem(amdRoot.ask, amdRoot.ark));
+      if (LEAF.test(`GET ${request.url}`)) return void response.end(leaf.der);
       certificates(request, response);
-      if (request.url?.startsWith('/metadata')) response.statusCode = 404;
     };
+    const collector = await create({ amd: amdOf('amd of its own') });
     const leaving = AbortSignal.abort(new Error('the gateway left'));
-    const collector = await create();
     await expect(collector.collect(REPORT_DATA, leaving)).rejects.toThrow('the gateway left');
-    expect((await collector.collect(REPORT_DATA, never)).certificates).toBeDefined();
+    expect(asked).toEqual([]);
+    const evidence = await collector.collect(REPORT_DATA, never);
+    expect(asked).toEqual([
+      'GET /metadata/THIM/amd/certification',
+      expect.stringMatching(LEAF),
+      `GET ${CHAIN}`,
+      'GET /vcek/v1/Genoa/crl',
+    ]);
+    expect(failed(await appraiseCpu(JSON.stringify(evidence), { at: AT, roots: { amd: pem(amdRoot.ark) } }))).toEqual(
+      [],
+    );
   });
 });

@@ -1,11 +1,10 @@
 // Answers of a confidential VM: the processor's session in each attestation, by itself, by its name alone; and sidecars that lie about it.
-import { hash, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocketServer } from 'ws';
 import { PROTOCOL } from '../../proto/frames.ts';
-import { writeLaunch } from '../../proto/launch.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import { createSessions, type Session, type Sessions } from '../../sidecar/cpu/sessions.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
@@ -30,6 +29,7 @@ import {
   startSidecar,
   temporaryFolder,
 } from '../harness.ts';
+import { LAUNCH, LAUNCH_SHA256 } from '../launch-file.ts';
 import { parseSamples } from '../telemetry/samples.ts';
 import { expectError } from './expect-error.ts';
 
@@ -159,28 +159,21 @@ describe.each(['SEV_SNP', 'TDX'] as const)('with %s', (type) => {
 });
 
 describe('a guest with a launch file', () => {
-  const launch = writeLaunch({
-    images: Object.fromEntries(
-      ['backend', 'gateway', 'sidecar'].map((one) => [one, `${one}@sha256:${'ab'.repeat(32)}`]),
-    ),
-    compose_sha256: 'cd'.repeat(32),
-    model: { name: 'scripted', verity_root: null },
-    egress: 'none',
-    operator: null,
-  });
-  const sha256 = hash('sha256', launch);
-
   it.each([
     ['SEV_SNP', 'host_data'],
     ['TDX', 'mrconfigid'],
   ] as const)('%s: says so in each session, and the caller finds it among its own', async (type, launch_in) => {
     const folder = temporaryFolder();
-    const collector = await createSimulatedCpu({ type, rootDir: folder.path, launch: Buffer.from(sha256, 'hex') });
-    const service = await startService({}, { cpu: { collector, required: true, launch } });
+    const collector = await createSimulatedCpu({
+      type,
+      rootDir: folder.path,
+      launch: Buffer.from(LAUNCH_SHA256, 'hex'),
+    });
+    const service = await startService({}, { cpu: { collector, required: true, launch: LAUNCH } });
     try {
       service.backend.script = chatAnswer('Hello.');
       const got = await chat(service.gateway.url, TEE);
-      expect(got.json().attestation.cpu.launch).toBe(launch);
+      expect(got.json().attestation.cpu.launch).toBe(LAUNCH);
       const simulatedRoot = `${service.sidecar.attester.simulated?.root}${collector.simulated?.root}`;
       const { claims } = await verifyAttestation(got.text, { simulatedRoot });
       const [measurement, rtmrs] = [[claims.cpu?.measurement ?? ''], (claims.cpu?.rtmrs ?? []).map((one) => [one])];
@@ -193,8 +186,11 @@ describe('a guest with a launch file', () => {
         simulatedRoot,
         cpu: { reference: { version: 1, cpu: [guest], launch: [digest] } as const },
       });
-      const report = await verifyAttestation(got.text, known(sha256));
-      expect(report.claims.cpu?.software).toMatchObject({ launch: sha256, images: { gateway: expect.anything() } });
+      const report = await verifyAttestation(got.text, known(LAUNCH_SHA256));
+      expect(report.claims.cpu?.software).toMatchObject({
+        launch: LAUNCH_SHA256,
+        images: { gateway: expect.anything() },
+      });
       expect(report.level).toBe('none');
       const other = await appraiseAttestation(got.text, known('00'.repeat(32)));
       expect(other.checks).toContainEqual(expect.objectContaining({ name: 'cpu_software', code: 'software_mismatch' }));

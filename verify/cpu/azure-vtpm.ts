@@ -24,7 +24,7 @@ const HASH_SHA256 = 1;
 
 const bad = (message: string, cause?: unknown) => new CheckFailure('cpu_malformed', message, { cause });
 
-/** Bytes behind the runtime data are not read. @throws {CheckFailure} cpu_malformed, cpu_unsupported */
+/** Its members are views of `bytes`; what stands behind the runtime data is not read. @throws {CheckFailure} cpu_malformed, cpu_unsupported */
 export function parseHclReport(bytes: Uint8Array): HclReport {
   const runtimeAt = HEADER_BYTES + HARDWARE_BYTES;
   if (bytes.length < runtimeAt + RUNTIME_HEADER_BYTES) throw bad('the HCL report is too short');

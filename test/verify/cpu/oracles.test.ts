@@ -126,7 +126,9 @@ describe.skipIf(!vectorsPresent)('dcap-qvl agrees', () => {
 test.runIf(vectorsPresent)('the pinned roots are those of the vectors', async () => {
   const { amdRoots, intelRoots } = await import('../../../verify/cpu/pinned-roots.ts');
   const files = ['ask_ark_milan.pem', 'ask_ark_genoa.pem', 'ask_ark_turin_vcek.pem', 'intel_sgx_root.pem'];
-  for (const [i, root] of [...amdRoots(), ...intelRoots()].entries()) {
+  const roots = [...amdRoots(), ...intelRoots()];
+  expect(roots).toHaveLength(files.length);
+  for (const [i, root] of roots.entries()) {
     const text = vector(`cpu/roots/${files[i]}`).toString();
     const last = text.slice(text.lastIndexOf('-----BEGIN')).replace(/-----[^-]+-----|\s/g, '');
     // The signed part stands behind the certificate's own tag and length, four bytes.

@@ -1,13 +1,10 @@
 // The relying party's reference values: guests that are its own, guests that differ in one thing, and lists that cannot be used.
-import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { writeLaunch } from '../../../proto/launch.ts';
 import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import { makeSnpReport, snpMember } from '../../../sidecar/cpu/simulated/snp.ts';
 import { makeCollateral, makePck, makeQuote } from '../../../sidecar/cpu/simulated/tdx.ts';
 import {
   appraiseAttestation,
-  appraiseSession,
   type CpuReference,
   type GuestReference,
   readReference,
@@ -15,6 +12,7 @@ import {
   verifyAttestation,
   verifySession,
 } from '../../../verify/index.ts';
+import { LAUNCH, LAUNCH_SHA256 } from '../../launch-file.ts';
 import { AT, attest, EXCHANGE, simulatedRoot } from '../maker.ts';
 import {
   amd,
@@ -27,31 +25,20 @@ import {
   snpLeaf,
   statementDigest,
 } from '../session-maker.ts';
-
-import { judge } from './tdx-bench.ts';
+import { judge, refuse } from './tdx-bench.ts';
 
 const OWN_ROOTS: VerifyOptions = {
   at: AT,
   roots: { device: simulatedRoot },
   without: { referenceValues: true, revocation: true },
 };
-const LAUNCH = writeLaunch({
-  images: Object.fromEntries(
-    ['gateway', 'sidecar', 'backend'].map((name) => [name, `${name}@sha256:${'ab'.repeat(32)}`]),
-  ),
-  compose_sha256: 'cd'.repeat(32),
-  model: { name: 'demo', verity_root: null },
-  egress: 'none',
-  operator: null,
-});
-const SHA256 = createHash('sha256').update(LAUNCH).digest('hex');
 const MEASUREMENT = 'a7'.repeat(48);
 const RTMRS = ['10', '11', '12', '00'].map((byte) => byte.repeat(48));
 
 const snpWith =
   (spec: { hostData?: string; vmpl?: number; measurement?: string } = {}): Processor =>
   (reportData) => {
-    const { hostData = SHA256, vmpl = 0, measurement = MEASUREMENT } = spec;
+    const { hostData = LAUNCH_SHA256, vmpl = 0, measurement = MEASUREMENT } = spec;
     const edit = (report: Buffer) => {
       report.write(measurement, 0x90, 'hex');
       report.write(hostData, 0xc0, 'hex');
@@ -63,7 +50,7 @@ const window = { from: new Date(AT.getTime() - 86_400_000), to: new Date(AT.getT
 const tdxWith =
   (spec: { configId?: string; rtmrs?: readonly string[] } = {}): Processor =>
   (reportData) => {
-    const { configId = SHA256 + '00'.repeat(16), rtmrs = RTMRS } = spec;
+    const { configId = LAUNCH_SHA256 + '00'.repeat(16), rtmrs = RTMRS } = spec;
     const editBody = (body: Buffer) => {
       body.write(MEASUREMENT, 136, 'hex');
       body.write(configId, 184, 'hex');
@@ -87,7 +74,7 @@ const TDX = {
 const listOf = (...cpu: readonly GuestReference[]): CpuReference => ({
   version: 1,
   cpu,
-  launch: ['ef'.repeat(32), SHA256],
+  launch: ['ef'.repeat(32), LAUNCH_SHA256],
 });
 const optionsOf = (reference: CpuReference | string): VerifyOptions => ({
   ...OWN_ROOTS,
@@ -95,12 +82,12 @@ const optionsOf = (reference: CpuReference | string): VerifyOptions => ({
 });
 
 /** A session of this processor, whose statement names the launch file. */
-async function sessionOf(processor: Processor, launch: string | null = SHA256): Promise<MadeSession> {
+async function sessionOf(processor: Processor, launch: string | null = LAUNCH_SHA256): Promise<MadeSession> {
   const made = await makeSession({ processor, statement: { launch } });
-  return launch === SHA256 ? { ...made, cpu: { ...made.cpu, launch: LAUNCH } } : made;
+  return launch === LAUNCH_SHA256 ? { ...made, cpu: { ...made.cpu, launch: LAUNCH } } : made;
 }
 
-async function judged(processor: Processor, reference: CpuReference | string, launch: string | null = SHA256) {
+async function judged(processor: Processor, reference: CpuReference | string, launch: string | null = LAUNCH_SHA256) {
   const report = await appraiseAttestation(await answerIn(await sessionOf(processor, launch)), optionsOf(reference));
   const failed = report.checks.filter(({ status }) => status === 'fail').map(({ name, code }) => `${name} ${code}`);
   return { ...report, failed };
@@ -117,10 +104,10 @@ describe('a guest that the caller knows', () => {
     const { level, failed, proven, not_proven, claims } = await judged(processor, reference);
     expect([failed, level]).toEqual([[], 'measured']);
     expect(claims.cpu?.software).toMatchObject({
-      launch: SHA256,
+      launch: LAUNCH_SHA256,
       images: { sidecar: `sidecar@sha256:${'ab'.repeat(32)}` },
     });
-    expect(proven.join('\n')).toContain(`with the launch file ${SHA256}, which names backend backend@sha256:`);
+    expect(proven.join('\n')).toContain(`with the launch file ${LAUNCH_SHA256}, which names backend backend@sha256:`);
     expect(not_proven.join('\n')).toContain('wired to that processor');
     expect(not_proven.join('\n')).toContain("Which model's weights ran");
     expect(not_proven.join('\n').includes('ACPI tables')).toBe(claims.cpu?.type === 'SEV_SNP');
@@ -164,7 +151,7 @@ describe('a guest that the caller knows', () => {
       cpu: { reference: listOf(SNP) },
     };
     const report = await appraiseAttestation(await answerIn(await sessionOf(snpWith())), options);
-    expect([report.valid, report.level, report.claims.cpu?.software?.launch]).toEqual([true, 'none', SHA256]);
+    expect([report.valid, report.level, report.claims.cpu?.software?.launch]).toEqual([true, 'none', LAUNCH_SHA256]);
   });
 
   test('whose launch file is part of its measurement is named by the statement', async () => {
@@ -222,19 +209,27 @@ describe('another launch file', () => {
   test.each([
     ['HOST_DATA is zero', snpWith({ hostData: '00'.repeat(32) }), SNP, null],
     ['HOST_DATA is not on the list', snpWith({ hostData: other }), SNP, null],
-    ['HOST_DATA is another than the statement says', snpWith({ hostData: 'ef'.repeat(32) }), SNP, SHA256],
+    ['HOST_DATA is another than the statement says', snpWith({ hostData: 'ef'.repeat(32) }), SNP, LAUNCH_SHA256],
     ['MRCONFIGID is not on the list', tdxWith({ configId: other + '00'.repeat(16) }), TDX, null],
-    ['MRCONFIGID goes on behind the digest', tdxWith({ configId: `${SHA256}${'00'.repeat(15)}01` }), TDX, null],
+    ['MRCONFIGID goes on behind the digest', tdxWith({ configId: `${LAUNCH_SHA256}${'00'.repeat(15)}01` }), TDX, null],
     ['RTMR3 has no event', tdxWith(), { ...TDX, launch_in: 'rtmr3' } as GuestReference, null],
   ])('%s', async (_, processor, guest, launch) => {
     expect((await judged(processor, listOf(guest), launch)).failed).toEqual(WRONG_LAUNCH);
   });
 
   test('bare evidence is compared too', async () => {
-    const { claims, valid } = await judge({});
-    expect([valid, claims?.software]).toEqual([true, null]);
-    const { checks } = await appraiseSession(JSON.stringify({}), OWN_ROOTS);
-    expect(checks.find(({ name }) => name === 'form')?.status).toBe('fail');
+    const [mrtd, rtmr0, rtmr1, rtmr2, rtmr3] = ['e7', '01', '02', '03', '04'].map((byte) => [byte.repeat(48)]);
+    const own = { type: 'TDX', mrtd, rtmr0, rtmr1, rtmr2, rtmr3, launch_in: 'mrconfigid' } as GuestReference;
+    const launch = 'c1'.repeat(32);
+    const among = (reference: CpuReference) => ({ options: { reference } });
+    const { valid, claims } = await judge(among({ version: 1, cpu: [own], launch: [launch] }));
+    expect([valid, claims?.software?.launch]).toEqual([true, launch]);
+    expect(await refuse(among({ version: 1, cpu: [own], launch: [other] }))).toEqual([
+      ['cpu_software', 'software_mismatch'],
+    ]);
+    expect(await refuse(among({ version: 1, cpu: [TDX], launch: [launch] }))).toEqual([
+      ['cpu_measurement', 'measurement_mismatch'],
+    ]);
   });
 });
 
@@ -253,7 +248,7 @@ describe('a list that cannot be used is the caller’s fault', () => {
     ['another version', { ...good, version: 2 }, /version/],
     ['no guests', { ...good, cpu: [] }, /cpu is not a list/],
     ['no launch files', { ...good, launch: [] }, /launch is not a list/],
-    ['a launch file in capitals', { ...good, launch: [SHA256.toUpperCase()] }, /launch/],
+    ['a launch file in capitals', { ...good, launch: [LAUNCH_SHA256.toUpperCase()] }, /launch/],
     ['a member that nobody knows', { ...good, gpu: [] }, /gpu is no member/],
     ['a misspelt member', { ...good, cpu: [{ ...SNP, vmpls: [0] }] }, /cpu\[0\]\.vmpls is no member/],
     ['a short measurement', { ...good, cpu: [{ ...SNP, measurement: ['ab'] }] }, /cpu\[0\]\.measurement/],

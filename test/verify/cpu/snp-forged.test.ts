@@ -150,7 +150,8 @@ describe('cpu_form', () => {
   test('what cannot run says so, and nothing is claimed', async () => {
     const { checks, claims, valid } = await appraiseCpu('{', OPTIONS);
     expect([claims, valid]).toEqual([null, false]);
-    expect(checks.slice(1).every(({ status, detail }) => status === 'skip' && detail.startsWith('not run'))).toBe(true);
+    const others = checks.slice(1).map(({ status, detail }) => `${status}: ${detail.slice(0, 7)}`);
+    expect(new Set(others)).toEqual(new Set(['skip: not run']));
   });
 });
 
@@ -366,6 +367,8 @@ test('with stopAtFailure nothing is checked after the first failure', async () =
 test('a report in a Buffer is read and left as it was', () => {
   const report = makeSnpReport('Genoa', makeLeaf(makeAmd('Genoa')));
   const before = Buffer.from(report);
-  expect(parseSnpReport(report).signature).toEqual(parseSnpReport(report).signature);
+  // r and s, the most significant byte first.
+  const numbers = [0x2a0, 0x2a0 + 72].map((at) => Uint8Array.from(before.subarray(at, at + 48)).reverse());
+  expect(Buffer.from(parseSnpReport(report).signature)).toEqual(Buffer.concat(numbers));
   expect(report.equals(before)).toBe(true);
 });

@@ -63,6 +63,7 @@ describe.skipIf(!vectorsPresent)('genuine evidence', () => {
   test('the texts that Intel signed are kept as they are', () => {
     const member = memberOf(caseOf('v4-uptodate'));
     const { collateral } = readCpuMember(JSON.stringify(member));
-    expect(collateral?.tcb_info).toBe(member.collateral?.tcb_info);
+    expect(collateral?.tcb_info).toMatch(/^\{"id":"TDX"/);
+    expect(collateral).toEqual(member.collateral);
   });
 });
