@@ -8,7 +8,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   proto: [],
   verify: ['proto'],
   sidecar: ['proto', 'verify/index.ts'],
-  gateway: ['proto', 'verify/index.ts'],
+  gateway: ['proto', 'verify/index.ts', 'verify/ear.ts'],
   page: ['proto', 'verify'],
   demo: ['gateway/config.ts', 'gateway/node-flags.ts', 'sidecar/config.ts'],
   scripts: ['proto', 'verify', 'sidecar', 'gateway', 'demo', 'test/twin', 'test/backend.ts', 'test/harness.ts'],

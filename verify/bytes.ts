@@ -39,6 +39,10 @@ export function toBase64(bytes: Uint8Array): string {
   return btoa(text);
 }
 
+/** RFC 4648 §5, without padding. */
+export const toBase64Url = (bytes: Uint8Array): string =>
+  toBase64(bytes).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
+
 function binary(text: string): Bytes {
   const bytes = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);

@@ -2,9 +2,11 @@
 import * as z from 'zod';
 import { attestationSchema, evidenceSchema } from '../../proto/attestation.ts';
 import { chatRequestSchema, completionRequestSchema, errorBodySchema } from '../../proto/openai.ts';
+import { EAR_PROFILE } from '../../verify/ear.ts';
 import { CHECKS, CPU_CHECKS, LEVELS } from '../../verify/index.ts';
 import { VERSION } from '../config.ts';
 import { type ProblemCode, STATUS } from '../http/problem.ts';
+import { REPORTS } from './verify.ts';
 
 let cached: Buffer<ArrayBuffer> | null = null;
 
@@ -95,6 +97,22 @@ const verificationReport = z.looseObject({
   not_proven: z.array(z.string()),
 });
 
+const tier = z.enum(['none', 'affirming', 'warning', 'contraindicated']);
+
+const ear = z
+  .looseObject({
+    eat_profile: z.literal(EAR_PROFILE),
+    iat: z.int(),
+    ear_verifier_id: z.strictObject({ developer: z.string(), build: z.string() }),
+    ear_status: tier,
+    ear_all_submods_bound: z.enum(['true', 'false', 'unknown']),
+    submods: z.record(
+      z.string(),
+      z.looseObject({ ear_status: tier, ear_trustworthiness_vector: z.record(z.string(), z.int().min(-128).max(127)) }),
+    ),
+  })
+  .describe('An attestation result, unsigned (draft-ietf-rats-ear-04); docs/exports.md says what each value means');
+
 /** The schemas by their names in `#/components/schemas/`. */
 const NAMED = {
   ChatCompletionRequest: chatRequestSchema.describe('Any OpenAI body: members that are not listed go to the backend'),
@@ -105,6 +123,7 @@ const NAMED = {
   Evidence: evidenceSchema,
   Session: sessionSchema,
   VerificationReport: verificationReport,
+  AttestationResult: ear,
   Health: healthSchema,
   Error: errorBodySchema,
 };
@@ -258,8 +277,8 @@ const verification = {
     {
       name: 'report',
       in: 'query',
-      description: '1: every check instead of `true`',
-      schema: { type: 'string', enum: ['0', '1'] },
+      description: '1: every check instead of `true`; ear: the result as EAR, unsigned',
+      schema: { type: 'string', enum: REPORTS },
     },
     {
       name: 'min_level',
@@ -276,9 +295,14 @@ const verification = {
     }),
   },
   responses: {
-    ...ok('`true`; with `report=1` the list of checks, whether they passed or not', {
-      anyOf: [{ const: true }, schemaRef('VerificationReport')],
-    }),
+    200: {
+      description:
+        '`true`; with `report=1` the list of checks, with `report=ear` the result, whether they passed or not',
+      content: {
+        ...json({ anyOf: [{ const: true }, schemaRef('VerificationReport')] }).content,
+        'application/eat-ucs+json': { schema: schemaRef('AttestationResult') },
+      },
+    },
     ...errorResponses([
       'invalid_json',
       'invalid_request',

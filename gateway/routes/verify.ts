@@ -1,16 +1,19 @@
-// GET or POST /~sev_gpu@1.0/verify: verifies an attestation. Returns `true`, or an error that names the check that failed.
+// GET or POST /~sev_gpu@1.0/verify: verifies an attestation. Returns `true`, or an error that names the check that failed; or a report.
 import { isUtf8 } from 'node:buffer';
 import { zValidator } from '@hono/zod-validator';
 import type { MiddlewareHandler } from 'hono';
 import * as z from 'zod';
+import { EAR_MEDIA_TYPE } from '../../verify/ear.ts';
 import { type FailureCode, type Jwks, LEVELS, type Level } from '../../verify/index.ts';
 import type { Context, Deps, Middleware } from '../http/context.ts';
 import { errorBody, Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import type { Verdict } from '../verifier/verifier.ts';
 
-const query = z.object({ report: z.enum(['0', '1']).optional(), min_level: z.enum(LEVELS).optional() });
-const ALLOWED = { report: '1 or 0', min_level: LEVELS.join(', ') };
+export const REPORTS = ['0', '1', 'ear'] as const;
+
+const query = z.object({ report: z.enum(REPORTS).optional(), min_level: z.enum(LEVELS).optional() });
+const ALLOWED = { report: REPORTS.join(', '), min_level: LEVELS.join(', ') };
 
 /** A longer body is checked on the verifier's thread. */
 const BLANK_BYTES = 1024;
@@ -23,13 +26,12 @@ export const verifyQuery: Middleware = async (c) => void (await validQuery(c, as
 const validQuery: MiddlewareHandler = zValidator('query', query, (result) => {
   if (result.success) return;
   const param = result.error.issues[0]?.path[0] === 'min_level' ? 'min_level' : 'report';
-  throw new Problem('invalid_request', `${param}: must be ${param === 'report' ? '' : 'one of '}${ALLOWED[param]}.`, {
-    param,
-  });
+  throw new Problem('invalid_request', `${param}: must be one of ${ALLOWED[param]}.`, { param });
 }) as MiddlewareHandler;
 
-export function verify({ sidecar, config, verifier, telemetry }: Deps) {
+export function verify({ sidecar, config, verifier, telemetry, version }: Deps) {
   return async (c: Context): Promise<Response> => {
+    const form = c.req.query('report');
     const { incoming, outgoing, address } = c.env;
     const caller = verifier.admit(address, outgoing);
     let verdict: Verdict;
@@ -39,12 +41,14 @@ export function verify({ sidecar, config, verifier, telemetry }: Deps) {
         countersignKeys: sidecar.hello?.token_keys as Jwks | undefined,
         minLevel: (c.req.query('min_level') ?? 'none') as Level,
         simulatedRoot: config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null,
+        ear: form === 'ear' ? `countersign ${version}` : null,
       });
     } finally {
       caller.release();
     }
     telemetry.verified(verdict.valid ? 'valid' : (verdict.failed.code ?? 'not_an_attestation'));
-    if (c.req.query('report') === '1') return c.body(verdict.json, 200, { 'content-type': 'application/json' });
+    if (form === '1') return c.body(verdict.json, 200, { 'content-type': 'application/json' });
+    if (form === 'ear') return c.body(verdict.json, 200, { 'content-type': EAR_MEDIA_TYPE });
     return verdict.valid ? c.json(true) : refusal(c, verdict);
   };
 }

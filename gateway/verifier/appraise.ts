@@ -1,4 +1,5 @@
 // Appraises what the verify endpoint receives, and fetches what that needs.
+import { earOf } from '../../verify/ear.ts';
 import {
   appraiseAttestation,
   createCollateral,
@@ -40,7 +41,7 @@ export function createAppraise(
     cached = entry;
     return entry.keys;
   };
-  return async ({ body, countersignKeys, simulatedRoot, minLevel }) => {
+  return async ({ body, countersignKeys, simulatedRoot, minLevel, ear }) => {
     const text = Buffer.from(body).toString('utf8');
     const trusted = {
       collateral,
@@ -55,7 +56,8 @@ export function createAppraise(
     if (EXPIRED_CODES.has(failureOf(report)?.code)) report = await appraiseAttestation(text, trusted);
     const failed = failureOf(report);
     const { name, code, detail } = failed ?? { name: 'form', code: undefined, detail: 'it could not be checked' };
-    return { valid: report.valid, failed: { name, code: code ?? null, detail }, json: JSON.stringify(report) };
+    const result = ear === null ? report : earOf(report, trusted, { build: ear, issued: new Date(clock()) });
+    return { valid: report.valid, failed: { name, code: code ?? null, detail }, json: JSON.stringify(result) };
   };
 }
 

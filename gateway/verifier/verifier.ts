@@ -25,13 +25,15 @@ export interface Job {
   readonly simulatedRoot: string | null;
   /** The least level that counts as valid. */
   readonly minLevel: Level;
+  /** For an EAR in place of the report: the software's name in it. null: the report. */
+  readonly ear: string | null;
 }
 
 export interface Verdict {
   readonly valid: boolean;
   /** The first check that failed. It has no meaning when `valid` is true. */
   readonly failed: { readonly name: string; readonly code: FailureCode | null; readonly detail: string };
-  /** The whole report as JSON text. */
+  /** The whole report as JSON text, or the EAR. */
   readonly json: string;
 }
 

@@ -12,6 +12,7 @@ import { type Folder, type Service, startService, temporaryFolder } from '../har
 
 interface Operation {
   operationId: string;
+  parameters?: { name: string; schema: { enum?: string[] } }[];
   responses: Record<string, { description: string; content?: Record<string, { schema: object }> }>;
 }
 interface Document {
@@ -83,6 +84,16 @@ describe('/openapi.json', () => {
       expect(Object.keys(document.paths[path]?.post?.responses[200]?.content ?? {}), path).toContain(type);
     }
     service.backend.script = chatAnswer('Hello.');
+  });
+
+  it('names each form of the verification that the route takes', async () => {
+    const { parameters = [] } = document.paths['/~sev_gpu@1.0/verify']?.post ?? {};
+    const forms = parameters.find(({ name }) => name === 'report')?.schema.enum ?? [];
+    expect(forms).toEqual(['0', '1', 'ear']);
+    for (const form of [...forms, 'cmw']) {
+      const got = await ask(`${service.gateway.url}/~sev_gpu@1.0/verify?report=${form}`, { body: '{}' });
+      expect([form, got.json().error?.param === 'report']).toEqual([form, form === 'cmw']);
+    }
   });
 
   it('names every code of every error that the gateway makes', () => {
@@ -164,6 +175,13 @@ describe('its schemas', () => {
     expect(is('VerificationReport')(report)).toBe(true);
     const failed = (await verify('?report=1', { ...attestation, nonce: '0'.repeat(64) })).json();
     expect(is('VerificationReport')(failed)).toBe(true);
+    const content = document.paths['/~sev_gpu@1.0/verify']?.post?.responses[200]?.content ?? {};
+    for (const nonce of [attestation.nonce, '0'.repeat(64)]) {
+      const ear = await verify('?report=ear', { ...attestation, nonce });
+      expect(is('AttestationResult')(ear.json())).toBe(true);
+      expect(Object.keys(content)).toContain(String(ear.headers['content-type']).split(';')[0]);
+    }
+    expect(is('AttestationResult')({ ...report, ear_status: 'fine' })).toBe(false);
     expect(is('Error')((await verify('', { ...attestation, nonce: '0'.repeat(64) })).json())).toBe(true);
     expect(is('Error')((await chat(service.gateway.url, '{')).json())).toBe(true);
     expect(is('Health')((await ask(`${service.gateway.url}/health`, { method: 'GET' })).json())).toBe(true);

@@ -32,7 +32,13 @@ function endpoint(answer: () => Response) {
       now_ms += ms;
     },
     appraise: (text: string) =>
-      appraise({ body: Buffer.from(text), countersignKeys: undefined, simulatedRoot: null, minLevel: 'none' }),
+      appraise({
+        body: Buffer.from(text),
+        countersignKeys: undefined,
+        simulatedRoot: null,
+        minLevel: 'none',
+        ear: null,
+      }),
   };
 }
 const keys = () => Response.json({ keys: [known.jwk] });

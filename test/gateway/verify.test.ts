@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { VERSION } from '../../gateway/config.ts';
 import { CHECKS } from '../../verify/checks.ts';
+import { APPRAISAL_CLAIMS, EAR_MEDIA_TYPE } from '../../verify/ear.ts';
 import { answer, type Backend, startBackend } from '../backend.ts';
 import { type Answer, ask, CHAT, chat } from '../client.ts';
 import {
@@ -10,6 +12,7 @@ import {
   startSidecar,
   temporaryFolder,
 } from '../harness.ts';
+import { wellFormed } from '../verify/ear-reports.ts';
 
 interface Attestation {
   raw: string;
@@ -85,7 +88,33 @@ describe('the verify endpoint', () => {
       await verify(JSON.stringify({ ...attestation, nonce: other.nonce }), '/~sev_gpu@1.0/verify?report=1')
     ).json();
     expect(bad.valid).toBe(false);
-    expect((await verify('{}', '/~sev_gpu@1.0/verify?report=2')).status).toBe(400);
+    for (const report of ['2', 'EAR', 'ear,1', '']) {
+      const refused = await verify('{}', `/~sev_gpu@1.0/verify?report=${report}`);
+      expect([refused.status, refused.json().error]).toMatchObject([400, { code: 'invalid_request', param: 'report' }]);
+    }
+    const asBefore = await verify(JSON.stringify(attestation), '/~sev_gpu@1.0/verify?report=0');
+    expect([asBefore.status, asBefore.text]).toEqual([200, 'true']);
+  });
+
+  it('gives the result as an EAR when that is asked for, which affirms nothing of what is simulated', async () => {
+    const asked = async (body: object, method = 'POST') => {
+      const got = await verify(JSON.stringify(body), '/~sev_gpu@1.0/verify?report=ear', method);
+      expect(got.status).toBe(200);
+      expect(got.headers['content-type']).toBe(EAR_MEDIA_TYPE);
+      return wellFormed(got.json());
+    };
+    for (const method of ['GET', 'POST']) {
+      const ear = await asked(attestation, method);
+      expect(ear).toMatchObject({ ear_status: 'none', ear_verifier_id: { build: `countersign ${VERSION}` } });
+      expect(Math.abs(ear.iat - Date.now() / 1000)).toBeLessThan(60);
+      expect(ear[APPRAISAL_CLAIMS]).toMatchObject({ valid: true, level: 'none', simulated: true });
+      expect(JSON.stringify(ear)).not.toContain('affirming');
+    }
+    const bad = await asked({ ...attestation, nonce: other.nonce });
+    expect(bad).toMatchObject({ ear_status: 'contraindicated', [APPRAISAL_CLAIMS]: { valid: false } });
+    expect(JSON.stringify(bad.submods)).not.toContain('affirming');
+    const demanding = await verify(JSON.stringify(attestation), '/~sev_gpu@1.0/verify?report=ear&min_level=gpu');
+    expect(demanding.json()).toMatchObject({ ear_status: 'contraindicated' });
   });
 
   it.each([

@@ -7,6 +7,7 @@ countersign verify evidence FILE [options]   check bare GPU evidence: a JSON arr
 countersign verify cpu FILE [options]        check a processor's bare evidence: the JSON of an attestation's member cpu
 countersign verify session FILE [options]    check a session by itself: what GET /v1/attestation/session returned
 countersign fetch-collateral FILE --into DIR fetch what FILE's check needs, for use with --offline --collateral DIR
+countersign export FILE --cmw | --cvm1       print an attestation's or a session's evidence in another form; nothing is verified
 
 FILE may be - for standard input.
 
@@ -30,8 +31,11 @@ FILE may be - for standard input.
   --reference FILE             guests and launch files that you know: a proof of one of them is of level measured
   --tcb STATUS                 of Intel's: accept this TCB status; may be repeated; UpToDate without it
   --json                       the report as JSON
+  --ear                        the result as EAR, an unsigned claims set (draft-ietf-rats-ear-04)
+  --cmw                        of export: a CMW collection (RFC 9999) of what devices and processor signed
+  --cvm1                       of export: the processor's half as claims of the CVM profile (tag:confidential.ai,2026:cvm#1)
 
-exit status: 0 valid, 1 invalid, 2 usage`;
+exit status: 0 valid or exported, 1 invalid, 2 usage`;
 
 /** The command line cannot be followed. The message is one line. */
 export class UsageError extends Error {
@@ -39,7 +43,7 @@ export class UsageError extends Error {
 }
 
 export interface Arguments {
-  readonly command: 'attestation' | (typeof BARE)[number] | 'fetch-collateral';
+  readonly command: 'attestation' | (typeof BARE)[number] | 'fetch-collateral' | 'export';
   readonly file: string;
   readonly request: string | null;
   readonly response: string | null;
@@ -65,11 +69,17 @@ export interface Arguments {
   readonly tcb: readonly TcbStatus[];
   readonly reference: string | null;
   readonly json: boolean;
+  readonly ear: boolean;
+  /** Of `export`. */
+  readonly form: (typeof FORMS)[number] | null;
   readonly into: string | null;
 }
 
 const text = { type: 'string' } as const;
 const flag = { type: 'boolean', default: false } as const;
+
+/** What `export` writes. */
+const FORMS = ['cmw', 'cvm1'] as const;
 
 /** What `verify` checks by itself, where it is named. */
 const BARE = ['evidence', 'cpu', 'session'] as const;
@@ -79,7 +89,7 @@ export function readArguments(argv: readonly string[]): Arguments | null {
   const { values, positionals } = parse(argv);
   if (values.help) return null;
   const [command, ...rest] = positionals;
-  if (command !== 'verify' && command !== 'fetch-collateral')
+  if (command !== 'verify' && command !== 'fetch-collateral' && command !== 'export')
     throw new UsageError(`unknown command: ${command ?? '(none)'}`);
   const bare = command === 'verify' ? BARE.find((one) => one === rest[0]) : undefined;
   const kind = command === 'verify' ? (bare ?? 'attestation') : command;
@@ -89,6 +99,11 @@ export function readArguments(argv: readonly string[]): Arguments | null {
   if (files.length > 1) throw new UsageError(`one FILE at a time, not ${files.length}`);
   if (kind === 'fetch-collateral' && values.into === undefined)
     throw new UsageError('fetch-collateral needs --into DIR');
+  const forms = FORMS.filter((form) => values[form]);
+  if (kind === 'export' ? forms.length !== 1 : forms.length > 0)
+    throw new UsageError('export needs one of --cmw and --cvm1, and nothing else has them');
+  if (values.ear && (values.json || command !== 'verify'))
+    throw new UsageError('--ear is another form of the result of verify than --json');
   return {
     command: kind,
     file,
@@ -113,6 +128,8 @@ export function readArguments(argv: readonly string[]): Arguments | null {
     tcb: (values.tcb ?? []).map((value) => oneOf('--tcb', value, TCB_STATUSES)),
     reference: values.reference ?? null,
     json: values.json,
+    ear: values.ear,
+    form: forms[0] ?? null,
     into: values.into ?? null,
   };
 }
@@ -145,6 +162,9 @@ function parse(argv: readonly string[]) {
         tcb: { type: 'string', multiple: true },
         reference: text,
         json: flag,
+        ear: flag,
+        cmw: flag,
+        cvm1: flag,
         into: text,
       },
     });

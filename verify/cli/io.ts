@@ -11,6 +11,10 @@ import {
 } from '../index.ts';
 import { UsageError } from './args.ts';
 
+/** Of this software, for the results that name it. */
+export const packageVersion = (): string =>
+  JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')).version;
+
 // Reads what the CLI is given: an attestation, a response, or a transcript of server-sent events.
 
 /** Larger files are refused before they are read into memory as text. */

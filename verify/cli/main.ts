@@ -1,9 +1,12 @@
-// `countersign verify`: checks an attestation or bare evidence, prints the report, exits 0 (valid), 1 (invalid) or 2 (usage).
+// `countersign verify`: checks an attestation or bare evidence, prints the report, exits 0 (valid), 1 (invalid) or 2 (usage). And `export`.
+import { type EarOptions, earOf, earOfCpu } from '../ear.ts';
+import { exportCmw, exportCvm1 } from '../export.ts';
 import {
   appraiseAttestation,
   appraiseCpu,
   appraiseEvidence,
   appraiseSession,
+  CheckFailure,
   type CpuReference,
   type CpuReport,
   fetchNrasKeys,
@@ -14,7 +17,7 @@ import {
 import { parsePem } from '../x509/certificate.ts';
 import { type Arguments, readArguments, USAGE, UsageError } from './args.ts';
 import { collateralFor, fetchingInto } from './collateral-folder.ts';
-import { MAX_INPUT_BYTES, plain, printCpuReport, printReport, readInput, readText } from './io.ts';
+import { MAX_INPUT_BYTES, packageVersion, plain, printCpuReport, printReport, readInput, readText } from './io.ts';
 
 try {
   process.exitCode = await run(process.argv.slice(2));
@@ -31,11 +34,41 @@ async function run(argv: readonly string[]): Promise<number> {
     return 0;
   }
   if (args.command === 'fetch-collateral') return fetchCollateral(args);
+  if (args.command === 'export') return exportEvidence(args);
   if (args.command === 'cpu') return verifyCpu(args);
   const options = { ...optionsOf(args), collateral: collateralFor(args) };
   const report = await appraise(args, { ...options, ...(await sessionOption(args, options)) });
-  console.log(args.json ? JSON.stringify(report, null, 2) : printReport(report, args.at ?? new Date()));
+  print(
+    args,
+    report,
+    () => earOf(report, options, software()),
+    () => printReport(report, args.at ?? new Date()),
+  );
   return report.valid ? 0 : 1;
+}
+
+function software(): EarOptions {
+  return { build: `countersign ${packageVersion()}`, issued: new Date() };
+}
+
+function print(args: Arguments, report: unknown, ear: () => unknown, words: () => string): void {
+  if (!args.json && !args.ear) return console.log(words());
+  console.log(JSON.stringify(args.ear ? ear() : report, null, 2));
+}
+
+/** The evidence in another form, as it is in the file. */
+async function exportEvidence({ file, form }: Arguments): Promise<number> {
+  const limits = { maxCharacters: MAX_INPUT_BYTES };
+  const input = readInput(file);
+  try {
+    const exported = await (form === 'cmw' ? exportCmw(input, limits) : exportCvm1(input, limits));
+    console.log(JSON.stringify(exported, null, 2));
+    return 0;
+  } catch (error) {
+    if (!(error instanceof CheckFailure)) throw error;
+    console.error(`countersign: ${error.code}: ${plain(error.message)}`);
+    return 1;
+  }
 }
 
 /** The session that the caller holds, verified as the attestation is. @throws {UsageError} */
@@ -51,14 +84,20 @@ async function sessionOption(args: Arguments, options: VerifyOptions): Promise<P
 async function verifyCpu(args: Arguments): Promise<number> {
   if (args.request !== null || args.response !== null)
     throw new UsageError('bare evidence holds no request and no response: --request and --response have no use');
-  const report: CpuReport = await appraiseCpu(readText(args.file), {
+  const options = {
     ...(args.at === null ? {} : { at: args.at }),
     ...(args.allowSimulated === null ? {} : { simulatedRoots: readRoot(args.allowSimulated) }),
     ...(args.reportData === null ? {} : { expected: { reportData: args.reportData } }),
     ...cpuOptions(args),
     without: { revocation: args.withoutRevocation },
-  });
-  console.log(args.json ? JSON.stringify(report, null, 2) : printCpuReport(report));
+  };
+  const report: CpuReport = await appraiseCpu(readText(args.file), options);
+  print(
+    args,
+    report,
+    () => earOfCpu(report, options, software()),
+    () => printCpuReport(report),
+  );
   return report.valid ? 0 : 1;
 }
 
