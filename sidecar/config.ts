@@ -11,7 +11,7 @@ import {
   nvattestEnvironment,
   type WorkerEnvironment,
   workerEnvironment,
-} from './attesters/program.ts';
+} from './common/program.ts';
 
 // The socket that a service manager hands over: sd_listen_fds(3), so that connections queue while the sidecar restarts.
 

@@ -2,8 +2,8 @@
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import type { FailureCode } from '../../verify/index.ts';
+import { AttesterError } from '../common/attester.ts';
 import type { Collector } from '../driver/collector.ts';
-import { AttesterError } from './attester.ts';
 
 /** A check of verify/ failed; `failed` is the code of the first. */
 export class AppraisalError extends AttesterError {

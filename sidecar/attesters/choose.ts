@@ -2,11 +2,11 @@
 import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import type { Nonce } from '../../proto/raw.ts';
+import { type Attester, AttesterError } from '../common/attester.ts';
+import { until } from '../common/lock.ts';
 import type { SidecarConfig } from '../config.ts';
 import { refusal } from '../driver/errors.ts';
-import { until } from '../driver/lock.ts';
 import { DRIVER_VERSION_FILE, driverVersionIn, needsNvattest, readsNewFormat } from '../driver/versions.ts';
-import { type Attester, AttesterError } from './attester.ts';
 import { createNativeAttester } from './native/native.ts';
 import { createNrasAttester } from './nras/nras.ts';
 import { createNvattestAttester } from './nvattest/nvattest.ts';

@@ -12,8 +12,8 @@ import {
   type SnpReport,
   tcbOf,
 } from '../../verify/index.ts';
-import { type AttesterError, failed } from '../attesters/attester.ts';
-import { until } from '../driver/lock.ts';
+import { type AttesterError, failed } from '../common/attester.ts';
+import { until } from '../common/lock.ts';
 import {
   createService,
   createStore,

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readLimited } from '../../verify/index.ts';
-import { type AttesterError, failed } from '../attesters/attester.ts';
+import { type AttesterError, failed } from '../common/attester.ts';
 
 export interface EndorsementOptions {
   /** Where endorsements are kept across restarts. */

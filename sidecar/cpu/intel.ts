@@ -2,8 +2,8 @@
 // (PCCS) with the same paths. They are fetched daily, kept on disk, and used until they end; the verifier judges them at each use.
 import { JsonTextError, type Member, topLevelMembers } from '../../proto/json.ts';
 import { appraiseCpu, type CpuReport, collateralEnd, parseTdxQuote, type TdxCollateral } from '../../verify/index.ts';
-import type { AttesterError } from '../attesters/attester.ts';
-import { until } from '../driver/lock.ts';
+import type { AttesterError } from '../common/attester.ts';
+import { until } from '../common/lock.ts';
 import {
   createService,
   createStore,

@@ -3,9 +3,9 @@
 import { randomBytes } from 'node:crypto';
 import { constants, mkdir, open, readFile, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { AttesterError, failed } from '../attesters/attester.ts';
-import { createLock, holding } from '../driver/lock.ts';
-import { withRetries } from '../signing/retry.ts';
+import { AttesterError, failed } from '../common/attester.ts';
+import { createLock, holding } from '../common/lock.ts';
+import { withRetries } from '../common/retry.ts';
 import type { CpuCollector, CpuEvidence, CpuType } from './collector.ts';
 import { readEventLog } from './event-log.ts';
 

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { EnvHttpProxyAgent } from 'undici';
 import { type Attested, type Hello, MAX_FRAME_BYTES, type SessionFrame } from '../../proto/frames.ts';
 import { type ConnectionEnd, connectToSidecar, readTextFrame, updateBoth } from '../../proto/sidecar-connection.ts';
-import { RunError, runProgram } from '../attesters/program.ts';
+import { RunError, runProgram } from '../common/program.ts';
 import type { SidecarConfig } from '../config.ts';
 import { NVML, NvmlError } from '../driver/errors.ts';
 import { ARCHITECTURES, type ConfidentialMode } from '../driver/nvml.ts';

@@ -1,10 +1,10 @@
 // Collects evidence over a nonce from every device: GPUs in parallel, one report at a time from each; switches beside them.
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import type { Device } from '../attesters/attester.ts';
+import type { Device } from '../common/attester.ts';
+import { createLock, holding, until } from '../common/lock.ts';
 import { refusal } from './errors.ts';
 import { PARALLEL_CALLS } from './ffi.ts';
-import { createLock, holding, until } from './lock.ts';
 import { keepMachine, type Machine, type MachineOptions, type Source } from './machine.ts';
 
 export interface CollectorOptions extends MachineOptions {

@@ -1,5 +1,5 @@
 // What the return codes of NVML and NSCQ mean to an operator: a reason, whether a retry can help, and what to do.
-import { AttesterError, failed, type Reason } from '../attesters/attester.ts';
+import { AttesterError, failed, type Reason } from '../common/attester.ts';
 
 type Again = 'retry' | 'stop';
 interface Meaning {

@@ -1,8 +1,8 @@
 // The machine with its devices, opened at the start. When a driver loses it, it is opened again and must have the same devices.
-import type { Device } from '../attesters/attester.ts';
+import type { Device } from '../common/attester.ts';
+import { holding, type Lock } from '../common/lock.ts';
 import { NscqError, NVML, NvmlError, refusal } from './errors.ts';
 import { PARALLEL_CALLS } from './ffi.ts';
-import { holding, type Lock } from './lock.ts';
 import { checkLocked, createNscq, NSCQ_LIBRARY, type Nscq, openNscq, openSwitches } from './nscq.ts';
 import { checkMode, createNvml, LIBRARY, type Nvml, openLibrary, openSession } from './nvml.ts';
 

@@ -1,6 +1,6 @@
 // NSCQ as this sidecar uses it: which switches there are, whether they are locked, and a switch's chain and report over a nonce.
 
-import type { Device } from '../attesters/attester.ts';
+import type { Device } from '../common/attester.ts';
 import { NscqError, refusal } from './errors.ts';
 import { callAsync, type Koffi, type KoffiLibrary, loadKoffi, NONCE_BYTES, readText } from './ffi.ts';
 

@@ -1,6 +1,6 @@
 // NVML as this sidecar uses it: what there is, which mode it is in, and a device's chain and report over a nonce.
 
-import type { Device } from '../attesters/attester.ts';
+import type { Device } from '../common/attester.ts';
 import { NVML, NvmlError, refusal } from './errors.ts';
 import { callAsync, type KoffiFunction, type KoffiLibrary, loadKoffi, NONCE_BYTES, readText } from './ffi.ts';
 

@@ -8,7 +8,7 @@ import { type Logger, pino } from 'pino';
 import { WebSocketServer } from 'ws';
 import { HEALTH_PATH, MAX_FRAME_BYTES } from '../../proto/frames.ts';
 import { prettyLine, where } from '../../proto/log.ts';
-import type { Attester, AttesterError } from '../attesters/attester.ts';
+import type { Attester, AttesterError } from '../common/attester.ts';
 import { createSessions, type SessionsOptions } from '../cpu/sessions.ts';
 import { checkCollected } from '../signing/evidence-check.ts';
 import { createScheduler } from '../signing/scheduler.ts';

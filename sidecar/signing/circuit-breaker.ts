@@ -1,5 +1,5 @@
 // The circuit breaker. It opens for a failure that does not pass by itself (CC mode off, driver gone), reports its reason, and makes a trial from time to time.
-import { AttesterError } from '../attesters/attester.ts';
+import { AttesterError } from '../common/attester.ts';
 
 /** Why nothing can be attested now, for operators and for the error that clients see: no content is in it. */
 export interface Unavailable {

@@ -2,7 +2,7 @@
 // verify/gpu/report-check.ts, as the gateway checks it again.
 import type { Nonce } from '../../proto/raw.ts';
 import { CheckFailure, checkReports } from '../../verify/index.ts';
-import { type Attester, AttesterError, type Collected } from '../attesters/attester.ts';
+import { type Attester, AttesterError, type Collected } from '../common/attester.ts';
 
 const refuse = (message: string, cause?: unknown) =>
   new AttesterError('appraisal_failed', message, false, { cause, reason: 'evidence_refused' });

@@ -5,10 +5,10 @@ import { setImmediate } from 'node:timers/promises';
 import { type Batch, MAX_LEAVES } from '../../proto/batch.ts';
 import type { BatchGroup, Phases } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import { type Attester, AttesterError, type Collected } from '../attesters/attester.ts';
+import { type Attester, AttesterError, type Collected } from '../common/attester.ts';
+import { ATTESTATION_RETRY, TRIAL_EVERY_MS, withRetries } from '../common/retry.ts';
 import { createCircuitBreaker, stuck, type Unavailable } from './circuit-breaker.ts';
 import { createQueue, QueueFull } from './queue.ts';
-import { ATTESTATION_RETRY, TRIAL_EVERY_MS, withRetries } from './retry.ts';
 import { type Leaf, makeLeaf, makeTree } from './tree.ts';
 
 /** Answers that may wait in batches, of all gateways together: a few collections' worth. */

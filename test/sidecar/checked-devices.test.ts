@@ -2,7 +2,6 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import type { Attester, Collected } from '../../sidecar/attesters/attester.ts';
 import {
   chainPem,
   DEVICE_ROOT,
@@ -12,6 +11,7 @@ import {
   makeRoot,
 } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport, type ReportOptions } from '../../sidecar/attesters/simulated/report.ts';
+import type { Attester, Collected } from '../../sidecar/common/attester.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
 import { B200, H100, type Model, NVSWITCH } from '../twin/models.ts';
 

@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, expect } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import { AttesterError } from '../../sidecar/attesters/attester.ts';
 import { createNvattestAttester } from '../../sidecar/attesters/nvattest/nvattest.ts';
-import { nvattestEnvironment } from '../../sidecar/attesters/program.ts';
 import { chainPem, loadOrMakeRoot, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
+import { AttesterError } from '../../sidecar/common/attester.ts';
+import { nvattestEnvironment } from '../../sidecar/common/program.ts';
 
 export const folder = mkdtempSync(join(tmpdir(), 'nvattest-test-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

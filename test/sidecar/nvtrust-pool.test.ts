@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import type { Attester } from '../../sidecar/attesters/attester.ts';
 import { failure } from '../../sidecar/attesters/nvtrust/failures.ts';
 import { createNvtrustAttester, createPool, type NvtrustOptions } from '../../sidecar/attesters/nvtrust/nvtrust.ts';
-import { workerEnvironment } from '../../sidecar/attesters/program.ts';
+import type { Attester } from '../../sidecar/common/attester.ts';
+import { workerEnvironment } from '../../sidecar/common/program.ts';
 import { eventually, type Folder, temporaryFolder } from '../harness.ts';
 
 const FAKE = fileURLToPath(new URL('nvtrust-fake-worker.ts', import.meta.url));

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
 import { createNvtrustAttester } from '../../sidecar/attesters/nvtrust/nvtrust.ts';
-import { workerEnvironment } from '../../sidecar/attesters/program.ts';
+import { workerEnvironment } from '../../sidecar/common/program.ts';
 import { appraiseAttestation, createCollateral } from '../../verify/index.ts';
 import { parseToken } from '../../verify/token/token.ts';
 import { CHAT, chat } from '../client.ts';

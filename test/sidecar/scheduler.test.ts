@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import { type Attester, AttesterError, type Collected } from '../../sidecar/attesters/attester.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
+import { type Attester, AttesterError, type Collected } from '../../sidecar/common/attester.ts';
 import type { Unavailable } from '../../sidecar/signing/circuit-breaker.ts';
 import { createScheduler, type Scheduler } from '../../sidecar/signing/scheduler.ts';
 import { parseToken } from '../../verify/token/token.ts';

@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
-import type { Attester } from '../../sidecar/attesters/attester.ts';
-import { AttesterError } from '../../sidecar/attesters/attester.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
+import type { Attester } from '../../sidecar/common/attester.ts';
+import { AttesterError } from '../../sidecar/common/attester.ts';
 import { SocketError, startServer } from '../../sidecar/server/server.ts';
 import { type Folder, type RunningSidecar, SILENT, startSidecar, temporaryFolder } from '../harness.ts';
 

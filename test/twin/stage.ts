@@ -1,6 +1,7 @@
 // The whole service with NVIDIA's verifier in it: scripted backend, gateway, sidecar, nvtrust's workers, twin.
-import type { Attester } from '../../sidecar/attesters/attester.ts';
+
 import { createNvtrustAttester, type NvtrustOptions } from '../../sidecar/attesters/nvtrust/nvtrust.ts';
+import type { Attester } from '../../sidecar/common/attester.ts';
 import { type Backend, startBackend } from '../backend.ts';
 import { type RunningGateway, type RunningSidecar, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
 import { startTwin, type Twin, type TwinOptions } from './twin.ts';

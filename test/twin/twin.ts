@@ -1,7 +1,6 @@
 // The test bench: a machine with simulated GPUs and switches, as far as NVIDIA's own verifier can see, with its services.
 
 import { join } from 'node:path';
-import { type WorkerEnvironment, workerEnvironment } from '../../sidecar/attesters/program.ts';
 import {
   DEVICE_ROOT,
   type Device,
@@ -10,6 +9,7 @@ import {
   makeRoot,
   RIM_ROOT,
 } from '../../sidecar/attesters/simulated/pki.ts';
+import { type WorkerEnvironment, workerEnvironment } from '../../sidecar/common/program.ts';
 import { temporaryFolder } from '../harness.ts';
 import { type Faults, noFaults } from './faults.ts';
 import { buildLibrary, buildSwitchLibrary, SOCKET_FILE } from './library.ts';

@@ -2,10 +2,10 @@
 import { randomBytes } from 'node:crypto';
 import type { Nonce } from '../../../proto/raw.ts';
 import { checkRim } from '../../../verify/index.ts';
+import type { Attester, Collected } from '../../common/attester.ts';
+import { until } from '../../common/lock.ts';
 import { type Collector, type CollectorOptions, createCollector } from '../../driver/collector.ts';
-import { until } from '../../driver/lock.ts';
 import { chainRenewal, withRenewals } from '../appraisal.ts';
-import type { Attester, Collected } from '../attester.ts';
 import { type AppraisalOptions, collateralRenewal, createAppraiser, withOutages } from './appraise.ts';
 import { createKeptCollateral, createStore } from './kept-collateral.ts';
 import { makeToken, makeTokenKey, type PublicKey } from './token.ts';

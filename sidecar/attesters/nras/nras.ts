@@ -10,10 +10,10 @@ import {
   parseToken,
   verifyTokenSignature,
 } from '../../../verify/index.ts';
+import type { Attester, Collected } from '../../common/attester.ts';
+import { until } from '../../common/lock.ts';
 import { type Collector, type CollectorOptions, createCollector } from '../../driver/collector.ts';
-import { until } from '../../driver/lock.ts';
 import { AppraisalError, chainRenewal, withRenewals } from '../appraisal.ts';
-import type { Attester, Collected } from '../attester.ts';
 import {
   createNrasKeys,
   keysUrl,

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import type { Evidence } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
 import { type Jwks, readLimited } from '../../../verify/index.ts';
-import { AttesterError, failed, type Reason } from '../attester.ts';
+import { AttesterError, failed, type Reason } from '../../common/attester.ts';
 
 /** The service sent no response, or one that says "later". */
 export class ServiceUnavailable extends AttesterError {

@@ -3,8 +3,8 @@
 import { isAbsolute } from 'node:path';
 import type { ZodType } from 'zod';
 import * as z from 'zod';
-import { type AttesterError, failed, type Reason } from '../attester.ts';
-import { type Finished, type NvattestEnvironment, RunError, runProgram } from '../program.ts';
+import { type AttesterError, failed, type Reason } from '../../common/attester.ts';
+import { type Finished, type NvattestEnvironment, RunError, runProgram } from '../../common/program.ts';
 
 // What nvattest prints on stdout with `--format json`, read strictly where we rely on it.
 

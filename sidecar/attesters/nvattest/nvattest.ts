@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Nonce } from '../../../proto/raw.ts';
 import { CheckFailure, parseToken } from '../../../verify/index.ts';
-import { type Attester, AttesterError, type Device, failed } from '../attester.ts';
-import type { NvattestEnvironment } from '../program.ts';
+import { type Attester, AttesterError, type Device, failed } from '../../common/attester.ts';
+import type { NvattestEnvironment } from '../../common/program.ts';
 import { attest, collectEvidence, type NvattestCommand, type PrintedEvidence, version } from './command.ts';
 
 interface NvattestOptions {

@@ -7,9 +7,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Nonce } from '../../../proto/raw.ts';
 import { CheckFailure, type ParsedToken, parseToken } from '../../../verify/index.ts';
-import { backoffMs, WORKER_START } from '../../signing/retry.ts';
-import { type Attester, AttesterError, type Collected, type Device } from '../attester.ts';
-import { unreffed, type WorkerEnvironment } from '../program.ts';
+import { type Attester, AttesterError, type Collected, type Device } from '../../common/attester.ts';
+import { unreffed, type WorkerEnvironment } from '../../common/program.ts';
+import { backoffMs, WORKER_START } from '../../common/retry.ts';
 import { failure } from './failures.ts';
 import { EXIT_GRACE_MS, startWorker, type Worker, type WorkerResult } from './worker.ts';
 

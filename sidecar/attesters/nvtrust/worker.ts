@@ -8,9 +8,9 @@ import type { ZodType } from 'zod';
 import * as z from 'zod';
 import { evidenceSchema } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
-import type { Device } from '../attester.ts';
-import type { WorkerEnvironment } from '../program.ts';
-import { killGroup, tailOf, unreffed } from '../program.ts';
+import type { Device } from '../../common/attester.ts';
+import type { WorkerEnvironment } from '../../common/program.ts';
+import { killGroup, tailOf, unreffed } from '../../common/program.ts';
 import { failure, isWorkerReason, type WorkerReason } from './failures.ts';
 
 // The lines that a worker writes: one when it is ready, and one result. They are read strictly, because they come from NVIDIA's code.

@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { AttesterError } from '../../../sidecar/attesters/attester.ts';
+import { AttesterError } from '../../../sidecar/common/attester.ts';
 import { type AmdOptions, createAmdEndorsements } from '../../../sidecar/cpu/amd.ts';
 import { type Holder, pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import {

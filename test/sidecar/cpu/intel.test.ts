@@ -5,7 +5,7 @@ import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { AttesterError } from '../../../sidecar/attesters/attester.ts';
+import { AttesterError } from '../../../sidecar/common/attester.ts';
 import { createIntelCollateral, type IntelOptions } from '../../../sidecar/cpu/intel.ts';
 import { certify, newKeys, pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { AttesterError } from '../../../sidecar/attesters/attester.ts';
+import { AttesterError } from '../../../sidecar/common/attester.ts';
 import { TSM_ENTRY } from '../../../sidecar/config.ts';
 import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import { createTsmCollector, type TsmEvidence } from '../../../sidecar/cpu/tsm.ts';

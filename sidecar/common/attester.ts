@@ -1,4 +1,4 @@
-// What an attester is: it collects evidence over a nonce and has it appraised. Each folder beside this file is one.
+// What an attester is: it collects evidence over a nonce and has it appraised. Each folder in attesters/ is one. And how it fails.
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
 
