@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import type { Nonce } from '../../proto/raw.ts';
-import { type Attester, AttesterError } from '../common/attester.ts';
+import { type Attester, AttesterError, failed } from '../common/attester.ts';
 import { until } from '../common/lock.ts';
 import type { SidecarConfig } from '../config.ts';
 import { refusal } from '../driver/errors.ts';
@@ -103,10 +103,7 @@ export function withSuccessor(first: Attester, make: () => Promise<Attester>, on
   async function succeed(first_failure: AttesterError): Promise<void> {
     const next = await make().catch((cause: unknown) => {
       if (!(cause instanceof AttesterError)) throw cause;
-      throw new AttesterError(first_failure.code, `${first_failure.message}. ${cause.message}`, false, {
-        cause,
-        reason: 'new_format',
-      });
+      throw failed(first_failure.code, 'new_format', `${first_failure.words}. ${cause.message}`, 'stop', { cause });
     });
     if (closed) return next.close();
     current = next;

@@ -1,5 +1,5 @@
 // The circuit breaker. It opens for a failure that does not pass by itself (CC mode off, driver gone), reports its reason, and makes a trial from time to time.
-import { AttesterError } from '../common/attester.ts';
+import { type AttesterError, failed } from '../common/attester.ts';
 
 /** Why nothing can be attested now, for operators and for the error that clients see: no content is in it. */
 export interface Unavailable {
@@ -29,8 +29,7 @@ interface CircuitBreaker {
 /** One failed appraisal may lie in one report, and one timeout may be chance. So many in a row mean that the device cannot attest. */
 const IN_A_ROW = 3;
 
-export const stuck = () =>
-  new AttesterError('collection_failed', 'the attester does not answer', false, { reason: 'attester_stuck' });
+export const stuck = () => failed('collection_failed', 'attester_stuck', 'the attester does not answer', 'stop');
 
 export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBreaker {
   let unavailable: Unavailable | null = null;

@@ -17,7 +17,7 @@ const never = new AbortController().signal;
 const stays = () => {};
 const ccOff = () => new AttesterError('collection_failed', 'cc_off: confidential computing is off', false);
 const newFormat = () =>
-  new AttesterError('collection_failed', 'new_format: not one that the SDK reads', false, { reason: 'new_format' });
+  new AttesterError('collection_failed', 'not one that the SDK reads', false, { reason: 'new_format' });
 
 beforeEach(() => {
   folder = temporaryFolder();

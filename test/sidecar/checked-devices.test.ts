@@ -65,7 +65,9 @@ describe('evidence of several devices', () => {
     const above = chain.slice(1).map(({ pem }) => pem);
     const certificate_chain = Buffer.from(above.join('')).toString('base64');
     const evidence = [{ arch: 'HOPPER', report: report.toString('base64'), certificate_chain }];
-    await expect(check(evidence, ['HOPPER'])).rejects.toThrow('device 0: the leaf certificate is not one of a device');
+    await expect(check(evidence, ['HOPPER'])).rejects.toThrow(
+      'evidence_refused: device 0: the leaf certificate is not one of a device',
+    );
   });
 
   test('of a GPU that is called a switch is refused', async () => {

@@ -289,7 +289,7 @@ describe('an attester that brings nothing for as long as requests wait', () => {
       await expect(s.attest(nonce(n), never)).rejects.toThrow('not done in time');
     }
     await eventually(() => s.unavailable !== null);
-    await expect(s.attest(nonce(4), never)).rejects.toThrow('the attester does not answer');
+    await expect(s.attest(nonce(4), never)).rejects.toThrow('attester_stuck: the attester does not answer');
     hangs = false;
     await eventually(() => s.unavailable === null);
     await expect(s.attest(nonce(5), never)).resolves.toMatchObject(ANSWER);

@@ -7,11 +7,9 @@ import { AttesterError, failed, type Reason } from '../../common/attester.ts';
 
 /** The service sent no response, or one that says "later". */
 export class ServiceUnavailable extends AttesterError {
-  /** The response's Retry-After; null where it has none. */
-  override readonly retry_after_ms: number | null;
+  /** @param retry_after_ms the response's Retry-After; null where it has none. */
   constructor(reason: Reason, words: string, retry_after_ms: number | null = null, options?: ErrorOptions) {
-    super('appraisal_failed', `${reason}: ${words}`, true, { ...options, reason });
-    this.retry_after_ms = retry_after_ms;
+    super('appraisal_failed', words, true, { ...options, reason, retry_after_ms });
   }
 }
 

@@ -34,12 +34,7 @@ export async function createNvattestAttester(options: NvattestOptions): Promise<
     const nonce = randomBytes(32).toString('hex');
     return checked(await collectEvidence(command, nonce, { cwd }), nonce).map(deviceOf);
   }).catch((cause: unknown) => {
-    if (!(cause instanceof AttesterError)) throw cause;
-    const message = `ATTESTER=nvattest cannot run here: ${cause.message}`;
-    throw new AttesterError(cause.code, message, cause.retryable, {
-      cause,
-      ...(cause.reason === null ? {} : { reason: cause.reason }),
-    });
+    throw cause instanceof AttesterError ? cause.at('ATTESTER=nvattest cannot run here') : cause;
   });
   const closing = new AbortController();
 

@@ -67,10 +67,7 @@ export async function createNvtrustAttester(options: NvtrustOptions): Promise<At
   };
   const devices = await pool.devices.catch(async (cause: AttesterError) => {
     await close();
-    throw new AttesterError(cause.code, `ATTESTER=nvtrust cannot run here: ${cause.message}`, cause.retryable, {
-      cause,
-      ...(cause.reason === null ? {} : { reason: cause.reason }),
-    });
+    throw cause.at('ATTESTER=nvtrust cannot run here');
   });
   const checked = createResultCheck();
 

@@ -124,8 +124,7 @@ describe('a session', () => {
 });
 
 describe('without a session', () => {
-  const broken = () =>
-    new AttesterError('collection_failed', 'cpu_unavailable: broken', true, { reason: 'cpu_unavailable' });
+  const broken = () => new AttesterError('collection_failed', 'broken', true, { reason: 'cpu_unavailable' });
 
   it('nothing is signed where one is required, with the reason', async () => {
     const collector = withCollect(() => async () => {
