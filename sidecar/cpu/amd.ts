@@ -12,21 +12,22 @@ import {
   type SnpReport,
   tcbOf,
 } from '../../verify/index.ts';
-import { type AttesterError, failed } from '../common/attester.ts';
+import type { AttesterError } from '../common/attester.ts';
 import { until } from '../common/lock.ts';
-import {
-  createService,
-  createStore,
-  type EndorsementOptions,
-  type Get,
-  isWithin,
-  refused,
-  unavailable,
-} from './endorsements.ts';
+import { refused, unavailable, withheld } from './collector.ts';
+import { createService, createStore, type EndorsementOptions, type Get, isWithin } from './endorsements.ts';
 
 export interface AmdOptions extends EndorsementOptions {
   /** `https://kdsintf.amd.com` by default. */
   readonly kds_url?: string | undefined;
+}
+
+/** What the host gives beside a report. */
+export interface HostCertificates {
+  readonly VCEK?: X509Certificate;
+  readonly VLEK?: X509Certificate;
+  /** ASK or ASVK. */
+  readonly authority?: X509Certificate;
 }
 
 /** As members of the attestation's `cpu`. */
@@ -39,11 +40,13 @@ export interface AmdEndorsed {
 
 export interface AmdEndorsements {
   /**
-   * @param evidence `auxblob`: the certificate table that the host provides; empty where it provides none.
    * @throws {AttesterError} cpu_unavailable: no certificate is to be had now. cpu_refused: none that came is right.
    * @throws what `signal` was aborted with.
    */
-  endorse(evidence: { readonly report: Buffer; readonly auxblob: Buffer }, signal: AbortSignal): Promise<AmdEndorsed>;
+  endorse(
+    evidence: { readonly report: Buffer; readonly certificates: HostCertificates },
+    signal: AbortSignal,
+  ): Promise<AmdEndorsed>;
 }
 
 export const AMD_KDS_URL = 'https://kdsintf.amd.com';
@@ -82,13 +85,13 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
   }
 
   /** The leaf and its authority, from the first sources where both are right. */
-  async function certify(report: Buffer, snp: SnpReport, table: Table, signal: AbortSignal) {
+  async function certify(report: Buffer, snp: SnpReport, host: HostCertificates, signal: AbortSignal) {
     let last = '';
-    for await (const leaf of leaves(snp, table, signal)) {
+    for await (const leaf of leaves(snp, host, signal)) {
       let wrong = await wrongWith(report, leaf.pem, 'cpu_signature');
       // It is kept before its authority is asked for, which may fail by itself.
       if (wrong === null) await keep(leaf);
-      const above = wrong === null ? authorities(snp, leaf, table, signal) : [];
+      const above = wrong === null ? authorities(snp, leaf, host, signal) : [];
       for await (const authority of above) {
         wrong = await wrongWith(report, leaf.pem + authority.pem, 'cpu_chain', 'cpu_identity');
         if (wrong === null) {
@@ -113,25 +116,25 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
   }
 
   /** Each source is used only where the ones before did not do. */
-  async function* leaves(snp: SnpReport, table: Table, signal: AbortSignal): AsyncGenerator<Candidate> {
+  async function* leaves(snp: SnpReport, host: HostCertificates, signal: AbortSignal): AsyncGenerator<Candidate> {
     const { signingKey, chipId } = snp;
-    const own = table[signingKey];
+    const own = host[signingKey];
     if (own !== undefined) yield { pem: own.toString(), id: null, isNew: false };
     if (signingKey === 'VLEK')
-      throw stop("a VLEK signed the report: its certificate must be in the host's table, and no right one is");
+      throw withheld("a VLEK signed the report: its certificate must be in the host's table, and no right one is");
     const id = `certificate of chip ${hex(chipId.subarray(0, 8))} at TCB ${hex(snp.tcb.reported)}`;
     yield* kept(id);
     if (snp.product === null)
-      throw stop('a report of version 2 does not say of what product it is, and no right certificate is at hand');
+      throw withheld('a report of version 2 does not say of what product it is, and no right certificate is at hand');
     if (chipId.every((byte) => byte === 0))
-      throw stop("the host hides the chip's id, and no right certificate is in its table");
+      throw withheld("the host hides the chip's id, and no right certificate is in its table");
     const url = leafUrl(base, snp.product, snp);
     const ask = async (get: Get) => first(await get(url, MAX_LEAF_BYTES), () => true);
     yield { pem: (await until(kds.ask(id, ask), signal)).toString(), id, isNew: true };
   }
 
-  async function* authorities(snp: SnpReport, leaf: Candidate, table: Table, signal: AbortSignal) {
-    if (table.authority !== undefined) yield { pem: table.authority.toString(), id: null, isNew: false };
+  async function* authorities(snp: SnpReport, leaf: Candidate, host: HostCertificates, signal: AbortSignal) {
+    if (host.authority !== undefined) yield { pem: host.authority.toString(), id: null, isNew: false };
     const product = productOf(snp, leaf);
     const kind = snp.signingKey;
     const id = `authority of ${product}'s ${kind}s`;
@@ -182,10 +185,10 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
   }
 
   return {
-    async endorse({ report, auxblob }, signal) {
+    async endorse({ report, certificates: host }, signal) {
       signal.throwIfAborted();
       const snp = parsed(report);
-      const { certificates, product } = await certify(report, snp, readTable(auxblob, onFailure), signal);
+      const { certificates, product } = await certify(report, snp, host, signal);
       const crl = await revocation(report, certificates, product, signal);
       const endorsed = { certificates: base64(certificates) };
       return crl === null ? endorsed : { ...endorsed, collateral: { crl: crl.toString('base64') } };
@@ -195,8 +198,6 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
 
 const base64 = (text: string) => Buffer.from(text).toString('base64');
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
-/** A failure that only the host can end. */
-const stop = (words: string) => failed('collection_failed', 'cpu_unavailable', words, 'stop');
 
 /** @throws {AttesterError} */
 function parsed(report: Buffer): SnpReport {
@@ -221,7 +222,7 @@ function productOf({ product }: SnpReport, leaf: Candidate): Product {
   if (product !== null) return product;
   const [, name] = /^CN=SEV-(?:VLEK-)?(\w+)$/m.exec(new X509Certificate(leaf.pem).issuer) ?? [];
   const known = PRODUCTS.find((one) => one === name);
-  if (known === undefined) throw stop('the certificate does not say of what product the processor is');
+  if (known === undefined) throw withheld('the certificate does not say of what product the processor is');
   return known;
 }
 
@@ -246,15 +247,8 @@ function certificatesIn(bytes: Buffer): X509Certificate[] {
 
 // The host's certificate table (AMD 56421, "GHCB Standardization", §4.1.8.1): entries of a GUID, an offset and a length.
 
-interface Table {
-  readonly VCEK?: X509Certificate;
-  readonly VLEK?: X509Certificate;
-  /** ASK or ASVK. */
-  readonly authority?: X509Certificate;
-}
-
 /** A table may hold the root too, which is not read: the verifier has its own. */
-const ENTRIES: Readonly<Record<string, keyof Table>> = {
+const ENTRIES: Readonly<Record<string, keyof HostCertificates>> = {
   '63da758de6644564adc5f4b93be8accd': 'VCEK',
   a8074bc2a25a483eaae639c045a0b8a1: 'VLEK',
   '4ab7b379bbac4fe4a02f05aef327c782': 'authority',
@@ -262,9 +256,9 @@ const ENTRIES: Readonly<Record<string, keyof Table>> = {
 const ENTRY_BYTES = 24;
 const MAX_ENTRIES = 64;
 
-/** An empty table where it cannot be read: the host can withhold it as well. */
-function readTable(auxblob: Buffer, onFailure: (message: string) => void): Table {
-  const found: { -readonly [K in keyof Table]: Table[K] } = {};
+/** What of the table can be read: the host can withhold it as well. @param auxblob empty where the host provides no table. */
+export function readCertificateTable(auxblob: Buffer, onFailure: (message: string) => void): HostCertificates {
+  const found: { -readonly [K in keyof HostCertificates]: HostCertificates[K] } = {};
   for (let i = 0; i < MAX_ENTRIES && (i + 1) * ENTRY_BYTES <= auxblob.length; i++) {
     const entry = auxblob.subarray(i * ENTRY_BYTES, (i + 1) * ENTRY_BYTES);
     const guid = entry.toString('hex', 0, 16);

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import { until } from '../common/lock.ts';
 import type { SidecarConfig } from '../config.ts';
-import { createAmdEndorsements } from './amd.ts';
+import { createAmdEndorsements, readCertificateTable } from './amd.ts';
 import { AZURE_TPM, createAzureCollector } from './azure.ts';
 import type { CpuCollector } from './collector.ts';
 import { createIntelCollateral } from './intel.ts';
@@ -40,7 +40,10 @@ export async function createCpuCollector(
       return createAzureCollector({ amd, intel, fetch: globalThis.fetch, environment });
     return createTsmCollector({
       entry: config.tsm_entry,
-      endorse: (evidence, signal) => (evidence.type === 'SEV_SNP' ? amd : intel).endorse(evidence, signal),
+      endorse({ type, report, auxblob }, signal) {
+        if (type !== 'SEV_SNP') return intel.endorse({ report }, signal);
+        return amd.endorse({ report, certificates: readCertificateTable(auxblob, options.onFailure) }, signal);
+      },
     });
   });
 }

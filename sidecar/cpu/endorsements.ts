@@ -2,9 +2,9 @@
 // Nothing that comes from here is trusted before the verifier has checked it.
 import { LRUCache } from 'lru-cache';
 import { readLimited } from '../../verify/index.ts';
-import { type AttesterError, failed } from '../common/attester.ts';
 import { networkReason, retryAfterMs } from '../common/http.ts';
 import { createKeptFiles } from '../common/kept-files.ts';
+import { unavailable } from './collector.ts';
 
 export interface EndorsementOptions {
   /** Where endorsements are kept across restarts. */
@@ -18,13 +18,6 @@ export interface EndorsementOptions {
   /** PEM of roots to trust in place of the pinned ones. */
   readonly roots?: string | undefined;
 }
-
-/** An endorsement is not at hand, and may be later. */
-export const unavailable = (words: string, options?: ErrorOptions): AttesterError =>
-  failed('collection_failed', 'cpu_unavailable', words, 'retry', options);
-
-/** The verifier refuses the processor's own evidence. */
-export const refused = (words: string): AttesterError => failed('appraisal_failed', 'cpu_refused', words, 'retry');
 
 /** Whether `now` is less than `length` after `since`; false where the clock was set back since. */
 export const isWithin = (length_ms: number, since_ms: number, now_ms: number): boolean =>

@@ -4,6 +4,7 @@ import { JsonTextError, type Member, topLevelMembers } from '../../proto/json.ts
 import { appraiseCpu, type CpuReport, collateralEnd, parseTdxQuote, type TdxCollateral } from '../../verify/index.ts';
 import type { AttesterError } from '../common/attester.ts';
 import { until } from '../common/lock.ts';
+import { refused, unavailable } from './collector.ts';
 import {
   createService,
   createStore,
@@ -12,8 +13,6 @@ import {
   iso,
   isWithin,
   type Kept,
-  refused,
-  unavailable,
 } from './endorsements.ts';
 
 export interface IntelOptions extends EndorsementOptions {

@@ -3,10 +3,10 @@
 import { randomBytes } from 'node:crypto';
 import { constants, mkdir, open, readFile, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { AttesterError, failed } from '../common/attester.ts';
+import { AttesterError } from '../common/attester.ts';
 import { createLock, holding } from '../common/lock.ts';
 import { withRetries } from '../common/retry.ts';
-import type { CpuCollector, CpuEvidence, CpuType } from './collector.ts';
+import { type CpuCollector, type CpuEvidence, type CpuType, refused, unavailable, unsupported } from './collector.ts';
 import { readEventLog } from './event-log.ts';
 
 /** Calls of a file system; they reject with the system's errors, which have a `code`. */
@@ -208,12 +208,7 @@ function readTdxQuote(blob: Buffer): Signed {
 
 const reportDataAt = (blob: Buffer, at: number): Buffer => blob.subarray(at, at + REPORT_DATA_BYTES);
 
-// Failures.
-
-const unavailable = (words: string, options?: ErrorOptions) =>
-  failed('collection_failed', 'cpu_unavailable', words, 'retry', options);
-const unsupported = (words: string) => failed('collection_failed', 'cpu_unsupported', words, 'stop');
-const refused = (words: string) => failed('collection_failed', 'cpu_refused', words, 'retry');
+// Failures of the driver.
 
 const codeOf = (error: unknown): string => String((error as NodeJS.ErrnoException | null)?.code ?? '');
 const isBusy = (error: unknown): boolean => ['EBUSY', 'EINTR'].includes(codeOf(error));

@@ -383,7 +383,7 @@ describe('a report that is not what was asked for', () => {
     ['empty', () => ({ outblob: Buffer.alloc(0) })],
   ])('is refused, whatever the generation says: %s', async (_, report) => {
     const { collect, endorsed } = await start(createFakeTsm({ report }));
-    await expect(collect(0xaa)).rejects.toMatchObject(reason('cpu_refused'));
+    await expect(collect(0xaa)).rejects.toMatchObject({ ...reason('cpu_refused'), code: 'appraisal_failed' });
     expect(endorsed).toEqual([]);
   });
 });
