@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import type { Nonce } from '../../proto/raw.ts';
 import { type Attester, AttesterError, failed } from '../common/attester.ts';
-import { until } from '../common/lock.ts';
+import { shared, until } from '../common/lock.ts';
 import type { SidecarConfig } from '../config.ts';
 import { refusal } from '../driver/errors.ts';
 import { DRIVER_VERSION_FILE, driverVersionIn, needsNvattest, readsNewFormat } from '../driver/versions.ts';
@@ -143,20 +143,11 @@ export function withSuccessor(first: Attester, make: () => Promise<Attester>, on
 export function unavailableAttester(name: string, make: () => Promise<Attester>): Attester {
   const none: Attester['devices'] = [];
   let made: Attester | null = null;
-  let underway: Promise<Attester> | null = null;
-
   /** Creating the attester may take longer than a request waits, so that all requests wait for the same creation. */
-  function making(): Promise<Attester> {
-    underway ??= make()
-      .then((attester) => {
-        made = attester;
-        return attester;
-      })
-      .finally(() => {
-        underway = null;
-      });
-    return underway;
-  }
+  const create = shared(async () => {
+    made = await make();
+    return made;
+  });
 
   return {
     simulated: null,
@@ -170,7 +161,7 @@ export function unavailableAttester(name: string, make: () => Promise<Attester>)
       return made?.token_keys;
     },
     async attest(nonce: Nonce, signal: AbortSignal) {
-      const attester = made ?? (await until(making(), signal));
+      const attester = made ?? (await until(create(), signal));
       return attester.attest(nonce, signal);
     },
     close: async () => made?.close(),

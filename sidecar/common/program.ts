@@ -23,6 +23,17 @@ export function tailOf(stream: Readable | null, max_characters: number): () => s
   return () => text;
 }
 
+/** The last line of what a program wrote on stderr, where programs write the error, some of them in colour; '' when it wrote none. */
+export function lastLineOf(stderr: string): string {
+  const lines = stderr
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: terminal colours begin with one
+    .replace(/\x1b\[[0-9;]*m/g, '')
+    .split('\n')
+    .map((line) => line.replace(/[^\x20-\x7e]+/g, ' ').trim())
+    .filter((line) => line !== '');
+  return (lines.at(-1) ?? '').slice(0, 300);
+}
+
 /** A delay that does not keep this process alive. */
 export function unreffed(ms: number): Promise<void> {
   return new Promise((resolve) => {

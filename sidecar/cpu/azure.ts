@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { parseHclReport, readLimited } from '../../verify/index.ts';
 import { AttesterError } from '../common/attester.ts';
 import { createLock, holding } from '../common/lock.ts';
-import { RunError, runProgram } from '../common/program.ts';
+import { lastLineOf, RunError, runProgram } from '../common/program.ts';
 import type { AmdEndorsements, HostCertificates } from './amd.ts';
 import { type CpuCollector, type CpuEvidence, refused, unavailable } from './collector.ts';
 import type { IntelCollateral } from './intel.ts';
@@ -50,7 +50,7 @@ export async function createAzureCollector(options: AzureOptions): Promise<CpuCo
       const words = cause.reason === 'not_found' ? 'is not installed (tpm2-tools)' : cause.message;
       throw unavailable(`${name} ${words}`, { cause });
     });
-    if (exit_code !== 0) throw unavailable(`${name} failed: ${lastLine(stderr)}`);
+    if (exit_code !== 0) throw unavailable(`${name} failed: ${lastLineOf(stderr)}`);
   }
 
   /** Runs tpm2-tools in a folder of their own, one set at a time. */
@@ -188,5 +188,3 @@ function hostCertificates({ vcekCert, certificateChain }: Record<string, unknown
     throw unavailable("Azure's metadata service gave no certificates", { cause });
   }
 }
-
-const lastLine = (text: string): string => text.trim().split('\n').at(-1)?.slice(0, 200) ?? '';

@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Logger } from 'pino';
-import { until } from '../common/lock.ts';
+import { shared, until } from '../common/lock.ts';
 import type { SidecarConfig } from '../config.ts';
 import { createAmdEndorsements, readCertificateTable } from './amd.ts';
 import { AZURE_TPM, createAzureCollector } from './azure.ts';
@@ -51,19 +51,18 @@ export async function createCpuCollector(
 /** Makes the collector with the first report, and again as long as it cannot be made: a driver may be loaded later. */
 export function laterCollector(make: () => Promise<CpuCollector>): CpuCollector {
   let made: CpuCollector | null = null;
-  let underway: Promise<CpuCollector> | null = null;
+  const create = shared(async () => {
+    made = await make();
+    return made;
+  });
   return {
     get type() {
       return made?.type ?? null;
     },
     simulated: null,
     async collect(reportData, signal) {
-      if (made !== null) return made.collect(reportData, signal);
-      underway ??= make().finally(() => {
-        underway = null;
-      });
-      made = await until(underway, signal);
-      return made.collect(reportData, signal);
+      const collector = made ?? (await until(create(), signal));
+      return collector.collect(reportData, signal);
     },
   };
 }

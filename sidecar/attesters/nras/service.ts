@@ -5,6 +5,7 @@ import type { Nonce } from '../../../proto/raw.ts';
 import { type Jwks, readLimited } from '../../../verify/index.ts';
 import { AttesterError, failed, type Reason } from '../../common/attester.ts';
 import { networkReason, retryAfterMs } from '../../common/http.ts';
+import { shared } from '../../common/lock.ts';
 
 /** The service sent no response, or one that says "later". */
 export class ServiceUnavailable extends AttesterError {
@@ -75,12 +76,12 @@ export async function requestToken(
   };
   const { status, text, wait_ms } = await post(body, authorization, options, signal);
   if (status === 200) return text.trim();
-  const said = `NVIDIA's service answered ${status}${reasonIn(text)}`;
+  const detail = `NVIDIA's service answered ${status}${reasonIn(text)}`;
   if (status === 429 || status === 408 || status >= 500)
-    throw new ServiceUnavailable(status === 429 ? 'nras_busy' : 'nras_unreachable', said, wait_ms);
+    throw new ServiceUnavailable(status === 429 ? 'nras_busy' : 'nras_unreachable', detail, wait_ms);
   if (status === 401 || status === 403)
-    throw refused('service_key', `${said}; look at the key in NRAS_SERVICE_KEY_FILE`);
-  throw refused('nras_refused', said);
+    throw refused('service_key', `${detail}; look at the key in NRAS_SERVICE_KEY_FILE`);
+  throw refused('nras_refused', detail);
 }
 
 interface ServiceResponse {
@@ -129,9 +130,9 @@ async function readText(response: Response, max_bytes: number): Promise<string> 
 function reasonIn(text: string): string {
   try {
     const { message, error, detail } = JSON.parse(text) as Record<string, unknown>;
-    const said = [message, detail, error].find((one) => typeof one === 'string');
-    if (typeof said !== 'string') return '';
-    return `: ${said.replace(/[^ -~]/g, '?').slice(0, MAX_REASON_CHARACTERS)}`;
+    const reason = [message, detail, error].find((one) => typeof one === 'string');
+    if (typeof reason !== 'string') return '';
+    return `: ${reason.replace(/[^ -~]/g, '?').slice(0, MAX_REASON_CHARACTERS)}`;
   } catch {
     return '';
   }
@@ -165,9 +166,8 @@ export const keysUrl = (service_url: string): string => new URL('/.well-known/jw
 
 export function createNrasKeys({ url, timeout_ms, fetch, clock }: KeysOptions): NrasKeys {
   let kept: { readonly keys: Jwks; readonly at: number } | null = null;
-  let underway: Promise<Jwks> | null = null;
 
-  async function get(): Promise<Jwks> {
+  const get = shared(async (): Promise<Jwks> => {
     try {
       const response = await fetch(url, { signal: AbortSignal.timeout(timeout_ms), redirect: 'error' });
       if (!response.ok) throw new Error(`status ${response.status}`);
@@ -179,7 +179,7 @@ export function createNrasKeys({ url, timeout_ms, fetch, clock }: KeysOptions): 
       const reason = networkReason(cause, { timeout_ms, max_bytes: MAX_KEYS_BYTES });
       throw new ServiceUnavailable('nras_unreachable', `the keys at ${new URL(url).host} ${reason}`, null, { cause });
     }
-  }
+  });
 
   /** The kept keys; none where the clock was set back since, because their age is not known. */
   function youngerThan(age_ms: number): Jwks | undefined {
@@ -192,11 +192,7 @@ export function createNrasKeys({ url, timeout_ms, fetch, clock }: KeysOptions): 
     kept: () => youngerThan(MAX_AGE_MS),
     renewed() {
       const young = youngerThan(MIN_INTERVAL_MS);
-      if (young !== undefined) return Promise.resolve(young);
-      underway ??= get().finally(() => {
-        underway = null;
-      });
-      return underway;
+      return young === undefined ? get() : Promise.resolve(young);
     },
   };
 }
