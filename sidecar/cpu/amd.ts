@@ -18,8 +18,7 @@ import { refused, unavailable, withheld } from './collector.ts';
 import { createService, createStore, type EndorsementOptions, type Get, isWithin } from './endorsements.ts';
 
 export interface AmdOptions extends EndorsementOptions {
-  /** `https://kdsintf.amd.com` by default. */
-  readonly kds_url?: string | undefined;
+  readonly kds_url: string;
 }
 
 /** What the host gives beside a report. */
@@ -49,7 +48,6 @@ export interface AmdEndorsements {
   ): Promise<AmdEndorsed>;
 }
 
-export const AMD_KDS_URL = 'https://kdsintf.amd.com';
 const MAX_LEAF_BYTES = 16 * 1024;
 const MAX_CHAIN_BYTES = 64 * 1024;
 const MAX_CRL_BYTES = 1024 * 1024;
@@ -65,7 +63,7 @@ interface Candidate {
 }
 
 export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
-  const { kds_url = AMD_KDS_URL, now_ms = Date.now, onFailure = () => {}, roots } = options;
+  const { kds_url, now_ms = Date.now, onFailure = () => {}, roots } = options;
   const base = kds_url.replace(/\/+$/, '');
   const store = createStore(options);
   const kds = createService<Buffer>(options);

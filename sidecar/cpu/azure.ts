@@ -23,7 +23,6 @@ export interface AzureOptions {
   readonly deadline_ms?: number;
 }
 
-export const AZURE_TPM = '/dev/tpmrm0';
 const IMDS_URL = 'http://169.254.169.254';
 /** Where the paravisor keeps its report and the key that it vouches for. */
 const HCL_REPORT = '0x01400001';

@@ -4,9 +4,9 @@ import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import { shared, until } from '../common/lock.ts';
-import type { SidecarConfig } from '../config.ts';
+import { AZURE_TPM, type SidecarConfig } from '../config.ts';
 import { createAmdEndorsements, readCertificateTable } from './amd.ts';
-import { AZURE_TPM, createAzureCollector } from './azure.ts';
+import { createAzureCollector } from './azure.ts';
 import type { CpuCollector } from './collector.ts';
 import { createIntelCollateral } from './intel.ts';
 import { createSimulatedCpu } from './simulated/simulated.ts';
@@ -31,8 +31,8 @@ export async function createCpuCollector(
     fetch: globalThis.fetch,
     onFailure: (message: string) => log.warn({ reason: message }, 'endorsements of the processor'),
   };
-  const amd = createAmdEndorsements({ ...options, kds_url: config.kds_url ?? undefined });
-  const intel = createIntelCollateral({ ...options, pcs_url: config.pcs_url ?? undefined });
+  const amd = createAmdEndorsements({ ...options, kds_url: config.kds_url });
+  const intel = createIntelCollateral({ ...options, pcs_url: config.pcs_url });
   const environment = { PATH: config.worker_environment.PATH ?? '', TPM2TOOLS_TCTI: `device:${AZURE_TPM}` };
   return laterCollector(async () => {
     // Behind Azure's paravisor there is no configfs-tsm, and a TPM in its place.

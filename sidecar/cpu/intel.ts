@@ -4,6 +4,7 @@ import { JsonTextError, type Member, topLevelMembers } from '../../proto/json.ts
 import { appraiseCpu, type CpuReport, collateralEnd, parseTdxQuote, type TdxCollateral } from '../../verify/index.ts';
 import type { AttesterError } from '../common/attester.ts';
 import { until } from '../common/lock.ts';
+import { INTEL_PCS_URL } from '../config.ts';
 import { refused, unavailable } from './collector.ts';
 import {
   createService,
@@ -16,8 +17,7 @@ import {
 } from './endorsements.ts';
 
 export interface IntelOptions extends EndorsementOptions {
-  /** `https://api.trustedservices.intel.com` by default. */
-  readonly pcs_url?: string | undefined;
+  readonly pcs_url: string;
 }
 
 export interface IntelCollateral {
@@ -29,7 +29,6 @@ export interface IntelCollateral {
   endorse(evidence: { readonly report: Buffer }, signal: AbortSignal): Promise<{ readonly collateral: TdxCollateral }>;
 }
 
-export const INTEL_PCS_URL = 'https://api.trustedservices.intel.com';
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
@@ -48,7 +47,7 @@ interface Platform {
 }
 
 export function createIntelCollateral(options: IntelOptions): IntelCollateral {
-  const { pcs_url = INTEL_PCS_URL, now_ms = Date.now, onFailure = () => {}, roots } = options;
+  const { pcs_url, now_ms = Date.now, onFailure = () => {}, roots } = options;
   const base = pcs_url.replace(/\/+$/, '');
   const store = createStore(options);
   const service = createService<Held>(options);

@@ -5,7 +5,7 @@ import { constants, mkdir, open, readFile, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { AttesterError } from '../common/attester.ts';
 import { createLock, holding } from '../common/lock.ts';
-import { withRetries } from '../common/retry.ts';
+import { DRIVER_READ_RETRY, withRetries } from '../common/retry.ts';
 import { type CpuCollector, type CpuEvidence, type CpuType, refused, unavailable, unsupported } from './collector.ts';
 import { readEventLog } from './event-log.ts';
 
@@ -47,8 +47,6 @@ const CCEL = '/sys/firmware/acpi/tables/data/CCEL';
 const DEADLINE_MS = 65_000;
 /** By the kernel's names of their drivers. */
 export const PROVIDERS: Readonly<Record<string, CpuType>> = { sev_guest: 'SEV_SNP', tdx_guest: 'TDX' };
-/** While the driver is busy, or a signal interrupted it: after a failed read the same `inblob` is there to be read again. */
-const READ_RETRY = { attempts: 4, first_ms: 50, max_ms: 150 } as const;
 /** How often a report is asked for when others write to the same entry. */
 const TRIES = 2;
 const NOTHING: Buffer = Buffer.alloc(0);
@@ -153,7 +151,7 @@ async function readBlobs(
 ): Promise<Blobs> {
   const read = async (name: string) => {
     ended.throwIfAborted();
-    return withRetries(() => fs.read(join(path, name)), { ...READ_RETRY, isRetryable: isBusy, signal: ended });
+    return withRetries(() => fs.read(join(path, name)), { ...DRIVER_READ_RETRY, isRetryable: isBusy, signal: ended });
   };
   const generation = async () => Number(await fs.read(join(path, 'generation')));
   for (let tries = 0; tries < TRIES; tries++) {

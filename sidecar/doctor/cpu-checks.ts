@@ -3,8 +3,7 @@
 import { dirname, join } from 'node:path';
 import { readStatement } from '../../proto/statement.ts';
 import type { VerificationReport } from '../../verify/index.ts';
-import type { SidecarConfig } from '../config.ts';
-import { AZURE_TPM } from '../cpu/azure.ts';
+import { AZURE_TPM, type SidecarConfig } from '../config.ts';
 import type { CpuType } from '../cpu/collector.ts';
 import { PROVIDERS } from '../cpu/tsm.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';

@@ -11,9 +11,7 @@ import {
   type VerificationReport,
 } from '../../verify/index.ts';
 import type { SidecarConfig } from '../config.ts';
-import { AMD_KDS_URL } from '../cpu/amd.ts';
 import type { CpuType } from '../cpu/collector.ts';
-import { INTEL_PCS_URL } from '../cpu/intel.ts';
 import { checkSessionOf } from './cpu-checks.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import type { Host, Trial } from './host.ts';
@@ -48,8 +46,8 @@ export function probeServices(host: Host, config: SidecarConfig, facts: Facts, c
   const rim = () => probe(host, 'rim', at(config.rim_url ?? NVIDIA_RIM_URL, `/v1/rim/${rim_id}`), rim_id);
   const ocsp = () => probe(host, 'ocsp', at(config.ocsp_url ?? NVIDIA_OCSP_URL), null);
   const nras = () => probe(host, 'nras', at(config.nras_url ?? new URL(NRAS_KEYS_URL).origin), null);
-  const kds = () => probe(host, 'kds', at(config.kds_url ?? AMD_KDS_URL, '/vcek/v1/Genoa/cert_chain'), null);
-  const pcs = () => probe(host, 'pcs', at(config.pcs_url ?? INTEL_PCS_URL, '/tdx/certification/v4/qe/identity'), null);
+  const kds = () => probe(host, 'kds', at(config.kds_url, '/vcek/v1/Genoa/cert_chain'), null);
+  const pcs = () => probe(host, 'pcs', at(config.pcs_url, '/tdx/certification/v4/qe/identity'), null);
   const ofTheProcessor = cpu === null ? [] : [cpu === 'TDX' ? pcs() : kds()];
   return Promise.all([...(config.attester === 'nras' ? [nras()] : []), rim(), ocsp(), ...ofTheProcessor]);
 }

@@ -4,13 +4,15 @@ import type { Nonce } from '../../proto/raw.ts';
 import type { Device } from '../common/attester.ts';
 import { createLock, holding, until } from '../common/lock.ts';
 import { refusal } from './errors.ts';
-import { PARALLEL_CALLS } from './ffi.ts';
 import { keepMachine, type Machine, type MachineOptions, type Source } from './machine.ts';
 
 export interface CollectorOptions extends MachineOptions {
   /** For one collection; 30,000 by default. */
   readonly collection_timeout_ms?: number;
 }
+
+/** What the devices are reached by: the driver's libraries, or a collector in their place. */
+export type DeviceOptions = CollectorOptions | { readonly collector: Collector };
 
 export interface Collector {
   readonly devices: readonly Device[];
@@ -25,7 +27,7 @@ const CLOSE_MS = 500;
 
 /** @throws {AttesterError} when this machine cannot attest. */
 export async function createCollector(options: CollectorOptions): Promise<Collector> {
-  const { parallel_calls = PARALLEL_CALLS, collection_timeout_ms = 30_000 } = options;
+  const { parallel_calls, collection_timeout_ms = 30_000 } = options;
   const kept = keepMachine(options);
   const first = await inTime((signal) => until(kept.open(), signal), collection_timeout_ms);
   const calls = createLock(parallel_calls);

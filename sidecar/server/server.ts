@@ -128,8 +128,8 @@ interface ServerOptions {
   readonly inherited_fd?: number | null;
   readonly attest_queue_max: number;
   readonly attest_deadline_ms: number;
-  /** How long `close` may wait for attestations in flight; 5 s by default. The gateway sends the rest to the next sidecar. */
-  readonly drain_ms?: number;
+  /** How long `close` may wait for attestations in flight. The gateway sends the rest to the next sidecar. */
+  readonly drain_ms: number;
   /** Why the attester cannot attest yet, where that is known from its start. */
   readonly unavailable?: AttesterError | null;
   /** From one trial to the next while it cannot attest. */
@@ -140,7 +140,6 @@ interface ServerOptions {
 
 /** Concurrent connections: gateways, of which each of up to 64 workers has its own, and health checks. */
 const MAX_SESSIONS = 256;
-const DRAIN_MS = 5_000;
 /** How long the start waits for the first session where one is required: with a slow processor, gateways are told why nothing is attested. */
 const FIRST_SESSION_MS = 10_000;
 
@@ -233,7 +232,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       // Closes connections that never became a session, which nothing else would time out any more.
       server.closeAllConnections();
-      const deadline = delay(options.drain_ms ?? DRAIN_MS, undefined, { ref: false });
+      const deadline = delay(options.drain_ms, undefined, { ref: false });
       await Promise.race([Promise.all([...sessions].map((session) => session.drain())), deadline]);
       for (const ws of sockets.clients) ws.close(1001, 'the sidecar stops');
       setTimeout(() => {

@@ -132,7 +132,8 @@ describe.skipIf(lacks !== null)("Azure's evidence from a software TPM", () => {
     createAzureCollector({
       amd: createAmdEndorsements({
         cache_dir: join(folder.path, 'amd'),
-        fetch: (url, init) => fetch(String(url).replace(/^https:\/\/[^/]+/, imds_url), init),
+        kds_url: imds_url,
+        fetch,
         roots: pem(amdRoot.ark),
       }),
       intel: { endorse: async () => ({ collateral: makeCollateral(intelRoot) }) },

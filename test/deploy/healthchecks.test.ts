@@ -58,7 +58,7 @@ describe("the sidecar's health check", () => {
     const sidecar_socket = join(folder.path, 'sidecar.sock');
     const trouble = new AttesterError('collection_failed', 'CC mode is off', false);
     const attester = unavailableAttester('nvtrust', () => Promise.reject(trouble));
-    const limits = { attest_queue_max: 1, attest_deadline_ms: 1_000 };
+    const limits = { attest_queue_max: 1, attest_deadline_ms: 1_000, drain_ms: 5_000 };
     const server = await startServer(attester, { sidecar_socket, ...limits, unavailable: trouble }, SILENT);
     ends.push(() => server.close());
     expect(await check(sidecar_socket)).toEqual([0, 'nvtrust: cannot attest: CC mode is off']);

@@ -263,7 +263,12 @@ describe('a session with the sidecar', () => {
 });
 
 describe("the sidecar's socket", () => {
-  const options = (sidecar_socket: string) => ({ sidecar_socket, attest_queue_max: 8, attest_deadline_ms: 1_000 });
+  const options = (sidecar_socket: string) => ({
+    sidecar_socket,
+    attest_queue_max: 8,
+    attest_deadline_ms: 1_000,
+    drain_ms: 5_000,
+  });
   const start = async (sidecar_socket: string) =>
     startServer(await createSimulatedAttester({ rootDir: join(folder.path, 'r') }), options(sidecar_socket), SILENT);
 

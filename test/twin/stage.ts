@@ -16,7 +16,12 @@ export interface Stage {
 
 /** The attester as in production; that its root is a test's, only a test can say. */
 export async function startNvtrust(twin: Twin, options: Partial<NvtrustOptions> = {}): Promise<Attester> {
-  const attester = await createNvtrustAttester({ venv: twin.venv, environment: twin.environment, ...options });
+  const attester = await createNvtrustAttester({
+    venv: twin.venv,
+    environment: twin.environment,
+    workers: 2,
+    ...options,
+  });
   return { ...attester, simulated: { root: twin.roots.device } };
 }
 

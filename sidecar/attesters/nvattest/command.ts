@@ -4,7 +4,7 @@ import { isAbsolute } from 'node:path';
 import type { ZodType } from 'zod';
 import * as z from 'zod';
 import { type AttesterError, failed, type Reason } from '../../common/attester.ts';
-import { type Finished, lastLineOf, type NvattestEnvironment, RunError, runProgram } from '../../common/program.ts';
+import { type Finished, lastLineOf, type ProgramEnvironment, RunError, runProgram } from '../../common/program.ts';
 
 // What nvattest prints on stdout with `--format json`, read strictly where we rely on it.
 
@@ -41,7 +41,7 @@ const versionOutput = z.looseObject({ nvattest: z.string().min(1).max(64) });
 export interface NvattestCommand {
   /** A path, or a name to be found in `environment.PATH`. */
   readonly program: string;
-  readonly environment: NvattestEnvironment;
+  readonly environment: ProgramEnvironment;
   readonly deadline_ms: number;
 }
 

@@ -9,7 +9,7 @@ import * as z from 'zod';
 import { evidenceSchema } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
 import type { Device } from '../../common/attester.ts';
-import { killGroup, lastLineOf, tailOf, unreffed, type WorkerEnvironment } from '../../common/program.ts';
+import { killGroup, lastLineOf, type ProgramEnvironment, tailOf, unreffed } from '../../common/program.ts';
 import { failure, isWorkerReason, type WorkerReason } from './failures.ts';
 
 // The lines that a worker writes: one when it is ready, and one result. They are read strictly, because they come from NVIDIA's code.
@@ -117,7 +117,7 @@ function bounded<T>(
 interface WorkerOptions {
   /** The program and its arguments. */
   readonly command: readonly [string, ...string[]];
-  readonly environment: WorkerEnvironment;
+  readonly environment: ProgramEnvironment;
   /** Each worker gets a folder of its own in it as working directory, removed when the worker has ended. */
   readonly folder: string;
   /** From the start of the process to its first line. */
