@@ -19,6 +19,9 @@ export interface CpuEvidence {
 
 export type CpuType = 'SEV_SNP' | 'TDX' | 'AZURE_SEV_SNP' | 'AZURE_TDX';
 
+/** By the names that configfs-tsm gives the kernel's drivers. */
+export const PROVIDERS: Readonly<Record<string, CpuType>> = { sev_guest: 'SEV_SNP', tdx_guest: 'TDX' };
+
 export interface CpuCollector {
   /** null until it is known. */
   readonly type: CpuType | null;

@@ -6,7 +6,15 @@ import { dirname, join } from 'node:path';
 import { AttesterError } from '../common/attester.ts';
 import { createLock, holding } from '../common/lock.ts';
 import { DRIVER_READ_RETRY, withRetries } from '../common/retry.ts';
-import { type CpuCollector, type CpuEvidence, type CpuType, refused, unavailable, unsupported } from './collector.ts';
+import {
+  type CpuCollector,
+  type CpuEvidence,
+  type CpuType,
+  PROVIDERS,
+  refused,
+  unavailable,
+  unsupported,
+} from './collector.ts';
 import { readEventLog } from './event-log.ts';
 
 /** Calls of a file system; they reject with the system's errors, which have a `code`. */
@@ -45,8 +53,6 @@ interface TsmCollectorOptions {
 const CCEL = '/sys/firmware/acpi/tables/data/CCEL';
 /** SEV-SNP's guest waits 60 s for its host, TDX's 30 s. */
 const DEADLINE_MS = 65_000;
-/** By the kernel's names of their drivers. */
-export const PROVIDERS: Readonly<Record<string, CpuType>> = { sev_guest: 'SEV_SNP', tdx_guest: 'TDX' };
 /** How often a report is asked for when others write to the same entry. */
 const TRIES = 2;
 const NOTHING: Buffer = Buffer.alloc(0);
