@@ -195,7 +195,7 @@ function inherited(env: NodeJS.ProcessEnv, pid: number): number | null {
   }
 }
 
-// What of this process's environment a process that it starts may see: an allow-list, under the names that NVIDIA's code reads.
+// Allow-list of environment variables for child processes (nvattest, workers), under the names that NVIDIA's code reads.
 
 /** Where programs, libraries and certificates lie, the way to the network, and which GPUs there are. */
 const INHERITED = [

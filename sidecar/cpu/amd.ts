@@ -75,31 +75,33 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
     return (await appraiseCpu({ ...evidence, ...collateral }, { at, roots: { amd: roots } })).checks;
   }
 
-  /** What is wrong with the report under these certificates by these checks; null where all pass. */
-  async function wrongWith(report: Buffer, certificates: string, ...names: readonly CheckName[]) {
+  /** Runs the named checks; returns the first failure in words, or null. */
+  async function firstFailure(report: Buffer, certificates: string, ...names: readonly CheckName[]) {
     const checks = await appraise(report, certificates);
-    const wrong = checks.find(({ name, status }) => status === 'fail' && (name === 'cpu_form' || names.includes(name)));
-    return wrong === undefined ? null : `${wrong.code}: ${wrong.detail}`;
+    const failure = checks.find(
+      ({ name, status }) => status === 'fail' && (name === 'cpu_form' || names.includes(name)),
+    );
+    return failure === undefined ? null : `${failure.code}: ${failure.detail}`;
   }
 
   /** The leaf and its authority, from the first sources where both are right. */
   async function certify(report: Buffer, snp: SnpReport, host: HostCertificates, signal: AbortSignal) {
     let last = '';
     for await (const leaf of leaves(snp, host, signal)) {
-      let wrong = await wrongWith(report, leaf.pem, 'cpu_signature');
+      let failure = await firstFailure(report, leaf.pem, 'cpu_signature');
       // It is kept before its authority is asked for, which may fail by itself.
-      if (wrong === null) await keep(leaf);
-      const above = wrong === null ? authorities(snp, leaf, host, signal) : [];
+      if (failure === null) await keep(leaf);
+      const above = failure === null ? authorities(snp, leaf, host, signal) : [];
       for await (const authority of above) {
-        wrong = await wrongWith(report, leaf.pem + authority.pem, 'cpu_chain', 'cpu_identity');
-        if (wrong === null) {
+        failure = await firstFailure(report, leaf.pem + authority.pem, 'cpu_chain', 'cpu_identity');
+        if (failure === null) {
           await keep(authority);
           return { certificates: leaf.pem + authority.pem, product: productOf(snp, leaf) };
         }
-        passOver(authority, wrong);
+        reportUnused(authority, failure);
       }
-      last = wrong ?? '';
-      passOver(leaf, last);
+      last = failure ?? '';
+      reportUnused(leaf, last);
     }
     throw refused(`no certificate makes this report AMD's: ${last}`);
   }
@@ -109,8 +111,8 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
   }
 
   /** A kept one stays until it is replaced: it may be this clock that is wrong. */
-  function passOver({ id }: Candidate, wrong: string): void {
-    onFailure(`${id === null ? "a certificate in the host's table" : `the ${id}`} is not used (${wrong})`);
+  function reportUnused({ id }: Candidate, failure: string): void {
+    onFailure(`${id === null ? "a certificate in the host's table" : `the ${id}`} is not used (${failure})`);
   }
 
   /** Each source is used only where the ones before did not do. */
@@ -127,8 +129,8 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
     if (chipId.every((byte) => byte === 0))
       throw withheld("the host hides the chip's id, and no right certificate is in its table");
     const url = leafUrl(base, snp.product, snp);
-    const ask = async (get: Get) => first(await get(url, MAX_LEAF_BYTES), () => true);
-    yield { pem: (await until(kds.ask(id, ask), signal)).toString(), id, isNew: true };
+    const work = async (get: Get) => first(await get(url, MAX_LEAF_BYTES), () => true);
+    yield { pem: (await until(kds.fetchOnce(id, work), signal)).toString(), id, isNew: true };
   }
 
   async function* authorities(snp: SnpReport, leaf: Candidate, host: HostCertificates, signal: AbortSignal) {
@@ -138,8 +140,9 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
     const id = `authority of ${product}'s ${kind}s`;
     yield* kept(id);
     const url = `${base}/${kind.toLowerCase()}/v1/${product}/cert_chain`;
-    const ask = async (get: Get) => first(await get(url, MAX_CHAIN_BYTES), ({ subject, issuer }) => subject !== issuer);
-    yield { pem: (await until(kds.ask(id, ask), signal)).toString(), id, isNew: true };
+    const work = async (get: Get) =>
+      first(await get(url, MAX_CHAIN_BYTES), ({ subject, issuer }) => subject !== issuer);
+    yield { pem: (await until(kds.fetchOnce(id, work), signal)).toString(), id, isNew: true };
   }
 
   async function* kept(id: string): AsyncGenerator<Candidate> {
@@ -154,15 +157,15 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
   async function revocation(report: Buffer, certificates: string, product: Product, signal: AbortSignal) {
     const id = `revocation list of ${product}`;
     const before = await store.read(id);
-    const wrong = before === null ? null : await wrongWithCrl(report, certificates, before.bytes);
-    if (wrong !== null) onFailure(`the kept ${id} is not used (${wrong})`);
-    const usable = wrong === null ? before : null;
+    const failure = before === null ? null : await firstFailureOfCrl(report, certificates, before.bytes);
+    if (failure !== null) onFailure(`the kept ${id} is not used (${failure})`);
+    const usable = failure === null ? before : null;
     if (usable !== null && isWithin(DAY_MS, usable.fetched_ms, now_ms())) return usable.bytes;
     const fetched = kds
-      .ask(id, async (get) => {
+      .fetchOnce(id, async (get) => {
         const { bytes } = await get(`${base}/vcek/v1/${product}/crl`, MAX_CRL_BYTES);
-        const wrongNow = await wrongWithCrl(report, certificates, bytes);
-        if (wrongNow !== null) throw unavailable(`AMD's service gave no ${id} that can be used (${wrongNow})`);
+        const failureNow = await firstFailureOfCrl(report, certificates, bytes);
+        if (failureNow !== null) throw unavailable(`AMD's service gave no ${id} that can be used (${failureNow})`);
         await store.write(id, { bytes, fetched_ms: now_ms() });
         return bytes;
       })
@@ -173,8 +176,8 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
     return usable?.bytes ?? until(fetched, signal);
   }
 
-  /** A list by which a certificate is revoked is right as well: that is for the verifier to say. */
-  async function wrongWithCrl(report: Buffer, certificates: string, crl: Buffer): Promise<string | null> {
+  /** A list that revokes the certificate is valid; the verifier reports the revocation. */
+  async function firstFailureOfCrl(report: Buffer, certificates: string, crl: Buffer): Promise<string | null> {
     const checks = await appraise(report, certificates, crl);
     const check = checks.find(
       ({ name, status }) => status === 'fail' && (name === 'cpu_form' || name === 'cpu_revocation'),

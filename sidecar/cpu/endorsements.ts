@@ -1,4 +1,4 @@
-// What AMD's and Intel's endorsements have in common: a service that is asked sparingly, and a folder that keeps what it gave.
+// What AMD's and Intel's endorsements have in common: a rate-limited client, and a folder that keeps what it fetched.
 // Nothing that comes from here is trusted before the verifier has checked it.
 import { LRUCache } from 'lru-cache';
 import { readLimited } from '../../verify/index.ts';
@@ -26,7 +26,7 @@ export const isWithin = (length_ms: number, since_ms: number, now_ms: number): b
 /** As errors and the log show an instant. */
 export const iso = (ms: number): string => new Date(ms).toISOString().replace('.000Z', 'Z');
 
-// A service. It is asked for one thing once a minute at the most, whatever became of it.
+// A rate-limited client: at most one request a minute for each id, whatever the outcome.
 
 interface Fetched {
   readonly bytes: Buffer;
@@ -38,11 +38,11 @@ export type Get = (url: string, max_bytes: number) => Promise<Fetched>;
 
 export interface Service<T> {
   /**
-   * Runs `work`, which asks for what `id` names, in words. Callers at the same time share one run, and its result or failure
+   * Runs `work`, which fetches what `id` names, in words. Callers at the same time share one run, and its result or failure
    * stands for a minute.
    * @throws {AttesterError}
    */
-  ask(id: string, work: (get: Get) => Promise<T>): Promise<T>;
+  fetchOnce(id: string, work: (get: Get) => Promise<T>): Promise<T>;
 }
 
 const MIN_INTERVAL_MS = 60_000;
@@ -55,7 +55,7 @@ export function createService<T>(options: EndorsementOptions): Service<T> {
   const outcomes = new LRUCache<string, { readonly requested_ms: number; readonly outcome: Promise<T> }>({
     max: MAX_OUTCOMES,
   });
-  /** Where the service said 429 or 503: nothing is asked before. */
+  /** After 429 or 503: no request before its end. */
   let pause: { readonly since_ms: number; readonly length_ms: number; readonly host: string } | null = null;
 
   async function get(id: string, url: string, max_bytes: number): Promise<Fetched> {
@@ -90,7 +90,7 @@ export function createService<T>(options: EndorsementOptions): Service<T> {
   }
 
   return {
-    ask(id, work) {
+    fetchOnce(id, work) {
       const requested_ms = now_ms();
       const last = outcomes.get(id);
       if (last !== undefined && isWithin(MIN_INTERVAL_MS, last.requested_ms, requested_ms)) return last.outcome;

@@ -147,7 +147,7 @@ interface Blobs {
   readonly auxblob: Buffer;
 }
 
-/** Any write to an entry advances its generation: where it moved by more than our own, the blobs may be over another's bytes. */
+/** Each write advances `generation`; a jump of more than one means that another process wrote, so read again. */
 async function readBlobs(
   fs: TsmFs,
   path: string,

@@ -101,11 +101,11 @@ async function clearStale(path: string): Promise<void> {
     return;
   }
   if (!isSocket) throw new SocketError('not_a_socket', `${path} exists and is not a socket`);
-  if (await answers(path)) throw new SocketError('in_use', `a sidecar already listens on ${path}`);
+  if (await isListening(path)) throw new SocketError('in_use', `a sidecar already listens on ${path}`);
   unlinkSync(path);
 }
 
-function answers(path: string): Promise<boolean> {
+function isListening(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const probe = connect(path);
     const end = (alive: boolean) => {

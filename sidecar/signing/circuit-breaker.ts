@@ -19,14 +19,14 @@ interface CircuitBreaker {
   readonly unavailable: Unavailable | null;
   succeeded(): void;
   failed(error: AttesterError): void;
-  /** A request's whole time went by and nothing was attested in it. `last`: the failure of its last attempt. */
+  /** A request reached its deadline without an attestation. `last`: the failure of its last attempt. */
   timedOut(last: AttesterError | null): void;
   /** Opens the circuit whether the failure is retryable or not. */
   open(error: AttesterError): void;
   close(): void;
 }
 
-/** One failed appraisal may lie in one report, and one timeout may be chance. So many in a row mean that the device cannot attest. */
+/** Consecutive failures that open the circuit; fewer may be chance. */
 const IN_A_ROW = 3;
 
 export const stuck = () => failed('collection_failed', 'attester_stuck', 'the attester does not answer', 'stop');
