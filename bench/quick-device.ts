@@ -2,11 +2,11 @@
 // any other's. One ephemeral key for all of them gives the device's key away (FIPS 186-5 §6.3), which is nobody's: for the bench alone.
 import { createECDH, hash } from 'node:crypto';
 import type { Nonce } from '../proto/raw.ts';
-import type { Attester } from '../sidecar/attesters/attester.ts';
 import { chainPem, loadOrMakeRoot, makeDevice, makeIssuers } from '../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../sidecar/attesters/simulated/report.ts';
 import { makeToken } from '../sidecar/attesters/simulated/token.ts';
 import { TWIN } from '../sidecar/attesters/simulated/twin.ts';
+import type { Attester } from '../sidecar/common/attester.ts';
 
 /** The order of P-384 (SEC 2, §2.5.1). */
 const ORDER = 0xffffffffffffffffffffffffffffffffffffffffffffffffc7634d81f4372ddf581a0db248b0a77aecec196accc52973n;

@@ -6,12 +6,7 @@ import * as z from 'zod';
 import { JsonTextError } from '../proto/json.ts';
 import { readLaunch } from '../proto/launch.ts';
 import { given, httpUrl, integer, logLevel, type Settings, settingsOf, socketPath } from '../proto/settings.ts';
-import {
-  type NvattestEnvironment,
-  nvattestEnvironment,
-  type WorkerEnvironment,
-  workerEnvironment,
-} from './attesters/program.ts';
+import type { ProgramEnvironment } from './common/program.ts';
 
 // The socket that a service manager hands over: sd_listen_fds(3), so that connections queue while the sidecar restarts.
 
@@ -34,9 +29,12 @@ export const ATTESTERS = ['nvtrust', 'nvattest', 'native', 'nras', 'simulated'] 
 export type AttesterName = (typeof ATTESTERS)[number];
 
 export const CPU_EVIDENCE = ['off', 'auto', 'required'] as const;
-export type CpuEvidenceChoice = (typeof CPU_EVIDENCE)[number];
 /** Linux's configfs-tsm has one folder for all who ask; ours is made by root. */
 export const TSM_ENTRY = '/sys/kernel/config/tsm/report/countersign';
+/** Behind Azure's paravisor there is a TPM in place of configfs-tsm. */
+export const AZURE_TPM = '/dev/tpmrm0';
+/** Intel's own service; a caching one has what this one has elsewhere. */
+export const INTEL_PCS_URL = 'https://api.trustedservices.intel.com';
 
 /** Every variable, with what it means: docs/configuration.md is made from this. */
 export const schema = z.object({
@@ -94,8 +92,10 @@ export const schema = z.object({
     .describe(
       'What runs in this confidential VM, as `npm run launch` writes it; sessions carry it, and say its SHA-256. Needs CPU_EVIDENCE',
     ),
-  KDS_URL: httpUrl.optional().describe('Another service for AMD’s certificates and revocation lists than AMD’s'),
-  PCS_URL: httpUrl.optional().describe('Another service for Intel’s collateral than Intel’s; a PCCS serves the same'),
+  KDS_URL: httpUrl
+    .default('https://kdsintf.amd.com')
+    .describe('The service for AMD’s certificates and revocation lists'),
+  PCS_URL: httpUrl.default(INTEL_PCS_URL).describe('The service for Intel’s collateral; a PCCS serves the same'),
   NVTRUST_VENV: z
     .string()
     .min(1)
@@ -131,6 +131,11 @@ export const schema = z.object({
     .describe('`nvattest`: NVIDIA’s C++ CLI, a name on the PATH or an absolute path'),
   RIM_URL: httpUrl.optional().describe('Another service for reference values than NVIDIA’s'),
   OCSP_URL: httpUrl.optional().describe('Another service for revocation than NVIDIA’s'),
+  NVIDIA_ATTESTATION_SERVICE_KEY: z
+    .string()
+    .min(1)
+    .optional()
+    .describe('`nvtrust`, `nvattest`: the key that NVIDIA gives to its customers, handed to its programs alone'),
   LOG_LEVEL: logLevel.describe(
     'JSON lines on stdout, for people on a terminal. From `info` on, one line an attestation; never content',
   ),
@@ -141,8 +146,8 @@ export interface SidecarConfig extends Settings<z.output<typeof schema>> {
   /** The socket that systemd already listens on, instead of `sidecar_socket`; null without one. */
   readonly inherited_fd: number | null;
   /** What a worker sees of this process's environment: RIM_URL and OCSP_URL among it, under NVIDIA's names. */
-  readonly worker_environment: WorkerEnvironment;
-  readonly nvattest_environment: NvattestEnvironment;
+  readonly worker_environment: ProgramEnvironment;
+  readonly nvattest_environment: ProgramEnvironment;
   /** Calls into the driver that may run at once: Node's threads less one. */
   readonly nvml_parallel_calls: number;
 }
@@ -171,8 +176,8 @@ export function loadConfig(env: NodeJS.ProcessEnv, pid = process.pid): SidecarCo
     collateral_dir: resolve(settings.collateral_dir),
     tsm_entry: resolve(settings.tsm_entry),
     inherited_fd: inherited(env, pid),
-    worker_environment: workerEnvironment(env),
-    nvattest_environment: nvattestEnvironment(env),
+    worker_environment: workerEnvironment(env, settings),
+    nvattest_environment: nvattestEnvironment(env, settings),
     nvml_parallel_calls: Math.max(1, settings.uv_threadpool_size - 1),
   };
 }
@@ -185,8 +190,9 @@ export function readLaunchFile({ launch_file }: Pick<SidecarConfig, 'launch_file
     readLaunch(text);
     return text;
   } catch (cause) {
-    const why = cause instanceof JsonTextError ? cause.message : ((cause as NodeJS.ErrnoException).code ?? 'unknown');
-    throw new ConfigError(`LAUNCH_FILE ${launch_file} cannot be used: ${why}`, { cause });
+    const reason =
+      cause instanceof JsonTextError ? cause.message : ((cause as NodeJS.ErrnoException).code ?? 'unknown');
+    throw new ConfigError(`LAUNCH_FILE ${launch_file} cannot be used: ${reason}`, { cause });
   }
 }
 
@@ -196,6 +202,64 @@ function inherited(env: NodeJS.ProcessEnv, pid: number): number | null {
   } catch (cause) {
     throw new ConfigError((cause as Error).message, { cause });
   }
+}
+
+// Allow-list of environment variables for child processes (nvattest, workers), under the names that NVIDIA's code reads.
+
+/** Where programs, libraries and certificates lie, the way to the network, and which GPUs there are. */
+const INHERITED = [
+  'PATH',
+  'LANG',
+  'LC_ALL',
+  'TZ',
+  'LD_LIBRARY_PATH',
+  'SSL_CERT_FILE',
+  'SSL_CERT_DIR',
+  'http_proxy',
+  'https_proxy',
+  'no_proxy',
+  'HTTPS_PROXY',
+  'NO_PROXY',
+  'NVIDIA_VISIBLE_DEVICES',
+  'NVIDIA_DRIVER_CAPABILITIES',
+] as const;
+
+/** Those that are set, and not empty, of {@link INHERITED} and of `more`. */
+function inheritedVariables(env: NodeJS.ProcessEnv, more: readonly string[]): ProgramEnvironment {
+  const variables = given(env);
+  const names = [...INHERITED, ...more].filter((name) => Object.hasOwn(variables, name));
+  return Object.fromEntries(names.map((name) => [name, variables[name] as string]));
+}
+
+type ServiceSettings = Pick<
+  Settings<z.output<typeof schema>>,
+  'rim_url' | 'ocsp_url' | 'nvidia_attestation_service_key'
+>;
+
+/** The service key goes by the environment, because every user can see arguments. */
+function nvattestEnvironment(env: NodeJS.ProcessEnv, { nvidia_attestation_service_key: key }: ServiceSettings) {
+  return {
+    ...inheritedVariables(env, ['NVAT_TLS_CA_CERT', 'NVAT_TLS_CA_PATH']),
+    ...(key === null ? {} : { NV_ATTESTATION_SERVICE_KEY: key }),
+  };
+}
+
+function workerEnvironment(env: NodeJS.ProcessEnv, settings: ServiceSettings): ProgramEnvironment {
+  const { rim_url, ocsp_url, nvidia_attestation_service_key: key } = settings;
+  return {
+    PYTHONUTF8: '1',
+    PYTHONDONTWRITEBYTECODE: '1',
+    ...inheritedVariables(env, ['HTTP_PROXY']),
+    ...(key === null ? {} : { NVIDIA_ATTESTATION_SERVICE_KEY: key }),
+    ...(rim_url === null ? {} : { NV_RIM_URL: withPath(rim_url, '/v1/rim/') }),
+    ...(ocsp_url === null ? {} : { NV_OCSP_URL: withPath(ocsp_url, '/') }),
+  };
+}
+
+/** With the path that NVIDIA's code expects; ours may name the host alone. */
+function withPath(url: string, path: string): string {
+  const base = url.replace(/\/+$/, '');
+  return base.endsWith(path.replace(/\/+$/, '')) ? `${base}/` : `${base}${path}`;
 }
 
 // How Node is started for the sidecar. `package.json`, the image and the systemd unit say the same; a test compares them.

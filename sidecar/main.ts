@@ -2,8 +2,8 @@
 import type { Logger } from 'pino';
 import { where } from '../proto/log.ts';
 import { NO_ARGUMENTS } from '../proto/settings.ts';
-import { AttesterError, failed } from './attesters/attester.ts';
 import { createAttester, unavailableAttester } from './attesters/choose.ts';
+import { AttesterError, failed } from './common/attester.ts';
 import { ConfigError, loadConfig, readLaunchFile, type SidecarConfig } from './config.ts';
 import { createCpuCollector } from './cpu/choose.ts';
 import { createLog, SocketError, startServer } from './server/server.ts';

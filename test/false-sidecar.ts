@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { WebSocketServer } from 'ws';
 import { PROTOCOL, splitBinaryFrame } from '../proto/frames.ts';
 import type { Nonce } from '../proto/raw.ts';
-import type { Attester, Collected } from '../sidecar/attesters/attester.ts';
 import { createSimulatedAttester } from '../sidecar/attesters/simulated/simulated.ts';
+import type { Attester, Collected } from '../sidecar/common/attester.ts';
 import type { Folder } from './harness.ts';
 
 export interface Lies {

@@ -8,8 +8,8 @@ import { buildApp } from '../gateway/app.ts';
 import { loadConfig } from '../gateway/config.ts';
 import { type Fetch, takeConnections } from '../gateway/http/plain-path/connection.ts';
 import { createHttpServer } from '../gateway/http/server.ts';
-import type { Attester, AttesterError } from '../sidecar/attesters/attester.ts';
 import { createSimulatedAttester } from '../sidecar/attesters/simulated/simulated.ts';
+import type { Attester, AttesterError } from '../sidecar/common/attester.ts';
 import { startServer } from '../sidecar/server/server.ts';
 import { type Backend, startBackend } from './backend.ts';
 

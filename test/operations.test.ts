@@ -26,7 +26,7 @@ describe('the operations guide says what to do for', () => {
   });
 
   it('every reason that an attester gives', () => {
-    const union = /export type Reason =(?<members>[^;]*);/.exec(read('sidecar/attesters/attester.ts'));
+    const union = /export type Reason =(?<members>[^;]*);/.exec(read('sidecar/common/attester.ts'));
     const reasons = found(union?.groups?.members ?? '', /^ {2}\| '([a-z_]+)'/gm);
     expect(reasons).toEqual(
       expect.arrayContaining(['cc_off', 'gpu_busy', 'rim_forbidden', 'nras_error', 'no_ffi', 'nras_busy']),

@@ -62,6 +62,25 @@ describe('the rooms', () => {
     expect(wrong.map(({ from, to }) => `${from} -> ${to}`)).toEqual([]);
   });
 
+  it('keep the order inside the sidecar: main and doctor, server, signing, cpu, attesters, driver, common', () => {
+    const order = [
+      'main',
+      'healthcheck',
+      'doctor',
+      'server',
+      'signing',
+      'cpu',
+      'attesters',
+      'driver',
+      'config',
+      'common',
+    ];
+    const rankOf = (file: string) => order.indexOf(/^sidecar\/(\w+)/.exec(file)?.[1] ?? '');
+    const inside = imports.filter(({ from, to }) => roomOf(from) === 'sidecar' && roomOf(to) === 'sidecar');
+    const upwards = inside.filter(({ from, to }) => rankOf(from) > rankOf(to) || rankOf(to) < 0);
+    expect(upwards.map(({ from, to }) => `${from} -> ${to}`)).toEqual([]);
+  });
+
   it.each(['proto', 'verify', 'sidecar', 'gateway', 'page'])('%s has no circle of imports', (room) => {
     const done = new Set<string>();
     const ofRoom = files.filter((file) => roomOf(file) === room);

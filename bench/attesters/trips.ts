@@ -1,5 +1,5 @@
 // A sidecar in this process with an attester of choice, and somebody who asks it.
-import type { Attester } from '../../sidecar/attesters/attester.ts';
+import type { Attester } from '../../sidecar/common/attester.ts';
 import { startSidecar, temporaryFolder } from '../../test/harness.ts';
 import { connectTo } from '../trip.ts';
 

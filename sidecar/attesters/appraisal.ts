@@ -2,8 +2,8 @@
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import type { FailureCode } from '../../verify/index.ts';
+import { AttesterError } from '../common/attester.ts';
 import type { Collector } from '../driver/collector.ts';
-import { AttesterError } from './attester.ts';
 
 /** A check of verify/ failed; `failed` is the code of the first. */
 export class AppraisalError extends AttesterError {
@@ -24,13 +24,13 @@ export class AppraisalError extends AttesterError {
 /** @throws {AppraisalError} a check failed. */
 export type Appraise<T> = (nonce: Nonce, evidence: readonly Evidence[], signal: AbortSignal) => Promise<T>;
 
-/** What passed, and the evidence that it is about. */
+/** An appraisal's result and its evidence. */
 interface Appraised<T> {
   readonly evidence: readonly Evidence[];
   readonly devices: T;
 }
 
-/** Something kept that an appraisal rests on, and that may be too old. */
+/** A cached input of an appraisal that may be outdated. */
 export interface Renewal {
   /** The failures that it can mend. */
   readonly mends: ReadonlySet<FailureCode>;
@@ -41,7 +41,7 @@ export interface Renewal {
   renew(nonce: Nonce, evidence: readonly Evidence[], signal: AbortSignal): Promise<readonly Evidence[] | null>;
 }
 
-/** Appraises, and once more after each renewal that can mend the failure. No renewal is made twice, and none is waited for. */
+/** Appraises, and once more after each renewal that can mend the failure. Each renewal is tried once, without delay. */
 export function withRenewals<T>(appraise: Appraise<T>, renewals: readonly Renewal[]): Appraise<Appraised<T>> {
   return async (nonce, collected, signal) => {
     const left = new Set(renewals);
@@ -64,10 +64,7 @@ export function withRenewals<T>(appraise: Appraise<T>, renewals: readonly Renewa
 
 const OF_THE_CHAIN: ReadonlySet<FailureCode> = new Set(['report_signature_invalid', 'fwid_mismatch', 'chain_invalid']);
 
-/**
- * A device that was reset has another leaf certificate, and its chain was read before the reset: what it signs does not verify
- * until its chain is read again. Its report is over our nonce already; the next one comes with the new chain.
- */
+/** A reset gives a device a new leaf, so a chain cached before it no longer verifies its reports: read it again. */
 export const chainRenewal = (collector: Collector): Renewal => ({
   mends: OF_THE_CHAIN,
   renew: async (nonce, _evidence, signal) =>

@@ -2,11 +2,11 @@
 import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import type { Nonce } from '../../proto/raw.ts';
+import { type Attester, AttesterError, failed } from '../common/attester.ts';
+import { shared, until } from '../common/lock.ts';
 import type { SidecarConfig } from '../config.ts';
 import { refusal } from '../driver/errors.ts';
-import { until } from '../driver/lock.ts';
 import { DRIVER_VERSION_FILE, driverVersionIn, needsNvattest, readsNewFormat } from '../driver/versions.ts';
-import { type Attester, AttesterError } from './attester.ts';
 import { createNativeAttester } from './native/native.ts';
 import { createNrasAttester } from './nras/nras.ts';
 import { createNvattestAttester } from './nvattest/nvattest.ts';
@@ -104,10 +104,7 @@ export function withSuccessor(first: Attester, make: () => Promise<Attester>, on
   async function succeed(first_failure: AttesterError): Promise<void> {
     const next = await make().catch((cause: unknown) => {
       if (!(cause instanceof AttesterError)) throw cause;
-      throw new AttesterError(first_failure.code, `${first_failure.message}. ${cause.message}`, false, {
-        cause,
-        reason: 'new_format',
-      });
+      throw failed(first_failure.code, 'new_format', `${first_failure.words}. ${cause.message}`, 'stop', { cause });
     });
     if (closed) return next.close();
     current = next;
@@ -147,20 +144,11 @@ export function withSuccessor(first: Attester, make: () => Promise<Attester>, on
 export function unavailableAttester(name: string, make: () => Promise<Attester>): Attester {
   const none: Attester['devices'] = [];
   let made: Attester | null = null;
-  let underway: Promise<Attester> | null = null;
-
   /** Creating the attester may take longer than a request waits, so that all requests wait for the same creation. */
-  function making(): Promise<Attester> {
-    underway ??= make()
-      .then((attester) => {
-        made = attester;
-        return attester;
-      })
-      .finally(() => {
-        underway = null;
-      });
-    return underway;
-  }
+  const create = shared(async () => {
+    made = await make();
+    return made;
+  });
 
   return {
     simulated: null,
@@ -174,7 +162,7 @@ export function unavailableAttester(name: string, make: () => Promise<Attester>)
       return made?.token_keys;
     },
     async attest(nonce: Nonce, signal: AbortSignal, device?: number) {
-      const attester = made ?? (await until(making(), signal));
+      const attester = made ?? (await until(create(), signal));
       return attester.attest(nonce, signal, device);
     },
     close: async () => made?.close(),

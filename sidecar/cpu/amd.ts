@@ -12,21 +12,21 @@ import {
   type SnpReport,
   tcbOf,
 } from '../../verify/index.ts';
-import { type AttesterError, failed } from '../attesters/attester.ts';
-import { until } from '../driver/lock.ts';
-import {
-  createService,
-  createStore,
-  type EndorsementOptions,
-  type Get,
-  isWithin,
-  refused,
-  unavailable,
-} from './endorsements.ts';
+import type { AttesterError } from '../common/attester.ts';
+import { until } from '../common/lock.ts';
+import { refused, unavailable, withheld } from './collector.ts';
+import { createService, createStore, type EndorsementOptions, type Get, isWithin } from './endorsements.ts';
 
 export interface AmdOptions extends EndorsementOptions {
-  /** `https://kdsintf.amd.com` by default. */
-  readonly kds_url?: string | undefined;
+  readonly kds_url: string;
+}
+
+/** What the host gives beside a report. */
+export interface HostCertificates {
+  readonly VCEK?: X509Certificate;
+  readonly VLEK?: X509Certificate;
+  /** ASK or ASVK. */
+  readonly authority?: X509Certificate;
 }
 
 /** As members of the attestation's `cpu`. */
@@ -39,14 +39,15 @@ export interface AmdEndorsed {
 
 export interface AmdEndorsements {
   /**
-   * @param evidence `auxblob`: the certificate table that the host provides; empty where it provides none.
    * @throws {AttesterError} cpu_unavailable: no certificate is to be had now. cpu_refused: none that came is right.
    * @throws what `signal` was aborted with.
    */
-  endorse(evidence: { readonly report: Buffer; readonly auxblob: Buffer }, signal: AbortSignal): Promise<AmdEndorsed>;
+  endorse(
+    evidence: { readonly report: Buffer; readonly certificates: HostCertificates },
+    signal: AbortSignal,
+  ): Promise<AmdEndorsed>;
 }
 
-export const AMD_KDS_URL = 'https://kdsintf.amd.com';
 const MAX_LEAF_BYTES = 16 * 1024;
 const MAX_CHAIN_BYTES = 64 * 1024;
 const MAX_CRL_BYTES = 1024 * 1024;
@@ -62,7 +63,7 @@ interface Candidate {
 }
 
 export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
-  const { kds_url = AMD_KDS_URL, now_ms = Date.now, onFailure = () => {}, roots } = options;
+  const { kds_url, now_ms = Date.now, onFailure = () => {}, roots } = options;
   const base = kds_url.replace(/\/+$/, '');
   const store = createStore(options);
   const kds = createService<Buffer>(options);
@@ -74,31 +75,33 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
     return (await appraiseCpu({ ...evidence, ...collateral }, { at, roots: { amd: roots } })).checks;
   }
 
-  /** What is wrong with the report under these certificates by these checks; null where all pass. */
-  async function wrongWith(report: Buffer, certificates: string, ...names: readonly CheckName[]) {
+  /** Runs the named checks; returns the first failure in words, or null. */
+  async function firstFailure(report: Buffer, certificates: string, ...names: readonly CheckName[]) {
     const checks = await appraise(report, certificates);
-    const wrong = checks.find(({ name, status }) => status === 'fail' && (name === 'cpu_form' || names.includes(name)));
-    return wrong === undefined ? null : `${wrong.code}: ${wrong.detail}`;
+    const failure = checks.find(
+      ({ name, status }) => status === 'fail' && (name === 'cpu_form' || names.includes(name)),
+    );
+    return failure === undefined ? null : `${failure.code}: ${failure.detail}`;
   }
 
   /** The leaf and its authority, from the first sources where both are right. */
-  async function certify(report: Buffer, snp: SnpReport, table: Table, signal: AbortSignal) {
+  async function certify(report: Buffer, snp: SnpReport, host: HostCertificates, signal: AbortSignal) {
     let last = '';
-    for await (const leaf of leaves(snp, table, signal)) {
-      let wrong = await wrongWith(report, leaf.pem, 'cpu_signature');
+    for await (const leaf of leaves(snp, host, signal)) {
+      let failure = await firstFailure(report, leaf.pem, 'cpu_signature');
       // It is kept before its authority is asked for, which may fail by itself.
-      if (wrong === null) await keep(leaf);
-      const above = wrong === null ? authorities(snp, leaf, table, signal) : [];
+      if (failure === null) await keep(leaf);
+      const above = failure === null ? authorities(snp, leaf, host, signal) : [];
       for await (const authority of above) {
-        wrong = await wrongWith(report, leaf.pem + authority.pem, 'cpu_chain', 'cpu_identity');
-        if (wrong === null) {
+        failure = await firstFailure(report, leaf.pem + authority.pem, 'cpu_chain', 'cpu_identity');
+        if (failure === null) {
           await keep(authority);
           return { certificates: leaf.pem + authority.pem, product: productOf(snp, leaf) };
         }
-        passOver(authority, wrong);
+        reportUnused(authority, failure);
       }
-      last = wrong ?? '';
-      passOver(leaf, last);
+      last = failure ?? '';
+      reportUnused(leaf, last);
     }
     throw refused(`no certificate makes this report AMD's: ${last}`);
   }
@@ -108,37 +111,38 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
   }
 
   /** A kept one stays until it is replaced: it may be this clock that is wrong. */
-  function passOver({ id }: Candidate, wrong: string): void {
-    onFailure(`${id === null ? "a certificate in the host's table" : `the ${id}`} is not used (${wrong})`);
+  function reportUnused({ id }: Candidate, failure: string): void {
+    onFailure(`${id === null ? "a certificate in the host's table" : `the ${id}`} is not used (${failure})`);
   }
 
   /** Each source is used only where the ones before did not do. */
-  async function* leaves(snp: SnpReport, table: Table, signal: AbortSignal): AsyncGenerator<Candidate> {
+  async function* leaves(snp: SnpReport, host: HostCertificates, signal: AbortSignal): AsyncGenerator<Candidate> {
     const { signingKey, chipId } = snp;
-    const own = table[signingKey];
+    const own = host[signingKey];
     if (own !== undefined) yield { pem: own.toString(), id: null, isNew: false };
     if (signingKey === 'VLEK')
-      throw stop("a VLEK signed the report: its certificate must be in the host's table, and no right one is");
+      throw withheld("a VLEK signed the report: its certificate must be in the host's table, and no right one is");
     const id = `certificate of chip ${hex(chipId.subarray(0, 8))} at TCB ${hex(snp.tcb.reported)}`;
     yield* kept(id);
     if (snp.product === null)
-      throw stop('a report of version 2 does not say of what product it is, and no right certificate is at hand');
+      throw withheld('a report of version 2 does not say of what product it is, and no right certificate is at hand');
     if (chipId.every((byte) => byte === 0))
-      throw stop("the host hides the chip's id, and no right certificate is in its table");
+      throw withheld("the host hides the chip's id, and no right certificate is in its table");
     const url = leafUrl(base, snp.product, snp);
-    const ask = async (get: Get) => first(await get(url, MAX_LEAF_BYTES), () => true);
-    yield { pem: (await until(kds.ask(id, ask), signal)).toString(), id, isNew: true };
+    const work = async (get: Get) => first(await get(url, MAX_LEAF_BYTES), () => true);
+    yield { pem: (await until(kds.fetchOnce(id, work), signal)).toString(), id, isNew: true };
   }
 
-  async function* authorities(snp: SnpReport, leaf: Candidate, table: Table, signal: AbortSignal) {
-    if (table.authority !== undefined) yield { pem: table.authority.toString(), id: null, isNew: false };
+  async function* authorities(snp: SnpReport, leaf: Candidate, host: HostCertificates, signal: AbortSignal) {
+    if (host.authority !== undefined) yield { pem: host.authority.toString(), id: null, isNew: false };
     const product = productOf(snp, leaf);
     const kind = snp.signingKey;
     const id = `authority of ${product}'s ${kind}s`;
     yield* kept(id);
     const url = `${base}/${kind.toLowerCase()}/v1/${product}/cert_chain`;
-    const ask = async (get: Get) => first(await get(url, MAX_CHAIN_BYTES), ({ subject, issuer }) => subject !== issuer);
-    yield { pem: (await until(kds.ask(id, ask), signal)).toString(), id, isNew: true };
+    const work = async (get: Get) =>
+      first(await get(url, MAX_CHAIN_BYTES), ({ subject, issuer }) => subject !== issuer);
+    yield { pem: (await until(kds.fetchOnce(id, work), signal)).toString(), id, isNew: true };
   }
 
   async function* kept(id: string): AsyncGenerator<Candidate> {
@@ -153,15 +157,15 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
   async function revocation(report: Buffer, certificates: string, product: Product, signal: AbortSignal) {
     const id = `revocation list of ${product}`;
     const before = await store.read(id);
-    const wrong = before === null ? null : await wrongWithCrl(report, certificates, before.bytes);
-    if (wrong !== null) onFailure(`the kept ${id} is not used (${wrong})`);
-    const usable = wrong === null ? before : null;
+    const failure = before === null ? null : await firstFailureOfCrl(report, certificates, before.bytes);
+    if (failure !== null) onFailure(`the kept ${id} is not used (${failure})`);
+    const usable = failure === null ? before : null;
     if (usable !== null && isWithin(DAY_MS, usable.fetched_ms, now_ms())) return usable.bytes;
     const fetched = kds
-      .ask(id, async (get) => {
+      .fetchOnce(id, async (get) => {
         const { bytes } = await get(`${base}/vcek/v1/${product}/crl`, MAX_CRL_BYTES);
-        const wrongNow = await wrongWithCrl(report, certificates, bytes);
-        if (wrongNow !== null) throw unavailable(`AMD's service gave no ${id} that can be used (${wrongNow})`);
+        const failureNow = await firstFailureOfCrl(report, certificates, bytes);
+        if (failureNow !== null) throw unavailable(`AMD's service gave no ${id} that can be used (${failureNow})`);
         await store.write(id, { bytes, fetched_ms: now_ms() });
         return bytes;
       })
@@ -172,8 +176,8 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
     return usable?.bytes ?? until(fetched, signal);
   }
 
-  /** A list by which a certificate is revoked is right as well: that is for the verifier to say. */
-  async function wrongWithCrl(report: Buffer, certificates: string, crl: Buffer): Promise<string | null> {
+  /** A list that revokes the certificate is valid; the verifier reports the revocation. */
+  async function firstFailureOfCrl(report: Buffer, certificates: string, crl: Buffer): Promise<string | null> {
     const checks = await appraise(report, certificates, crl);
     const check = checks.find(
       ({ name, status }) => status === 'fail' && (name === 'cpu_form' || name === 'cpu_revocation'),
@@ -182,10 +186,10 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
   }
 
   return {
-    async endorse({ report, auxblob }, signal) {
+    async endorse({ report, certificates: host }, signal) {
       signal.throwIfAborted();
       const snp = parsed(report);
-      const { certificates, product } = await certify(report, snp, readTable(auxblob, onFailure), signal);
+      const { certificates, product } = await certify(report, snp, host, signal);
       const crl = await revocation(report, certificates, product, signal);
       const endorsed = { certificates: base64(certificates) };
       return crl === null ? endorsed : { ...endorsed, collateral: { crl: crl.toString('base64') } };
@@ -195,8 +199,6 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
 
 const base64 = (text: string) => Buffer.from(text).toString('base64');
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex');
-/** A failure that only the host can end. */
-const stop = (words: string) => failed('collection_failed', 'cpu_unavailable', words, 'stop');
 
 /** @throws {AttesterError} */
 function parsed(report: Buffer): SnpReport {
@@ -221,7 +223,7 @@ function productOf({ product }: SnpReport, leaf: Candidate): Product {
   if (product !== null) return product;
   const [, name] = /^CN=SEV-(?:VLEK-)?(\w+)$/m.exec(new X509Certificate(leaf.pem).issuer) ?? [];
   const known = PRODUCTS.find((one) => one === name);
-  if (known === undefined) throw stop('the certificate does not say of what product the processor is');
+  if (known === undefined) throw withheld('the certificate does not say of what product the processor is');
   return known;
 }
 
@@ -246,15 +248,8 @@ function certificatesIn(bytes: Buffer): X509Certificate[] {
 
 // The host's certificate table (AMD 56421, "GHCB Standardization", §4.1.8.1): entries of a GUID, an offset and a length.
 
-interface Table {
-  readonly VCEK?: X509Certificate;
-  readonly VLEK?: X509Certificate;
-  /** ASK or ASVK. */
-  readonly authority?: X509Certificate;
-}
-
 /** A table may hold the root too, which is not read: the verifier has its own. */
-const ENTRIES: Readonly<Record<string, keyof Table>> = {
+const ENTRIES: Readonly<Record<string, keyof HostCertificates>> = {
   '63da758de6644564adc5f4b93be8accd': 'VCEK',
   a8074bc2a25a483eaae639c045a0b8a1: 'VLEK',
   '4ab7b379bbac4fe4a02f05aef327c782': 'authority',
@@ -262,9 +257,9 @@ const ENTRIES: Readonly<Record<string, keyof Table>> = {
 const ENTRY_BYTES = 24;
 const MAX_ENTRIES = 64;
 
-/** An empty table where it cannot be read: the host can withhold it as well. */
-function readTable(auxblob: Buffer, onFailure: (message: string) => void): Table {
-  const found: { -readonly [K in keyof Table]: Table[K] } = {};
+/** What of the table can be read: the host can withhold it as well. @param auxblob empty where the host provides no table. */
+export function readCertificateTable(auxblob: Buffer, onFailure: (message: string) => void): HostCertificates {
+  const found: { -readonly [K in keyof HostCertificates]: HostCertificates[K] } = {};
   for (let i = 0; i < MAX_ENTRIES && (i + 1) * ENTRY_BYTES <= auxblob.length; i++) {
     const entry = auxblob.subarray(i * ENTRY_BYTES, (i + 1) * ENTRY_BYTES);
     const guid = entry.toString('hex', 0, 16);

@@ -1,15 +1,15 @@
 // Collects the evidence of an Azure guest behind a paravisor (HCL), which alone asks the processor: its report from the virtual TPM, a quote
 // of that TPM over our bytes, and Azure's metadata service for what vouches for the processor. By tpm2-tools, as root made them readable.
+import { X509Certificate } from 'node:crypto';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseHclReport, readLimited } from '../../verify/index.ts';
-import { AttesterError, failed } from '../attesters/attester.ts';
-import { RunError, runProgram } from '../attesters/program.ts';
-import { createLock, holding } from '../driver/lock.ts';
-import type { AmdEndorsements } from './amd.ts';
-import type { CpuCollector, CpuEvidence } from './collector.ts';
-import { unavailable } from './endorsements.ts';
+import { AttesterError } from '../common/attester.ts';
+import { createLock, holding } from '../common/lock.ts';
+import { lastLineOf, RunError, runProgram } from '../common/program.ts';
+import type { AmdEndorsements, HostCertificates } from './amd.ts';
+import { type CpuCollector, type CpuEvidence, refused, unavailable } from './collector.ts';
 import type { IntelCollateral } from './intel.ts';
 
 export interface AzureOptions {
@@ -23,7 +23,6 @@ export interface AzureOptions {
   readonly deadline_ms?: number;
 }
 
-export const AZURE_TPM = '/dev/tpmrm0';
 const IMDS_URL = 'http://169.254.169.254';
 /** Where the paravisor keeps its report and the key that it vouches for. */
 const HCL_REPORT = '0x01400001';
@@ -37,9 +36,6 @@ const TD_REPORT_BYTES = 1024;
 /** How often the registers are read again when one was extended between quote and reading. */
 const TRIES = 3;
 
-const refused = (words: string, options?: ErrorOptions) =>
-  failed('collection_failed', 'cpu_refused', words, 'retry', options);
-
 /** @throws {AttesterError} there is no such TPM, or it has no report of a paravisor. */
 export async function createAzureCollector(options: AzureOptions): Promise<CpuCollector> {
   const { fetch, imds_url = IMDS_URL, environment, deadline_ms = DEADLINE_MS } = options;
@@ -52,7 +48,7 @@ export async function createAzureCollector(options: AzureOptions): Promise<CpuCo
       const words = cause.reason === 'not_found' ? 'is not installed (tpm2-tools)' : cause.message;
       throw unavailable(`${name} ${words}`, { cause });
     });
-    if (exit_code !== 0) throw unavailable(`${name} failed: ${lastLine(stderr)}`);
+    if (exit_code !== 0) throw unavailable(`${name} failed: ${lastLineOf(stderr)}`);
   }
 
   /** Runs tpm2-tools in a folder of their own, one set at a time. */
@@ -107,13 +103,13 @@ export async function createAzureCollector(options: AzureOptions): Promise<CpuCo
 
   async function endorseSnp(report: Buffer, signal: AbortSignal) {
     // Where Azure does not give them, AMD does.
-    const auxblob = await imds('/metadata/THIM/amd/certification', { headers: { Metadata: 'true' } }, signal)
-      .then(certificateTable)
+    const certificates = await imds('/metadata/THIM/amd/certification', { headers: { Metadata: 'true' } }, signal)
+      .then(hostCertificates)
       .catch((error: unknown) => {
         if (!(error instanceof AttesterError)) throw error;
-        return Buffer.alloc(0);
+        return {};
       });
-    return options.amd.endorse({ report, auxblob }, signal);
+    return options.amd.endorse({ report, certificates }, signal);
   }
 
   async function quoteTdx(hardware: Buffer, signal: AbortSignal): Promise<Buffer> {
@@ -179,28 +175,11 @@ const tpmOf = (message: Buffer, signature: Buffer, pcrs: Buffer) => ({
   pcrs: Array.from({ length: PCRS }, (_, i) => pcrs.toString('hex', i * DIGEST_BYTES, (i + 1) * DIGEST_BYTES)),
 });
 
-const VCEK_GUID = Buffer.from('63da758de6644564adc5f4b93be8accd', 'hex');
-const ASK_GUID = Buffer.from('4ab7b379bbac4fe4a02f05aef327c782', 'hex');
-const PEM = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----\n?/;
-
-/** The host's table as AMD's endorsements read it (56421, 24 bytes an entry): Azure gives two texts instead. @throws {AttesterError} */
-function certificateTable({ vcekCert, certificateChain }: Record<string, unknown>): Buffer {
-  const [leaf] = PEM.exec(String(vcekCert)) ?? [];
-  const [authority] = PEM.exec(String(certificateChain)) ?? [];
-  if (leaf === undefined || authority === undefined) throw unavailable("Azure's metadata service gave no certificates");
-  const files = [
-    [VCEK_GUID, Buffer.from(leaf)],
-    [ASK_GUID, Buffer.from(authority)],
-  ] as const;
-  let at = (files.length + 1) * 24;
-  const head = files.map(([guid, file]) => {
-    const entry = Buffer.concat([guid, Buffer.alloc(8)]);
-    entry.writeUInt32LE(at, 16);
-    entry.writeUInt32LE(file.length, 20);
-    at += file.length;
-    return entry;
-  });
-  return Buffer.concat([...head, Buffer.alloc(24), ...files.map(([, file]) => file)]);
+/** Azure gives two texts, of which the second begins with the authority. @throws {AttesterError} */
+function hostCertificates({ vcekCert, certificateChain }: Record<string, unknown>): HostCertificates {
+  try {
+    return { VCEK: new X509Certificate(String(vcekCert)), authority: new X509Certificate(String(certificateChain)) };
+  } catch (cause) {
+    throw unavailable("Azure's metadata service gave no certificates", { cause });
+  }
 }
-
-const lastLine = (text: string): string => text.trim().split('\n').at(-1)?.slice(0, 200) ?? '';

@@ -3,10 +3,10 @@ import { hash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Logger } from 'pino';
-import type { SidecarConfig } from '../config.ts';
-import { until } from '../driver/lock.ts';
-import { createAmdEndorsements } from './amd.ts';
-import { AZURE_TPM, createAzureCollector } from './azure.ts';
+import { shared, until } from '../common/lock.ts';
+import { AZURE_TPM, type SidecarConfig } from '../config.ts';
+import { createAmdEndorsements, readCertificateTable } from './amd.ts';
+import { createAzureCollector } from './azure.ts';
 import type { CpuCollector } from './collector.ts';
 import { createIntelCollateral } from './intel.ts';
 import { createSimulatedCpu } from './simulated/simulated.ts';
@@ -31,8 +31,8 @@ export async function createCpuCollector(
     fetch: globalThis.fetch,
     onFailure: (message: string) => log.warn({ reason: message }, 'endorsements of the processor'),
   };
-  const amd = createAmdEndorsements({ ...options, kds_url: config.kds_url ?? undefined });
-  const intel = createIntelCollateral({ ...options, pcs_url: config.pcs_url ?? undefined });
+  const amd = createAmdEndorsements({ ...options, kds_url: config.kds_url });
+  const intel = createIntelCollateral({ ...options, pcs_url: config.pcs_url });
   const environment = { PATH: config.worker_environment.PATH ?? '', TPM2TOOLS_TCTI: `device:${AZURE_TPM}` };
   return laterCollector(async () => {
     // Behind Azure's paravisor there is no configfs-tsm, and a TPM in its place.
@@ -40,7 +40,10 @@ export async function createCpuCollector(
       return createAzureCollector({ amd, intel, fetch: globalThis.fetch, environment });
     return createTsmCollector({
       entry: config.tsm_entry,
-      endorse: (evidence, signal) => (evidence.type === 'SEV_SNP' ? amd : intel).endorse(evidence, signal),
+      endorse({ type, report, auxblob }, signal) {
+        if (type !== 'SEV_SNP') return intel.endorse({ report }, signal);
+        return amd.endorse({ report, certificates: readCertificateTable(auxblob, options.onFailure) }, signal);
+      },
     });
   });
 }
@@ -48,19 +51,18 @@ export async function createCpuCollector(
 /** Makes the collector with the first report, and again as long as it cannot be made: a driver may be loaded later. */
 export function laterCollector(make: () => Promise<CpuCollector>): CpuCollector {
   let made: CpuCollector | null = null;
-  let underway: Promise<CpuCollector> | null = null;
+  const create = shared(async () => {
+    made = await make();
+    return made;
+  });
   return {
     get type() {
       return made?.type ?? null;
     },
     simulated: null,
     async collect(reportData, signal) {
-      if (made !== null) return made.collect(reportData, signal);
-      underway ??= make().finally(() => {
-        underway = null;
-      });
-      made = await until(underway, signal);
-      return made.collect(reportData, signal);
+      const collector = made ?? (await until(create(), signal));
+      return collector.collect(reportData, signal);
     },
   };
 }

@@ -1,4 +1,5 @@
-// What a collector is: it has this machine's processor sign 64 bytes. Each folder beside this file is one.
+// What a collector is: it has this machine's processor sign 64 bytes. tsm.ts, azure.ts and simulated/ are some. And how they fail.
+import { type AttesterError, failed } from '../common/attester.ts';
 
 /** The processor's evidence, as members of the attestation's `cpu`. docs/attestation.md §6 says what each is. */
 export interface CpuEvidence {
@@ -18,6 +19,9 @@ export interface CpuEvidence {
 
 export type CpuType = 'SEV_SNP' | 'TDX' | 'AZURE_SEV_SNP' | 'AZURE_TDX';
 
+/** By the names that configfs-tsm gives the kernel's drivers. */
+export const PROVIDERS: Readonly<Record<string, CpuType>> = { sev_guest: 'SEV_SNP', tdx_guest: 'TDX' };
+
 export interface CpuCollector {
   /** null until it is known. */
   readonly type: CpuType | null;
@@ -26,3 +30,20 @@ export interface CpuCollector {
   /** Called one at a time. @param reportData 64 bytes. */
   collect(reportData: Uint8Array, signal: AbortSignal): Promise<CpuEvidence>;
 }
+
+// Failures, each with its code, and whether a retry can help.
+
+/** What is needed is not at hand, and may be later. */
+export const unavailable = (words: string, options?: ErrorOptions): AttesterError =>
+  failed('collection_failed', 'cpu_unavailable', words, 'retry', options);
+
+/** What is needed is not at hand, and only the host can change that. */
+export const withheld = (words: string): AttesterError => failed('collection_failed', 'cpu_unavailable', words, 'stop');
+
+/** Evidence of another kind than we read. */
+export const unsupported = (words: string): AttesterError =>
+  failed('collection_failed', 'cpu_unsupported', words, 'stop');
+
+/** The processor's own evidence does not hold. */
+export const refused = (words: string, options?: ErrorOptions): AttesterError =>
+  failed('appraisal_failed', 'cpu_refused', words, 'retry', options);

@@ -2,8 +2,10 @@
 // (PCCS) with the same paths. They are fetched daily, kept on disk, and used until they end; the verifier judges them at each use.
 import { JsonTextError, type Member, topLevelMembers } from '../../proto/json.ts';
 import { appraiseCpu, type CpuReport, collateralEnd, parseTdxQuote, type TdxCollateral } from '../../verify/index.ts';
-import type { AttesterError } from '../attesters/attester.ts';
-import { until } from '../driver/lock.ts';
+import type { AttesterError } from '../common/attester.ts';
+import { until } from '../common/lock.ts';
+import { INTEL_PCS_URL } from '../config.ts';
+import { refused, unavailable } from './collector.ts';
 import {
   createService,
   createStore,
@@ -12,13 +14,10 @@ import {
   iso,
   isWithin,
   type Kept,
-  refused,
-  unavailable,
 } from './endorsements.ts';
 
 export interface IntelOptions extends EndorsementOptions {
-  /** `https://api.trustedservices.intel.com` by default. */
-  readonly pcs_url?: string | undefined;
+  readonly pcs_url: string;
 }
 
 export interface IntelCollateral {
@@ -30,7 +29,6 @@ export interface IntelCollateral {
   endorse(evidence: { readonly report: Buffer }, signal: AbortSignal): Promise<{ readonly collateral: TdxCollateral }>;
 }
 
-export const INTEL_PCS_URL = 'https://api.trustedservices.intel.com';
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
@@ -49,7 +47,7 @@ interface Platform {
 }
 
 export function createIntelCollateral(options: IntelOptions): IntelCollateral {
-  const { pcs_url = INTEL_PCS_URL, now_ms = Date.now, onFailure = () => {}, roots } = options;
+  const { pcs_url, now_ms = Date.now, onFailure = () => {}, roots } = options;
   const base = pcs_url.replace(/\/+$/, '');
   const store = createStore(options);
   const service = createService<Held>(options);
@@ -66,39 +64,36 @@ export function createIntelCollateral(options: IntelOptions): IntelCollateral {
   /** Read from the quote's PCK certificate, which stands under Intel's root. @throws {AttesterError} */
   async function platformOf(report: Buffer): Promise<Platform> {
     const { checks, claims } = await appraise(report);
-    const wrong = checks.find(({ name, status }) => status === 'fail' && OF_THE_QUOTE.has(name));
-    if (wrong !== undefined || claims?.fmspc == null) throw refused(`${wrong?.code}: ${wrong?.detail}`);
+    const failure = checks.find(({ name, status }) => status === 'fail' && OF_THE_QUOTE.has(name));
+    if (failure !== undefined || claims?.fmspc == null) throw refused(`${failure?.code}: ${failure?.detail}`);
     const authority = parseTdxQuote(new Uint8Array(report)).chain[1]?.subjectCommonName ?? '';
     return { fmspc: claims.fmspc, ca: authority.endsWith('Processor CA') ? 'processor' : 'platform' };
   }
 
-  /**
-   * What is wrong with the collateral itself, or null. That a platform is revoked or out of date is right collateral, and for the
-   * verifier to say.
-   */
-  async function wrongWith(report: Buffer, collateral: TdxCollateral): Promise<string | null> {
+  /** In words, or null. Collateral that calls the platform revoked or out of date is valid; the verifier decides. */
+  async function firstFailure(report: Buffer, collateral: TdxCollateral): Promise<string | null> {
     const { checks } = await appraise(report, collateral);
-    const wrong = checks.find(({ code }) => code !== undefined && OF_THE_COLLATERAL.has(code));
-    return wrong === undefined ? null : `${wrong.code}: ${wrong.detail}`;
+    const failure = checks.find(({ code }) => code !== undefined && OF_THE_COLLATERAL.has(code));
+    return failure === undefined ? null : `${failure.code}: ${failure.detail}`;
   }
 
   async function kept(id: string, report: Buffer): Promise<Held | null> {
     const found = await store.read(id);
     if (found === null) return null;
     const held = read(found);
-    const wrong = held === null ? 'it cannot be read' : await wrongWith(report, held.collateral);
-    if (wrong === null) return held;
+    const failure = held === null ? 'it cannot be read' : await firstFailure(report, held.collateral);
+    if (failure === null) return held;
     // It stays until it is replaced: it may be this clock that is wrong.
-    onFailure(`the kept ${id} is not used (${wrong})`);
+    onFailure(`the kept ${id} is not used (${failure})`);
     return null;
   }
 
   /** @throws {AttesterError} */
   function fetched(id: string, platform: Platform, report: Buffer): Promise<Held> {
-    return service.ask(id, async (get) => {
+    return service.fetchOnce(id, async (get) => {
       const collateral = await fetchCollateral(get, base, platform);
-      const wrong = await wrongWith(report, collateral);
-      if (wrong !== null) throw unavailable(`${new URL(base).host} gave collateral that cannot be used (${wrong})`);
+      const failure = await firstFailure(report, collateral);
+      if (failure !== null) throw unavailable(`${new URL(base).host} gave collateral that cannot be used (${failure})`);
       const entry = { bytes: Buffer.from(JSON.stringify(collateral)), fetched_ms: now_ms() };
       await store.write(id, entry);
       return { ...entry, collateral, expires_ms: collateralEnd(collateral).getTime() };

@@ -6,8 +6,8 @@ import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { answerMessage, evidenceMessage, sessionMessage, writeStatement } from '../../proto/statement.ts';
 import { bootRomKey, CheckFailure, checkSession } from '../../verify/index.ts';
-import { AttesterError, failed } from '../attesters/attester.ts';
-import { backoffMs, SESSION_RETRY } from '../signing/retry.ts';
+import { AttesterError, failed } from '../common/attester.ts';
+import { backoffMs, SESSION_RETRY } from '../common/retry.ts';
 import type { CpuCollector } from './collector.ts';
 
 /** A session as gateways hand it on. */

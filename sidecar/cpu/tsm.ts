@@ -3,10 +3,18 @@
 import { randomBytes } from 'node:crypto';
 import { constants, mkdir, open, readFile, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { AttesterError, failed } from '../attesters/attester.ts';
-import { createLock, holding } from '../driver/lock.ts';
-import { withRetries } from '../signing/retry.ts';
-import type { CpuCollector, CpuEvidence, CpuType } from './collector.ts';
+import { AttesterError } from '../common/attester.ts';
+import { createLock, holding } from '../common/lock.ts';
+import { DRIVER_READ_RETRY, withRetries } from '../common/retry.ts';
+import {
+  type CpuCollector,
+  type CpuEvidence,
+  type CpuType,
+  PROVIDERS,
+  refused,
+  unavailable,
+  unsupported,
+} from './collector.ts';
 import { readEventLog } from './event-log.ts';
 
 /** Calls of a file system; they reject with the system's errors, which have a `code`. */
@@ -45,10 +53,6 @@ interface TsmCollectorOptions {
 const CCEL = '/sys/firmware/acpi/tables/data/CCEL';
 /** SEV-SNP's guest waits 60 s for its host, TDX's 30 s. */
 const DEADLINE_MS = 65_000;
-/** By the kernel's names of their drivers. */
-export const PROVIDERS: Readonly<Record<string, CpuType>> = { sev_guest: 'SEV_SNP', tdx_guest: 'TDX' };
-/** While the driver is busy, or a signal interrupted it: after a failed read the same `inblob` is there to be read again. */
-const READ_RETRY = { attempts: 4, first_ms: 50, max_ms: 150 } as const;
 /** How often a report is asked for when others write to the same entry. */
 const TRIES = 2;
 const NOTHING: Buffer = Buffer.alloc(0);
@@ -143,7 +147,7 @@ interface Blobs {
   readonly auxblob: Buffer;
 }
 
-/** Any write to an entry advances its generation: where it moved by more than our own, the blobs may be over another's bytes. */
+/** Each write advances `generation`; a jump of more than one means that another process wrote, so read again. */
 async function readBlobs(
   fs: TsmFs,
   path: string,
@@ -153,7 +157,7 @@ async function readBlobs(
 ): Promise<Blobs> {
   const read = async (name: string) => {
     ended.throwIfAborted();
-    return withRetries(() => fs.read(join(path, name)), { ...READ_RETRY, isRetryable: isBusy, signal: ended });
+    return withRetries(() => fs.read(join(path, name)), { ...DRIVER_READ_RETRY, isRetryable: isBusy, signal: ended });
   };
   const generation = async () => Number(await fs.read(join(path, 'generation')));
   for (let tries = 0; tries < TRIES; tries++) {
@@ -208,12 +212,7 @@ function readTdxQuote(blob: Buffer): Signed {
 
 const reportDataAt = (blob: Buffer, at: number): Buffer => blob.subarray(at, at + REPORT_DATA_BYTES);
 
-// Failures.
-
-const unavailable = (words: string, options?: ErrorOptions) =>
-  failed('collection_failed', 'cpu_unavailable', words, 'retry', options);
-const unsupported = (words: string) => failed('collection_failed', 'cpu_unsupported', words, 'stop');
-const refused = (words: string) => failed('collection_failed', 'cpu_refused', words, 'retry');
+// Failures of the driver.
 
 const codeOf = (error: unknown): string => String((error as NodeJS.ErrnoException | null)?.code ?? '');
 const isBusy = (error: unknown): boolean => ['EBUSY', 'EINTR'].includes(codeOf(error));

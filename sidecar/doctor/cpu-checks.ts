@@ -1,14 +1,10 @@
-// What the doctor looks at for the processor's evidence: configfs-tsm, the service that vouches for the processor, and the session.
+// What the doctor looks at for the processor's evidence: configfs-tsm, or the TPM behind Azure's paravisor.
 
 import { dirname, join } from 'node:path';
-import { readStatement } from '../../proto/statement.ts';
-import type { VerificationReport } from '../../verify/index.ts';
-import type { SidecarConfig } from '../config.ts';
-import { AZURE_TPM } from '../cpu/azure.ts';
-import type { CpuType } from '../cpu/collector.ts';
-import { PROVIDERS } from '../cpu/tsm.ts';
+import { AZURE_TPM, type SidecarConfig } from '../config.ts';
+import { type CpuType, PROVIDERS } from '../cpu/collector.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
-import type { Host, Trial } from './host.ts';
+import type { Host } from './host.ts';
 
 // Is this a confidential VM, and may the sidecar ask its processor?
 
@@ -56,11 +52,11 @@ export async function checkCpu(
 /** Behind Azure's paravisor there is a TPM in place of configfs-tsm. Which processor it is, its report says. */
 async function checkAzure(host: Host, required: boolean): Promise<Finding> {
   const bad = required ? fail : warn;
-  const why = await host.access(AZURE_TPM, 'read_write');
-  if (why !== null)
+  const reason = await host.access(AZURE_TPM, 'read_write');
+  if (reason !== null)
     return bad(
       NAME,
-      `${host.user} may not open ${AZURE_TPM} (${why})`,
+      `${host.user} may not open ${AZURE_TPM} (${reason})`,
       `put ${host.user} into the group that owns it (tss)`,
     );
   if ((await host.run('tpm2_quote', ['--version'])) === null)
@@ -75,47 +71,8 @@ async function firstRefusal(host: Host, entry: string): Promise<string | null> {
     ['generation', 'read'],
     ['provider', 'read'],
   ] as const) {
-    const why = await host.access(join(entry, name), right);
-    if (why !== null) return `${join(entry, name)} (${why})`;
+    const reason = await host.access(join(entry, name), right);
+    if (reason !== null) return `${join(entry, name)} (${reason})`;
   }
   return null;
-}
-
-// Does the processor vouch for the trial attestation?
-
-/** @param report of the trial attestation. */
-export function checkSessionOf(
-  { checks, claims }: VerificationReport,
-  { hello, session }: Trial,
-  { cpu_evidence }: SidecarConfig,
-  now: Date,
-): Finding[] {
-  const name = 'session';
-  if (session === null) {
-    if (cpu_evidence === 'off') return [skip(name, 'no processor signs')];
-    if (hello.cpu === null)
-      return [warn(name, 'the sidecar that runs was started with CPU_EVIDENCE=off', 'restart it with these settings')];
-    return [warn(name, 'the sidecar has no session with its processor', "see the line `cpu`, and the sidecar's log")];
-  }
-  const failed = checks.filter(({ name: check, status }) => check.startsWith('cpu_') && status === 'fail');
-  if (failed.length > 0)
-    return [
-      fail(
-        name,
-        `a processor signed, and it does not verify: ${failed.map(({ code, detail }) => `${code}: ${detail}`).join('; ')}`,
-        'the code says which half is wrong: docs/security.md',
-      ),
-    ];
-  const minutes = Math.floor((readStatement(session.statement).not_after - now.getTime() / 1000) / 60);
-  const launch = launchWords(readStatement(session.statement).launch, claims.cpu?.host_data ?? '');
-  const who = `${claims.cpu?.product ?? claims.cpu?.type ?? 'processor'}${claims.cpu?.simulated === true ? ', simulated' : ''}`;
-  return [ok(name, `signed by the session of a ${who}, for another ${minutes} min; it verifies${launch}`)];
-}
-
-/** HOST_DATA or MRCONFIGID is where a host that is ours puts it; elsewhere the image holds it. */
-function launchWords(launch: string | null, hostData: string): string {
-  if (launch === null) return '';
-  return hostData.startsWith(launch)
-    ? '; HOST_DATA or MRCONFIGID names this launch file'
-    : '; HOST_DATA and MRCONFIGID name no such launch file: the image must hold it';
 }

@@ -8,10 +8,10 @@ import { join } from 'node:path';
 import { EnvHttpProxyAgent } from 'undici';
 import { type Attested, type Hello, MAX_FRAME_BYTES, type SessionFrame } from '../../proto/frames.ts';
 import { type ConnectionEnd, connectToSidecar, readTextFrame, updateBoth } from '../../proto/sidecar-connection.ts';
-import { RunError, runProgram } from '../attesters/program.ts';
+import { RunError, runProgram } from '../common/program.ts';
 import type { SidecarConfig } from '../config.ts';
 import { NVML, NvmlError } from '../driver/errors.ts';
-import { ARCHITECTURES, type ConfidentialMode } from '../driver/nvml.ts';
+import { ARCHITECTURES, type ConfidentialMode, createNvml, openLibrary } from '../driver/nvml.ts';
 import { DRIVER_VERSION_FILE, driverVersionIn } from '../driver/versions.ts';
 
 // Requests one attestation of a running sidecar over its socket, as a gateway would.
@@ -72,7 +72,7 @@ const ENDS: Readonly<Record<Exclude<ConnectionEnd['reason'], 'error' | 'other_pr
   ended: 'the doctor hung up',
 };
 
-// The machine's facts from NVML, through the native attester's binding, which is loaded only here and may be absent.
+// The machine's facts from NVML, through the native attester's binding to it.
 
 export interface NvmlFacts {
   readonly driver: string;
@@ -86,7 +86,7 @@ export interface NvmlFacts {
 const MAX_GPUS = 64;
 const DEADLINE_MS = 5_000;
 
-/** @throws {Error} without the binding, without the library, without a driver, or when a call hangs. */
+/** @throws {Error} without koffi, without the library, without a driver, or when a call hangs. */
 async function readNvml(library: string): Promise<NvmlFacts> {
   let timer: NodeJS.Timeout | undefined;
   const timeout = new Promise<never>((_, reject) => {
@@ -100,10 +100,6 @@ async function readNvml(library: string): Promise<NvmlFacts> {
 }
 
 async function readFacts(library: string): Promise<NvmlFacts> {
-  const [{ openLibrary }, { createNvml }] = await Promise.all([
-    import('../driver/nvml.ts'),
-    import('../driver/nvml.ts'),
-  ]);
   const nvml = createNvml(openLibrary(library, 1));
   await nvml.init();
   try {
@@ -204,7 +200,7 @@ async function runHere(program: string, args: readonly string[], env: Readonly<R
   }
 }
 
-/** By the proxy that NVIDIA's programs would take too; Node's own fetch takes none. */
+/** Uses the proxy from the environment, as NVIDIA's programs do; Node's fetch ignores it. */
 function fetchThrough(environment: Readonly<Record<string, string>>): typeof globalThis.fetch {
   const httpProxy = environment.http_proxy;
   const httpsProxy = environment.https_proxy ?? environment.HTTPS_PROXY;

@@ -75,8 +75,8 @@ export async function checkDevices(host: Host, { gpus }: Facts): Promise<Finding
     .map((name) => `/dev/${name}`);
   const refused: string[] = [];
   for (const path of [CONTROL, ...numbered]) {
-    const why = await host.access(path, 'read_write');
-    if (why === 'ENOENT' && path === CONTROL)
+    const reason = await host.access(path, 'read_write');
+    if (reason === 'ENOENT' && path === CONTROL)
       return [
         fail(
           'devices',
@@ -84,7 +84,7 @@ export async function checkDevices(host: Host, { gpus }: Facts): Promise<Finding
           'load the driver (nvidia-modprobe, or nvidia-smi as root); in a container, start it with --gpus all',
         ),
       ];
-    if (why !== null) refused.push(`${path} (${why})`);
+    if (reason !== null) refused.push(`${path} (${reason})`);
   }
   if (refused.length > 0)
     return [
@@ -198,8 +198,8 @@ export async function checkRequirements(host: Host, config: SidecarConfig, facts
 async function nvtrust(host: Host, { nvtrust_venv }: SidecarConfig): Promise<Finding> {
   const python = join(nvtrust_venv, 'bin', 'python');
   const todo = `run sidecar/attesters/nvtrust/python/install.sh ${nvtrust_venv}, or name the environment in NVTRUST_VENV`;
-  const why = await host.access(python, 'execute');
-  if (why !== null) return fail(NAME, `ATTESTER=nvtrust: ${python} cannot be run (${why})`, todo);
+  const reason = await host.access(python, 'execute');
+  if (reason !== null) return fail(NAME, `ATTESTER=nvtrust: ${python} cannot be run (${reason})`, todo);
   const ran = await host.run(python, ['-I', '-c', SDK_VERSION]);
   if (ran === null || ran.exit_code !== 0) return fail(NAME, `ATTESTER=nvtrust: ${python} does not know ${SDK}`, todo);
   return ok(NAME, `ATTESTER=nvtrust: ${SDK} ${ran.stdout.trim().slice(0, 40)} in ${nvtrust_venv}`);
@@ -239,12 +239,12 @@ export async function checkSocket(host: Host, { sidecar_socket }: SidecarConfig)
   if (there !== null && there !== 'socket')
     return [fail(name, `${sidecar_socket} is a ${there}`, 'move it away, or choose another SIDECAR_SOCKET')];
   const folder = await nearest(host, dirname(sidecar_socket));
-  const why = (await host.kind(folder)) === 'folder' ? await host.access(folder, 'write') : 'ENOTDIR';
-  if (why !== null)
+  const reason = (await host.kind(folder)) === 'folder' ? await host.access(folder, 'write') : 'ENOTDIR';
+  if (reason !== null)
     return [
       fail(
         name,
-        `${host.user} may not write in ${folder} (${why})`,
+        `${host.user} may not write in ${folder} (${reason})`,
         'give the folder to the user that runs the sidecar (a volume keeps the owner it was made with), or set SIDECAR_SOCKET',
       ),
     ];

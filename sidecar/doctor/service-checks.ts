@@ -1,6 +1,7 @@
 // What the doctor looks at beyond the node: services, clocks, and one trial attestation.
 
 import { buildRaw } from '../../proto/raw.ts';
+import { readStatement } from '../../proto/statement.ts';
 import {
   appraiseAttestation,
   createCollateral,
@@ -11,13 +12,9 @@ import {
   type VerificationReport,
 } from '../../verify/index.ts';
 import type { SidecarConfig } from '../config.ts';
-import { AMD_KDS_URL } from '../cpu/amd.ts';
 import type { CpuType } from '../cpu/collector.ts';
-import { INTEL_PCS_URL } from '../cpu/intel.ts';
-import { checkSessionOf } from './cpu-checks.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
-import type { Host, Trial } from './host.ts';
-import { type Facts, messageOf } from './host.ts';
+import { type Facts, type Host, messageOf, type Trial } from './host.ts';
 
 // One short request to each service that the attester needs: its status, or why there is no response, and the service's clock.
 
@@ -48,8 +45,8 @@ export function probeServices(host: Host, config: SidecarConfig, facts: Facts, c
   const rim = () => probe(host, 'rim', at(config.rim_url ?? NVIDIA_RIM_URL, `/v1/rim/${rim_id}`), rim_id);
   const ocsp = () => probe(host, 'ocsp', at(config.ocsp_url ?? NVIDIA_OCSP_URL), null);
   const nras = () => probe(host, 'nras', at(config.nras_url ?? new URL(NRAS_KEYS_URL).origin), null);
-  const kds = () => probe(host, 'kds', at(config.kds_url ?? AMD_KDS_URL, '/vcek/v1/Genoa/cert_chain'), null);
-  const pcs = () => probe(host, 'pcs', at(config.pcs_url ?? INTEL_PCS_URL, '/tdx/certification/v4/qe/identity'), null);
+  const kds = () => probe(host, 'kds', at(config.kds_url, '/vcek/v1/Genoa/cert_chain'), null);
+  const pcs = () => probe(host, 'pcs', at(config.pcs_url, '/tdx/certification/v4/qe/identity'), null);
   const ofTheProcessor = cpu === null ? [] : [cpu === 'TDX' ? pcs() : kds()];
   return Promise.all([...(config.attester === 'nras' ? [nras()] : []), rim(), ocsp(), ...ofTheProcessor]);
 }
@@ -57,12 +54,12 @@ export function probeServices(host: Host, config: SidecarConfig, facts: Facts, c
 async function probe(host: Host, service: Probe['service'], url: string, rim_id: string | null): Promise<Probe> {
   const sent_ms = host.now().getTime();
   try {
-    const answer = await host.fetch(url, { redirect: 'manual', signal: AbortSignal.timeout(PROBE_TIMEOUT_MS) });
+    const response = await host.fetch(url, { redirect: 'manual', signal: AbortSignal.timeout(PROBE_TIMEOUT_MS) });
     const middle_ms = (sent_ms + host.now().getTime()) / 2;
-    await answer.body?.cancel();
-    const date_ms = Date.parse(answer.headers.get('date') ?? '');
+    await response.body?.cancel();
+    const date_ms = Date.parse(response.headers.get('date') ?? '');
     const clock_ahead_ms = Number.isNaN(date_ms) ? null : date_ms - middle_ms;
-    return { service, url, rim_id, http_status: answer.status, error: null, clock_ahead_ms };
+    return { service, url, rim_id, http_status: response.status, error: null, clock_ahead_ms };
   } catch (error) {
     return { service, url, rim_id, http_status: null, error: networkReason(error), clock_ahead_ms: null };
   }
@@ -190,7 +187,7 @@ export async function checkTrial(host: Host, config: SidecarConfig): Promise<Fin
   const cpu = signed && session && { ...JSON.parse(session.cpu), signature: signed.signature };
   const report = await appraise(JSON.stringify({ raw, nonce, token, evidence, cpu }), trial, host, config);
   const ofSession = checkSessionOf(report, trial, config, host.now());
-  // What the processor fails by is told there.
+  // The processor's failures are reported by `checkSessionOf`.
   const failed = report.checks.filter(({ name, status }) => status === 'fail' && !name.startsWith('cpu_'));
   if (failed.length > 0) return [invalid(failed), ...ofSession];
   const seen = `the sidecar (${hello.attester}) attested ${hello.devices.length} device(s), and it verifies${report.level === 'none' ? '' : ` (${report.level})`}`;
@@ -234,4 +231,43 @@ function unreachable(error: unknown, { user }: Host, { sidecar_socket }: Sidecar
       'run the doctor, and the gateway, in the group that owns the socket',
     );
   return fail(NAME, `${sidecar_socket}: ${messageOf(error)}`, 'is that a sidecar of this version? Look at its log');
+}
+
+// Does the processor vouch for the trial attestation?
+
+/** @param report of the trial attestation. */
+function checkSessionOf(
+  { checks, claims }: VerificationReport,
+  { hello, session }: Trial,
+  { cpu_evidence }: SidecarConfig,
+  now: Date,
+): Finding[] {
+  const name = 'session';
+  if (session === null) {
+    if (cpu_evidence === 'off') return [skip(name, 'no processor signs')];
+    if (hello.cpu === null)
+      return [warn(name, 'the sidecar that runs was started with CPU_EVIDENCE=off', 'restart it with these settings')];
+    return [warn(name, 'the sidecar has no session with its processor', "see the line `cpu`, and the sidecar's log")];
+  }
+  const failed = checks.filter(({ name: check, status }) => check.startsWith('cpu_') && status === 'fail');
+  if (failed.length > 0)
+    return [
+      fail(
+        name,
+        `a processor signed, and it does not verify: ${failed.map(({ code, detail }) => `${code}: ${detail}`).join('; ')}`,
+        'the code says which half is wrong: docs/security.md',
+      ),
+    ];
+  const minutes = Math.floor((readStatement(session.statement).not_after - now.getTime() / 1000) / 60);
+  const launch = launchWords(readStatement(session.statement).launch, claims.cpu?.host_data ?? '');
+  const who = `${claims.cpu?.product ?? claims.cpu?.type ?? 'processor'}${claims.cpu?.simulated === true ? ', simulated' : ''}`;
+  return [ok(name, `signed by the session of a ${who}, for another ${minutes} min; it verifies${launch}`)];
+}
+
+/** HOST_DATA or MRCONFIGID is where a host that is ours puts it; elsewhere the image holds it. */
+function launchWords(launch: string | null, hostData: string): string {
+  if (launch === null) return '';
+  return hostData.startsWith(launch)
+    ? '; HOST_DATA or MRCONFIGID names this launch file'
+    : '; HOST_DATA and MRCONFIGID name no such launch file: the image must hold it';
 }

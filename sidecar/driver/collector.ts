@@ -1,16 +1,18 @@
 // Collects evidence over a nonce from every device: GPUs in parallel, one report at a time from each; switches beside them.
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import type { Device } from '../attesters/attester.ts';
+import type { Device } from '../common/attester.ts';
+import { createLock, holding, until } from '../common/lock.ts';
 import { refusal } from './errors.ts';
-import { PARALLEL_CALLS } from './ffi.ts';
-import { createLock, holding, until } from './lock.ts';
 import { keepMachine, type Machine, type MachineOptions, type Source } from './machine.ts';
 
 export interface CollectorOptions extends MachineOptions {
   /** For one collection; 30,000 by default. */
   readonly collection_timeout_ms?: number;
 }
+
+/** What the devices are reached by: the driver's libraries, or a collector in their place. */
+export type DeviceOptions = CollectorOptions | { readonly collector: Collector };
 
 export interface Collector {
   readonly devices: readonly Device[];
@@ -26,7 +28,7 @@ const CLOSE_MS = 500;
 
 /** @throws {AttesterError} when this machine cannot attest. */
 export async function createCollector(options: CollectorOptions): Promise<Collector> {
-  const { parallel_calls = PARALLEL_CALLS, collection_timeout_ms = 30_000 } = options;
+  const { parallel_calls, collection_timeout_ms = 30_000 } = options;
   const kept = keepMachine(options);
   const first = await inTime((signal) => until(kept.open(), signal), collection_timeout_ms);
   const calls = createLock(parallel_calls);

@@ -1,5 +1,5 @@
 // What the return codes of NVML and NSCQ mean to an operator: a reason, whether a retry can help, and what to do.
-import { AttesterError, failed, type Reason } from '../attesters/attester.ts';
+import { AttesterError, failed, type Reason } from '../common/attester.ts';
 
 type Again = 'retry' | 'stop';
 interface Meaning {
@@ -71,8 +71,8 @@ export class NvmlError extends AttesterError {
   readonly nvml_code: number;
   constructor(function_name: string, nvml_code: number) {
     const { reason, again, words } = MEANINGS[nvml_code] ?? UNKNOWN;
-    const message = `${reason}: ${words} (${function_name}: NVML error ${nvml_code})`;
-    super('collection_failed', message, again === 'retry', { reason });
+    const detail = `${words} (${function_name}: NVML error ${nvml_code})`;
+    super('collection_failed', detail, again === 'retry', { reason });
     this.nvml_code = nvml_code;
   }
 }
@@ -115,7 +115,6 @@ const NSCQ_UNKNOWN: Meaning = {
 export class NscqError extends AttesterError {
   constructor(path: string, nscq_code: number) {
     const { reason, again, words } = NSCQ_MEANINGS[nscq_code] ?? NSCQ_UNKNOWN;
-    const message = `${reason}: ${words} (${path}: NSCQ error ${nscq_code})`;
-    super('collection_failed', message, again === 'retry', { reason });
+    super('collection_failed', `${words} (${path}: NSCQ error ${nscq_code})`, again === 'retry', { reason });
   }
 }

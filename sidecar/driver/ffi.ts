@@ -19,8 +19,6 @@ export interface KoffiFunction {
   async(...args: readonly unknown[]): void;
 }
 
-/** libuv has four threads, and one is left for everything else. */
-export const PARALLEL_CALLS = 3;
 /** The drivers keep their structures on the stack, and koffi's own default is small. */
 const STACK_BYTES = 1024 * 1024;
 

@@ -1,10 +1,9 @@
 // The machine with its devices, opened at the start. When a driver loses it, it is opened again and must have the same devices.
-import type { Device } from '../attesters/attester.ts';
+import type { Device } from '../common/attester.ts';
+import { holding, type Lock } from '../common/lock.ts';
 import { NscqError, NVML, NvmlError, refusal } from './errors.ts';
-import { PARALLEL_CALLS } from './ffi.ts';
-import { holding, type Lock } from './lock.ts';
-import { checkLocked, createNscq, NSCQ_LIBRARY, type Nscq, openNscq, openSwitches } from './nscq.ts';
-import { checkMode, createNvml, LIBRARY, type Nvml, openLibrary, openSession } from './nvml.ts';
+import { checkLocked, createNscq, type Nscq, openNscq, openSwitches } from './nscq.ts';
+import { checkMode, createNvml, type Nvml, openLibrary, openSession } from './nvml.ts';
 
 // The sources of evidence: GPUs through NVML and, behind protected PCIe, switches through NSCQ.
 
@@ -62,12 +61,12 @@ async function switches(nscq: Nscq): Promise<Source[]> {
 }
 
 export interface MachineOptions {
-  /** As dlopen takes it; `libnvidia-ml.so.1` by default. */
-  readonly library?: string;
-  /** Calls at a time. Each takes a thread of libuv's pool, which has 4 unless UV_THREADPOOL_SIZE says more; 3 by default. */
-  readonly parallel_calls?: number;
-  /** The switches' library, opened behind protected PCIe alone; `libnvidia-nscq.so.2` by default. */
-  readonly switch_library?: string;
+  /** As dlopen takes it. */
+  readonly library: string;
+  /** Calls at a time. Each takes a thread of libuv's pool, of which one must be left for everything else. */
+  readonly parallel_calls: number;
+  /** The switches' library, opened behind protected PCIe alone. */
+  readonly switch_library: string;
   /** Whether switches can be attested too; where they cannot, a node behind protected PCIe is refused. True by default. */
   readonly switches?: boolean;
 }
@@ -95,8 +94,8 @@ const LOST: ReadonlySet<number> = new Set([
 
 /** @throws {AttesterError} without the library or koffi. */
 export function keepMachine(options: MachineOptions): KeptMachine {
-  const { parallel_calls = PARALLEL_CALLS, switches = true, switch_library = NSCQ_LIBRARY } = options;
-  const nvml = createNvml(openLibrary(options.library ?? LIBRARY, parallel_calls));
+  const { library, parallel_calls, switch_library, switches = true } = options;
+  const nvml = createNvml(openLibrary(library, parallel_calls));
   let nscq: Nscq | null = null;
   let first: Machine | null = null;
   let machine: Machine | null = null;

@@ -1,8 +1,10 @@
 // NSCQ as this sidecar uses it: which switches there are, whether they are locked, and a switch's chain and report over a nonce.
 
-import type { Device } from '../attesters/attester.ts';
+import type { Device } from '../common/attester.ts';
 import { NscqError, refusal } from './errors.ts';
 import { callAsync, type Koffi, type KoffiLibrary, loadKoffi, NONCE_BYTES, readText } from './ffi.ts';
+
+// NSCQ's types for koffi, as the headers in NVIDIA's Python package declare them (nscq_attestation.h, API 2.0.0).
 
 const UUID_BYTES = 16;
 const CHAIN_BYTES = 0x1400;
@@ -51,10 +53,6 @@ function made(koffi: Koffi) {
 // The call runs on a thread of libuv's pool; koffi hands each callback to the event loop and holds that thread meanwhile, so
 // nothing here waits for a switch.
 
-export const NSCQ_LIBRARY = 'libnvidia-nscq.so.2';
-
-// NSCQ's types for koffi, as the headers in NVIDIA's Python package declare them (nscq_attestation.h, API 2.0.0).
-
 const MOUNT_DEVICES = 1;
 const LABEL_BYTES = 64;
 
@@ -82,7 +80,7 @@ interface NscqLibrary {
   observe<K extends NscqKind>(
     kind: K,
     path: string,
-  ): Promise<{ readonly code: number; readonly answers: readonly Observed<NscqValues[K]>[] }>;
+  ): Promise<{ readonly code: number; readonly values: readonly Observed<NscqValues[K]>[] }>;
 }
 
 /** The bytes of a structure that a callback gets by value; none where its size is impossible. */
@@ -145,12 +143,12 @@ export function openNscq(path: string, max_calls: number): NscqLibrary {
         given.push({ uuid: uuidAt(device), code, value: readValue(kind, value) });
       };
       const code = await callAsync<number>(observers[kind], [session, at, keep, null, 0], max_calls);
-      const answers: Observed<NscqValues[K]>[] = [];
+      const values: Observed<NscqValues[K]>[] = [];
       for (const { uuid, code, value } of given) {
         const read = kind === 'uuid' ? await labelOf(value as Buffer) : value;
-        answers.push({ label: await labelOf(uuid), code, value: read as NscqValues[K] });
+        values.push({ label: await labelOf(uuid), code, value: read as NscqValues[K] });
       }
-      return { code, answers };
+      return { code, values };
     },
   };
 }
@@ -193,10 +191,10 @@ export function createNscq(library: NscqLibrary): Nscq {
   };
 
   async function observed<K extends NscqKind>(kind: K, path: string): Promise<readonly Observed<NscqValues[K]>[]> {
-    const { code, answers } = await library.observe(kind, path);
+    const { code, values } = await library.observe(kind, path);
     checked(path, code);
-    for (const answer of answers) checked(path, answer.code);
-    return answers;
+    for (const value of values) checked(path, value.code);
+    return values;
   }
 
   async function only<K extends NscqKind>(kind: K, label: string, what: string): Promise<NscqValues[K]> {

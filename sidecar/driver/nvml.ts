@@ -1,8 +1,10 @@
 // NVML as this sidecar uses it: what there is, which mode it is in, and a device's chain and report over a nonce.
 
-import type { Device } from '../attesters/attester.ts';
+import type { Device } from '../common/attester.ts';
 import { NVML, NvmlError, refusal } from './errors.ts';
 import { callAsync, type KoffiFunction, type KoffiLibrary, loadKoffi, NONCE_BYTES, readText } from './ffi.ts';
+
+// NVML's structures as bytes: the sizes and offsets that nvml.h gives them, in the machine's order, without padding.
 
 /** nvmlSystemGetDriverVersion, nvmlDeviceGetName (v2), nvmlDeviceGetUUID (v2). */
 export const TEXT_BYTES = 96;
@@ -112,10 +114,6 @@ export interface NvmlLibrary {
   /** The return code; 13 (function not found) where this driver's library has no such function. */
   call(name: FunctionName, ...args: readonly Argument[]): Promise<number>;
 }
-
-export const LIBRARY = 'libnvidia-ml.so.1';
-
-// NVML's structures as bytes: the sizes and offsets that nvml.h gives them, in the machine's order, without padding.
 
 /**
  * @param path as dlopen takes it.

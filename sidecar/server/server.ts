@@ -8,7 +8,7 @@ import { type Logger, pino } from 'pino';
 import { WebSocketServer } from 'ws';
 import { HEALTH_PATH, MAX_FRAME_BYTES } from '../../proto/frames.ts';
 import { prettyLine, where } from '../../proto/log.ts';
-import type { Attester, AttesterError } from '../attesters/attester.ts';
+import type { Attester, AttesterError } from '../common/attester.ts';
 import { createSessions, type SessionsOptions } from '../cpu/sessions.ts';
 import { checkCollected } from '../signing/evidence-check.ts';
 import { createScheduler } from '../signing/scheduler.ts';
@@ -101,11 +101,11 @@ async function clearStale(path: string): Promise<void> {
     return;
   }
   if (!isSocket) throw new SocketError('not_a_socket', `${path} exists and is not a socket`);
-  if (await answers(path)) throw new SocketError('in_use', `a sidecar already listens on ${path}`);
+  if (await isListening(path)) throw new SocketError('in_use', `a sidecar already listens on ${path}`);
   unlinkSync(path);
 }
 
-function answers(path: string): Promise<boolean> {
+function isListening(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const probe = connect(path);
     const end = (alive: boolean) => {
@@ -130,8 +130,8 @@ interface ServerOptions {
   readonly attest_deadline_ms: number;
   /** Who signs a nonce: every device, as by default, or any one of them. */
   readonly signers?: 'all' | 'any';
-  /** How long `close` may wait for attestations in flight; 5 s by default. The gateway sends the rest to the next sidecar. */
-  readonly drain_ms?: number;
+  /** How long `close` may wait for attestations in flight. The gateway sends the rest to the next sidecar. */
+  readonly drain_ms: number;
   /** Why the attester cannot attest yet, where that is known from its start. */
   readonly unavailable?: AttesterError | null;
   /** From one trial to the next while it cannot attest. */
@@ -142,7 +142,6 @@ interface ServerOptions {
 
 /** Concurrent connections: gateways, of which each of up to 64 workers has its own, and health checks. */
 const MAX_SESSIONS = 256;
-const DRAIN_MS = 5_000;
 /** How long the start waits for the first session where one is required: with a slow processor, gateways are told why nothing is attested. */
 const FIRST_SESSION_MS = 10_000;
 
@@ -235,7 +234,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       // Closes connections that never became a session, which nothing else would time out any more.
       server.closeAllConnections();
-      const deadline = delay(options.drain_ms ?? DRAIN_MS, undefined, { ref: false });
+      const deadline = delay(options.drain_ms, undefined, { ref: false });
       await Promise.race([Promise.all([...sessions].map((session) => session.drain())), deadline]);
       for (const ws of sockets.clients) ws.close(1001, 'the sidecar stops');
       setTimeout(() => {

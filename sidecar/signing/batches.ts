@@ -3,7 +3,7 @@ import { setImmediate } from 'node:timers/promises';
 import { type Batch, MAX_LEAVES } from '../../proto/batch.ts';
 import type { BatchGroup, Phases } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import type { Collected } from '../attesters/attester.ts';
+import type { Collected } from '../common/attester.ts';
 import { QueueFull } from './queue.ts';
 import { type Leaf, makeLeaf, makeTree } from './tree.ts';
 

@@ -1,5 +1,5 @@
 // The circuit breaker. It opens for a failure that does not pass by itself (CC mode off, driver gone), reports its reason, and makes a trial from time to time.
-import { AttesterError } from '../attesters/attester.ts';
+import { type AttesterError, failed } from '../common/attester.ts';
 
 /** Why nothing can be attested now, for operators and for the error that clients see: no content is in it. */
 export interface Unavailable {
@@ -19,18 +19,17 @@ interface CircuitBreaker {
   readonly unavailable: Unavailable | null;
   succeeded(): void;
   failed(error: AttesterError): void;
-  /** A request's whole time went by and nothing was attested in it. `last`: the failure of its last attempt. */
+  /** A request reached its deadline without an attestation. `last`: the failure of its last attempt. */
   timedOut(last: AttesterError | null): void;
   /** Opens the circuit whether the failure is retryable or not. */
   open(error: AttesterError): void;
   close(): void;
 }
 
-/** One failed appraisal may lie in one report, and one timeout may be chance. So many in a row mean that the device cannot attest. */
+/** Consecutive failures that open the circuit; fewer may be chance. */
 const IN_A_ROW = 3;
 
-export const stuck = () =>
-  new AttesterError('collection_failed', 'the attester does not answer', false, { reason: 'attester_stuck' });
+export const stuck = () => failed('collection_failed', 'attester_stuck', 'the attester does not answer', 'stop');
 
 export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBreaker {
   let unavailable: Unavailable | null = null;

@@ -2,10 +2,10 @@
 // verify/gpu/report-check.ts, as the gateway checks it again.
 import type { Nonce } from '../../proto/raw.ts';
 import { CheckFailure, checkReports } from '../../verify/index.ts';
-import { type Attester, AttesterError, type Collected } from '../attesters/attester.ts';
+import { type Attester, type Collected, failed } from '../common/attester.ts';
 
 const refuse = (message: string, cause?: unknown) =>
-  new AttesterError('appraisal_failed', message, false, { cause, reason: 'evidence_refused' });
+  failed('appraisal_failed', 'evidence_refused', message, 'stop', { cause });
 
 /** @param device the only one that was to sign; all by default. @throws {AttesterError} appraisal_failed */
 export async function checkCollected(

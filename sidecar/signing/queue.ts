@@ -1,5 +1,5 @@
 // The queue in front of the GPUs: bounded, in order of arrival, one job at a time for each signer. A job can be cancelled.
-import { RETRY_AFTER_MS } from './retry.ts';
+import { RETRY_AFTER_MS } from '../common/retry.ts';
 
 /** How long a job may go on after it was aborted, before the next one starts beside it. */
 const GRACE_MS = 2_000;

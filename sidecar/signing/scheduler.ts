@@ -3,11 +3,11 @@
 import { randomBytes } from 'node:crypto';
 import type { BatchGroup } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import { type Attester, AttesterError, type Collected } from '../attesters/attester.ts';
+import { type Attester, AttesterError, type Collected } from '../common/attester.ts';
+import { ATTESTATION_RETRY, TRIAL_EVERY_MS, withRetries } from '../common/retry.ts';
 import { createBatches, DeadlineExceeded, type Timed, type TimedLeaf } from './batches.ts';
 import { createCircuitBreaker, stuck, type Unavailable } from './circuit-breaker.ts';
 import { createQueue } from './queue.ts';
-import { ATTESTATION_RETRY, TRIAL_EVERY_MS, withRetries } from './retry.ts';
 
 interface SchedulerOptions {
   readonly attest_queue_max: number;

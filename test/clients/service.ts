@@ -3,7 +3,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startEngine } from '../../demo/engine/server.ts';
-import type { Attester } from '../../sidecar/attesters/attester.ts';
+import type { Attester } from '../../sidecar/common/attester.ts';
 import { type Backend, type Seen, startBackend } from '../backend.ts';
 import { startGateway, startSidecar, temporaryFolder } from '../harness.ts';
 import { MODELS, type Scripted, scripted } from './scripts.ts';

@@ -6,7 +6,7 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { AttesterError } from '../../sidecar/attesters/attester.ts';
+import { AttesterError } from '../../sidecar/common/attester.ts';
 import { createAmdEndorsements } from '../../sidecar/cpu/amd.ts';
 import { type AzureOptions, createAzureCollector } from '../../sidecar/cpu/azure.ts';
 import { pem } from '../../sidecar/cpu/simulated/authority.ts';

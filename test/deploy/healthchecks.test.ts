@@ -2,8 +2,8 @@ import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
-import { AttesterError } from '../../sidecar/attesters/attester.ts';
 import { unavailableAttester } from '../../sidecar/attesters/choose.ts';
+import { AttesterError } from '../../sidecar/common/attester.ts';
 import { startServer } from '../../sidecar/server/server.ts';
 import { startBackend } from '../backend.ts';
 import { type Folder, SILENT, startGateway, startSidecar, temporaryFolder, UNCHECKED } from '../harness.ts';
@@ -58,7 +58,7 @@ describe("the sidecar's health check", () => {
     const sidecar_socket = join(folder.path, 'sidecar.sock');
     const trouble = new AttesterError('collection_failed', 'CC mode is off', false);
     const attester = unavailableAttester('nvtrust', () => Promise.reject(trouble));
-    const limits = { attest_queue_max: 1, attest_deadline_ms: 1_000 };
+    const limits = { attest_queue_max: 1, attest_deadline_ms: 1_000, drain_ms: 5_000 };
     const server = await startServer(attester, { sidecar_socket, ...limits, unavailable: trouble }, SILENT);
     ends.push(() => server.close());
     expect(await check(sidecar_socket)).toEqual([0, 'nvtrust: cannot attest: CC mode is off']);

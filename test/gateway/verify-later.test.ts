@@ -1,9 +1,9 @@
 // The gateway's own verdict on attestations of another time: the sidecar's key and its tokens end, the evidence does not.
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import type { Attester } from '../../sidecar/attesters/attester.ts';
 import { makeToken, makeTokenKey } from '../../sidecar/attesters/native/token.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
+import type { Attester } from '../../sidecar/common/attester.ts';
 import { appraiseEvidence } from '../../verify/index.ts';
 import { type Backend, startBackend } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';

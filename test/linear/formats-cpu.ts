@@ -2,16 +2,9 @@
 
 import { pem } from '../../sidecar/cpu/simulated/authority.ts';
 import { amdCrl, makeAmd, makeLeaf, makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
-import {
-  level,
-  makeCcel,
-  makeCollateral,
-  makeIntel,
-  makePck,
-  makeQuote,
-  svns,
-} from '../../sidecar/cpu/simulated/tdx.ts';
+import { level, makeCollateral, makeIntel, makePck, makeQuote, svns } from '../../sidecar/cpu/simulated/tdx.ts';
 import type { CpuVerifyOptions } from '../../verify/cpu/cpu-options.ts';
+import { makeCcel } from '../verify/cpu/ccel.ts';
 import type { Format } from './grammar.ts';
 
 const intel = makeIntel();

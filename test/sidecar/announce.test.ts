@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createSidecar, type Sidecar } from '../../gateway/attestation/sidecar-client.ts';
 import { nonceOf, type Raw } from '../../proto/raw.ts';
-import { type Attester, AttesterError } from '../../sidecar/attesters/attester.ts';
 import { unavailableAttester, withSuccessor } from '../../sidecar/attesters/choose.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
+import { type Attester, AttesterError } from '../../sidecar/common/attester.ts';
 import { type Folder, type RunningSidecar, startSidecar, temporaryFolder, UNCHECKED } from '../harness.ts';
 
 let folder: Folder;
@@ -17,7 +17,7 @@ const never = new AbortController().signal;
 const stays = () => {};
 const ccOff = () => new AttesterError('collection_failed', 'cc_off: confidential computing is off', false);
 const newFormat = () =>
-  new AttesterError('collection_failed', 'new_format: not one that the SDK reads', false, { reason: 'new_format' });
+  new AttesterError('collection_failed', 'not one that the SDK reads', false, { reason: 'new_format' });
 
 beforeEach(() => {
   folder = temporaryFolder();

@@ -5,7 +5,7 @@ import { WebSocket } from 'ws';
 import type { Batch } from '../../proto/batch.ts';
 import { attestedBatchHeadSchema, attestedMembersSchema, leavesSchema, splitBinaryFrame } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import { type Attester, AttesterError } from '../../sidecar/attesters/attester.ts';
+import { type Attester, AttesterError } from '../../sidecar/common/attester.ts';
 import { DeadlineExceeded } from '../../sidecar/signing/batches.ts';
 import { QueueFull } from '../../sidecar/signing/queue.ts';
 import { createScheduler, type Scheduler } from '../../sidecar/signing/scheduler.ts';

@@ -2,7 +2,6 @@
 import { randomBytes } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import type { Attester, Collected } from '../../sidecar/attesters/attester.ts';
 import {
   chainPem,
   DEVICE_ROOT,
@@ -12,6 +11,7 @@ import {
   makeRoot,
 } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport, type ReportOptions } from '../../sidecar/attesters/simulated/report.ts';
+import type { Attester, Collected } from '../../sidecar/common/attester.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
 import { B200, H100, type Model, NVSWITCH } from '../twin/models.ts';
 
@@ -65,7 +65,9 @@ describe('evidence of several devices', () => {
     const above = chain.slice(1).map(({ pem }) => pem);
     const certificate_chain = Buffer.from(above.join('')).toString('base64');
     const evidence = [{ arch: 'HOPPER', report: report.toString('base64'), certificate_chain }];
-    await expect(check(evidence, ['HOPPER'])).rejects.toThrow('device 0: the leaf certificate is not one of a device');
+    await expect(check(evidence, ['HOPPER'])).rejects.toThrow(
+      'evidence_refused: device 0: the leaf certificate is not one of a device',
+    );
   });
 
   test('of a GPU that is called a switch is refused', async () => {

@@ -2,8 +2,8 @@ import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
-import type { Attester } from '../../sidecar/attesters/attester.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
+import type { Attester } from '../../sidecar/common/attester.ts';
 import { startServer } from '../../sidecar/server/server.ts';
 import { eventually, type Folder, SILENT, temporaryFolder } from '../harness.ts';
 

@@ -2,8 +2,8 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import type { Attester, AttesterError, Collected } from '../../sidecar/attesters/attester.ts';
 import { labelled } from '../../sidecar/attesters/simulated/twin.ts';
+import type { Attester, AttesterError, Collected } from '../../sidecar/common/attester.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
 import { eventually } from '../harness.ts';
 import { type Faults, noFaults } from '../twin/faults.ts';

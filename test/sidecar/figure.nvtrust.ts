@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import type { Attester } from '../../sidecar/attesters/attester.ts';
+import type { Attester } from '../../sidecar/common/attester.ts';
 import { plainAttest } from '../twin/plain.ts';
 import { startNvtrust } from '../twin/stage.ts';
 import { startTwin, type Twin } from '../twin/twin.ts';

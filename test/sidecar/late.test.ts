@@ -2,8 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import { type Attester, AttesterError } from '../../sidecar/attesters/attester.ts';
 import { unavailableAttester } from '../../sidecar/attesters/choose.ts';
+import { type Attester, AttesterError } from '../../sidecar/common/attester.ts';
 import { createScheduler } from '../../sidecar/signing/scheduler.ts';
 
 const NONCE = '0'.repeat(64) as Nonce;

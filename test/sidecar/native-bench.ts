@@ -28,6 +28,7 @@ export interface Bench {
   readonly options: {
     readonly library: string;
     readonly switch_library: string;
+    readonly parallel_calls: number;
     readonly cache_dir: string;
     readonly rim_url: string;
     readonly ocsp_url: string;
@@ -58,7 +59,7 @@ export interface EndorsementBench {
   /** Two devices under one root. */
   readonly device: Device;
   readonly other: Device;
-  readonly options: Omit<Bench['options'], 'library' | 'switch_library' | 'cache_dir'>;
+  readonly options: Omit<Bench['options'], 'library' | 'switch_library' | 'parallel_calls' | 'cache_dir'>;
   served(): { rim: number; ocsp: number };
   close(): Promise<void>;
 }
@@ -95,6 +96,7 @@ export async function startBench(
       ...options,
       library: join(folder.path, NVML_FILE),
       switch_library: join(folder.path, NSCQ_FILE),
+      parallel_calls: 3,
       cache_dir: join(folder.path, 'collateral'),
     },
     counts: () => ({ collected: nvml.collected, ...services.served }),

@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, expect } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import { AttesterError } from '../../sidecar/attesters/attester.ts';
 import { createNvattestAttester } from '../../sidecar/attesters/nvattest/nvattest.ts';
-import { nvattestEnvironment } from '../../sidecar/attesters/program.ts';
 import { chainPem, loadOrMakeRoot, makeDevice, makeIssuers } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
+import { AttesterError } from '../../sidecar/common/attester.ts';
+import { loadConfig } from '../../sidecar/config.ts';
 
 export const folder = mkdtempSync(join(tmpdir(), 'nvattest-test-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -108,7 +108,8 @@ export const isAlive = (pid: number) =>
 export const create = (options: Partial<Parameters<typeof createNvattestAttester>[0]> = {}) =>
   createNvattestAttester({
     program,
-    environment: nvattestEnvironment({ PATH: process.env.PATH, SECRET: 'x', NVIDIA_ATTESTATION_SERVICE_KEY: 'key' }),
+    environment: loadConfig({ PATH: process.env.PATH, SECRET: 'x', NVIDIA_ATTESTATION_SERVICE_KEY: 'key' })
+      .nvattest_environment,
     ...options,
   });
 

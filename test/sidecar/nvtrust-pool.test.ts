@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import type { Attester } from '../../sidecar/attesters/attester.ts';
 import { failure } from '../../sidecar/attesters/nvtrust/failures.ts';
 import { createNvtrustAttester, createPool, type NvtrustOptions } from '../../sidecar/attesters/nvtrust/nvtrust.ts';
-import { workerEnvironment } from '../../sidecar/attesters/program.ts';
+import type { Attester } from '../../sidecar/common/attester.ts';
+import { loadConfig } from '../../sidecar/config.ts';
 import { eventually, type Folder, temporaryFolder } from '../harness.ts';
 
 const FAKE = fileURLToPath(new URL('nvtrust-fake-worker.ts', import.meta.url));
@@ -51,7 +51,8 @@ function alive(pid: number): boolean {
 async function start(options: Partial<NvtrustOptions> = {}): Promise<Attester> {
   attester = await createNvtrustAttester({
     venv: '/nowhere',
-    environment: workerEnvironment({ PATH: process.env.PATH }),
+    environment: loadConfig({ PATH: process.env.PATH }).worker_environment,
+    workers: 2,
     command: [process.execPath, '--disable-warning=ExperimentalWarning', FAKE, folder.path],
     backoff_ms: 20,
     onFailure: (error) => trouble.push(error.message),
@@ -151,7 +152,7 @@ describe('the workers of nvtrust', () => {
     await expect(start({ command: ['/nowhere/python'] })).rejects.toMatchObject({
       message: expect.stringContaining('worker_not_started'),
     });
-    await expect(createNvtrustAttester({ venv: '/nowhere', environment: {} })).rejects.toMatchObject({
+    await expect(createNvtrustAttester({ venv: '/nowhere', environment: {}, workers: 2 })).rejects.toMatchObject({
       message: expect.stringContaining('NVTRUST_VENV'),
     });
   });
@@ -192,6 +193,7 @@ describe('the workers of nvtrust', () => {
 
   it('see only what the allow-list names, under the names that NVIDIA reads', () => {
     const env = { PATH: '/bin', RIM_URL: 'http://rim', OCSP_URL: '', API_KEYS_FILE: '/keys', PYTHONPATH: '/evil' };
+    const workerEnvironment = (variables: NodeJS.ProcessEnv) => loadConfig(variables).worker_environment;
     expect(workerEnvironment({ ...env, HTTPS_PROXY: 'http://proxy', NV_ALLOW_HOLD_CERT: 'true' })).toEqual({
       PYTHONUTF8: '1',
       PYTHONDONTWRITEBYTECODE: '1',

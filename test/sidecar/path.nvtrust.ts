@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, inject, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
 import { createNvtrustAttester } from '../../sidecar/attesters/nvtrust/nvtrust.ts';
-import { workerEnvironment } from '../../sidecar/attesters/program.ts';
+import { loadConfig } from '../../sidecar/config.ts';
 import { appraiseAttestation, createCollateral } from '../../verify/index.ts';
 import { parseToken } from '../../verify/token/token.ts';
 import { CHAT, chat } from '../client.ts';
@@ -62,8 +62,8 @@ describe.skipIf(lacks !== null)(`NVIDIA's verifier${lacks === null ? '' : `, SKI
     });
 
     it('is refused in words where there is no driver', async () => {
-      const environment = workerEnvironment({ PATH: process.env.PATH });
-      await expect(createNvtrustAttester({ venv: stage.twin.venv, environment })).rejects.toMatchObject({
+      const { worker_environment: environment, nvtrust_workers: workers } = loadConfig({ PATH: process.env.PATH });
+      await expect(createNvtrustAttester({ venv: stage.twin.venv, environment, workers })).rejects.toMatchObject({
         message: expect.stringMatching(/^ATTESTER=nvtrust cannot run here: no_driver: NVML: .*Not Found/),
       });
     });

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import { type Attester, AttesterError, type Collected } from '../../sidecar/attesters/attester.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
+import { type Attester, AttesterError, type Collected } from '../../sidecar/common/attester.ts';
 import type { Unavailable } from '../../sidecar/signing/circuit-breaker.ts';
 import { createScheduler, type Scheduler } from '../../sidecar/signing/scheduler.ts';
 import { parseToken } from '../../verify/token/token.ts';
@@ -289,7 +289,7 @@ describe('an attester that brings nothing for as long as requests wait', () => {
       await expect(s.attest(nonce(n), never)).rejects.toThrow('not done in time');
     }
     await eventually(() => s.unavailable !== null);
-    await expect(s.attest(nonce(4), never)).rejects.toThrow('the attester does not answer');
+    await expect(s.attest(nonce(4), never)).rejects.toThrow('attester_stuck: the attester does not answer');
     hangs = false;
     await eventually(() => s.unavailable === null);
     await expect(s.attest(nonce(5), never)).resolves.toMatchObject(ANSWER);

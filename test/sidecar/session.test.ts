@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { WebSocket } from 'ws';
-import type { Attester } from '../../sidecar/attesters/attester.ts';
-import { AttesterError } from '../../sidecar/attesters/attester.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
+import type { Attester } from '../../sidecar/common/attester.ts';
+import { AttesterError } from '../../sidecar/common/attester.ts';
 import { SocketError, startServer } from '../../sidecar/server/server.ts';
 import { type Folder, type RunningSidecar, SILENT, startSidecar, temporaryFolder } from '../harness.ts';
 
@@ -263,7 +263,12 @@ describe('a session with the sidecar', () => {
 });
 
 describe("the sidecar's socket", () => {
-  const options = (sidecar_socket: string) => ({ sidecar_socket, attest_queue_max: 8, attest_deadline_ms: 1_000 });
+  const options = (sidecar_socket: string) => ({
+    sidecar_socket,
+    attest_queue_max: 8,
+    attest_deadline_ms: 1_000,
+    drain_ms: 5_000,
+  });
   const start = async (sidecar_socket: string) =>
     startServer(await createSimulatedAttester({ rootDir: join(folder.path, 'r') }), options(sidecar_socket), SILENT);
 

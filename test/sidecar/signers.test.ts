@@ -1,8 +1,8 @@
 // SIGNERS=any: each nonce is signed by one GPU, whichever is free.
 import { afterEach, expect, test } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import type { Attester } from '../../sidecar/attesters/attester.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
+import type { Attester } from '../../sidecar/common/attester.ts';
 import { ConfigError, loadConfig } from '../../sidecar/config.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
 import { createScheduler, type Scheduler } from '../../sidecar/signing/scheduler.ts';

@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { attestationSchema } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import { AttesterError } from '../../sidecar/attesters/attester.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
+import { AttesterError } from '../../sidecar/common/attester.ts';
 
 const parent = mkdtempSync(join(tmpdir(), 'simulated-'));
 const rootDir = join(parent, 'root');

@@ -2,8 +2,8 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import type { Attester, AttesterError } from '../../sidecar/attesters/attester.ts';
 import { labelled } from '../../sidecar/attesters/simulated/twin.ts';
+import type { Attester, AttesterError } from '../../sidecar/common/attester.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
 import { appraiseAttestation, createCollateral } from '../../verify/index.ts';
 import { parseToken } from '../../verify/token/token.ts';

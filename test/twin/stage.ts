@@ -1,6 +1,7 @@
 // The whole service with NVIDIA's verifier in it: scripted backend, gateway, sidecar, nvtrust's workers, twin.
-import type { Attester } from '../../sidecar/attesters/attester.ts';
+
 import { createNvtrustAttester, type NvtrustOptions } from '../../sidecar/attesters/nvtrust/nvtrust.ts';
+import type { Attester } from '../../sidecar/common/attester.ts';
 import { type Backend, startBackend } from '../backend.ts';
 import { type RunningGateway, type RunningSidecar, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
 import { startTwin, type Twin, type TwinOptions } from './twin.ts';
@@ -15,7 +16,12 @@ export interface Stage {
 
 /** The attester as in production; that its root is a test's, only a test can say. */
 export async function startNvtrust(twin: Twin, options: Partial<NvtrustOptions> = {}): Promise<Attester> {
-  const attester = await createNvtrustAttester({ venv: twin.venv, environment: twin.environment, ...options });
+  const attester = await createNvtrustAttester({
+    venv: twin.venv,
+    environment: twin.environment,
+    workers: 2,
+    ...options,
+  });
   return { ...attester, simulated: { root: twin.roots.device } };
 }
 

@@ -1,7 +1,6 @@
 // The test bench: a machine with simulated GPUs and switches, as far as NVIDIA's own verifier can see, with its services.
 
 import { join } from 'node:path';
-import { type WorkerEnvironment, workerEnvironment } from '../../sidecar/attesters/program.ts';
 import {
   DEVICE_ROOT,
   type Device,
@@ -10,6 +9,8 @@ import {
   makeRoot,
   RIM_ROOT,
 } from '../../sidecar/attesters/simulated/pki.ts';
+import type { ProgramEnvironment } from '../../sidecar/common/program.ts';
+import { loadConfig } from '../../sidecar/config.ts';
 import { temporaryFolder } from '../harness.ts';
 import { type Faults, noFaults } from './faults.ts';
 import { buildLibrary, buildSwitchLibrary, SOCKET_FILE } from './library.ts';
@@ -23,7 +24,7 @@ export interface Twin {
   readonly faults: Faults;
   /** With NVIDIA's verifier in it, trusting the twin's roots. */
   readonly venv: string;
-  readonly environment: WorkerEnvironment;
+  readonly environment: ProgramEnvironment;
   readonly roots: { readonly device: string; readonly rim: string };
   readonly devices: readonly Device[];
   readonly nvml: NvmlServer;
@@ -62,14 +63,14 @@ export async function startTwin(device_count = 1, { model = H100, switch_count =
     roots,
     devices,
     venv: twinVenv(folder.path, base, roots),
-    environment: workerEnvironment({
+    environment: loadConfig({
       PATH: process.env.PATH,
       LD_LIBRARY_PATH: folder.path,
       RIM_URL: services.rim_url,
       OCSP_URL: services.ocsp_url,
       NO_PROXY: '127.0.0.1',
       no_proxy: '127.0.0.1',
-    }),
+    }).worker_environment,
     nvml,
     services,
     async close() {

@@ -2,15 +2,15 @@
 import { randomBytes } from 'node:crypto';
 import type { Nonce } from '../../../proto/raw.ts';
 import { checkRim } from '../../../verify/index.ts';
-import { type Collector, type CollectorOptions, createCollector } from '../../driver/collector.ts';
-import { until } from '../../driver/lock.ts';
+import type { Attester, Collected } from '../../common/attester.ts';
+import { until } from '../../common/lock.ts';
+import { createCollector, type DeviceOptions } from '../../driver/collector.ts';
 import { chainRenewal, withRenewals } from '../appraisal.ts';
-import type { Attester, Collected } from '../attester.ts';
 import { type AppraisalOptions, collateralRenewal, createAppraiser, withOutages } from './appraise.ts';
 import { createKeptCollateral, createStore } from './kept-collateral.ts';
 import { makeToken, makeTokenKey, type PublicKey } from './token.ts';
 
-interface NativeOptions extends CollectorOptions, Pick<AppraisalOptions, 'clocks' | 'roots'> {
+interface NativeSettings extends Pick<AppraisalOptions, 'clocks' | 'roots'> {
   /** Where reference values and revocation answers are kept across restarts. */
   readonly cache_dir: string;
   /** NVIDIA's by default. */
@@ -18,13 +18,13 @@ interface NativeOptions extends CollectorOptions, Pick<AppraisalOptions, 'clocks
   readonly ocsp_url?: string | undefined;
   readonly fetch?: typeof globalThis.fetch;
   readonly clock?: () => Date;
-  /** In place of NVML. */
-  readonly collector?: Collector;
   /** Attests once at the start, in the background, so that the first request finds all collateral kept; true by default. */
   readonly warm?: boolean;
   /** Called with one line about what failed in the background. */
   readonly onFailure?: (message: string) => void;
 }
+
+type NativeOptions = NativeSettings & DeviceOptions;
 
 export interface NativeAttester extends Attester {
   /** Under which this process's tokens verify. */
@@ -38,7 +38,7 @@ const RENEW_EVERY_MS = 5 * 60_000;
 /** @throws {AttesterError} when this machine cannot attest: no driver, no GPU, CC mode off, devtools mode on. */
 export async function createNativeAttester(options: NativeOptions): Promise<NativeAttester> {
   const { clock = () => new Date(), onFailure = () => {}, roots, clocks } = options;
-  const collector = options.collector ?? (await createCollector(options));
+  const collector = 'collector' in options ? options.collector : await createCollector(options);
   const key = makeTokenKey();
   const collateral = createKeptCollateral({
     store: createStore({ folder: options.cache_dir, onFailure }),

@@ -10,10 +10,10 @@ import {
   parseToken,
   verifyTokenSignature,
 } from '../../../verify/index.ts';
-import { type Collector, type CollectorOptions, createCollector } from '../../driver/collector.ts';
-import { until } from '../../driver/lock.ts';
+import type { Attester, Collected } from '../../common/attester.ts';
+import { until } from '../../common/lock.ts';
+import { createCollector, type DeviceOptions } from '../../driver/collector.ts';
 import { AppraisalError, chainRenewal, withRenewals } from '../appraisal.ts';
-import type { Attester, Collected } from '../attester.ts';
 import {
   createNrasKeys,
   keysUrl,
@@ -25,7 +25,7 @@ import {
   ServiceUnavailable,
 } from './service.ts';
 
-interface NrasOptions extends CollectorOptions {
+interface NrasSettings {
   /** The service, or its address for GPUs; NVIDIA's `/v4/attest/gpu` by default. Its keys come from the same host. */
   readonly url?: string | undefined;
   /** Read at each request. Without one NVIDIA may refuse to serve. */
@@ -36,16 +36,16 @@ interface NrasOptions extends CollectorOptions {
   readonly clock?: () => Date;
   /** PEM, in place of NVIDIA's pinned root. */
   readonly roots?: { readonly device: string };
-  /** In place of NVML. */
-  readonly collector?: Collector;
 }
+
+type NrasOptions = NrasSettings & DeviceOptions;
 
 /** @throws {AttesterError} when this machine cannot attest, or the service key cannot be read. */
 export async function createNrasAttester(options: NrasOptions): Promise<Attester> {
   const { timeout_ms = 30_000, fetch = globalThis.fetch, clock = () => new Date(), roots, service_key_file } = options;
   const url = gpuAddress(options.url ?? NRAS_URL);
   await readAuthorization(service_key_file);
-  const collector = options.collector ?? (await createCollector({ ...options, switches: false }));
+  const collector = 'collector' in options ? options.collector : await createCollector({ ...options, switches: false });
   const keys = createNrasKeys({ url: keysUrl(url), timeout_ms, fetch, clock });
   const request = { url, timeout_ms, fetch, clock, service_key_file };
   const check = withRenewals(

@@ -3,30 +3,21 @@ import { readFile } from 'node:fs/promises';
 import type { Evidence } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
 import { type Jwks, readLimited } from '../../../verify/index.ts';
-import { AttesterError, failed, type Reason } from '../attester.ts';
+import { AttesterError, failed, type Reason } from '../../common/attester.ts';
+import { networkReason, retryAfterMs } from '../../common/http.ts';
+import { shared } from '../../common/lock.ts';
 
 /** The service sent no response, or one that says "later". */
 export class ServiceUnavailable extends AttesterError {
-  /** The response's Retry-After; null where it has none. */
-  override readonly retry_after_ms: number | null;
+  /** @param retry_after_ms the response's Retry-After; null where it has none. */
   constructor(reason: Reason, words: string, retry_after_ms: number | null = null, options?: ErrorOptions) {
-    super('appraisal_failed', `${reason}: ${words}`, true, { ...options, reason });
-    this.retry_after_ms = retry_after_ms;
+    super('appraisal_failed', words, true, { ...options, reason, retry_after_ms });
   }
 }
 
 /** The service refused, or its response does not hold. */
 export const refused = (reason: Reason, words: string, options?: ErrorOptions): AttesterError =>
   failed('appraisal_failed', reason, words, 'stop', options);
-
-const MAX_WAIT_MS = 600_000;
-
-/** RFC 9110 §10.2.3: seconds, or a date. */
-function retryAfterMs(header: string | null, now: Date): number | null {
-  if (header === null || header.trim() === '') return null;
-  const wait = /^\d+$/.test(header.trim()) ? Number(header) * 1000 : Date.parse(header) - now.getTime();
-  return Number.isNaN(wait) ? null : Math.min(Math.max(wait, 0), MAX_WAIT_MS);
-}
 
 // The service key that NVIDIA gives to its customers. It is read from a file each time, so that it can be exchanged in place.
 
@@ -57,6 +48,8 @@ interface RequestOptions {
 
 /** The granular ones; /v4 has both. */
 const CLAIMS_VERSION = '3.0';
+/** What Retry-After may ask for at most. */
+const MAX_WAIT_MS = 600_000;
 /** A response about eight GPUs has about 40 KiB. */
 const MAX_RESPONSE_BYTES = 1024 * 1024;
 const MAX_REASON_CHARACTERS = 300;
@@ -81,30 +74,27 @@ export async function requestToken(
     arch,
     claims_version: CLAIMS_VERSION,
   };
-  const { status, text, retry_after } = await post(body, authorization, options, signal);
+  const { status, text, wait_ms } = await post(body, authorization, options, signal);
   if (status === 200) return text.trim();
-  const said = `NVIDIA's service answered ${status}${reasonIn(text)}`;
+  const detail = `NVIDIA's service answered ${status}${reasonIn(text)}`;
   if (status === 429 || status === 408 || status >= 500)
-    throw new ServiceUnavailable(
-      status === 429 ? 'nras_busy' : 'nras_unreachable',
-      said,
-      retryAfterMs(retry_after, options.clock()),
-    );
+    throw new ServiceUnavailable(status === 429 ? 'nras_busy' : 'nras_unreachable', detail, wait_ms);
   if (status === 401 || status === 403)
-    throw refused('service_key', `${said}; look at the key in NRAS_SERVICE_KEY_FILE`);
-  throw refused('nras_refused', said);
+    throw refused('service_key', `${detail}; look at the key in NRAS_SERVICE_KEY_FILE`);
+  throw refused('nras_refused', detail);
 }
 
 interface ServiceResponse {
   readonly status: number;
   readonly text: string;
-  readonly retry_after: string | null;
+  /** Its Retry-After; null without one. */
+  readonly wait_ms: number | null;
 }
 
 async function post(
   body: object,
   authorization: string | null,
-  { url, fetch, timeout_ms }: RequestOptions,
+  { url, fetch, timeout_ms, clock }: RequestOptions,
   signal: AbortSignal,
 ): Promise<ServiceResponse> {
   const headers = {
@@ -118,12 +108,16 @@ async function post(
     const init = { method: 'POST', headers, body: JSON.stringify(body), signal: limited, redirect: 'error' } as const;
     const response = await fetch(url, init);
     const text = await readText(response, MAX_RESPONSE_BYTES);
-    return { status: response.status, text, retry_after: response.headers.get('retry-after') };
+    const wait_ms = retryAfterMs(response.headers, clock().getTime());
+    return {
+      status: response.status,
+      text,
+      wait_ms: wait_ms === null ? null : Math.min(Math.max(wait_ms, 0), MAX_WAIT_MS),
+    };
   } catch (cause) {
     signal.throwIfAborted();
-    throw new ServiceUnavailable('nras_unreachable', `${new URL(url).host} ${networkReason(cause, timeout_ms)}`, null, {
-      cause,
-    });
+    const reason = networkReason(cause, { timeout_ms, max_bytes: MAX_RESPONSE_BYTES });
+    throw new ServiceUnavailable('nras_unreachable', `${new URL(url).host} ${reason}`, null, { cause });
   }
 }
 
@@ -132,21 +126,13 @@ async function readText(response: Response, max_bytes: number): Promise<string> 
   return Buffer.from(await readLimited(response, max_bytes)).toString('utf8');
 }
 
-/** fetch has the reason in `cause`. */
-function networkReason(error: unknown, timeout_ms: number): string {
-  if (!(error instanceof Error)) return 'could not be asked';
-  if (error.name === 'TimeoutError') return `did not answer within ${timeout_ms} ms`;
-  const { code } = (error.cause ?? {}) as NodeJS.ErrnoException;
-  return `could not be asked (${code ?? error.message})`;
-}
-
 /** The service's own words, where its response is JSON. */
 function reasonIn(text: string): string {
   try {
     const { message, error, detail } = JSON.parse(text) as Record<string, unknown>;
-    const said = [message, detail, error].find((one) => typeof one === 'string');
-    if (typeof said !== 'string') return '';
-    return `: ${said.replace(/[^ -~]/g, '?').slice(0, MAX_REASON_CHARACTERS)}`;
+    const reason = [message, detail, error].find((one) => typeof one === 'string');
+    if (typeof reason !== 'string') return '';
+    return `: ${reason.replace(/[^ -~]/g, '?').slice(0, MAX_REASON_CHARACTERS)}`;
   } catch {
     return '';
   }
@@ -180,9 +166,8 @@ export const keysUrl = (service_url: string): string => new URL('/.well-known/jw
 
 export function createNrasKeys({ url, timeout_ms, fetch, clock }: KeysOptions): NrasKeys {
   let kept: { readonly keys: Jwks; readonly at: number } | null = null;
-  let underway: Promise<Jwks> | null = null;
 
-  async function get(): Promise<Jwks> {
+  const get = shared(async (): Promise<Jwks> => {
     try {
       const response = await fetch(url, { signal: AbortSignal.timeout(timeout_ms), redirect: 'error' });
       if (!response.ok) throw new Error(`status ${response.status}`);
@@ -191,10 +176,10 @@ export function createNrasKeys({ url, timeout_ms, fetch, clock }: KeysOptions): 
       kept = { keys, at: clock().getTime() };
       return keys;
     } catch (cause) {
-      const words = `the keys at ${new URL(url).host} ${networkReason(cause, timeout_ms)}`;
-      throw new ServiceUnavailable('nras_unreachable', words, null, { cause });
+      const reason = networkReason(cause, { timeout_ms, max_bytes: MAX_KEYS_BYTES });
+      throw new ServiceUnavailable('nras_unreachable', `the keys at ${new URL(url).host} ${reason}`, null, { cause });
     }
-  }
+  });
 
   /** The kept keys; none where the clock was set back since, because their age is not known. */
   function youngerThan(age_ms: number): Jwks | undefined {
@@ -207,11 +192,7 @@ export function createNrasKeys({ url, timeout_ms, fetch, clock }: KeysOptions): 
     kept: () => youngerThan(MAX_AGE_MS),
     renewed() {
       const young = youngerThan(MIN_INTERVAL_MS);
-      if (young !== undefined) return Promise.resolve(young);
-      underway ??= get().finally(() => {
-        underway = null;
-      });
-      return underway;
+      return young === undefined ? get() : Promise.resolve(young);
     },
   };
 }

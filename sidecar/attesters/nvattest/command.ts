@@ -3,8 +3,8 @@
 import { isAbsolute } from 'node:path';
 import type { ZodType } from 'zod';
 import * as z from 'zod';
-import { type AttesterError, failed, type Reason } from '../attester.ts';
-import { type Finished, type NvattestEnvironment, RunError, runProgram } from '../program.ts';
+import { type AttesterError, failed, type Reason } from '../../common/attester.ts';
+import { type Finished, lastLineOf, type ProgramEnvironment, RunError, runProgram } from '../../common/program.ts';
 
 // What nvattest prints on stdout with `--format json`, read strictly where we rely on it.
 
@@ -38,21 +38,10 @@ const attestOutput = z.looseObject({
 /** `nvattest version` */
 const versionOutput = z.looseObject({ nvattest: z.string().min(1).max(64) });
 
-/** The last line that nvattest wrote on stderr, where it logs in colour and ends with a backtrace; '' when it wrote none. */
-function lastLineOf(stderr: string): string {
-  const lines = stderr
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: terminal colours begin with one
-    .replace(/\x1b\[[0-9;]*m/g, '')
-    .split('\n')
-    .map((line) => line.replace(/[^\x20-\x7e]+/g, ' ').trim())
-    .filter((line) => line !== '');
-  return (lines.at(-1) ?? '').slice(0, 300);
-}
-
 export interface NvattestCommand {
   /** A path, or a name to be found in `environment.PATH`. */
   readonly program: string;
-  readonly environment: NvattestEnvironment;
+  readonly environment: ProgramEnvironment;
   readonly deadline_ms: number;
 }
 
@@ -123,16 +112,17 @@ async function execute(command: NvattestCommand, args: readonly string[], run: R
 /** `result_code` decides; an exit status that does not agree with it is a failure too. */
 function checkResult(finished: Finished): void {
   const { exit_code, exit_signal, stdout, stderr } = finished;
-  const said = lastLineOf(stderr);
+  const detail = lastLineOf(stderr);
   if (exit_signal !== null)
     throw failed('collection_failed', 'nvattest_died', `nvattest ended by ${exit_signal}`, 'retry');
   if (stdout.trim() === '' && isUsageExit(exit_code)) {
-    const words = `nvattest does not know an option of release 1.0.0 (${said}); install a newer one`;
+    const words = `nvattest does not know an option of release 1.0.0 (${detail}); install a newer one`;
     throw failed('collection_failed', 'nvattest_usage', words, 'stop');
   }
   const output = read(finished, resultOutput);
   const { result_code, result_message } = output;
-  if (result_code !== 0) throw resultError(result_code, refusalReasons(output) || result_message.slice(0, 200) || said);
+  if (result_code !== 0)
+    throw resultError(result_code, refusalReasons(output) || result_message.slice(0, 200) || detail);
   if (exit_code !== 0)
     throw failed(
       'collection_failed',
@@ -146,8 +136,8 @@ function read<T>({ stdout, stderr, exit_code }: Finished, schema: ZodType<T>): T
   try {
     return schema.parse(JSON.parse(stdout));
   } catch (cause) {
-    const said = lastLineOf(stderr);
-    const words = `nvattest printed something else than its JSON (exit code ${exit_code}${said === '' ? '' : `: ${said}`})`;
+    const detail = lastLineOf(stderr);
+    const words = `nvattest printed something else than its JSON (exit code ${exit_code}${detail === '' ? '' : `: ${detail}`})`;
     throw failed('collection_failed', 'nvattest_garbage', words, 'retry', { cause });
   }
 }

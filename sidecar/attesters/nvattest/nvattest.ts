@@ -1,4 +1,4 @@
-// ATTESTER=nvattest: NVIDIA's C++ command line, for drivers that the Python SDK does not read (DESIGN §10).
+// ATTESTER=nvattest: NVIDIA's C++ command line, for drivers that the Python SDK does not read (docs/attestation.md).
 import { randomBytes, X509Certificate } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -6,15 +6,15 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Nonce } from '../../../proto/raw.ts';
 import { CheckFailure, parseToken } from '../../../verify/index.ts';
-import { type Attester, AttesterError, type Device, failed } from '../attester.ts';
-import type { NvattestEnvironment } from '../program.ts';
+import { type Attester, AttesterError, type Device, failed } from '../../common/attester.ts';
+import type { ProgramEnvironment } from '../../common/program.ts';
 import { attest, collectEvidence, type NvattestCommand, type PrintedEvidence, version } from './command.ts';
 
 interface NvattestOptions {
-  /** From `nvattestEnvironment`. */
-  readonly environment: NvattestEnvironment;
-  /** A path, or a name to be found in PATH; `nvattest` by default. */
-  readonly program?: string;
+  /** The setting `nvattest_environment`. */
+  readonly environment: ProgramEnvironment;
+  /** A path, or a name to be found in PATH. */
+  readonly program: string;
   readonly rim_url?: string | undefined;
   readonly ocsp_url?: string | undefined;
   /** For each run of the program, of which an attestation is two; 30 s by default, NVIDIA's own limit for one NVML call. */
@@ -27,19 +27,14 @@ const POLICY = fileURLToPath(new URL('./policy.rego', import.meta.url));
 
 /** Returns once evidence was collected over a nonce of its own. @throws {AttesterError} when that cannot be done here. */
 export async function createNvattestAttester(options: NvattestOptions): Promise<Attester> {
-  const { environment, program = 'nvattest', run_deadline_ms = 30_000, rim_url, ocsp_url } = options;
+  const { environment, program, run_deadline_ms = 30_000, rim_url, ocsp_url } = options;
   const command: NvattestCommand = { program, environment, deadline_ms: run_deadline_ms };
   const devices = await inFolder(async (cwd) => {
     options.onVersion?.(await version(command, { cwd }));
     const nonce = randomBytes(32).toString('hex');
     return checked(await collectEvidence(command, nonce, { cwd }), nonce).map(deviceOf);
   }).catch((cause: unknown) => {
-    if (!(cause instanceof AttesterError)) throw cause;
-    const message = `ATTESTER=nvattest cannot run here: ${cause.message}`;
-    throw new AttesterError(cause.code, message, cause.retryable, {
-      cause,
-      ...(cause.reason === null ? {} : { reason: cause.reason }),
-    });
+    throw cause instanceof AttesterError ? cause.at('ATTESTER=nvattest cannot run here') : cause;
   });
   const closing = new AbortController();
 

@@ -1,5 +1,5 @@
 // What can go wrong in a worker, each with its code and whether a retry can help. `failures.py` names the first ones.
-import { type AttesterError, failed, type Reason } from '../attester.ts';
+import { type AttesterError, failed, type Reason } from '../../common/attester.ts';
 
 type Code = AttesterError['code'];
 type Meaning = readonly [code: Code, again: 'retry' | 'stop'];

@@ -1,25 +1,26 @@
-// ATTESTER=nvtrust: NVIDIA's Python SDK with its local verifier, in one-shot workers kept warm (DESIGN §10).
+// ATTESTER=nvtrust: NVIDIA's Python SDK with its local verifier, in one-shot workers kept warm (docs/attestation.md).
 import { createHash } from 'node:crypto';
 import { accessSync, constants, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { LRUCache } from 'lru-cache';
 import type { Nonce } from '../../../proto/raw.ts';
 import { CheckFailure, type ParsedToken, parseToken } from '../../../verify/index.ts';
-import { backoffMs, WORKER_START } from '../../signing/retry.ts';
-import { type Attester, AttesterError, type Collected, type Device } from '../attester.ts';
-import { unreffed, type WorkerEnvironment } from '../program.ts';
+import { type Attester, AttesterError, type Collected, type Device } from '../../common/attester.ts';
+import { type ProgramEnvironment, unreffed } from '../../common/program.ts';
+import { backoffMs, WORKER_START } from '../../common/retry.ts';
 import { failure } from './failures.ts';
 import { EXIT_GRACE_MS, startWorker, type Worker, type WorkerResult } from './worker.ts';
 
 export interface NvtrustOptions {
   /** The virtual environment that `sidecar/attesters/nvtrust/python/install.sh` made. */
   readonly venv: string;
-  /** From `workerEnvironment`: where NVIDIA's RIM and OCSP services are, the service key, the way to the network. */
-  readonly environment: WorkerEnvironment;
-  /** Worker processes kept at all times, 1 to 16; 2 by default: one at work, one warm. */
-  readonly workers?: number;
+  /** The setting `worker_environment`: where NVIDIA's RIM and OCSP services are, the service key, the way to the network. */
+  readonly environment: ProgramEnvironment;
+  /** Worker processes kept at all times, 1 to 16. With two, one is at work and one warm. */
+  readonly workers: number;
   /** From the nonce to the answer; 45 s by default: NVIDIA's own limit for one NVML call is 30 s. */
   readonly answer_deadline_ms?: number;
   /** From a worker's start to its being warm; 60 s by default. */
@@ -38,7 +39,7 @@ const MAX_WORKERS = 16;
 /** Returns once a worker is warm. @throws {AttesterError} when none can be: no SDK, no driver, CC mode off. */
 export async function createNvtrustAttester(options: NvtrustOptions): Promise<Attester> {
   const {
-    workers = 2,
+    workers,
     answer_deadline_ms = 45_000,
     start_deadline_ms = 60_000,
     backoff_ms = WORKER_START.first_ms,
@@ -67,10 +68,7 @@ export async function createNvtrustAttester(options: NvtrustOptions): Promise<At
   };
   const devices = await pool.devices.catch(async (cause: AttesterError) => {
     await close();
-    throw new AttesterError(cause.code, `ATTESTER=nvtrust cannot run here: ${cause.message}`, cause.retryable, {
-      cause,
-      ...(cause.reason === null ? {} : { reason: cause.reason }),
-    });
+    throw cause.at('ATTESTER=nvtrust cannot run here');
   });
   const checked = createResultCheck();
 
@@ -107,7 +105,7 @@ const REMEMBERED = 1024;
 type ResultCheck = (result: WorkerResult, nonce: Nonce, device_count: number) => Collected;
 
 function createResultCheck(): ResultCheck {
-  const given = new Set<string>();
+  const given = new LRUCache<string, true>({ max: REMEMBERED });
   return ({ nonce: stated, token, evidence }, nonce, device_count) => {
     if (stated !== nonce) throw failure('wrong_nonce', 'the worker answered for another nonce');
     const digest = createHash('sha256').update(token).digest('base64');
@@ -122,11 +120,7 @@ function createResultCheck(): ResultCheck {
       throw failure('wrong_device_count', `evidence of ${evidence.length} devices where there are ${device_count}`);
     if (parsed.devices.length !== device_count)
       throw failure('wrong_device_count', `the token speaks of ${parsed.devices.length} devices of ${device_count}`);
-    given.add(digest);
-    for (const oldest of given) {
-      if (given.size <= REMEMBERED) break;
-      given.delete(oldest);
-    }
+    given.set(digest, true);
     return { token, evidence };
   };
 }

@@ -8,9 +8,8 @@ import type { ZodType } from 'zod';
 import * as z from 'zod';
 import { evidenceSchema } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
-import type { Device } from '../attester.ts';
-import type { WorkerEnvironment } from '../program.ts';
-import { killGroup, tailOf, unreffed } from '../program.ts';
+import type { Device } from '../../common/attester.ts';
+import { killGroup, lastLineOf, type ProgramEnvironment, tailOf, unreffed } from '../../common/program.ts';
 import { failure, isWorkerReason, type WorkerReason } from './failures.ts';
 
 // The lines that a worker writes: one when it is ready, and one result. They are read strictly, because they come from NVIDIA's code.
@@ -118,7 +117,7 @@ function bounded<T>(
 interface WorkerOptions {
   /** The program and its arguments. */
   readonly command: readonly [string, ...string[]];
-  readonly environment: WorkerEnvironment;
+  readonly environment: ProgramEnvironment;
   /** Each worker gets a folder of its own in it as working directory, removed when the worker has ended. */
   readonly folder: string;
   /** From the start of the process to its first line. */
@@ -165,7 +164,7 @@ export function startWorker(options: WorkerOptions): Worker {
       resolve();
     });
   }).then(async () => {
-    await Promise.race([closed(lines_from), unreffed(DRAIN_MS)]); // its last words may still be on their way
+    await Promise.race([closed(lines_from), unreffed(DRAIN_MS)]); // Its last lines may still be in the pipe.
     for (const stream of child.stdio) stream?.destroy();
     await rm(cwd, { recursive: true, force: true });
   });
@@ -181,7 +180,9 @@ export function startWorker(options: WorkerOptions): Worker {
     if (line === null) {
       await Promise.race([gone, unreffed(EXIT_GRACE_MS)]);
       if (not_started !== null) throw failure('worker_not_started', not_started.message, { cause: not_started });
-      throw failure('worker_died', `the worker ended ${how(child)} without an answer${lastLine(stderr())}`);
+      const detail = lastLineOf(stderr());
+      const words = `the worker ended ${how(child)} without an answer`;
+      throw failure('worker_died', detail === '' ? words : `${words}: ${detail}`);
     }
     return parse(line, schema);
   }
@@ -243,10 +244,4 @@ const failed = (reason: string, message: string) =>
 function how(child: ChildProcess): string {
   if (child.signalCode !== null) return `by ${child.signalCode}`;
   return child.exitCode === null ? 'its channel' : `with exit code ${child.exitCode}`;
-}
-
-/** The last line of what it wrote on stderr: NVIDIA's SDK and Python write the error there. */
-function lastLine(stderr: string): string {
-  const last = stderr.trimEnd().split('\n').at(-1) ?? '';
-  return last === '' ? '' : `: ${last.replace(/[^\x20-\x7e]+/g, ' ').slice(0, 300)}`;
 }

@@ -67,7 +67,7 @@ export function measurementCounts(blocks = MEASUREMENT_COUNT): Buffer {
   return counts;
 }
 
-/** What to say differently, for test vectors. By default the report is the one that every check passes. */
+/** What to say differently, for tests and their vectors. By default the report is the one that every check passes. */
 export interface ReportOptions extends OpaqueOptions {
   /** Other values by RIM index, 0 to 63. */
   readonly measurements?: ReadonlyMap<number, Uint8Array>;

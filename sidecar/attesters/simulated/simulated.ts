@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Evidence } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
-import { type Attester, AttesterError, type Collected } from '../attester.ts';
+import { type Attester, AttesterError, type Collected } from '../../common/attester.ts';
 import { chainPem, type Device, loadOrMakeRoot, makeDevice, makeIssuers, RootError } from './pki.ts';
 import { makeReport } from './report.ts';
 import { makeToken } from './token.ts';

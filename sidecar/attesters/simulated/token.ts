@@ -29,6 +29,7 @@ interface TokenSubject {
   readonly vbiosVersion?: string;
 }
 
+/** What to say differently, for tests. By default the token is the one that every check passes. */
 export interface TokenOptions {
   /** False writes a token that says the appraisal failed. */
   readonly result?: boolean;

@@ -1,4 +1,5 @@
-// Makes TDX quotes and Intel's collateral under a root of its own, right by default.
+// Makes TDX quotes and Intel's collateral under a root of its own, right by default. By the options that the twin leaves out, tests make
+// evidence that is wrong in one thing.
 import { createHash, type KeyObject, sign } from 'node:crypto';
 import type { TdxCollateral } from '../../../verify/index.ts';
 import * as der from '../../attesters/simulated/certificate.ts';
@@ -225,20 +226,4 @@ export function makeCollateral(intel: Intel, spec: CollateralSpec = {}): TdxColl
     pck_crl_issuer_chain: pem(authority, root),
     root_ca_crl: (spec.rootCrl ?? makeCrl(root, { ...crl, serials: rootRevoked })).toString('hex'),
   };
-}
-
-/** A crypto-agile log of these events: register (1 to 4), type, digest. */
-export function makeCcel(events: readonly (readonly [register: number, type: number, digest: Buffer])[]): Buffer {
-  const u32 = (value: number) => {
-    const bytes = Buffer.alloc(4);
-    bytes.writeUInt32LE(value);
-    return bytes;
-  };
-  const algorithms = Buffer.concat([u32(1), u16(0x0c), u16(48), Buffer.of(0)]);
-  const spec = Buffer.concat([Buffer.from('Spec ID Event03\0'), u32(0), Buffer.of(0, 2, 0, 2), algorithms]);
-  const head = Buffer.concat([u32(1), u32(3), Buffer.alloc(20), sized(spec)]);
-  const rest = events.map(([register, type, digest]) =>
-    Buffer.concat([u32(register), u32(type), u32(1), u16(0x0c), digest, sized(Buffer.from('data'))]),
-  );
-  return Buffer.concat([head, ...rest]);
 }

@@ -5,8 +5,8 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { AttesterError } from '../../../sidecar/attesters/attester.ts';
-import { type AmdOptions, createAmdEndorsements } from '../../../sidecar/cpu/amd.ts';
+import { AttesterError } from '../../../sidecar/common/attester.ts';
+import { type AmdOptions, createAmdEndorsements, readCertificateTable } from '../../../sidecar/cpu/amd.ts';
 import { type Holder, pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import {
   type Amd,
@@ -84,8 +84,11 @@ describe("AMD's endorsements", () => {
       ...options,
     });
   };
-  const endorse = (endorsements = create(), auxblob: Buffer = none, of: Buffer = report) =>
-    endorsements.endorse({ report: of, auxblob }, never);
+  const endorse = (endorsements = create(), auxblob: Buffer = none, of: Buffer = report) => {
+    const messages = said;
+    const certificates = readCertificateTable(auxblob, (message) => messages.push(message));
+    return endorsements.endorse({ report: of, certificates }, never);
+  };
   const failure = async (work: Promise<unknown>): Promise<AttesterError> => {
     const error = await work.then(
       () => 'no failure',
@@ -410,8 +413,8 @@ describe("AMD's endorsements", () => {
     test('an abort ends the wait', async () => {
       const abort = new AbortController();
       answers[LEAF] = () => abort.abort(new Error('enough'));
-      await expect(create().endorse({ report, auxblob: none }, abort.signal)).rejects.toThrow('enough');
-      await expect(create().endorse({ report, auxblob: none }, abort.signal)).rejects.toThrow('enough');
+      await expect(create().endorse({ report, certificates: {} }, abort.signal)).rejects.toThrow('enough');
+      await expect(create().endorse({ report, certificates: {} }, abort.signal)).rejects.toThrow('enough');
       expect(asked).toEqual([LEAF]);
     });
   });

@@ -2,9 +2,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { TSM_ENTRY } from '../../../sidecar/config.ts';
 import { cutEventLog } from '../../../sidecar/cpu/event-log.ts';
-import { makeCcel } from '../../../sidecar/cpu/simulated/tdx.ts';
 import { createTsmCollector } from '../../../sidecar/cpu/tsm.ts';
 import { vector, vectorsPresent } from '../../vectors.ts';
+import { makeCcel } from '../../verify/cpu/ccel.ts';
 import { createFakeTsm, tdxBlobs } from './fake-tsm.ts';
 
 const CCEL = '/sys/firmware/acpi/tables/data/CCEL';

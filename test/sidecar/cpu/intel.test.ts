@@ -5,7 +5,8 @@ import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { AttesterError } from '../../../sidecar/attesters/attester.ts';
+import { AttesterError } from '../../../sidecar/common/attester.ts';
+import { INTEL_PCS_URL } from '../../../sidecar/config.ts';
 import { createIntelCollateral, type IntelOptions } from '../../../sidecar/cpu/intel.ts';
 import { certify, newKeys, pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import {
@@ -200,7 +201,7 @@ describe("Intel's collateral", () => {
         const path = pathname === '/IntelSGXRootCA.der' ? ROOT_CRL : pathname + search;
         return globalThis.fetch(`${url}${path}`, init);
       };
-      expect(await endorse(create({ pcs_url: undefined, fetch }))).toEqual(first);
+      expect(await endorse(create({ pcs_url: INTEL_PCS_URL, fetch }))).toEqual(first);
       expect(hosts.toSorted()).toEqual([
         'https://api.trustedservices.intel.com/sgx/certification/v4/pckcrl',
         'https://api.trustedservices.intel.com/tdx/certification/v4/qe/identity',

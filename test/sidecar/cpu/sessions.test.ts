@@ -3,8 +3,8 @@ import { createHash, randomBytes } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Nonce } from '../../../proto/raw.ts';
 import { readStatement } from '../../../proto/statement.ts';
-import { type Attester, AttesterError } from '../../../sidecar/attesters/attester.ts';
 import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
+import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
 import type { CpuCollector } from '../../../sidecar/cpu/collector.ts';
 import { createSessions, type Session, SessionBusy, type Sessions } from '../../../sidecar/cpu/sessions.ts';
 import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
@@ -124,8 +124,7 @@ describe('a session', () => {
 });
 
 describe('without a session', () => {
-  const broken = () =>
-    new AttesterError('collection_failed', 'cpu_unavailable: broken', true, { reason: 'cpu_unavailable' });
+  const broken = () => new AttesterError('collection_failed', 'broken', true, { reason: 'cpu_unavailable' });
 
   it('nothing is signed where one is required, with the reason', async () => {
     const collector = withCollect(() => async () => {

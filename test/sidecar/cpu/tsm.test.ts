@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { AttesterError } from '../../../sidecar/attesters/attester.ts';
+import { AttesterError } from '../../../sidecar/common/attester.ts';
 import { TSM_ENTRY } from '../../../sidecar/config.ts';
 import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import { createTsmCollector, type TsmEvidence } from '../../../sidecar/cpu/tsm.ts';
@@ -383,7 +383,7 @@ describe('a report that is not what was asked for', () => {
     ['empty', () => ({ outblob: Buffer.alloc(0) })],
   ])('is refused, whatever the generation says: %s', async (_, report) => {
     const { collect, endorsed } = await start(createFakeTsm({ report }));
-    await expect(collect(0xaa)).rejects.toMatchObject(reason('cpu_refused'));
+    await expect(collect(0xaa)).rejects.toMatchObject({ ...reason('cpu_refused'), code: 'appraisal_failed' });
     expect(endorsed).toEqual([]);
   });
 });

@@ -4,7 +4,6 @@ import { describe, expect, test } from 'vitest';
 import { certify, type Holder, makeCrl, newKeys, pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import {
   FROM,
-  makeCcel,
   makeCollateral,
   makePck,
   makeQuote,
@@ -15,6 +14,7 @@ import {
 import type { CpuVerifyOptions, TdxCollateral } from '../../../verify/cpu/cpu-options.ts';
 import { parseTdxQuote } from '../../../verify/cpu/tdx-quote.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
+import { makeCcel } from './ccel.ts';
 import { AT, intel, judge, other, put, ROOTS, refuse, xor } from './tdx-bench.ts';
 import { failures } from './verdict.ts';
 

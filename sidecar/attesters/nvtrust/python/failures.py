@@ -1,6 +1,6 @@
 """Names what went wrong, from the exceptions and log lines of NVIDIA's code.
 
-The reasons are a closed list: `failure.ts` gives each its code and says whether asking again can help.
+The reasons are a closed list: `failures.ts` gives each its code and says whether asking again can help.
 """
 
 import re

@@ -23,6 +23,17 @@ export function tailOf(stream: Readable | null, max_characters: number): () => s
   return () => text;
 }
 
+/** The last line of what a program wrote on stderr, where programs write the error, some of them in colour; '' when it wrote none. */
+export function lastLineOf(stderr: string): string {
+  const lines = stderr
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: terminal colours begin with one
+    .replace(/\x1b\[[0-9;]*m/g, '')
+    .split('\n')
+    .map((line) => line.replace(/[^\x20-\x7e]+/g, ' ').trim())
+    .filter((line) => line !== '');
+  return (lines.at(-1) ?? '').slice(0, 300);
+}
+
 /** A delay that does not keep this process alive. */
 export function unreffed(ms: number): Promise<void> {
   return new Promise((resolve) => {
@@ -30,10 +41,12 @@ export function unreffed(ms: number): Promise<void> {
   });
 }
 
+/** All that a program sees of the environment. */
+export type ProgramEnvironment = Readonly<Record<string, string>>;
+
 interface RunOptions {
   readonly cwd: string;
-  /** All that the program sees of the environment. */
-  readonly env: Readonly<Record<string, string>>;
+  readonly env: ProgramEnvironment;
   readonly deadline_ms: number;
   readonly max_output_bytes: number;
   readonly signal?: AbortSignal;
@@ -120,79 +133,4 @@ function collected(stream: Readable, max_bytes: number, tooMuch: () => void): ()
     else chunks.push(chunk);
   });
   return () => Buffer.concat(chunks).toString('utf8');
-}
-
-// What of the sidecar's environment a process that it starts may see: an allow-list.
-
-/** Where programs, libraries and certificates lie, the way to the network, and which GPUs there are. */
-const COMMON = [
-  'PATH',
-  'LANG',
-  'LC_ALL',
-  'TZ',
-  'LD_LIBRARY_PATH',
-  'SSL_CERT_FILE',
-  'SSL_CERT_DIR',
-  'http_proxy',
-  'https_proxy',
-  'no_proxy',
-  'HTTPS_PROXY',
-  'NO_PROXY',
-  'NVIDIA_VISIBLE_DEVICES',
-  'NVIDIA_DRIVER_CAPABILITIES',
-] as const;
-
-/** Those that are set, and not empty, of the common names and of `more`. */
-function inheritedVariables(
-  env: Readonly<Record<string, string | undefined>>,
-  more: readonly string[],
-): Record<string, string> {
-  const chosen: Record<string, string> = {};
-  for (const name of [...COMMON, ...more]) {
-    const value = env[name];
-    if (value !== undefined && value !== '') chosen[name] = value;
-  }
-  return chosen;
-}
-
-// What of the sidecar's environment nvattest may see: an allow-list, under the names that it reads.
-
-const NVATTEST_NAMES = ['NVAT_TLS_CA_CERT', 'NVAT_TLS_CA_PATH'] as const;
-
-export type NvattestEnvironment = Readonly<Record<string, string>>;
-
-/** For `config.ts`, which alone reads the environment. The service key goes by the environment, because every user can see arguments. */
-export function nvattestEnvironment(env: Readonly<Record<string, string | undefined>>): NvattestEnvironment {
-  const chosen = inheritedVariables(env, NVATTEST_NAMES);
-  const key = env.NVIDIA_ATTESTATION_SERVICE_KEY;
-  if (key !== undefined && key !== '') chosen.NV_ATTESTATION_SERVICE_KEY = key;
-  return chosen;
-}
-
-// What of the sidecar's environment a worker may see: an allow-list, under the names that NVIDIA's code reads.
-
-const WORKER_NAMES = ['HTTP_PROXY', 'NVIDIA_ATTESTATION_SERVICE_KEY'] as const;
-
-/** Our variable, the one that NVIDIA's code reads, and the path that its code expects in it. Ours may name the host alone. */
-const SERVICES = [
-  { ours: 'RIM_URL', theirs: 'NV_RIM_URL', path: '/v1/rim/' },
-  { ours: 'OCSP_URL', theirs: 'NV_OCSP_URL', path: '/' },
-] as const;
-
-export type WorkerEnvironment = Readonly<Record<string, string>>;
-
-/** For `config.ts`, which alone reads the environment. */
-export function workerEnvironment(env: Readonly<Record<string, string | undefined>>): WorkerEnvironment {
-  const chosen: Record<string, string> = {
-    PYTHONUTF8: '1',
-    PYTHONDONTWRITEBYTECODE: '1',
-    ...inheritedVariables(env, WORKER_NAMES),
-  };
-  for (const { ours, theirs, path } of SERVICES) {
-    const value = env[ours];
-    if (value === undefined || value === '') continue;
-    const base = value.replace(/\/+$/, '');
-    chosen[theirs] = base.endsWith(path.replace(/\/+$/, '')) ? `${base}/` : `${base}${path}`;
-  }
-  return chosen;
 }

@@ -1,5 +1,5 @@
 // A lock that a few may hold at once, and that can be waited for with a signal: a GPU makes one report at a time, and a call into
-// its driver that hangs cannot be taken back.
+// its driver that hangs cannot be taken back. And what else waits for work of others.
 
 export interface Lock {
   /** @returns the function that releases it. @throws what `signal` was aborted with. */
@@ -70,4 +70,15 @@ export function until<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
     signal.addEventListener('abort', onAbort, { once: true });
     work.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
   });
+}
+
+/** Callers at the same time share one run of `work`, and its result or failure; the next caller after it starts another. */
+export function shared<T>(work: () => Promise<T>): () => Promise<T> {
+  let inFlight: Promise<T> | null = null;
+  return () => {
+    inFlight ??= work().finally(() => {
+      inFlight = null;
+    });
+    return inFlight;
+  };
 }

@@ -2,7 +2,9 @@
 //
 // Retries do not stack. A failure is retried in one place: an attestation that may pass by the scheduler, an attester that cannot
 // attest by the circuit breaker's trials (one attempt each), a worker process by its pool, a session with the processor by
-// cpu/sessions.ts (its busy driver, for 300 ms, by cpu/tsm.ts), and everything else by the gateway, which is told when. (What an appraisal rests on is renewed, not retried: attesters/appraisal.ts.)
+// cpu/sessions.ts (its busy driver, for 300 ms, by cpu/tsm.ts), and everything else by the gateway, which is told when. Two things are
+// done again without a wait: what an appraisal rests on is renewed (attesters/appraisal.ts), and registers or reports that another
+// process changed meanwhile are read again (cpu/tsm.ts, cpu/azure.ts).
 import { setTimeout as delay } from 'node:timers/promises';
 
 /** The wait before the next attempt: doubled at each further failure, up to `max_ms`. */
@@ -19,6 +21,8 @@ export const TRIAL_EVERY_MS = 10_000;
 export const WORKER_START = { first_ms: 250, max_ms: 30_000 } as const;
 /** The making of a session with the processor. */
 export const SESSION_RETRY = { first_ms: 1_000, max_ms: 60_000 } as const;
+/** A read of the processor's driver, while it is busy or a signal interrupted it: the same `inblob` is still there to be read. */
+export const DRIVER_READ_RETRY = { attempts: 4, first_ms: 50, max_ms: 150 } as const;
 /** When a gateway may send its request again, by what failed. */
 export const RETRY_AFTER_MS = {
   /** About the time of one attestation. */

@@ -1,4 +1,4 @@
-// What an attester is: it collects evidence over a nonce and has it appraised. Each folder beside this file is one.
+// What an attester is: it collects evidence over a nonce and has it appraised. Each folder in attesters/ is one. And how it fails.
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
 
@@ -124,37 +124,49 @@ export type Reason =
   | 'appraisal_failed';
 
 interface FailureOptions extends ErrorOptions {
-  readonly reason?: Reason;
+  readonly reason?: Reason | null;
+  readonly retry_after_ms?: number | null;
+  /** Where the failure was met, for the beginning of the message. */
+  readonly where?: string;
 }
 
-/** Collection or appraisal went wrong. `retryable` when the same call may succeed later. */
+/** Collection or appraisal went wrong. `retryable` when the same call may succeed later. The message begins with the reason. */
 export class AttesterError extends Error {
   override readonly name = 'AttesterError';
   readonly code: 'collection_failed' | 'appraisal_failed';
+  /** The message without its reason. */
+  readonly words: string;
   readonly retryable: boolean;
-  /** null: it has no more than its code. */
+  /** null: no more is known than the code. */
   readonly reason: Reason | null;
   /** How long to wait before the next attempt, where a service said it. */
-  readonly retry_after_ms: number | null = null;
+  readonly retry_after_ms: number | null;
   constructor(
     code: AttesterError['code'],
-    message: string,
+    words: string,
     retryable: boolean,
-    { reason, ...options }: FailureOptions = {},
+    { reason = null, retry_after_ms = null, where, ...options }: FailureOptions = {},
   ) {
-    super(message, options);
+    super([where, reason, words].filter((part) => typeof part === 'string').join(': '), options);
     this.code = code;
+    this.words = words;
     this.retryable = retryable;
-    this.reason = reason ?? null;
+    this.reason = reason;
+    this.retry_after_ms = retry_after_ms;
   }
 
   /** Equal for failures that are the same news to an operator. */
   get kind(): string {
     return `${this.code} ${this.reason}`;
   }
+
+  /** The same failure, with `where` it was met before its message. */
+  at(where: string): AttesterError {
+    const { code, words, retryable, reason, retry_after_ms } = this;
+    return new AttesterError(code, words, retryable, { reason, retry_after_ms, where, cause: this });
+  }
 }
 
-/** A failure whose message begins with its reason, for people who read logs. */
 export function failed(
   code: AttesterError['code'],
   reason: Reason,
@@ -162,5 +174,5 @@ export function failed(
   again: 'retry' | 'stop',
   options?: ErrorOptions,
 ): AttesterError {
-  return new AttesterError(code, `${reason}: ${words}`, again === 'retry', { ...options, reason });
+  return new AttesterError(code, words, again === 'retry', { ...options, reason });
 }

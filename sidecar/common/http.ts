@@ -1,0 +1,20 @@
+// What requests to services have in common: when a service wants the next one, and why there was no response.
+
+/** A Retry-After header (RFC 9110 §10.2.3: seconds, or a date); null without one that can be read. Below zero where the date has passed. */
+export function retryAfterMs(headers: Headers, now_ms: number): number | null {
+  const text = headers.get('retry-after')?.trim() ?? '';
+  const wait_ms = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - now_ms;
+  return Number.isNaN(wait_ms) ? null : wait_ms;
+}
+
+/** Why `fetch`, or reading its response, failed: fetch has the reason in `cause`. */
+export function networkReason(
+  error: unknown,
+  limits: { readonly timeout_ms: number; readonly max_bytes: number },
+): string {
+  if (error instanceof RangeError) return `sent more than ${limits.max_bytes} bytes`;
+  if (!(error instanceof Error)) return 'could not be asked';
+  if (error.name === 'TimeoutError') return `did not answer within ${limits.timeout_ms} ms`;
+  const { code } = (error.cause ?? {}) as NodeJS.ErrnoException;
+  return `could not be asked (${code ?? error.message})`;
+}
