@@ -1,7 +1,7 @@
 // The interface between the gateway and its backend: the request, the head of the response, and the handler that reads the response.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ErrorBody } from '../../proto/openai.ts';
-import type { SharedHeaders } from '../http/plain-path/response.ts';
+import type { SharedHeaders } from '../http/outgoing.ts';
 import { errorBody, errorType, type Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/keys.ts';
 

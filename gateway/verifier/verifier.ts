@@ -1,7 +1,7 @@
 // The verifier is open to everyone, so its memory and threads are limited and shared fairly between addresses.
 import type { FailureCode, Jwks, Level } from '../../verify/index.ts';
 import { MANY_BYTES } from '../http/bytes.ts';
-import type { Outgoing } from '../http/plain-path/response.ts';
+import type { Outgoing } from '../http/outgoing.ts';
 import { Problem } from '../http/problem.ts';
 import type { BodyLimits } from '../http/request.ts';
 import { createPermits, type PermitLimits, type Permits } from '../limits/permits.ts';

@@ -26,9 +26,8 @@ const EXEMPT: Readonly<Record<string, string>> = {
     'what a sidecar says, frames.ts, sidecar-link.ts and report-check.ts read',
   'gateway/attestation/{store-memory,store-shared}.ts': 'keep bytes by an id of bounded length',
   'gateway/cluster/*.ts': 'messages of our own processes',
-  'gateway/http/{context,middleware}.ts': 'they count requests and hand them on',
-  'gateway/http/{server,refusal}.ts':
-    "Node's parser reads, and bounds what it reads; here its headers are looked at once",
+  'gateway/http/{connections,context,middleware,outgoing}.ts': 'they count requests and hand them on',
+  'gateway/http/server.ts': "Node's parser reads, and bounds what it reads; here its headers are looked at once",
   'gateway/http/paced-connection.ts': 'hands bytes on as they are, 4 KiB of them ahead',
   'gateway/keys/cli.ts': "an operator's file, which keys-file.ts reads",
   'gateway/limits/{backoff,bounds,concurrency,memory}.ts':
