@@ -1,9 +1,9 @@
-// The response to a client: its interface, headers that many responses share, and the headers of every response.
+// What goes out: the response to a client, headers that many messages share, and the headers of every response.
 import { randomBytes } from 'node:crypto';
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** What Node's ServerResponse and PlainResponse have in common. */
+/** The response to a client: what Node's ServerResponse and PlainResponse have in common. */
 export interface Outgoing {
   readonly headersSent: boolean;
   readonly destroyed: boolean;
@@ -55,6 +55,20 @@ export function isShared(headers: object): headers is SharedHeaders {
 }
 
 export const cacheOf = (headers: SharedHeaders): HeaderCache => headers[CACHE];
+
+/** Header lines that are serialized once and sent with many requests. Those requests have a body and share one method and one path. */
+export class SerializedHeaders {
+  readonly text: string;
+  /**
+   * The bytes of the head up to the value of Content-Length, written on first use. `close` is for a connection that carries no other
+   * request.
+   */
+  readonly prefix: { keep_alive: Uint8Array | null; close: Uint8Array | null } = { keep_alive: null, close: null };
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
 
 // The headers of every response.
 
