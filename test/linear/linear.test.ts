@@ -32,7 +32,7 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'gateway/keys/cli.ts': "an operator's file, which keys-file.ts reads",
   'gateway/limits/{backoff,bounds,concurrency,memory}.ts':
     "they count, by keys and addresses of bounded length; the machine's own limits",
-  'gateway/limits/permits.ts': 'counts requests',
+  'gateway/limits/{permits,shares}.ts': 'count requests and bytes',
   'gateway/offload/{pool,thread,worker}.ts': 'what they hand to a thread, jobs.ts reads',
   'gateway/routes/{attestation,generate,status,verify}.ts': 'what they hand on, others read',
   'gateway/routes/{openapi,page,page-bundle}.ts': 'our own document and files',
