@@ -23,7 +23,7 @@ const CHUNK_BYTES = 1024;
 const BODY_CHUNK_BYTES = 64 * 1024;
 /** A read of this size shows that more has arrived. Node would read up to 32 times before it looks at another connection. */
 const FULL_READ_BYTES = 64 * 1024;
-/** Chunks of one read that go to Node without a pause; the others wait for their turn among all connections. */
+/** Chunks of one read that go to Node without a pause; the others are scheduled among those of all connections. */
 const CHUNKS_AT_ONCE = 4;
 /** A response is written in parts of this size. The client must take each part within the timeout of the socket. */
 const PART_BYTES = 64 * 1024;
