@@ -5,6 +5,7 @@ import { chatRequestSchema, completionRequestSchema, errorBodySchema } from '../
 import { CHECKS, CPU_CHECKS, LEVELS } from '../../verify/index.ts';
 import { VERSION } from '../config.ts';
 import { type ProblemCode, STATUS } from '../http/problem.ts';
+import { SIDECAR_STATES } from '../telemetry/metrics.ts';
 
 let cached: Buffer<ArrayBuffer> | null = null;
 
@@ -51,7 +52,7 @@ export const healthSchema = z.strictObject({
   status: z.enum(['ok', 'degraded', 'down', 'draining']).describe('degraded: without tee alone'),
   backend: z.strictObject({ status: z.enum(['ok', 'down']), code: z.string().optional() }),
   sidecar: z.strictObject({
-    status: z.enum(['connecting', 'connected', 'refused', 'closed']),
+    status: z.enum(SIDECAR_STATES),
     attester: z.string().nullable(),
     devices: z.array(z.strictObject({ arch: z.string(), model: z.string() })),
     simulated: z.boolean().nullable(),
