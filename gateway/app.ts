@@ -21,7 +21,7 @@ import {
   withoutBody,
 } from './http/middleware.ts';
 import { Problem } from './http/problem.ts';
-import { decodedPath } from './http/target.ts';
+import { pathOf } from './http/target.ts';
 import { loadKeys } from './keys/keys-file.ts';
 import { createConcurrency } from './limits/concurrency.ts';
 import { createPermits } from './limits/permits.ts';
@@ -37,12 +37,12 @@ import { createTelemetry, type Telemetry, type Tracer } from './telemetry/teleme
 import { createVerifier, SLOW_PERMITS, slowPermits } from './verifier/verifier.ts';
 
 export function createApp(deps: Deps): Hono<Env> {
-  const app = new Hono<Env>({ getPath: path });
+  const app = new Hono<Env>({ getPath: pathOf });
   /**
    * Serves what matches no route of `app`. It is a router of its own, so that a request to `app` matches one route and not a chain of
    * several.
    */
-  const rest = new Hono<Env>({ getPath: path });
+  const rest = new Hono<Env>({ getPath: pathOf });
   const exchange = createExchangeMiddleware(deps);
   const on = (routes: Hono<Env>, methods: string, path: string, middleware: readonly Middleware[], handle: Handler) =>
     routes.on(methods.split(' '), path, exchange(path, middleware, handle));
@@ -97,11 +97,6 @@ function only(allow: string) {
   return (): never => {
     throw new Problem('method_not_allowed', `Only ${allow} is allowed here.`, { headers: { allow } });
   };
-}
-
-/** The path of Node's own target: Fetch's URL has already resolved dots and escapes. */
-function path(request: Request, options?: { env?: Env['Bindings'] }): string {
-  return decodedPath(options?.env?.incoming.url ?? new URL(request.url).pathname);
 }
 
 // Puts the gateway's parts together: makes an app that is ready to serve from a configuration.

@@ -116,11 +116,11 @@ const own = z.object({
   ),
   MAX_VERIFY_BYTES: integer(16 * MiB, 1024, 64 * MiB).describe('The largest body of the verify endpoint'),
   MAX_VERIFY_CONCURRENT: integer(32, 1, 10_000).describe(
-    'Verifications that wait for their turn; past it 503 `overloaded` for whoever has most of them',
+    'Verifications in the queue; past it 503 `overloaded` for whoever has most of them',
   ),
   MAX_VERIFY_PER_SECOND: limit(50).describe('Verifications in any second from one address; 0: no limit'),
   VERIFY_TIMEOUT_MS: integer(30_000, 100, 600_000).describe(
-    'The longest that a verification may take, and may wait for its turn',
+    'The longest that a verification may take, and may wait in the queue',
   ),
   CLIENT_ADDRESS_HEADER: z
     .string()
@@ -138,7 +138,7 @@ const own = z.object({
     'From the end of an answer to its attestation, restarts of the sidecar included',
   ),
   MAX_ATTESTATIONS_IN_FLIGHT: integer(2, 1, 1024).describe(
-    'Attestations that the sidecar is asked for at once, by all workers together; the others wait for their key’s turn. A GPU makes one at a time, and 2 keep it busy: more only make other keys wait longer',
+    'Attestations that the sidecar is asked for at once, by all workers together; the others wait in a queue that is fair between keys. A GPU makes one at a time, and 2 keep it busy: more only make other keys wait longer',
   ),
   MAX_ATTESTATIONS_WAITING: integer(4096, 1, 1_000_000).describe(
     'Answers that wait for their attestation, of all workers together; past it the key with most of them gets 503 `overloaded`',

@@ -2,7 +2,7 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
-import { bundlePage } from '../gateway/routes/page-bundle.ts';
+import { bundlePage } from '../gateway/routes/page.ts';
 
 const folder = fileURLToPath(new URL('../build/page', import.meta.url));
 const files = await bundlePage();

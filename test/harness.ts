@@ -42,13 +42,13 @@ export async function startGateway(env: Record<string, string>, log = SILENT): P
   const config = loadConfig({ PORT: '0', ALLOW_SIMULATED: '1', MAX_VERIFY_PER_SECOND: '0', ...env });
   const built = buildApp(config, log);
   const server = createHttpServer(built.app.fetch, { ...config, tls: null }, log);
-  const wire = takeConnections(server, built.app.fetch as Fetch, log);
+  const plainPath = takeConnections(server, built.app.fetch as Fetch, log);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     async close() {
       server.closeAllConnections();
-      wire.destroy();
+      plainPath.destroy();
       await new Promise<void>((resolve) => server.close(() => resolve()));
       await built.close();
     },

@@ -2,13 +2,12 @@
 import { hash } from 'node:crypto';
 import { createClient, RESP_TYPES, type RedisClientOptions } from '@redis/client';
 import type { Logger } from 'pino';
-import { RateLimiterRedis } from 'rate-limiter-flexible';
 import type { Member } from '../cluster/member.ts';
 import type { GatewayConfig } from '../config.ts';
 import { Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/keys.ts';
 import { delayAfter } from '../limits/backoff.ts';
-import { createRates, inMemory, type MakeLimiter, type Rates } from '../limits/rates.ts';
+import { createRates, inMemory, inStore, type Rates } from '../limits/rates.ts';
 import {
   createMemoryStore,
   type InBatch,
@@ -259,30 +258,6 @@ export function createSharedStore(
   };
 }
 
-// Counts requests in Valkey or Redis for all gateways together. While the server is away, each gateway counts by itself.
-
-/** `fallback` counts for this gateway only. */
-function inStore(connection: Connection, fallback: MakeLimiter): MakeLimiter {
-  // The part of a client that the limiter uses, over a connection that may be renewed.
-  const client = {
-    get isReady() {
-      return connection.isReady;
-    },
-    eval: (script: string, options: { keys: string[]; arguments: string[] }) =>
-      connection.run((current) => current.eval(script, options)),
-  };
-  return (options) =>
-    new RateLimiterRedis({
-      ...options,
-      storeClient: client,
-      useRedisPackage: true,
-      rejectIfRedisNotReady: true,
-      // A key beyond its limit is rejected locally until the second is over, without asking the server.
-      inMemoryBlockOnConsumed: options.points,
-      insuranceLimiter: fallback(options),
-    });
-}
-
 // Creates the store and the rate limits that the configuration asks for: in memory, or shared by several gateways.
 
 /** `member` is set when this process is one of several workers, which share state through their primary. */
@@ -303,8 +278,15 @@ export function createStoreAndRates(
     timeout_ms: config.attestation_store_timeout_ms,
     onState: (connected, reason) => log[connected ? 'info' : 'warn']({ connected, reason }, 'attestation store'),
   });
+  const counter = {
+    get isReady() {
+      return connection.isReady;
+    },
+    eval: (script: string, options: { keys: string[]; arguments: string[] }) =>
+      connection.run((client) => client.eval(script, options)),
+  };
   return {
     store: createSharedStore(connection, memory, own, config),
-    rates: createRates(inStore(connection, limiter)),
+    rates: createRates(inStore(counter, limiter)),
   };
 }

@@ -1,9 +1,11 @@
 // The interface between the gateway and its backend: the request, the head of the response, and the handler that reads the response.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ErrorBody } from '../../proto/openai.ts';
-import type { SharedHeaders } from '../http/plain-path/response.ts';
+import { SerializedHeaders, type SharedHeaders } from '../http/outgoing.ts';
 import { errorBody, errorType, type Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/keys.ts';
+
+export { SerializedHeaders };
 
 /** Names are in lower case. An array is a header that occurs more than once. */
 export type Headers = Record<string, string | string[]>;
@@ -58,20 +60,6 @@ export interface BackendCall {
 export interface Backend {
   call(request: BackendRequest, handler: ResponseHandler): BackendCall;
   close(): Promise<void>;
-}
-
-/** Header lines that are serialized once and sent with many requests. Those requests have a body and share one method and one path. */
-export class SerializedHeaders {
-  readonly text: string;
-  /**
-   * The bytes of the head up to the value of Content-Length, written on first use. `close` is for a connection that carries no other
-   * request.
-   */
-  readonly prefix: { keep_alive: Uint8Array | null; close: Uint8Array | null } = { keep_alive: null, close: null };
-
-  constructor(text: string) {
-    this.text = text;
-  }
 }
 
 // Errors of the backend: faults of the connection, and the backend's own errors in OpenAI's shape.

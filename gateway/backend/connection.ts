@@ -77,7 +77,7 @@ export class Connection {
       .on('timeout', () => this.#close(timedOut()))
       .on('error', (error) => this.#close(error))
       .on('end', () => this.#socketEnded())
-      .on('close', () => this.#close(new BackendFault('disconnected', 'the connection closed')));
+      .on('close', () => this.#socketClosed());
   }
 
   /** The connection has carried a response before, so the backend may have closed it by now. */
@@ -229,6 +229,11 @@ export class Connection {
   #socketEnded(): void {
     if (this.#body?.endsWithConnection === true) this.#responseEnded();
     else this.#close(new BackendFault('disconnected', 'the connection ended'));
+  }
+
+  #socketClosed(): void {
+    // Most connections have been closed from this side by now, and an Error costs a stack trace.
+    if (!this.#closed) this.#close(new BackendFault('disconnected', 'the connection closed'));
   }
 
   /** Closes the connection. The first cause wins. */

@@ -1,8 +1,9 @@
 // Decides which headers cross the gateway, in each direction. Hop-by-hop headers never do (RFC 9110 §7.6.1).
 import type { IncomingHttpHeaders } from 'node:http';
 import { digitsOf, putNumber } from '../http/bytes.ts';
+import { SerializedHeaders } from '../http/outgoing.ts';
 import { Problem } from '../http/problem.ts';
-import { type BackendRequest, type Headers, SerializedHeaders } from './backend.ts';
+import type { BackendRequest, Headers } from './backend.ts';
 
 const HOP_BY_HOP = [
   'connection',

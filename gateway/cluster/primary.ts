@@ -123,7 +123,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
 
   const lastMetrics = new WeakMap<Worker, PeerResponses['metrics']>();
   /** The counters and histograms of workers that have ended, added up. */
-  let endedMetrics: PeerResponses['metrics'] = [];
+  let endedMetrics: Promise<PeerResponses['metrics']> = Promise.resolve([]);
   /** For a worker that does not respond, its last metrics count: without them the sums would seem to start again. */
   async function metrics(): Promise<string> {
     const responses = [...serving].map(async (worker) => {
@@ -135,7 +135,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     await Promise.all(responses);
     // Each worker counts once: one that ended during the wait is in `endedMetrics` alone.
     return AggregatorRegistry.aggregate([
-      endedMetrics,
+      await endedMetrics,
       ...[...serving].map((worker) => lastMetrics.get(worker) ?? []),
     ]).metrics();
   }
@@ -144,10 +144,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   function keepCounters(worker: Worker): void {
     const last = lastMetrics.get(worker)?.filter(({ type }) => COUNTER_TYPES.has(String(type))) ?? [];
     lastMetrics.delete(worker);
-    endedMetrics = AggregatorRegistry.aggregate([
-      endedMetrics,
-      last,
-    ]).getMetricsAsArray() as unknown as PeerResponses['metrics'];
+    endedMetrics = endedMetrics.then((before) => AggregatorRegistry.aggregate([before, last]).getMetricsAsJSON());
   }
 
   function count(worker: Worker, key: string, counted: Counted, by: number): void {

@@ -13,8 +13,8 @@ import type { Rates } from '../limits/rates.ts';
 import type { Offload } from '../offload/pool.ts';
 import type { Outcome, Telemetry, Watch } from '../telemetry/telemetry.ts';
 import type { Verifier } from '../verifier/verifier.ts';
+import type { Outgoing } from './outgoing.ts';
 import type { PlainRequest } from './plain-path/request.ts';
-import type { Outgoing } from './plain-path/response.ts';
 
 export interface Deps {
   readonly config: GatewayConfig;

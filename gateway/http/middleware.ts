@@ -1,12 +1,14 @@
 // What runs before and after every route: the exchange's id, the headers of every response, errors, and the log line at the end; then
 // admission: API key, concurrency limits, rate.
+import { IncomingMessage, ServerResponse } from 'node:http';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { where } from '../../proto/log.ts';
 import { type Allowance, addressOf } from '../limits/rates.ts';
-import type { Context, Deps, Handler, Middleware } from './context.ts';
-import type { Outgoing } from './plain-path/response.ts';
+import { MANY_BYTES } from './bytes.ts';
+import { linger } from './connections.ts';
+import type { Context, Deps, Handler, HttpBindings, Middleware } from './context.ts';
+import { newId, type Outgoing, setCommonHeaders } from './outgoing.ts';
 import { asProblem, Problem } from './problem.ts';
-import { closeWithoutDraining, newId, setCommonHeaders } from './refusal.ts';
 import { ClientGone } from './request.ts';
 import { createOwnHosts, hostOf } from './target.ts';
 
@@ -127,12 +129,27 @@ export function verifyBounded({ config, rates }: Deps): Middleware {
     const { incoming, outgoing } = c.env;
     const address = addressOf(incoming.headers, outgoing.socket, config.client_address_header);
     c.env.address = address;
-    closeWithoutDraining(incoming, outgoing);
+    closeWithoutDraining(c.env);
     if (config.max_verify_per_second > 0)
       admit(c, await rates.take(`verify:${address}`, config.max_verify_per_second), 'verifications from one address');
     // `close` was emitted during the wait above, and is not emitted again.
     if (outgoing.destroyed) throw new ClientGone('the client left before its turn');
   };
+}
+
+/** Closes the connection after the response if a large body has not arrived by then. Reading the rest of it would delay other requests. */
+function closeWithoutDraining({ incoming, outgoing }: HttpBindings): void {
+  const { socket } = outgoing;
+  if (!(incoming instanceof IncomingMessage) || !(outgoing instanceof ServerResponse) || socket === null) return;
+  if (Number(incoming.headers['content-length'] ?? Number.POSITIVE_INFINITY) <= MANY_BYTES) return;
+  outgoing.once('finish', () => {
+    if (incoming.complete) return;
+    // On `finish` Node begins to discard the body; the pause comes after that.
+    setImmediate(() => {
+      socket.pause();
+      linger(socket);
+    });
+  });
 }
 
 /** Sets the rate limit headers that OpenAI's clients read. @throws {Problem} rate_limit_exceeded */

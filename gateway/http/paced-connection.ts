@@ -4,41 +4,7 @@
 import { IncomingMessage, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
-import { MAX_UNSERVED_BYTES } from '../limits/bounds.ts';
-import { cutSoon, linger } from './refusal.ts';
-
-// Unserved input: parts of requests, and requests that wait behind others. One limit holds for all connections of a process together,
-// because none of them has shown an API key yet. Above it, the connection with the most unserved input is closed.
-
-/** The memory that unserved input takes, which is more than the bytes received. */
-let total_bytes = 0;
-/** The connections that have unserved input. */
-const connections = new Set<Unserved>();
-
-/** The unserved input of one connection. */
-export class Unserved {
-  #bytes = 0;
-  readonly #end: () => void;
-
-  /** `end` closes the connection and calls `set(0)`. */
-  constructor(end: () => void) {
-    this.#end = end;
-  }
-
-  set(bytes: number): void {
-    if (bytes === this.#bytes) return;
-    const more = bytes > this.#bytes;
-    total_bytes += bytes - this.#bytes;
-    this.#bytes = bytes;
-    if (bytes > 0) connections.add(this);
-    else connections.delete(this);
-    if (more && total_bytes > MAX_UNSERVED_BYTES) Unserved.#largest().#end();
-  }
-
-  static #largest(): Unserved {
-    return [...connections].reduce((most, one) => (one.#bytes > most.#bytes ? one : most));
-  }
-}
+import { cutSoon, linger, schedule, Unserved } from './connections.ts';
 
 type WriteCallback = (error?: Error | null) => void;
 
@@ -57,7 +23,7 @@ const CHUNK_BYTES = 1024;
 const BODY_CHUNK_BYTES = 64 * 1024;
 /** A read of this size shows that more has arrived. Node would read up to 32 times before it looks at another connection. */
 const FULL_READ_BYTES = 64 * 1024;
-/** Chunks of one read that go to Node without a pause; the others wait for their turn among all connections. */
+/** Chunks of one read that go to Node without a pause; the others are scheduled among those of all connections. */
 const CHUNKS_AT_ONCE = 4;
 /** A response is written in parts of this size. The client must take each part within the timeout of the socket. */
 const PART_BYTES = 64 * 1024;
@@ -66,25 +32,6 @@ const WAITING_COST_BYTES = 4 * 1024;
 const HEAD_COST = 4;
 /** Reading pauses above this many bytes sent ahead. Below it reading goes on, because only a read shows that a client has left. */
 const READ_AHEAD_BYTES = 4 * 1024;
-/**
- * Tasks that one turn of the event loop starts, so that a request sent alone does not wait for all that others have sent ahead. They are
- * counted and not timed, because most of what a task costs comes in promises after it.
- */
-const TASKS_PER_TURN = 4;
-const tasks: (() => void)[] = [];
-
-/** Runs a task in one of the next turns, after those that were scheduled before it. */
-export function schedule(task: () => void): void {
-  if (tasks.push(task) === 1) setImmediate(runTasks);
-}
-
-function runTasks(): void {
-  const started = tasks.slice(0, TASKS_PER_TURN);
-  for (const task of started) task();
-  tasks.splice(0, started.length);
-  if (tasks.length > 0) setImmediate(runTasks);
-}
-
 /** Tells its connection when more of its body is needed: Node tells its own sockets only. */
 export class PacedRequest extends IncomingMessage {
   override _read(size: number): void {

@@ -2,19 +2,26 @@
 
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { readFileSync, unwatchFile, watchFile } from 'node:fs';
-import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
-import { createServer as createTlsServer, Server as TlsServer } from 'node:https';
-import type { Socket } from 'node:net';
+import {
+  createServer,
+  type IncomingMessage,
+  type Server,
+  type ServerOptions,
+  type ServerResponse,
+  STATUS_CODES,
+} from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import type { Duplex } from 'node:stream';
 import type { SecureContextOptions } from 'node:tls';
 import { getRequestListener, RequestError } from '@hono/node-server';
 import type { Logger } from 'pino';
 import { where } from '../../proto/log.ts';
 import { ConfigError, type TlsFiles } from '../config.ts';
+import { interceptConnections, linger } from './connections.ts';
+import { commonHeaders, newId } from './outgoing.ts';
 import { PacedConnection, PacedRequest } from './paced-connection.ts';
 import type { PlainPath } from './plain-path/connection.ts';
 import { asProblem, Problem } from './problem.ts';
-import { commonHeaders, newId, refuse, refuseOnSocket } from './refusal.ts';
 import { isHost, originForm } from './target.ts';
 
 interface HttpOptions {
@@ -72,7 +79,8 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     options.tls === null
       ? createServer(serverOptions, listener)
       : createTlsServer({ ...serverOptions, ...options.tls, handshakeTimeout: options.headers_timeout_ms }, listener);
-  pace(server);
+  // Node gets every connection as a PacedConnection.
+  interceptConnections(server, (socket, giveToNode) => giveToNode(new PacedConnection(socket)));
   // Node drops headers above this number silently. Twice our limit lets `faultOf` see that there are too many.
   server.maxHeadersCount = 2 * MAX_HEADERS;
   server.maxConnections = options.max_connections;
@@ -97,17 +105,6 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
     else connection.endWith(refused);
   });
   return server;
-}
-
-/** Gives Node every connection as a PacedConnection. */
-function pace(server: Server): void {
-  const event = server instanceof TlsServer ? 'secureConnection' : 'connection';
-  const nodeListeners = server.listeners(event) as ((this: Server, socket: Duplex) => void)[];
-  server.removeAllListeners(event);
-  server.on(event, (socket: Socket) => {
-    const paced = new PacedConnection(socket);
-    for (const listener of nodeListeners) listener.call(server, paced);
-  });
 }
 
 const connectionOf = (incoming: IncomingMessage) => incoming.socket as Duplex as PacedConnection;
@@ -147,6 +144,34 @@ function problemOf(error: NodeJS.ErrnoException): Problem {
     default:
       return new Problem('invalid_request', 'The request is not valid HTTP.');
   }
+}
+
+// Rejects requests that never reach a route, with the same shape, headers and log line as every other response.
+
+/** Sends an error response to a request that Node has parsed. */
+function refuse(incoming: IncomingMessage, outgoing: ServerResponse, problem: Problem, log: Logger): void {
+  const id = newId();
+  const body = JSON.stringify(problem.body);
+  outgoing.writeHead(problem.status, { ...commonHeaders(id), ...problem.headers, ...entity(body) }).end(body);
+  // The body has no reader, so it is discarded.
+  incoming.resume();
+  log.info({ id, method: incoming.method, route: null, status: problem.status, code: problem.code });
+}
+
+/** Sends an error response on a connection whose request could not be parsed, and ends the connection. */
+function refuseOnSocket(socket: Duplex, problem: Problem, log: Logger): void {
+  const id = newId();
+  const body = JSON.stringify(problem.body);
+  const headers = { ...commonHeaders(id), ...problem.headers, ...entity(body), connection: 'close' };
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.on('error', () => socket.destroy());
+  socket.write(`HTTP/1.1 ${problem.status} ${STATUS_CODES[problem.status]}\r\n${lines.join('')}\r\n${body}`);
+  linger(socket);
+  log.info({ id, route: null, status: problem.status, code: problem.code });
+}
+
+function entity(body: string) {
+  return { 'content-type': 'application/json', 'content-length': String(Buffer.byteLength(body)) };
 }
 
 /** Responds to an error that no route and no middleware caught, such as a rejection by Hono's adaptor. */

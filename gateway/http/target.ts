@@ -14,6 +14,11 @@ export function originForm(method: string, target: string): string | null {
   return rest.startsWith('/') ? rest : `/${rest}`;
 }
 
+/** Returns the path by which Hono routes a request: from Node's own target, because Fetch's URL has already resolved dots and escapes. */
+export function pathOf(request: Request, options?: { env?: { incoming: { url?: string | undefined } } }): string {
+  return decodedPath(options?.env?.incoming.url ?? new URL(request.url).pathname);
+}
+
 /** Decodes the path: `/%7Esev_gpu%401.0/verify` names the route `/~sev_gpu@1.0/verify`. An escaped slash stays escaped. */
 export function decodedPath(target: string): string {
   const query = target.indexOf('?');

@@ -1,4 +1,7 @@
 // Memory bounds that no setting names, and how settings are divided among processes.
+import { MANY_BYTES } from '../http/bytes.ts';
+
+const MiB = 1024 * 1024;
 
 /**
  * The most copies of a text in memory while it is attested: as it came, in raw, and quoted in the attestation's JSON, where each quotation
@@ -15,7 +18,7 @@ export const CHECKING_YOUNG_HEAP_MB = 4;
 /** The heap of each of several workers. A process that serves alone has what gateway/node-flags.ts sets. */
 export const WORKER_HEAP_MB = 192;
 /** The unserved input of one process: what clients have sent and the gateway does not serve yet. */
-export const MAX_UNSERVED_BYTES = 48 * 1024 * 1024;
+export const MAX_UNSERVED_BYTES = 48 * MiB;
 
 /** The share of one process in a limit for all of them; never less than `least`. */
 export const shareOf = (total: number, workers: number, least = 1): number =>
@@ -30,3 +33,33 @@ interface RequestSizes {
 /** The most bytes that one request may hold: a request with tee. */
 export const largestRequest = ({ max_body_bytes, max_answer_bytes }: RequestSizes) =>
   TEE_COPIES * (max_body_bytes + max_answer_bytes);
+
+/** Verifications overlap because some wait for NVIDIA's services. This is the limit for all addresses. */
+export const QUICK_VERIFICATIONS = 8;
+const QUICK_HEAP_MB = 96;
+/** Slow verifications run one at a time across all workers. Meanwhile this many bodies of the largest size may be read or queued. */
+const SLOW_BODIES = 4;
+
+export interface VerifierSizes {
+  readonly max_verify_bytes: number;
+  readonly max_verify_concurrent: number;
+  /** Number of workers that share `max_verify_concurrent` and the memory for bodies. */
+  readonly workers: number;
+}
+
+/**
+ * The verifier's upper bounds in one process: memory for bodies, and for the heaps of its two threads. A thread's own code and stacks take
+ * near 16 MiB.
+ */
+export function verifierBounds({ workers, max_verify_bytes, max_verify_concurrent }: VerifierSizes) {
+  const share = (total: number) => Math.ceil(total / workers);
+  const max_waiting = share(max_verify_concurrent);
+  return {
+    max_waiting,
+    quick_bytes: (max_waiting + QUICK_VERIFICATIONS) * MANY_BYTES,
+    slow_bytes: Math.max(max_verify_bytes, share(SLOW_BODIES * max_verify_bytes)),
+    quick_heap_mb: QUICK_HEAP_MB,
+    // Enough for the worst case of MAX_JSON_VALUES and copies of the text.
+    slow_heap_mb: 192 + Math.ceil((6 * max_verify_bytes) / MiB),
+  };
+}

@@ -1,22 +1,23 @@
 // Concurrency limits: counts requests, streams and requests with tee, in total and per key, in this process.
+import type { GatewayConfig } from '../config.ts';
 import { Problem } from '../http/problem.ts';
 import type { Caller } from '../keys/keys.ts';
 import { largestRequest } from './bounds.ts';
 
-export interface ConcurrencySettings {
-  readonly max_concurrent_requests: number;
-  readonly max_held_bytes: number;
-  readonly max_streams: number;
-  readonly max_attestations_waiting: number;
-  /** The sizes that one request may have. */
-  readonly max_body_bytes: number;
-  readonly max_answer_bytes: number;
-  /** Per key. 0: no limit. null: half of the total, so that no key alone can take everything. */
-  readonly max_concurrent_per_key: number | null;
-  readonly max_streams_per_key: number | null;
-  readonly max_tee_per_key: number | null;
-  readonly max_held_bytes_per_key: number | null;
-}
+export type ConcurrencySettings = Pick<
+  GatewayConfig,
+  | 'max_concurrent_requests'
+  | 'max_held_bytes'
+  | 'max_streams'
+  | 'max_attestations_waiting'
+  | 'max_body_bytes'
+  | 'max_answer_bytes'
+  // Per key. 0: no limit. null: half of the total, so that no key alone can take everything.
+  | 'max_concurrent_per_key'
+  | 'max_streams_per_key'
+  | 'max_tee_per_key'
+  | 'max_held_bytes_per_key'
+>;
 
 /**
  * The permit of one request. It counts for its key from its head on, and for the total once the request has arrived, until the client has

@@ -3,7 +3,6 @@ import { totalmem } from 'node:os';
 import { getHeapStatistics } from 'node:v8';
 import type { Logger } from 'pino';
 import { ConfigError, type GatewayConfig } from '../config.ts';
-import { verifierBounds } from '../verifier/verifier.ts';
 import {
   CHECKING_HEAP_MB,
   CHECKING_YOUNG_HEAP_MB,
@@ -12,6 +11,8 @@ import {
   OFFLOAD_HEAP_MB,
   OFFLOAD_YOUNG_HEAP_MB,
   shareOf,
+  type VerifierSizes,
+  verifierBounds,
   WORKER_HEAP_MB,
 } from './bounds.ts';
 
@@ -41,10 +42,8 @@ type MemorySettings = Pick<
   | 'max_connections'
   | 'max_streams'
   | 'attestation_store_bytes'
-  | 'max_verify_bytes'
-  | 'max_verify_concurrent'
-  | 'verify_timeout_ms'
->;
+> &
+  VerifierSizes;
 
 /** A part of the memory that is needed, and the setting that changes it. */
 interface Part {

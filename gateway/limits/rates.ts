@@ -2,7 +2,7 @@
 
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
-import { type RateLimiterAbstract, RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible';
+import { type RateLimiterAbstract, RateLimiterMemory, RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
 import { Problem } from '../http/problem.ts';
 
 /** The state of a rate after one request. */
@@ -26,6 +26,26 @@ export interface Rates {
 export type MakeLimiter = (options: { points: number; duration: number; keyPrefix: string }) => RateLimiterAbstract;
 
 export const inMemory: MakeLimiter = (options) => new RateLimiterMemory(options);
+
+/** The part of a client of Valkey or Redis by which requests are counted. */
+interface StoreClient {
+  readonly isReady: boolean;
+  eval(script: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
+}
+
+/** Counts for all gateways together. While the server is away, each gateway counts by itself, with `fallback`. */
+export function inStore(client: StoreClient, fallback: MakeLimiter): MakeLimiter {
+  return (options) =>
+    new RateLimiterRedis({
+      ...options,
+      storeClient: client,
+      useRedisPackage: true,
+      rejectIfRedisNotReady: true,
+      // A key beyond its limit is rejected locally until the second is over, without asking the server.
+      inMemoryBlockOnConsumed: options.points,
+      insuranceLimiter: fallback(options),
+    });
+}
 
 export function createRates(make: MakeLimiter): Rates {
   const limiters = new Map<number, RateLimiterAbstract>();

@@ -6,6 +6,7 @@ import { EAR_PROFILE } from '../../verify/ear.ts';
 import { CHECKS, CPU_CHECKS, LEVELS } from '../../verify/index.ts';
 import { VERSION } from '../config.ts';
 import { type ProblemCode, STATUS } from '../http/problem.ts';
+import { SIDECAR_STATES } from '../telemetry/metrics.ts';
 import { REPORTS } from './verify.ts';
 
 let cached: Buffer<ArrayBuffer> | null = null;
@@ -53,7 +54,7 @@ export const healthSchema = z.strictObject({
   status: z.enum(['ok', 'degraded', 'down', 'draining']).describe('degraded: without tee alone'),
   backend: z.strictObject({ status: z.enum(['ok', 'down']), code: z.string().optional() }),
   sidecar: z.strictObject({
-    status: z.enum(['connecting', 'connected', 'refused', 'closed']),
+    status: z.enum(SIDECAR_STATES),
     attester: z.string().nullable(),
     devices: z.array(z.strictObject({ arch: z.string(), model: z.string() })),
     simulated: z.boolean().nullable(),

@@ -1,14 +1,13 @@
 // GET / and its assets: the page, under a content security policy that lets it load from and connect to this gateway only.
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
-import { extname, join } from 'node:path';
+import { basename, extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { createCollateral } from '../../verify/index.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
-import { bundlePage, type PageFile } from './page-bundle.ts';
 
 const POLICY = [
   "default-src 'none'",
@@ -103,10 +102,17 @@ interface Asset {
   readonly etag: string;
 }
 
+export interface PageFile {
+  /** `index.html`, `main-7XQ2ABCD.js` */
+  readonly name: string;
+  readonly body: Uint8Array;
+}
+
 /** Assets by file name. The document is `index.html`. */
 type Assets = ReadonlyMap<string, Asset>;
 
-const BUILT = fileURLToPath(new URL('../../build/page', import.meta.url));
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const BUILT = join(ROOT, 'build/page');
 const TYPES: Readonly<Record<string, string>> = {
   '.html': 'text/html; charset=utf-8',
   '.js': 'text/javascript; charset=utf-8',
@@ -138,6 +144,37 @@ async function bundled(): Promise<PageFile[]> {
     const message = 'The page has not been built: "npm run make page" makes it. The API at /v1 works without it.';
     throw new Problem('page_unavailable', message, { cause });
   }
+}
+
+/**
+ * Builds the page: bundles script and style under names that contain their hash, and the document that refers to them.
+ * @throws {Error} when esbuild, a development dependency, is not installed, or when the page does not build.
+ */
+export async function bundlePage(): Promise<PageFile[]> {
+  const { build } = await import('esbuild');
+  const { outputFiles } = await build({
+    entryPoints: ['page/main.ts', 'page/style.css', 'page/icon.svg'],
+    absWorkingDir: ROOT,
+    outdir: 'build/page',
+    entryNames: '[name]-[hash]',
+    bundle: true,
+    format: 'esm',
+    platform: 'browser',
+    // Every browser with P-384 in WebCrypto and BigInt supports this target.
+    target: 'es2022',
+    loader: { '.svg': 'copy' },
+    minify: true,
+    legalComments: 'none',
+    write: false,
+    logLevel: 'silent',
+  });
+  const assets = outputFiles.map(({ path, contents }) => ({ name: basename(path), body: contents }));
+  let document = readFileSync(`${ROOT}page/index.html`, 'utf8');
+  for (const { name } of assets) {
+    const [, stem, extension] = /^(\w+)-\w+\.(\w+)$/.exec(name) ?? [];
+    document = document.replace(`./${stem}.${extension === 'js' ? 'ts' : extension}`, `/page/assets/${name}`);
+  }
+  return [{ name: 'index.html', body: new TextEncoder().encode(document) }, ...assets];
 }
 
 function asset(name: string, bytes: Uint8Array): Asset {

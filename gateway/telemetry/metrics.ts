@@ -161,7 +161,8 @@ function startAtZero({
 
 // Gauges that are read when metrics are collected: the sidecar's state, the store, running requests, the process itself.
 
-const STATES: readonly string[] = ['connecting', 'connected', 'refused', 'closed'];
+/** The states of the connection to the sidecar. */
+export const SIDECAR_STATES = ['connecting', 'connected', 'refused', 'closed'] as const;
 /** Codes that a sidecar gives when it cannot attest. Any other code is counted as `other`. */
 const UNAVAILABLE_CODES = ['collection_failed', 'appraisal_failed'];
 
@@ -182,7 +183,7 @@ export interface SessionEnds {
 
 interface GaugeSources {
   readonly sidecar: {
-    readonly state: string;
+    readonly state: (typeof SIDECAR_STATES)[number];
     readonly unavailable: { readonly code: string } | null;
     readonly pending: number;
     readonly sessionEnds: SessionEnds | null;
@@ -215,7 +216,7 @@ export function registerGauges(registry: Registry, { sidecar, store, version, ru
     labelNames: ['state'] as const,
     registers,
     collect() {
-      for (const state of STATES) this.set({ state }, sidecar.state === state ? 1 : 0);
+      for (const state of SIDECAR_STATES) this.set({ state }, sidecar.state === state ? 1 : 0);
     },
   });
   new Gauge({

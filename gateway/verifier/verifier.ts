@@ -1,10 +1,13 @@
 // The verifier is open to everyone, so its memory and threads are limited and shared fairly between addresses.
 import type { FailureCode, Jwks, Level } from '../../verify/index.ts';
+import type { GatewayConfig } from '../config.ts';
 import { MANY_BYTES } from '../http/bytes.ts';
-import type { Outgoing } from '../http/plain-path/response.ts';
+import type { Outgoing } from '../http/outgoing.ts';
 import { Problem } from '../http/problem.ts';
 import type { BodyLimits } from '../http/request.ts';
+import { QUICK_VERIFICATIONS, type VerifierSizes, verifierBounds } from '../limits/bounds.ts';
 import { createPermits, type PermitLimits, type Permits } from '../limits/permits.ts';
+import { type Share, Shares } from '../limits/shares.ts';
 import { ThreadQueue, type Waiter } from '../offload/pool.ts';
 import { Thread, ThreadEnded } from '../offload/thread.ts';
 
@@ -148,55 +151,28 @@ interface VerifyCaller extends BodyLimits {
   release(): void;
 }
 
-interface VerifierOptions {
-  readonly rim_url: string;
-  readonly ocsp_url: string;
-  readonly max_verify_bytes: number;
-  readonly max_verify_concurrent: number;
-  readonly verify_timeout_ms: number;
-  /** Number of workers that share `max_verify_concurrent` and the memory for bodies. */
-  readonly workers: number;
-}
+type VerifierSettings = VerifierSizes & Pick<GatewayConfig, 'rim_url' | 'ocsp_url' | 'verify_timeout_ms'>;
 
-const MiB = 1024 * 1024;
-/** Verifications overlap because some wait for NVIDIA's services. This is the limit for all addresses; the next is the limit for one. */
-const QUICK_IN_FLIGHT = 8;
+/** The limit for one address, of those for all in `QUICK_VERIFICATIONS`. */
 const QUICK_PER_ADDRESS = 2;
-const QUICK_HEAP_MB = 96;
 /** A body with more JSON tokens, including those in its strings, takes longer to read than the keys of a few devices take to check. */
 const QUICK_MARKS = 10_000;
-/** Slow verifications run one at a time across all workers. Meanwhile this many bodies of the largest size may be read or queued. */
-const SLOW_BODIES = 4;
 /** Memory for the rest of a body is reserved for this long after each part. */
 const IDLE_MS = 1_000;
-
-/** Upper bounds for a process: memory for bodies, and for the heaps of its two threads. A thread's own code and stacks take near 16 MiB. */
-export function verifierBounds({ workers, ...options }: Omit<VerifierOptions, 'rim_url' | 'ocsp_url'>) {
-  const share = (total: number) => Math.ceil(total / workers);
-  const max_waiting = share(options.max_verify_concurrent);
-  return {
-    max_waiting,
-    quick_bytes: (max_waiting + QUICK_IN_FLIGHT) * MANY_BYTES,
-    slow_bytes: Math.max(options.max_verify_bytes, share(SLOW_BODIES * options.max_verify_bytes)),
-    quick_heap_mb: QUICK_HEAP_MB,
-    // Enough for the worst case of MAX_JSON_VALUES and copies of the text.
-    slow_heap_mb: 192 + Math.ceil((6 * options.max_verify_bytes) / MiB),
-  };
-}
 
 /** Name of the permits for slow verifications, which all workers share where they can. */
 export const SLOW_PERMITS = 'verifications';
 
 // The permits for slow verifications.
 
-export const slowPermits = ({ max_verify_concurrent }: Pick<VerifierOptions, 'max_verify_concurrent'>) => ({
+export const slowPermits = ({ max_verify_concurrent }: Pick<GatewayConfig, 'max_verify_concurrent'>) => ({
   max_permits: 1,
   max_waiting: max_verify_concurrent,
 });
 
 /** Quick verifications have a thread of their own, so that slow ones do not delay them. */
 export function createVerifier(
-  options: VerifierOptions,
+  options: VerifierSettings,
   permits: Permits = createPermits(slowPermits(options)),
 ): Verifier {
   const { rim_url, ocsp_url, verify_timeout_ms } = options;
@@ -206,7 +182,7 @@ export function createVerifier(
     worker,
     max_heap_mb: quick_heap_mb,
     max_bytes: quick_bytes,
-    permits: createPermits({ max_permits: QUICK_IN_FLIGHT, max_waiting }),
+    permits: createPermits({ max_permits: QUICK_VERIFICATIONS, max_waiting }),
     per_address: { max_permits: QUICK_PER_ADDRESS, max_waiting },
     ends_after_each: false,
   });
@@ -269,91 +245,3 @@ function hasFewMarks(body: Uint8Array): boolean {
   return marks <= QUICK_MARKS;
 }
 const [COMMA, COLON, BRACKET, BRACE] = [0x2c, 0x3a, 0x5b, 0x7b];
-
-// Shares a limited amount, such as memory for bodies, fairly. When it is exhausted, a share of the owner with the most is evicted.
-
-/** The share of one request. */
-export class Share {
-  /** Called when the share is evicted; its amount has been released by then. null: this share cannot be evicted. */
-  onEvict: (() => void) | null;
-  readonly #shares: Shares;
-  readonly #owner: string;
-  #amount = 0;
-
-  constructor(shares: Shares, owner: string, onEvict: () => void) {
-    this.onEvict = onEvict;
-    this.#shares = shares;
-    this.#owner = owner;
-  }
-
-  get amount(): number {
-    return this.#amount;
-  }
-
-  /** @throws {Problem} overloaded when nothing is left and no other owner would have more than this one. */
-  acquire(amount: number): void {
-    while (!this.#shares.has(amount)) {
-      const other = this.#shares.findEvictable(this.#owner, amount);
-      other.release();
-      other.onEvict?.();
-    }
-    this.#shares.count(this.#owner, this, amount);
-    this.#amount += amount;
-  }
-
-  /** Releases all but `amount`. */
-  shrinkTo(amount: number): void {
-    const less = Math.max(0, this.#amount - amount);
-    this.#amount -= less;
-    this.#shares.count(this.#owner, this, -less);
-  }
-
-  release(): void {
-    this.shrinkTo(0);
-  }
-}
-
-export class Shares {
-  readonly #max: number;
-  readonly #owners = new Map<string, { readonly shares: Set<Share>; amount: number }>();
-  #used = 0;
-
-  constructor(max: number) {
-    this.#max = max;
-  }
-
-  /** Opens an empty share for `owner`. */
-  open(owner: string, onEvict: () => void): Share {
-    return new Share(this, owner, onEvict);
-  }
-
-  has(amount: number): boolean {
-    return this.#used + amount <= this.#max;
-  }
-
-  count(owner: string, share: Share, by: number): void {
-    if (by === 0) return;
-    const entry = this.#owners.get(owner) ?? { shares: new Set(), amount: 0 };
-    entry.amount += by;
-    this.#used += by;
-    if (by > 0) entry.shares.add(share);
-    else if (share.amount === 0) entry.shares.delete(share);
-    if (entry.amount > 0) this.#owners.set(owner, entry);
-    else this.#owners.delete(owner);
-  }
-
-  /** Returns the latest share of the owner with the most. @throws {Problem} overloaded unless that is more than `owner` would have. */
-  findEvictable(owner: string, amount: number): Share {
-    let most = (this.#owners.get(owner)?.amount ?? 0) + amount;
-    let found: Share | undefined;
-    for (const other of this.#owners.values()) {
-      if (other.amount <= most) continue;
-      const latest = [...other.shares].findLast(({ onEvict }) => onEvict !== null);
-      if (latest === undefined) continue;
-      most = other.amount;
-      found = latest;
-    }
-    if (found !== undefined) return found;
-    throw new Problem('overloaded', 'There is no room for this now.', { retryAfterSeconds: 1 });
-  }
-}

@@ -14,7 +14,7 @@ export interface Described {
 export async function describedMetrics(): Promise<Described[]> {
   const registry = new Registry();
   createMetrics(registry);
-  const sidecar = { state: 'connecting', unavailable: null, sessionEnds: null, pending: 0 };
+  const sidecar = { state: 'connecting' as const, unavailable: null, sessionEnds: null, pending: 0 };
   const store = { usage: { entries: 0, bytes: 0 } } as never;
   registerGauges(registry, { sidecar, store, version: '', running: () => 0 });
   const labels = new Map(

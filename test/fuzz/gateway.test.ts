@@ -1,8 +1,8 @@
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { CHAT, chat } from '../client.ts';
-import { type Service, startService } from '../harness.ts';
 import { type RawAnswer, raw } from '../raw.ts';
+import { useService } from '../service.ts';
 import { blameless } from './blameless.ts';
 import { type FuzzRequest, fuzzRequest } from './requests.ts';
 
@@ -11,13 +11,11 @@ const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 3_000);
 const AT_ONCE = 24;
 const SEED = process.env.FUZZ_SEED === undefined ? undefined : Number(process.env.FUZZ_SEED);
 
-let service: Service;
-
-beforeAll(async () => {
-  service = await startService({ MAX_BODY_BYTES: '65536', HEADERS_TIMEOUT_MS: '300', REQUEST_TIMEOUT_MS: '500' });
-  service.backend.script = blameless(true);
-});
-afterAll(() => service.close());
+const service = useService(
+  { MAX_BODY_BYTES: '65536', HEADERS_TIMEOUT_MS: '300', REQUEST_TIMEOUT_MS: '500' },
+  {},
+  blameless(true),
+);
 
 const statuses = new Map<number, number>();
 

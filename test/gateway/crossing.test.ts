@@ -1,13 +1,16 @@
 // A backend that says more than it was asked: a second answer, some milliseconds behind the first.
+
 import { writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { chatBody } from '../backend.ts';
 import { chat } from '../client.ts';
-import { type RunningGateway, type Service, startGateway, startService } from '../harness.ts';
+import { type RunningGateway, startGateway } from '../harness.ts';
+import { useService } from '../service.ts';
 
-let service: Service;
+const service = useService();
 let gateway: RunningGateway;
 let server: Server;
 let behind_ms = 0;
@@ -20,7 +23,6 @@ const wire = (content: string) => {
 const LATE_MS = 100;
 
 beforeAll(async () => {
-  service = await startService();
   server = createServer((socket) => {
     let asked = 0;
     socket.on('error', () => {});
@@ -43,10 +45,8 @@ beforeAll(async () => {
 afterAll(async () => {
   await gateway.close();
   await new Promise((resolve) => server.close(resolve));
-  await service.close();
 });
 
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 const ask = (key: string, tee: boolean) =>
   chat(
     gateway.url,

@@ -1,10 +1,10 @@
 // What is held for its proof, whatever stands around it in the same read.
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { DONE, delta, finish, role, stream, usage } from '../backend.ts';
 import { CHAT, chat, payloadsOf } from '../client.ts';
-import { type Service, startService } from '../harness.ts';
+import { useService } from '../service.ts';
 
 const TEE = { ...CHAT, stream: true, tee: true };
 const RUNS = 150;
@@ -20,11 +20,7 @@ function restored(payload: string): { payload: string; proof: boolean } {
 }
 
 describe('a finish chunk', () => {
-  let service: Service;
-  beforeAll(async () => {
-    service = await startService({});
-  });
-  afterAll(() => service.close());
+  const service = useService();
 
   const text = fc.constantFrom('a', 'b\n', '"', 'ü');
   const some = (index: number) =>
@@ -71,11 +67,7 @@ describe('a finish chunk', () => {
 const OWN_COMMENTS = new Set([': waiting', ': attesting']);
 
 describe('a finish chunk whose attestation does not come', () => {
-  let service: Service;
-  beforeAll(async () => {
-    service = await startService({ ATTEST_TIMEOUT_MS: '1000' }, { collectionMs: 5_000 });
-  });
-  afterAll(() => service.close());
+  const service = useService({ ATTEST_TIMEOUT_MS: '1000' }, { collectionMs: 5_000 });
 
   it.each([
     ['a chunk before it and a comment behind it', [role(), `${delta('b\n') + finish()}: ping\n\n`, DONE]],

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, describe, expect, it } from 'vitest';
 import { MANY_BYTES } from '../../gateway/http/bytes.ts';
 import { MAX_JSON_VALUES } from '../../gateway/http/request.ts';
 import { ANYONE, type Caller, NO_LIMITS } from '../../gateway/keys/keys.ts';
@@ -11,7 +11,7 @@ import {
 import { createOffload } from '../../gateway/offload/pool.ts';
 import { splitRaw } from '../../proto/raw.ts';
 import { ask } from '../client.ts';
-import { type Service, startService } from '../harness.ts';
+import { useService } from '../service.ts';
 import { expectError } from './expect-error.ts';
 import { CLIENT } from './here.ts';
 
@@ -123,11 +123,7 @@ describe('a large request, read on a thread,', () => {
 const sum = ({ user, system }: { user: number; system: number }) => user + system;
 
 describe('a large request', () => {
-  let service: Service;
-  beforeAll(async () => {
-    service = await startService();
-  });
-  afterAll(() => service.close());
+  const service = useService();
   const post = (path: string, body: string, chunked: boolean) =>
     ask(`${service.gateway.url}${path}`, { body, chunked });
 
@@ -136,7 +132,6 @@ describe('a large request', () => {
     ['in chunks', true],
   ])('reaches the backend and raw byte for byte: %s', async (_name, chunked) => {
     const request = `{${MESSAGES}, "tee" : true ,"seed":1.0}`;
-    service.backend.seen.length = 0;
     const got = await post('/v1/chat/completions', request, chunked);
     expect(service.backend.seen[0]?.body).toBe(request.replace(' "tee" : true ,', ' '));
     expect(splitRaw(got.json().attestation.raw).request).toBe(request);

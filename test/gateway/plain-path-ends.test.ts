@@ -16,7 +16,7 @@ const PLAIN = `POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 
 const AHEAD = 'x'.repeat(200_000);
 
 let server: Server;
-let wire: PlainPath;
+let plainPath: PlainPath;
 let sockets: Socket[];
 let byNode: number;
 let responses: Outgoing[];
@@ -37,7 +37,7 @@ const byNodeItself: RequestListener = (_message, response) => {
 
 async function listen(made: Server): Promise<void> {
   server = made;
-  wire = takeConnections(
+  plainPath = takeConnections(
     server,
     async (_request, { outgoing }) => {
       responses.push(outgoing);
@@ -52,7 +52,7 @@ async function listen(made: Server): Promise<void> {
 
 async function close(): Promise<void> {
   for (const socket of sockets) socket.destroy();
-  wire.destroy();
+  plainPath.destroy();
   server.closeAllConnections();
   await new Promise((resolve) => server.close(resolve));
 }
@@ -219,7 +219,7 @@ describe('a plain connection', () => {
     const { socket, seen } = client();
     socket.write(PLAIN);
     await eventually(() => responses.length === 1);
-    wire.stop();
+    plainPath.stop();
     responses[0]?.end(Buffer.from('ok'));
     await eventually(() => seen.ended);
     socket.write(PLAIN);
@@ -233,7 +233,7 @@ describe('a plain connection', () => {
     await eventually(() => responses.length === 1);
     responses[0]?.end(Buffer.from('ok'));
     await eventually(async () => used.seen.text.endsWith('ok') && (await connections()) === 2);
-    wire.stop();
+    plainPath.stop();
     const closed = new Promise<void>((resolve) => server.close(() => resolve()));
     expect(await Promise.race([closed.then(() => 'closed'), pause(1_000)])).toBe('closed');
     expect(silent.seen.text).toBe('');

@@ -142,7 +142,7 @@ describe('what the plain path takes, Node takes as the same', () => {
 
 describe('a connection', () => {
   let server: Server;
-  let wire: PlainPath;
+  let plainPath: PlainPath;
   let socket: Socket;
   let received: string;
   let byNode: string[];
@@ -160,7 +160,7 @@ describe('a connection', () => {
           response.end('by node');
         });
     });
-    wire = takeConnections(
+    plainPath = takeConnections(
       server,
       async (_request, env) => {
         if (respond !== null) {
@@ -168,7 +168,7 @@ describe('a connection', () => {
           return new Response(null);
         }
         const body = 'body' in env.incoming ? env.incoming.body.toString() : '';
-        return new Response(`by wire: ${body}`, { status: 201, headers: { 'x-a': 'b' } });
+        return new Response(`by the plain path: ${body}`, { status: 201, headers: { 'x-a': 'b' } });
       },
       SILENT,
     );
@@ -182,14 +182,14 @@ describe('a connection', () => {
   });
   afterEach(async () => {
     socket.destroy();
-    wire.destroy();
+    plainPath.destroy();
     server.closeAllConnections();
     await new Promise((resolve) => server.close(resolve));
   });
 
   it('carries plain requests one after the other, in any pieces', async () => {
     socket.write(PLAIN);
-    await eventually(() => received.includes('by wire'));
+    await eventually(() => received.includes('by the plain path'));
     expect(received).toMatch(/^HTTP\/1\.1 201 Created\r\n/);
     expect(received).toContain('x-a: b\r\n');
     received = '';
@@ -198,13 +198,13 @@ describe('a connection', () => {
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
     socket.write(PLAIN.slice(90));
-    await eventually(() => received.includes('by wire'));
+    await eventually(() => received.includes('by the plain path'));
     expect(byNode).toEqual([]);
   });
 
   it('goes to Node with all its bytes at the first request that is not plain, and stays there', async () => {
     socket.write(PLAIN);
-    await eventually(() => received.includes('by wire'));
+    await eventually(() => received.includes('by the plain path'));
     socket.write('GET /health HTTP/1.1\r\nHost: a\r\n\r\n');
     await eventually(() => byNode.length === 1);
     socket.write(PLAIN);
@@ -300,7 +300,7 @@ describe('a connection', () => {
     });
     socket.write(PLAIN);
     await eventually(() => ends.length === 1);
-    wire.stop();
+    plainPath.stop();
     await eventually(() => idleClosed);
     ends[0]?.();
     await new Promise((resolve) => socket.once('close', resolve));

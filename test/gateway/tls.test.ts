@@ -3,31 +3,25 @@ import { writeFileSync } from 'node:fs';
 import { type ConnectionOptions, connect } from 'node:tls';
 import OpenAI from 'openai';
 import { Agent, fetch } from 'undici';
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../gateway/config.ts';
 import { readCredentials, watchCredentials } from '../../gateway/http/server.ts';
 import { chatAnswer, chatStream } from '../backend.ts';
 import { writeCertificate } from '../certificate.ts';
 import { CHAT } from '../client.ts';
 import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
-import { eventually, type Folder, type Service, startService, temporaryFolder } from '../harness.ts';
+import { eventually, temporaryFolder } from '../harness.ts';
+import { useService } from '../service.ts';
 
-let service: Service;
-let folder: Folder;
+const service = useService();
+const folder = temporaryFolder();
 let gateway: GatewayProcess | null = null;
 
-beforeAll(async () => {
-  service = await startService();
-  folder = temporaryFolder();
-});
 afterEach(async () => {
   if (gateway !== null && gateway.child.exitCode === null) await gateway.kill('SIGKILL');
   gateway = null;
 });
-afterAll(async () => {
-  await service.close();
-  folder.remove();
-});
+afterAll(() => folder.remove());
 
 async function start() {
   const certificate = writeCertificate(folder.path);

@@ -1,16 +1,12 @@
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { answer, chatAnswer, chatStream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
-import { type Service, startService } from '../harness.ts';
+import { useService } from '../service.ts';
 import { PROMTOOL } from './setup.ts';
 
-let service: Service;
-beforeAll(async () => {
-  service = await startService();
-});
-afterAll(() => service.close());
+const service = useService();
 
 const at = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
@@ -34,8 +35,6 @@ function schedule(attest: Attester['attest'], more: More = {}) {
   });
   return scheduler;
 }
-
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 describe('the scheduler', () => {
   it('asks the GPU once for the same raw, however many wait for it', async () => {

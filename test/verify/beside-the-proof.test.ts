@@ -1,8 +1,8 @@
 // What a client could read beside what was signed.
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { verifyAttestation, verifyingFetch } from '../../verify/index.ts';
 import { event, role, stream } from '../backend.ts';
-import { type Service, startService } from '../harness.ts';
+import { useService } from '../service.ts';
 import { AT, attest, EXCHANGE, RESPONSE, simulatedRoot } from './maker.ts';
 
 const ENDPOINT = 'http://127.0.0.1/v1/chat/completions';
@@ -63,11 +63,7 @@ describe('a verifying fetch', () => {
 });
 
 describe('a gateway', () => {
-  let service: Service;
-  beforeAll(async () => {
-    service = await startService();
-  });
-  afterAll(() => service.close());
+  const service = useService();
 
   it('passes on no chunk whose finish_reason is given twice, stop first: who reads the first reads stop unproven', async () => {
     const twice = event(

@@ -1,14 +1,12 @@
 // A client's connection while its requests have the plain form. The first other request hands it to Node's parser for good.
 
 import type { Server } from 'node:http';
-import { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import type { Logger } from 'pino';
 import { where } from '../../../proto/log.ts';
 import { GrowingBuffer } from '../bytes.ts';
+import { interceptConnections, linger, schedule, Unserved } from '../connections.ts';
 import type { Bindings, HttpBindings } from '../context.ts';
-import { schedule, Unserved } from '../paced-connection.ts';
-import { linger } from '../refusal.ts';
 import { HeadCache, MAX_PLAIN_BYTES, type PlainRequest, Progress, readRequest } from './request.ts';
 import { PlainResponse } from './response.ts';
 
@@ -246,12 +244,8 @@ export interface PlainPath {
 
 /** Takes every connection of `server`, and hands it back with all its bytes at the first request that is not plain. */
 export function takeConnections(server: Server, fetch: Fetch, log: Logger): PlainPath {
-  // Over TLS, this event brings the decrypted connection.
-  const event = server instanceof TlsServer ? 'secureConnection' : 'connection';
-  const nodeListeners = server.listeners(event) as ((this: Server, socket: Socket) => void)[];
   const connections = new Map<Socket, PlainConnection>();
-  server.removeAllListeners(event);
-  server.on(event, (socket: Socket) => {
+  interceptConnections(server, (socket, giveToNode) => {
     const forget = () => void connections.delete(socket);
     const connection = new PlainConnection(socket, {
       first_byte_ms: server.headersTimeout,
@@ -260,7 +254,7 @@ export function takeConnections(server: Server, fetch: Fetch, log: Logger): Plai
       handOver() {
         socket.off('close', forget);
         forget();
-        for (const listener of nodeListeners) listener.call(server, socket);
+        giveToNode(socket);
       },
     });
     connections.set(socket, connection);
@@ -295,7 +289,10 @@ async function serve(fetch: Fetch, request: PlainRequest, outgoing: PlainRespons
   }
 }
 
-/** The part of Fetch's Request that Hono uses. The body is read elsewhere. */
+/**
+ * The three members of Fetch's Request that Hono reads on the two routes of the plain path. Another member would be undefined. The body is
+ * read from {@link PlainRequest}.
+ */
 class FetchRequest {
   readonly method: string;
   readonly #request: PlainRequest;

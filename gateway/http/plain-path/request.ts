@@ -1,7 +1,7 @@
 // Parses a whole request of the plain form. Every other request is left to Node's parser.
 import type { IncomingHttpHeaders } from 'node:http';
-import type { SerializedHeaders } from '../../backend/backend.ts';
 import { digitAt, isSame } from '../bytes.ts';
+import type { SerializedHeaders } from '../outgoing.ts';
 import { isHost } from '../target.ts';
 
 /** A request that has arrived with all of its body. */

@@ -2,33 +2,10 @@
 import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { hexDigitsOf, putHex } from '../bytes.ts';
+import { cacheOf, isShared, type Outgoing, type OutgoingEvent, type SharedHeaders, share } from '../outgoing.ts';
 import { batch, chunks } from '../write-batch.ts';
 
-// Headers that many responses share unchanged. Their encoded form is cached with them.
-
-const CACHE = Symbol('written');
-
-interface HeaderCache {
-  readonly names: ReadonlySet<string>;
-  /** The encoded form, made by the one module that writes these headers. */
-  encoded: unknown;
-}
-
-/** Headers with a cache attached. Other code reads them as a plain object. */
-export type SharedHeaders = Readonly<Record<string, string | string[]>> & { readonly [CACHE]: HeaderCache };
-
-/** Attaches a cache to `headers`, whose names are in lower case, and freezes them. */
-export function share(headers: Record<string, string | string[]>): SharedHeaders {
-  // The cache is not enumerable, so that a copy with another header does not carry it along.
-  const cache: HeaderCache = { names: new Set(Object.keys(headers)), encoded: null };
-  return Object.freeze(Object.defineProperty(headers, CACHE, { value: cache })) as SharedHeaders;
-}
-
-function isShared(headers: object): headers is SharedHeaders {
-  return CACHE in headers;
-}
-
-const cacheOf = (headers: SharedHeaders): HeaderCache => headers[CACHE];
+export { type Outgoing, type SharedHeaders, share };
 
 // The lines of a response's head. Lines that many responses share are encoded once.
 
@@ -144,33 +121,6 @@ function keepAlive(ms: number): string {
     keepAliveCache = { ms, lines: `connection: keep-alive\r\nkeep-alive: timeout=${Math.floor(ms / 1000)}\r\n\r\n` };
   return keepAliveCache.lines;
 }
-
-/** The response to a client: what Node's ServerResponse and PlainResponse have in common. */
-export interface Outgoing {
-  readonly headersSent: boolean;
-  readonly destroyed: boolean;
-  readonly writableLength: number;
-  readonly socket: Socket | null;
-  statusCode: number;
-  setHeader(name: string, value: string): unknown;
-  /** Sets all of these headers, as if before all others. Node's ServerResponse does not have this method. */
-  setShared?(headers: SharedHeaders): unknown;
-  writeHead(status: number, headers?: OutgoingHttpHeaders): unknown;
-  /** Sends the head now, before the first bytes of the body. */
-  flushHeaders(): void;
-  /** Returns false when the caller should wait for `drain`. */
-  write(bytes: Uint8Array): boolean;
-  end(bytes?: Uint8Array | string): unknown;
-  destroy(): unknown;
-  /** Calls `listener` whenever nothing has moved on the connection for `ms`, until the response is out. */
-  setTimeout(ms: number, listener: () => void): unknown;
-  /** `close`: the response is out, or its client has left. */
-  on(event: OutgoingEvent, listener: () => void): unknown;
-  once(event: OutgoingEvent, listener: () => void): unknown;
-  off(event: OutgoingEvent, listener: () => void): unknown;
-}
-
-type OutgoingEvent = 'close' | 'drain' | 'finish';
 
 const NO_HEADERS = share({});
 const NO_BYTES = new Uint8Array();

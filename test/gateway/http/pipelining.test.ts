@@ -1,5 +1,7 @@
 // Requests that wait behind one another on a connection: each in its turn, and for a client that takes none of them, none.
+
 import { connect, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { answer } from '../../backend.ts';
 import { CHAT } from '../../client.ts';
@@ -12,7 +14,6 @@ const MANY_BYTES = 12 * 1024 * 1024;
 const service = useService({ WRITE_STALL_MS: String(STALL_MS) });
 
 const BODY = JSON.stringify(CHAT);
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Sends, and reads nothing. */
 function send(text: string): { socket: Socket; closed: boolean } {

@@ -1,0 +1,108 @@
+// What goes out: the response to a client, headers that many messages share, and the headers of every response.
+import { randomBytes } from 'node:crypto';
+import type { OutgoingHttpHeaders } from 'node:http';
+import type { Socket } from 'node:net';
+
+/** The response to a client: what Node's ServerResponse and PlainResponse have in common. */
+export interface Outgoing {
+  readonly headersSent: boolean;
+  readonly destroyed: boolean;
+  readonly writableLength: number;
+  readonly socket: Socket | null;
+  statusCode: number;
+  setHeader(name: string, value: string): unknown;
+  /** Sets all of these headers, as if before all others. Node's ServerResponse does not have this method. */
+  setShared?(headers: SharedHeaders): unknown;
+  writeHead(status: number, headers?: OutgoingHttpHeaders): unknown;
+  /** Sends the head now, before the first bytes of the body. */
+  flushHeaders(): void;
+  /** Returns false when the caller should wait for `drain`. */
+  write(bytes: Uint8Array): boolean;
+  end(bytes?: Uint8Array | string): unknown;
+  destroy(): unknown;
+  /** Calls `listener` whenever nothing has moved on the connection for `ms`, until the response is out. */
+  setTimeout(ms: number, listener: () => void): unknown;
+  /** `close`: the response is out, or its client has left. */
+  on(event: OutgoingEvent, listener: () => void): unknown;
+  once(event: OutgoingEvent, listener: () => void): unknown;
+  off(event: OutgoingEvent, listener: () => void): unknown;
+}
+
+export type OutgoingEvent = 'close' | 'drain' | 'finish';
+
+// Headers that many responses share unchanged. Their encoded form is cached with them.
+
+const CACHE = Symbol('written');
+
+interface HeaderCache {
+  readonly names: ReadonlySet<string>;
+  /** The encoded form, made by the one module that writes these headers. */
+  encoded: unknown;
+}
+
+/** Headers with a cache attached. Other code reads them as a plain object. */
+export type SharedHeaders = Readonly<Record<string, string | string[]>> & { readonly [CACHE]: HeaderCache };
+
+/** Attaches a cache to `headers`, whose names are in lower case, and freezes them. */
+export function share(headers: Record<string, string | string[]>): SharedHeaders {
+  // The cache is not enumerable, so that a copy with another header does not carry it along.
+  const cache: HeaderCache = { names: new Set(Object.keys(headers)), encoded: null };
+  return Object.freeze(Object.defineProperty(headers, CACHE, { value: cache })) as SharedHeaders;
+}
+
+export function isShared(headers: object): headers is SharedHeaders {
+  return CACHE in headers;
+}
+
+export const cacheOf = (headers: SharedHeaders): HeaderCache => headers[CACHE];
+
+/** Header lines that are serialized once and sent with many requests. Those requests have a body and share one method and one path. */
+export class SerializedHeaders {
+  readonly text: string;
+  /**
+   * The bytes of the head up to the value of Content-Length, written on first use. `close` is for a connection that carries no other
+   * request.
+   */
+  readonly prefix: { keep_alive: Uint8Array | null; close: Uint8Array | null } = { keep_alive: null, close: null };
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+// The headers of every response.
+
+const COMMON = share({
+  'cache-control': 'no-store',
+  'x-content-type-options': 'nosniff',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'; sandbox",
+  'referrer-policy': 'no-referrer',
+});
+
+export function commonHeaders(id: string): Record<string, string> {
+  return { 'x-request-id': id, ...COMMON };
+}
+
+export function setCommonHeaders(outgoing: Pick<Outgoing, 'setHeader' | 'setShared'>, id: string): void {
+  outgoing.setHeader('x-request-id', id);
+  if (outgoing.setShared !== undefined) outgoing.setShared(COMMON);
+  else for (const name in COMMON) outgoing.setHeader(name, COMMON[name] as string);
+}
+
+const IDS = 256;
+const ID_BYTES = 16;
+const ID_LENGTH = 'req-'.length + 2 * ID_BYTES;
+let ids: string[] = [];
+
+/**
+ * Makes `req-` and 128 random bits in hexadecimal. Ids are made in batches, because the generator takes as long for one as for all. Each is
+ * a flat string, because it is written several times.
+ */
+export function newId(): string {
+  if (ids.length === 0) {
+    const random = randomBytes(IDS * ID_BYTES).toString('hex');
+    const text = Buffer.from(random.replaceAll(/.{32}/g, 'req-$&'), 'latin1');
+    ids = Array.from({ length: IDS }, (_, i) => text.toString('latin1', i * ID_LENGTH, (i + 1) * ID_LENGTH));
+  }
+  return ids.pop() as string;
+}
