@@ -11,7 +11,7 @@ serveJobs<CheckJob, CheckResult>(async (job) => {
       const carried = JSON.parse(new TextDecoder().decode(job.members)) as Carried;
       await checkReports(carried, job.nonce, job.simulatedRoot);
       if (job.signed !== null)
-        await checkAnswer(job.signed.statement, job.signed.signature, { nonce: job.nonce, ...carried });
+        await checkAnswer(job.signed.statement, job.signed.signature, { rawHash: job.nonce, ...carried });
     }
     return null;
   } catch (error) {
