@@ -3,6 +3,7 @@
 #
 #   sh examples/curl.sh                                      # OPENAI_BASE_URL and OPENAI_API_KEY say where, and as whom
 #
+# `"tee":{"batch":true}` in place of `"tee":true`, or the header `x-tee: batch`, lets an answer share its signature with others.
 # Prints `true` for each proof, and the error that names the failed check for the one that was changed.
 set -eu
 base=${OPENAI_BASE_URL:-http://127.0.0.1:8080/v1}

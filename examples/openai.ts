@@ -9,6 +9,8 @@
 //   answer.attestation;                                   // of a whole answer
 //   for await (const chunk of await client.chat.completions.create({ model, messages, stream: true, tee: true }))
 //     chunk.attestation;                                  // of a stream: on the chunk that has finish_reason
+//
+// `tee: { batch: true }` lets the answer share its signature with others: under load it comes sooner.
 
 /** docs/attestation.md says what each member is. */
 export interface Attestation {
@@ -16,12 +18,17 @@ export interface Attestation {
   nonce: string;
   token: string;
   evidence?: { arch: string; report: string; certificate_chain: string }[];
+  /** Where the signature is shared. */
+  batch?: { salt: string; leaf_index: number; tree_size: number; path: string[] };
 }
+
+/** `true`: a signature of its own. `challenge`: 16 to 128 characters of yours, which the proof then holds. */
+export type Tee = boolean | { batch?: boolean; challenge?: string };
 
 declare module 'openai/resources/chat/completions/completions' {
   interface ChatCompletionCreateParamsBase {
     /** Asks for an attestation. */
-    tee?: boolean;
+    tee?: Tee;
   }
   interface ChatCompletion {
     attestation?: Attestation;
@@ -34,7 +41,7 @@ declare module 'openai/resources/chat/completions/completions' {
 declare module 'openai/resources/completions' {
   interface CompletionCreateParamsBase {
     /** Asks for an attestation. */
-    tee?: boolean;
+    tee?: Tee;
   }
   interface Completion {
     attestation?: Attestation;

@@ -1,4 +1,5 @@
-// The verifying fetch, in an OpenAI client: `tee` is added, every answer is checked here, and none ends unproven.
+// The verifying fetch, in an OpenAI client: `tee` is added with a fresh challenge, every answer is checked here, and none ends unproven.
+// Answers may share a signature, under load they come sooner so; `strict: true` asks for one that is an answer's alone.
 //
 //   export OPENAI_BASE_URL=http://127.0.0.1:8080/v1 OPENAI_API_KEY=any
 //   npx node examples/verifying-fetch.ts run/simulated-root/root.pem     # the demo's simulated GPU

@@ -4,6 +4,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { CHECKS } from '../verify/index.ts';
+import { BATCH_CASES } from './vectors/cases-batch.ts';
 import { COLLATERAL_CASES } from './vectors/cases-collateral.ts';
 import { DEVICE_CASES } from './vectors/cases-device.ts';
 import { EXCHANGE_CASES } from './vectors/cases-exchange.ts';
@@ -40,7 +41,7 @@ if (process.argv.includes('--force'))
 const keep = keepIn(join(folder, 'keys'));
 const kit = await makeKit(makeWorld(keep), write, keep);
 const made: [string, Vector][] = [];
-for (const one of [...EXCHANGE_CASES, ...TOKEN_CASES, ...DEVICE_CASES, ...COLLATERAL_CASES]) {
+for (const one of [...EXCHANGE_CASES, ...BATCH_CASES, ...TOKEN_CASES, ...DEVICE_CASES, ...COLLATERAL_CASES]) {
   const path = `cases/${one.name}.json`;
   if (!existsSync(join(folder, path))) {
     const vector = await vectorOf(one, kit);

@@ -1,7 +1,8 @@
 // Verifies an attestation: the ordered list of checks, top to bottom.
 import type { Attestation } from '../proto/attestation.ts';
 import { JsonTextError } from '../proto/json.ts';
-import { nonceOf, type RawParts, splitRaw } from '../proto/raw.ts';
+import { type RawParts, sha256Hex, splitRaw } from '../proto/raw.ts';
+import { checkBatch } from './batch.ts';
 import {
   CheckFailure,
   CheckList,
@@ -84,7 +85,7 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
   const given = await list.run('form', [], () => checkForm(input, limits));
   const attestation = given?.attestation ?? EMPTY;
 
-  await list.run('raw_hash', ['form'], () => checkHash(attestation, expected.nonce));
+  const hashed = await list.run('raw_hash', ['form'], () => checkHash(attestation, expected.nonce));
   const raw = await list.run('raw_members', ['form'], () => checkMembers(attestation));
   await list.run('expected_exchange', ['raw_members'], () =>
     raw === null ? skipped('') : compareExchange(attestation, raw, expected, given?.carrier ?? null),
@@ -116,8 +117,9 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
     token: claims,
     appraised: appraisedKinds(list, token, claims),
     nonce: given === null ? null : attestation.nonce,
+    batch: hashed?.batch ?? null,
     timestamp,
-    cpu: await checkProcessor(list, attestation, timestamp, options, cpuContext),
+    cpu: await checkProcessor(list, attestation, hashed?.rawHash ?? '', timestamp, options, cpuContext),
     about: 'exchange',
     nvidia: context.nvidia,
     ownCpuRoots: context.options.cpu?.roots !== undefined,
@@ -129,7 +131,8 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
 /** Makes the checks of the member `cpu`; none where there is no such member. */
 async function checkProcessor(
   list: CheckList,
-  { cpu, nonce, evidence = [] }: Attestation,
+  { cpu, evidence = [] }: Attestation,
+  rawHash: string,
   timestamp: number | null,
   { session, expected }: VerifyOptions,
   context: CpuContext,
@@ -137,7 +140,7 @@ async function checkProcessor(
   if (cpu === undefined) return null;
   const form = await list.run('cpu_form', ['form'], () => readAnswerCpu(cpu, session ?? null));
   const asked = { session: session ?? null, challenge: expected?.challenge, at: null };
-  return checkCpu(list, form, { nonce, timestamp, evidence }, asked, context);
+  return checkCpu(list, form, { rawHash, timestamp, evidence }, asked, context);
 }
 
 /** Stands in for an attestation that could not be read, so that the checks after it can be named in the list. */
@@ -150,17 +153,24 @@ function checkForm(input: unknown, limits: VerifyOptions['limits']) {
   return passed(given.carrier === null ? 'an attestation' : 'a response that carries an attestation', given);
 }
 
-async function checkHash({ raw, nonce }: Attestation, expected: string | undefined) {
+async function checkHash({ raw, nonce, batch: member }: Attestation, expected: string | undefined) {
   // UTF-8 has no lone surrogates: an encoder puts U+FFFD in their place, and the hash would be that of another text.
   if (!raw.isWellFormed())
     throw new CheckFailure(
       'raw_hash_mismatch',
       'raw has a lone surrogate, so it is no text that could have been hashed',
     );
-  if ((await nonceOf(raw)) !== nonce) throw new CheckFailure('raw_hash_mismatch', 'nonce is not the SHA-256 of raw');
+  const rawHash = await sha256Hex(raw);
+  const batch = member === undefined ? null : checkBatch(member, rawHash, nonce);
+  if (batch === null && rawHash !== nonce)
+    throw new CheckFailure('raw_hash_mismatch', 'nonce is not the SHA-256 of raw');
   if (expected !== undefined && expected.toLowerCase() !== nonce)
     throw new CheckFailure('raw_hash_mismatch', 'nonce is not the one that is expected');
-  return seen('nonce is the SHA-256 of raw');
+  const detail =
+    batch === null
+      ? 'nonce is the SHA-256 of raw'
+      : `nonce commits to raw as leaf ${batch.leaf_index} of ${batch.tree_size}`;
+  return passed(detail, { rawHash, batch });
 }
 
 function checkMembers({ raw }: Attestation) {

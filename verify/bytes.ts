@@ -18,7 +18,9 @@ export function toHex(bytes: Uint8Array): string {
 /** @throws {EncodingError} */
 export function fromHex(text: string): Bytes {
   if (text.length % 2 !== 0 || !/^[0-9a-fA-F]*$/.test(text)) throw new EncodingError('not hexadecimal');
-  return Uint8Array.from({ length: text.length / 2 }, (_, i) => Number.parseInt(text.slice(2 * i, 2 * i + 2), 16));
+  const bytes = new Uint8Array(text.length / 2);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = Number.parseInt(text.slice(2 * i, 2 * i + 2), 16);
+  return bytes;
 }
 
 /** RFC 4648 §4, padded. @throws {EncodingError} */

@@ -51,6 +51,8 @@ export type FailureCode =
   | 'not_an_attestation'
   | 'too_large'
   | 'raw_hash_mismatch'
+  | 'batch_malformed'
+  | 'batch_proof_invalid'
   | 'raw_malformed'
   | 'request_mismatch'
   | 'response_mismatch'

@@ -56,6 +56,7 @@ export async function appraiseEvidence(input: unknown, options: VerifyOptions = 
     token: null,
     appraised: [],
     nonce: stated.size === 1 ? only : null,
+    batch: null,
     timestamp: null,
     cpu: null,
     about: 'nonce',

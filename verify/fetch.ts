@@ -4,7 +4,7 @@ import { withLastMember } from '../proto/json.ts';
 import { nonceOf } from '../proto/raw.ts';
 import { isDone, PayloadReader, SseError, writeEvents } from '../proto/sse.ts';
 import { verifyAttestation } from './attestation.ts';
-import { concatAll } from './bytes.ts';
+import { concatAll, toBase64Url } from './bytes.ts';
 import { type FailureCode, VerificationError } from './checks.ts';
 import { readLimited } from './collateral.ts';
 import { attestationIn } from './input.ts';
@@ -23,6 +23,8 @@ export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
    * URL, or its end from a slash on.
    */
   readonly unprovenPaths?: readonly string[];
+  /** Whether each answer needs a signature of its own. By default answers may share one, unless `policy.maxBatch` is 1. */
+  readonly strict?: boolean;
 }
 
 /** The code of an {@link UnprovenAnswerError}: that of the check that failed, or one of its own. */
@@ -63,12 +65,12 @@ const FRESH = { maxAgeSeconds: 300, maxAheadSeconds: 60 };
 const MAX_SEEN = 100_000;
 
 /**
- * A `fetch` that adds `tee: true` to chat and text completions and checks every answer against the request that was
- * sent, streamed bytes included. A whole answer is handed over when it is proven. Of a stream, deltas are handed over as they
- * come and the end (from the first finish chunk on) when it is proven; otherwise the stream errors. What a client reads of a
- * stream is written anew from the payloads that were hashed. A proof is refused when it is older than 300 s, more than 60 s
- * ahead (`policy`), or was seen before. Requests that cannot be proven are refused before they are sent, unless
- * `unprovenPaths` names their path; lists of models and attestations pass.
+ * A `fetch` that adds `tee` to chat and text completions, with a fresh challenge, and checks every answer against the request that
+ * was sent, challenge and streamed bytes included. A `tee` of the caller's own is sent as it is. A whole answer is handed over when it
+ * is proven. Of a stream, deltas are handed over as they come and the end (from the first finish chunk on) when it is proven; otherwise
+ * the stream errors. What a client reads of a stream is written anew from the payloads that were hashed. A proof is refused when it is
+ * older than 300 s, more than 60 s ahead (`policy`), or was seen before. Requests that cannot be proven are refused before they are sent,
+ * unless `unprovenPaths` names their path; lists of models and attestations pass.
  *
  * ```ts
  * const client = new OpenAI({ baseURL: 'http://127.0.0.1:8080/v1', fetch: verifyingFetch({ onVerified: (v) => keep(v) }) });
@@ -82,10 +84,12 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     onVerified,
     max_stream_bytes = MAX_STREAM_BYTES,
     unprovenPaths = [],
+    strict = options.policy?.maxBatch === 1,
     ...verify
   } = options;
   const policy = {
     ...verify.policy,
+    maxBatch: verify.policy?.maxBatch ?? (strict ? 1 : undefined),
     maxAgeSeconds: verify.policy?.maxAgeSeconds ?? FRESH.maxAgeSeconds,
     maxAheadSeconds: verify.policy?.maxAheadSeconds ?? FRESH.maxAheadSeconds,
   };
@@ -112,7 +116,7 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
       if (mayPass(request.method, pathname, unprovenPaths)) return send(input, init);
       throw new UnprovenAnswerError('endpoint_not_proven');
     }
-    const { body, stream } = readRequest(await request.clone().text());
+    const { body, stream } = readRequest(await request.clone().text(), strict);
     const response = await send(request.url, { ...membersOf(request), ...init, ...sending(request, body) });
     if (response.status >= 400) return response;
     if (response.status !== 200) throw new UnprovenAnswerError('response_not_provable');
@@ -150,7 +154,7 @@ function sending(request: Request, body: string): RequestInit {
 }
 
 /** The request's body with `tee`, and whether it requests a stream. @throws {UnprovenAnswerError} when it is no JSON object. */
-function readRequest(body: string): { body: string; stream: boolean } {
+function readRequest(body: string, strict: boolean): { body: string; stream: boolean } {
   let value: unknown;
   try {
     value = JSON.parse(body);
@@ -160,7 +164,13 @@ function readRequest(body: string): { body: string; stream: boolean } {
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw new UnprovenAnswerError('request_not_provable');
   const { tee, stream } = value as { tee?: unknown; stream?: unknown };
-  return { body: tee === undefined ? withLastMember(body, 'tee', 'true') : body, stream: stream === true };
+  return { body: tee === undefined ? withLastMember(body, 'tee', freshTee(strict)) : body, stream: stream === true };
+}
+
+/** `challenge`: 32 random bytes in base64url. They are in no older proof. */
+function freshTee(strict: boolean): string {
+  const challenge = toBase64Url(crypto.getRandomValues(new Uint8Array(32)));
+  return JSON.stringify(strict ? { challenge } : { batch: true, challenge });
 }
 
 /** @throws {UnprovenAnswerError} for more than `max_bytes`, or what is not UTF-8. */

@@ -3,6 +3,8 @@
 // Verifies an attestation, or bare evidence, and reports every check.
 export type { Attestation, Evidence } from '../proto/attestation.ts';
 export { appraiseAttestation, compareTokenWithReports, verifyAttestation } from './attestation.ts';
+// For whoever hands a batched proof on.
+export { checkBatch } from './batch.ts';
 export {
   CHECKS,
   type Check,
@@ -88,6 +90,5 @@ export { appraiseSession, checkAnswer, checkSession, type SessionReport, verifyS
 export { checkTokenDigests } from './token/digests.ts';
 export { NRAS_KEYS_URL, verifyTokenSignature } from './token/signature.ts';
 export { type ParsedToken, parseToken } from './token/token.ts';
-export { ageInWords } from './verdict.ts';
 // A revocation list's window. What parseCrl returns is not yet verified.
 export { parseCrl } from './x509/crl.ts';

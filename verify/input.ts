@@ -123,7 +123,7 @@ function isRecord(value: unknown): value is Record<string, unknown> {
 
 function readAttestation(value: unknown, limits: Limits): Attestation {
   if (!isRecord(value)) throw no('the attestation is not an object');
-  const { raw, nonce, token, evidence, cpu } = own(value, ['raw', 'nonce', 'token', 'evidence', 'cpu']);
+  const { raw, nonce, token, evidence, batch, cpu } = own(value, ['raw', 'nonce', 'token', 'evidence', 'batch', 'cpu']);
   if (typeof raw !== 'string' || typeof token !== 'string' || raw === '' || token === '')
     throw no('raw and token must be strings');
   if (typeof nonce !== 'string' || !/^[0-9a-f]{64}$/.test(nonce)) throw no('nonce must be 64 lowercase hex digits');
@@ -134,6 +134,8 @@ function readAttestation(value: unknown, limits: Limits): Attestation {
     nonce,
     token,
     ...(evidence === undefined ? {} : { evidence: devices(evidence).map((one) => readEvidence(one)) }),
+    // batch.ts says what is wrong with it.
+    ...(batch === undefined ? {} : { batch: batch as Readonly<Record<string, unknown>> }),
     ...(cpu === undefined ? {} : { cpu }),
   };
 }

@@ -1,5 +1,6 @@
 // What a verification takes and what it returns: the options, where collateral comes from, the report. And the options, read once.
 import type { Attestation } from '../proto/attestation.ts';
+import type { Batch } from '../proto/batch.ts';
 import { equal, toHex } from './bytes.ts';
 import type { Check, CheckName, Limits } from './checks.ts';
 import type { CpuClaims, CpuVerifyOptions, VerifiedSession } from './cpu/cpu-options.ts';
@@ -80,6 +81,8 @@ export interface Policy {
   readonly requiredChecks?: readonly CheckName[] | undefined;
   /** The least level that is accepted; any by default. */
   readonly minLevel?: Level | undefined;
+  /** How many answers the signed nonce may commit to; 4096 by default. With 1 no other answer has the same signature. */
+  readonly maxBatch?: number | undefined;
 }
 
 /** A RIM that a report's device needs. */
@@ -163,7 +166,10 @@ export interface Claims {
   readonly simulated: boolean;
   /** When the response was complete, by the gateway, ISO 8601. */
   readonly time: string | null;
+  /** What the devices signed. */
   readonly nonce: string | null;
+  /** The tree whose root the nonce commits to, and this answer's place in it; null: the nonce is this answer's alone. */
+  readonly batch: Pick<Batch, 'tree_size' | 'leaf_index'> | null;
   readonly token: TokenClaims | null;
   readonly devices: readonly DeviceClaims[];
   /** null: no processor's evidence. */
@@ -250,6 +256,8 @@ export function readOptions(options: VerifyOptions): Context {
   for (const name of ['maxAgeSeconds', 'maxAheadSeconds'] as const)
     if (policy[name] !== undefined && !(policy[name] >= 0))
       throw new TypeError(`policy.${name} is not a number of seconds`);
+  const { maxBatch = 1 } = policy;
+  if (!Number.isInteger(maxBatch) || maxBatch < 1) throw new TypeError('policy.maxBatch is not a whole number from 1');
   if (policy.minLevel !== undefined && !LEVELS.includes(policy.minLevel))
     throw new TypeError(`policy.minLevel is none of ${LEVELS.join(', ')}`);
   if (expected?.challenge !== undefined && !/^[0-9a-f]{64}$/i.test(expected.challenge))

@@ -55,8 +55,9 @@ export async function appraiseSession(input: unknown, options: VerifyOptions = {
     token: null,
     appraised: [],
     nonce,
+    batch: null,
     timestamp: null,
-    cpu: await checkCpu(list, form, { nonce: null, timestamp: null, evidence }, expected, cpuContext),
+    cpu: await checkCpu(list, form, { rawHash: null, timestamp: null, evidence }, expected, cpuContext),
     about: 'session',
     nvidia: context.nvidia,
     ownCpuRoots: roots !== undefined,
@@ -130,13 +131,13 @@ export async function checkSession(
 }
 
 /**
- * @param statement of a session that was checked. @param signature over the answer, in base64.
+ * @param statement of a session that was checked. @param signature over the answer, in base64. @param answer SHA-256 of its raw in hex.
  * @throws {CheckFailure} cpu_malformed, cpu_devices_mismatch, answer_signature_invalid
  */
 export async function checkAnswer(
   statement: string,
   signature: string,
-  answer: { readonly nonce: string; readonly evidence: readonly Evidence[] },
+  answer: { readonly rawHash: string; readonly evidence: readonly Evidence[] },
 ): Promise<void> {
   const session = await readSigned(statement, signature);
   await checkDevices(session, answer.evidence);

@@ -1,4 +1,5 @@
 // The verdict in words: the level, what is proven, and what is not. And the relying party's policy.
+import { MAX_LEAVES } from '../proto/batch.ts';
 import { CheckFailure, type CheckList, seen } from './checks.ts';
 import type { CpuClaims, CpuSoftware } from './cpu/cpu-options.ts';
 import { leftOpen, type VerifiedDevice } from './gpu/topology.ts';
@@ -19,6 +20,7 @@ export interface Findings {
   /** The kinds of the devices that NVIDIA's service passed; none where it did not pass or did not sign. */
   readonly appraised: readonly DeviceClaims['kind'][];
   readonly nonce: string | null;
+  readonly batch: Claims['batch'];
   /** Unix seconds; null for bare evidence. */
   readonly timestamp: number | null;
   /** The processor whose evidence is bound to these devices; null without. */
@@ -31,13 +33,14 @@ export interface Findings {
 }
 
 export function concluded(findings: Findings): VerificationReport {
-  const { list, devices, token, nonce, timestamp, cpu } = findings;
+  const { list, devices, token, nonce, batch, timestamp, cpu } = findings;
   const valid = list.valid;
   const simulated = isSimulated(findings);
   const claims: Claims = {
     simulated,
     time: timestamp === null ? null : isoTime(timestamp),
     nonce,
+    batch: batch === null ? null : { tree_size: batch.tree_size, leaf_index: batch.leaf_index },
     token,
     devices: devices.map((device) => device.claims),
     cpu,
@@ -92,8 +95,13 @@ const isBound = ({ list, about }: Findings) =>
 /** The software that the caller knows, of a guest that is bound to these devices. */
 const softwareOf = (findings: Findings) => (isBound(findings) ? (findings.cpu?.software ?? null) : null);
 
-function signedWhat({ about, nonce }: Findings): string {
-  if (about === 'exchange') return 'the hash of exactly this request, this answer and this timestamp';
+function signedWhat({ about, nonce, batch }: Findings): string {
+  const exchange = 'exactly this request, this answer and this timestamp';
+  if (batch !== null) {
+    const many = batch.tree_size === 1 ? 'one answer' : `${batch.tree_size} answers, of which this is one`;
+    return `a nonce that commits to ${many}: ${exchange}`;
+  }
+  if (about === 'exchange') return `the hash of ${exchange}`;
   if (about === 'session') return 'the statement of this session';
   return nonce === null ? 'the nonce beside its own evidence, not the same for all' : 'this nonce';
 }
@@ -227,8 +235,9 @@ const SKEW_SECONDS = 300;
 
 /** @throws {CheckFailure} too_old, policy_refused */
 export function checkPolicy(findings: Findings, { at, options }: Context) {
-  const { list, timestamp } = findings;
+  const { list, timestamp, batch } = findings;
   const { maxAgeSeconds = null, maxAheadSeconds = null, requiredChecks = [], minLevel = 'none' } = options.policy ?? {};
+  const { maxBatch = MAX_LEAVES } = options.policy ?? {};
   const statements: string[] = [];
   if (maxAgeSeconds !== null || maxAheadSeconds !== null) {
     if (timestamp === null) throw new CheckFailure('policy_refused', 'bare evidence does not say when it was made');
@@ -242,6 +251,11 @@ export function checkPolicy(findings: Findings, { at, options }: Context) {
   for (const name of requiredChecks)
     if (name !== 'policy' && !list.passed(name))
       throw new CheckFailure('policy_refused', `the caller requires the check ${name}, which did not pass`);
+  if (batch !== null && batch.tree_size > maxBatch)
+    throw new CheckFailure(
+      'policy_refused',
+      `the nonce commits to ${batch.tree_size} answers; the caller accepts ${maxBatch}`,
+    );
   const level = levelOf(findings);
   if (LEVELS.indexOf(level) < LEVELS.indexOf(minLevel))
     throw new CheckFailure('policy_refused', `the level is ${level}; the caller accepts ${minLevel} or more`);

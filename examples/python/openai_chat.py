@@ -16,7 +16,7 @@ question = {
     "model": os.environ.get("OPENAI_MODEL", "countersign-demo"),
     "messages": [{"role": "user", "content": "Hello"}],
     "max_tokens": 40,
-    "extra_body": {"tee": True},
+    "extra_body": {"tee": True},  # {"tee": {"batch": True}}: the answer may share its signature with others
 }
 
 answer = client.chat.completions.create(**question)

@@ -74,8 +74,11 @@ def verify(text, roots, at, request=None):
         require(isinstance(raw, str) and isinstance(document["token"], str), "raw and token must be strings")
         require(re.fullmatch("[0-9a-f]{64}", nonce), "nonce must be 64 lowercase hex digits")
 
-    with checking("raw_hash", "nonce is the SHA-256 of raw"):
-        require(hashlib.sha256(raw.encode()).hexdigest() == nonce, "nonce is not the SHA-256 of raw")
+    batched = "batch" in document
+    with checking("raw_hash", "nonce commits to raw among other answers" if batched else "nonce is the SHA-256 of raw"):
+        digest = sha256(raw.encode())
+        leads_to = batch_nonce(digest, document["batch"]) if batched else digest
+        require(leads_to.hex() == nonce, "the path leads to another nonce" if batched else "nonce is not the SHA-256 of raw")
 
     with checking("raw_members", "request, response and timestamp, each once"):
         signed = members(raw)
@@ -103,6 +106,34 @@ def verify(text, roots, at, request=None):
     if "cpu" in document:
         print("skip  cpu                CPU evidence not checked: this file knows the GPU's alone")
     return [check_device(*device, nonce, roots, at) for device in devices]
+
+
+def sha256(*parts):
+    return hashlib.sha256(b"".join(parts)).digest()
+
+
+def batch_nonce(raw_hash, batch):
+    """docs/attestation.md §8: from a leaf of a Merkle tree up its path to the root (RFC 9162 §2.1.3.2), and the nonce over that."""
+    require(type(batch) is dict and batch.keys() == {"salt", "leaf_index", "tree_size", "path"}, "another batch")
+    index, size, path = batch["leaf_index"], batch["tree_size"], batch["path"]
+    require(all(type(one) in (int, float) and one == int(one) for one in (index, size)), "no whole number")
+    index, size = int(index), int(size)
+    require(0 <= index < size <= 4096, "leaf_index or tree_size is out of range")
+    require(type(path) is list and all(type(one) is str for one in [batch["salt"], *path]), "the path is no list of texts")
+    require(all(re.fullmatch("[0-9a-f]{64}", one) for one in [batch["salt"], *path]), "salt or path is no hash")
+    here = sha256(b"\0countersign/batch-leaf/v1\0", bytes.fromhex(batch["salt"]), raw_hash)
+    last = size - 1
+    for sibling in map(bytes.fromhex, path):
+        require(last > 0, "the path is too long")
+        if index % 2 == 1 or index == last:
+            here = sha256(b"\1", sibling, here)
+            while index % 2 == 0 and index > 0:
+                index, last = index >> 1, last >> 1
+        else:
+            here = sha256(b"\1", here, sibling)
+        index, last = index >> 1, last >> 1
+    require(last == 0, "the path is too short")
+    return sha256(b"countersign/batch-nonce/v1\0", size.to_bytes(8, "big"), here)
 
 
 def check_device(report, chain, arch, nonce, roots, at):

@@ -1,5 +1,6 @@
 // The raw request and response side by side, how they were put together, and the number they hash to.
 import { sha256Hex } from '../../proto/raw.ts';
+import { batchNonce, readBatch } from '../../verify/batch.ts';
 import type { Attestation } from '../../verify/index.ts';
 import { el } from '../dom.ts';
 import { partsOf, type Subject } from './subject.ts';
@@ -8,12 +9,15 @@ import { partsOf, type Subject } from './subject.ts';
 const MAX_SHOWN = 100_000;
 
 export function exchangeView(subject: Subject, attestation: Attestation): HTMLDetailsElement {
-  const { raw, nonce } = attestation;
+  const { raw, nonce, batch } = attestation;
   const parts = partsOf(raw);
   const computed = el('code', { class: 'hash' }, '…');
+  const led = el('code', { class: 'hash' }, '…');
   void sha256Hex(raw).then((hash) => {
     computed.textContent = hash;
-    computed.classList.toggle('differs', hash !== nonce);
+    const last = batch === undefined ? computed : led;
+    last.textContent = batch === undefined ? hash : nonceByPath(hash, batch);
+    last.classList.toggle('differs', last.textContent !== nonce);
   });
   const pane = (title: string, kind: string, text: string, note: string) =>
     el(
@@ -71,11 +75,20 @@ export function exchangeView(subject: Subject, attestation: Attestation): HTMLDe
       { class: 'hashes' },
       el('dt', {}, 'SHA-256, computed in this browser'),
       el('dd', {}, computed),
+      ...(batch === undefined ? [] : [el('dt', {}, 'Nonce to which its path leads from there'), el('dd', {}, led)]),
       el('dt', {}, 'Nonce, as the attestation states it'),
       el('dd', {}, el('code', { class: 'hash' }, nonce)),
     ),
     carrierView(subject, attestation),
   );
+}
+
+function nonceByPath(hash: string, batch: unknown): string {
+  try {
+    return batchNonce(hash, readBatch(batch));
+  } catch {
+    return 'nothing: it is no path';
+  }
 }
 
 function tailOf(raw: string, response: string): string {

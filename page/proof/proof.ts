@@ -1,5 +1,6 @@
 // One proof on the page: its verdict, its checks, what is proven and what is not, and everything to look at and to take along.
-import { ageInWords, type Check, type CheckName, type VerificationReport } from '../../verify/index.ts';
+import type { Check, CheckName, VerificationReport } from '../../verify/index.ts';
+import { ageInWords } from '../../verify/verdict.ts';
 import { announce, el, follow } from '../dom.ts';
 import { createCheckList } from './check-list.ts';
 import { exchangeView } from './exchange.ts';
@@ -130,6 +131,7 @@ function claimsOf({ proven, not_proven, claims }: VerificationReport): HTMLEleme
       'Time',
       `${new Date(claims.time).toLocaleString()}, ${ageInWords(claims.time, new Date())}, by the gateway's clock`,
     ]);
+  if (claims.batch !== null) facts.push(['Signature shared by', `${claims.batch.tree_size} answers`]);
   for (const { model, driver, vbios, mode, ueid } of claims.devices) {
     facts.push([claims.simulated ? 'Device (simulated)' : 'Device', model]);
     facts.push([

@@ -14,7 +14,7 @@ export const WORDS: Readonly<Record<CheckName, Words>> = {
   raw_hash: {
     title: 'The text hashes to the nonce',
     meaning:
-      'SHA-256 of the signed text, computed here, is the nonce. Change one byte of the text and it is another number.',
+      'SHA-256 of the signed text, computed here, is the nonce, or leads to it by its path in a tree of answers. Change one byte and it does not.',
   },
   raw_members: {
     title: 'Request, answer and time',

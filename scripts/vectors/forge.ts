@@ -7,12 +7,14 @@ import { nonceHex, rawOf, WHOLE } from './exchange.ts';
 import { AT, chainBase64, type World } from './world.ts';
 
 export type Evidence = { arch: string; report: string; certificate_chain: string };
-export type Attestation = { raw: string; nonce: string; token: string; evidence: Evidence[] };
+export type Attestation = { raw: string; nonce: string; token: string; evidence: Evidence[]; batch?: unknown };
 
 export interface ForgeOptions {
   readonly parts?: RawParts;
   /** In place of what `parts` give. */
   readonly raw?: string;
+  /** The member `batch` and the nonce beside it, in place of raw's. */
+  readonly batch?: { readonly member: unknown; readonly nonce: string };
   readonly devices?: readonly Device[];
   /** The nonce that the device is given; raw's by default. */
   readonly reportNonce?: string;
@@ -25,7 +27,7 @@ export interface ForgeOptions {
 
 export async function forge(world: World, options: ForgeOptions = {}): Promise<Attestation> {
   const raw = options.raw ?? rawOf(options.parts ?? WHOLE);
-  const nonce = nonceHex(raw);
+  const { nonce = nonceHex(raw), member } = options.batch ?? {};
   const devices = options.devices ?? [world.a];
   const claims = options.report ?? {};
   const subjects = devices.map((device) => ({
@@ -39,6 +41,7 @@ export async function forge(world: World, options: ForgeOptions = {}): Promise<A
     nonce,
     token: makeToken(options.tokenNonce ?? nonce, subjects, options.now ?? AT, options.token ?? {}),
     evidence: await Promise.all(devices.map((device) => evidenceOf(device, options.reportNonce ?? nonce, claims))),
+    ...(options.batch === undefined ? {} : { batch: member }),
   };
 }
 

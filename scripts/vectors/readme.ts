@@ -36,7 +36,7 @@ nonce}\`). Paths, in members whose names end in \`_file\` or \`_files\`, start i
 | \`nras_keys\` | a JSON Web Key Set, taken for that of NVIDIA's remote service |
 | \`expected\` | what the caller holds: \`request\`, \`response\`, \`transcript\` (texts), \`nonce\` (hex) |
 | \`without\` | checks that the caller does not want: \`reference_values\`, \`revocation\` |
-| \`max_age_seconds\`, \`required_checks\` | the caller's policy |
+| \`max_age_seconds\`, \`max_batch\`, \`required_checks\` | the caller's policy |
 | \`max_characters\` | the largest text that the caller accepts |
 
 \`expect\`: \`valid\` and \`level\`; of a file that fails \`failed_check\` and \`code\`, and no other check may fail (those that rest

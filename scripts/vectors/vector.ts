@@ -42,6 +42,7 @@ export interface VectorOptions {
   };
   readonly without?: { readonly reference_values?: boolean; readonly revocation?: boolean };
   readonly max_age_seconds?: number;
+  readonly max_batch?: number;
   readonly required_checks?: readonly CheckName[];
   readonly max_characters?: number;
 }
@@ -70,7 +71,11 @@ export function verifyOptions(folder: string, options: VectorOptions): VerifyOpt
     ...(nras_keys === undefined ? {} : { nrasKeys: nras_keys }),
     expected: { ...texts, ...(transcript === undefined ? {} : { transcript: new TextEncoder().encode(transcript) }) },
     without: { referenceValues: without?.reference_values ?? false, revocation: without?.revocation ?? false },
-    policy: { maxAgeSeconds: options.max_age_seconds, requiredChecks: options.required_checks },
+    policy: {
+      maxAgeSeconds: options.max_age_seconds,
+      maxBatch: options.max_batch,
+      requiredChecks: options.required_checks,
+    },
     limits: { maxCharacters: options.max_characters },
   };
 }

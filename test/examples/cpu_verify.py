@@ -1,4 +1,4 @@
-"""A second verifier of a processor's evidence and of sessions: docs/attestation.md §1, §2, §6 and §7, and the standards that it names.
+"""A second verifier of a processor's evidence and of sessions: docs/attestation.md §1, §2, §6 to §8, and the standards that it names.
 
 It shares no code with verify/, and gives the same checks in the same order. It is for tests: nothing here is fast or constant in time.
 
@@ -1379,6 +1379,33 @@ def read_raw(raw):
     return int(found["timestamp"])
 
 
+def batch_nonce(raw_hash, batch):
+    """§8: the nonce that commits to the raw of this hash."""
+    code = "batch_malformed"
+    require(isinstance(batch, dict) and batch.keys() == {"salt", "leaf_index", "tree_size", "path"}, code, "members")
+    index, size = batch["leaf_index"], batch["tree_size"]
+    require(all(type(one) in (int, float) for one in (index, size)), code, "numbers")
+    require(0 <= index < size <= 4096 and index % 1 == size % 1 == 0, code, "range")
+    require(isinstance(batch["path"], list), code, "path")
+    hashes = [batch["salt"], *batch["path"]]
+    require(all(isinstance(one, str) and HEX_64.fullmatch(one) for one in hashes), code, "hashes")
+    salt, *path = map(bytes.fromhex, hashes)
+
+    def root(index, size, path):
+        """§2.1.1 from above: the last hash of the path is the root of the half that the leaf is not in."""
+        if size == 1:
+            require(not path, code, "too long")
+            return sha256(b"\0countersign/batch-leaf/v1\0" + salt + raw_hash).digest()
+        require(path, code, "too short")
+        half = 1 << (size - 1).bit_length() - 1
+        if index < half:
+            return sha256(b"\1" + root(index, half, path[:-1]) + path[-1]).digest()
+        return sha256(b"\1" + path[-1] + root(index - half, size - half, path[:-1])).digest()
+
+    top = root(int(index), int(size), path)
+    return sha256(b"countersign/batch-nonce/v1\0" + int(size).to_bytes(8, "big") + top).digest()
+
+
 def verify_session_checks(
     attestation,
     at,
@@ -1414,11 +1441,16 @@ def verify_session_checks(
         require(isinstance(document.get("cpu", {}), dict), "not_an_attestation")
         return document
 
+    def raw_hash():
+        digest, nonce = sha256(document["raw"].encode()).digest(), bytes.fromhex(document["nonce"])
+        if "batch" not in document:
+            return require(digest == nonce, "raw_hash_mismatch")
+        require(batch_nonce(digest, document["batch"]) == nonce, "batch_proof_invalid")
+
     document = checks.run("form", [], form) or {}
     timestamp = int(at.timestamp()) if alone else None
     if not alone:
-        right = lambda: sha256(document["raw"].encode()).hexdigest() == document["nonce"]
-        checks.run("raw_hash", ["form"], lambda: require(right(), "raw_hash_mismatch"))
+        checks.run("raw_hash", ["form"], raw_hash)
         timestamp = checks.run("raw_members", ["form"], lambda: read_raw(document["raw"]))
     devices = checks.run("report_form", ["form"], lambda: read_devices(document["evidence"]))
     member = document.get("cpu")
@@ -1467,7 +1499,8 @@ def verify_session_checks(
             require(timestamp is None or statement.not_before <= timestamp <= statement.not_after, "session_expired")
 
         def answer():
-            parts = [statement.sha256, bytes.fromhex(document["nonce"]), evidence_digest(document["evidence"])]
+            raw = sha256(document["raw"].encode()).digest()
+            parts = [statement.sha256, raw, evidence_digest(document["evidence"])]
             data = b"countersign/answer/v1\0" + b"".join(parts)
             require(ecdsa(key_of(statement.spki), "secp256r1", signature, data, SHA256()), "answer_signature_invalid")
 

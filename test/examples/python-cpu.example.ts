@@ -18,7 +18,7 @@ import {
 } from '../../verify/index.ts';
 import { vectorsPresent } from '../vectors.ts';
 import { bytesOf, type Case, caseOf, cases, memberOf, optionsOf } from '../verify/cpu/cases.ts';
-import { AT, a, b, EXCHANGE, SECONDS, simulatedRoot } from '../verify/maker.ts';
+import { AT, a, attestInBatch, b, EXCHANGE, SECONDS, simulatedRoot } from '../verify/maker.ts';
 import {
   amd,
   answerIn,
@@ -26,6 +26,7 @@ import {
   type MadeSession,
   makeSession,
   processorRoots,
+  signAnswer,
   snpLeaf,
   statementDigest,
   tdx,
@@ -260,7 +261,7 @@ describe.skipIf(python === null)(`cpu_verify.py${SKIPPED}`, () => {
     /** Of the answer. */
     const TIME = EXCHANGE.timestamp;
     const LATER = new Date(AT.getTime() + 50 * 365 * 86_400_000);
-    const OF_CPU = /^cpu_/;
+    const OF_CPU = /^(cpu_|raw_hash)/;
 
     function optionsOf({ at = AT, policy, challenge, session, reference }: Told) {
       return {
@@ -320,7 +321,21 @@ describe.skipIf(python === null)(`cpu_verify.py${SKIPPED}`, () => {
       return answer({ launch: given }, await makeSession({ statement: { launch } }));
     };
 
+    /** One of 13 answers under a nonce, with other members of `batch`; the session's key signs what `over` gives. */
+    const batched = async (change: object | null = {}, over?: (nonce: string) => string) => {
+      const { batch, ...made } = await attestInBatch(13, 6);
+      const nonce = over?.(made.nonce) ?? sha256(made.raw).toString('hex');
+      const cpu = { ...one.cpu, signature: signAnswer(one, { ...made, nonce }) };
+      return { ...made, cpu, batch: change === null ? null : { ...batch, ...change } };
+    };
+    const withPath = async (change: (path: readonly string[]) => unknown) => {
+      const right = await batched();
+      return { ...right, batch: { ...right.batch, path: change(right.batch?.path ?? []) } };
+    };
+
     const MALFORMED = 'cpu_form cpu_malformed';
+    const BATCH = 'raw_hash batch_malformed';
+    const PROOF = 'raw_hash batch_proof_invalid';
     const BINDING = 'cpu_binding cpu_binding_mismatch';
     const EXPIRED = 'cpu_binding session_expired';
     const DEVICES = 'cpu_devices cpu_devices_mismatch';
@@ -399,6 +414,28 @@ describe.skipIf(python === null)(`cpu_verify.py${SKIPPED}`, () => {
       ['another product than is accepted', REFUSED, () => answer(), { policy: { products: ['Turin'] } }],
       ['later, when the certificates have ended', 'cpu_chain certificate_expired', () => answer(), { at: LATER }],
     ];
+    const BATCHED: readonly Row[] = [
+      ['one of thirteen', RIGHT, () => batched()],
+      ['of which the key signed the nonce', ANSWER, () => batched({}, (nonce) => nonce)],
+      ['with a place as 6.0', RIGHT, async () => JSON.stringify(await batched()).replace('x":6,', 'x":6.0,')],
+      ['with a size as 13e0', RIGHT, async () => JSON.stringify(await batched()).replace(':13,', ':13e0,')],
+      ['with a size as 1e400', BATCH, async () => JSON.stringify(await batched()).replace(':13,', ':1e400,')],
+      ['of another place', PROOF, () => batched({ leaf_index: 7 })],
+      ['of another size', PROOF, () => batched({ tree_size: 14 })],
+      ['of another salt', PROOF, () => batched({ salt: CHALLENGE })],
+      ['of a place that is no number', BATCH, () => batched({ leaf_index: true })],
+      ['of a place behind the last', BATCH, () => batched({ leaf_index: 13 })],
+      ['of a size whose path is longer', BATCH, () => batched({ tree_size: 17 })],
+      ['with a member more', BATCH, () => batched({ root: CHALLENGE })],
+      ['with a member of null', BATCH, () => batched({ salt: null })],
+      ['of null', BATCH, () => batched(null)],
+      ['with its path turned round', PROOF, () => withPath((path) => path.toReversed())],
+      ['with a shorter path', BATCH, () => withPath((path) => path.slice(1))],
+      ['with a longer path', BATCH, () => withPath((path) => [...path, CHALLENGE])],
+      ['with a path of capital letters', BATCH, () => withPath((path) => path.map((hash) => `${hash.slice(1)}A`))],
+      ['without batch', 'raw_hash raw_hash_mismatch', async () => ({ ...(await batched()), batch: undefined })],
+      ['with a batch that it is not of', PROOF, async () => ({ ...(await answer()), batch: (await batched()).batch })],
+    ];
     const ALONE: readonly Row[] = [
       ['by itself', RIGHT, async () => alone(one)],
       ['without gpu_sha256', RIGHT, async () => alone(one, { gpu_sha256: undefined })],
@@ -421,6 +458,8 @@ describe.skipIf(python === null)(`cpu_verify.py${SKIPPED}`, () => {
     ];
     for (const [name, expected, input, told = {}] of ANSWERS)
       it(`an answer: ${name}: ${expected}`, async () => expect(await said(await input(), told)).toBe(expected));
+    for (const [name, expected, input] of BATCHED)
+      it(`a batched answer ${name}: ${expected}`, async () => expect(await said(await input(), {})).toBe(expected));
     for (const [name, expected, input, told = {}] of ALONE)
       it(`a session ${name}: ${expected}`, async () =>
         expect(await said(await input(), { ...told, alone: true })).toBe(expected));

@@ -15,6 +15,7 @@ import { readLaunch } from '../../proto/launch.ts';
 import { nonceOf, splitRaw } from '../../proto/raw.ts';
 import { PayloadReader, readPayloads, writeEvents } from '../../proto/sse.ts';
 import type { World } from '../../scripts/vectors/world.ts';
+import { checkBatch } from '../../verify/batch.ts';
 import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '../../verify/bytes.ts';
 import { fetchNrasKeys, fetchRim } from '../../verify/collateral.ts';
 import { readCpuMember } from '../../verify/cpu/cpu-member.ts';
@@ -26,6 +27,7 @@ import { attestationIn, noDuplicates, readDevices, readInput, withoutAttestation
 import { readManifest } from '../../verify/rim/rim.ts';
 import { childElements, parseXml } from '../../verify/rim/xml.ts';
 import { canonicalDocument, readSignature } from '../../verify/rim/xml-signature.ts';
+import { sha256 } from '../../verify/sha256.ts';
 import { nvtrustDigestText } from '../../verify/token/digests.ts';
 import { parseJws, parseJson as parseTokenJson } from '../../verify/token/jws.ts';
 import { keyOf } from '../../verify/token/signature.ts';
@@ -163,6 +165,14 @@ const ofVerify = (world: World): readonly Reader[] => {
     }),
     reader('verify/input: readInput', ['JSON', 'attestations'], ({ text }) => readInput(text)),
     reader('verify/input: readInput, of a value', ['attestations'], ({ text }) => readInput(JSON.parse(text))),
+    reader('verify/batch: checkBatch', ['JSON', 'attestations'], ({ text }) =>
+      checkBatch(JSON.parse(text), NONCE, NONCE),
+    ),
+    reader('verify/batch: checkBatch, its path', ['JSON'], ({ text }) => {
+      const path = JSON.parse(text);
+      checkBatch({ salt: NONCE, leaf_index: 0, tree_size: 4096, path }, NONCE, NONCE);
+    }),
+    reader('verify/sha256', ['DER', 'event lines'], ({ bytes }) => sha256(bytes)),
     reader('verify/input: readDevices', ['JSON', 'attestations'], ({ text }) => readDevices(text)),
     reader('verify/exchange: sameTokens', ['JSON', 'requests'], ({ text }) => {
       JSON.parse(text);

@@ -19,7 +19,7 @@ import {
 } from '../harness.ts';
 import { startProcess } from '../process.ts';
 import { vector, vectorsPresent } from '../vectors.ts';
-import { AT, attest, EXCHANGE, PAYLOADS, simulatedRoot, streamed, transcript } from './maker.ts';
+import { AT, attest, attestInBatch, EXCHANGE, PAYLOADS, simulatedRoot, streamed, transcript } from './maker.ts';
 
 const CLI = fileURLToPath(new URL('../../bin/countersign.js', import.meta.url));
 
@@ -117,6 +117,21 @@ describe('countersign verify', () => {
     expect([status, stdout]).toEqual([0, expect.stringContaining('the 14 events of the stream, byte for byte')]);
   }, 60_000);
 
+  it('says of how many answers a batched one is one, and refuses more than it is told to accept', async () => {
+    const saved = file('batched.json', JSON.stringify(await attestInBatch(17, 5)));
+    const given = ['--allow-simulated', file('test-root.pem', simulatedRoot), '--at', AT.toISOString(), '--offline'];
+    const { status, stdout } = run('verify', saved, '--max-batch', '17', ...given);
+    expect([status, stdout]).toEqual([
+      0,
+      expect.stringContaining('a nonce that commits to 17 answers, of which this is'),
+    ]);
+    expect(stdout).toContain('\n  batch     one of 17 answers under this nonce, leaf 5\n');
+    const refused = run('verify', saved, '--max-batch', '16', ...given);
+    expect([refused.status, refused.stdout]).toEqual([1, expect.stringContaining('INVALID: policy_refused')]);
+    const { claims } = JSON.parse(run('verify', saved, '--json', ...given).stdout);
+    expect(claims.batch).toEqual({ tree_size: 17, leaf_index: 5 });
+  });
+
   it('prints what a token says of itself in one line, whatever characters it is made of', async () => {
     const { raw, nonce } = await attest();
     for (const odd of ['\n', '\r', '\u001b[2J', '\u009b2J', '\u2028', '\u202e', '\u200b']) {
@@ -138,6 +153,8 @@ describe('countersign verify', () => {
     [['verify', 'x', '--at', '06/01/2025'], /not a time/],
     [['verify', 'x', '--at', '20250601'], /not a time/],
     [['verify', 'x', '--max-age', '-1'], /max-age/],
+    [['verify', 'x', '--max-batch', '0'], /max-batch 0: not a number of answers/],
+    [['verify', 'x', '--max-batch', '1.5'], /max-batch/],
     [['fetch-collateral', 'x'], /--into DIR/],
   ])('exits 2 with one clear line when it is used wrongly: %j', (args, message) => {
     const { status, stderr, stdout } = run(...args);

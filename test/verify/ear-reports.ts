@@ -147,6 +147,7 @@ export function reportOf({ devices = [GPU], cpu = {}, skip = [], fail = {} }: Sp
       simulated: false,
       time: null,
       nonce: NONCE,
+      batch: null,
       token: null,
       devices: devices.filter((_, i) => !unread(i)),
       cpu: cpu === null ? null : { ...CPU, ...cpu },

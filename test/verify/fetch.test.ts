@@ -54,7 +54,10 @@ describe('a verifying fetch', () => {
     const completion = await client.chat.completions.create({ model: 'm', messages: MESSAGES });
     expect(completion.choices[0]?.message.content).toBe('Proven.');
     expect(proofs).toHaveLength(1);
-    expect(JSON.parse(proofs[0]?.exchange.request ?? '')).toMatchObject({ messages: MESSAGES, tee: true });
+    expect(JSON.parse(proofs[0]?.exchange.request ?? '')).toMatchObject({
+      messages: MESSAGES,
+      tee: { batch: true, challenge: expect.stringMatching(/^[\w-]{43}$/) },
+    });
     expect(backend.seen[0]?.body).not.toContain('tee');
   });
 

@@ -1,7 +1,9 @@
 // Attestations by simulated GPUs, right by default; a test changes what it is about.
-import { generateKeyPairSync } from 'node:crypto';
+import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import type { Evidence } from '../../proto/attestation.ts';
+import type { Batch } from '../../proto/batch.ts';
 import { buildRaw, type RawParts, sha256Hex } from '../../proto/raw.ts';
+import { leafOf, nonceOver, pathOf, rootOf, sha256 } from '../../scripts/vectors/tree.ts';
 import {
   chainPem,
   DEVICE_ROOT,
@@ -46,7 +48,26 @@ export interface Made {
 
 export async function attest(parts: RawParts = EXCHANGE, devices: readonly Device[] = [a]): Promise<Made> {
   const raw = buildRaw(parts);
-  const nonce = await sha256Hex(raw);
+  return signed(raw, await sha256Hex(raw), devices);
+}
+
+/** The exchange among others', under one nonce. */
+export async function attestInBatch(
+  tree_size: number,
+  leaf_index: number,
+  parts: RawParts = EXCHANGE,
+  devices: readonly Device[] = [a],
+): Promise<Made & { batch: Batch }> {
+  const raw = buildRaw(parts);
+  const salt = randomBytes(32);
+  const leaves: Buffer[] = Array.from({ length: tree_size }, () => randomBytes(32));
+  leaves[leaf_index] = leafOf(salt, sha256(raw));
+  const path = pathOf(leaf_index, leaves).map((hash) => hash.toString('hex'));
+  const batch = { salt: salt.toString('hex'), leaf_index, tree_size, path };
+  return { ...(await signed(raw, nonceOver(tree_size, rootOf(leaves)), devices)), batch };
+}
+
+async function signed(raw: string, nonce: string, devices: readonly Device[]): Promise<Made> {
   return {
     raw,
     nonce,

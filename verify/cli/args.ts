@@ -24,6 +24,7 @@ FILE may be - for standard input.
   --challenge HEX              64 digits that the session must hold
   --min-level LEVEL            refuse less than gpu, gpu+cpu or measured
   --max-age SECONDS            refuse an attestation older than this
+  --max-batch N                refuse one whose signature is shared by more than N answers
   --without-reference-values   do not compare the GPU's measurements (shown as a skip)
   --without-revocation         do not ask whether certificates were revoked (shown as a skip)
   --report-data HEX            of a processor's evidence: what it must have been given to sign, at most 64 bytes
@@ -56,6 +57,7 @@ export interface Arguments {
   readonly ocspUrl: string | null;
   readonly at: Date | null;
   readonly maxAgeSeconds: number | null;
+  readonly maxBatch: number | null;
   readonly withoutReferenceValues: boolean;
   readonly withoutRevocation: boolean;
   readonly session: string | null;
@@ -118,6 +120,7 @@ export function readArguments(argv: readonly string[]): Arguments | null {
     ocspUrl: url('--ocsp-url', values['ocsp-url']),
     at: values.at === undefined ? null : time(values.at),
     maxAgeSeconds: values['max-age'] === undefined ? null : seconds(values['max-age']),
+    maxBatch: values['max-batch'] === undefined ? null : answers(values['max-batch']),
     withoutReferenceValues: values['without-reference-values'],
     withoutRevocation: values['without-revocation'],
     session: values.session ?? null,
@@ -152,6 +155,7 @@ function parse(argv: readonly string[]) {
         'ocsp-url': text,
         at: text,
         'max-age': text,
+        'max-batch': text,
         'without-reference-values': flag,
         'without-revocation': flag,
         session: text,
@@ -195,6 +199,11 @@ function time(value: string): Date {
 
 function seconds(value: string): number {
   if (!/^\d{1,12}$/.test(value)) throw new UsageError(`--max-age ${value}: not a number of seconds`);
+  return Number(value);
+}
+
+function answers(value: string): number {
+  if (!/^[1-9]\d{0,11}$/.test(value)) throw new UsageError(`--max-batch ${value}: not a number of answers`);
   return Number(value);
 }
 

@@ -1,14 +1,8 @@
 // What the command line reads and prints.
 import { readFileSync } from 'node:fs';
 import type { Check } from '../checks.ts';
-import {
-  ageInWords,
-  type Claims,
-  type CpuClaims,
-  type CpuReport,
-  type CpuSoftware,
-  type VerificationReport,
-} from '../index.ts';
+import type { Claims, CpuClaims, CpuReport, CpuSoftware, VerificationReport } from '../index.ts';
+import { ageInWords } from '../verdict.ts';
 import { UsageError } from './args.ts';
 
 /** Of this software, for the results that name it. */
@@ -131,6 +125,8 @@ function claimLines(claims: Claims, at: Date): string[] {
   if (claims.time !== null)
     out.push(`  time      ${claims.time}, ${ageInWords(claims.time, at)} (by the gateway's clock)`);
   if (claims.nonce !== null) out.push(`  nonce     ${claims.nonce}`);
+  if (claims.batch !== null)
+    out.push(`  batch     one of ${claims.batch.tree_size} answers under this nonce, leaf ${claims.batch.leaf_index}`);
   if (claims.token !== null)
     out.push(
       `  token     ${claims.token.kind}, ${claims.token.signature ?? 'not checked'}, says it is from '${claims.token.issuer}'`,

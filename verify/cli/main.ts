@@ -144,6 +144,7 @@ function optionsOf(args: Arguments): VerifyOptions {
     ...(args.allowSimulated === null ? {} : { simulatedRoot: readRoot(args.allowSimulated) }),
     policy: {
       ...(args.maxAgeSeconds === null ? {} : { maxAgeSeconds: args.maxAgeSeconds }),
+      ...(args.maxBatch === null ? {} : { maxBatch: args.maxBatch }),
       ...(args.minLevel === null ? {} : { minLevel: args.minLevel }),
     },
     cpu: cpuOptions(args),

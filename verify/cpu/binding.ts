@@ -20,8 +20,8 @@ import { type CpuEvidence, checkCpuEvidence, readCpuEvidence, skipCpuEvidence } 
 
 /** What an attestation's session must belong to. */
 export interface Answer {
-  /** 64 lowercase hex digits: SHA-256 of raw; null for a session by itself. */
-  readonly nonce: string | null;
+  /** SHA-256 of raw in hex, also where a batch has another nonce; null for a session by itself. */
+  readonly rawHash: string | null;
   /** Unix seconds, in raw. */
   readonly timestamp: number | null;
   readonly evidence: readonly Evidence[];
@@ -78,7 +78,7 @@ export async function checkCpu(
   // The grounds of both are that the form was read.
   const session = form?.session as Session;
   await list.run('cpu_devices', ['cpu_binding', 'report_form'], () => checkDevices(session, answer.evidence));
-  if (answer.nonce !== null)
+  if (answer.rawHash !== null)
     await list.run('cpu_answer', ['cpu_binding', 'report_form', 'raw_hash'], () => checkSignature(session, answer));
   return claims;
 }
@@ -263,9 +263,9 @@ export const bootRomKey = (chain: string): Promise<string | null> => keyOf(parse
 /** @throws {CheckFailure} answer_signature_invalid */
 export async function checkSignature(
   { statement, digest: ofStatement, signature }: Session,
-  { nonce, evidence }: Answer,
+  { rawHash, evidence }: Answer,
 ) {
-  const message = answerMessage(ofStatement, fromHex(nonce ?? ''), await digestOf(evidence));
+  const message = answerMessage(ofStatement, fromHex(rawHash ?? ''), await digestOf(evidence));
   const key = { spki: fromBase64(statement.key), curve: 'P-256' } as const;
   if (signature === null || !(await ecdsaVerifyRaw(key, 'SHA-256', signature, message)))
     throw new CheckFailure('answer_signature_invalid', "the session's key did not sign this raw with this evidence");

@@ -58,7 +58,7 @@ async function signed(by: Sessions, of: Attester = attester) {
   const signature = await by.sign(nonce, evidence);
   if (signature === null) return null;
   const { statement } = by.current as Session;
-  await checkAnswer(statement, signature.signature, { nonce, evidence });
+  await checkAnswer(statement, signature.signature, { rawHash: nonce, evidence });
   return signature;
 }
 

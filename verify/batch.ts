@@ -1,0 +1,47 @@
+// A batched proof: from raw's hash up its path to the root of a tree, and from there to the nonce. docs/attestation.md §8 has the bytes.
+import { type Batch, leafMessage, MAX_LEAVES, nodeMessage, nonceMessage, sidesOf } from '../proto/batch.ts';
+import { fromHex, toHex } from './bytes.ts';
+import { CheckFailure } from './checks.ts';
+import { sha256 } from './sha256.ts';
+
+/**
+ * Checks that a nonce commits to this raw among others (RFC 9162 §2.1.3.2).
+ * @param batch an attestation's member, as it came. @param rawHash SHA-256 of raw in hex. @param nonce 64 lowercase hex digits.
+ * @returns the member, read.
+ * @throws {CheckFailure} batch_malformed, batch_proof_invalid
+ */
+export function checkBatch(batch: unknown, rawHash: string, nonce: string): Batch {
+  const read = readBatch(batch);
+  if (batchNonce(rawHash, read) !== nonce)
+    throw new CheckFailure('batch_proof_invalid', 'the path leads from raw to another nonce');
+  return read;
+}
+
+/** The nonce that commits to the raw of this hash, in hex. The path must be as long as {@link sidesOf} has it. */
+export function batchNonce(rawHash: string, { salt, leaf_index, tree_size, path }: Batch): string {
+  let hash = sha256(leafMessage(fromHex(salt), fromHex(rawHash)));
+  for (const [i, side] of sidesOf(leaf_index, tree_size).entries()) {
+    const sibling = fromHex(path[i] ?? '');
+    hash = sha256(side === 'left' ? nodeMessage(sibling, hash) : nodeMessage(hash, sibling));
+  }
+  return toHex(sha256(nonceMessage(tree_size, hash)));
+}
+
+/** @param member `batch`, as it came. @throws {CheckFailure} batch_malformed */
+export function readBatch(member: unknown): Batch {
+  const { salt, leaf_index, tree_size, path, ...more } = { ...(member as Readonly<Record<string, unknown>>) };
+  if (Object.keys(more).length > 0) throw bad('batch has a member that is not known');
+  if (!isWhole(tree_size, MAX_LEAVES) || tree_size === 0 || !isWhole(leaf_index, tree_size - 1))
+    throw bad(`tree_size is not 1 to ${MAX_LEAVES}, or leaf_index not less`);
+  const { length } = sidesOf(leaf_index, tree_size);
+  if (!Array.isArray(path) || path.length !== length) throw bad(`the path of this leaf is not a list of ${length}`);
+  // Index by index: a list that was handed in parsed may have holes.
+  const hashes = Array.from({ length }, (_, i) => path[i] as unknown);
+  if (!isHash(salt) || !hashes.every(isHash)) throw bad('salt and hashes are not 64 lowercase hex digits each');
+  return { salt, leaf_index, tree_size, path: hashes };
+}
+
+const bad = (message: string) => new CheckFailure('batch_malformed', message);
+const isHash = (value: unknown): value is string => typeof value === 'string' && /^[0-9a-f]{64}$/.test(value);
+const isWhole = (value: unknown, most: number): value is number =>
+  typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= most;
