@@ -138,10 +138,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
       log.error({ state, reason, code: refused.code }, 'sidecar');
     },
     onRetry: () => telemetry.metrics.sidecarRetries.inc(),
-    onSigned(answers, kind) {
-      telemetry.metrics.signatures.inc({ kind });
-      if (kind === 'batch') telemetry.metrics.batchLeaves.observe(answers);
-    },
+    onSigned: telemetry.signed,
     batches: config.batch === 'auto',
   });
   const offload = createOffload();

@@ -15,7 +15,6 @@ import {
   socketPath,
   wholeNumber,
 } from '../proto/settings.ts';
-import { NVIDIA_OCSP_URL, NVIDIA_RIM_URL } from '../verify/index.ts';
 import { originOf } from './http/target.ts';
 import { otelShape, type TracingConfig, tracingOf } from './telemetry/settings.ts';
 
@@ -164,8 +163,8 @@ const own = z.object({
     .describe('Valkey or Redis, in which several gateways share kept attestations and rates: `redis://127.0.0.1:6379`'),
   ATTESTATION_STORE_TIMEOUT_MS: integer(500, 10, 60_000).describe('How long that store is waited for'),
   ALLOW_SIMULATED: flag.describe('`1`: accept a sidecar whose GPU is simulated'),
-  RIM_URL: httpUrl.default(NVIDIA_RIM_URL).describe('Where the verify endpoint gets reference values'),
-  OCSP_URL: httpUrl.default(NVIDIA_OCSP_URL).describe('Where the verify endpoint asks for revocation'),
+  RIM_URL: httpUrl.optional().describe('Another service for reference values than NVIDIA’s, for the verify endpoint'),
+  OCSP_URL: httpUrl.optional().describe('Another service for revocation than NVIDIA’s, for the verify endpoint'),
   METRICS_PORT: wholeNumber(0, 65_535)
     .optional()
     .describe(

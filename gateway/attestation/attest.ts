@@ -1,38 +1,9 @@
 // Makes an attestation: drafts it from the exchange, has the sidecar sign it and stores it for retrieval.
-import type { TeeExchange } from '../exchange/relay.ts';
-import type { Body, Folded } from '../offload/jobs.ts';
+import { EMPTY } from '../http/bytes.ts';
 import type { Offload } from '../offload/pool.ts';
+import type { Attestor, Members, Sidecar, Store } from './interfaces.ts';
 import { answerCpu, timedOut } from './sessions.ts';
-import type { Sidecar } from './sidecar-client.ts';
-import type { Members, Store } from './store-memory.ts';
 
-/**
- * The attestation in UTF-8. The promise that brings it may live on and would keep the bytes in memory, so its reader replaces them with
- * `EMPTY`.
- */
-interface AttestationJson {
-  json: Buffer;
-  /** Answers under the same nonce, this one included; null: the nonce is this answer's alone. */
-  readonly tree_size: number | null;
-}
-
-export interface Attestor {
-  /** Registers the backend's id of the completion. From then on a lookup by that id reports the attestation as pending. */
-  name(exchange: TeeExchange, completionId: string): void;
-  /**
-   * `onDisconnect` registers a callback for the client's disconnect.
-   * @throws {Problem} backend_bad_response, attestation_unavailable.
-   * @throws {ClientGone}
-   */
-  attest(
-    exchange: TeeExchange,
-    response: Body | Folded,
-    onDisconnect: (callback: () => void) => void,
-  ): Promise<AttestationJson>;
-}
-
-/** Replaces bytes that are no longer needed. */
-export const EMPTY = Buffer.alloc(0);
 const NO_MEMBERS: Members = { nonce: '', json: EMPTY, sharing: 1 };
 
 export function createAttestor(

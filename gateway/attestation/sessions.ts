@@ -6,18 +6,8 @@ import { CheckFailure, collateralEnd, type TdxCollateral } from '../../verify/in
 import { Problem } from '../http/problem.ts';
 import type { SessionEnds } from '../telemetry/metrics.ts';
 import { type Checker, type CheckResult, unchecked } from './checker.ts';
+import type { Session } from './interfaces.ts';
 import type { Link } from './sidecar-link.ts';
-
-/** A session of the sidecar with its processor, checked. */
-export interface Session {
-  /** SHA-256 of the statement, in hex. */
-  readonly id: string;
-  readonly statement: string;
-  /** JSON of the member `cpu`, without a signature. */
-  readonly cpu: string;
-  /** JSON of the evidence over the statement. */
-  readonly gpu: string;
-}
 
 /** An answer may be signed in the session before the last, so that some are kept. */
 const MAX_SESSIONS = 4;

@@ -1,18 +1,17 @@
 // The sidecar client: keeps a connection to the sidecar, repeats requests that a restart left open, and checks every attestation before it
 // is used.
 import type { Socket } from 'node:net';
-import { type Batch, MAX_LEAVES } from '../../proto/batch.ts';
-import type { BatchGroup, Failed, Hello, Phases, Signed } from '../../proto/frames.ts';
+import { MAX_LEAVES } from '../../proto/batch.ts';
+import type { BatchGroup, Failed, Hello, Signed } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { Problem } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
 import { delayAfter } from '../limits/backoff.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
-import type { SessionEnds } from '../telemetry/metrics.ts';
 import { type Checker, unchecked } from './checker.ts';
-import { createSessions, noSession, type Session, timedOut, unavailable } from './sessions.ts';
+import type { Attested, Members, Refusal, Sidecar, SidecarState } from './interfaces.ts';
+import { createSessions, noSession, timedOut, unavailable } from './sessions.ts';
 import { type AttestedFrame, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
-import type { Members } from './store-memory.ts';
 
 /** Backoff for connecting. An attempt costs a refused Unix connection; a longer wait delays every response that waits for a restart. */
 const RECONNECT = { min_ms: 25, max_ms: 250 };
@@ -44,68 +43,6 @@ interface SidecarOptions {
   readonly onSigned?: (answers: number, kind: 'strict' | 'batch') => void;
   /** Whether answers may share a signature: what a client that waits in vain for its own is told. */
   readonly batches?: boolean;
-}
-
-/** The reason why a sidecar may not be used. */
-interface Refusal {
-  /** `simulated`, `other_protocol`, a code of SocketRefused or of the verifier. */
-  readonly code: string;
-  readonly message: string;
-}
-
-type SidecarState = 'connecting' | 'connected' | 'refused' | 'closed';
-
-/** An attestation that was checked. */
-export interface Attested {
-  /** How the nonce commits to raw among others; null: it is the SHA-256 of raw. */
-  readonly batch: Batch | null;
-  /** One object for all answers of a batch. Its reader drops it after use. */
-  members: Members;
-  /** Where a processor signs: the session, and its key's signature over this answer. */
-  readonly cpu: { readonly session: Session; readonly signature: string } | null;
-  readonly phases: Phases | undefined;
-}
-
-interface AttestOptions {
-  /** The timeout counts from then, by performance.now(). */
-  readonly began_ms?: number;
-  /** Whose answers may share a nonce with this one; null: nobody's. */
-  readonly batch?: BatchGroup | null;
-}
-
-export interface Sidecar {
-  readonly state: SidecarState;
-  /** Set in the state `refused`; null in every other state. */
-  readonly refused: Refusal | null;
-  /** The hello of the connected sidecar. */
-  readonly hello: Hello | null;
-  /** The reason that the connected sidecar gives why it cannot attest; null when it can. */
-  readonly unavailable: Hello['trouble'];
-  /** The session that answers are signed in; null without one. */
-  readonly session: Session | null;
-  /** When that session ends; null without one. */
-  readonly sessionEnds: SessionEnds | null;
-  /** A session that holds this challenge. @throws {Problem} not_found, overloaded, attestation_unavailable */
-  challenge(challenge: string): Promise<Session>;
-  /** Number of attestations that are pending. */
-  readonly pending: number;
-  /** Resolves as soon as a sidecar is connected. @throws {Problem} attestation_unavailable after `wait_ms`. */
-  ready(wait_ms: number): Promise<void>;
-  /**
-   * Returns the sidecar's checked attestation of `raw` (UTF-8), whose SHA-256 is `digest`. The request waits for a permit of its owner
-   * and is repeated after a reconnect. `onDisconnect` is called once, with a callback that abandons the request.
-   * @throws {Problem} attestation_unavailable, overloaded.
-   * @throws {ClientGone} when the client disconnects.
-   */
-  attest(
-    owner: string,
-    id: string,
-    raw: Uint8Array,
-    digest: Nonce,
-    onDisconnect: (callback: () => void) => void,
-    options?: AttestOptions,
-  ): Promise<Attested>;
-  close(): void;
 }
 
 /** A settled entry drops its references: a table that the Map has outgrown may still refer to it until the next major collection. */

@@ -1,49 +1,12 @@
 // Keeps attestations in this process's memory, up to a number of bytes and for a time. The oldest are evicted first.
 import { LRUCache } from 'lru-cache';
 import type { Owner } from '../keys/keys.ts';
+import type { InBatch, Kept, Members, Store } from './interfaces.ts';
 
 // The store of attestations, for clients that drop unknown members. An attestation is found by its owner, under our id and the
 // completion's.
 
-/**
- * A stored attestation: its JSON in UTF-8, or `pending` while its response still runs. A Buffer's bytes are outside of the
- * garbage-collected heap.
- */
-export type Kept = { readonly state: 'ready'; readonly json: Buffer<ArrayBuffer> } | { readonly state: 'pending' };
-
-/** The members nonce, token and evidence of an attestation. Those of a batch are one object for all of its answers. */
-export interface Members {
-  readonly nonce: string;
-  /** The members as JSON without braces, in UTF-8. */
-  readonly json: Buffer<ArrayBuffer>;
-  /** Answers that have them in common. */
-  readonly sharing: number;
-}
-
-/** An attestation out of a batch: its JSON in three parts. */
-export interface InBatch {
-  readonly start: Uint8Array<ArrayBuffer>;
-  readonly members: Members;
-  readonly end: Buffer<ArrayBuffer>;
-}
-
-export const wholeOf = ({ start, members, end }: InBatch): Buffer<ArrayBuffer> =>
-  Buffer.concat([start, members.json, end]);
-
-/** Storing never fails for its caller, because the response carries its attestation anyway. Only `find` reports errors. */
-export interface Store {
-  begin(owner: Owner, id: string): void;
-  /** Registers the completion's id while its stream runs. An attestation of another response that is stored under it stays. */
-  name(owner: Owner, id: string, completionId: string): void;
-  /** Stores the attestation under both ids. What a batch has in common is stored once. */
-  keep(owner: Owner, id: string, completionId: string | null, attestation: Buffer<ArrayBuffer> | InBatch): void;
-  drop(owner: Owner, id: string): void;
-  /** Returns at once when the attestation is in this process's memory. @throws {Problem} store_unavailable */
-  find(owner: Owner, id: string): Kept | null | Promise<Kept | null>;
-  /** Entries and bytes in this process's memory. */
-  readonly usage: { readonly entries: number; readonly bytes: number };
-  close(): void | Promise<void>;
-}
+const wholeOf = ({ start, members, end }: InBatch): Buffer<ArrayBuffer> => Buffer.concat([start, members.json, end]);
 
 // Memory for attestations, in slabs that are reused when all texts in them are released. Single buffers would count as external memory, and
 // thousands a second would make the garbage collector run without need.

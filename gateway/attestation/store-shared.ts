@@ -8,14 +8,8 @@ import { Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/keys.ts';
 import { delayAfter } from '../limits/backoff.ts';
 import { createRates, inMemory, inStore, type Rates } from '../limits/rates.ts';
-import {
-  createMemoryStore,
-  type InBatch,
-  type Kept,
-  type Members,
-  type MemoryStore,
-  type Store,
-} from './store-memory.ts';
+import type { InBatch, Kept, Members, Store } from './interfaces.ts';
+import { createMemoryStore, type MemoryStore } from './store-memory.ts';
 
 // A connection to Valkey or Redis with a timeout for each command. No caller waits longer for a server that is away or hangs.
 

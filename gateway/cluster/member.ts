@@ -2,7 +2,8 @@
 import cluster from 'node:cluster';
 import type { Registry } from 'prom-client';
 import { RateLimiterCluster } from 'rate-limiter-flexible';
-import type { Kept, MemoryStore, Store } from '../attestation/store-memory.ts';
+import type { Kept, Store } from '../attestation/interfaces.ts';
+import type { MemoryStore } from '../attestation/store-memory.ts';
 import { Problem } from '../http/problem.ts';
 import type { Caller, Owner } from '../keys/keys.ts';
 import { largestRequest, shareOf } from '../limits/bounds.ts';

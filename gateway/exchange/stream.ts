@@ -1,7 +1,7 @@
 // Delivers a stream with its attestation: deltas at once, the chunk with the finish reason only with the attestation in it. Without an
 // attestation it is never sent.
 import { EVENT_END, EVENT_START, PayloadReader, SseError, writeEvents } from '../../proto/sse.ts';
-import type { Attestor } from '../attestation/attest.ts';
+import type { Attestor } from '../attestation/interfaces.ts';
 import { errorOf, type ResponseHead } from '../backend/backend.ts';
 import { asProblem, Problem } from '../http/problem.ts';
 import type { Folded } from '../offload/jobs.ts';

@@ -1,7 +1,7 @@
 // Delivers a whole response with its attestation: one member is inserted into the text of the backend's body.
-import { type Attestor, EMPTY } from '../attestation/attest.ts';
+import type { Attestor } from '../attestation/interfaces.ts';
 import type { ResponseHead } from '../backend/backend.ts';
-import { ChunkBuffer } from '../http/bytes.ts';
+import { ChunkBuffer, EMPTY } from '../http/bytes.ts';
 import { asProblem } from '../http/problem.ts';
 import { badResponse } from '../offload/jobs.ts';
 import { type Delivery, headersOf, type Port, type TeeExchange } from './relay.ts';

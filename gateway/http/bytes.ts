@@ -148,3 +148,6 @@ const shared = (bytes: number): Buffer => Buffer.from(new SharedArrayBuffer(byte
 export function bufferOf({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength);
 }
+
+/** Replaces bytes that are no longer needed. */
+export const EMPTY = Buffer.alloc(0);

@@ -2,9 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Context as HonoContext } from 'hono';
 import type { Logger } from 'pino';
-import type { Attestor } from '../attestation/attest.ts';
-import type { Sidecar } from '../attestation/sidecar-client.ts';
-import type { Store } from '../attestation/store-memory.ts';
+import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
 import type { Backend } from '../backend/backend.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Caller, Keys, Owner } from '../keys/keys.ts';

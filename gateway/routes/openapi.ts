@@ -7,7 +7,9 @@ import { CHECKS, CPU_CHECKS, LEVELS } from '../../verify/index.ts';
 import { VERSION } from '../config.ts';
 import { type ProblemCode, STATUS } from '../http/problem.ts';
 import { SIDECAR_STATES } from '../telemetry/metrics.ts';
-import { REPORTS } from './verify.ts';
+
+/** What `?report=` of the verify endpoint may be. */
+export const REPORTS = ['0', '1', 'ear'] as const;
 
 let cached: Buffer<ArrayBuffer> | null = null;
 

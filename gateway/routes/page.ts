@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { basename, extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
-import { createCollateral } from '../../verify/index.ts';
+import { createCollateral, NVIDIA_OCSP_URL } from '../../verify/index.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
@@ -196,7 +196,11 @@ const TIMEOUT_MS = 10_000;
 
 export function createCollateralRoutes({ config }: Deps) {
   // RIMs are cached, so that repeated visits to the page cause one request to NVIDIA.
-  const collateral = createCollateral({ fetch: globalThis.fetch, rim_url: config.rim_url, timeout_ms: TIMEOUT_MS });
+  const collateral = createCollateral({
+    fetch: globalThis.fetch,
+    rim_url: config.rim_url ?? undefined,
+    timeout_ms: TIMEOUT_MS,
+  });
   let running = 0;
 
   async function bounded<T>(what: string, get: () => Promise<T>): Promise<T> {
@@ -226,7 +230,9 @@ export function createCollateralRoutes({ config }: Deps) {
     async ocsp(c: Context): Promise<Response> {
       const body = new Uint8Array(await readBody(c.env.incoming, MAX_OCSP_REQUEST_BYTES, c.env.permit));
       if (body[0] !== 0x30) throw new Problem('invalid_request', 'The body is not an OCSP request in DER.');
-      const response = await bounded('The revocation answer', () => fetchOcsp(config.ocsp_url, body));
+      const response = await bounded('The revocation answer', () =>
+        fetchOcsp(config.ocsp_url ?? NVIDIA_OCSP_URL, body),
+      );
       return c.body(response, 200, { 'content-type': 'application/ocsp-response' });
     },
   };

@@ -9,8 +9,7 @@ import type { Context, Deps, Middleware } from '../http/context.ts';
 import { errorBody, Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import type { Verdict } from '../verifier/verifier.ts';
-
-export const REPORTS = ['0', '1', 'ear'] as const;
+import { REPORTS } from './openapi.ts';
 
 const query = z.object({ report: z.enum(REPORTS).optional(), min_level: z.enum(LEVELS).optional() });
 const ALLOWED = { report: REPORTS.join(', '), min_level: LEVELS.join(', ') };

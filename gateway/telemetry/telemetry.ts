@@ -269,6 +269,8 @@ export interface Telemetry {
   end(exchange: EndedExchange, watch: Watch, route: string, response: Response): void;
   /** `valid`, or the code of the check that failed. */
   verified(outcome: string): void;
+  /** A GPU signature was checked, under which so many answers go out: alone, or as those of a batch. */
+  signed(answers: number, kind: 'strict' | 'batch'): void;
   /** The Prometheus text. */
   text(): Promise<string>;
   close(): Promise<void>;
@@ -297,6 +299,10 @@ export function createTelemetry(log: Logger, tracer: Tracer | null): Telemetry {
       count(watch, ended);
       line(watch, ended, keyOf(exchange));
       watch.trace?.end(watch, ended);
+    },
+    signed(answers, kind) {
+      metrics.signatures.inc({ kind });
+      if (kind === 'batch') metrics.batchLeaves.observe(answers);
     },
     verified: (code) => metrics.verifications.inc({ code }),
     text: () => registry.metrics(),

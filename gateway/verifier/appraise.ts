@@ -30,7 +30,11 @@ export function createAppraise(
   clock: () => number = Date.now,
 ): (job: Job) => Promise<Verdict> {
   // All requests share this cache.
-  const collateral = createCollateral({ fetch, rim_url: options.rim_url, ocsp_url: options.ocsp_url });
+  const collateral = createCollateral({
+    fetch,
+    rim_url: options.rim_url ?? undefined,
+    ocsp_url: options.ocsp_url ?? undefined,
+  });
   // Requests that arrive during the fetch share its promise.
   let cached: { readonly keys: Promise<Jwks>; from_ms: number; ttl_ms: number } | null = null;
   const nrasKeys = (url: string): Promise<Jwks> => {

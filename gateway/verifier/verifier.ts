@@ -14,8 +14,10 @@ import { Thread, ThreadEnded } from '../offload/thread.ts';
 // The job of the verifier's thread, and its result.
 
 export interface WorkerOptions {
-  readonly rim_url: string;
-  readonly ocsp_url: string;
+  /** null: NVIDIA's. */
+  readonly rim_url: string | null;
+  /** null: NVIDIA's. */
+  readonly ocsp_url: string | null;
   readonly verify_timeout_ms: number;
 }
 

@@ -2,8 +2,8 @@
 import { performance } from 'node:perf_hooks';
 import { afterAll, describe, expect, it } from 'vitest';
 import { createAttestor } from '../../gateway/attestation/attest.ts';
+import type { Store } from '../../gateway/attestation/interfaces.ts';
 import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
-import type { Store } from '../../gateway/attestation/store-memory.ts';
 import type { TeeExchange } from '../../gateway/exchange/relay.ts';
 import { type DraftInput, draft } from '../../gateway/offload/jobs.ts';
 import type { Offload } from '../../gateway/offload/pool.ts';

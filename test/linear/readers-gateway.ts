@@ -4,7 +4,7 @@ import { EventEmitter } from 'node:events';
 import { syncBuiltinESMExports } from 'node:module';
 import type { Socket } from 'node:net';
 import net from 'node:net';
-import type { Attestor } from '../../gateway/attestation/attest.ts';
+import type { Attestor } from '../../gateway/attestation/interfaces.ts';
 import { membersIn } from '../../gateway/attestation/sidecar-link.ts';
 import { type ResponseHead, rewriteError } from '../../gateway/backend/backend.ts';
 import { ResponseMeter } from '../../gateway/backend/client.ts';

@@ -1,7 +1,8 @@
 // A gateway that stays connected learns what the sidecar has become: an attester that was late, or one that gave way.
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { createSidecar, type Sidecar } from '../../gateway/attestation/sidecar-client.ts';
+import type { Sidecar } from '../../gateway/attestation/interfaces.ts';
+import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
 import { nonceOf, type Raw } from '../../proto/raw.ts';
 import { unavailableAttester, withSuccessor } from '../../sidecar/attesters/choose.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
