@@ -310,6 +310,6 @@ export const gatewayReaders: readonly Reader[] = [
     membersIn(bytes),
   ),
   reader('gateway/verifier/appraise: appraise', ['tokens'], ({ bytes }) =>
-    appraise({ body: bytes, countersignKeys: undefined, simulatedRoot: null, minLevel: 'none', ear: null }),
+    appraise({ body: bytes, countersignKeys: undefined, simulatedRoot: null, minLevel: 'none', ear: 'a build' }),
   ),
 ];

@@ -20,7 +20,9 @@ import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '.
 import { fetchNrasKeys, fetchRim } from '../../verify/collateral.ts';
 import { readCpuMember } from '../../verify/cpu/cpu-member.ts';
 import { appraiseCpu } from '../../verify/cpu/verify-cpu.ts';
+import { earOfCpu } from '../../verify/ear.ts';
 import { attestationOf, compareTranscript, isPartOf, sameTokens, sameValue } from '../../verify/exchange.ts';
+import { exportCmw, exportCvm1 } from '../../verify/export.ts';
 import { checkReports } from '../../verify/gpu/report-check.ts';
 import { appraiseAttestation, appraiseSession, createCollateral, verifyingFetch } from '../../verify/index.ts';
 import { attestationIn, noDuplicates, readDevices, readInput, withoutAttestation } from '../../verify/input.ts';
@@ -211,6 +213,13 @@ const ofVerify = (world: World): readonly Reader[] => {
     }),
     reader('verify/session: appraiseSession, the launch file', ['CPU evidence'], ({ text }) =>
       appraiseSession({ ...SESSION.cpu, gpu: SESSION.gpu, launch: text }),
+    ),
+    reader('verify/ear: earOfCpu', ['CPU evidence'], async ({ text }) =>
+      earOfCpu(await appraiseCpu(text, CPU_OPTIONS), CPU_OPTIONS, { build: 'a build', issued: new Date(0) }),
+    ),
+    reader('verify/export: exportCmw', ['attestations'], ({ text }) => exportCmw(text)),
+    reader('verify/export: exportCvm1, a session', ['CPU evidence'], ({ text }) =>
+      exportCvm1({ ...JSON.parse(text), statement: SESSION.statement, gpu: SESSION.gpu }),
     ),
     reader('verify/x509/crl: parseCrl', ['DER'], ({ bytes }) => parseCrl(bytes)),
     reader('verify/input: attestationIn', ['JSON', 'attestations'], ({ text }) => attestationIn(text)),
