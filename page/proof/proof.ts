@@ -131,7 +131,7 @@ function claimsOf({ proven, not_proven, claims }: VerificationReport): HTMLEleme
       'Time',
       `${new Date(claims.time).toLocaleString()}, ${ageInWords(claims.time, new Date())}, by the gateway's clock`,
     ]);
-  if (claims.batch !== null) facts.push(['Signature shared by', `${claims.batch.tree_size} answers`]);
+  if (claims.batch !== null) facts.push(['Answers under this nonce', `${claims.batch.tree_size}`]);
   for (const { model, driver, vbios, mode, ueid } of claims.devices) {
     facts.push([claims.simulated ? 'Device (simulated)' : 'Device', model]);
     facts.push([

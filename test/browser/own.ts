@@ -38,7 +38,11 @@ function given(options: VectorOptions): Pick<Spec, 'at' | 'rims' | 'ocsp' | 'exp
       roots: { rim: optional(options.rim_root_file) },
       nrasKeys: options.nras_keys,
       without: { referenceValues: without?.reference_values ?? false, revocation: without?.revocation ?? false },
-      policy: { maxAgeSeconds: options.max_age_seconds, requiredChecks: options.required_checks },
+      policy: {
+        maxAgeSeconds: options.max_age_seconds,
+        maxBatch: options.max_batch,
+        requiredChecks: options.required_checks,
+      },
       limits: { maxCharacters: options.max_characters },
     },
   };

@@ -3,10 +3,12 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Nonce } from '../../proto/raw.ts';
 import { chatAnswer, chatStream } from '../backend.ts';
 import { CHAT, chat } from '../client.ts';
 import { evidenceCases } from '../nvidia/cases.ts';
 import { vectorsPresent } from '../vectors.ts';
+import { batchOf } from '../verify/maker.ts';
 import { checks, missing, openStage, type Stage, type Visit, verdict } from './stage.ts';
 
 describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
@@ -91,6 +93,34 @@ describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
     await page.click('text=Check it');
     await verdict(page, 'invalid');
     expect(await page.textContent('[data-check=form]')).toContain(code);
+    expect(complaints).toEqual([]);
+    await close();
+  });
+
+  test('a batched one says of how many it is one, and where its path leads; in another place it is not valid', async () => {
+    const { raw } = JSON.parse(whole).attestation;
+    const { nonce, batch } = batchOf(raw, 5, 3);
+    const signed = await stage.service.sidecar.attester.attest(nonce as Nonce, new AbortController().signal);
+    const { page, complaints, close } = await stage.visit();
+    await page.click('#to-check');
+    const check = async (member: unknown, kind: string) => {
+      await page.fill('#paste', JSON.stringify({ ...signed, raw, nonce, batch: member }));
+      await page.click('text=Check it');
+      await verdict(page, kind);
+      return page.textContent('.hashes');
+    };
+    expect(await check(batch, 'simulated')).toContain(`Nonce to which its path leads from there${nonce}`);
+    expect(await page.locator('.hash.differs').count()).toBe(0);
+    expect(await page.textContent('.facts')).toContain('Answers under this nonce5');
+    expect(await page.textContent('.proven')).toContain('a nonce that commits to 5 answers, of which this is one');
+    expect(await page.textContent('[data-check=raw_hash]')).toContain('leaf 3 of 5');
+    expect(await check({ ...batch, leaf_index: 2 }, 'invalid')).not.toContain(`from there${nonce}`);
+    expect(await page.textContent('[data-check=raw_hash]')).toContain('batch_proof_invalid');
+    expect(await page.locator('.hash.differs').count()).toBe(1);
+    for (const member of [null, 'x', {}, { ...batch, path: null }]) {
+      expect(await check(member, 'invalid')).toContain('nothing: it is no path');
+      expect(await page.textContent('[data-check=raw_hash]')).toContain('batch_malformed');
+    }
     expect(complaints).toEqual([]);
     await close();
   });

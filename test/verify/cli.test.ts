@@ -125,7 +125,7 @@ describe('countersign verify', () => {
       0,
       expect.stringContaining('a nonce that commits to 17 answers, of which this is'),
     ]);
-    expect(stdout).toContain('\n  batch     one of 17 answers under this nonce, leaf 5\n');
+    expect(stdout).toContain('\n  batch     leaf 5 of the 17 under this nonce\n');
     const refused = run('verify', saved, '--max-batch', '16', ...given);
     expect([refused.status, refused.stdout]).toEqual([1, expect.stringContaining('INVALID: policy_refused')]);
     const { claims } = JSON.parse(run('verify', saved, '--json', ...given).stdout);

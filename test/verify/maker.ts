@@ -59,12 +59,18 @@ export async function attestInBatch(
   devices: readonly Device[] = [a],
 ): Promise<Made & { batch: Batch }> {
   const raw = buildRaw(parts);
+  const { nonce, batch } = batchOf(raw, tree_size, leaf_index);
+  return { ...(await signed(raw, nonce, devices)), batch };
+}
+
+/** A place for raw in a tree of others, and the nonce that is to be signed. */
+export function batchOf(raw: string, tree_size: number, leaf_index: number): { nonce: string; batch: Batch } {
   const salt = randomBytes(32);
   const leaves: Buffer[] = Array.from({ length: tree_size }, () => randomBytes(32));
   leaves[leaf_index] = leafOf(salt, sha256(raw));
   const path = pathOf(leaf_index, leaves).map((hash) => hash.toString('hex'));
   const batch = { salt: salt.toString('hex'), leaf_index, tree_size, path };
-  return { ...(await signed(raw, nonceOver(tree_size, rootOf(leaves)), devices)), batch };
+  return { nonce: nonceOver(tree_size, rootOf(leaves)), batch };
 }
 
 async function signed(raw: string, nonce: string, devices: readonly Device[]): Promise<Made> {

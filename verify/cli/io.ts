@@ -126,7 +126,7 @@ function claimLines(claims: Claims, at: Date): string[] {
     out.push(`  time      ${claims.time}, ${ageInWords(claims.time, at)} (by the gateway's clock)`);
   if (claims.nonce !== null) out.push(`  nonce     ${claims.nonce}`);
   if (claims.batch !== null)
-    out.push(`  batch     one of ${claims.batch.tree_size} answers under this nonce, leaf ${claims.batch.leaf_index}`);
+    out.push(`  batch     leaf ${claims.batch.leaf_index} of the ${claims.batch.tree_size} under this nonce`);
   if (claims.token !== null)
     out.push(
       `  token     ${claims.token.kind}, ${claims.token.signature ?? 'not checked'}, says it is from '${claims.token.issuer}'`,
