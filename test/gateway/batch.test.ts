@@ -1,9 +1,11 @@
 // How a client asks for an attestation, and answers that share a GPU signature because their clients allow it.
 import { createHash } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import { chatStream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
-import { type Service, startService } from '../harness.ts';
+import { type Service, startGateway, startService, temporaryFolder } from '../harness.ts';
 import { nonceOfLeaf } from '../tree.ts';
 import { expectError } from './expect-error.ts';
 
@@ -198,5 +200,37 @@ describe('answers whose clients allow it', () => {
       expect(batch && nonceOfLeaf(raw, batch)).toBe(nonce);
     }
     await Promise.all(left);
+  });
+
+  test('of two gateways stand in one tree, and each gateway has its own alone', async () => {
+    const url = await start({}, 150);
+    if (service === null) throw new Error('no service');
+    const other = await startGateway({ BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket });
+    const [first, second] = await Promise.all([many(url, 10), many(other.url, 10)]);
+    const nonces = [first, second].map((all) => new Set(all.map(({ text }) => attestationOf(text).nonce)));
+    for (const { text } of [...first, ...second]) {
+      const { raw, nonce, batch } = attestationOf(text);
+      expect(batch && nonceOfLeaf(raw, batch)).toBe(nonce);
+    }
+    expect([...(nonces[0] ?? [])].some((nonce) => nonces[1]?.has(nonce))).toBe(true);
+    await other.close();
+  });
+
+  test('more at once of one key than it may have: the rest is refused, and another key is served', async () => {
+    const keys = temporaryFolder();
+    const file = join(keys.path, 'keys');
+    writeFileSync(file, ['greedy', 'modest'].map((name) => `${name}:sha256:${sha256(name)}\n`).join(''), {
+      mode: 0o600,
+    });
+    const url = await start({ API_KEYS_FILE: file, MAX_ATTESTATIONS_WAITING: '100' }, 150);
+    const of = (key: string) =>
+      chat(url, { ...CHAT, tee: { batch: true } }, { authorization: `Bearer ${key}` }).then(({ status }) => status);
+    const greedy = Array.from({ length: 300 }, () => of('greedy'));
+    const modest = Array.from({ length: 10 }, () => of('modest'));
+    expect(new Set(await Promise.all(modest))).toEqual(new Set([200]));
+    const statuses = await Promise.all(greedy);
+    expect(new Set(statuses)).toEqual(new Set([200, 429]));
+    expect(statuses.filter((status) => status === 200).length).toBeGreaterThanOrEqual(50);
+    keys.remove();
   });
 });
