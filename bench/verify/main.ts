@@ -6,11 +6,12 @@ import { describeMachine, machineLine } from '../machine.ts';
 import { median } from '../stats.ts';
 import type { Measured } from './measure.ts';
 import { measureNvidia, type NvidiaMeasured } from './nvidia.ts';
-import { cold, pinned, warm } from './process.ts';
+import { cold, leaf, pinned, warm } from './process.ts';
 
 const WARM_UP_MS = 1000;
 const MEASURE_MS = 4000;
 const COLD_PROCESSES = 5;
+const LEAF_ROUNDS = 800;
 
 interface Line {
   readonly what: string;
@@ -83,6 +84,15 @@ async function twinLines(): Promise<Line[]> {
   return ourLines("the twin's attestation, token included", ours, await cold('attestation', COLD_PROCESSES));
 }
 
+async function leafLines(): Promise<Line[]> {
+  const { strict_cpu_ms, leaf_cpu_ms } = await leaf(LEAF_ROUNDS);
+  return Object.entries(leaf_cpu_ms).map(([size, cpu_ms]) => {
+    const ratio = cpu_ms / strict_cpu_ms;
+    const what = `one of a batch of ${size}, against a strict proof: processor time`;
+    return line(what, `${number(ratio, 3)} times`, '1.05 or less', ratio <= 1.05);
+  });
+}
+
 async function bundleLine(): Promise<Line> {
   const { gzippedBytes } = await bundleVerify();
   const size = (bytes: number) => `${number(bytes / 1024)} KB`;
@@ -103,7 +113,8 @@ console.log(
   `Ours: one process, one at a time; warm: ${pinned ? 'kept to one core' : 'NOT kept to one core (no taskset)'}.`,
 );
 if (!vectorsPresent) console.log('SKIPPED: the genuine evidence in ../shared/vectors is not there');
-const lines = [...(vectorsPresent ? await genuineLines() : []), ...(await twinLines()), await bundleLine()];
+const genuine = vectorsPresent ? await genuineLines() : [];
+const lines = [...genuine, ...(await twinLines()), ...(await leafLines()), await bundleLine()];
 print(lines);
 console.log(
   "NVIDIA's verifier has the whole machine, and fetches RIMs and OCSP from it each time (it keeps none). For it:",

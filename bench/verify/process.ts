@@ -3,28 +3,32 @@ import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { which } from '../../test/debian.ts';
+import type { LeafMeasured } from './leaf.ts';
 import type { Measured } from './measure.ts';
 import type { SubjectName } from './subject.ts';
 
 const MEASURE = fileURLToPath(new URL('measure.ts', import.meta.url));
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+const LEAF = fileURLToPath(new URL('leaf.ts', import.meta.url));
 const CORE = '0';
 
 export const pinned: boolean = which('taskset') !== null;
+const ON_CORE = pinned ? ['taskset', '-c', CORE] : [];
 
 export function warm(name: SubjectName, warm_up_ms: number, measure_ms: number): Promise<Measured> {
-  return run(pinned ? ['taskset', '-c', CORE] : [], name, warm_up_ms, measure_ms);
+  return run<Measured>(ON_CORE, MEASURE, name, warm_up_ms, measure_ms);
 }
 
 export async function cold(name: SubjectName, processes: number): Promise<Measured[]> {
   const all: Measured[] = [];
-  for (let i = 0; i < processes; i++) all.push(await run([], name, 0, 1));
+  for (let i = 0; i < processes; i++) all.push(await run<Measured>([], MEASURE, name, 0, 1));
   return all;
 }
 
-async function run(prefix: readonly string[], name: SubjectName, warm_up_ms: number, measure_ms: number) {
-  const measured = [MEASURE, name, String(warm_up_ms), String(measure_ms)];
-  const [command = '', ...args] = [...prefix, process.execPath, ...measured];
+export const leaf = (rounds: number): Promise<LeafMeasured> => run<LeafMeasured>(ON_CORE, LEAF, rounds);
+
+async function run<T>(prefix: readonly string[], script: string, ...given: readonly (string | number)[]): Promise<T> {
+  const [command = '', ...args] = [...prefix, process.execPath, script, ...given.map(String)];
   const { stdout } = await promisify(execFile)(command, args, { cwd: ROOT });
-  return JSON.parse(stdout) as Measured;
+  return JSON.parse(stdout) as T;
 }

@@ -62,6 +62,7 @@ const FUZZED: Readonly<Record<string, readonly string[]>> = {
   'server-sent events': [],
   chunk: [],
   attestation: [],
+  'attestation of a batch': [],
   response: [],
   'bare evidence': ['attestations'],
   transcript: [],

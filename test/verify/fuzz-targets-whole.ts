@@ -16,6 +16,7 @@ import { mutateJson } from './fuzz-json.ts';
 import type { Random } from './fuzz-random.ts';
 import type { AnyTarget } from './fuzz-target.ts';
 import { mutateToken, mutateTranscript } from './fuzz-targets-text.ts';
+import { batchOf } from './maker.ts';
 
 /** Everything that the caller of a full verification hands in, for the devices of this world. */
 export function fullOptions(world: World): VerifyOptions {
@@ -52,11 +53,13 @@ export async function wholeTargets(world: World): Promise<AnyTarget[]> {
   const nonce = nonceHex(rawOf(WHOLE));
   const list = [bare(await evidenceOf(world.a, nonce), nonce), bare(await evidenceOf(world.b, nonce), nonce)];
   const streamed = await forge(world, { parts: STREAMED });
+  const { nonce: signed, batch: member } = batchOf(rawOf(WHOLE), 13, 6);
+  const batched = await forge(world, { batch: { member, nonce: signed } });
   const known = new Set(list.map(({ evidence }) => Buffer.from(evidence, 'base64').toString('hex')));
 
   const verified = async (input: string) => {
-    const { exchange, attestation: same } = await verifyAttestation(input, options);
-    return { exchange, reports: same.evidence?.map(({ report }) => fromBase64(report)) };
+    const { exchange, claims, attestation: same } = await verifyAttestation(input, options);
+    return { exchange, batch: claims.batch, reports: same.evidence?.map(({ report }) => fromBase64(report)) };
   };
   const whole = (name: string, good: string): AnyTarget => ({
     name,
@@ -68,6 +71,7 @@ export async function wholeTargets(world: World): Promise<AnyTarget[]> {
   });
   return [
     whole('attestation', JSON.stringify(attestation)),
+    whole('attestation of a batch', JSON.stringify(batched)),
     whole('response', withLastMember(WHOLE.response, 'attestation', JSON.stringify(attestation))),
     {
       name: 'bare evidence',

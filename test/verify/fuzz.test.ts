@@ -27,7 +27,7 @@ const NAMES = [
   ...['report', 'opaque data', 'certificate', 'PEM chain', 'OCSP response', 'RIM'],
   ...['token of nvtrust', 'token of nvattest', 'token of NRAS', 'token, bare'],
   ...['raw', 'JSON object', 'chunk', 'server-sent events'],
-  ...['attestation', 'response', 'bare evidence', 'transcript'],
+  ...['attestation', 'attestation of a batch', 'response', 'bare evidence', 'transcript'],
 ];
 
 function target(name: string): Target<Uint8Array | string> {
