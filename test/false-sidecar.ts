@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { WebSocketServer } from 'ws';
+import type { Batch } from '../proto/batch.ts';
 import { PROTOCOL, splitBinaryFrame } from '../proto/frames.ts';
 import type { Nonce } from '../proto/raw.ts';
 import { createSimulatedAttester } from '../sidecar/attesters/simulated/simulated.ts';
@@ -17,6 +18,8 @@ export interface Lies {
   /** A session frame behind the hello, and in each answer what was signed in it. */
   readonly session?: object;
   readonly signed?: (honest: Collected, nonce: Nonce) => Promise<object | null>;
+  /** A nonce that commits to the digest of raw in place of that digest, and how. */
+  readonly batch?: (digest: Nonce) => { readonly nonce: Nonce; readonly batch: Batch };
   /** In place of any answer. */
   readonly failed?: object;
   /** The twin, where a test has it sign something before. */
@@ -60,11 +63,12 @@ export async function startFalseSidecar(folder: Folder, lies: Lies = {}): Promis
       const { head, payload: carried } = splitBinaryFrame(data as Buffer);
       const { id } = JSON.parse(head) as { id: string };
       if (lies.failed !== undefined) return ws.send(JSON.stringify({ type: 'failed', id, ...lies.failed }));
-      const nonce = createHash('sha256').update(carried).digest('hex') as Nonce;
+      const digest = createHash('sha256').update(carried).digest('hex') as Nonce;
+      const { nonce, batch } = lies.batch?.(digest) ?? { nonce: digest };
       const honest = await twin.attest(nonce, new AbortController().signal);
       const { token, evidence } = (await lies.answer?.(honest, nonce, twin)) ?? honest;
       const cpu = (await lies.signed?.(honest, nonce)) ?? undefined;
-      ws.send(JSON.stringify({ type: 'attested', id, nonce, token, evidence, cpu }));
+      ws.send(JSON.stringify({ type: 'attested', id, nonce, token, evidence, batch, cpu }));
     });
   });
   await new Promise<void>((resolve) => server.listen(socket, resolve));

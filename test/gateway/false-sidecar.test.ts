@@ -5,9 +5,11 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { connectOwned } from '../../gateway/attestation/sidecar-link.ts';
+import type { Batch } from '../../proto/batch.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import type { Collected } from '../../sidecar/common/attester.ts';
+import { makeLeaf, makeTree } from '../../sidecar/signing/tree.ts';
 import { verifyAttestation } from '../../verify/index.ts';
 import { type Backend, chatStream, startBackend } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
@@ -109,6 +111,46 @@ const LIES: readonly [string, Lies, string][] = [
     'evidence_malformed',
   ],
 ];
+
+/** A tree of this digest and of another, with the proof that a change makes of the right one. */
+const inTree =
+  (change: (own: Batch, other: Batch) => Batch) =>
+  (digest: Nonce): { nonce: Nonce; batch: Batch } => {
+    const leaves = [makeLeaf(digest), makeLeaf('ef'.repeat(32) as Nonce), makeLeaf('01'.repeat(32) as Nonce)] as const;
+    const { nonce, proofs } = makeTree(leaves);
+    return { nonce, batch: change(proofs.get(leaves[0]) as Batch, proofs.get(leaves[1]) as Batch) };
+  };
+const honestly = inTree((own) => own);
+const BATCH_LIES: readonly [string, Lies['batch'], string][] = [
+  ["another's path", inTree((own, other) => ({ ...own, path: other.path })), 'batch_proof_invalid'],
+  ["another's whole proof", inTree((_, other) => other), 'batch_proof_invalid'],
+  ['a proof with another salt', inTree((own) => ({ ...own, salt: 'ab'.repeat(32) })), 'batch_proof_invalid'],
+  ['a smaller tree', inTree((own) => ({ ...own, leaf_index: 0, tree_size: 1, path: [] })), 'batch_proof_invalid'],
+  ['a path that is too long', inTree((own) => ({ ...own, path: [...own.path, 'ab'.repeat(32)] })), 'batch_malformed'],
+  ['a place beyond the tree', inTree((own) => ({ ...own, leaf_index: 3 })), 'batch_malformed'],
+];
+
+describe('a false sidecar, asked for an answer that may share a signature,', () => {
+  const SHARED = { ...CHAT, tee: { batch: true } };
+
+  it('that tells no lie is believed', async () => {
+    sidecar = await startFalseSidecar(folder, { batch: honestly });
+    const got = await chat(await start(), SHARED);
+    expect([got.status, got.headers['x-tee-batch']]).toEqual([200, '3']);
+  });
+
+  it.each(BATCH_LIES)('that sends %s is refused', async (_what, batch, code) => {
+    sidecar = await startFalseSidecar(folder, batch === undefined ? {} : { batch });
+    expectError(await chat(await start(), SHARED), 503, 'attestation_unavailable');
+    expect(await health()).toMatchObject({ status: 'refused', refused: { code } });
+  });
+
+  it('is refused where it puts an answer into a batch that is to have its own', async () => {
+    sidecar = await startFalseSidecar(folder, { batch: honestly });
+    expectError(await chat(await start(), TEE), 503, 'attestation_unavailable');
+    expect(await health()).toMatchObject({ status: 'refused', refused: { code: 'batch_refused' } });
+  });
+});
 
 describe('a false sidecar', () => {
   it('that tells no lie is believed: its answer verifies', async () => {
