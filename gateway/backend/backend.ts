@@ -1,11 +1,9 @@
 // The interface between the gateway and its backend: the request, the head of the response, and the handler that reads the response.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ErrorBody } from '../../proto/openai.ts';
-import { SerializedHeaders, type SharedHeaders } from '../http/outgoing.ts';
+import type { SerializedHeaders, SharedHeaders } from '../http/outgoing.ts';
 import { errorBody, errorType, type Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/keys.ts';
-
-export { SerializedHeaders };
 
 /** Names are in lower case. An array is a header that occurs more than once. */
 export type Headers = Record<string, string | string[]>;

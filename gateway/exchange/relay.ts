@@ -11,7 +11,7 @@ import {
   rewriteError,
 } from '../backend/backend.ts';
 import { toClient } from '../backend/headers.ts';
-import { type Outgoing, type SharedHeaders, share } from '../http/plain-path/response.ts';
+import { type Outgoing, type SharedHeaders, share } from '../http/outgoing.ts';
 import { Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/keys.ts';
 import type { Outcome, Watch } from '../telemetry/telemetry.ts';

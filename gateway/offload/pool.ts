@@ -1,6 +1,6 @@
 // Runs the work on bodies: a small body is handled at once, a large one on a worker thread.
 import { bufferOf, MANY_BYTES } from '../http/bytes.ts';
-import type { Outgoing } from '../http/plain-path/response.ts';
+import type { Outgoing } from '../http/outgoing.ts';
 import { Problem, type ProblemCode } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
 import type { Caller } from '../keys/keys.ts';

@@ -2,12 +2,13 @@
 import { hash } from 'node:crypto';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { BatchGroup } from '../../proto/frames.ts';
-import { type Headers, type ResponseHead, SerializedHeaders } from '../backend/backend.ts';
+import type { Headers, ResponseHead } from '../backend/backend.ts';
 import { headerLines, toBackend } from '../backend/headers.ts';
 import { type Exchange, mediaType, type Port, pipeDelivery, relay, type TeeExchange } from '../exchange/relay.ts';
 import { streamDelivery } from '../exchange/stream.ts';
 import { wholeDelivery } from '../exchange/whole.ts';
 import type { Bindings, Context, Deps } from '../http/context.ts';
+import { SerializedHeaders } from '../http/outgoing.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import type { Owner } from '../keys/keys.ts';

@@ -6,8 +6,8 @@ import { createServer as createTlsServer } from 'node:https';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Outgoing } from '../../gateway/http/outgoing.ts';
 import { type PlainPath, takeConnections } from '../../gateway/http/plain-path/connection.ts';
-import type { Outgoing } from '../../gateway/http/plain-path/response.ts';
 import { writeCertificate } from '../certificate.ts';
 import { eventually, SILENT, temporaryFolder } from '../harness.ts';
 

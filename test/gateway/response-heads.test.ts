@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it, vi } from 'vitest';
 import { HeadCache, type ParsedHead, parseResponseHead } from '../../gateway/backend/response.ts';
-import { PlainResponse, share } from '../../gateway/http/plain-path/response.ts';
+import { share } from '../../gateway/http/outgoing.ts';
+import { PlainResponse } from '../../gateway/http/plain-path/response.ts';
 import { answer, startBackend } from '../backend.ts';
 import { startGateway } from '../harness.ts';
 

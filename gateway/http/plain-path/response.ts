@@ -5,8 +5,6 @@ import { hexDigitsOf, putHex } from '../bytes.ts';
 import { cacheOf, isShared, type Outgoing, type OutgoingEvent, type SharedHeaders, share } from '../outgoing.ts';
 import { batch, chunks } from '../write-batch.ts';
 
-export { type Outgoing, type SharedHeaders, share };
-
 // The lines of a response's head. Lines that many responses share are encoded once.
 
 /** How the client recognises the end of the body. */
