@@ -1,5 +1,4 @@
 // The worker thread that checks a sidecar's attestations.
-import type { Batch } from '../../proto/batch.ts';
 import { type Carried, CheckFailure, checkAnswer, checkBatch, checkReports, checkSession } from '../../verify/index.ts';
 import { serveJobs } from '../offload/thread.ts';
 import type { CheckJob, CheckResult } from './checker.ts';
@@ -12,7 +11,7 @@ serveJobs<CheckJob, CheckResult>(async (job) => {
       const carried = JSON.parse(new TextDecoder().decode(job.members)) as Carried;
       await checkReports(carried, job.nonce, job.simulatedRoot);
       for (const { digest, batch, signed } of job.answers) {
-        checkNonce(job.nonce, digest, batch);
+        if (batch !== null) checkBatch(batch, digest, job.nonce);
         if (signed !== null) await checkAnswer(signed.statement, signed.signature, { rawHash: digest, ...carried });
       }
     }
@@ -22,9 +21,3 @@ serveJobs<CheckJob, CheckResult>(async (job) => {
     return { code: error.code, message: error.message };
   }
 });
-
-/** @throws {CheckFailure} report_nonce_mismatch, batch_malformed, batch_proof_invalid */
-function checkNonce(nonce: string, digest: string, batch: Batch | null): void {
-  if (batch !== null) checkBatch(batch, digest, nonce);
-  else if (nonce !== digest) throw new CheckFailure('report_nonce_mismatch', 'the answer is for something else');
-}

@@ -188,7 +188,9 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     if (answers.length === 0) return null;
     const signed = await Promise.all(answers.map(({ cpu }) => (cpu === null ? null : inSession(cpu))));
     let refusal: Refusal | null = null;
-    if (answers.some(({ batch, request }) => batch !== null && request.batch === null))
+    if (answers.some(({ batch, digest }) => batch === null && nonce !== digest))
+      refusal = { code: 'report_nonce_mismatch', message: 'the answer is for something else' };
+    else if (answers.some(({ batch, request }) => batch !== null && request.batch === null))
       refusal = { code: 'batch_refused', message: 'it put an answer into a batch that may share no nonce' };
     else if (signed.includes(undefined))
       refusal = { code: 'cpu_missing', message: 'the session of its processor is none that it has sent' };

@@ -116,9 +116,12 @@ const LIES: readonly [string, Lies, string][] = [
 const inTree =
   (change: (own: Batch, other: Batch) => Batch) =>
   (digest: Nonce): { nonce: Nonce; batch: Batch } => {
-    const leaves = [makeLeaf(digest), makeLeaf('ef'.repeat(32) as Nonce), makeLeaf('01'.repeat(32) as Nonce)] as const;
+    // Four: the paths of all leaves are equally long.
+    const others = ['01', '02', '03'].map((one) => makeLeaf(one.repeat(32) as Nonce));
+    const leaves = [makeLeaf(digest), ...others] as const;
     const { nonce, proofs } = makeTree(leaves);
-    return { nonce, batch: change(proofs.get(leaves[0]) as Batch, proofs.get(leaves[1]) as Batch) };
+    const [own, other] = leaves.map((leaf) => proofs.get(leaf) as Batch);
+    return { nonce, batch: change(own as Batch, other as Batch) };
   };
 const honestly = inTree((own) => own);
 const BATCH_LIES: readonly [string, Lies['batch'], string][] = [
@@ -127,7 +130,7 @@ const BATCH_LIES: readonly [string, Lies['batch'], string][] = [
   ['a proof with another salt', inTree((own) => ({ ...own, salt: 'ab'.repeat(32) })), 'batch_proof_invalid'],
   ['a smaller tree', inTree((own) => ({ ...own, leaf_index: 0, tree_size: 1, path: [] })), 'batch_proof_invalid'],
   ['a path that is too long', inTree((own) => ({ ...own, path: [...own.path, 'ab'.repeat(32)] })), 'batch_malformed'],
-  ['a place beyond the tree', inTree((own) => ({ ...own, leaf_index: 3 })), 'batch_malformed'],
+  ['a place beyond the tree', inTree((own) => ({ ...own, leaf_index: 4 })), 'batch_malformed'],
 ];
 
 describe('a false sidecar, asked for an answer that may share a signature,', () => {
@@ -136,7 +139,7 @@ describe('a false sidecar, asked for an answer that may share a signature,', () 
   it('that tells no lie is believed', async () => {
     sidecar = await startFalseSidecar(folder, { batch: honestly });
     const got = await chat(await start(), SHARED);
-    expect([got.status, got.headers['x-tee-batch']]).toEqual([200, '3']);
+    expect([got.status, got.headers['x-tee-batch']]).toEqual([200, '4']);
   });
 
   it.each(BATCH_LIES)('that sends %s is refused', async (_what, batch, code) => {

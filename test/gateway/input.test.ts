@@ -19,7 +19,7 @@ describe('bad input', () => {
     ['a message without a role', '{"messages":[{"content":"x"}]}', 'invalid_request', 'messages.0.role'],
     ['stream of a wrong type', '{"messages":[{"role":"user"}],"stream":"yes"}', 'invalid_request', 'stream'],
     ['tee: "yes"', '{"messages":[{"role":"user"}],"tee":"yes"}', 'invalid_request', 'tee'],
-    ['tee: null', '{"messages":[{"role":"user"}],"tee":null}', 'invalid_request', 'tee'],
+    ['tee: 1', '{"messages":[{"role":"user"}],"tee":1}', 'invalid_request', 'tee'],
     ['tee given twice', '{"tee":true,"messages":[{"role":"user"}],"tee":true}', 'invalid_request', 'tee'],
     [
       'tee given twice, once escaped',

@@ -39,9 +39,9 @@ describe('a large request, read on a thread,', () => {
   afterAll(() => offload.close());
 
   it.each<[string, Endpoint, string | Buffer, Caller, object]>([
-    ['without tee', 'chat', `{"model":"m",${MESSAGES}}`, ANYONE, { tee: false, model: 'm', choices: 1 }],
-    ['with tee', 'chat', `{ "tee" : true , ${MESSAGES},"seed":1.0}`, ANYONE, { tee: true, stream: false }],
-    ['with tee that is false', 'chat', `{${MESSAGES},"tee":false}`, ANYONE, { tee: false }],
+    ['without tee', 'chat', `{"model":"m",${MESSAGES}}`, ANYONE, { tee: null, model: 'm', choices: 1 }],
+    ['with tee', 'chat', `{ "tee" : true , ${MESSAGES},"seed":1.0}`, ANYONE, { tee: 'strict', stream: false }],
+    ['with tee that is false', 'chat', `{${MESSAGES},"tee":false}`, ANYONE, { tee: null }],
     ['a stream of three', 'chat', `{"stream":true,"n":3,${MESSAGES}}`, ANYONE, { stream: true, choices: 3 }],
     ['of prompts', 'completion', `{"prompt":["${TEXT}","b"],"n":2}`, ANYONE, { choices: 4 }],
     ['for a model that may be asked', 'chat', `{"model":"small",${MESSAGES}}`, SOME_MODELS, { model: 'small' }],
@@ -51,7 +51,13 @@ describe('a large request, read on a thread,', () => {
     ['not JSON', 'chat', `{${MESSAGES}`, ANYONE, { code: 'invalid_json' }],
     ['an array', 'chat', `[{${MESSAGES}}]`, ANYONE, { code: 'invalid_request', param: null }],
     ['with a bad member', 'chat', `{${MESSAGES},"n":"two"}`, ANYONE, { code: 'invalid_request', param: 'n' }],
-    ['that is short without tee', 'chat', `{"messages":[{"role":"user"}],${SPACE}"tee":true}`, ANYONE, { tee: true }],
+    [
+      'that is short without tee',
+      'chat',
+      `{"messages":[{"role":"user"}],${SPACE}"tee":true}`,
+      ANYONE,
+      { tee: 'strict' },
+    ],
     ['of many tokens', 'completion', `{"prompt":[${'1,'.repeat(MAX_JSON_VALUES - 10)}1]}`, ANYONE, { choices: 1 }],
     ['of more', 'completion', `{"prompt":[${'1,'.repeat(MAX_JSON_VALUES)}1]}`, ANYONE, { code: 'body_too_large' }],
     ['of objects', 'chat', `{${MESSAGES},"x":[${'{},'.repeat(600_000)}1]}`, ANYONE, { code: 'body_too_large' }],

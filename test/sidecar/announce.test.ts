@@ -59,7 +59,7 @@ describe('a connected gateway', () => {
     await expect.poll(() => gateway?.unavailable, { timeout: 3_000 }).toBeNull();
     expect(gateway.hello).toMatchObject({ attester: 'native', devices: real.devices, token_keys });
     const attested = await gateway.attest('owner', 'one', bytes, await nonceOf(RAW), stays);
-    expect(JSON.parse(String(attested.members)).evidence).toHaveLength(1);
+    expect(JSON.parse(`{${attested.members.json}}`).evidence).toHaveLength(1);
   });
 
   test('hears that one attester gave way to another, before its first answer', async () => {
