@@ -16,7 +16,7 @@ const rows = [...document.matchAll(/^\| `([A-Z_]+)` \| (\d+|half) \| (\S+?)[ ,|]
 const config = loadConfig({ BACKEND_URL: 'http://127.0.0.1:1/v1', API_KEYS_FILE: 'keys' });
 /** Every number of the configuration is a limit, but for ports and the number of processes; a key's share without one is half. */
 const numbers = Object.entries(config)
-  .filter(([name, value]) => typeof value === 'number' || name.endsWith('_per_key'))
+  .filter(([name, value]) => typeof value === 'number' || (value === null && name.endsWith('_per_key')))
   .filter(([name]) => !name.endsWith('port') && name !== 'workers')
   .map(([name, value]) => ({ name: name.toUpperCase(), value: value as number | null }));
 
