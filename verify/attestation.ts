@@ -227,7 +227,7 @@ function appraisedKinds(list: CheckList, token: ParsedToken | null, claims: Toke
   return token.devices.map(kindOf);
 }
 
-/** The checks that are made on evidence. DESIGN §9: evidence may be absent only where NVIDIA signed the token. */
+/** The checks that are made on evidence. Evidence may be absent only where NVIDIA signed the token. */
 const OF_DEVICES = [
   'report_form',
   'report_nonce',

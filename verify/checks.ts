@@ -1,6 +1,6 @@
 // The checks that a verification consists of: their names and codes, the list that runs them, and the error that carries it.
 
-/** Of every attestation, in the order in which they run. DESIGN §9 numbers the groups. */
+/** Of every attestation, in the order in which they run, in ten groups. */
 export const CHECKS = [
   'form', // 1
   'raw_hash', // 2

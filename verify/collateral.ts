@@ -124,7 +124,7 @@ function readable(response: Uint8Array): OcspResponse | null {
 }
 
 /**
- * Of several about one certificate, the newest that holds; where none holds the newest, so that the check can report what is wrong.
+ * Chooses the newest response that is valid; without one the newest, so that the check can report its fault.
  * A response with several statuses is as new as the newest of them. Of two equally new ones the one that is not good comes first,
  * so that a bad status is not hidden.
  */

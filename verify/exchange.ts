@@ -56,7 +56,7 @@ export async function compareExchange(
   return seen(`raw holds ${compared.join(', ')}`);
 }
 
-/** DESIGN §6: a whole response without its attestation is the backend's bytes. For a stream there are no such bytes. */
+/** A whole response without its attestation is the backend's bytes (docs/attestation.md §3). For a stream there are no such bytes. */
 function isResponse({ response, stream }: RawParts, { text, value }: Carrier): boolean {
   // Of numbers in a parsed object the texts are lost.
   if (text === null) return sameValue(value, JSON.parse(response));
@@ -84,8 +84,8 @@ function isChunkOf({ response, stream }: RawParts, { text, value }: Carrier): bo
 }
 
 /**
- * Of a chunk folded by itself, what the fold of all chunks has as it is here: not the time and the usage, which a later chunk
- * sets anew (docs/attestation.md §3), and not the role that the fold gives to a message of which no chunk names one.
+ * Keeps those members of a folded chunk that later chunks do not change: it drops the time and the usage (docs/attestation.md §3), and a
+ * role that no chunk named.
  */
 function lasting(folded: unknown, { object, choices }: Readonly<Record<string, unknown>>): unknown {
   const part = { ...(folded as Record<string, unknown>) };
@@ -155,7 +155,7 @@ export function attestationOf(transcript: Uint8Array, { maxCharacters = MAX_EVEN
   throw new CheckFailure('not_an_attestation', 'no event of the stream carries an attestation');
 }
 
-/** Every `data:` payload but `[DONE]`. DESIGN §5 hashes the bytes as UTF-8. */
+/** Every `data:` payload but `[DONE]`. Their bytes are hashed as UTF-8 (docs/attestation.md §3). */
 function payloadsOf(transcript: Uint8Array): string[] {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   try {

@@ -222,7 +222,7 @@ export function attestationIn(text: string): string | null {
   return found === null ? null : text.slice(found.member.valueStart, found.member.valueEnd);
 }
 
-/** The text without `checked`; as it is where it carries none, or another than that, or something that is none. */
+/** Returns the text without its attestation where that equals `checked`, and otherwise the text unchanged. */
 export function withoutAttestation(text: string, checked: Attestation): string {
   const found = find(text);
   if (found === null || !isThat(text.slice(found.member.valueStart, found.member.valueEnd), checked)) return text;

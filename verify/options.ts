@@ -252,7 +252,7 @@ const OFFLINE: Collateral = { rim: async () => null, ocsp: async () => null };
 /** @throws {TypeError} naming the option that cannot be used. */
 export function readOptions(options: VerifyOptions): Context {
   const { at = new Date(), clocks = {}, roots = {}, simulatedRoot, collateral, policy = {}, expected } = options;
-  // Nothing is older than NaN seconds.
+  // Comparisons with NaN are false: it would switch the check off.
   for (const name of ['maxAgeSeconds', 'maxAheadSeconds'] as const)
     if (policy[name] !== undefined && !(policy[name] >= 0))
       throw new TypeError(`policy.${name} is not a number of seconds`);

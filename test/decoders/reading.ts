@@ -106,7 +106,7 @@ export function withoutProof(payloads: readonly string[]): string[] {
     });
 }
 
-/** DESIGN §5: each payload, and LF. */
+/** Each payload, and LF (docs/attestation.md §3). */
 export function streamHash(payloads: readonly string[]): string {
   const hash = createHash('sha256');
   for (const payload of payloads) hash.update(`${payload}\n`);

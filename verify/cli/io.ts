@@ -46,7 +46,7 @@ export function readInput(file: string): string | Uint8Array<ArrayBuffer> {
   return /^\ufeff?\s*(data|event|id|retry)?:/.test(text.slice(0, 64)) ? bytes : text;
 }
 
-/** What is not UTF-8 has no text: one that is nearly right would be the text of other files too. */
+/** Rejects invalid UTF-8: a lossy decoding could equal another file's text. */
 function decode(bytes: Uint8Array, file: string): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -114,7 +114,7 @@ function checkLines(checks: readonly Check[]): string[] {
   return lines.map(([name, mark, detail]) => `  ${mark}  ${name.padEnd(width)}  ${detail}`);
 }
 
-/** What others wrote, a token's issuer or a file's name, must not clear the screen, nor write lines of this report. */
+/** Replaces control characters in texts of others (an issuer, a file's name), which could clear the screen or write lines of this report. */
 export function plain(text: string): string {
   return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '?');
 }

@@ -75,7 +75,7 @@ export async function checkCpu(
   context: CpuContext,
 ): Promise<CpuClaims | null> {
   const claims = await checkBound(list, form, answer.timestamp, expected, context);
-  // The grounds of both are that the form was read.
+  // Both checks run only where the form was read: `form` is not null in them.
   const session = form?.session as Session;
   await list.run('cpu_devices', ['cpu_binding', 'report_form'], () => checkDevices(session, answer.evidence));
   if (answer.rawHash !== null)

@@ -128,7 +128,7 @@ export function checkMeasurement(measured: Measured, { cpu }: CpuReference): Pas
   );
 }
 
-/** What of a guest is another; null where it is the one that is meant. */
+/** Returns the first value in which the guest differs from the reference; null where it matches. */
 function mismatch(entry: GuestReference, { snp, tdx, pcrs, hasEventLog }: Measured): string | null {
   const differs = (of: readonly string[] | null | undefined, value: Uint8Array | undefined) =>
     of != null && (value === undefined || !of.includes(toHex(value)));

@@ -113,7 +113,7 @@ export async function checkTdxRevocation(
   const revoked = [leaf].find(isOn(pckCrl)) ?? [authority, ...signers].find(isOn(rootCrl));
   if (revoked !== undefined)
     throw new CheckFailure('certificate_revoked', `Intel revoked '${revoked.subjectCommonName.slice(0, 80)}'`);
-  // A list out of its window can still revoke.
+  // An expired list still revokes what it names.
   if (outdated !== null) return skipped('no list that holds at this time: cpu_tcb says which');
   return seen(`none of ${2 + signers.length} certificates is on its authority's list`);
 }

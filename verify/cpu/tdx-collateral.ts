@@ -29,7 +29,7 @@ export interface TcbInfo {
   readonly evaluation: number;
   /** The highest first, as Intel sorts them. */
   readonly levels: readonly TcbLevel[];
-  /** Whose modules of TDX 1.0 are meant. */
+  /** The signer of modules of TDX 1.0. */
   readonly module: ModuleSigner;
   readonly moduleIdentities: readonly (ModuleSigner & { readonly id: string; readonly levels: readonly SvnLevel[] })[];
 }

@@ -72,11 +72,11 @@ export interface NamedLaunch {
   readonly text: string | null;
 }
 
-/** What the processor was given to sign, as it must be. */
+/** The report data that the processor must have signed. */
 export interface Binding {
   /** REPORTDATA without its zeros at the end. */
   readonly reportData: Uint8Array;
-  /** Whose word that is, for the check's detail. */
+  /** Who expects it, for the check's detail. */
   readonly source: string;
   /** The launch file that the statement names. */
   readonly launch?: NamedLaunch;
@@ -92,7 +92,7 @@ export function readCpuOptions(options: CpuVerifyOptions): { context: CpuContext
   const { reportData } = options.expected ?? {};
   if (!(at instanceof Date) || Number.isNaN(at.getTime())) throw new TypeError('at is not a time');
   if (collateral.tdx !== undefined) usable('collateral.tdx', () => readTdxCollateral(collateral.tdx));
-  // Nothing is less than NaN.
+  // Comparisons with NaN are false: it would switch the check off.
   if (policy.minTcbEvaluation !== undefined && !(policy.minTcbEvaluation >= 0))
     throw new TypeError('policy.minTcbEvaluation is not a number');
   const context = {

@@ -19,19 +19,19 @@ export interface DeviceToVerify {
   /** What the device must have signed: 64 lowercase hex digits. null: none is stated, which fails. */
   readonly nonce: string | null;
   /** A token's claims about this device. They count where they speak against it. */
-  readonly accusers: readonly TokenDevice[];
+  readonly tokenClaims: readonly TokenDevice[];
 }
 
 /**
  * @param nonce what a device must have signed where nothing is stated beside its evidence.
- * @param accusers a token's claims about the devices.
+ * @param tokenClaims a token's claims about the devices.
  * @returns the devices whose report and chain passed.
  */
 export async function verifyDevices(
   list: CheckList,
   inputs: readonly DeviceInput[],
   nonce: string | null,
-  accusers: readonly TokenDevice[],
+  tokenClaims: readonly TokenDevice[],
   context: Context,
 ): Promise<VerifiedDevice[]> {
   const several = inputs.length > 1;
@@ -44,10 +44,10 @@ export async function verifyDevices(
     inputs.map(({ arch, nonce: stated }, index) => {
       const evidence = parsed[index];
       if (evidence === undefined) return skipUnreadable(list, index);
-      const own = accusers.filter(({ ueid, name }) =>
+      const own = tokenClaims.filter(({ ueid, name }) =>
         ueid === null ? !several || name.endsWith(`-${index}`) : ueid === String(evidence.chain[0].serial),
       );
-      return verifyDevice(list, { index, arch, evidence, nonce: stated ?? nonce, accusers: own }, context);
+      return verifyDevice(list, { index, arch, evidence, nonce: stated ?? nonce, tokenClaims: own }, context);
     }),
   );
   const devices = verified.filter((device) => device !== null);
@@ -90,7 +90,7 @@ async function skipUnreadable(list: CheckList, index: number): Promise<null> {
 /** Runs every check on one device, report_form already passed. @returns null unless report and chain passed. */
 export async function verifyDevice(
   list: CheckList,
-  { index, arch, evidence, nonce, accusers }: DeviceToVerify,
+  { index, arch, evidence, nonce, tokenClaims }: DeviceToVerify,
   context: Context,
 ): Promise<VerifiedDevice | null> {
   const { report, chain } = evidence;
@@ -142,7 +142,7 @@ export async function verifyDevice(
   await list.run(
     'device_mode',
     [...grounds, 'reference_values'],
-    () => checkMode(report, trusted?.identity.kind, matched !== null, noReference, accusers, context.nvidia),
+    () => checkMode(report, trusted?.identity.kind, matched !== null, noReference, tokenClaims, context.nvidia),
     index,
   );
   if (trusted === null || list.unmet('report_signature', index)) return null;
@@ -215,10 +215,10 @@ function checkMode(
   kind: DeviceIdentity['kind'] | undefined,
   matched: boolean,
   noReference: string | null,
-  accusers: readonly TokenDevice[],
+  tokenClaims: readonly TokenDevice[],
   nvidia: Context['nvidia'],
 ) {
-  for (const { name, debug, secureBoot } of accusers) {
+  for (const { name, debug, secureBoot } of tokenClaims) {
     if (debug !== null && debug !== 'disabled')
       throw new CheckFailure('debug_enabled', `the token says of ${name} that debugging is ${debug.slice(0, 40)}`);
     if (secureBoot === false)

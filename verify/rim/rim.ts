@@ -14,7 +14,7 @@ const TCG_RIM = 'https://trustedcomputinggroup.org/resource/tcg-reference-integr
 const SHA384_HASH = 'http://www.w3.org/2001/04/xmlenc#sha384';
 const OPAQUE_DATA = 'https://docs.nvidia.com/attestation/specs/latest/opaque-data.html';
 
-/** Resources from this index up are bounds on opaque data of the type that is left when it is taken off. */
+/** A resource with an index from here on bounds opaque data; the index less this base is the data's type. */
 const OPAQUE_INDEX_BASE = 0x1000;
 const MAX_OPAQUE_TYPE = 0xffff;
 /** Index i is measurement block i + 1, and SPDM numbers blocks up to 0xfe. */
@@ -205,7 +205,7 @@ export async function verifyRim(xml: string | Uint8Array, options: RimOptions): 
 async function verifyDocument(document: Uint8Array): Promise<SignedManifest> {
   const root = parseXml(document);
   const { text, chain } = await verifySignature(root).catch((error: unknown) => {
-    // A document of a wrong form is refused for that; what this reads is not signed, and is dropped.
+    // A malformed document is refused as malformed, before its signature. This result is not used.
     readManifest(root);
     throw error;
   });
@@ -216,7 +216,7 @@ async function verifyDocument(document: Uint8Array): Promise<SignedManifest> {
 const CODE_SIGNING = '1.3.6.1.5.5.7.3.3';
 
 async function signerPath(chain: readonly Certificate[], { roots, at }: RimOptions): Promise<Certificate[]> {
-  // NVIDIA's RIM signers are limited to no purpose; its OCSP responders, under the same authorities, are to theirs.
+  // NVIDIA's RIM signers have no extended key usage; its OCSP responders, under the same authorities, have theirs.
   if (chain[0]?.extendedKeyUsage?.includes(CODE_SIGNING) === false)
     throw new CheckFailure('rim_chain_invalid', 'the RIM signer: its certificate is for another purpose');
   try {

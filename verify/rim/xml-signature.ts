@@ -132,7 +132,7 @@ export function readSignature(root: Element): EnvelopedSignature {
   };
 }
 
-/** One signature, a child of the root, and nothing of its namespace outside of it: nowhere for a second to hide. */
+/** Exactly one signature, a child of the root; elements of its namespace elsewhere are rejected. */
 function onlySignature(root: Element): Element {
   const found = childElements(root).filter((child) => isNamed(child, XMLDSIG, 'Signature'));
   const [element] = found;
@@ -228,7 +228,7 @@ function expect(
 interface SignedDocument {
   /** The canonical text whose digest was signed: the document without its signature. Read values from nothing else. */
   readonly text: string;
-  /** The signer's chain as it came, leaf first. The signature is the leaf's; who the leaf is, the chain has yet to show. */
+  /** The signer's chain as it came, leaf first. The leaf signed; the chain is not verified yet. */
   readonly chain: readonly Certificate[];
 }
 

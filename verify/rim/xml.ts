@@ -89,7 +89,7 @@ export interface Element {
 
 export const XML_NAMESPACE = 'http://www.w3.org/XML/1998/namespace';
 
-/** A RIM that is not what it has to be. `message` quotes nothing of it but names and numbers already checked. */
+/** The RIM is malformed. `message` quotes nothing of it but names and numbers already checked. */
 export function malformed(message: string, options?: ErrorOptions): CheckFailure {
   return new CheckFailure('rim_malformed', message, options);
 }

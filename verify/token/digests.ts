@@ -71,8 +71,8 @@ export async function submoduleDigest(jws: Jws): Promise<string> {
 }
 
 /**
- * The text that NVIDIA's Python verifier hashes: the claims before times and id were added, spaced as Python's
- * `json.dumps` writes them: spaced, ASCII alone. It is made from the payload's text without decoding it, so that no value
+ * The text that NVIDIA's Python verifier hashes: the claims before times and id were added, as Python's `json.dumps` writes
+ * them, with spaces and in ASCII. It is made from the payload's text without decoding it, so that no value
  * is written anew.
  */
 export function nvtrustDigestText(payload: string): string {

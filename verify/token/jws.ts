@@ -14,7 +14,7 @@ const MAX_TOKEN_CHARACTERS = 1024 * 1024;
 const MAX_DEPTH = 16;
 const MAX_VALUES = 65_536;
 
-/** A token that is not what it has to be. `message` quotes nothing of it. */
+/** The token is malformed. `message` quotes nothing of it. */
 export function malformed(message: string, options?: ErrorOptions): CheckFailure {
   return new CheckFailure('token_malformed', message, options);
 }

@@ -60,7 +60,7 @@ function anchored(chain: readonly Certificate[], roots: readonly Certificate[]):
   if (last === undefined) throw new ChainError('invalid', 'the chain is empty');
   const below = equal(last.issuer, last.subject) ? chain.slice(0, -1) : [...chain];
   const top = below.at(-1);
-  // A chain of a root alone names nobody.
+  // A chain that is a root alone has no leaf.
   if (top === undefined) throw new ChainError('invalid', 'the chain has no leaf');
   const own = below.length < chain.length ? last : null;
   for (const root of roots) {
