@@ -56,7 +56,7 @@ export async function compareExchange(
   return seen(`raw holds ${compared.join(', ')}`);
 }
 
-/** A whole response without its attestation is the backend's bytes (docs/attestation.md §3). For a stream there are no such bytes. */
+/** A whole response without its attestation is the backend's bytes (docs/attestation.md §4). For a stream there are no such bytes. */
 function isResponse({ response, stream }: RawParts, { text, value }: Carrier): boolean {
   // Of numbers in a parsed object the texts are lost.
   if (text === null) return sameValue(value, JSON.parse(response));
