@@ -242,11 +242,11 @@ describe('a stream with tee', () => {
   });
 
   it('puts the attestation into the data, whatever stands beside it', async () => {
-    service.backend.script = stream([role(), finish().replace('\n\n', '\n: odd }\ndata:\n\n'), DONE]);
+    service.backend.script = stream([role(), finish().replace('\n\n', '\n: an odd comment }\ndata:\n\n'), DONE]);
     const got = await chat(service.url, TEE);
     const line = got.text.split('\n').find((one) => one.includes('"stop"')) ?? '';
     expect(JSON.parse(line.slice(6)).attestation.nonce).toMatch(/^[0-9a-f]{64}$/);
-    expect(got.text).not.toContain('odd');
+    expect(got.text).not.toContain('an odd comment');
   });
 
   it('takes a chunk that finishes in any way for a finish chunk', async () => {
