@@ -33,3 +33,40 @@ it('what runs is renewed as pending until it is kept or dropped', async () => {
   expect(await sent(60_000)).toEqual(['del']);
   await store.close();
 });
+
+it('what a batch has in common is on the server once, and another gateway puts each answer together', async () => {
+  const server = new Map<string, Buffer>();
+  const commands = {
+    set: async (key: string, value: string | Buffer) => void server.set(key, Buffer.from(value)),
+    get: async (key: string) => server.get(key) ?? null,
+  };
+  const client = { ...commands, withTypeMapping: () => commands } as unknown as Client;
+  const connection: Connection = { isReady: true, run: (command) => command(client), close: async () => {} };
+  const gateway = () => {
+    const memory = createMemoryStore({ ...options, attestation_store_bytes: 1_000_000 });
+    return createSharedStore(connection, memory, memory, options);
+  };
+  const [one, other] = [gateway(), gateway()];
+  const members = { nonce: 'ab'.repeat(32), json: Buffer.from(`"token":"${'t'.repeat(5_000)}"`), sharing: 3 };
+  const ids = ['a', 'b', 'c'];
+  for (const id of ids)
+    one.keep(OWNER, id, `completion-${id}`, {
+      start: Buffer.from(`{"raw":"é of ${id}",`),
+      members,
+      end: Buffer.from(`,"batch":"${id}"}`),
+    });
+  await vi.waitFor(() => expect(server.size).toBe(7));
+  const tokens = [...server.values()].filter((value) => value.includes('"token"'));
+  expect(tokens).toHaveLength(1);
+  for (const id of ids)
+    for (const by of [id, `completion-${id}`]) {
+      const found = await other.find(OWNER, by);
+      const text = found?.state === 'ready' ? found.json.toString() : '';
+      expect(JSON.parse(text)).toEqual({ raw: `é of ${id}`, token: 't'.repeat(5_000), batch: id });
+      expect(await one.find(OWNER, by)).toEqual(found);
+    }
+  // Without the common part an answer is not found, and never half of it.
+  server.delete([...server].find(([, value]) => value.includes('"token"'))?.[0] ?? '');
+  expect(await other.find(OWNER, 'a')).toBeNull();
+  await Promise.all([one.close(), other.close()]);
+});
