@@ -100,7 +100,7 @@ COPY sidecar sidecar
 
 FROM sidecar-sources AS sidecar-compiled
 USER 10001
-RUN export NODE_COMPILE_CACHE=/tmp/compiled; ATTESTER=none node --no-memory-reducer sidecar/main.ts; node sidecar/healthcheck.ts; \
+RUN export NODE_COMPILE_CACHE=/tmp/compiled; ATTESTER=none node --no-memory-reducer --max-semi-space-size=4 sidecar/main.ts; node sidecar/healthcheck.ts; \
     chmod -R a+rX,go-w /tmp/compiled/*
 
 FROM sidecar-sources AS sidecar
@@ -112,7 +112,7 @@ ENV SIDECAR_SOCKET=/run/countersign/sidecar.sock \
 USER 10001:10000
 HEALTHCHECK --interval=10s --timeout=10s --start-period=60s --retries=3 CMD ["node", "sidecar/healthcheck.ts"]
 # sidecar/config.ts says what for.
-CMD ["node", "--no-memory-reducer", "sidecar/main.ts"]
+CMD ["node", "--no-memory-reducer", "--max-semi-space-size=4", "sidecar/main.ts"]
 
 FROM runtime AS demo-engine-sources
 LABEL org.opencontainers.image.title="Countersign demo engine" \

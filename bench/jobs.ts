@@ -55,6 +55,8 @@ export interface OpenJob {
   readonly scene: Scene;
   readonly rate: number;
   readonly duration_ms: number;
+  /** `poisson`: at random times, so many a second on average. On a clock by default. */
+  readonly arrivals?: 'clock' | 'poisson' | undefined;
   /** Whose CPU is counted, from the first request to the last answer. */
   readonly watch?: Watch;
 }

@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { curveChart } from './attested/curve.ts';
 import { chart } from './chart.ts';
 import { choose } from './choice.ts';
 import { FIGURES } from './figures/index.ts';
@@ -47,7 +48,6 @@ async function act(options: Options): Promise<void> {
   if (options.help) return console.log(USAGE);
   const names = (all: readonly { readonly name: string }[]) => all.map(({ name }) => name).join(', ');
   if (options.list) return console.log(`figures: ${names(FIGURES)}\ntargets: ${names(TARGETS)}`);
-  if (options.chart !== null || options.markdown !== null) return draw(options);
   if (options.sidecar) {
     // Its parts need gcc and Python: no other run should load them.
     const { measureAttesters } = await import('./attesters/main.ts');
@@ -57,8 +57,10 @@ async function act(options: Options): Promise<void> {
   if (options.attested) {
     const { measureAttested } = await import('./attested/main.ts');
     const results = await measureAttested(folder, say);
+    if (options.chart !== null) writeFileSync(options.chart, curveChart(results.curve, results.machine));
     return say(`saved ${save(results, options.json, `attested-${results.date}`)}`);
   }
+  if (options.chart !== null || options.markdown !== null) return draw(options);
   if (options.install) install();
   const choice = choose(options.only, options.without, options.quick);
   const result = await run(choice, options.plan, folder, say);

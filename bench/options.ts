@@ -18,7 +18,8 @@ Portkey (npm) and LiteLLM (PyPI) are installed into .cache/bench by the first ru
 npm run bench -- --sidecar            instead: what nvtrust and native add to a GPU's own time, 200 requests at once;
                                       under 5 minutes
 npm run bench -- --attested           instead: proven answers a second from one GPU, strict and in batches, at collections of
-                                      0, 50, 200 and 700 ms, and from four GPUs; about 6 minutes
+                                      0, 50, 200 and 700 ms, and from four GPUs, and latency over load; about 9 minutes.
+                                      --chart FILE.svg draws that
 npm run bench -- --chart FILE.svg     draws the newest saved result, or the one that --from FILE.json names
 npm run bench -- --markdown FILE.md   writes it as tables
 

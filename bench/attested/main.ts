@@ -3,6 +3,7 @@ import { describeMachine, machineLine } from '../machine.ts';
 import { number } from '../number.ts';
 import { median, percentile } from '../stats.ts';
 import { aligned, type Grid } from '../table.ts';
+import { measureCurve, type Point, pointOf } from './curve.ts';
 import { memoryOfLeaves } from './leaves.ts';
 import { type Answers, openStage, type Stage } from './stage.ts';
 
@@ -29,6 +30,8 @@ export interface AttestedResults {
   readonly date: string;
   readonly rows: readonly Row[];
   readonly bars: readonly Bar[];
+  readonly curve: readonly Point[];
+  readonly machine: string;
 }
 
 export async function measureAttested(folder: string, say: (line: string) => void): Promise<AttestedResults> {
@@ -36,6 +39,7 @@ export async function measureAttested(folder: string, say: (line: string) => voi
   console.log(machineLine(machine));
   const rows: Row[] = [];
   const bars: Bar[] = [];
+  const curve: Point[] = [];
   for (const collection_ms of COLLECTIONS_MS) {
     say(`collection ${collection_ms} ms …`);
     const stage = await openStage(folder, { collection_ms });
@@ -48,7 +52,9 @@ export async function measureAttested(folder: string, say: (line: string) => voi
     const plain = keep(`no tee, ${OFFERED}/s`, await stage.offer({ rate: OFFERED, duration_ms: LOAD_MS, tee: 'none' }));
     const batch = keep(`batch, ${OFFERED}/s`, await stage.offer({ rate: OFFERED, duration_ms: LOAD_MS, tee: 'batch' }));
     const most = collection_ms === 700 ? [MOONSHOT] : [];
-    for (const rate of most) keep(`batch, ${rate}/s`, await stage.offer({ rate, duration_ms: LOAD_MS, tee: 'batch' }));
+    const full = [[OFFERED, batch]] as [number, Answers][];
+    for (const rate of most)
+      full.push([rate, keep(`batch, ${rate}/s`, await stage.offer({ rate, duration_ms: LOAD_MS, tee: 'batch' }))]);
     const alone = await oneClient(stage, collection_ms);
     keep('one client, strict', alone.strict);
     keep('one client, batch', alone.batch);
@@ -57,6 +63,7 @@ export async function measureAttested(folder: string, say: (line: string) => voi
     keep(`strict beside batches of ${OFFERED}/s`, beside);
     await stage.close();
     if (collection_ms === 700) {
+      curve.push(...full.map(([rate, answers]) => pointOf('batch', rate, answers)));
       const at = (share: number) => percentile(batch.latency_ms, share);
       bars.push({
         what: 'collection 700 ms, 500/s, batch: p99',
@@ -97,11 +104,13 @@ export async function measureAttested(folder: string, say: (line: string) => voi
       });
     }
   }
+  say('latency over load …');
+  curve.unshift(...(await measureCurve(folder)));
   say('a receipt …');
   const stage = await openStage(folder, { collection_ms: 0, kind: 'receipt' });
   await stage.offer({ rate: OFFERED, duration_ms: 3_000, tee: 'strict' });
   const receipts = await stage.offer({ rate: OFFERED, duration_ms: LOAD_MS, tee: 'strict' });
-  rows.push({ name: `receipts at a hash's cost, ${OFFERED}/s`, collection_ms: 0, answers: receipts });
+  rows.push({ name: `a signed receipt, no hardware, ${OFFERED}/s`, collection_ms: 0, answers: receipts });
   await stage.close();
   say('four GPUs …');
   const rates: number[] = [];
@@ -129,7 +138,14 @@ export async function measureAttested(folder: string, say: (line: string) => voi
   });
   console.log(aligned(tableOf(rows)));
   console.log(aligned(barsOf(bars)));
-  return { date: machine.date, rows, bars };
+  console.log(aligned(curveTable(curve)));
+  return {
+    date: machine.date,
+    rows,
+    bars,
+    curve,
+    machine: `${machine.cores} cores of ${machine.cpu}, ${machine.date.slice(0, 10)}`,
+  };
 }
 
 /** Strict and batch by turns, so that what the machine does meanwhile meets both alike. */
@@ -173,6 +189,18 @@ function tableOf(rows: readonly Row[]): Grid {
         number(answers.sidecar_us, 0),
       ],
       ...(answers.wrong === 0 ? {} : { note: `DOES NOT COUNT: ${answers.wrong} wrong, first: ${answers.reason}` }),
+    })),
+  };
+}
+
+function curveTable(points: readonly Point[]): Grid {
+  return {
+    title: 'Latency over load, arrivals at random times, collection 700 ms (500/s and more: on a clock)',
+    heads: ['p50 s', 'p99 s'],
+    lines: points.map(({ tee, rate, p50_ms, p99_ms, wrong }) => ({
+      name: `${tee}, ${rate}/s`,
+      cells: [number(p50_ms / 1e3, 2), number(p99_ms / 1e3, 2)],
+      ...(wrong === 0 ? {} : { note: `DOES NOT COUNT: ${wrong} wrong` }),
     })),
   };
 }

@@ -7,14 +7,14 @@ import { freePort, pidOf, startNode, stop } from '../process.ts';
 import { startGateway, startSidecar } from '../targets/ours.ts';
 import { ready } from '../targets/target.ts';
 
-const CALL_MS = 120_000;
+const CALL_MS = 240_000;
 const SCENE = { kind: 'whole', bytes: 1024 } as const;
 
 export interface StageOptions {
   readonly collection_ms: number;
   /** With more than one each nonce is signed by one of them. */
   readonly gpus?: number;
-  /** `receipt`: signed by a key in software, with no report and nothing to check. */
+  /** `receipt`: in place of gateway and sidecar one that signs with a key of its own, with no report and nothing to check. */
   readonly kind?: 'simulated' | 'receipt';
 }
 
@@ -34,10 +34,11 @@ interface Offer {
   readonly rate: number;
   readonly duration_ms: number;
   readonly tee: 'none' | 'strict' | 'batch';
+  readonly arrivals?: 'clock' | 'poisson';
 }
 
 export interface Stage {
-  /** Requests on a clock. */
+  /** Requests on a clock, or at random times. */
   offer(offer: Offer): Promise<Answers>;
   /** Strict requests from another load generator, while the first one is busy. */
   beside(offer: Omit<Offer, 'tee'>): Promise<Answers>;
@@ -60,13 +61,23 @@ export async function openStage(folder: string, options: StageOptions): Promise<
   const second = remote<LoadCalls>(children.second, 'second load generator', CALL_MS);
   const port = await freePort();
   const socket = join(folder, `sidecar-${port}.sock`);
-  const gateway = startGateway(
-    'attested',
-    { port, backendPort: await backend.port(), socket },
-    { env: { MAX_ATTESTATIONS_IN_FLIGHT: String(gpus + 1) } },
-  );
+  const backendPort = await backend.port();
   const env = { SIMULATED_GPUS: String(gpus), ...(gpus > 1 ? { SIGNERS: 'any' } : {}) };
-  const sidecar = startSidecar(kind === 'receipt' ? 'unchecked' : 'simulated', socket, folder, collection_ms, { env });
+  const processes =
+    kind === 'receipt'
+      ? {
+          proxy: startNode('bench/receipt.ts', {
+            env: { PORT: String(port), BACKEND_URL: `http://127.0.0.1:${backendPort}/v1` },
+          }),
+        }
+      : {
+          proxy: startGateway(
+            'attested',
+            { port, backendPort, socket },
+            { env: { MAX_ATTESTATIONS_IN_FLIGHT: String(gpus + 1) } },
+          ),
+          sidecar: startSidecar('simulated', socket, folder, collection_ms, { env }),
+        };
   const aimOf = (tee: Offer['tee']): Aim => ({
     port,
     headers: '',
@@ -74,11 +85,12 @@ export async function openStage(folder: string, options: StageOptions): Promise<
     batch: tee === 'batch',
     exact: true,
   });
-  const target = await ready('attested', aimOf('strict'), { proxy: gateway, sidecar });
+  const target = await ready('attested', aimOf('strict'), processes);
   const watch = { ...target.watch, bench: [process.pid, ...Object.values(children).map(pidOf)] };
 
   /** GPU signatures so far. */
   async function signatures(): Promise<number> {
+    if (kind === 'receipt') return 0;
     const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
     const counts = text.matchAll(/^countersign_signatures_total\{[^}]*\} (\d+)$/gm);
     return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
@@ -92,8 +104,8 @@ export async function openStage(folder: string, options: StageOptions): Promise<
   }
 
   return {
-    offer: ({ rate, duration_ms, tee }) =>
-      counted(() => load.open({ aim: aimOf(tee), scene: SCENE, rate, duration_ms, watch }), duration_ms),
+    offer: ({ rate, duration_ms, tee, arrivals }) =>
+      counted(() => load.open({ aim: aimOf(tee), scene: SCENE, rate, duration_ms, arrivals, watch }), duration_ms),
     beside: async ({ rate, duration_ms }) => {
       const result = await second.open({ aim: aimOf('strict'), scene: SCENE, rate, duration_ms });
       return answersOf(result, Number.NaN, duration_ms);

@@ -1,4 +1,4 @@
-// Open loop at low load: requests leave on a clock, whether or not the one before was answered. For latency.
+// Open loop: requests leave on a clock or at random times, whether or not the one before was answered. For latency.
 import { now_us, sleep } from '../clock.ts';
 import type { OpenJob, OpenResult } from '../jobs.ts';
 import { expectation, Judge, requestSource } from './ask.ts';
@@ -7,7 +7,7 @@ import { Connection } from './connection.ts';
 import { meter } from './meter.ts';
 
 const WARM_REQUESTS = 10;
-const LAST_ANSWERS_MS = 5_000;
+const LAST_ANSWERS_MS = 30_000;
 
 export async function open(job: OpenJob): Promise<OpenResult> {
   const nextRequest = requestSource(job.aim, job.scene);
@@ -38,8 +38,10 @@ export async function open(job: OpenJob): Promise<OpenResult> {
   const start_us = now_us();
   let cost: ReturnType<typeof meter> | null = null;
   const count = Math.round((job.duration_ms / 1e3) * job.rate);
+  let next_us = start_us;
   for (let i = 0; i < count + WARM_REQUESTS; i++) {
-    await sleep(Math.max(0, (start_us + i * period_us - now_us()) / 1e3));
+    await sleep(Math.max(0, (next_us - now_us()) / 1e3));
+    next_us += job.arrivals === 'poisson' ? -Math.log(1 - Math.random()) * period_us : period_us;
     if (i === WARM_REQUESTS && job.watch !== undefined) cost = meter(job.watch);
     ask(i >= WARM_REQUESTS);
   }
