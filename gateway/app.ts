@@ -72,8 +72,6 @@ export function createApp(deps: Deps): Hono<Env> {
   }
   on(app, 'GET', '/v1/attestation/session', bodiless, attestationSession(deps));
   on(rest, 'ALL', '/v1/attestation/session', admitted, only('GET'));
-  on(rest, 'ALL', '/v1/chat/completions', admitted, only('POST'));
-  on(rest, 'ALL', '/v1/completions', admitted, only('POST'));
   on(rest, 'ALL', '/v1/*', admitted, passthrough(deps));
 
   on(rest, 'ALL', '/health', open, only('GET'));

@@ -1,6 +1,7 @@
 // Reads a streamed answer: its words as they come, its bytes as they were, and the chunk that carries the attestation.
-import { PayloadReader, readPayloads, SseError } from '../proto/sse.ts';
+import { PayloadReader, readEvents, SseError } from '../proto/sse.ts';
 import { concatAll } from '../verify/bytes.ts';
+import { attestationIn } from '../verify/index.ts';
 import { GatewayError } from './gateway.ts';
 
 /** Larger answers are cut off: they could not be checked. */
@@ -74,12 +75,12 @@ async function readWhole(response: Response, onText: (text: string) => void): Pr
   return { transcript: null, carrier: whole?.attestation === undefined ? null : text, error: null };
 }
 
-/** The chunk of a stream that was saved which carries the attestation; null where none does, or the stream cannot be read. */
+/** The event of a stream that was saved which carries the attestation; null where none does, or the stream cannot be read. */
 export function carrierOf(transcript: Uint8Array): string | null {
   try {
-    for (const payload of readPayloads(transcript, MAX_STREAM_BYTES)) {
+    for (const { payload } of readEvents(transcript, MAX_STREAM_BYTES)) {
       const text = new TextDecoder().decode(payload);
-      if (text.includes('"attestation"') && parse(text)?.attestation !== undefined) return text;
+      if (attestationIn(text) !== null) return text;
     }
   } catch (cause) {
     if (!(cause instanceof SseError)) throw cause;

@@ -29,7 +29,7 @@ export const teeSchema = z.union(
 );
 
 const common = {
-  model: z.string().max(MAX_MODEL).optional(),
+  model: z.string().max(MAX_MODEL).nullish(),
   stream: z.boolean().nullish(),
   tee: teeSchema.optional(),
   n: z.int().min(1).max(128).nullish(),
@@ -101,9 +101,9 @@ function isPlainMessage(message: unknown): boolean {
   return typeof role === 'string' && role.length > 0 && role.length <= MAX_ROLE;
 }
 
-/** OpenAI's error. All four members are always present. */
-export const errorBodySchema = z.strictObject({
-  error: z.strictObject({
+/** OpenAI's error. All four members are always present; a backend's own error may have more. */
+export const errorBodySchema = z.looseObject({
+  error: z.looseObject({
     message: z.string(),
     type: z.string(),
     param: z.string().nullable(),

@@ -3,7 +3,7 @@ import { JsonTextError, topLevelMembers } from './json.ts';
 
 declare const rawBrand: unique symbol;
 declare const nonceBrand: unique symbol;
-/** The JSON text of {request, response, stream?, timestamp}, exactly as hashed. */
+/** The JSON text of {endpoint?, request, response, stream?, timestamp}, exactly as hashed. */
 export type Raw = string & { readonly [rawBrand]: true };
 /** 64 lowercase hex digits: SHA-256 of raw's UTF-8 bytes, the 32 bytes of an SPDM nonce. */
 export type Nonce = string & { readonly [nonceBrand]: true };
@@ -15,11 +15,16 @@ export const MAX_RAW_LENGTH = 60 * 1024 * 1024;
 export interface StreamDigest {
   /** Number of `data:` payloads that the backend sent, without `[DONE]`. */
   readonly events: number;
-  /** SHA-256 in hex over those payloads in order, each followed by `\n`. */
+  /** SHA-256 in hex over those payloads in order, each followed by `\n`; where events have names, over name, `\n`, payload, `\n` of each. */
   readonly sha256: string;
 }
 
+/** The endpoint that raw does not name. */
+export const CHAT_ENDPOINT = '/v1/chat/completions';
+
 export interface RawParts {
+  /** The path of the request, without its query; absent: {@link CHAT_ENDPOINT}. */
+  readonly endpoint?: string;
   /** The client's body, exactly as received. */
   readonly request: string;
   /** The backend's body, exactly as received; for a stream, the completion that its chunks fold into. */
@@ -29,16 +34,21 @@ export interface RawParts {
   readonly timestamp: number;
 }
 
-/** Splices the parts into raw. `request` and `response` must each be one JSON text, which the gateway has parsed before. */
+/** A path that stands in raw as it is: no character of it is escaped in JSON. */
+export const isEndpoint = (path: string): boolean => /^\/v1\/[\w.~!$&'()*+,;=:@%/-]{1,250}$/.test(path);
+
+/** Splices the parts into raw. `request` and `response` must each be one JSON text, which the gateway has parsed before, `endpoint` as {@link isEndpoint} has it. */
 export function buildRaw(parts: RawParts): Raw {
   const stream = parts.stream ? `,"stream":{"events":${parts.stream.events},"sha256":"${parts.stream.sha256}"}` : '';
-  return `{"request":${parts.request},"response":${parts.response}${stream},"timestamp":${parts.timestamp}}` as Raw;
+  const { endpoint = CHAT_ENDPOINT } = parts;
+  const named = endpoint === CHAT_ENDPOINT ? '' : `"endpoint":"${endpoint}",`;
+  return `{${named}"request":${parts.request},"response":${parts.response}${stream},"timestamp":${parts.timestamp}}` as Raw;
 }
 
 /**
  * Splits raw into the texts that it was spliced from.
- * @throws {JsonTextError} unless raw is one JSON object with exactly `request`, `response`, `timestamp` and at most `stream`, each once,
- * `timestamp` in whole seconds.
+ * @throws {JsonTextError} unless raw is one JSON object with exactly `request`, `response`, `timestamp` and at most `stream` and, first,
+ * `endpoint`, each once, `timestamp` in whole seconds.
  */
 export function splitRaw(raw: string): RawParts {
   try {
@@ -55,14 +65,30 @@ export function splitRaw(raw: string): RawParts {
   const response = texts.get('response');
   const timestamp = texts.get('timestamp');
   const stream = texts.get('stream');
+  const endpoint = texts.get('endpoint');
   if (request === undefined || response === undefined || timestamp === undefined)
     throw new JsonTextError('raw lacks request, response or timestamp');
-  if (texts.size !== (stream === undefined ? 3 : 4)) throw new JsonTextError('raw has a member that is not known');
+  const known = 3 + (stream === undefined ? 0 : 1) + (endpoint === undefined ? 0 : 1);
+  if (texts.size !== known) throw new JsonTextError('raw has a member that is not known');
   if (!request.startsWith('{') || !response.startsWith('{'))
     throw new JsonTextError('raw.request and raw.response must be objects');
   if (!/^(0|[1-9][0-9]{0,14})$/.test(timestamp)) throw new JsonTextError('raw.timestamp is not in Unix seconds');
-  const parts = { request, response, timestamp: Number(timestamp) };
-  return stream === undefined ? parts : { ...parts, stream: parseStream(stream) };
+  return {
+    ...(endpoint === undefined ? {} : { endpoint: parseEndpoint(endpoint, raw) }),
+    request,
+    response,
+    ...(stream === undefined ? {} : { stream: parseStream(stream) }),
+    timestamp: Number(timestamp),
+  };
+}
+
+function parseEndpoint(text: string, raw: string): string {
+  const endpoint = text.slice(1, -1);
+  if (!raw.startsWith('{"endpoint":"') || !isEndpoint(endpoint))
+    throw new JsonTextError('raw.endpoint is not a path, or not the first member');
+  if (endpoint === CHAT_ENDPOINT)
+    throw new JsonTextError(`raw names ${CHAT_ENDPOINT}, which it is about without a name`);
+  return endpoint;
 }
 
 function parseStream(text: string): StreamDigest {

@@ -1,6 +1,6 @@
 // Reads and writes the one form of an event stream that can be attested, for code that forwards, checks or stores it.
 //
-// The form has data lines, comments and empty lines, each ended by LF or CR LF, with at most one byte order mark at the very start. A
+// The form has data lines, comments and empty lines, where the endpoint's events have names also one name for each event, each ended by LF or CR LF, with at most one byte order mark at the very start. A
 // comment is printable ASCII, because some readers end a line at other characters. Server-sent events (HTML Living Standard §9.2.6)
 // allow more forms, and clients differ in how they read each of them. Only data is hashed.
 
@@ -23,18 +23,32 @@ const TILDE = 0x7e;
 export const BYTE_ORDER_MARK = Uint8Array.of(0xef, 0xbb, 0xbf);
 const encoder = new TextEncoder();
 const DATA = encoder.encode('data:');
+const EVENT = encoder.encode('event:');
 /** The bytes around a payload in an event, as {@link writeEvents} writes it. */
 export const EVENT_START = encoder.encode('data: ');
 export const EVENT_END = encoder.encode('\n\n');
 const NEXT_LINE = encoder.encode('\ndata: ');
 const DONE = encoder.encode('[DONE]');
 const EMPTY = new Uint8Array(0);
+/** `event: `, a name of 128 characters, and one more. */
+const MAX_NAME_LINE = 136;
 
 const malformed = (message: string) => new SseError('malformed', message);
 
-/** Reads the bytes of a stream as they arrive and returns the payloads: the `data:` lines of each event, joined by LF. */
-export class PayloadReader {
+/** An event: its payload is its `data:` lines, joined by LF. */
+export interface NamedEvent {
+  /** From its `event:` line, if it has one. */
+  readonly name: string | null;
+  readonly payload: Uint8Array;
+}
+
+/** Reads the bytes of a stream as they arrive and returns its events in the form that `make` gives them. */
+export class EventReader<E> {
   readonly #max_event_bytes: number;
+  /** Whether events may have names. */
+  readonly #named: boolean;
+  readonly #make: (payload: Uint8Array, name: string | null) => E;
+  #name: string | null = null;
   /** A line that has not ended: the first `#line_bytes` of this buffer, which doubles when it is full. */
   #lineBuffer: Uint8Array = EMPTY;
   #line_bytes = 0;
@@ -46,13 +60,15 @@ export class PayloadReader {
   #begun = false;
   #comments = 0;
 
-  constructor(max_event_bytes: number) {
+  constructor(max_event_bytes: number, named: boolean, make: (payload: Uint8Array, name: string | null) => E) {
     this.#max_event_bytes = max_event_bytes;
+    this.#named = named;
+    this.#make = make;
   }
 
   /** An event has begun and not ended; the next bytes continue it. */
   get midEvent(): boolean {
-    return this.#line_bytes > 0 || this.#lines.length > 0;
+    return this.#line_bytes > 0 || this.#lines.length > 0 || this.#name !== null;
   }
 
   /** Number of comments so far. */
@@ -61,28 +77,28 @@ export class PayloadReader {
   }
 
   /**
-   * Appends the payloads that `bytes` complete to `payloads`; some may be views of `bytes`. When it throws, the payloads before the error
+   * Appends the events that `bytes` complete to `events`; payloads may be views of `bytes`. When it throws, the events before the error
    * have been appended.
    * @throws {SseError}
    */
-  push(bytes: Uint8Array, payloads: Uint8Array[] = []): Uint8Array[] {
+  push(bytes: Uint8Array, events: E[] = []): E[] {
     let from = 0;
     for (let lf = bytes.indexOf(LF); lf >= 0; lf = bytes.indexOf(LF, from)) {
-      const payload = this.#readLine(this.#completeLine(bytes.subarray(from, lf)));
-      if (payload !== null) payloads.push(payload);
+      const event = this.#readLine(this.#completeLine(bytes.subarray(from, lf)));
+      if (event !== null) events.push(event);
       from = lf + 1;
     }
     this.#bufferBytes(bytes.subarray(from));
     // Lines that stay until the next call are copied, because the caller may reuse `bytes`.
     for (; this.#copied < this.#lines.length; this.#copied++)
       this.#lines[this.#copied] = Uint8Array.from(this.#lines[this.#copied] as Uint8Array);
-    return payloads;
+    return events;
   }
 
-  /** At the end of the stream, returns the payload of a last event without its empty line. @throws {SseError} */
-  end(): Uint8Array | null {
-    const payload = this.#line_bytes > 0 ? this.#readLine(this.#completeLine(EMPTY)) : null;
-    return payload ?? this.#dispatch();
+  /** At the end of the stream, returns a last event without its empty line. @throws {SseError} */
+  end(): E | null {
+    const event = this.#line_bytes > 0 ? this.#readLine(this.#completeLine(EMPTY)) : null;
+    return event ?? this.#dispatch();
   }
 
   /** Completes the buffered line with `rest`. */
@@ -114,8 +130,8 @@ export class PayloadReader {
       throw new SseError('too_large', 'an event is larger than the limit');
   }
 
-  /** Reads one line, without its LF. @returns the payload of the event that the line ends. */
-  #readLine(line: Uint8Array): Uint8Array | null {
+  /** Reads one line, without its LF. @returns the event that the line ends. */
+  #readLine(line: Uint8Array): E | null {
     const from = !this.#begun && startsWith(line, BYTE_ORDER_MARK) ? BYTE_ORDER_MARK.length : 0;
     this.#begun = true;
     const text = line.subarray(from, line.at(-1) === CR ? line.length - 1 : line.length);
@@ -125,6 +141,7 @@ export class PayloadReader {
       this.#comments++;
       return null;
     }
+    if (this.#named && startsWith(text, EVENT)) return this.#readName(text);
     if (!startsWith(text, DATA)) throw malformed('a line is neither data nor a comment');
     if (text.includes(CR)) throw malformed('a line ends in CR alone');
     const value = text.subarray(text[DATA.length] === SPACE ? DATA.length + 1 : DATA.length);
@@ -134,30 +151,72 @@ export class PayloadReader {
     return null;
   }
 
-  #dispatch(): Uint8Array | null {
+  #readName(line: Uint8Array): null {
+    const name = /^event: ?([\w.-]{1,128})$/.exec(String.fromCharCode(...line.subarray(0, MAX_NAME_LINE)))?.[1];
+    if (name === undefined || this.#name !== null)
+      throw malformed('an event has two names, or one of other characters');
+    this.#name = name;
+    return null;
+  }
+
+  #dispatch(): E | null {
     const lines = this.#lines;
+    const name = this.#name;
+    this.#name = null;
+    if (lines.length === 0 && name !== null) throw malformed('an event has a name and no data');
     if (lines.length === 0) return null;
     const [first] = lines;
     const payload = lines.length === 1 && first !== undefined ? first : joined(lines, this.#lines_bytes - 1);
     this.#lines = [];
     this.#lines_bytes = 0;
     this.#copied = 0;
-    return payload;
+    return this.#make(payload, name);
   }
 }
 
-/** Returns all payloads of a whole stream. @throws {SseError} */
-export function readPayloads(stream: Uint8Array, max_event_bytes: number): Uint8Array[] {
-  const reader = new PayloadReader(max_event_bytes);
-  const payloads = reader.push(stream);
-  const last = reader.end();
-  if (last !== null) payloads.push(last);
-  return payloads;
+/** Reads a stream whose events have no names, and returns their payloads. */
+export class PayloadReader extends EventReader<Uint8Array> {
+  constructor(max_event_bytes: number) {
+    super(max_event_bytes, false, (payload) => payload);
+  }
 }
 
-/** Whether the payload ends a stream of a chat or text completion. */
+/** Reads a stream whose events may have names. */
+export class NamedEventReader extends EventReader<NamedEvent> {
+  constructor(max_event_bytes: number) {
+    super(max_event_bytes, true, (payload, name) => ({ name, payload }));
+  }
+}
+
+/** Returns all events of a whole stream. @throws {SseError} */
+export const readEvents = (stream: Uint8Array, max_event_bytes: number): NamedEvent[] =>
+  readAll(new NamedEventReader(max_event_bytes), stream);
+
+/** Returns all payloads of a whole stream whose events have no names. @throws {SseError} */
+export const readPayloads = (stream: Uint8Array, max_event_bytes: number): Uint8Array[] =>
+  readAll(new PayloadReader(max_event_bytes), stream);
+
+function readAll<E>(reader: EventReader<E>, stream: Uint8Array): E[] {
+  const events = reader.push(stream);
+  const last = reader.end();
+  if (last !== null) events.push(last);
+  return events;
+}
+
+/** Whether the payload ends a stream of a chat or text completion; some backends end others with it too. */
 export function isDone(payload: Uint8Array): boolean {
   return payload.length === DONE.length && startsWith(payload, DONE);
+}
+
+/** Writes an event with its name, where it has one. */
+export function writeNamedEvent({ name, payload }: NamedEvent): Uint8Array<ArrayBuffer> {
+  const event = writeEvents([payload]);
+  if (name === null) return event;
+  const start = encoder.encode(`event: ${name}\n`);
+  const named = new Uint8Array(start.length + event.length);
+  named.set(start);
+  named.set(event, start.length);
+  return named;
 }
 
 /** Writes payloads as events: for each `data: `, its bytes, and two LF. No other byte of the backend's framing is sent to a client. */

@@ -1,7 +1,7 @@
 // Verifies an attestation: the ordered list of checks, top to bottom.
 import type { Attestation } from '../proto/attestation.ts';
 import { JsonTextError } from '../proto/json.ts';
-import { type RawParts, sha256Hex, splitRaw } from '../proto/raw.ts';
+import { CHAT_ENDPOINT, type RawParts, sha256Hex, splitRaw } from '../proto/raw.ts';
 import { checkBatch } from './batch.ts';
 import {
   CheckFailure,
@@ -53,6 +53,7 @@ export async function verifyAttestation(input: unknown, options: VerifyOptions =
   const { report, raw, attestation } = await runChecks(input, readOptions(options));
   if (!report.valid || raw === null || attestation === null) throw new VerificationError(report.checks);
   const exchange = {
+    endpoint: raw.endpoint ?? CHAT_ENDPOINT,
     request: raw.request,
     response: raw.response,
     stream: raw.stream ?? null,

@@ -54,6 +54,7 @@ export type FailureCode =
   | 'batch_malformed'
   | 'batch_proof_invalid'
   | 'raw_malformed'
+  | 'endpoint_mismatch'
   | 'request_mismatch'
   | 'response_mismatch'
   | 'stream_malformed'

@@ -1,16 +1,19 @@
-// Compares raw with what the caller holds: the request sent, the response or the event stream received.
+// Compares raw with what the caller holds: the endpoint and request sent, the response or the event stream received.
 import type { Attestation } from '../proto/attestation.ts';
+import { recordEvents, type StreamForm, streamFormOf } from '../proto/events.ts';
 import { foldPayloads } from '../proto/fold.ts';
 import {
   duplicateMember,
+  hasAtMost,
   isKeptNumber,
   keptText,
   numberOf,
   parseKeepingNumbers,
+  topLevelMembers,
   withoutSpaceAround,
 } from '../proto/json.ts';
-import type { RawParts } from '../proto/raw.ts';
-import { BYTE_ORDER_MARK, isDone, readPayloads, SseError } from '../proto/sse.ts';
+import { CHAT_ENDPOINT, type RawParts } from '../proto/raw.ts';
+import { BYTE_ORDER_MARK, isDone, readEvents, SseError } from '../proto/sse.ts';
 import { concatAll, digest, toHex, utf8 } from './bytes.ts';
 import { CheckFailure, type Limits, type Outcome, seen, skipped } from './checks.ts';
 import { attestationIn, type Carrier, noDuplicates, withoutAttestation } from './input.ts';
@@ -18,7 +21,7 @@ import type { Expected } from './options.ts';
 
 /**
  * @param attestation the one that is checked, whose parts `raw` are.
- * @throws {CheckFailure} request_mismatch, response_mismatch, stream_mismatch
+ * @throws {CheckFailure} endpoint_mismatch, request_mismatch, response_mismatch, stream_mismatch
  */
 export async function compareExchange(
   attestation: Attestation,
@@ -27,6 +30,9 @@ export async function compareExchange(
   carrier: Carrier | null,
 ): Promise<Outcome<true>> {
   const compared: string[] = [];
+  const { endpoint = CHAT_ENDPOINT } = raw;
+  compareEndpoint(endpoint, raw.response, expected.endpoint);
+  if (expected.endpoint !== undefined) compared.push(`the endpoint ${endpoint}`);
   if (expected.request !== undefined) {
     if (!sameTokens(expected.request, raw.request))
       throw new CheckFailure('request_mismatch', 'raw holds another request than the one that was sent');
@@ -56,6 +62,27 @@ export async function compareExchange(
   return seen(`raw holds ${compared.join(', ')}`);
 }
 
+/** By what a response says of itself which endpoint it is of. */
+const SAYS: Readonly<Record<string, string>> = {
+  'chat.completion': CHAT_ENDPOINT,
+  text_completion: '/v1/completions',
+  response: '/v1/responses',
+  message: '/v1/messages',
+};
+
+/** @throws {CheckFailure} endpoint_mismatch */
+function compareEndpoint(endpoint: string, response: string, expected: string | undefined): void {
+  if (expected !== undefined && expected !== endpoint)
+    throw new CheckFailure('endpoint_mismatch', `raw is about ${endpoint}, not about the endpoint that was asked`);
+  const known = Object.values(SAYS).includes(endpoint);
+  for (const { key, valueStart, valueEnd } of known ? topLevelMembers(response) : []) {
+    if (key !== 'object' && key !== 'type') continue;
+    const says = response.slice(valueStart + 1, valueEnd - 1);
+    if (Object.hasOwn(SAYS, says) && SAYS[says] !== endpoint)
+      throw new CheckFailure('endpoint_mismatch', `raw is about ${endpoint}, and its response is of ${SAYS[says]}`);
+  }
+}
+
 /** A whole response without its attestation is the backend's bytes (docs/attestation.md §4). For a stream there are no such bytes. */
 function isResponse({ response, stream }: RawParts, { text, value }: Carrier): boolean {
   // Of numbers in a parsed object the texts are lost.
@@ -69,9 +96,13 @@ function isResponse({ response, stream }: RawParts, { text, value }: Carrier): b
   }
 }
 
-/** The finish chunk of a stream carries the attestation too: folded by itself it must be a part of what all of them fold into. */
-function isChunkOf({ response, stream }: RawParts, { text, value }: Carrier): boolean {
-  if (stream === undefined || !looksLikeFinishChunk(value)) return false;
+/** The event that ends a stream carries the attestation too: folded by itself it must be a part of what all of them fold into. */
+function isChunkOf(raw: RawParts, carrier: Carrier): boolean {
+  const { response, stream, endpoint = CHAT_ENDPOINT } = raw;
+  const { text, value } = carrier;
+  if (stream === undefined) return false;
+  if (streamFormOf(endpoint) === 'message') return isMessageDelta(response, carrier);
+  if (!looksLikeFinishChunk(value)) return false;
   try {
     if (text === null)
       return isPartOf(lasting(JSON.parse(foldPayloads([JSON.stringify(value)])), value), JSON.parse(response));
@@ -79,6 +110,17 @@ function isChunkOf({ response, stream }: RawParts, { text, value }: Carrier): bo
     return isPartOf(lasting(exactly(foldPayloads([text])), value), exactly(response));
   } catch {
     // What does not fold is no chunk.
+    return false;
+  }
+}
+
+/** A message_delta sets its members on the message; only its usage may be changed by a later one. */
+function isMessageDelta(response: string, { text, value }: Carrier): boolean {
+  if (value.type !== 'message_delta') return false;
+  try {
+    const { type: _, delta, usage: __, ...others } = (text === null ? value : exactly(text)) as Record<string, unknown>;
+    return isPartOf({ ...others, ...(delta as object) }, text === null ? JSON.parse(response) : exactly(response));
+  } catch {
     return false;
   }
 }
@@ -123,49 +165,72 @@ const MAX_EVENT_BYTES = 256 * 1024 * 1024;
  */
 export async function compareTranscript(
   attestation: Attestation,
-  { stream, response }: RawParts,
+  { endpoint = CHAT_ENDPOINT, stream, response }: RawParts,
   transcript: Uint8Array,
 ): Promise<void> {
   if (stream === undefined) throw mismatch('raw is about a whole response, not about a stream');
-  const payloads = withoutSpliced(payloadsOf(transcript), attestation);
-  if (payloads.length !== stream.events)
-    throw mismatch(`the transcript has ${payloads.length} events, the stream that was signed had ${stream.events}`);
-  const bytes = concatAll(payloads.map((payload) => utf8(`${payload}\n`)));
-  if (toHex(await digest('SHA-256', bytes)) !== stream.sha256)
+  const form = streamFormOf(endpoint);
+  if (form === null) throw mismatch('raw is about a stream of an endpoint whose streams no rule folds');
+  const events = withoutSpliced(eventsOf(transcript), attestation);
+  for (const { name } of events)
+    if ((name === null) !== (form === 'completion'))
+      throw malformed(name === null ? 'an event has no name' : 'a line is neither data nor a comment');
+  if (events.length !== stream.events)
+    throw mismatch(`the transcript has ${events.length} events, the stream that was signed had ${stream.events}`);
+  const lines = events.map(({ name, text }) => utf8(name === null ? `${text}\n` : `${name}\n${text}\n`));
+  if (toHex(await digest('SHA-256', concatAll(lines))) !== stream.sha256)
     throw mismatch('the events are others than those that were signed');
-  if (folded(payloads) !== response) throw mismatch('the events do not fold into the response in raw');
+  if (folded(form, events) !== response) throw mismatch('the events do not fold into the response in raw');
 }
 
-function folded(payloads: readonly string[]): string {
+interface TextEvent {
+  readonly name: string | null;
+  /** Its payload. */
+  readonly text: string;
+}
+
+function folded(form: StreamForm, events: readonly TextEvent[]): string {
   try {
-    return foldPayloads(payloads);
+    if (form === 'completion') return foldPayloads(events.map(({ text }) => text));
+    const record = recordEvents(form);
+    for (const { name, text } of events)
+      if (record.add({ name, payload: utf8(text) }) === 'error') throw mismatch('the stream ended with an error');
+    return record.text();
   } catch (cause) {
+    if (cause instanceof CheckFailure) throw cause;
     throw new CheckFailure('stream_mismatch', 'the events do not fold', { cause });
   }
 }
 
 /** The attestation as the first event that carries one has it, character for character. @throws {CheckFailure} stream_malformed, not_an_attestation */
-export function attestationOf(transcript: Uint8Array, { maxCharacters = MAX_EVENT_BYTES }: Limits = {}): string {
+export function attestationOf(transcript: Uint8Array, limits: Limits = {}): string {
+  const { maxCharacters = MAX_EVENT_BYTES, maxValues = Number.POSITIVE_INFINITY } = limits;
   if (transcript.length > maxCharacters)
     throw new CheckFailure('too_large', `a stream of more than ${maxCharacters} bytes`);
-  for (const payload of payloadsOf(transcript)) {
-    const attestation = attestationIn(payload);
+  const events = eventsOf(transcript);
+  if (!hasAtMost(events.map(({ text }) => text).join(), maxValues))
+    throw new CheckFailure('too_large', `more than ${maxValues} JSON names and values`);
+  for (const { text } of events) {
+    const attestation = attestationIn(text);
     if (attestation !== null) return attestation;
   }
   throw new CheckFailure('not_an_attestation', 'no event of the stream carries an attestation');
 }
 
-/** Every `data:` payload but `[DONE]`. Their bytes are hashed as UTF-8 (docs/attestation.md §3). */
-function payloadsOf(transcript: Uint8Array): string[] {
+/** Every event but `[DONE]`. */
+function eventsOf(transcript: Uint8Array): TextEvent[] {
   const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   try {
     // No gateway writes one, and some clients lose the first event behind it.
     if (BYTE_ORDER_MARK.every((byte, i) => transcript[i] === byte)) throw malformed('it begins with a byte order mark');
-    const payloads = readPayloads(transcript, MAX_EVENT_BYTES);
-    const done = payloads.findIndex(isDone);
+    const events = readEvents(transcript, MAX_EVENT_BYTES);
+    const done = events.findIndex(({ name, payload }) => name === null && isDone(payload));
     // Clients stop there, so what came after it was not shown to anybody.
-    if (done >= 0 && done < payloads.length - 1) throw malformed('events come after [DONE]');
-    return (done < 0 ? payloads : payloads.slice(0, -1)).map((payload) => decoder.decode(payload));
+    if (done >= 0 && done < events.length - 1) throw malformed('events come after [DONE]');
+    return (done < 0 ? events : events.slice(0, -1)).map(({ name, payload }) => ({
+      name,
+      text: decoder.decode(payload),
+    }));
   } catch (cause) {
     if (cause instanceof SseError) throw malformed(cause.message, cause);
     if (cause instanceof TypeError) throw malformed('the transcript is not in UTF-8', cause);
@@ -173,15 +238,20 @@ function payloadsOf(transcript: Uint8Array): string[] {
   }
 }
 
-/** The payloads as the backend sent them: it sends no attestation, and one is spliced in. */
-function withoutSpliced(payloads: readonly string[], attestation: Attestation): string[] {
-  const [at, ...more] = payloads.flatMap((payload, i) => (attestationIn(payload) === null ? [] : [i]));
+/** The events as the backend sent them: it sends no attestation, and one is spliced in. */
+function withoutSpliced(events: readonly TextEvent[], attestation: Attestation): TextEvent[] {
+  const [at, ...more] = events.flatMap(({ text }, i) => (attestationIn(text) === null ? [] : [i]));
   if (more.length > 0) throw mismatch('several events carry an attestation');
-  const cut = payloads.map((payload, i) => (i === at ? withoutAttestation(payload, attestation) : payload));
-  if (cut.some((payload, i) => i === at && attestationIn(payload) !== null))
+  const cut = events.map((event, i) =>
+    i === at ? { name: event.name, text: withoutAttestation(event.text, attestation) } : event,
+  );
+  if (cut.some(({ text }, i) => i === at && attestationIn(text) !== null))
     throw mismatch('an event carries another attestation than the one that is checked, or carries it twice');
   return cut;
 }
+
+/** Whether a text is an event stream as it was saved, and no JSON. */
+export const isTranscript = (text: string): boolean => /^\ufeff?\s*(data|event|id|retry)?:/.test(text.slice(0, 64));
 
 const mismatch = (message: string) => new CheckFailure('stream_mismatch', message);
 

@@ -1,8 +1,9 @@
 // A fetch for OpenAI clients that requests an attestation with every response and lets no response end unproven.
+import { isFinalResponse, type StreamForm, streamFormOf } from '../proto/events.ts';
 import { parseChunk } from '../proto/fold.ts';
 import { withLastMember } from '../proto/json.ts';
 import { nonceOf } from '../proto/raw.ts';
-import { isDone, PayloadReader, SseError, writeEvents } from '../proto/sse.ts';
+import { isDone, type NamedEvent, NamedEventReader, SseError, writeNamedEvent } from '../proto/sse.ts';
 import { verifyAttestation } from './attestation.ts';
 import { concatAll, toBase64Url } from './bytes.ts';
 import { type FailureCode, VerificationError } from './checks.ts';
@@ -19,7 +20,7 @@ export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
   /** Largest answer, whole or streamed, that is kept to be checked, in bytes. 64 MiB by default. */
   readonly max_stream_bytes?: number;
   /**
-   * Paths whose answers are handed over although nothing proves them, such as `/v1/embeddings`: the whole path of the request's
+   * Paths whose answers are handed over although nothing proves them, such as `/v1/audio/speech`: the whole path of the request's
    * URL, or its end from a slash on.
    */
   readonly unprovenPaths?: readonly string[];
@@ -31,7 +32,7 @@ export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
 export type UnprovenCode = FailureCode | keyof typeof MESSAGES;
 
 const MESSAGES = {
-  endpoint_not_proven: 'Requests to this path cannot be proven, and unprovenPaths does not name it.',
+  endpoint_not_proven: 'Requests of this kind cannot be proven, and unprovenPaths does not name their path.',
   request_not_provable: 'The request body is not a JSON object.',
   response_not_provable: 'The response has a status or a type that no proof covers, or another than was asked for.',
   attestation_missing: 'The answer ended without an attestation.',
@@ -54,8 +55,8 @@ export class UnprovenAnswerError extends Error {
   }
 }
 
-/** Answers to these can be proven. */
-const PROVEN = /\/(chat\/)?completions\/?$/;
+/** Of a body that may be JSON; the last is that of a text whose type its sender does not name. */
+const JSON_TYPES = ['application/json', '', 'text/plain'];
 /** Lists of models and attestations: nothing that a model wrote. HEAD and OPTIONS have no answer to prove. */
 const READ_ONLY = /\/(models(\/[^/]+)?|attestation)\/?$/;
 const MAX_STREAM_BYTES = 64 * 1024 * 1024;
@@ -65,9 +66,9 @@ const FRESH = { maxAgeSeconds: 300, maxAheadSeconds: 60 };
 const MAX_SEEN = 100_000;
 
 /**
- * A `fetch` that adds `tee` to chat and text completions, with a fresh challenge, and checks every answer against the request that
- * was sent, challenge and streamed bytes included. A `tee` of the caller's own is sent as it is. A whole answer is handed over when it
- * is proven. Of a stream, deltas are handed over as they come and the end (from the first finish chunk on) when it is proven; otherwise
+ * A `fetch` that adds `tee` to every POST of a JSON object, with a fresh challenge, and checks every answer against the endpoint and the
+ * request that was sent, challenge and streamed bytes included. A `tee` of the caller's own is sent as it is. A whole answer is handed over when it
+ * is proven. Of a stream, deltas are handed over as they come and the end (from the first event on that says how the answer ended) when it is proven; otherwise
  * the stream errors. What a client reads of a stream is written anew from the payloads that were hashed. A proof is refused when it is
  * older than 300 s, more than 60 s ahead (`policy`), or was seen before. Requests that cannot be proven are refused before they are sent,
  * unless `unprovenPaths` names their path; lists of models and attestations pass.
@@ -96,8 +97,9 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
   const seen = new LruMap<string, true>(MAX_SEEN);
 
   /** `answer`: the text of a whole one, the bytes of a stream. @throws {UnprovenAnswerError} */
-  async function prove(answer: string | Uint8Array, request: string): Promise<void> {
-    const verified = await verifyAttestation(answer, { ...verify, policy, expected: { request } }).catch((cause) => {
+  async function prove(answer: string | Uint8Array, endpoint: string, request: string): Promise<void> {
+    const expected = { endpoint, request };
+    const verified = await verifyAttestation(answer, { ...verify, policy, expected }).catch((cause) => {
       throw cause instanceof VerificationError ? new UnprovenAnswerError(cause.code, { cause }) : cause;
     });
     // A part of a stream must not pass for a whole answer.
@@ -112,17 +114,18 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
   return async (input, init) => {
     const request = new Request(input, init);
     const { pathname } = new URL(request.url);
-    if (request.method !== 'POST' || !PROVEN.test(pathname)) {
-      if (mayPass(request.method, pathname, unprovenPaths)) return send(input, init);
+    if (mayPass(request.method, pathname, unprovenPaths)) return send(input, init);
+    if (request.method !== 'POST' || !JSON_TYPES.includes(mediaType(request)))
       throw new UnprovenAnswerError('endpoint_not_proven');
-    }
+    const endpoint = endpointOf(pathname);
     const { body, stream } = readRequest(await request.clone().text(), strict);
     const response = await send(request.url, { ...membersOf(request), ...init, ...sending(request, body) });
     if (response.status >= 400) return response;
     if (response.status !== 200) throw new UnprovenAnswerError('response_not_provable');
     const type = mediaType(response);
-    if (type === 'text/event-stream' && stream && response.body !== null) {
-      const held = heldUntilProven((events) => prove(events, body), max_stream_bytes);
+    const form = streamFormOf(endpoint);
+    if (type === 'text/event-stream' && stream && response.body !== null && form !== null) {
+      const held = heldUntilProven(form, (events) => prove(events, endpoint, body), max_stream_bytes);
       const proven = unlessBroken(response.body, request.signal).pipeThrough(new TransformStream(held));
       return rebuilt(response, 'text/event-stream; charset=utf-8', proven);
     }
@@ -130,9 +133,15 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     if (type !== 'application/json' || stream) throw new UnprovenAnswerError('response_not_provable');
     const text = await textOf(response, max_stream_bytes, request.signal);
     if (attestationIn(text) === null) throw new UnprovenAnswerError('attestation_missing');
-    await prove(text, body);
+    await prove(text, endpoint, body);
     return rebuilt(response, 'application/json', text);
   };
+}
+
+/** The path that raw names. A proxy in front may have another one before it, and none of `/v1` itself. */
+function endpointOf(pathname: string): string {
+  const at = pathname.lastIndexOf('/v1/');
+  return at < 0 ? `/v1${/(\/chat)?\/[^/]*\/?$/.exec(pathname)?.[0]}` : pathname.slice(at);
 }
 
 function mayPass(method: string, pathname: string, unprovenPaths: readonly string[]): boolean {
@@ -207,8 +216,8 @@ function unlessBroken(body: ReadableStream<Uint8Array>, signal: AbortSignal): Re
   });
 }
 
-function mediaType(response: Response): string {
-  const [type = ''] = (response.headers.get('content-type') ?? '').split(';', 1);
+function mediaType({ headers }: Request | Response): string {
+  const [type = ''] = (headers.get('content-type') ?? '').split(';', 1);
   return type.trim().toLowerCase();
 }
 
@@ -221,23 +230,23 @@ function rebuilt(response: Response, type: string, body: string | ReadableStream
   return new Response(body, { status: response.status, statusText: response.statusText, headers });
 }
 
-/** Passes the hashed payloads on, in events of its own, and no other byte. An event that could end a client's reading waits for the proof. */
-function heldUntilProven(prove: (stream: Uint8Array) => Promise<void>, max_stream_bytes: number) {
-  const reader = new PayloadReader(max_stream_bytes);
+/** Passes the hashed events on, written anew, and no other byte. An event that could end a client's reading waits for the proof. */
+function heldUntilProven(form: StreamForm, prove: (stream: Uint8Array) => Promise<void>, max_stream_bytes: number) {
+  const reader = new NamedEventReader(max_stream_bytes);
   /** Every event as it is handed on. */
   const kept: Uint8Array[] = [];
   let held = 0;
   let attested = false;
   let bytes = 0;
 
-  function take(payloads: readonly Uint8Array[], controller: TransformStreamDefaultController<Uint8Array>): void {
-    for (const payload of payloads) {
-      const look = lookAt(payload);
+  function take(events: readonly NamedEvent[], controller: TransformStreamDefaultController<Uint8Array>): void {
+    for (const event of events) {
+      const look = lookAt(form, event);
       attested ||= look.attested;
-      const event = writeEvents([payload]);
-      kept.push(event);
+      const written = writeNamedEvent(event);
+      kept.push(written);
       if (held > 0 || !look.passes) held++;
-      else controller.enqueue(event);
+      else controller.enqueue(written);
     }
   }
 
@@ -245,11 +254,11 @@ function heldUntilProven(prove: (stream: Uint8Array) => Promise<void>, max_strea
     transform(chunk: Uint8Array, controller: TransformStreamDefaultController<Uint8Array>): void {
       bytes += chunk.length;
       if (bytes > max_stream_bytes) throw new UnprovenAnswerError('stream_too_large');
-      const payloads: Uint8Array[] = [];
+      const events: NamedEvent[] = [];
       try {
-        readable(() => reader.push(chunk, payloads));
+        readable(() => reader.push(chunk, events));
       } finally {
-        take(payloads, controller);
+        take(events, controller);
       }
     },
     async flush(controller: TransformStreamDefaultController<Uint8Array>): Promise<void> {
@@ -280,20 +289,29 @@ interface Look {
 
 const HELD: Look = { passes: false, attested: false };
 
-/** @throws {UnprovenAnswerError} for what is neither JSON nor `[DONE]`. */
-function lookAt(payload: Uint8Array): Look {
-  if (isDone(payload)) return HELD;
+/** @throws {UnprovenAnswerError} for what is neither JSON nor `[DONE]`, or has a name where the form has none, or none where it has. */
+function lookAt(form: StreamForm, { name, payload }: NamedEvent): Look {
+  if (name === null && isDone(payload)) return HELD;
+  if ((name === null) !== (form === 'completion')) throw new UnprovenAnswerError('stream_malformed');
   try {
     const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload);
     if (attestationIn(text) !== null) return { passes: false, attested: true };
-    const chunk = parseChunk(text);
-    const { choices, error = null } = chunk;
-    const goesOn = Array.isArray(choices) ? !choices.some(finishes) : Object.keys(chunk).length === 0;
-    return { passes: error === null && goesOn, attested: false };
+    return { passes: goesOn(form, parseChunk(text)), attested: false };
   } catch (cause) {
     throw new UnprovenAnswerError('stream_malformed', { cause });
   }
 }
+
+/** Whether a client goes on reading after this. */
+function goesOn(form: StreamForm, event: Readonly<Record<string, unknown>>): boolean {
+  const { choices, error = null, type, delta } = event;
+  if (error !== null || type === 'error') return false;
+  if (form === 'response') return !isFinalResponse(type) && type !== 'response.failed';
+  if (form === 'message') return type !== 'message_stop' && (type !== 'message_delta' || !stops(delta));
+  return Array.isArray(choices) ? !choices.some(finishes) : Object.keys(event).length === 0;
+}
+
+const stops = (delta: unknown): boolean => ((delta as { stop_reason?: unknown } | null)?.stop_reason ?? null) !== null;
 
 const finishes = (choice: { finish_reason?: unknown } | null): boolean =>
   (choice?.finish_reason ?? null) !== null && choice?.finish_reason !== '';

@@ -56,11 +56,14 @@ export { collateralEnd } from './cpu/tdx-collateral.ts';
 export { parseTdxQuote } from './cpu/tdx-quote.ts';
 export { appraiseCpu, verifyCpu } from './cpu/verify-cpu.ts';
 export { appraiseEvidence, type EndorsementExpiry, endorsementExpiry, verifyEvidence } from './evidence.ts';
+// For whoever takes either a saved stream or JSON, and looks for an attestation in it.
+export { isTranscript } from './exchange.ts';
 // For clients of an OpenAI-compatible server.
 export { UnprovenAnswerError, type UnprovenCode, type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
 export { checkRim } from './gpu/reference-values.ts';
 // For gateway and sidecar: what is checked before an attestation is handed on.
 export { type Carried, checkReports } from './gpu/report-check.ts';
+export { attestationIn } from './input.ts';
 // For whoever keeps them: what each is worth by itself.
 export { appraiseOcsp, type OcspVerdict } from './ocsp/revocation.ts';
 export type {

@@ -1,5 +1,6 @@
 // Reads what is given to be verified: an attestation, one in a response, or bare evidence. It is strict about JSON.
 import type { Attestation, Evidence } from '../proto/attestation.ts';
+import { isFinalResponse } from '../proto/events.ts';
 import {
   duplicateMember,
   hasAtMost,
@@ -57,6 +58,11 @@ export function readInput(input: unknown, limits: Limits = {}): Input {
   const { value, text } = parse(input, limits);
   if (!isRecord(value)) throw no('not a JSON object');
   const members = once(text);
+  const inner = finalResponse(value, members, text);
+  if (inner !== null) {
+    noDuplicates(text.slice(0, inner.from) + text.slice(inner.from + inner.text.length));
+    return readInput(inner.text, limits);
+  }
   const at = members.findIndex(({ key }) => key === 'attestation');
   const member = members[at];
   // An object with this member is the response that carries the attestation, and is compared as such.
@@ -74,6 +80,7 @@ export function readInput(input: unknown, limits: Limits = {}): Input {
 
 function fromObject(input: unknown, limits: Limits): Input {
   if (!isRecord(input)) throw no('not an object');
+  if (isFinalResponse(input.type) && isRecord(input.response)) return fromObject(input.response, limits);
   if (!Object.hasOwn(input, 'attestation')) return { attestation: readAlone(input, limits), carrier: null };
   const { attestation, ...value } = input;
   return { attestation: readAttestation(unwrapped(attestation, limits), limits), carrier: { text: null, value } };
@@ -219,26 +226,53 @@ export function noDuplicates(text: string): void {
 /** The member's value as it was written, in the first place where it stands; null where there is none. Not yet checked. */
 export function attestationIn(text: string): string | null {
   const found = find(text);
-  return found === null ? null : text.slice(found.member.valueStart, found.member.valueEnd);
+  return found === null ? null : found.text.slice(found.member.valueStart, found.member.valueEnd);
 }
 
 /** Returns the text without its attestation where that equals `checked`, and otherwise the text unchanged. */
 export function withoutAttestation(text: string, checked: Attestation): string {
   const found = find(text);
-  if (found === null || !isThat(text.slice(found.member.valueStart, found.member.valueEnd), checked)) return text;
-  return withoutMember(text, found.members, found.members.indexOf(found.member));
+  if (found === null) return text;
+  const { from, text: carrier, members, member } = found;
+  if (!isThat(carrier.slice(member.valueStart, member.valueEnd), checked)) return text;
+  const cut = withoutMember(carrier, members, members.indexOf(member));
+  return text.slice(0, from) + cut + text.slice(from + carrier.length);
 }
 
-function find(text: string): { readonly members: Member[]; readonly member: Member } | null {
+/** The text of an object inside of another text, and where it begins there. */
+interface Part {
+  readonly from: number;
+  readonly text: string;
+}
+
+interface Found extends Part {
+  readonly members: Member[];
+  readonly member: Member;
+}
+
+/** The object that carries an attestation: the text's own, or the response inside of a final event. */
+function find(text: string): Found | null {
   // A name may be written in escapes.
   if (!text.includes('attestation') && !text.includes('\\u')) return null;
   try {
     const members = topLevelMembers(text);
     const member = members.find(({ key }) => key === 'attestation');
-    return member === undefined ? null : { members, member };
+    if (member !== undefined) return { from: 0, text, members, member };
+    const type = members.find(({ key }) => key === 'type');
+    const value = { type: type === undefined ? null : JSON.parse(text.slice(type.valueStart, type.valueEnd)) };
+    const inner = finalResponse(value, members, text);
+    const found = inner === null ? null : find(inner.text);
+    return inner === null || found === null ? null : { ...found, from: inner.from + found.from };
   } catch {
     return null;
   }
+}
+
+/** The response inside of the event that completes a stream of /v1/responses; null for anything else. */
+function finalResponse({ type }: { readonly type?: unknown }, members: readonly Member[], text: string): Part | null {
+  const member = isFinalResponse(type) ? members.find(({ key }) => key === 'response') : undefined;
+  if (member === undefined || text[member.valueStart] !== '{') return null;
+  return { from: member.valueStart, text: text.slice(member.valueStart, member.valueEnd) };
 }
 
 /** What is cut out is in no hash, so it must be of the form that is checked, and about the same raw. */

@@ -64,6 +64,8 @@ export interface Expected {
   readonly request?: string | undefined;
   /** The response body that was received, with or without its attestation. White space likewise. */
   readonly response?: string | undefined;
+  /** The path of the request from `/v1/` on, without its query. */
+  readonly endpoint?: string | undefined;
   /** The bytes of the event stream that was received. */
   readonly transcript?: Uint8Array | undefined;
   /** 64 hex digits. */
@@ -189,6 +191,8 @@ export interface VerificationReport {
 
 /** The texts that were signed, exactly. */
 export interface Exchange {
+  /** The path of the request, without its query. */
+  readonly endpoint: string;
   readonly request: string;
   readonly response: string;
   readonly stream: { readonly events: number; readonly sha256: string } | null;

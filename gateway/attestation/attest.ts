@@ -16,10 +16,10 @@ export function createAttestor(
   return {
     name: ({ owner, id }, completionId) => store.name(owner, id, completionId),
     async attest(exchange, response, onDisconnect) {
-      const { owner, id, request, watch } = exchange;
+      const { owner, id, endpoint, request, watch } = exchange;
       const timestamp = Math.floor(now_ms() / 1000);
       const began_ms = performance.now();
-      const drafted = offload.draft({ request, response, timestamp }, exchange);
+      const drafted = offload.draft({ endpoint, request, response, timestamp }, exchange);
       const { completionId, raw, digest, start, free_bytes } =
         drafted instanceof Promise ? await withTimeout(drafted, attest_timeout_ms) : drafted;
       watch.attestationStarted();

@@ -122,21 +122,23 @@ export function rewriteError(status: number, body: string): ErrorBody {
   return errorOf(status, parsed);
 }
 
-/** Rewrites a parsed error body or error chunk. */
+/** Rewrites a parsed error body or error chunk. What an error object has beyond the four members stays in it, and beside it. */
 export function errorOf(status: number, parsed: unknown): ErrorBody {
   const fallback = `The backend answered with status ${status}.`;
   if (!isJsonObject(parsed)) return errorBody(status, fallback, null, defaultCode(status));
-  const source = isJsonObject(parsed.error) ? parsed.error : parsed;
+  const nested = isJsonObject(parsed.error) ? parsed.error : null;
+  const source = nested ?? parsed;
   const message =
     text(source.message) ?? text(parsed.error) ?? text(parsed.message) ?? detail(parsed.detail) ?? fallback;
   const code = text(source.code) ?? defaultCode(status);
-  return errorBody(
+  const { error } = errorBody(
     status,
     message,
     text(source.param) ?? location(parsed.detail),
     code,
     text(source.type) ?? errorType(status),
   );
+  return nested === null ? { error } : { ...parsed, error: { ...error, ...nested, ...error } };
 }
 
 /** FastAPI's `detail` is a text or a list of `{loc, msg}`. Its `input` repeats the prompt and is left out. */

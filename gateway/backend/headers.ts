@@ -65,6 +65,7 @@ const WITHHELD_FROM_CLIENT = new Set([
   'x-powered-by',
   'x-request-id',
   'x-attestation-id',
+  'x-tee',
   'x-tee-batch',
   'strict-transport-security',
   'alt-svc',

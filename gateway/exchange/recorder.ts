@@ -1,13 +1,20 @@
-// Records the events of a stream that will be attested: hashes and folds the payloads, and finds the chunk with the finish reason.
+// Records the chunks of a completion's stream that will be attested: hashes and folds the payloads, and finds the chunk with the finish
+// reason.
 import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import { type Chunk, Fold, FoldError, type JsonPart, parseChunk } from '../../proto/fold.ts';
 import { numberOf } from '../../proto/json.ts';
-import { EVENT_END, EVENT_START, isDone } from '../../proto/sse.ts';
-import { isSame, MANY_BYTES } from '../http/bytes.ts';
-import { Problem } from '../http/problem.ts';
-import type { Folded } from '../offload/jobs.ts';
+import { EVENT_END, EVENT_START, type EventReader, isDone, PayloadReader, writeEvents } from '../../proto/sse.ts';
+import { errorOf } from '../backend/backend.ts';
+import { MANY_BYTES } from '../http/bytes.ts';
+import type { Problem } from '../http/problem.ts';
+import { badResponse, type Folded } from '../offload/jobs.ts';
+import { errorEvent } from './relay.ts';
+import { type Repeated, RepeatedEvents } from './repeated-events.ts';
+
+/** The largest single event a backend may send. A finish chunk with the logprobs of a long response is far below. */
+export const MAX_EVENT_BYTES = 8 * 1024 * 1024;
 
 /** What the delivery does with an event depends on its kind. */
 export type Observed =
@@ -16,17 +23,47 @@ export type Observed =
   /** The event carries the finish_reason of a choice. `live`: that choice had not finished before. */
   | { readonly kind: 'finish'; readonly live: boolean }
   | { readonly kind: 'done' }
-  /** The backend reported an error inside its stream. */
-  | { readonly kind: 'error'; readonly body: unknown };
+  /** The backend reported an error inside its stream. `event`: what the client is sent of it. */
+  | { readonly kind: 'error'; readonly event: Uint8Array };
 
-const badResponse = (message: string, cause?: unknown) => new Problem('backend_bad_response', message, { cause });
+/** Reads and records a stream in the form of its endpoint, and writes what is sent of it. `E` is an event. */
+export interface StreamRecorder<E> {
+  readonly reader: EventReader<E>;
+  /** The backend's id of the answer. null until an event names it. */
+  readonly completionId: string | null;
+  /** The answer is complete, whatever the backend sends after it. */
+  readonly complete: boolean;
+  /**
+   * Records the events at the start of `bytes` that repeat the previous one except for their text, and returns the offset after them.
+   * `bytes` must begin with an event. Invalid events are left for `observe`.
+   */
+  takeRepeated(bytes: Buffer): number;
+  /** @throws {Problem} backend_bad_response */
+  observe(event: E): Observed;
+  /** Whether events that were held may go out without an attestation, because the answer goes on. */
+  mayRelease(finishing: boolean): boolean;
+  /** Returns what raw is built from. A promise rejects with the same error. @throws {Problem} backend_bad_response unless it is complete. */
+  finish(): Folded | Promise<Folded>;
+  write(events: readonly E[]): Uint8Array;
+  /** The parts of the event with the attestation in it. Without that member the payload is the backend's. */
+  withAttestation(event: E, json: Uint8Array): Uint8Array[];
+  errorEvent(problem: Problem): Uint8Array;
+  /** Ends every stream that was attested. */
+  readonly last: Uint8Array;
+}
+
 /** The chunk is nested too deeply for the stack. A chunk that could be merged may still be too deep to be serialized. */
 const unfoldable = (cause: unknown): never => {
   throw badResponse('The backend sent a chunk that cannot be folded.', cause);
 };
 
-export class Recorder {
+export class Recorder implements StreamRecorder<Uint8Array> {
+  readonly reader: PayloadReader;
+  readonly complete = false;
+  readonly last = DONE;
+  readonly errorEvent = errorEvent;
   readonly #max_answer_bytes: number;
+  readonly #choices: number;
   readonly #hash = new PayloadHash();
   readonly #repeated = new RepeatedEvents();
   readonly #fold = new Fold();
@@ -36,24 +73,22 @@ export class Recorder {
   #bytes = 0;
   #completionId: string | null = null;
 
-  constructor(max_answer_bytes: number) {
+  /** @param choices that the request asked for. */
+  constructor(max_answer_bytes: number, choices = 1) {
+    this.reader = new PayloadReader(Math.min(MAX_EVENT_BYTES, max_answer_bytes));
     this.#max_answer_bytes = max_answer_bytes;
+    this.#choices = choices;
   }
 
-  /** The backend's id of the completion. null until a chunk names it. */
   get completionId(): string | null {
     return this.#completionId;
   }
 
-  /** Number of choices that have finished. */
-  get finished(): number {
-    return this.#finished.size;
+  /** Limits the finish chunks that are sent without an attestation to the number of choices less one. */
+  mayRelease(finishing: boolean): boolean {
+    return this.#finished.size - (finishing ? 1 : 0) < this.#choices;
   }
 
-  /**
-   * Records the events at the start of `bytes` that repeat the previous one except for their text, and returns the offset after them.
-   * `bytes` must begin with an event. Invalid events are left for {@link observe}.
-   */
   takeRepeated(bytes: Buffer): number {
     let at = 0;
     for (;;) {
@@ -64,24 +99,22 @@ export class Recorder {
     }
   }
 
-  /** @throws {Problem} backend_bad_response */
   observe(payload: Uint8Array): Observed {
     if (isDone(payload)) return { kind: 'done' };
     const chunk = this.#parse(payload);
     const { error, choices } = chunk;
-    if (error !== undefined && error !== null) return { kind: 'error', body: chunk };
+    if (error !== undefined && error !== null) return { kind: 'error', event: errorChunk(chunk) };
     if ('attestation' in chunk) throw badResponse('The backend sent an attestation of its own.');
     if (choices !== undefined && choices !== null && !Array.isArray(choices))
       throw badResponse('The backend sent choices that are no list.');
     this.#record(payload, chunk);
     this.#repeated.learn(payload, chunk);
-    return this.#choices(choices ?? []);
+    return this.#observeChoices(choices ?? []);
   }
 
-  /**
-   * Returns what raw is built from.
-   * @throws {Problem} backend_bad_response unless every choice has finished. A promise rejects with the same error.
-   */
+  write = writeEvents;
+  withAttestation = withAttestation;
+
   finish(): Folded | Promise<Folded> {
     if (this.#finished.size === 0 || this.#open.size > 0)
       throw badResponse('The backend ended its stream before its answer was finished.');
@@ -143,7 +176,7 @@ export class Recorder {
     }
   }
 
-  #choices(choices: readonly unknown[]): Observed {
+  #observeChoices(choices: readonly unknown[]): Observed {
     let live = false;
     let finishes = false;
     for (const choice of choices) {
@@ -222,104 +255,21 @@ class PayloadHash {
   }
 }
 
-// Recognizes an event that repeats the previous one except for its text, as most events of a stream do, and reads it without parsing JSON.
+// What is written in place of the backend's events.
 
-/** The new values in a repeated event. */
-interface Repeated {
-  /** Index of the choice. */
-  readonly index: number;
-  readonly content: string;
-  /** The payload, as a view. */
-  readonly data: Uint8Array;
-  /** Offset after the event. */
-  readonly end: number;
+const DONE = Buffer.from('data: [DONE]\n\n');
+const ATTESTATION = Buffer.from(',"attestation":');
+const BRACE = 0x7d;
+/** Up to this size, copying costs less than further writes. */
+const MAX_COPIED_BYTES = 64 * 1024;
+
+/** `,"attestation":…` is inserted before the last `}` of the payload. */
+function withAttestation(payload: Uint8Array, json: Uint8Array): Uint8Array[] {
+  const brace = payload.lastIndexOf(BRACE);
+  const parts = [payload.subarray(0, brace), ATTESTATION, json, payload.subarray(brace)];
+  if (payload.includes(LF)) return [writeEvents([Buffer.concat(parts)])];
+  const event = [EVENT_START, ...parts, EVENT_END];
+  return json.length > MAX_COPIED_BYTES ? event : [Buffer.concat(event)];
 }
 
-const DELTA = '"delta"';
-const CONTENT = /"delta"\s*:\s*\{\s*"content"\s*:\s*"/;
-/** The content must be the last member of its delta: a later member of the same name would replace it. */
-const CLOSED = /^"\s*\}/;
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-/** An event with more bytes around its text is always parsed. */
-const MAX_TEMPLATE_BYTES = 2_048;
-/** The fold merges choices by index up to 10,000. No request asks for this many. */
-const MAX_INDEX = 1_000;
-
-/** The bytes before and after the text, in an event as the gateway writes it. */
-interface EventTemplate {
-  readonly index: number;
-  readonly before: Uint8Array;
-  readonly after: Uint8Array;
-}
-
-/**
- * An event is a repetition when the gateway would write it in the same form, its bytes before and after the text of its only delta equal
- * those of an earlier payload, and the text is plain: no escape, no quote, no control character. Its payload is then valid JSON because the
- * earlier one was, and it parses to the same value except for the text.
- */
-export class RepeatedEvents {
-  #template: EventTemplate | null = null;
-
-  /** Learns a parsed payload, because the next event may repeat it. */
-  learn(payload: Uint8Array, chunk: Chunk): void {
-    this.#template = null;
-    const index = onlyContent(chunk);
-    if (index === null || payload.length > MAX_TEMPLATE_BYTES) return;
-    const text = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength).toString('latin1');
-    // An escaped name could hide a second delta, so nothing may be escaped. A payload with a second line is written in another form.
-    if (text.includes('\\') || text.includes('\n')) return;
-    const found = CONTENT.exec(text);
-    // When a member occurs twice, the JSON parser decides which one counts.
-    if (found === null || text.indexOf(DELTA) !== text.lastIndexOf(DELTA)) return;
-    const from = found.index + found[0].length;
-    const to = text.indexOf('"', from);
-    if (!CLOSED.test(text.slice(to, to + 64))) return;
-    const before = new Uint8Array(Buffer.concat([EVENT_START, payload.subarray(0, from)]));
-    const after = new Uint8Array(Buffer.concat([payload.subarray(to), EVENT_END]));
-    this.#template = { index, before, after };
-  }
-
-  /** Reads the event that begins at `at`. Returns null when it is no repetition or is not complete. */
-  read(bytes: Buffer, at: number): Repeated | null {
-    const template = this.#template;
-    if (template === null) return null;
-    const { index, before, after } = template;
-    const from = at + before.length;
-    if (from + after.length > bytes.length || !isSame(bytes, at, before, 0, before.length)) return null;
-    let to = from;
-    let ascii = true;
-    for (let byte = bytes[to]; byte !== QUOTE; byte = bytes[++to]) {
-      if (byte === undefined || byte < 0x20 || byte === BACKSLASH) return null;
-      if (byte > 0x7f) ascii = false;
-    }
-    const end = to + after.length;
-    if (!isSame(bytes, to, after, 0, after.length)) return null;
-    if (!ascii && !isUtf8(bytes.subarray(from, to))) return null;
-    const data = bytes.subarray(at + EVENT_START.length, end - EVENT_END.length);
-    return { index, content: bytes.toString(ascii ? 'latin1' : 'utf8', from, to), data, end };
-  }
-}
-
-/** Returns the index of the only choice, or null unless every other member of the chunk can be repeated without effect. */
-function onlyContent(chunk: Chunk): number | null {
-  let choice: Record<string, unknown> | null = null;
-  for (const name in chunk) {
-    const value = chunk[name];
-    if (name !== 'choices') {
-      if (typeof value === 'object' && value !== null) return null;
-    } else if (Array.isArray(value) && value.length === 1) choice = value[0];
-  }
-  if (typeof choice !== 'object' || choice === null) return null;
-  for (const name in choice) {
-    const value = choice[name];
-    if (name === 'delta') {
-      if (typeof value !== 'object' || value === null || Object.keys(value).length !== 1) return null;
-      if (typeof (value as { content?: unknown }).content !== 'string') return null;
-    } else if (name === 'finish_reason' ? value !== null : name !== 'index' && value !== null) return null;
-  }
-  const index = numberOf(choice.index);
-  return index !== null && Number.isInteger(index) && index >= 0 && index <= MAX_INDEX && 'delta' in choice
-    ? index
-    : null;
-}
+const errorChunk = (chunk: unknown): Buffer => Buffer.from(`data: ${JSON.stringify(errorOf(502, chunk))}\n\n`);

@@ -1,6 +1,7 @@
 // Relays one response from the backend to the client. A delivery writes it; when the client disconnects, the backend's request is
 // cancelled.
 import type { IncomingHttpHeaders } from 'node:http';
+import type { StreamForm } from '../../proto/events.ts';
 import type { BatchGroup } from '../../proto/frames.ts';
 import {
   type Backend,
@@ -28,6 +29,12 @@ export interface TeeExchange extends Exchange {
   /** Unguessable. It is sent as x-request-id and x-attestation-id. */
   readonly id: string;
   readonly owner: Owner;
+  /** The request's path, without its query. */
+  readonly endpoint: string;
+  /** How the endpoint streams; null: no stream of it can be attested. */
+  readonly streamForm: StreamForm | null;
+  /** The attestation is inserted into the answer; else it is to be had by id alone. */
+  readonly spliced: boolean;
   /** The client's body, exactly as received, as text or bytes. */
   readonly request: string | Buffer;
   /** SHA-256 of the statement of the session that the client holds (x-tee-session). */
@@ -215,7 +222,7 @@ export function errorDelivery(head: ResponseHead, port: Port, exchange: Exchange
     // The other headers describe the original body, which is replaced.
     const forwarded = Object.fromEntries(
       Object.entries(headers).filter(([name]) =>
-        /^(retry-after(-ms)?|www-authenticate|allow|x-ratelimit-.*)$/.test(name),
+        /^(retry-after(-ms)?|x-should-retry|www-authenticate|allow|x-ratelimit-.*)$/.test(name),
       ),
     );
     const retry = retryAfter(head);

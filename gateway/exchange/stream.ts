@@ -1,27 +1,26 @@
-// Delivers a stream with its attestation: deltas at once, the chunk with the finish reason only with the attestation in it. Without an
-// attestation it is never sent.
-import { EVENT_END, EVENT_START, PayloadReader, SseError, writeEvents } from '../../proto/sse.ts';
+// Delivers a stream with its attestation: deltas at once, the event that says how the answer ended only with the attestation in it. Without
+// an attestation it is never sent.
+import { SseError } from '../../proto/sse.ts';
 import type { Attestor } from '../attestation/interfaces.ts';
-import { errorOf, type ResponseHead } from '../backend/backend.ts';
+import type { ResponseHead } from '../backend/backend.ts';
 import { asProblem, Problem } from '../http/problem.ts';
 import type { Folded } from '../offload/jobs.ts';
-import { type Observed, Recorder } from './recorder.ts';
-import { backpressureWriter, type Delivery, errorEvent, headersOf, type Port, type TeeExchange } from './relay.ts';
+import { NamedRecorder } from './named-recorder.ts';
+import { type Observed, Recorder, type StreamRecorder } from './recorder.ts';
+import { backpressureWriter, type Delivery, headersOf, type Port, type TeeExchange } from './relay.ts';
 
-/** The largest single event a backend may send. A finish chunk with the logprobs of a long response is far below. */
-const MAX_EVENT_BYTES = 8 * 1024 * 1024;
 const KEEPALIVE_MS = 5_000;
+/** How long the backend may keep its stream open after the answer is complete. */
 const AFTER_DONE_MS = 1_000;
 
 /** Another charset, even if the backend names one, would give the same bytes another meaning. */
 const STREAM_TYPE = 'text/event-stream; charset=utf-8';
 
-interface Held {
-  readonly payload: Uint8Array;
+interface Held<E> {
+  readonly event: E;
   readonly finish: boolean;
 }
 
-/** Sends the payloads that were hashed, in events that the gateway writes itself, and comments of its own. */
 export function streamDelivery(
   head: ResponseHead,
   port: Port,
@@ -29,11 +28,26 @@ export function streamDelivery(
   attestor: Attestor,
   max_answer_bytes: number,
 ): Delivery {
+  const { streamForm, choices } = exchange;
+  if (streamForm === null)
+    throw new Problem('backend_bad_response', 'The backend streams where no stream can be attested.');
+  return streamForm === 'completion'
+    ? deliver(new Recorder(max_answer_bytes, choices), head, port, exchange, attestor)
+    : deliver(new NamedRecorder(streamForm, max_answer_bytes), head, port, exchange, attestor);
+}
+
+/** Sends the events that were hashed, which the gateway writes itself, and comments of its own. */
+function deliver<E>(
+  recorder: StreamRecorder<E>,
+  head: ResponseHead,
+  port: Port,
+  exchange: TeeExchange,
+  attestor: Attestor,
+): Delivery {
   const { outgoing } = exchange;
-  const reader = new PayloadReader(Math.min(MAX_EVENT_BYTES, max_answer_bytes));
-  const recorder = new Recorder(max_answer_bytes);
-  /** The chunk with the finish reason and the events after it, in order. Empty until such a chunk arrives. */
-  let held: Held[] = [];
+  const { reader } = recorder;
+  /** The event with the finish reason and the events after it, in order. Empty until such an event arrives. */
+  let held: Held<E>[] = [];
   let ended = false;
   let hasName = false;
   let comments = 0;
@@ -47,8 +61,8 @@ export function streamDelivery(
   );
   outgoing.flushHeaders();
 
-  function forward(payloads: readonly Uint8Array[]): void {
-    if (payloads.length > 0) write(writeEvents(payloads));
+  function forward(events: readonly E[]): void {
+    if (events.length > 0) write(recorder.write(events));
   }
 
   /** Forwards repeated events, which are most of a stream, as they are. Parses the others. */
@@ -57,52 +71,55 @@ export function streamDelivery(
     const repeated = held.length > 0 || reader.midEvent ? 0 : recorder.takeRepeated(chunk);
     if (repeated === chunk.length) return write(chunk);
     if (repeated > 0) write(chunk.subarray(0, repeated));
-    const payloads: Uint8Array[] = [];
+    const events: E[] = [];
     try {
-      reader.push(chunk.subarray(repeated), payloads);
+      reader.push(chunk.subarray(repeated), events);
     } finally {
-      // The payloads before an invalid line are still delivered.
-      handlePayloads(payloads);
+      // The events before an invalid line are still delivered.
+      handleEvents(events);
     }
     if (reader.comments > comments && !ended) write(WAITING);
     comments = reader.comments;
   }
 
-  function handlePayloads(payloads: readonly Uint8Array[]): void {
-    let ready: Uint8Array[] = [];
-    for (const payload of payloads) {
-      const observed = observe(payload, ready);
+  function handleEvents(events: readonly E[]): void {
+    let ready: E[] = [];
+    for (const event of events) {
+      const observed = observe(event, ready);
       if (observed.kind === 'done' || observed.kind === 'error') {
         forward(ready);
         return observed.kind === 'done'
           ? finish(true)
           : endWithError(
               new Problem('backend_bad_response', 'The backend sent an error in its stream.'),
-              Buffer.from(`data: ${JSON.stringify(errorOf(502, observed.body))}\n\n`),
+              observed.event,
             );
       }
       // Another choice goes on, so the held chunk was not the last one with a finish reason.
-      if (observed.live && held.length > 0 && mayRelease(observed.kind === 'finish')) {
+      if (observed.live && held.length > 0 && recorder.mayRelease(observed.kind === 'finish')) {
         forward(ready);
-        forward(held.map((one) => one.payload));
+        forward(held.map((one) => one.event));
         ready = [];
         held = [];
       }
       if (held.length === 0 && observed.kind !== 'finish') {
-        ready.push(payload);
+        ready.push(event);
         continue;
       }
       forward(ready);
       ready = [];
-      held.push({ payload, finish: observed.kind === 'finish' });
+      held.push({ event, finish: observed.kind === 'finish' });
     }
     forward(ready);
+    // Until the backend ends its stream, or that time is over, it may still spoil its answer.
+    if (recorder.complete)
+      drainTimer ??= setTimeout(() => !outgoing.destroyed && guarded(() => finish(true)), AFTER_DONE_MS);
   }
 
-  /** Observes a payload. When it is invalid, the events before it are still sent. */
-  function observe(payload: Uint8Array, ready: readonly Uint8Array[]): Observed {
+  /** Observes an event. When it is invalid, the events before it are still sent. */
+  function observe(event: E, ready: readonly E[]): Observed {
     try {
-      const observed = recorder.observe(payload);
+      const observed = recorder.observe(event);
       if (!hasName && recorder.completionId !== null) {
         hasName = true;
         attestor.name(exchange, recorder.completionId);
@@ -114,17 +131,13 @@ export function streamDelivery(
     }
   }
 
-  /** Limits the finish chunks that are sent without an attestation to the number of choices less one. */
-  function mayRelease(finishing: boolean): boolean {
-    return recorder.finished - (finishing ? 1 : 0) < exchange.choices;
-  }
-
-  /** `done`: the backend sent [DONE], and its connection may still be open. */
-  function finish(done: boolean): void {
+  /** `open`: the backend's stream may still be open. */
+  function finish(open: boolean): void {
     const recording = recorder.finish();
     ended = true;
-    // After [DONE] the response ends by itself and the connection is reused. If it does not end in time, it is closed.
-    if (done) drainTimer = setTimeout(() => port.cancel(), AFTER_DONE_MS);
+    clearTimeout(drainTimer ?? undefined);
+    // After its last event the response ends by itself. If it does not end in time, its connection is closed.
+    if (open) drainTimer = setTimeout(() => port.cancel(), AFTER_DONE_MS);
     void prove(recording).catch((error) => {
       if (!outgoing.destroyed) endWithError(asProblem(error));
     });
@@ -136,9 +149,12 @@ export function streamDelivery(
       const folded = recording instanceof Promise ? await recording : recording;
       const { json } = await attestor.attest(exchange, folded, port.onDisconnect);
       const last = held.findLastIndex((one) => one.finish);
-      for (const [i, { payload }] of held.entries())
-        for (const part of i === last ? withAttestation(payload, json) : [writeEvents([payload])]) outgoing.write(part);
-      outgoing.end(DONE);
+      for (const [i, { event }] of held.entries()) {
+        const attested = i === last && exchange.spliced;
+        for (const part of attested ? recorder.withAttestation(event, json) : [recorder.write([event])])
+          outgoing.write(part);
+      }
+      outgoing.end(recorder.last);
       port.done({ status: head.status, tee: 'attested' });
     } finally {
       clearInterval(keepalive);
@@ -146,8 +162,9 @@ export function streamDelivery(
   }
 
   /** Ends the stream with an error event in place of the finish chunk: `problem`, or the backend's own error. */
-  function endWithError(problem: Problem, event = errorEvent(problem)): void {
+  function endWithError(problem: Problem, event = recorder.errorEvent(problem)): void {
     ended = true;
+    clearTimeout(drainTimer ?? undefined);
     port.cancel();
     outgoing.end(event);
     port.done({ status: head.status, tee: 'failed', problem });
@@ -174,7 +191,7 @@ export function streamDelivery(
       clearTimeout(drainTimer ?? undefined);
       guarded(() => {
         const last = reader.end();
-        if (last !== null) handlePayloads([last]);
+        if (last !== null) handleEvents([last]);
         if (!ended) finish(false);
       });
     },
@@ -185,28 +202,9 @@ export function streamDelivery(
   };
 }
 
-// The server-sent events that the gateway writes itself.
+// Comments of the gateway's own.
 
-const DONE = Buffer.from('data: [DONE]\n\n');
 /** A comment that keeps the connection alive. Clients ignore it. */
 const ATTESTING = Buffer.from(': attesting\n\n');
 /** Replaces a comment of the backend. */
 const WAITING = Buffer.from(': waiting\n\n');
-
-const ATTESTATION = Buffer.from(',"attestation":');
-const LF = 0x0a;
-const BRACE = 0x7d;
-/** Up to this size, copying costs less than further writes. */
-const MAX_COPIED_BYTES = 64 * 1024;
-
-/**
- * Returns the parts of the event, with `,"attestation":…` inserted before the last `}` of its payload. Without that member the bytes are
- * the backend's.
- */
-function withAttestation(payload: Uint8Array, attestationJson: Uint8Array): Uint8Array[] {
-  const brace = payload.lastIndexOf(BRACE);
-  const parts = [payload.subarray(0, brace), ATTESTATION, attestationJson, payload.subarray(brace)];
-  if (payload.includes(LF)) return [writeEvents([Buffer.concat(parts)])];
-  const event = [EVENT_START, ...parts, EVENT_END];
-  return attestationJson.length > MAX_COPIED_BYTES ? event : [Buffer.concat(event)];
-}

@@ -17,7 +17,7 @@ export function wholeDelivery(
   async function send(): Promise<void> {
     const body = chunks.whole();
     const attested = await attestor.attest(exchange, { body }, port.onDisconnect);
-    const parts = withAttestation(body, attested.json);
+    const parts = exchange.spliced ? withAttestation(body, attested.json) : [body];
     attested.json = EMPTY;
     const { outgoing } = exchange;
     if (attested.tree_size !== null) outgoing.setHeader('x-tee-batch', String(attested.tree_size));

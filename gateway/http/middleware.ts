@@ -178,7 +178,7 @@ function onDelivered(outgoing: Outgoing, release: () => void): void {
 }
 
 const EXPOSED =
-  'x-request-id, x-attestation-id, x-tee-batch, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests';
+  'x-request-id, x-attestation-id, x-tee, x-tee-batch, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests';
 const LOOPBACK_ORIGIN = /^https?:\/\/(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/;
 
 /** By default every origin is allowed where API keys are required, and only this machine's origins where none are. */

@@ -1,7 +1,6 @@
 // The work on a body: parsing a request, removing `tee` from it, and drafting an attestation.
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
-import type { IncomingHttpHeaders } from 'node:http';
 import type * as z from 'zod';
 import { type JsonPart, joined } from '../../proto/fold.ts';
 import { duplicateMember, hasAtMost, parseJson, topLevelMembers, withoutMember } from '../../proto/json.ts';
@@ -52,7 +51,7 @@ export function parseGeneration(endpoint: Endpoint, body: Buffer, caller: Caller
     forward: forward === text ? body : forward,
     choices: choicesOf(endpoint, request.n, (value as { prompt?: unknown }).prompt),
     stream: request.stream === true,
-    model: request.model,
+    model: request.model ?? undefined,
   };
 }
 
@@ -113,69 +112,66 @@ function readTee(value: unknown): Tee | null {
   return data.batch === true ? 'batch' : 'strict';
 }
 
-/** The header `x-tee: 1` or `x-tee: batch`, for clients that can set only headers. @throws {Problem} invalid_request */
-export function teeHeader(headers: IncomingHttpHeaders): Tee | null {
-  const value = headers['x-tee'];
-  if (value === undefined || value === '0' || value === 'false') return null;
-  if (value === '1' || value === 'true') return 'strict';
-  if (value === 'batch') return 'batch';
-  throw new Problem('invalid_request', 'The header x-tee must be 1, batch or 0.', { param: 'x-tee' });
-}
-
-/** The header `x-tee-session`: the session that the client holds, whose evidence it does not need again. @throws {Problem} invalid_request */
-export function sessionHeader(headers: IncomingHttpHeaders): string | undefined {
-  const value = headers['x-tee-session'];
-  if (value === undefined) return undefined;
-  if (typeof value === 'string' && /^[0-9a-f]{64}$/.test(value)) return value;
-  throw new Problem('invalid_request', 'The header x-tee-session must be 64 lowercase hex digits.', {
-    param: 'x-tee-session',
-  });
-}
-
 function choicesOf(endpoint: Endpoint, n: number | null | undefined, prompt: unknown): number {
   const many = endpoint === 'completion' && Array.isArray(prompt) && typeof prompt[0] !== 'number';
   return (n ?? 1) * (many ? Math.max(1, prompt.length) : 1);
 }
 
-// Parses a body whose route only the backend knows: `tee` (which is rejected), `stream` and `model`.
-
-export const TEE_ROUTES_MESSAGE = 'tee works on /v1/chat/completions and /v1/completions.';
+// Parses a body whose route only the backend knows: `tee`, `stream` and `model`.
 
 export interface PassThroughRequest {
   readonly body: Buffer;
-  /** The content-type is JSON. `tee` is not looked for in any other body. */
+  /** Its content-type is JSON. */
   readonly json: boolean;
-  /** The caller when its key is restricted to some models; null when any model is allowed. */
+  /** The caller, where it is restricted to some models; null otherwise. */
   readonly restrictedCaller: Caller | null;
+  /** A header asks for tee, so that it is to be known whether the body is an object. */
+  readonly mayAttest: boolean;
 }
 
 export interface PassThrough {
   /** The body for the backend: the original bytes, or the text without `tee`. */
   readonly forward: Buffer | string;
   readonly stream: boolean;
+  /** What `tee` in the body asks for; null: nothing. */
+  readonly tee: Tee | null;
+  /** The body was parsed, and is a JSON object: what can be attested. */
+  readonly object: boolean;
+  readonly model: string | undefined;
 }
 
+const UNREAD = { tee: null, object: false, model: undefined } as const;
+
 /** Returns the body unchanged when there is nothing to look for, else null. */
-export function passThroughUnparsed({ body, json, restrictedCaller }: PassThroughRequest): PassThrough | null {
-  if (restrictedCaller !== null || mayContainMember(body, 'stream') || (json && mayContainMember(body, 'tee')))
-    return null;
-  return { forward: body, stream: false };
+export function passThroughUnparsed({
+  body,
+  json,
+  restrictedCaller,
+  mayAttest,
+}: PassThroughRequest): PassThrough | null {
+  if (restrictedCaller !== null || mayContainMember(body, 'stream')) return null;
+  if (json && (mayAttest || mayContainMember(body, 'tee'))) return null;
+  return { ...UNREAD, forward: body, stream: false };
 }
 
 /** @throws {Problem} invalid_json, invalid_request naming the member, model_not_found. */
-export function parsePassThrough({ body, json, restrictedCaller }: PassThroughRequest): PassThrough {
+export function parsePassThrough({ body, json, restrictedCaller, mayAttest }: PassThroughRequest): PassThrough {
   const hasTee = json && mayContainMember(body, 'tee');
-  if (restrictedCaller === null && !hasTee) return { forward: body, stream: asksForStream(body) };
+  if (restrictedCaller === null && !hasTee && !(json && mayAttest))
+    return { ...UNREAD, forward: body, stream: asksForStream(body) };
   const text = bodyText(body);
-  const value = readJson(text);
+  const value = text === '' ? null : readJson(text);
   if (restrictedCaller !== null) checkModel(restrictedCaller, text, value);
-  return { forward: hasTee ? withoutTee(body, text, value) : body, stream: isStream(value) };
-}
-
-function withoutTee(body: Buffer, text: string, value: unknown): Buffer | string {
-  const { forward, tee } = cutTee(text, value);
-  if (tee !== null) throw new Problem('invalid_request', `tee: ${TEE_ROUTES_MESSAGE}`, { param: 'tee' });
-  return forward === text ? body : forward;
+  const { forward, tee } = hasTee ? cutTee(text, value) : { forward: text, tee: null };
+  const object = json && typeof value === 'object' && value !== null && !Array.isArray(value);
+  const model = object ? (value as { model?: unknown }).model : undefined;
+  return {
+    forward: forward === text ? body : forward,
+    stream: isStream(value),
+    tee,
+    object,
+    model: typeof model === 'string' ? model : undefined,
+  };
 }
 
 /** Whether the body asks for a stream. Path and content-type do not matter, because a backend may ignore both. */
@@ -213,6 +209,8 @@ export interface Folded {
 }
 
 export interface DraftInput {
+  /** The request's path. */
+  readonly endpoint: string;
   /** The client's body, exactly as received: its text, or its bytes. */
   readonly request: string | Buffer;
   readonly response: Body | Folded;
@@ -232,13 +230,14 @@ export interface Draft {
   readonly free_bytes: number;
 }
 
-export const badResponse = (message: string) => new Problem('backend_bad_response', message);
+export const badResponse = (message: string, cause?: unknown) =>
+  new Problem('backend_bad_response', message, { cause });
 
 /** @throws {Problem} backend_bad_response, and no other error of its own. */
-export function draft({ request, response, timestamp }: DraftInput): Draft {
+export function draft({ endpoint, request, response, timestamp }: DraftInput): Draft {
   const { completionId, completion, ...ofStream } = 'body' in response ? readWholeResponse(response.body) : response;
   const text = typeof completion === 'string' ? completion : joined(completion);
-  const raw = buildRaw({ request: request.toString(), response: text, ...ofStream, timestamp });
+  const raw = buildRaw({ endpoint, request: request.toString(), response: text, ...ofStream, timestamp });
   if (raw.length > MAX_RAW_LENGTH) throw badResponse('Request and answer together are larger than what is attested.');
   const bytes = Buffer.from(raw, 'utf8');
   const digest = hash('sha256', bytes) as Nonce;

@@ -11,14 +11,14 @@ const HANDLERS: { readonly [K in Kind]: (input: Jobs[K]) => Results[K] } = {
     return { ...rest, forward: bytesOf(forward) };
   },
   passThrough({ body, ...rest }) {
-    const { forward, stream } = parsePassThrough({ ...rest, body: bufferOf(body) });
-    return { forward: bytesOf(forward), stream };
+    const { forward, ...parsed } = parsePassThrough({ ...rest, body: bufferOf(body) });
+    return { ...parsed, forward: bytesOf(forward) };
   },
-  draft: ({ request, response, timestamp }) =>
+  draft: ({ request, response, ...rest }) =>
     draft({
+      ...rest,
       request: typeof request === 'string' ? request : bufferOf(request),
       response: 'body' in response ? { body: bufferOf(response.body) } : response,
-      timestamp,
     }),
 };
 

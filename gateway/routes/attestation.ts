@@ -1,4 +1,4 @@
-// GET /v1/{chat/completions,completions}/{id}/attestation: an attestation again, for clients that drop unknown members.
+// GET {the request's path}/{id}/attestation: an attestation again, for clients that drop unknown members.
 // GET /v1/attestation/session: the session that attestations are signed in, or one that holds the caller's challenge.
 import { noSession, unavailable, wholeSession } from '../attestation/sessions.ts';
 import type { Context, Deps } from '../http/context.ts';
@@ -7,8 +7,8 @@ import { Problem } from '../http/problem.ts';
 const JSON_TYPE = { 'content-type': 'application/json' };
 
 export function attestationById({ store }: Deps) {
-  return async (c: Context): Promise<Response> => {
-    const kept = await store.find(c.env.owner, c.req.param('id') ?? '');
+  return async (c: Context, id = c.req.param('id') ?? ''): Promise<Response> => {
+    const kept = await store.find(c.env.owner, id);
     if (kept === null)
       throw new Problem('not_found', 'No attestation is kept under this id for this API key.', { param: 'id' });
     if (kept.state === 'pending')

@@ -1,37 +1,27 @@
 // POST /v1/chat/completions and /v1/completions: validates, forwards and delivers; with tee, attests.
-import { hash } from 'node:crypto';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import type { BatchGroup } from '../../proto/frames.ts';
+import { CHAT_ENDPOINT } from '../../proto/raw.ts';
 import type { Headers, ResponseHead } from '../backend/backend.ts';
 import { headerLines, toBackend } from '../backend/headers.ts';
 import { type Exchange, mediaType, type Port, pipeDelivery, relay, type TeeExchange } from '../exchange/relay.ts';
-import { streamDelivery } from '../exchange/stream.ts';
-import { wholeDelivery } from '../exchange/whole.ts';
 import type { Bindings, Context, Deps } from '../http/context.ts';
 import { SerializedHeaders } from '../http/outgoing.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
-import type { Owner } from '../keys/keys.ts';
-import { TEE_COPIES } from '../limits/bounds.ts';
-import { type Endpoint, sessionHeader, type Tee, teeHeader } from '../offload/jobs.ts';
+import type { Endpoint } from '../offload/jobs.ts';
 import type { Operation, Outcome, Watch } from '../telemetry/telemetry.ts';
+import { openTee, settleTee, teeDelivery, teeHeader } from './tee.ts';
 
 const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };
+const ENDPOINT: Record<Endpoint, string> = { chat: CHAT_ENDPOINT, completion: '/v1/completions' };
 const OPERATION: Record<Endpoint, Operation> = { chat: 'chat', completion: 'text_completion' };
 
 export function generate(endpoint: Endpoint, deps: Deps) {
-  const { config, backend, sidecar, store, offload, attestor } = deps;
+  const { config, backend, offload } = deps;
   return async (c: Context): Promise<Response> => {
-    const { id, owner } = c.env;
-    const { tee, relayed } = await begin(c);
-    try {
-      const outcome = await relayed;
-      c.env.outcome = outcome;
-      if (tee !== null && outcome.tee !== 'attested') store.drop(owner, id);
-    } catch (error) {
-      if (tee !== null) store.drop(owner, id);
-      throw error;
-    }
+    const { attested, relayed } = await begin(c);
+    if (attested) await settleTee(c, deps, relayed);
+    else c.env.outcome = await relayed;
     return RESPONSE_ALREADY_SENT;
   };
 
@@ -39,35 +29,22 @@ export function generate(endpoint: Endpoint, deps: Deps) {
    * Sends the request to the backend. The parsed request ends with this function, so that without tee a long prompt is not kept while the
    * response runs.
    */
-  async function begin(c: Context): Promise<{ tee: Tee | null; relayed: Promise<Outcome> }> {
-    const { incoming, outgoing } = c.env;
-    const permit = c.env.permit;
+  async function begin(c: Context): Promise<{ attested: boolean; relayed: Promise<Outcome> }> {
+    const { incoming, outgoing, permit, watch } = c.env;
     const reading = readBody(incoming, config.max_body_bytes, permit);
     if (reading instanceof Promise) offload.expect(Number(incoming.headers['content-length'] ?? 0));
     const body = reading instanceof Promise ? await reading : reading;
     const parsing = offload.parse(endpoint, body, c.env.caller, c.env);
     const generation = parsing instanceof Promise ? await parsing : parsing;
     const { request, forward, choices, stream, model } = generation;
-    const tee = generation.tee ?? teeHeader(incoming.headers);
-    const watch = c.env.watch;
+    const header = teeHeader(incoming.headers);
+    const tee = generation.tee ?? header.tee;
     watch.generates(OPERATION[endpoint], model, tee !== null);
     if (stream) await permit.stream();
-    if (tee !== null) {
-      await permit.tee();
-      permit.hold((TEE_COPIES - 1) * body.length);
-    }
-    const { id, owner } = c.env;
-    const hold = (chunk: Buffer) => permit.hold(TEE_COPIES * chunk.length);
-    // Without tee the request is not kept while its response runs.
-    const session = sessionHeader(incoming.headers);
-    const batch = tee === 'batch' ? groupOf(owner) : null;
     const exchange =
-      tee === null ? { outgoing, watch } : { id, owner, request, session, batch, choices, outgoing, watch, hold };
-    if (tee !== null) {
-      await sidecar.ready(config.sidecar_wait_ms);
-      outgoing.setHeader('x-attestation-id', id);
-      store.begin(owner, id);
-    }
+      tee === null
+        ? { outgoing, watch }
+        : await openTee(c, deps, { tee, spliced: header.spliced, endpoint: ENDPOINT[endpoint], request, choices });
     const relayed = relay(
       backend,
       {
@@ -76,18 +53,12 @@ export function generate(endpoint: Endpoint, deps: Deps) {
         headers: headersOf(incoming, watch),
         body: forward,
         repeatable: true,
-        owner: tee === null ? owner : null,
+        owner: tee === null ? c.env.owner : null,
       },
       exchange,
       (head, port) => deliver(head, port, exchange),
     );
-    return { tee, relayed };
-  }
-
-  /** Whose answers may share a nonce with one of `owner`; null: nobody's. */
-  function groupOf(owner: Owner): BatchGroup | null {
-    if (config.batch === 'off') return null;
-    return config.batch_per_key ? (hash('sha256', `batch ${owner}`) as BatchGroup) : 'all';
+    return { attested: tee !== null, relayed };
   }
 
   /** Header lines are cached for a client that sends the same head each time. The lines of a trace always differ. */
@@ -103,7 +74,6 @@ export function generate(endpoint: Endpoint, deps: Deps) {
 
   function deliver(head: ResponseHead, port: Port, exchange: Exchange | TeeExchange) {
     const type = mediaType(head.headers);
-    const encoded = head.headers['content-encoding'];
     if (head.status === 204 || head.status === 205)
       throw new Problem(
         'backend_bad_response',
@@ -111,11 +81,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
       );
     if (type !== 'text/event-stream' && type !== 'application/json')
       throw new Problem('backend_bad_response', 'The backend answered with neither JSON nor an event stream.');
-    if (!('hold' in exchange)) return pipeDelivery(head, port, exchange);
-    if (encoded !== undefined && encoded !== 'identity')
-      throw new Problem('backend_bad_response', 'The backend compressed an answer that is to be attested.');
-    const make = type === 'text/event-stream' ? streamDelivery : wholeDelivery;
-    return make(head, port, exchange, attestor, config.max_answer_bytes);
+    return 'hold' in exchange ? teeDelivery(head, port, exchange, deps) : pipeDelivery(head, port, exchange);
   }
 }
 

@@ -1,4 +1,5 @@
-// Passes every other /v1 route through to the backend, models and embeddings among them. They have no tee.
+// Passes every other /v1 route through to the backend: models, responses, messages, embeddings and whatever it knows. With tee, attests
+// the answer where request and answer are JSON objects.
 
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import * as z from 'zod';
@@ -9,7 +10,9 @@ import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import { checkPath, checkRoute } from '../keys/keys.ts';
-import { TEE_ROUTES_MESSAGE, teeHeader } from '../offload/jobs.ts';
+import type { Operation } from '../telemetry/telemetry.ts';
+import { attestationById } from './attestation.ts';
+import { isProvable, openTee, settleTee, teeDelivery, teeHeader } from './tee.ts';
 
 // GET /v1/models for a key that is restricted to some models: the backend's list without the others.
 
@@ -59,30 +62,31 @@ const badList = () => new Problem('backend_bad_response', 'The backend answered 
 
 const METHODS = new Set(['GET', 'POST', 'DELETE']);
 
-export function passthrough({ config, backend, offload }: Deps) {
+export function passthrough(deps: Deps) {
+  const { config, backend, offload } = deps;
+  const byId = attestationById(deps);
   return async (c: Context): Promise<Response> => {
-    const { incoming, outgoing } = c.env;
+    const { incoming, outgoing, caller, permit, watch } = c.env;
     const method = incoming.method ?? 'GET';
     if (!METHODS.has(method))
       throw new Problem('method_not_allowed', `${method} is not allowed here.`, {
         headers: { allow: [...METHODS].join(', ') },
       });
     const path = backendPath(incoming.url ?? '');
-    const caller = c.env.caller;
-    const type = incoming.headers['content-type'];
-    const json = isJson(type);
+    const json = isJson(incoming.headers['content-type']);
     checkRoute(caller, method, path);
     checkPath(caller, method, path, json);
-    const body = await readBody(incoming, config.max_body_bytes, c.env.permit);
-    // Clients that send x-tee with all requests may also request lists, which have nothing to attest.
-    if (method === 'POST' && teeHeader(incoming.headers) !== null)
-      throw new Problem('invalid_request', TEE_ROUTES_MESSAGE, { param: 'x-tee' });
+    const body = await readBody(incoming, config.max_body_bytes, permit);
+    const attestationId = method === 'GET' ? idIn(path) : null;
+    if (attestationId !== null) return byId(c, attestationId);
+    const header = teeHeader(incoming.headers);
     const { models } = caller.limits;
     const restrictedCaller = method === 'POST' && models !== null ? caller : null;
-    const { forward, stream } = await offload.passThrough({ body, json, restrictedCaller }, c.env);
-    if (stream) await c.env.permit.stream();
-    const watch = c.env.watch;
-    const exchange = { outgoing, watch };
+    const mayAttest = method === 'POST' && header.tee !== null;
+    const parsed = await offload.passThrough({ body, json, restrictedCaller, mayAttest }, c.env);
+    const { forward, stream, object, model } = parsed;
+    const asked = parsed.tee ?? (object ? header.tee : null);
+    if (stream) await permit.stream();
     const headers = toBackend(incoming.headers, config.backend_api_key);
     watch.trace?.toBackend(headers);
     const request = {
@@ -91,8 +95,29 @@ export function passthrough({ config, backend, offload }: Deps) {
       headers,
       body: method === 'GET' || forward.length === 0 ? null : forward,
       repeatable: method === 'GET',
-      owner: c.env.owner,
+      owner: asked === null ? c.env.owner : null,
     };
+    if (asked !== null) {
+      const endpoint = `/v1${pathOf(path)}`;
+      watch.generates(operationOf(endpoint), model, true);
+      const exchange = await openTee(c, deps, {
+        tee: asked,
+        spliced: header.spliced,
+        endpoint,
+        request: body,
+        choices: 1,
+      });
+      const relayed = relay(backend, request, exchange, (head, port) => {
+        if (isProvable(head, exchange)) return teeDelivery(head, port, exchange, deps);
+        if (parsed.tee !== null) throw new Problem('invalid_request', NOT_PROVABLE, { param: 'tee' });
+        outgoing.setHeader(...UNSUPPORTED);
+        return pipeDelivery(head, port, exchange);
+      });
+      await settleTee(c, deps, relayed);
+      return RESPONSE_ALREADY_SENT;
+    }
+    if (header.tee !== null) outgoing.setHeader(...UNSUPPORTED);
+    const exchange = { outgoing, watch };
     const allowedModels = models !== null && method === 'GET' && /^\/models\/?(\?|$)/.test(path) ? models : null;
     const outcome = await relay(backend, request, exchange, (head, port) =>
       allowedModels === null ? pipeDelivery(head, port, exchange) : modelsDelivery(head, port, exchange, allowedModels),
@@ -101,6 +126,19 @@ export function passthrough({ config, backend, offload }: Deps) {
     return RESPONSE_ALREADY_SENT;
   };
 }
+
+const NOT_PROVABLE = 'tee: the answer of this request is neither a JSON object nor a stream that can be proven.';
+/** Tells a client that asks for tee with every request that this answer has no proof. */
+const UNSUPPORTED = ['x-tee', 'unsupported'] as const;
+
+const pathOf = (path: string): string => path.split('?', 1)[0] ?? '';
+
+/** The id in `/…/{id}/attestation`. */
+const idIn = (path: string): string | null => /^\/.+\/([^/]+)\/attestation$/.exec(pathOf(path))?.[1] ?? null;
+
+/** OpenTelemetry's name of what the endpoint does. */
+const operationOf = (endpoint: string): Operation =>
+  endpoint === '/v1/embeddings' ? 'embeddings' : 'generate_content';
 
 /** Returns the part after `/v1`. A path that a backend could resolve to something outside of it is rejected. */
 function backendPath(url: string): string {

@@ -11,7 +11,7 @@ import { createMetrics, type Metrics } from './metrics.ts';
 // The times of one exchange: recorded while it runs, read once at its end.
 
 /** OpenTelemetry's names for the operations of the two generation routes. */
-export type Operation = 'chat' | 'text_completion';
+export type Operation = 'chat' | 'text_completion' | 'embeddings' | 'generate_content';
 
 /** All times are `performance.now()`; 0 when the moment has not come. */
 export class Watch {

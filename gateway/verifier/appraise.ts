@@ -5,6 +5,7 @@ import {
   createCollateral,
   type FailureCode,
   fetchNrasKeys,
+  isTranscript,
   type Jwks,
   type VerificationReport,
 } from '../../verify/index.ts';
@@ -47,6 +48,7 @@ export function createAppraise(
   };
   return async ({ body, countersignKeys, simulatedRoot, minLevel, ear }) => {
     const text = Buffer.from(body).toString('utf8');
+    const input = isTranscript(text) ? new Uint8Array(body) : text;
     const trusted = {
       collateral,
       fetchNrasKeys: nrasKeys,
@@ -56,8 +58,8 @@ export function createAppraise(
       policy: { minLevel },
       ...(simulatedRoot === null ? {} : { simulatedRoot }),
     };
-    let report = await appraiseAttestation(text, { countersignKeys, ...trusted });
-    if (EXPIRED_CODES.has(failureOf(report)?.code)) report = await appraiseAttestation(text, trusted);
+    let report = await appraiseAttestation(input, { countersignKeys, ...trusted });
+    if (EXPIRED_CODES.has(failureOf(report)?.code)) report = await appraiseAttestation(input, trusted);
     const failed = failureOf(report);
     const { name, code, detail } = failed ?? { name: 'form', code: undefined, detail: 'it could not be checked' };
     const result = ear === null ? report : earOf(report, trusted, { build: ear, issued: new Date(clock()) });

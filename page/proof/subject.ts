@@ -2,7 +2,7 @@
 
 import { type Member, topLevelMembers } from '../../proto/json.ts';
 import { type RawParts, splitRaw } from '../../proto/raw.ts';
-import type { Attestation } from '../../verify/index.ts';
+import { type Attestation, isTranscript } from '../../verify/index.ts';
 import { carrierOf } from '../stream.ts';
 
 export interface Subject {
@@ -23,8 +23,7 @@ export const MAX_INPUT_BYTES = 64 * 1024 * 1024;
 export function readStored(bytes: Uint8Array<ArrayBuffer>, name: string): Subject {
   const text = textOf(bytes);
   const rest = { request: null, name };
-  if (/^\uFEFF?\s*(data|event|id|retry)?:/.test(text.slice(0, 64)))
-    return { kind: 'attestation', text: carrierOf(bytes) ?? '', transcript: bytes, ...rest };
+  if (isTranscript(text)) return { kind: 'attestation', text: carrierOf(bytes) ?? '', transcript: bytes, ...rest };
   const kind = text.trimStart().startsWith('[') ? 'evidence' : 'attestation';
   return { kind, text, transcript: null, ...rest };
 }

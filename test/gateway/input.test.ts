@@ -87,8 +87,7 @@ describe('bad input', () => {
   it('on an unknown path is 404, with an unknown method 405 and what is allowed', async () => {
     expectError(await ask(`${service.url}/nothing`, { method: 'GET' }), 404, 'not_found');
     for (const [path, method, allow] of [
-      ['/v1/chat/completions', 'GET', 'POST'],
-      ['/v1/completions', 'DELETE', 'POST'],
+      ['/v1/chat/completions', 'PUT', 'GET, POST, DELETE'],
       ['/health', 'POST', 'GET'],
       ['/~sev_gpu@1.0/verify', 'DELETE', 'GET, POST'],
       ['/v1/models', 'PATCH', 'GET, POST, DELETE'],
@@ -149,24 +148,23 @@ describe('the rest of /v1', () => {
     expect((await ask(`${service.url}/v1/audio/speech`, { body: '{"input":"a"}' })).body).toEqual(audio);
   });
 
-  it('refuses tee and says where it works', async () => {
-    for (const [body, headers] of [
-      ['{"input":"a","tee":true}', {}],
-      ['{"input":"a","t\\u0065e":true}', {}],
-      ['{"input":"a"}', { 'x-tee': '1' }],
-    ] as const) {
-      const got = await ask(`${service.url}/v1/embeddings`, { body, headers });
-      expect([got.status, got.json().error.code]).toEqual([400, 'invalid_request']);
-      expect(got.json().error.message).toContain('/v1/chat/completions');
-    }
-    expect(service.backend.seen).toHaveLength(0);
-  });
-
   it('lists models to clients that send x-tee with everything', async () => {
     const got = await ask(`${service.url}/v1/models`, { method: 'GET', headers: { 'x-tee': '1' } });
     expect(got.status).toBe(200);
+    expect(got.headers['x-tee']).toBe('unsupported');
     expect(service.backend.seen.at(-1)).toMatchObject({ method: 'GET', url: '/v1/models' });
     expect(service.backend.seen.at(-1)?.headers).not.toHaveProperty('x-tee');
+  });
+
+  it('has the stored completions, like what stands beside them', async () => {
+    for (const [method, path] of [
+      ['GET', '/v1/chat/completions?limit=2'],
+      ['GET', '/v1/chat/completions/c-1'],
+      ['DELETE', '/v1/chat/completions/c-1'],
+    ] as const) {
+      expect((await ask(service.url + path, { method })).status).toBe(200);
+      expect(service.backend.seen.at(-1)).toMatchObject({ method, url: path });
+    }
   });
 });
 

@@ -78,7 +78,14 @@ describe('a large request, read on a thread,', () => {
     ['a stream', `{"stream":true,"input":"${TEXT}"}`, {}, { stream: true }],
     ['with tee that is false', `{"tee":false,"input":"${TEXT}"}`, {}, { stream: false }],
     ['short without tee', `{"tee":${SPACE}false,"input":""}`, {}, { stream: false }],
-    ['with tee', `{"input":"${TEXT}","tee":true}`, {}, { code: 'invalid_request', param: 'tee' }],
+    ['with tee', `{"input":"${TEXT}","tee":true}`, {}, { tee: 'strict', object: true }],
+    [
+      'with tee in a header',
+      `{"model":"small","input":"${TEXT}"}`,
+      { mayAttest: true },
+      { object: true, model: 'small' },
+    ],
+    ['with tee of another form', `{"input":"${TEXT}","tee":1}`, {}, { code: 'invalid_request', param: 'tee' }],
     ['with tee in a body of another type', `{"input":"${TEXT}","tee":true}`, { json: false }, { stream: false }],
     ['of another type, with a stream', `{"input":"${TEXT}","stream":true}`, { json: false }, { stream: true }],
     ['not JSON', `{"tee":1,"input":"${TEXT}"`, {}, { code: 'invalid_json' }],
@@ -91,7 +98,7 @@ describe('a large request, read on a thread,', () => {
       { code: 'model_not_found' },
     ],
   ])('is passed through as one read at once: %s', async (_name, text, how, expected) => {
-    const passing = { body: Buffer.from(text), json: true, restrictedCaller: null, ...how };
+    const passing = { body: Buffer.from(text), json: true, restrictedCaller: null, mayAttest: false, ...how };
     const onThread = await resultOf(() => offload.passThrough(passing, CLIENT));
     expect(onThread).toEqual(await resultOf(() => parsePassThrough(passing)));
     expect(onThread).toMatchObject(expected);
@@ -100,9 +107,14 @@ describe('a large request, read on a thread,', () => {
   it('goes to the backend as the bytes that came, where nothing was cut out', async () => {
     const body = Buffer.from(`{${MESSAGES}}`);
     expect((await offload.parse('chat', body, ANYONE, CLIENT)).forward).toBe(body);
-    const passing = { body: Buffer.from(`{"input":"${TEXT}"}`), json: true, restrictedCaller: null };
+    const passing = {
+      body: Buffer.from(`{"input":"${TEXT}"}`),
+      json: true,
+      restrictedCaller: null,
+      mayAttest: false,
+    };
     const unchanged = offload.passThrough({ ...passing, body: Buffer.from('{"audio":"teestream"}') }, CLIENT);
-    expect(unchanged).toEqual({ forward: Buffer.from('{"audio":"teestream"}'), stream: false });
+    expect(unchanged).toMatchObject({ forward: Buffer.from('{"audio":"teestream"}'), stream: false, tee: null });
     expect((await offload.passThrough(passing, CLIENT)).forward).toBe(passing.body);
   });
 
@@ -147,7 +159,7 @@ describe('a large request', () => {
 
   it('is refused as a small one is', async () => {
     expectError(await post('/v1/chat/completions', `{${MESSAGES},"n":0}`, false), 400, 'invalid_request', 'n');
-    expectError(await post('/v1/responses', `{"input":"${TEXT}","tee":true}`, false), 400, 'invalid_request', 'tee');
+    expectError(await post('/v1/responses', `{"input":"${TEXT}","tee":1}`, false), 400, 'invalid_request', 'tee');
   });
 
   it('that is not sent to its end costs nobody anything', async () => {

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Draft, type DraftInput, draft } from '../../gateway/offload/jobs.ts';
 import { createOffload } from '../../gateway/offload/pool.ts';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
-import { MAX_RAW_LENGTH, splitRaw } from '../../proto/raw.ts';
+import { CHAT_ENDPOINT, MAX_RAW_LENGTH, splitRaw } from '../../proto/raw.ts';
 import { answer, DONE, delta, finish, role, stream } from '../backend.ts';
 import { ask, chat } from '../client.ts';
 import { type Service, startService } from '../harness.ts';
@@ -18,6 +18,7 @@ describe('a draft of a large answer, made on a thread,', () => {
   const offload = createOffload();
   afterAll(() => offload.close());
   const parts = (body: string | Buffer): DraftInput => ({
+    endpoint: CHAT_ENDPOINT,
     request: REQUEST,
     response: { body: Buffer.from(body) },
     timestamp: 1_700_000_000,
@@ -74,7 +75,12 @@ describe('a draft of a large answer, made on a thread,', () => {
     const digest = { events: 3, sha256: 'ab'.repeat(32) };
     for (const text of ['small', TEXT]) {
       const folded = { completion: JSON.stringify({ text }), stream: digest, completionId: 'c-3' };
-      const given: DraftInput = { request: REQUEST, response: folded, timestamp: 1_700_000_000 };
+      const given: DraftInput = {
+        endpoint: '/v1/responses',
+        request: REQUEST,
+        response: folded,
+        timestamp: 1_700_000_000,
+      };
       const made = offload.draft(given, CLIENT);
       expect(made instanceof Promise).toBe(text === TEXT);
       expect(await resultOf(() => made)).toEqual(await resultOf(() => draft(given)));

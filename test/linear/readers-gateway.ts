@@ -35,6 +35,7 @@ import { draft, parseGeneration, parsePassThrough } from '../../gateway/offload/
 import { modelsDelivery } from '../../gateway/routes/passthrough.ts';
 import { Watch } from '../../gateway/telemetry/telemetry.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
+import { CHAT_ENDPOINT } from '../../proto/raw.ts';
 import { PayloadReader } from '../../proto/sse.ts';
 import { inChunks, prepared, type Reader, reader } from './reader.ts';
 
@@ -82,14 +83,22 @@ async function delivered(
   make: (port: Port, exchange: TeeExchange, attestor: Attestor) => Delivery,
 ): Promise<void> {
   const exchange = {
-    ...{ id: 'req-1', owner: 'anyone', request: '{"messages":[]}', choices: 1, hold() {} },
+    ...{
+      id: 'req-1',
+      owner: 'anyone',
+      request: '{"messages":[]}',
+      choices: 1,
+      streamForm: 'completion',
+      spliced: true,
+      hold() {},
+    },
     outgoing: new Sink(),
     watch: new Watch(null),
   } as unknown as TeeExchange;
   const attestor: Attestor = {
     name() {},
     attest: async ({ request }, answer) => ({
-      json: Buffer.from(draft({ request, response: answer, timestamp: 1 }).start),
+      json: Buffer.from(draft({ endpoint: CHAT_ENDPOINT, request, response: answer, timestamp: 1 }).start),
       tree_size: null,
     }),
   };
@@ -195,13 +204,13 @@ export const gatewayReaders: readonly Reader[] = [
     parseGeneration('chat', bytes, limited),
   ),
   reader('gateway/offload/jobs: parsePassThrough', ['requests', 'JSON'], ({ bytes }) =>
-    parsePassThrough({ body: bytes, json: true, restrictedCaller: null }),
+    parsePassThrough({ body: bytes, json: true, restrictedCaller: null, mayAttest: true }),
   ),
   reader('gateway/offload/jobs: parsePassThrough, for some models', ['requests'], ({ bytes }) =>
-    parsePassThrough({ body: bytes, json: true, restrictedCaller: limited }),
+    parsePassThrough({ body: bytes, json: true, restrictedCaller: limited, mayAttest: false }),
   ),
   reader('gateway/offload/jobs: draft', ['JSON'], ({ bytes }) =>
-    draft({ request: bytes, response: { body: bytes }, timestamp: 1 }),
+    draft({ endpoint: '/v1/embeddings', request: bytes, response: { body: bytes }, timestamp: 1 }),
   ),
   ...inChunks('gateway/recorder: Recorder', LINES, recorded, [7, Number.POSITIVE_INFINITY]),
   ...inChunks(

@@ -61,7 +61,7 @@ describe('a chat request that is plain', () => {
 
   it.each([
     ['a model that is too long', { model: 'a'.repeat(513) }],
-    ['a model that is none', { model: null }],
+    ['a model that is a number', { model: 1 }],
     ['stream that is no boolean', { stream: 'true' }],
     ['tee that is no boolean', { tee: 1 }],
     ['no messages', { messages: [] }],

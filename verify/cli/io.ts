@@ -1,7 +1,14 @@
 // What the command line reads and prints.
 import { readFileSync } from 'node:fs';
 import type { Check } from '../checks.ts';
-import type { Claims, CpuClaims, CpuReport, CpuSoftware, VerificationReport } from '../index.ts';
+import {
+  type Claims,
+  type CpuClaims,
+  type CpuReport,
+  type CpuSoftware,
+  isTranscript,
+  type VerificationReport,
+} from '../index.ts';
 import { ageInWords } from '../verdict.ts';
 import { UsageError } from './args.ts';
 
@@ -43,7 +50,7 @@ export function readText(file: string): string {
 export function readInput(file: string): string | Uint8Array<ArrayBuffer> {
   const bytes = readBytes(file);
   const text = decode(bytes, file);
-  return /^\ufeff?\s*(data|event|id|retry)?:/.test(text.slice(0, 64)) ? bytes : text;
+  return isTranscript(text) ? bytes : text;
 }
 
 /** Rejects invalid UTF-8: a lossy decoding could equal another file's text. */

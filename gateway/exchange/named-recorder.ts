@@ -1,0 +1,109 @@
+// Records a stream of named events that will be attested, /v1/responses and /v1/messages: checks their order, hashes names and payloads,
+// and finds the event that carries the attestation.
+import { createHash } from 'node:crypto';
+import { type EventRecord, isFinalResponse, recordEvents, type StreamForm } from '../../proto/events.ts';
+import { FoldError } from '../../proto/fold.ts';
+import { topLevelMembers } from '../../proto/json.ts';
+import { isDone, type NamedEvent, NamedEventReader, writeNamedEvent } from '../../proto/sse.ts';
+import { EMPTY } from '../http/bytes.ts';
+import type { Problem } from '../http/problem.ts';
+import { badResponse, type Folded } from '../offload/jobs.ts';
+import { MAX_EVENT_BYTES, type Observed, type StreamRecorder } from './recorder.ts';
+
+export class NamedRecorder implements StreamRecorder<NamedEvent> {
+  readonly reader: NamedEventReader;
+  readonly #max_answer_bytes: number;
+  readonly #record: EventRecord;
+  readonly #hash = createHash('sha256');
+  #events = 0;
+  #bytes = 0;
+  #complete = false;
+
+  constructor(form: Exclude<StreamForm, 'completion'>, max_answer_bytes: number) {
+    this.reader = new NamedEventReader(Math.min(MAX_EVENT_BYTES, max_answer_bytes));
+    this.#max_answer_bytes = max_answer_bytes;
+    this.#record = recordEvents(form);
+  }
+
+  get completionId(): string | null {
+    return this.#record.id;
+  }
+
+  /** The answer is complete. What the backend may still send is an error. */
+  get complete(): boolean {
+    return this.#complete;
+  }
+
+  takeRepeated = (): number => 0;
+  mayRelease = (): boolean => false;
+
+  /** @throws {Problem} backend_bad_response */
+  observe(event: NamedEvent): Observed {
+    if (event.name === null && isDone(event.payload)) return { kind: 'done' };
+    const kind = this.#add(event);
+    if (kind === 'error') return { kind: 'error', event: writeNamedEvent(event) };
+    this.#count(event);
+    this.#complete ||= kind === 'final' ? isFinalResponse(event.name) : event.name === 'message_stop';
+    return { kind: kind === 'final' ? 'finish' : 'chunk', live: false };
+  }
+
+  /** @throws {Problem} backend_bad_response unless the answer is complete. */
+  finish(): Folded {
+    const completion = asProblem(() => this.#record.text());
+    const stream = { events: this.#events, sha256: this.#hash.digest('hex') };
+    return { completion, stream, completionId: this.completionId };
+  }
+
+  write(events: readonly NamedEvent[]): Uint8Array {
+    return Buffer.concat(events.map(writeNamedEvent));
+  }
+
+  withAttestation({ name, payload }: NamedEvent, json: Uint8Array): Uint8Array[] {
+    const at = endOfAnswer(name, Buffer.from(payload).toString('utf8'));
+    const parts = [payload.subarray(0, at), ATTESTATION, json, payload.subarray(at)];
+    return [writeNamedEvent({ name, payload: Buffer.concat(parts) })];
+  }
+
+  /** The forms have no event that ends them all. */
+  readonly last = EMPTY;
+
+  /** With the members by which clients of both forms know an error. */
+  errorEvent({ body }: Problem): Uint8Array {
+    const { code, message, param } = body.error;
+    const payload = Buffer.from(JSON.stringify({ type: 'error', code, message, param, error: body.error }));
+    return writeNamedEvent({ name: 'error', payload });
+  }
+
+  #add(event: NamedEvent) {
+    return asProblem(() => this.#record.add(event));
+  }
+
+  #count({ name, payload }: NamedEvent): void {
+    this.#bytes += payload.length + 1;
+    if (this.#bytes > this.#max_answer_bytes) throw badResponse('The answer grew larger than what is attested.');
+    this.#events++;
+    this.#hash.update(`${name}\n`).update(payload).update('\n');
+  }
+}
+
+const ATTESTATION = Buffer.from(',"attestation":');
+
+/** The offset in bytes of the `}` before which the attestation stands: that of the response inside of a final one, else the event's own. */
+function endOfAnswer(name: string | null, text: string): number {
+  const member = isFinalResponse(name) ? topLevelMembers(text).find(({ key }) => key === 'response') : undefined;
+  return Buffer.byteLength(text.slice(0, member === undefined ? text.lastIndexOf('}') : member.valueEnd - 1));
+}
+
+/** @throws {Problem} backend_bad_response for what is not of the form. */
+function asProblem<T>(read: () => T): T {
+  try {
+    return read();
+  } catch (cause) {
+    throw badResponse(
+      cause instanceof FoldError
+        ? `The backend broke its stream: ${cause.message}.`
+        : 'The backend sent an event that cannot be read.',
+      cause,
+    );
+  }
+}

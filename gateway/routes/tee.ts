@@ -1,0 +1,131 @@
+// How a request asks for tee, and what an answer with tee needs beside one without: the sidecar, a place in the store, limits, a delivery.
+import { hash } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import { streamFormOf } from '../../proto/events.ts';
+import type { BatchGroup } from '../../proto/frames.ts';
+import { isEndpoint } from '../../proto/raw.ts';
+import type { ResponseHead } from '../backend/backend.ts';
+import { type Delivery, mediaType, type Port, type TeeExchange } from '../exchange/relay.ts';
+import { streamDelivery } from '../exchange/stream.ts';
+import { wholeDelivery } from '../exchange/whole.ts';
+import type { Context, Deps } from '../http/context.ts';
+import { Problem } from '../http/problem.ts';
+import type { Owner } from '../keys/keys.ts';
+import { TEE_COPIES } from '../limits/bounds.ts';
+import type { Tee } from '../offload/jobs.ts';
+import type { Outcome } from '../telemetry/telemetry.ts';
+
+export interface TeeHeader {
+  readonly tee: Tee | null;
+  /** The attestation is to be inserted into the answer. */
+  readonly spliced: boolean;
+}
+
+const NOT_ASKED: TeeHeader = { tee: null, spliced: true };
+const WORDS = new Set(['1', 'true', 'batch', 'header']);
+
+/**
+ * The header `x-tee`, for clients that can set only headers: `1`, `batch`, `header` (the attestation is to be had by id alone) or a list of
+ * them; `0` is as none. @throws {Problem} invalid_request
+ */
+export function teeHeader(headers: IncomingHttpHeaders): TeeHeader {
+  const value = headers['x-tee'];
+  if (value === undefined || value === '0' || value === 'false') return NOT_ASKED;
+  const words = String(value)
+    .split(',')
+    .map((word) => word.trim());
+  if (!words.every((word) => WORDS.has(word)))
+    throw new Problem('invalid_request', 'The header x-tee must be 1, batch, header, or 0.', { param: 'x-tee' });
+  return { tee: words.includes('batch') ? 'batch' : 'strict', spliced: !words.includes('header') };
+}
+
+/** The header `x-tee-session`: the session that the client holds, whose evidence it does not need again. @throws {Problem} invalid_request */
+function sessionHeader(headers: IncomingHttpHeaders): string | undefined {
+  const value = headers['x-tee-session'];
+  if (value === undefined) return undefined;
+  if (typeof value === 'string' && /^[0-9a-f]{64}$/.test(value)) return value;
+  throw new Problem('invalid_request', 'The header x-tee-session must be 64 lowercase hex digits.', {
+    param: 'x-tee-session',
+  });
+}
+
+/** What is asked for, and of what. */
+export interface TeeRequest {
+  readonly tee: Tee;
+  readonly spliced: boolean;
+  /** The request's path, without its query. */
+  readonly endpoint: string;
+  /** The client's body, exactly as received, as text or bytes. */
+  readonly request: string | Buffer;
+  readonly choices: number;
+}
+
+/**
+ * Waits for the sidecar, and takes what the limits and the store have to give.
+ * @throws {Problem} attestation_unavailable, overloaded, invalid_request
+ */
+export async function openTee(
+  c: Context,
+  { config, sidecar, store }: Deps,
+  { tee, ...asked }: TeeRequest,
+): Promise<TeeExchange> {
+  const { incoming, outgoing, permit, watch, id, owner } = c.env;
+  if (!isEndpoint(asked.endpoint))
+    throw new Problem('invalid_request', 'tee: the path has characters that no proof can name.', { param: 'tee' });
+  await permit.tee();
+  permit.hold((TEE_COPIES - 1) * asked.request.length);
+  const session = sessionHeader(incoming.headers);
+  await sidecar.ready(config.sidecar_wait_ms);
+  store.begin(owner, id);
+  return {
+    id,
+    owner,
+    ...asked,
+    streamForm: streamFormOf(asked.endpoint),
+    session,
+    batch: tee === 'batch' ? groupOf(owner, config) : null,
+    outgoing,
+    watch,
+    hold: (chunk) => permit.hold(TEE_COPIES * chunk.length),
+  };
+}
+
+/** Whose answers may share a nonce with one of `owner`; null: nobody's. */
+function groupOf(owner: Owner, { batch, batch_per_key }: Deps['config']): BatchGroup | null {
+  if (batch === 'off') return null;
+  return batch_per_key ? (hash('sha256', `batch ${owner}`) as BatchGroup) : 'all';
+}
+
+/** Waits for the end, and keeps the place in the store only for an answer that was attested. */
+export async function settleTee(c: Context, { store }: Deps, relayed: Promise<Outcome>): Promise<void> {
+  const { id, owner } = c.env;
+  try {
+    c.env.outcome = await relayed;
+    if (c.env.outcome.tee !== 'attested') store.drop(owner, id);
+  } catch (error) {
+    store.drop(owner, id);
+    throw error;
+  }
+}
+
+/** Whether an answer with this head can be attested, by its status and media type. */
+export function isProvable(head: ResponseHead, { streamForm }: Pick<TeeExchange, 'streamForm'>): boolean {
+  if (head.status === 204 || head.status === 205) return false;
+  const type = mediaType(head.headers);
+  return type === 'application/json' || (type === 'text/event-stream' && streamForm !== null);
+}
+
+/** @throws {Problem} backend_bad_response */
+export function teeDelivery(
+  head: ResponseHead,
+  port: Port,
+  exchange: TeeExchange,
+  { attestor, config }: Deps,
+): Delivery {
+  const encoded = head.headers['content-encoding'];
+  if (encoded !== undefined && encoded !== 'identity')
+    throw new Problem('backend_bad_response', 'The backend compressed an answer that is to be attested.');
+  exchange.outgoing.setHeader('x-attestation-id', exchange.id);
+  const make = mediaType(head.headers) === 'text/event-stream' ? streamDelivery : wholeDelivery;
+  return make(head, port, exchange, attestor, config.max_answer_bytes);
+}

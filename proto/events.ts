@@ -1,0 +1,300 @@
+// The published rules for streams of named events, /v1/responses and /v1/messages: which events end them, and what answer they are about.
+// docs/attestation.md states them in prose.
+import { FoldError, parseChunk } from './fold.ts';
+import { numberOf, parseKeepingNumbers, topLevelMembers } from './json.ts';
+import { CHAT_ENDPOINT } from './raw.ts';
+import type { NamedEvent } from './sse.ts';
+
+/** How an endpoint streams. `completion`: payloads without names (proto/fold.ts). */
+export type StreamForm = 'completion' | 'response' | 'message';
+
+const FORMS: Readonly<Record<string, StreamForm>> = {
+  [CHAT_ENDPOINT]: 'completion',
+  '/v1/completions': 'completion',
+  '/v1/responses': 'response',
+  '/v1/messages': 'message',
+};
+
+/** null: a stream of this endpoint has no rule, and no proof. */
+export function streamFormOf(endpoint: string): StreamForm | null {
+  return Object.hasOwn(FORMS, endpoint) ? (FORMS[endpoint] ?? null) : null;
+}
+
+/** What an event means for whoever forwards the stream. */
+export type EventKind =
+  /** It may be sent at once. */
+  | 'delta'
+  /** The answer is complete with it, or ends after it: it carries the attestation. */
+  | 'final'
+  /** After the final one. */
+  | 'end'
+  /** The backend's own failure, which ends the stream. */
+  | 'error';
+
+/** Reads the events of a stream in order. */
+export interface EventRecord {
+  /** @throws {FoldError} for an event that is not of the form, or is out of order. */
+  add(event: NamedEvent): EventKind;
+  /** The answer's own id, once an event named it. */
+  readonly id: string | null;
+  /** The JSON text of the answer. @throws {FoldError} unless the stream is complete. */
+  text(): string;
+}
+
+export function recordEvents(form: Exclude<StreamForm, 'completion'>): EventRecord {
+  return form === 'response' ? new ResponseEvents() : new MessageEvents();
+}
+
+/** Types of the event that completes a response. */
+export const isFinalResponse = (type: unknown): boolean =>
+  type === 'response.completed' || type === 'response.incomplete';
+
+type Json = Record<string, unknown>;
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+
+const isObject = (value: unknown): value is Json =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+const textIn = (value: unknown): string | null => (typeof value === 'string' ? value : null);
+
+/** @throws {FoldError} */
+function parse({ name, payload }: NamedEvent): { type: string; event: Json; text: string } {
+  let text: string;
+  try {
+    text = decoder.decode(payload);
+  } catch (cause) {
+    throw new FoldError('an event is not UTF-8', { cause });
+  }
+  const event = parseChunk(text) as Json;
+  if (name === null) throw new FoldError('an event has no name');
+  if (event.type !== name) throw new FoldError('an event has another name than its type');
+  if (Object.hasOwn(event, 'attestation')) throw new FoldError('an event has an attestation of its own');
+  return { type: name, event, text };
+}
+
+// /v1/responses: the last event holds the whole response. What was streamed before must be what stands in it.
+
+/** Where the text of an event stands in the item of the final response, by the event's type without `.delta` or `.done`. */
+interface Place {
+  /** The member of a `.done` event that has the whole text, and of the item (or its part) in the final response. */
+  readonly member: string;
+  /** The item's list of parts, and the event's member that counts them. */
+  readonly parts?: readonly [list: string, index: string];
+}
+
+const CONTENT = ['content', 'content_index'] as const;
+const PLACES: Readonly<Record<string, Place>> = {
+  'response.output_text': { member: 'text', parts: CONTENT },
+  'response.refusal': { member: 'refusal', parts: CONTENT },
+  'response.reasoning_text': { member: 'text', parts: CONTENT },
+  'response.reasoning_summary_text': { member: 'text', parts: ['summary', 'summary_index'] },
+  'response.function_call_arguments': { member: 'arguments' },
+  'response.mcp_call_arguments': { member: 'arguments' },
+  'response.custom_tool_call_input': { member: 'input' },
+  'response.code_interpreter_call_code': { member: 'code' },
+};
+
+interface Streamed {
+  readonly place: Place;
+  readonly item_id: string | null;
+  readonly output_index: number;
+  readonly part_index: number;
+  /** null where no delta came. */
+  deltas: string | null;
+  done: string | null;
+}
+
+class ResponseEvents implements EventRecord {
+  #id: string | null = null;
+  #begun = false;
+  #sequence = -1;
+  readonly #streamed = new Map<string, Streamed>();
+  #text: string | null = null;
+
+  get id(): string | null {
+    return this.#id;
+  }
+
+  add(one: NamedEvent): EventKind {
+    const { type, event, text } = parse(one);
+    if (type === 'error') return 'error';
+    if (this.#text !== null) throw new FoldError('an event comes after the final one');
+    this.#inOrder(type, event);
+    if (type === 'response.failed') return 'error';
+    if (isFinalResponse(type)) {
+      this.#finish(event, text);
+      return 'final';
+    }
+    this.#record(type, event);
+    return 'delta';
+  }
+
+  text(): string {
+    if (this.#text === null) throw new FoldError('the stream ended before its response was complete');
+    return this.#text;
+  }
+
+  #inOrder(type: string, event: Json): void {
+    if ((type === 'response.created') === this.#begun)
+      throw new FoldError(this.#begun ? 'a second response begins' : 'the response has not begun');
+    this.#begun = true;
+    const sequence = numberOf(event.sequence_number);
+    if (sequence !== null && sequence < this.#sequence) throw new FoldError('the events are out of order');
+    this.#sequence = sequence ?? this.#sequence;
+    if (!isObject(event.response)) return;
+    const id = textIn(event.response.id);
+    if (this.#id !== null && id !== null && id !== this.#id) throw new FoldError('two responses are mixed');
+    this.#id ??= id;
+  }
+
+  #record(type: string, event: Json): void {
+    const at = type.lastIndexOf('.');
+    const place = Object.hasOwn(PLACES, type.slice(0, at)) ? PLACES[type.slice(0, at)] : undefined;
+    if (place === undefined) return;
+    const item_id = textIn(event.item_id);
+    const output_index = numberOf(event.output_index) ?? 0;
+    const part_index = place.parts === undefined ? 0 : (numberOf(event[place.parts[1]]) ?? 0);
+    const key = JSON.stringify([type.slice(0, at), item_id, output_index, part_index]);
+    const streamed = this.#streamed.get(key) ?? { place, item_id, output_index, part_index, deltas: null, done: null };
+    this.#streamed.set(key, streamed);
+    if (type.endsWith('.delta')) streamed.deltas = (streamed.deltas ?? '') + (textIn(event.delta) ?? noText());
+    if (type.endsWith('.done')) streamed.done = textIn(event[place.member]) ?? noText();
+  }
+
+  #finish(event: Json, text: string): void {
+    const { response } = event;
+    if (!isObject(response)) throw new FoldError('the final event has no response');
+    if (Object.hasOwn(response, 'attestation')) throw new FoldError('the response has an attestation of its own');
+    if ((response.error ?? null) !== null) throw new FoldError('the final response has an error');
+    const output = Array.isArray(response.output) ? response.output : [];
+    for (const { place, item_id, output_index, part_index, deltas, done } of this.#streamed.values()) {
+      const item: unknown =
+        (item_id === null ? undefined : output.find((one) => isObject(one) && one.id === item_id)) ??
+        output[output_index];
+      const part: unknown = place.parts === undefined ? item : listIn(item, place.parts[0])[part_index];
+      const final = isObject(part) ? part[place.member] : undefined;
+      if ((deltas !== null && deltas !== final) || (done !== null && done !== final))
+        throw new FoldError('the final response differs from what was streamed');
+    }
+    const member = topLevelMembers(text).find(({ key }) => key === 'response');
+    this.#text = member === undefined ? null : text.slice(member.valueStart, member.valueEnd);
+  }
+}
+
+function listIn(item: unknown, name: string): readonly unknown[] {
+  const list = isObject(item) ? item[name] : undefined;
+  return Array.isArray(list) ? list : [];
+}
+
+function noText(): never {
+  throw new FoldError('a delta has no text');
+}
+
+// /v1/messages: no event holds the whole message. It is what the events fold into.
+//
+//  1. `message` of message_start is the message; its `content` must be empty.
+//  2. content_block_start: `content_block` is the block at `index`, which is the number of blocks so far.
+//  3. content_block_delta, to the block at `index` while it is open, by the type of its `delta`:
+//     input_json_delta: `partial_json` is appended to a text, which replaces the block's `input` at its content_block_stop, unless empty;
+//     citations_delta: `citation` is appended to the list `citations`; signature_delta: `signature` is set;
+//     any other: its members but `type` are added to the block: a string is appended to a string, anything else is set.
+//  4. message_delta: the members of `delta` are set on the message, those of `usage` on its `usage`, and so are the event's others but `type`.
+//  5. Other events, `ping` and those that may come to be, change nothing.
+
+interface Block {
+  readonly value: Json;
+  open: boolean;
+  input: string;
+}
+
+class MessageEvents implements EventRecord {
+  #message: Json | null = null;
+  readonly #blocks: Block[] = [];
+  #state: 'open' | 'final' | 'stopped' = 'open';
+
+  get id(): string | null {
+    return textIn(this.#message?.id);
+  }
+
+  add(one: NamedEvent): EventKind {
+    const { type, event } = parse(one);
+    if (type === 'error') return 'error';
+    if (this.#state === 'stopped') throw new FoldError('an event comes after the final one');
+    if (type === 'message_start') this.#begin(event);
+    else if (this.#message === null && type !== 'ping') throw new FoldError('the message has not begun');
+    else if (type.startsWith('content_block_')) this.#takeBlock(type, event);
+    else if (type === 'message_delta') return this.#takeDelta(event);
+    else if (type === 'message_stop') return this.#stop();
+    return this.#state === 'final' ? 'end' : 'delta';
+  }
+
+  text(): string {
+    if (this.#state !== 'stopped') throw new FoldError('the stream ended before its message was complete');
+    return JSON.stringify({ ...this.#message, content: this.#blocks.map(({ value }) => value) });
+  }
+
+  #begin({ message }: Json): void {
+    if (this.#message !== null) throw new FoldError('a second message begins');
+    if (!isObject(message) || listIn(message, 'content').length > 0)
+      throw new FoldError('the message does not begin empty');
+    if (Object.hasOwn(message, 'attestation')) throw new FoldError('the message has an attestation of its own');
+    this.#message = copy(message);
+  }
+
+  #takeBlock(type: string, { index, content_block, delta }: Json): void {
+    if (this.#state !== 'open') throw new FoldError('content comes after its end');
+    const at = numberOf(index);
+    if (type === 'content_block_start') {
+      if (at !== this.#blocks.length || !isObject(content_block)) throw new FoldError('a block is out of order');
+      this.#blocks.push({ value: copy(content_block), open: true, input: '' });
+      return;
+    }
+    const block = this.#blocks[at ?? -1];
+    if (block?.open !== true) throw new FoldError('a delta is of no block that is open');
+    if (type === 'content_block_stop') close(block);
+    else if (type === 'content_block_delta' && isObject(delta)) addDelta(block, delta);
+  }
+
+  #takeDelta({ type: _, delta, usage, ...others }: Json): EventKind {
+    const message = this.#message as Json;
+    const parts = isObject(delta) ? delta : {};
+    Object.assign(message, others, parts);
+    if (isObject(usage)) message.usage = { ...(isObject(message.usage) ? message.usage : {}), ...usage };
+    if ((parts.stop_reason ?? null) === null) return this.#state === 'final' ? 'end' : 'delta';
+    if (this.#state === 'final') throw new FoldError('a message stops twice');
+    if (this.#blocks.some(({ open }) => open)) throw new FoldError('the message ends inside of a block');
+    this.#state = 'final';
+    return 'final';
+  }
+
+  #stop(): EventKind {
+    if (this.#state !== 'final') throw new FoldError('the message stops without a reason');
+    this.#state = 'stopped';
+    return 'end';
+  }
+}
+
+/** Without a prototype, a member named `__proto__` is an ordinary member. */
+const copy = (value: Json): Json => Object.assign(Object.create(null) as Json, value);
+
+function addDelta(block: Block, { type, ...members }: Json): void {
+  const { value } = block;
+  if (type === 'input_json_delta') block.input += textIn(members.partial_json) ?? noText();
+  else if (type === 'citations_delta') value.citations = [...listIn(value, 'citations'), members.citation];
+  else if (type === 'signature_delta') value.signature = members.signature;
+  else
+    for (const [name, added] of Object.entries(members)) {
+      const before = value[name];
+      value[name] = typeof before === 'string' && typeof added === 'string' ? before + added : added;
+    }
+}
+
+/** @throws {FoldError} */
+function close(block: Block): void {
+  block.open = false;
+  if (block.input === '') return;
+  try {
+    block.value.input = parseKeepingNumbers(block.input);
+  } catch (cause) {
+    throw new FoldError('the input of a tool is not JSON', { cause });
+  }
+}
