@@ -3,6 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { digitsOf, putNumber } from '../http/bytes.ts';
 import { SerializedHeaders } from '../http/outgoing.ts';
 import { Problem } from '../http/problem.ts';
+import { keyIn } from '../keys/keys.ts';
 import type { BackendRequest, Headers } from './backend.ts';
 
 const HOP_BY_HOP = [
@@ -122,7 +123,7 @@ function holdsKey(value: string | string[], key: string | undefined): boolean {
 /** The headers of the backend's request. The gateway asks for no compression, because it attests the bytes of the response. */
 export function toBackend(headers: IncomingHttpHeaders, apiKey: string | null): Headers {
   const listed = connectionListed(headers.connection);
-  const key = /^\S+ +(\S+)$/.exec(headers.authorization ?? '')?.[1];
+  const key = /^\S+ +(\S+)$/.exec(headers.authorization ?? '')?.[1] ?? keyIn(headers);
   const out: Headers = {};
   for (const name in headers) {
     const value = headers[name];

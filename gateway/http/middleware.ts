@@ -95,7 +95,7 @@ export function preflight(c: Context): Response {
 /** Finds the caller by the API key. */
 export function authenticated({ keys }: Deps): Middleware {
   return (c) => {
-    const caller = keys.authenticate(c.env.incoming.headers.authorization);
+    const caller = keys.authenticate(c.env.incoming.headers);
     c.env.caller = caller;
     c.env.owner = caller.owner;
   };

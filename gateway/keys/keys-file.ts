@@ -164,7 +164,7 @@ export function loadKeys(file: string | null, log: Logger, poll_ms = POLL_MS): K
   const timer = setInterval(() => void poll(), poll_ms);
   timer.unref();
   return {
-    authenticate: (authorization) => callerOf(table, authorization),
+    authenticate: (headers) => callerOf(table, headers),
     close: () => clearInterval(timer),
   };
 }

@@ -1,5 +1,7 @@
 // API keys: finds the caller of a request, in a time that shows nothing about the keys.
+
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
 import { topLevelMembers } from '../../proto/json.ts';
 import { Problem } from '../http/problem.ts';
 
@@ -63,7 +65,7 @@ export function digestOf(key: string): Buffer {
 
 export interface Keys {
   /** @throws {Problem} invalid_api_key */
-  authenticate(authorization: string | undefined): Caller;
+  authenticate(headers: IncomingHttpHeaders): Caller;
   close(): void;
 }
 
@@ -92,9 +94,17 @@ export function tableOf(lines: readonly KeyLine[]): KeyTable {
   };
 }
 
-/** The caller that an `Authorization` header names. @throws {Problem} invalid_api_key */
-export function callerOf(table: KeyTable, authorization: string | undefined): Caller {
-  const key = /^Bearer +(\S+)$/i.exec(authorization ?? '')?.[1];
+/** The client's key: `Authorization: Bearer KEY`, or `x-api-key: KEY` as Anthropic's clients send it. */
+export function keyIn(headers: IncomingHttpHeaders): string | undefined {
+  const { authorization } = headers;
+  if (authorization !== undefined) return /^Bearer +(\S+)$/i.exec(authorization)?.[1];
+  const key = headers['x-api-key'];
+  return typeof key === 'string' ? key : undefined;
+}
+
+/** The caller that the request's key names. @throws {Problem} invalid_api_key */
+export function callerOf(table: KeyTable, headers: IncomingHttpHeaders): Caller {
+  const key = keyIn(headers);
   const caller = key === undefined ? null : table(digestOf(key));
   if (caller === null)
     throw new Problem('invalid_api_key', 'Send a valid API key as "Authorization: Bearer KEY".', {

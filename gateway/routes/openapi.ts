@@ -1,7 +1,8 @@
 // The OpenAPI document of the whole service, built from the schemas that validate requests.
 import * as z from 'zod';
 import { attestationSchema, evidenceSchema } from '../../proto/attestation.ts';
-import { chatRequestSchema, completionRequestSchema, errorBodySchema } from '../../proto/openai.ts';
+import { MAX_LEAVES } from '../../proto/batch.ts';
+import { chatRequestSchema, completionRequestSchema, errorBodySchema, teeSchema } from '../../proto/openai.ts';
 import { EAR_PROFILE } from '../../verify/ear.ts';
 import { CHECKS, CPU_CHECKS, LEVELS } from '../../verify/index.ts';
 import { VERSION } from '../config.ts';
@@ -122,6 +123,7 @@ const NAMED = {
   CompletionRequest: completionRequestSchema.describe('Any OpenAI body: members that are not listed go to the backend'),
   ChatCompletion: completion('chat.completion').describe('The backend’s answer, byte for byte, and the attestation'),
   Completion: completion('text_completion').describe('The backend’s answer, byte for byte, and the attestation'),
+  Tee: teeSchema,
   Attestation: attestation,
   Evidence: evidenceSchema,
   Session: sessionSchema,
@@ -175,12 +177,20 @@ const json = (schema: object) => ({ content: { 'application/json': { schema } } 
 const ok = (description: string, schema: object) => ({ 200: { description, ...json(schema) } });
 const OPEN = { security: [] };
 const id = { name: 'id', in: 'path', required: true, schema: { type: 'string' } };
+const endpoint = {
+  name: 'endpoint',
+  in: 'path',
+  required: true,
+  description: 'May have several segments',
+  schema: { type: 'string' },
+};
 
 const X_TEE = {
   name: 'x-tee',
   in: 'header',
-  description: 'The same as `tee` in the body, for clients that can set only headers',
-  schema: { type: 'string', enum: ['0', '1', 'false', 'true'] },
+  description:
+    '`1` or `batch`: as `tee` in the body, for clients that can set only headers. `header`: the answer as it is, its attestation by id alone. Several with commas',
+  schema: { type: 'string', pattern: '^(0|false|(1|true|batch|header)( *, *(1|true|batch|header))*)$' },
 };
 const X_TEE_SESSION = {
   name: 'x-tee-session',
@@ -200,6 +210,18 @@ const STREAM = {
     description:
       'With `stream: true`: events of `chat.completion.chunk` or `text_completion` and `[DONE]`. With tee, the chunk that carries the last `finish_reason` has the `attestation`; an error takes its place as `data: {"error": …}`.',
   },
+};
+const NAMED_STREAM = {
+  schema: {
+    type: 'object',
+    properties: { event: { type: 'string' }, data: { type: 'string' } },
+    description:
+      'With `stream: true`: named events. With tee, the event that ends the answer (the `response` of `response.completed`, or `message_delta`) has the `attestation`; an event `error` takes its place.',
+  },
+};
+const UNSUPPORTED = {
+  description: '`unsupported`: the request asked for tee by header, and nothing of this answer can be proven',
+  schema: { type: 'string', const: 'unsupported' },
 };
 
 function generate(operationId: string, summary: string, request: SchemaName, response: SchemaName) {
@@ -222,13 +244,39 @@ function generate(operationId: string, summary: string, request: SchemaName, res
   };
 }
 
-function attestationById(operationId: string) {
+/** A route of the backend whose answer can be attested. */
+function provable(operationId: string, summary: string, stream: object = {}, parameters: object[] = []) {
+  const answer = z.toJSONSchema(z.looseObject({}));
+  const properties = { attestation: { ...schemaRef('Attestation'), description: 'Where `tee` was true' } };
+  return {
+    post: {
+      operationId,
+      summary,
+      tags: ['Generation'],
+      parameters: [...parameters, X_TEE, X_TEE_SESSION],
+      requestBody: {
+        required: true,
+        ...json({ type: 'object', properties: { tee: schemaRef('Tee') }, additionalProperties: true }),
+      },
+      responses: {
+        200: {
+          description: 'The backend’s answer; with tee, its attestation too',
+          headers: { 'x-attestation-id': X_ATTESTATION_ID, 'x-tee': UNSUPPORTED },
+          content: { 'application/json': { schema: { ...answer, properties } }, ...stream },
+        },
+        ...errorResponses(EVERY_V1_CODE),
+      },
+    },
+  };
+}
+
+function attestationById(operationId: string, parameters: object[] = []) {
   return {
     get: {
       operationId,
       summary: 'An attestation again, to the key that asked',
       tags: ['Attestation'],
-      parameters: [{ ...id, description: '`x-attestation-id`, or the completion’s own id' }],
+      parameters: [...parameters, { ...id, description: '`x-attestation-id`, or the answer’s own id' }],
       responses: {
         ...ok('The attestation', schemaRef('Attestation')),
         ...errorResponses([...EVERY_V1_CODE, 'attestation_pending']),
@@ -254,22 +302,18 @@ const attestationSession = {
   },
 };
 
-/** The response to `stream: true`. */
-const EVENTS = { 'text/event-stream': { schema: { type: 'string' } } };
-
-function backend(operationId: string, summary: string, parameters: object[] = [], streamed: object = {}) {
+function backend(operationId: string, summary: string, parameters: object[] = []) {
   return {
     operationId,
     summary,
     tags: ['Backend'],
     ...(parameters.length === 0 ? {} : { parameters }),
     responses: {
-      200: { description: 'As the backend has it', content: { 'application/json': { schema: {} }, ...streamed } },
+      200: { description: 'As the backend has it', content: { 'application/json': { schema: {} } } },
       ...errorResponses(EVERY_V1_CODE),
     },
   };
 }
-const anyJson = { requestBody: { required: true, ...json({ type: 'object' }) } };
 
 const verification = {
   tags: ['Attestation'],
@@ -288,6 +332,18 @@ const verification = {
       in: 'query',
       description: 'The least level that counts as right',
       schema: { type: 'string', enum: LEVELS },
+    },
+    {
+      name: 'max_batch',
+      in: 'query',
+      description: 'How many answers may share the signature; 1: none but this one',
+      schema: { type: 'integer', minimum: 1, maximum: MAX_LEAVES },
+    },
+    {
+      name: 'endpoint',
+      in: 'query',
+      description: 'The path that the attestation must be of, such as `/v1/responses`',
+      schema: { type: 'string' },
     },
   ],
   requestBody: {
@@ -341,10 +397,20 @@ const paths = {
   '/v1/attestation/session': attestationSession,
   '/v1/models': { get: backend('listModels', 'The backend’s models') },
   '/v1/models/{id}': { get: backend('getModel', 'One of the backend’s models', [id]) },
-  '/v1/embeddings': { post: { ...backend('createEmbedding', 'Embeddings, where the backend has them'), ...anyJson } },
-  '/v1/responses': {
-    post: { ...backend('createResponse', 'Responses, where the backend has them', [], EVENTS), ...anyJson },
-  },
+  '/v1/responses': provable('createResponse', 'A response, where the backend has them', {
+    'text/event-stream': NAMED_STREAM,
+  }),
+  '/v1/messages': provable('createMessage', 'A message, where the backend has them', {
+    'text/event-stream': NAMED_STREAM,
+  }),
+  '/v1/embeddings': provable('createEmbedding', 'Embeddings, where the backend has them'),
+  '/v1/{endpoint}': provable(
+    'createOther',
+    'Any other endpoint of the backend whose request and answer are JSON objects',
+    {},
+    [endpoint],
+  ),
+  '/v1/{endpoint}/{id}/attestation': attestationById('getAttestation', [endpoint]),
   '/~sev_gpu@1.0/verify': {
     get: { operationId: 'verifyByGet', ...verification },
     post: { operationId: 'verify', ...verification },

@@ -3,16 +3,28 @@ import { isUtf8 } from 'node:buffer';
 import { zValidator } from '@hono/zod-validator';
 import type { MiddlewareHandler } from 'hono';
 import * as z from 'zod';
+import { MAX_LEAVES } from '../../proto/batch.ts';
+import { isEndpoint } from '../../proto/raw.ts';
 import { EAR_MEDIA_TYPE } from '../../verify/ear.ts';
-import { type FailureCode, type Jwks, LEVELS, type Level } from '../../verify/index.ts';
+import { type FailureCode, type Jwks, LEVELS } from '../../verify/index.ts';
 import type { Context, Deps, Middleware } from '../http/context.ts';
 import { errorBody, Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import type { Verdict } from '../verifier/verifier.ts';
 import { REPORTS } from './openapi.ts';
 
-const query = z.object({ report: z.enum(REPORTS).optional(), min_level: z.enum(LEVELS).optional() });
-const ALLOWED = { report: REPORTS.join(', '), min_level: LEVELS.join(', ') };
+const query = z.object({
+  report: z.enum(REPORTS).optional(),
+  min_level: z.enum(LEVELS).optional(),
+  max_batch: z.coerce.number().int().min(1).max(MAX_LEAVES).optional(),
+  endpoint: z.string().refine(isEndpoint).optional(),
+});
+const ALLOWED = {
+  report: `one of ${REPORTS.join(', ')}`,
+  min_level: `one of ${LEVELS.join(', ')}`,
+  max_batch: `a whole number from 1 to ${MAX_LEAVES}`,
+  endpoint: 'a path that begins with /v1/',
+};
 
 /** A longer body is checked on the verifier's thread. */
 const BLANK_BYTES = 1024;
@@ -24,13 +36,13 @@ export const verifyQuery: Middleware = async (c) => void (await validQuery(c, as
 
 const validQuery: MiddlewareHandler = zValidator('query', query, (result) => {
   if (result.success) return;
-  const param = result.error.issues[0]?.path[0] === 'min_level' ? 'min_level' : 'report';
-  throw new Problem('invalid_request', `${param}: must be one of ${ALLOWED[param]}.`, { param });
+  const param = result.error.issues[0]?.path[0] as keyof typeof ALLOWED;
+  throw new Problem('invalid_request', `${param}: must be ${ALLOWED[param]}.`, { param });
 }) as MiddlewareHandler;
 
 export function verify({ sidecar, config, verifier, telemetry, version }: Deps) {
   return async (c: Context): Promise<Response> => {
-    const form = c.req.query('report');
+    const { report: form, min_level: minLevel = 'none', max_batch: maxBatch, endpoint } = query.parse(c.req.query());
     const { incoming, outgoing, address } = c.env;
     const caller = verifier.admit(address, outgoing);
     let verdict: Verdict;
@@ -38,7 +50,8 @@ export function verify({ sidecar, config, verifier, telemetry, version }: Deps) 
       verdict = await caller.appraise({
         body: checkedBody(await readBody(incoming, config.max_verify_bytes, caller)),
         countersignKeys: sidecar.hello?.token_keys as Jwks | undefined,
-        minLevel: (c.req.query('min_level') ?? 'none') as Level,
+        policy: { minLevel, maxBatch },
+        endpoint,
         simulatedRoot: config.allow_simulated ? (sidecar.hello?.simulated?.root ?? null) : null,
         ear: form === 'ear' ? `countersign ${version}` : null,
       });

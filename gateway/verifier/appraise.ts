@@ -46,7 +46,7 @@ export function createAppraise(
     cached = entry;
     return entry.keys;
   };
-  return async ({ body, countersignKeys, simulatedRoot, minLevel, ear }) => {
+  return async ({ body, countersignKeys, simulatedRoot, policy, endpoint, ear }) => {
     const text = Buffer.from(body).toString('utf8');
     const input = isTranscript(text) ? new Uint8Array(body) : text;
     const trusted = {
@@ -55,7 +55,8 @@ export function createAppraise(
       limits: { maxValues: MAX_JSON_VALUES },
       // The cheap checks come first. Public keys are fetched only when the earlier checks passed.
       stopAtFailure: true,
-      policy: { minLevel },
+      policy,
+      expected: { endpoint },
       ...(simulatedRoot === null ? {} : { simulatedRoot }),
     };
     let report = await appraiseAttestation(input, { countersignKeys, ...trusted });

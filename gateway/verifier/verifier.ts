@@ -1,5 +1,5 @@
 // The verifier is open to everyone, so its memory and threads are limited and shared fairly between addresses.
-import type { FailureCode, Jwks, Level } from '../../verify/index.ts';
+import type { FailureCode, Jwks, Policy } from '../../verify/index.ts';
 import type { GatewayConfig } from '../config.ts';
 import { MANY_BYTES } from '../http/bytes.ts';
 import type { Outgoing } from '../http/outgoing.ts';
@@ -29,7 +29,9 @@ export interface Job {
   /** PEM of the simulated root; null: no simulated device is accepted. */
   readonly simulatedRoot: string | null;
   /** The least level that counts as valid. */
-  readonly minLevel: Level;
+  readonly policy: Pick<Policy, 'minLevel' | 'maxBatch'>;
+  /** The path that the attestation must be of; undefined: any. */
+  readonly endpoint: string | undefined;
   /** For an EAR in place of the report: the software's name in it. null: the report. */
   readonly ear: string | null;
 }

@@ -41,6 +41,25 @@ describe('who may ask', () => {
     await locked.close();
   });
 
+  it("may also be named as Anthropic's clients do, and no key reaches the backend", async () => {
+    const file = join(service.folder.path, 'anthropic-keys');
+    writeFileSync(file, 'key-number-one\n');
+    const env = { BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket, API_KEYS_FILE: file };
+    const locked = await startGateway(env);
+    const messages = (headers: Record<string, string>) =>
+      ask(`${locked.url}/v1/messages`, {
+        body: '{"messages":[]}',
+        headers: { 'anthropic-version': '2023-06-01', ...headers },
+      });
+    expect((await messages({ 'x-api-key': 'key-number-one', 'x-note': 'for key-number-one' })).status).toBe(200);
+    const { headers } = service.backend.seen.at(-1) ?? {};
+    expect(headers).toMatchObject({ 'anthropic-version': '2023-06-01' });
+    expect(JSON.stringify(headers)).not.toContain('key-number-one');
+    for (const wrong of [{ 'x-api-key': 'nobody' }, { 'x-api-key': 'key-number-one', authorization: 'Bearer nobody' }])
+      expectError(await messages(wrong), 401, 'invalid_api_key');
+    await locked.close();
+  });
+
   it('is in the log by the name of the key; the key, right or wrong, is nowhere', async () => {
     const lines: string[] = [];
     const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });

@@ -195,6 +195,24 @@ describe('details that clients rely on', () => {
     expect([changed.status, changed.json().error.code]).toEqual([422, 'stream_mismatch']);
   });
 
+  it('tells the verify endpoint which endpoint it must be, and how many may share a signature', async () => {
+    service.backend.script = answer(JSON.stringify(EMBEDDINGS));
+    const { text } = await ask(`${service.url}/v1/embeddings`, { body: '{"input":"a","tee":{"batch":true}}' });
+    const verify = (query: string) => ask(`${service.url}/~sev_gpu@1.0/verify?${query}`, { body: text });
+    expect((await verify('endpoint=/v1/embeddings&max_batch=1')).text).toBe('true');
+    const other = await verify('endpoint=/v1/responses');
+    expect([other.status, other.json().error.code]).toEqual([422, 'endpoint_mismatch']);
+    for (const [query, param] of [
+      ['endpoint=embeddings', 'endpoint'],
+      ['max_batch=0', 'max_batch'],
+      ['max_batch=x', 'max_batch'],
+      ['max_batch=4097', 'max_batch'],
+    ] as const) {
+      const wrong = await verify(query);
+      expect([wrong.status, wrong.json().error.param]).toEqual([400, param]);
+    }
+  });
+
   it('has nothing to do with attestations of another key', async () => {
     service.backend.script = chatAnswer('Hi');
     const got = await ask(`${service.url}/v1/embeddings/none/attestation`, { method: 'GET' });

@@ -45,7 +45,7 @@ const load = (log = SILENT) => {
 };
 const withKey = (key: string) => {
   try {
-    return keys?.authenticate(`Bearer ${key}`).name;
+    return keys?.authenticate({ authorization: `Bearer ${key}` }).name;
   } catch (error) {
     return (error as { code: string }).code;
   }
@@ -75,10 +75,10 @@ describe('the keys file', () => {
     );
     load(logInto(lines));
     expect(['a', 'plain-one', 'plain-two', 'b'].map(withKey)).toEqual(['alice', 'line-4', 'line-5', 'invalid_api_key']);
-    const { limits } = (keys as Keys).authenticate('bearer  a');
+    const { limits } = (keys as Keys).authenticate({ authorization: 'bearer  a' });
     const models = new Set(['m/1', 'm:2']);
     expect(limits).toEqual({ rps: 5, concurrent: null, streams: null, tee: 2, models, admin: true });
-    expect((keys as Keys).authenticate('bearer plain-one').limits.admin).toBe(false);
+    expect((keys as Keys).authenticate({ authorization: 'bearer plain-one' }).limits.admin).toBe(false);
     expect(lines).toHaveLength(1);
     expect(lines[0]).toContain('countersign keys add');
     expect(lines[0]).not.toContain('plain-one');

@@ -36,7 +36,8 @@ function endpoint(answer: () => Response) {
         body: Buffer.from(text),
         countersignKeys: undefined,
         simulatedRoot: null,
-        minLevel: 'none',
+        policy: {},
+        endpoint: undefined,
         ear: null,
       }),
   };

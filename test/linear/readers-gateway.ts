@@ -319,6 +319,13 @@ export const gatewayReaders: readonly Reader[] = [
     membersIn(bytes),
   ),
   reader('gateway/verifier/appraise: appraise', ['tokens'], ({ bytes }) =>
-    appraise({ body: bytes, countersignKeys: undefined, simulatedRoot: null, minLevel: 'none', ear: 'a build' }),
+    appraise({
+      body: bytes,
+      countersignKeys: undefined,
+      simulatedRoot: null,
+      policy: {},
+      endpoint: undefined,
+      ear: 'a build',
+    }),
   ),
 ];
