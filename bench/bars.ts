@@ -75,6 +75,7 @@ export const BARS: readonly Bar[] = [
   ratio('CPU of a paced chunk with tee, sidecar included, against without', 'paced', each('both', 'ours tee', OURS), {
     most: [1.3, 1.1],
   }),
+  ratio('  the same of /v1/responses', 'responses', each('both', 'ours tee', OURS), { most: [1.4, 1.2] }),
   ratio(
     "added p50 at low load (100 req/s), against nginx's",
     'latency',

@@ -81,6 +81,7 @@ export interface PacedJob {
   readonly aim: Aim;
   readonly streams: number;
   readonly rate: number;
+  readonly form?: 'response' | undefined;
   readonly duration_ms: number;
   readonly watch: Watch;
 }

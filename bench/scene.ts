@@ -4,7 +4,14 @@ export type Scene =
   /** One whole answer of exactly `bytes`; to a question of `asked_bytes` more than usual, which the backend is not told. */
   | { readonly kind: 'whole'; readonly bytes: number; readonly asked_bytes?: number }
   /** A stream of `chunks`, `rate` of them a second, the first at once; of `more_bytes` of text more than usual. */
-  | { readonly kind: 'paced'; readonly chunks: number; readonly rate: number; readonly more_bytes?: number }
+  | {
+      readonly kind: 'paced';
+      readonly chunks: number;
+      readonly rate: number;
+      readonly more_bytes?: number;
+      /** Of /v1/responses, with named events; of chat completions by default. */
+      readonly form?: 'response' | undefined;
+    }
   /** A stream of `chunks` as fast as they are taken, one write each. */
   | { readonly kind: 'burst'; readonly chunks: number }
   /** One chunk, then silence until the other side leaves. `id` names the stream in the backend's notes. */
@@ -15,7 +22,7 @@ export function sceneName(scene: Scene): string {
     case 'whole':
       return `whole-${scene.bytes}`;
     case 'paced':
-      return `paced-${scene.chunks}-${scene.rate}-${scene.more_bytes ?? 0}`;
+      return `paced-${scene.chunks}-${scene.rate}-${scene.more_bytes ?? 0}-${scene.form ?? 'chat'}`;
     case 'burst':
       return `burst-${scene.chunks}`;
     case 'hold':
@@ -24,10 +31,11 @@ export function sceneName(scene: Scene): string {
 }
 
 export function parseScene(name: string): Scene | null {
-  const [kind, a, b, c] = name.split('-');
+  const [kind, a, b, c, form] = name.split('-');
   const [first, second] = [Number(a), Number(b)];
   if (kind === 'whole') return { kind, bytes: first };
-  if (kind === 'paced') return { kind, chunks: first, rate: second, more_bytes: Number(c) };
+  if (kind === 'paced')
+    return { kind, chunks: first, rate: second, more_bytes: Number(c), form: form === 'response' ? form : undefined };
   if (kind === 'burst') return { kind, chunks: first };
   if (kind === 'hold') return { kind, id: first };
   return null;

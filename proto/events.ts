@@ -3,7 +3,6 @@
 import { FoldError, parseChunk } from './fold.ts';
 import { numberOf, parseKeepingNumbers, topLevelMembers } from './json.ts';
 import { CHAT_ENDPOINT } from './raw.ts';
-import type { NamedEvent } from './sse.ts';
 
 /** How an endpoint streams. `completion`: payloads without names (proto/fold.ts). */
 export type StreamForm = 'completion' | 'response' | 'message';
@@ -33,8 +32,8 @@ export type EventKind =
 
 /** Reads the events of a stream in order. */
 export interface EventRecord {
-  /** @throws {FoldError} for an event that is not of the form, or is out of order. */
-  add(event: NamedEvent): EventKind;
+  /** @param text the payload. @throws {FoldError} for an event that is not of the form, or is out of order. */
+  add(name: string | null, text: string): EventKind;
   /** The answer's own id, once an event named it. */
   readonly id: string | null;
   /** The JSON text of the answer. @throws {FoldError} unless the stream is complete. */
@@ -50,25 +49,18 @@ export const isFinalResponse = (type: unknown): boolean =>
   type === 'response.completed' || type === 'response.incomplete';
 
 type Json = Record<string, unknown>;
-const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 const isObject = (value: unknown): value is Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 const textIn = (value: unknown): string | null => (typeof value === 'string' ? value : null);
 
 /** @throws {FoldError} */
-function parse({ name, payload }: NamedEvent): { type: string; event: Json; text: string } {
-  let text: string;
-  try {
-    text = decoder.decode(payload);
-  } catch (cause) {
-    throw new FoldError('an event is not UTF-8', { cause });
-  }
+function parse(name: string | null, text: string): Json & { readonly type: string } {
   const event = parseChunk(text) as Json;
   if (name === null) throw new FoldError('an event has no name');
   if (event.type !== name) throw new FoldError('an event has another name than its type');
   if (Object.hasOwn(event, 'attestation')) throw new FoldError('an event has an attestation of its own');
-  return { type: name, event, text };
+  return event as Json & { readonly type: string };
 }
 
 // /v1/responses: the last event holds the whole response. What was streamed before must be what stands in it.
@@ -114,8 +106,9 @@ class ResponseEvents implements EventRecord {
     return this.#id;
   }
 
-  add(one: NamedEvent): EventKind {
-    const { type, event, text } = parse(one);
+  add(name: string | null, text: string): EventKind {
+    const event = parse(name, text);
+    const { type } = event;
     if (type === 'error') return 'error';
     if (this.#text !== null) throw new FoldError('an event comes after the final one');
     this.#inOrder(type, event);
@@ -147,13 +140,13 @@ class ResponseEvents implements EventRecord {
   }
 
   #record(type: string, event: Json): void {
-    const at = type.lastIndexOf('.');
-    const place = Object.hasOwn(PLACES, type.slice(0, at)) ? PLACES[type.slice(0, at)] : undefined;
+    const kind = type.slice(0, type.lastIndexOf('.'));
+    const place = Object.hasOwn(PLACES, kind) ? PLACES[kind] : undefined;
     if (place === undefined) return;
     const item_id = textIn(event.item_id);
     const output_index = numberOf(event.output_index) ?? 0;
     const part_index = place.parts === undefined ? 0 : (numberOf(event[place.parts[1]]) ?? 0);
-    const key = JSON.stringify([type.slice(0, at), item_id, output_index, part_index]);
+    const key = `${kind} ${output_index} ${part_index} ${item_id}`;
     const streamed = this.#streamed.get(key) ?? { place, item_id, output_index, part_index, deltas: null, done: null };
     this.#streamed.set(key, streamed);
     if (type.endsWith('.delta')) streamed.deltas = (streamed.deltas ?? '') + (textIn(event.delta) ?? noText());
@@ -215,8 +208,9 @@ class MessageEvents implements EventRecord {
     return textIn(this.#message?.id);
   }
 
-  add(one: NamedEvent): EventKind {
-    const { type, event } = parse(one);
+  add(name: string | null, text: string): EventKind {
+    const event = parse(name, text);
+    const { type } = event;
     if (type === 'error') return 'error';
     if (this.#state === 'stopped') throw new FoldError('an event comes after the final one');
     if (type === 'message_start') this.#begin(event);

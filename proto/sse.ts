@@ -22,6 +22,7 @@ const SPACE = 0x20;
 const TILDE = 0x7e;
 export const BYTE_ORDER_MARK = Uint8Array.of(0xef, 0xbb, 0xbf);
 const encoder = new TextEncoder();
+const decoder = new TextDecoder();
 const DATA = encoder.encode('data:');
 const EVENT = encoder.encode('event:');
 /** The bytes around a payload in an event, as {@link writeEvents} writes it. */
@@ -49,6 +50,9 @@ export class EventReader<E> {
   readonly #named: boolean;
   readonly #make: (payload: Uint8Array, name: string | null) => E;
   #name: string | null = null;
+  /** The latest line with a name, and that name: most events have the name of the one before. */
+  #nameLine: Uint8Array = EMPTY;
+  #lineName = '';
   /** A line that has not ended: the first `#line_bytes` of this buffer, which doubles when it is full. */
   #lineBuffer: Uint8Array = EMPTY;
   #line_bytes = 0;
@@ -152,10 +156,14 @@ export class EventReader<E> {
   }
 
   #readName(line: Uint8Array): null {
-    const name = /^event: ?([\w.-]{1,128})$/.exec(String.fromCharCode(...line.subarray(0, MAX_NAME_LINE)))?.[1];
-    if (name === undefined || this.#name !== null)
-      throw malformed('an event has two names, or one of other characters');
-    this.#name = name;
+    if (line.length !== this.#nameLine.length || !startsWith(line, this.#nameLine)) {
+      const name = /^event: ?([\w.-]{1,128})$/.exec(decoder.decode(line.subarray(0, MAX_NAME_LINE)))?.[1];
+      if (name === undefined) throw malformed('the name of an event has other characters, or too many');
+      this.#nameLine = Uint8Array.from(line);
+      this.#lineName = name;
+    }
+    if (this.#name !== null) throw malformed('an event has two names');
+    this.#name = this.#lineName;
     return null;
   }
 
@@ -209,18 +217,14 @@ export function isDone(payload: Uint8Array): boolean {
 }
 
 /** Writes an event with its name, where it has one. */
-export function writeNamedEvent({ name, payload }: NamedEvent): Uint8Array<ArrayBuffer> {
-  const event = writeEvents([payload]);
-  if (name === null) return event;
-  const start = encoder.encode(`event: ${name}\n`);
-  const named = new Uint8Array(start.length + event.length);
-  named.set(start);
-  named.set(event, start.length);
-  return named;
-}
+export const writeNamedEvent = ({ name, payload }: NamedEvent): Uint8Array<ArrayBuffer> =>
+  write([payload], name === null ? EMPTY : encoder.encode(`event: ${name}\n`));
 
 /** Writes payloads as events: for each `data: `, its bytes, and two LF. No other byte of the backend's framing is sent to a client. */
-export function writeEvents(payloads: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+export const writeEvents = (payloads: readonly Uint8Array[]): Uint8Array<ArrayBuffer> => write(payloads, EMPTY);
+
+/** @param start stands before each. */
+function write(payloads: readonly Uint8Array[], start: Uint8Array): Uint8Array<ArrayBuffer> {
   const chunks: Uint8Array[] = [];
   let length = 0;
   const put = (chunk: Uint8Array) => {
@@ -228,6 +232,7 @@ export function writeEvents(payloads: readonly Uint8Array[]): Uint8Array<ArrayBu
     length += chunk.length;
   };
   for (const payload of payloads) {
+    if (start.length > 0) put(start);
     put(EVENT_START);
     let from = 0;
     for (let lf = payload.indexOf(LF); lf >= 0; lf = payload.indexOf(LF, from)) {

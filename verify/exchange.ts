@@ -194,7 +194,7 @@ function folded(form: StreamForm, events: readonly TextEvent[]): string {
     if (form === 'completion') return foldPayloads(events.map(({ text }) => text));
     const record = recordEvents(form);
     for (const { name, text } of events)
-      if (record.add({ name, payload: utf8(text) }) === 'error') throw mismatch('the stream ended with an error');
+      if (record.add(name, text) === 'error') throw mismatch('the stream ended with an error');
     return record.text();
   } catch (cause) {
     if (cause instanceof CheckFailure) throw cause;

@@ -6,7 +6,7 @@ import { memory } from './memory.ts';
 import { sidecar } from './sidecar.ts';
 import { signing } from './signing.ts';
 import { stall } from './stall.ts';
-import { paced, saturation } from './streams.ts';
+import { paced, responses, saturation } from './streams.ts';
 import { verifications } from './verifications.ts';
 import { whole1k, whole16k } from './whole.ts';
 
@@ -16,6 +16,7 @@ export const FIGURES: readonly Figure[] = [
   latency,
   latencyWarm,
   paced,
+  responses,
   saturation,
   memory,
   cancel,

@@ -39,6 +39,38 @@ export const paced: Figure = {
     }),
 };
 
+/** Ours and the yardsticks: what a stream of named events costs. */
+export const responses: Figure = {
+  name: 'responses',
+  title: (plan) => `${plan.paced_streams} paced streams of /v1/responses, ${plan.paced_rate} chunks/s each`,
+  columns: [
+    { key: 'cpu', title: 'CPU µs/chunk', digits: 1, ratio: true },
+    { key: 'both', title: 'with sidecar', digits: 1 },
+    { key: 'age50', title: 'added chunk p50 µs', digits: 0, added: true, ratio: true },
+    { key: 'share', title: 'chunks on time %', digits: 0 },
+    OTHERS,
+  ],
+  round: (bench, turn) =>
+    overTargets('responses', bench, turn, 'streams', async ({ aim, watch }, kind) => {
+      if (!RESPONSES.has(kind.name)) return null;
+      const { paced_streams: streams, paced_rate: rate, paced_ms } = bench.plan;
+      const job = { aim, watch, streams, rate, duration_ms: paced_ms, form: 'response' } as const;
+      const result = await bench.load.paced(job);
+      const { cost, chunks } = result;
+      return {
+        values: {
+          cpu: watch.proxy.length === 0 ? Number.NaN : cost.proxy_us / chunks,
+          both: watch.proxy.length === 0 ? Number.NaN : (cost.proxy_us + cost.sidecar_us) / chunks,
+          others: othersOf(cost),
+          age50: result.age_p50_us,
+          share: (chunks / ((cost.elapsed_us / 1e6) * streams * rate)) * 100,
+        },
+        wrong: wrongOf(result),
+      };
+    }),
+};
+const RESPONSES = new Set(['direct', 'nginx', 'pipe', 'ours', 'ours tee']);
+
 export const saturation: Figure = {
   name: 'saturation',
   title: (plan) =>

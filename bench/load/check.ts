@@ -9,6 +9,8 @@ export interface Expected {
   /** How many stamped chunks a stream has. */
   readonly chunks: number;
   readonly attestation: boolean;
+  /** Texts without which a stream has not ended. */
+  readonly ends: readonly string[];
 }
 
 export interface Finished {
@@ -22,7 +24,6 @@ export interface Finished {
 
 const ATTESTATION = Buffer.from(',"attestation":{"raw":"');
 const PROOF = Buffer.from('"evidence":[{"arch":"');
-const DONE = Buffer.from('data: [DONE]');
 const FINISH = Buffer.from('"finish_reason":"stop"');
 const EMPTY = Buffer.alloc(0);
 
@@ -101,8 +102,8 @@ export function streamReader(
 
 function wrongStream(chunks: number, tail: Buffer, expected: Expected): string | null {
   if (chunks !== expected.chunks) return `${chunks} of ${expected.chunks} chunks`;
-  if (!tail.includes(FINISH)) return 'no finish_reason';
-  if (!tail.includes(DONE)) return 'no [DONE]';
+  const missing = expected.ends.find((text) => !tail.includes(text));
+  if (missing !== undefined) return `no ${missing}`;
   if (expected.attestation && !(tail.includes(ATTESTATION) && tail.includes(PROOF)))
     return 'no attestation in the stream';
   return null;

@@ -1,20 +1,27 @@
 // Records a stream of named events that will be attested, /v1/responses and /v1/messages: checks their order, hashes names and payloads,
 // and finds the event that carries the attestation.
-import { createHash } from 'node:crypto';
-import { type EventRecord, isFinalResponse, recordEvents, type StreamForm } from '../../proto/events.ts';
+import { isUtf8 } from 'node:buffer';
+import {
+  type EventKind,
+  type EventRecord,
+  isFinalResponse,
+  recordEvents,
+  type StreamForm,
+} from '../../proto/events.ts';
 import { FoldError } from '../../proto/fold.ts';
 import { topLevelMembers } from '../../proto/json.ts';
 import { isDone, type NamedEvent, NamedEventReader, writeNamedEvent } from '../../proto/sse.ts';
-import { EMPTY } from '../http/bytes.ts';
+import { bufferOf, EMPTY } from '../http/bytes.ts';
 import type { Problem } from '../http/problem.ts';
 import { badResponse, type Folded } from '../offload/jobs.ts';
+import { LineHash } from './line-hash.ts';
 import { MAX_EVENT_BYTES, type Observed, type StreamRecorder } from './recorder.ts';
 
 export class NamedRecorder implements StreamRecorder<NamedEvent> {
   readonly reader: NamedEventReader;
   readonly #max_answer_bytes: number;
   readonly #record: EventRecord;
-  readonly #hash = createHash('sha256');
+  readonly #hash = new LineHash();
   #events = 0;
   #bytes = 0;
   #complete = false;
@@ -50,16 +57,19 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
   /** @throws {Problem} backend_bad_response unless the answer is complete. */
   finish(): Folded {
     const completion = asProblem(() => this.#record.text());
-    const stream = { events: this.#events, sha256: this.#hash.digest('hex') };
+    const stream = { events: this.#events, sha256: this.#hash.digest() };
     return { completion, stream, completionId: this.completionId };
   }
 
   write(events: readonly NamedEvent[]): Uint8Array {
-    return Buffer.concat(events.map(writeNamedEvent));
+    const [first] = events;
+    return events.length === 1 && first !== undefined
+      ? writeNamedEvent(first)
+      : Buffer.concat(events.map(writeNamedEvent));
   }
 
   withAttestation({ name, payload }: NamedEvent, json: Uint8Array): Uint8Array[] {
-    const at = endOfAnswer(name, Buffer.from(payload).toString('utf8'));
+    const at = endOfAnswer(name, bufferOf(payload).toString('utf8'));
     const parts = [payload.subarray(0, at), ATTESTATION, json, payload.subarray(at)];
     return [writeNamedEvent({ name, payload: Buffer.concat(parts) })];
   }
@@ -74,15 +84,18 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
     return writeNamedEvent({ name: 'error', payload });
   }
 
-  #add(event: NamedEvent) {
-    return asProblem(() => this.#record.add(event));
+  #add({ name, payload }: NamedEvent): EventKind {
+    if (!isUtf8(payload)) throw badResponse('The backend sent an event that is not UTF-8.');
+    const text = bufferOf(payload).toString('utf8');
+    return asProblem(() => this.#record.add(name, text));
   }
 
   #count({ name, payload }: NamedEvent): void {
     this.#bytes += payload.length + 1;
     if (this.#bytes > this.#max_answer_bytes) throw badResponse('The answer grew larger than what is attested.');
     this.#events++;
-    this.#hash.update(`${name}\n`).update(payload).update('\n');
+    this.#hash.add(Buffer.from(String(name)));
+    this.#hash.add(payload);
   }
 }
 

@@ -1,7 +1,6 @@
 // Records the chunks of a completion's stream that will be attested: hashes and folds the payloads, and finds the chunk with the finish
 // reason.
 import { isUtf8 } from 'node:buffer';
-import { createHash } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import { type Chunk, Fold, FoldError, type JsonPart, parseChunk } from '../../proto/fold.ts';
 import { numberOf } from '../../proto/json.ts';
@@ -10,6 +9,7 @@ import { errorOf } from '../backend/backend.ts';
 import { MANY_BYTES } from '../http/bytes.ts';
 import type { Problem } from '../http/problem.ts';
 import { badResponse, type Folded } from '../offload/jobs.ts';
+import { LineHash } from './line-hash.ts';
 import { errorEvent } from './relay.ts';
 import { type Repeated, RepeatedEvents } from './repeated-events.ts';
 
@@ -64,7 +64,7 @@ export class Recorder implements StreamRecorder<Uint8Array> {
   readonly errorEvent = errorEvent;
   readonly #max_answer_bytes: number;
   readonly #choices: number;
-  readonly #hash = new PayloadHash();
+  readonly #hash = new LineHash();
   readonly #repeated = new RepeatedEvents();
   readonly #fold = new Fold();
   readonly #open = new Set<number>();
@@ -222,41 +222,9 @@ async function writeInTurns(parts: Iterable<JsonPart>): Promise<readonly JsonPar
   return written;
 }
 
-// SHA-256 over the payloads of a stream, each followed by a line feed. Small payloads are buffered, because each call costs more than its
-// bytes.
-
-const LF = 10;
-const BUFFER_BYTES = 2_048;
-
-class PayloadHash {
-  readonly #hash = createHash('sha256');
-  readonly #buffer = Buffer.allocUnsafe(BUFFER_BYTES);
-  #length = 0;
-
-  add(payload: Uint8Array): void {
-    if (this.#length + payload.length + 1 > BUFFER_BYTES) this.#flush();
-    if (payload.length + 1 > BUFFER_BYTES) this.#hash.update(payload);
-    else {
-      this.#buffer.set(payload, this.#length);
-      this.#length += payload.length;
-    }
-    this.#buffer[this.#length++] = LF;
-  }
-
-  /** Returns lowercase hex. Call it once. */
-  digest(): string {
-    this.#flush();
-    return this.#hash.digest('hex');
-  }
-
-  #flush(): void {
-    if (this.#length > 0) this.#hash.update(this.#buffer.subarray(0, this.#length));
-    this.#length = 0;
-  }
-}
-
 // What is written in place of the backend's events.
 
+const LF = 0x0a;
 const DONE = Buffer.from('data: [DONE]\n\n');
 const ATTESTATION = Buffer.from(',"attestation":');
 const BRACE = 0x7d;
