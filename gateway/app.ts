@@ -72,7 +72,7 @@ export function createApp(deps: Deps): Hono<Env> {
   }
   on(app, 'GET', '/v1/attestation/session', bodiless, attestationSession(deps));
   on(rest, 'ALL', '/v1/attestation/session', admitted, only('GET'));
-  on(rest, 'ALL', '/v1/*', admitted, passthrough(deps));
+  on(rest, 'ALL', '/v1/*', admitted, passthrough(deps, attestationById(deps)));
 
   on(rest, 'ALL', '/health', open, only('GET'));
   on(rest, 'ALL', '/metrics', open, only('GET'));

@@ -2,7 +2,7 @@
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { GrowingBuffer } from '../http/bytes.ts';
-import { batch } from '../http/write-batch.ts';
+import { writeBatch } from '../http/outgoing.ts';
 import type { Owner } from '../keys/keys.ts';
 import { BackendFault, type ResponseHandler } from './backend.ts';
 import { type HeadCache, mayEndHead, notHttp, type ParsedHead, ResponseBody } from './response.ts';
@@ -95,7 +95,7 @@ export class Connection {
     this.#handler = handler;
     this.#silence_ms = silence_ms;
     this.#active = true;
-    batch.add(this.#socket);
+    writeBatch.add(this.#socket);
     // Bytes that are already here are read before the request is sent: they cannot be its response.
     if (this.#used && this.#socket.writableCorked === 0) {
       this.#socket.cork();

@@ -11,10 +11,9 @@ import {
 import { FoldError } from '../../proto/fold.ts';
 import { topLevelMembers } from '../../proto/json.ts';
 import { isDone, type NamedEvent, NamedEventReader, writeNamedEvent } from '../../proto/sse.ts';
-import { bufferOf, EMPTY } from '../http/bytes.ts';
+import { bufferOf, EMPTY, LineHash } from '../http/bytes.ts';
 import type { Problem } from '../http/problem.ts';
 import { badResponse, type Folded } from '../offload/jobs.ts';
-import { LineHash } from './line-hash.ts';
 import { MAX_EVENT_BYTES, type Observed, type StreamRecorder } from './recorder.ts';
 
 export class NamedRecorder implements StreamRecorder<NamedEvent> {

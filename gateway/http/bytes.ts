@@ -1,4 +1,5 @@
-// Comparing, reading and writing bytes in JavaScript: for a few hundred bytes, a call into Node costs more.
+// Comparing, hashing, reading and writing bytes in JavaScript: for a few hundred bytes, a call into Node costs more.
+import { createHash } from 'node:crypto';
 
 /** Whether `one` holds, from `at` on, the bytes of `other` from `from` to `to`. False where `one` is too short. */
 export function isSame(one: Uint8Array, at: number, other: Uint8Array, from: number, to: number): boolean {
@@ -151,3 +152,35 @@ export function bufferOf({ buffer, byteOffset, byteLength }: Uint8Array): Buffer
 
 /** Replaces bytes that are no longer needed. */
 export const EMPTY = Buffer.alloc(0);
+
+// SHA-256 over lines, each followed by a line feed. Small ones are buffered, because each call costs more than its bytes.
+
+const LF = 10;
+const BUFFER_BYTES = 2_048;
+
+export class LineHash {
+  readonly #hash = createHash('sha256');
+  readonly #buffer = Buffer.allocUnsafe(BUFFER_BYTES);
+  #length = 0;
+
+  add(line: Uint8Array): void {
+    if (this.#length + line.length + 1 > BUFFER_BYTES) this.#flush();
+    if (line.length + 1 > BUFFER_BYTES) this.#hash.update(line);
+    else {
+      this.#buffer.set(line, this.#length);
+      this.#length += line.length;
+    }
+    this.#buffer[this.#length++] = LF;
+  }
+
+  /** Returns lowercase hex. Call it once. */
+  digest(): string {
+    this.#flush();
+    return this.#hash.digest('hex');
+  }
+
+  #flush(): void {
+    if (this.#length > 0) this.#hash.update(this.#buffer.subarray(0, this.#length));
+    this.#length = 0;
+  }
+}

@@ -4,13 +4,13 @@ import { CHAT_ENDPOINT } from '../../proto/raw.ts';
 import type { Headers, ResponseHead } from '../backend/backend.ts';
 import { headerLines, toBackend } from '../backend/headers.ts';
 import { type Exchange, mediaType, type Port, pipeDelivery, relay, type TeeExchange } from '../exchange/relay.ts';
+import { openTee, settleTee, teeDelivery, teeHeader } from '../exchange/tee.ts';
 import type { Bindings, Context, Deps } from '../http/context.ts';
 import { SerializedHeaders } from '../http/outgoing.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import type { Endpoint } from '../offload/jobs.ts';
 import type { Operation, Outcome, Watch } from '../telemetry/telemetry.ts';
-import { openTee, settleTee, teeDelivery, teeHeader } from './tee.ts';
 
 const BACKEND_PATH: Record<Endpoint, string> = { chat: '/chat/completions', completion: '/completions' };
 const ENDPOINT: Record<Endpoint, string> = { chat: CHAT_ENDPOINT, completion: '/v1/completions' };
@@ -20,8 +20,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
   const { config, backend, offload } = deps;
   return async (c: Context): Promise<Response> => {
     const { attested, relayed } = await begin(c);
-    if (attested) await settleTee(c, deps, relayed);
-    else c.env.outcome = await relayed;
+    c.env.outcome = await (attested ? settleTee(c.env, deps, relayed) : relayed);
     return RESPONSE_ALREADY_SENT;
   };
 
@@ -44,7 +43,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     const exchange =
       tee === null
         ? { outgoing, watch }
-        : await openTee(c, deps, { tee, spliced: header.spliced, endpoint: ENDPOINT[endpoint], request, choices });
+        : await openTee(c.env, deps, { tee, spliced: header.spliced, endpoint: ENDPOINT[endpoint], request, choices });
     const relayed = relay(
       backend,
       {

@@ -6,13 +6,12 @@ import * as z from 'zod';
 import type { ResponseHead } from '../backend/backend.ts';
 import { toBackend } from '../backend/headers.ts';
 import { type Delivery, type Exchange, type Port, pipeDelivery, relay } from '../exchange/relay.ts';
+import { isProvable, openTee, settleTee, teeDelivery, teeHeader } from '../exchange/tee.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import { checkPath, checkRoute } from '../keys/keys.ts';
 import type { Operation } from '../telemetry/telemetry.ts';
-import { attestationById } from './attestation.ts';
-import { isProvable, openTee, settleTee, teeDelivery, teeHeader } from './tee.ts';
 
 // GET /v1/models for a key that is restricted to some models: the backend's list without the others.
 
@@ -62,9 +61,8 @@ const badList = () => new Problem('backend_bad_response', 'The backend answered 
 
 const METHODS = new Set(['GET', 'POST', 'DELETE']);
 
-export function passthrough(deps: Deps) {
+export function passthrough(deps: Deps, attestationById: (c: Context, id: string) => Promise<Response>) {
   const { config, backend, offload } = deps;
-  const byId = attestationById(deps);
   return async (c: Context): Promise<Response> => {
     const { incoming, outgoing, caller, permit, watch } = c.env;
     const method = incoming.method ?? 'GET';
@@ -78,7 +76,7 @@ export function passthrough(deps: Deps) {
     checkPath(caller, method, path, json);
     const body = await readBody(incoming, config.max_body_bytes, permit);
     const attestationId = method === 'GET' ? idIn(path) : null;
-    if (attestationId !== null) return byId(c, attestationId);
+    if (attestationId !== null) return attestationById(c, attestationId);
     const header = teeHeader(incoming.headers);
     const { models } = caller.limits;
     const restrictedCaller = method === 'POST' && models !== null ? caller : null;
@@ -100,7 +98,7 @@ export function passthrough(deps: Deps) {
     if (asked !== null) {
       const endpoint = `/v1${pathOf(path)}`;
       watch.generates(operationOf(endpoint), model, true);
-      const exchange = await openTee(c, deps, {
+      const exchange = await openTee(c.env, deps, {
         tee: asked,
         spliced: header.spliced,
         endpoint,
@@ -113,7 +111,7 @@ export function passthrough(deps: Deps) {
         outgoing.setHeader(...UNSUPPORTED);
         return pipeDelivery(head, port, exchange);
       });
-      await settleTee(c, deps, relayed);
+      c.env.outcome = await settleTee(c.env, deps, relayed);
       return RESPONSE_ALREADY_SENT;
     }
     if (header.tee !== null) outgoing.setHeader(...UNSUPPORTED);

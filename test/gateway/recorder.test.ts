@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Recorder } from '../../gateway/exchange/recorder.ts';
-import { RepeatedEvents } from '../../gateway/exchange/repeated-events.ts';
+import { Recorder, RepeatedEvents } from '../../gateway/exchange/recorder.ts';
 import { foldPayloads, parseChunk } from '../../proto/fold.ts';
 import { PayloadReader } from '../../proto/sse.ts';
 

@@ -3,10 +3,10 @@ import type { Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
+import { chunkBatch, WriteBatch } from '../../gateway/http/outgoing.ts';
 import { PlainResponse } from '../../gateway/http/plain-path/response.ts';
-import { Batch, chunks } from '../../gateway/http/write-batch.ts';
 
-const batch = new Batch();
+const batch = new WriteBatch();
 
 /** As much of a socket as is asked of one. */
 const socket = () => new PassThrough() as unknown as Socket & PassThrough;
@@ -40,7 +40,7 @@ describe('writes of one turn', () => {
   it('of one kind do not wait because those of another do', async () => {
     await turns(200, 40);
     expect(send(socket(), 'a')).toBe('');
-    const [other, one] = [new Batch(), socket()];
+    const [other, one] = [new WriteBatch(), socket()];
     other.add(one);
     one.write('b');
     expect(String(one.read())).toBe('b');
@@ -66,7 +66,7 @@ describe('writes of one turn', () => {
 
 describe('a stream of an answer', () => {
   it('begins at once in a turn in which later chunks wait for each other', async () => {
-    await turns(200, 40, () => chunks.add(socket()));
+    await turns(200, 40, () => chunkBatch.add(socket()));
     const client = socket();
     const sent = () => String(client.read() ?? '');
     const response = new PlainResponse(client, 5_000, () => {});

@@ -2,8 +2,16 @@
 import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { hexDigitsOf, putHex } from '../bytes.ts';
-import { cacheOf, isShared, type Outgoing, type OutgoingEvent, type SharedHeaders, share } from '../outgoing.ts';
-import { batch, chunks } from '../write-batch.ts';
+import {
+  cacheOf,
+  chunkBatch,
+  isShared,
+  type Outgoing,
+  type OutgoingEvent,
+  type SharedHeaders,
+  share,
+  writeBatch,
+} from '../outgoing.ts';
 
 // The lines of a response's head. Lines that many responses share are encoded once.
 
@@ -315,9 +323,9 @@ export class PlainResponse implements Outgoing {
     if (singleWrite) {
       buffer.set(bytes, start);
       if (chunk) putCrlf(buffer, length);
-      if (this.#framing === 'length') batch.add(this.socket);
+      if (this.#framing === 'length') writeBatch.add(this.socket);
       // The head and first chunk of a stream go out at once, because the client waits for the first token.
-      else if (headLength === 0) chunks.add(this.socket);
+      else if (headLength === 0) chunkBatch.add(this.socket);
       return this.socket.write(buffer);
     }
     this.socket.cork();

@@ -4,16 +4,36 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { streamFormOf } from '../../proto/events.ts';
 import type { BatchGroup } from '../../proto/frames.ts';
 import { isEndpoint } from '../../proto/raw.ts';
+import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
 import type { ResponseHead } from '../backend/backend.ts';
-import { type Delivery, mediaType, type Port, type TeeExchange } from '../exchange/relay.ts';
-import { streamDelivery } from '../exchange/stream.ts';
-import { wholeDelivery } from '../exchange/whole.ts';
-import type { Context, Deps } from '../http/context.ts';
+import type { GatewayConfig } from '../config.ts';
+import type { Outgoing } from '../http/outgoing.ts';
 import { Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/keys.ts';
 import { TEE_COPIES } from '../limits/bounds.ts';
+import type { ConcurrencyPermit } from '../limits/concurrency.ts';
 import type { Tee } from '../offload/jobs.ts';
-import type { Outcome } from '../telemetry/telemetry.ts';
+import type { Outcome, Watch } from '../telemetry/telemetry.ts';
+import { type Delivery, mediaType, type Port, type TeeExchange } from './relay.ts';
+import { streamDelivery } from './stream.ts';
+import { wholeDelivery } from './whole.ts';
+
+interface TeeDeps {
+  readonly config: GatewayConfig;
+  readonly sidecar: Sidecar;
+  readonly store: Store;
+  readonly attestor: Attestor;
+}
+
+/** Of an exchange: who asks, and what it may take. */
+interface Asking {
+  readonly id: string;
+  readonly owner: Owner;
+  readonly incoming: { readonly headers: IncomingHttpHeaders };
+  readonly outgoing: Outgoing;
+  readonly permit: ConcurrencyPermit;
+  readonly watch: Watch;
+}
 
 export interface TeeHeader {
   readonly tee: Tee | null;
@@ -65,11 +85,10 @@ export interface TeeRequest {
  * @throws {Problem} attestation_unavailable, overloaded, invalid_request
  */
 export async function openTee(
-  c: Context,
-  { config, sidecar, store }: Deps,
+  { incoming, outgoing, permit, watch, id, owner }: Asking,
+  { config, sidecar, store }: TeeDeps,
   { tee, ...asked }: TeeRequest,
 ): Promise<TeeExchange> {
-  const { incoming, outgoing, permit, watch, id, owner } = c.env;
   if (!isEndpoint(asked.endpoint))
     throw new Problem('invalid_request', 'tee: the path has characters that no proof can name.', { param: 'tee' });
   await permit.tee();
@@ -91,17 +110,21 @@ export async function openTee(
 }
 
 /** Whose answers may share a nonce with one of `owner`; null: nobody's. */
-function groupOf(owner: Owner, { batch, batch_per_key }: Deps['config']): BatchGroup | null {
+function groupOf(owner: Owner, { batch, batch_per_key }: GatewayConfig): BatchGroup | null {
   if (batch === 'off') return null;
   return batch_per_key ? (hash('sha256', `batch ${owner}`) as BatchGroup) : 'all';
 }
 
 /** Waits for the end, and keeps the place in the store only for an answer that was attested. */
-export async function settleTee(c: Context, { store }: Deps, relayed: Promise<Outcome>): Promise<void> {
-  const { id, owner } = c.env;
+export async function settleTee(
+  { id, owner }: Pick<Asking, 'id' | 'owner'>,
+  { store }: Pick<TeeDeps, 'store'>,
+  relayed: Promise<Outcome>,
+): Promise<Outcome> {
   try {
-    c.env.outcome = await relayed;
-    if (c.env.outcome.tee !== 'attested') store.drop(owner, id);
+    const outcome = await relayed;
+    if (outcome.tee !== 'attested') store.drop(owner, id);
+    return outcome;
   } catch (error) {
     store.drop(owner, id);
     throw error;
@@ -120,7 +143,7 @@ export function teeDelivery(
   head: ResponseHead,
   port: Port,
   exchange: TeeExchange,
-  { attestor, config }: Deps,
+  { attestor, config }: TeeDeps,
 ): Delivery {
   const encoded = head.headers['content-encoding'];
   if (encoded !== undefined && encoded !== 'identity')
