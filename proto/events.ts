@@ -34,10 +34,24 @@ export type EventKind =
 export interface EventRecord {
   /** @param text the payload. @throws {FoldError} for an event that is not of the form, or is out of order. */
   add(name: string | null, text: string): EventKind;
-  /** The answer's own id, once an event named it. */
+  /**
+   * Adds an event that repeats the last one but for its text, and its `sequence_number` where it has one. The last one must have been a
+   * {@link TextDelta}. Returns false where it is out of order, and adds nothing then.
+   */
+  repeat(text: string, sequence: number | null): boolean;
+  /** What of the last event a repetition may change; null: it is no such event. */
+  readonly textDelta: TextDelta | null /** The answer's own id, once an event named it. */;
   readonly id: string | null;
   /** The JSON text of the answer. @throws {FoldError} unless the stream is complete. */
   text(): string;
+}
+
+/** An event that adds text to a place where text stands already. */
+export interface TextDelta {
+  /** The member that holds the text: it stands once in the event. */
+  readonly member: 'delta' | 'text';
+  readonly text: string;
+  readonly sequence: number | null;
 }
 
 export function recordEvents(form: Exclude<StreamForm, 'completion'>): EventRecord {
@@ -100,7 +114,10 @@ class ResponseEvents implements EventRecord {
   #begun = false;
   #sequence = -1;
   readonly #streamed = new Map<string, Streamed>();
+  /** Where the last event, if it was a delta, put its text. */
+  #last: Streamed | null = null;
   #text: string | null = null;
+  textDelta: TextDelta | null = null;
 
   get id(): string | null {
     return this.#id;
@@ -111,6 +128,8 @@ class ResponseEvents implements EventRecord {
     const { type } = event;
     if (type === 'error') return 'error';
     if (this.#text !== null) throw new FoldError('an event comes after the final one');
+    this.#last = null;
+    this.textDelta = null;
     this.#inOrder(type, event);
     if (type === 'response.failed') return 'error';
     if (isFinalResponse(type)) {
@@ -119,6 +138,13 @@ class ResponseEvents implements EventRecord {
     }
     this.#record(type, event);
     return 'delta';
+  }
+
+  repeat(text: string, sequence: number | null): boolean {
+    if (this.#last === null || (sequence !== null && sequence < this.#sequence)) return false;
+    this.#last.deltas += text;
+    this.#sequence = sequence ?? this.#sequence;
+    return true;
   }
 
   text(): string {
@@ -149,7 +175,12 @@ class ResponseEvents implements EventRecord {
     const key = `${kind} ${output_index} ${part_index} ${item_id}`;
     const streamed = this.#streamed.get(key) ?? { place, item_id, output_index, part_index, deltas: null, done: null };
     this.#streamed.set(key, streamed);
-    if (type.endsWith('.delta')) streamed.deltas = (streamed.deltas ?? '') + (textIn(event.delta) ?? noText());
+    if (type.endsWith('.delta')) {
+      const text = textIn(event.delta) ?? noText();
+      streamed.deltas = (streamed.deltas ?? '') + text;
+      this.#last = streamed;
+      this.textDelta = { member: 'delta', text, sequence: numberOf(event.sequence_number) };
+    }
     if (type.endsWith('.done')) streamed.done = textIn(event[place.member]) ?? noText();
   }
 
@@ -202,6 +233,9 @@ interface Block {
 class MessageEvents implements EventRecord {
   #message: Json | null = null;
   readonly #blocks: Block[] = [];
+  /** The block that the last event, if it was a delta of text, added to. */
+  #last: Block | null = null;
+  textDelta: TextDelta | null = null;
   #state: 'open' | 'final' | 'stopped' = 'open';
 
   get id(): string | null {
@@ -212,6 +246,8 @@ class MessageEvents implements EventRecord {
     const event = parse(name, text);
     const { type } = event;
     if (type === 'error') return 'error';
+    this.#last = null;
+    this.textDelta = null;
     if (this.#state === 'stopped') throw new FoldError('an event comes after the final one');
     if (type === 'message_start') this.#begin(event);
     else if (this.#message === null && type !== 'ping') throw new FoldError('the message has not begun');
@@ -219,6 +255,12 @@ class MessageEvents implements EventRecord {
     else if (type === 'message_delta') return this.#takeDelta(event);
     else if (type === 'message_stop') return this.#stop();
     return this.#state === 'final' ? 'end' : 'delta';
+  }
+
+  repeat(text: string): boolean {
+    if (this.#last === null) return false;
+    (this.#last.value.text as string) += text;
+    return true;
   }
 
   text(): string {
@@ -245,7 +287,12 @@ class MessageEvents implements EventRecord {
     const block = this.#blocks[at ?? -1];
     if (block?.open !== true) throw new FoldError('a delta is of no block that is open');
     if (type === 'content_block_stop') close(block);
-    else if (type === 'content_block_delta' && isObject(delta)) addDelta(block, delta);
+    else if (type === 'content_block_delta' && isObject(delta)) {
+      addDelta(block, delta);
+      if (delta.type !== 'text_delta' || typeof delta.text !== 'string' || typeof block.value.text !== 'string') return;
+      this.#last = block;
+      this.textDelta = { member: 'text', text: delta.text, sequence: null };
+    }
   }
 
   #takeDelta({ type: _, delta, usage, ...others }: Json): EventKind {

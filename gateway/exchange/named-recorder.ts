@@ -7,14 +7,15 @@ import {
   isFinalResponse,
   recordEvents,
   type StreamForm,
+  type TextDelta,
 } from '../../proto/events.ts';
 import { FoldError } from '../../proto/fold.ts';
 import { topLevelMembers } from '../../proto/json.ts';
-import { isDone, type NamedEvent, NamedEventReader, writeNamedEvent } from '../../proto/sse.ts';
-import { bufferOf, EMPTY, LineHash } from '../http/bytes.ts';
+import { EVENT_END, isDone, type NamedEvent, NamedEventReader, writeNamedEvent } from '../../proto/sse.ts';
+import { ByteTemplate, bufferOf, EMPTY, type Hole, LineHash } from '../http/bytes.ts';
 import type { Problem } from '../http/problem.ts';
 import { badResponse, type Folded } from '../offload/jobs.ts';
-import { MAX_EVENT_BYTES, type Observed, type StreamRecorder } from './recorder.ts';
+import { MAX_EVENT_BYTES, MAX_TEMPLATE_BYTES, type Observed, type StreamRecorder } from './recorder.ts';
 
 export class NamedRecorder implements StreamRecorder<NamedEvent> {
   readonly reader: NamedEventReader;
@@ -24,6 +25,7 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
   #events = 0;
   #bytes = 0;
   #complete = false;
+  #repeated: RepeatedEvent | null = null;
 
   constructor(form: Exclude<StreamForm, 'completion'>, max_answer_bytes: number) {
     this.reader = new NamedEventReader(Math.min(MAX_EVENT_BYTES, max_answer_bytes));
@@ -40,7 +42,22 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
     return this.#complete;
   }
 
-  takeRepeated = (): number => 0;
+  takeRepeated(bytes: Buffer): number {
+    let at = 0;
+    for (;;) {
+      const found = this.#repeated?.template.read(bytes, at) ?? null;
+      if (this.#repeated === null || found === null) return at;
+      const { start_bytes, name, text_at } = this.#repeated;
+      const payload = bytes.subarray(at + start_bytes, found.end - EVENT_END.length);
+      const { values, end } = found;
+      const sequence = values[1 - text_at];
+      if (!this.#fits(payload)) return at;
+      if (!this.#record.repeat(values[text_at] as string, sequence === undefined ? null : Number(sequence))) return at;
+      this.#count({ name, payload });
+      at = end;
+    }
+  }
+
   mayRelease = (): boolean => false;
 
   /** @throws {Problem} backend_bad_response */
@@ -49,6 +66,8 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
     const kind = this.#add(event);
     if (kind === 'error') return { kind: 'error', event: writeNamedEvent(event) };
     this.#count(event);
+    const { textDelta } = this.#record;
+    this.#repeated = textDelta === null ? null : repeatedEvent(event, textDelta);
     this.#complete ||= kind === 'final' ? isFinalResponse(event.name) : event.name === 'message_stop';
     return { kind: kind === 'final' ? 'finish' : 'chunk', live: false };
   }
@@ -89,13 +108,61 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
     return asProblem(() => this.#record.add(name, text));
   }
 
+  #fits(payload: Uint8Array): boolean {
+    return this.#bytes + payload.length + 1 <= this.#max_answer_bytes;
+  }
+
   #count({ name, payload }: NamedEvent): void {
+    if (!this.#fits(payload)) throw badResponse('The answer grew larger than what is attested.');
     this.#bytes += payload.length + 1;
-    if (this.#bytes > this.#max_answer_bytes) throw badResponse('The answer grew larger than what is attested.');
     this.#events++;
     this.#hash.add(Buffer.from(String(name)));
     this.#hash.add(payload);
   }
+}
+
+/** A delta of text, as most events of a stream are: the next one nearly always has other text, and the next number, and nothing else. */
+interface RepeatedEvent {
+  readonly template: ByteTemplate;
+  readonly name: string | null;
+  /** Bytes before its payload. */
+  readonly start_bytes: number;
+  /** Which of the template's holes is the text; the other one, if there is one, is the sequence number. */
+  readonly text_at: 0 | 1;
+}
+
+/** null where another event could look the same and mean something else. */
+function repeatedEvent(event: NamedEvent, { member, text, sequence }: TextDelta): RepeatedEvent | null {
+  const written = bufferOf(writeNamedEvent(event)).toString('latin1');
+  // An escaped name could hide a second member of that name, and a payload of several lines is written in another form.
+  if (written.length > MAX_TEMPLATE_BYTES || written.includes('\\') || bufferOf(event.payload).includes('\n'))
+    return null;
+  const places = [holeAt(written, `"${member}"`, ':"', Buffer.from(text).toString('latin1'), /^"/)];
+  if (sequence !== null) places.push(holeAt(written, '"sequence_number"', ':', String(sequence), /^[,}]/));
+  const [first, second] = places;
+  if (first === null || first === undefined || second === null) return null;
+  const text_at = second === undefined || first.from < second.from ? 0 : 1;
+  const inOrder = second === undefined ? [first] : text_at === 0 ? [first, second] : [second, first];
+  const ends = [0, ...inOrder.map(({ to }) => to)];
+  const starts = [...inOrder.map(({ from }) => from), written.length];
+  const parts = starts.map((to, i) => new Uint8Array(Buffer.from(written.slice(ends[i], to), 'latin1')));
+  const holes = inOrder.map((place): Hole => (place === first ? 'text' : 'integer'));
+  const start_bytes = written.indexOf('\ndata: ') + '\ndata: '.length;
+  return { template: new ByteTemplate(parts, holes), name: event.name, start_bytes, text_at };
+}
+
+/** Where the value of a member stands that is named once, if it is written so; null where it is not. */
+function holeAt(written: string, name: string, before: string, value: string, after: RegExp): Place | null {
+  const at = written.indexOf(name);
+  const from = at + name.length + before.length;
+  const to = from + value.length;
+  if (at < 0 || written.indexOf(name, at + 1) >= 0) return null;
+  return written.startsWith(before + value, at + name.length) && after.test(written.slice(to)) ? { from, to } : null;
+}
+
+interface Place {
+  readonly from: number;
+  readonly to: number;
 }
 
 const ATTESTATION = Buffer.from(',"attestation":');

@@ -6,7 +6,7 @@ import { type Chunk, Fold, FoldError, type JsonPart, parseChunk } from '../../pr
 import { numberOf } from '../../proto/json.ts';
 import { EVENT_END, EVENT_START, type EventReader, isDone, PayloadReader, writeEvents } from '../../proto/sse.ts';
 import { errorOf } from '../backend/backend.ts';
-import { isSame, LineHash, MANY_BYTES } from '../http/bytes.ts';
+import { ByteTemplate, LineHash, MANY_BYTES } from '../http/bytes.ts';
 import type { Problem } from '../http/problem.ts';
 import { badResponse, type Folded } from '../offload/jobs.ts';
 import { errorEvent } from './relay.ts';
@@ -257,18 +257,15 @@ const DELTA = '"delta"';
 const CONTENT = /"delta"\s*:\s*\{\s*"content"\s*:\s*"/;
 /** The content must be the last member of its delta: a later member of the same name would replace it. */
 const CLOSED = /^"\s*\}/;
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
 /** An event with more bytes around its text is always parsed. */
-const MAX_TEMPLATE_BYTES = 2_048;
+export const MAX_TEMPLATE_BYTES = 2_048;
 /** The fold merges choices by index up to 10,000. No request asks for this many. */
 const MAX_INDEX = 1_000;
 
-/** The bytes before and after the text, in an event as the gateway writes it. */
+/** An event as the gateway writes it, with a hole for the text of the choice at `index`. */
 interface EventTemplate {
   readonly index: number;
-  readonly before: Uint8Array;
-  readonly after: Uint8Array;
+  readonly bytes: ByteTemplate;
 }
 
 /**
@@ -295,27 +292,18 @@ export class RepeatedEvents {
     if (!CLOSED.test(text.slice(to, to + 64))) return;
     const before = new Uint8Array(Buffer.concat([EVENT_START, payload.subarray(0, from)]));
     const after = new Uint8Array(Buffer.concat([payload.subarray(to), EVENT_END]));
-    this.#template = { index, before, after };
+    this.#template = { index, bytes: new ByteTemplate([before, after], ['text']) };
   }
 
   /** Reads the event that begins at `at`. Returns null when it is no repetition or is not complete. */
   read(bytes: Buffer, at: number): Repeated | null {
     const template = this.#template;
     if (template === null) return null;
-    const { index, before, after } = template;
-    const from = at + before.length;
-    if (from + after.length > bytes.length || !isSame(bytes, at, before, 0, before.length)) return null;
-    let to = from;
-    let ascii = true;
-    for (let byte = bytes[to]; byte !== QUOTE; byte = bytes[++to]) {
-      if (byte === undefined || byte < 0x20 || byte === BACKSLASH) return null;
-      if (byte > 0x7f) ascii = false;
-    }
-    const end = to + after.length;
-    if (!isSame(bytes, to, after, 0, after.length)) return null;
-    if (!ascii && !isUtf8(bytes.subarray(from, to))) return null;
+    const found = template.bytes.read(bytes, at);
+    if (found === null) return null;
+    const { values, end } = found;
     const data = bytes.subarray(at + EVENT_START.length, end - EVENT_END.length);
-    return { index, content: bytes.toString(ascii ? 'latin1' : 'utf8', from, to), data, end };
+    return { index: template.index, content: values[0] as string, data, end };
   }
 }
 

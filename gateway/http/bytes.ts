@@ -1,4 +1,5 @@
 // Comparing, hashing, reading and writing bytes in JavaScript: for a few hundred bytes, a call into Node costs more.
+import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
 
 /** Whether `one` holds, from `at` on, the bytes of `other` from `from` to `to`. False where `one` is too short. */
@@ -183,4 +184,67 @@ export class LineHash {
     if (this.#length > 0) this.#hash.update(this.#buffer.subarray(0, this.#length));
     this.#length = 0;
   }
+}
+
+// Recognizes bytes that repeat earlier ones except in a few places.
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const NINE = 0x39;
+/** As many digits as an integer has in JavaScript. */
+const MAX_DIGITS = 15;
+
+/** `text`: inside of a JSON string, without quotes, escapes and control characters. `integer`: a JSON number of digits alone. */
+export type Hole = 'text' | 'integer';
+
+/** Bytes with holes in them. What fits is as valid in UTF-8 and JSON as the bytes that it was made of. */
+export class ByteTemplate {
+  readonly #parts: readonly Uint8Array[];
+  readonly #holes: readonly Hole[];
+
+  /** @param parts the bytes before, between and after the holes, copied by the caller. */
+  constructor(parts: readonly Uint8Array[], holes: readonly Hole[]) {
+    this.#parts = parts;
+    this.#holes = holes;
+  }
+
+  /** Reads what begins at `at`: what stands in the holes, and the offset behind. null where it does not fit, or is not complete. */
+  read(bytes: Buffer, at: number): { readonly values: readonly string[]; readonly end: number } | null {
+    const values: string[] = [];
+    let end = at;
+    for (const [i, part] of this.#parts.entries()) {
+      if (end + part.length > bytes.length || !isSame(bytes, end, part, 0, part.length)) return null;
+      end += part.length;
+      const hole = this.#holes[i];
+      if (hole === undefined) continue;
+      const value = hole === 'text' ? textAt(bytes, end) : integerAt(bytes, end);
+      if (value === null) return null;
+      values.push(value.text);
+      end = value.end;
+    }
+    return { values, end };
+  }
+}
+
+interface Value {
+  readonly text: string;
+  readonly end: number;
+}
+
+function textAt(bytes: Buffer, from: number): Value | null {
+  let end = from;
+  let ascii = true;
+  for (let byte = bytes[end]; byte !== QUOTE; byte = bytes[++end]) {
+    if (byte === undefined || byte < 0x20 || byte === BACKSLASH) return null;
+    if (byte > 0x7f) ascii = false;
+  }
+  if (!ascii && !isUtf8(bytes.subarray(from, end))) return null;
+  return { text: bytes.toString(ascii ? 'latin1' : 'utf8', from, end), end };
+}
+
+function integerAt(bytes: Buffer, from: number): Value | null {
+  let end = from;
+  for (let byte = bytes[end]; byte !== undefined && byte >= ZERO && byte <= NINE; byte = bytes[++end]);
+  if (end === from || end - from > MAX_DIGITS || (bytes[from] === ZERO && end - from > 1)) return null;
+  return { text: bytes.toString('latin1', from, end), end };
 }
