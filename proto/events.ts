@@ -1,7 +1,7 @@
 // The published rules for streams of named events, /v1/responses and /v1/messages: which events end them, and what answer they are about.
 // docs/attestation.md states them in prose.
 import { FoldError, parseChunk } from './fold.ts';
-import { numberOf, parseKeepingNumbers, topLevelMembers } from './json.ts';
+import { duplicateMember, isKeptNumber, numberOf, parseKeepingNumbers, topLevelMembers } from './json.ts';
 import { CHAT_ENDPOINT } from './raw.ts';
 
 /** How an endpoint streams. `completion`: payloads without names (proto/fold.ts). */
@@ -65,7 +65,7 @@ export const isFinalResponse = (type: unknown): boolean =>
 type Json = Record<string, unknown>;
 
 const isObject = (value: unknown): value is Json =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
+  typeof value === 'object' && value !== null && !Array.isArray(value) && !isKeptNumber(value);
 const textIn = (value: unknown): string | null => (typeof value === 'string' ? value : null);
 
 /** @throws {FoldError} */
@@ -186,14 +186,15 @@ class ResponseEvents implements EventRecord {
 
   #finish(event: Json, text: string): void {
     const { response } = event;
-    if (!isObject(response)) throw new FoldError('the final event has no response');
+    if (!isObject(response) || Object.keys(response).length === 0)
+      throw new FoldError('the final event has no response');
     if (Object.hasOwn(response, 'attestation')) throw new FoldError('the response has an attestation of its own');
     if ((response.error ?? null) !== null) throw new FoldError('the final response has an error');
-    const output = Array.isArray(response.output) ? response.output : [];
+    const output = listIn(response, 'output');
+    const items = new Map<unknown, unknown>();
+    for (const item of output) if (isObject(item) && !items.has(item.id)) items.set(item.id, item);
     for (const { place, item_id, output_index, part_index, deltas, done } of this.#streamed.values()) {
-      const item: unknown =
-        (item_id === null ? undefined : output.find((one) => isObject(one) && one.id === item_id)) ??
-        output[output_index];
+      const item = (item_id === null ? undefined : items.get(item_id)) ?? output[output_index];
       const part: unknown = place.parts === undefined ? item : listIn(item, place.parts[0])[part_index];
       const final = isObject(part) ? part[place.member] : undefined;
       if ((deltas !== null && deltas !== final) || (done !== null && done !== final))
@@ -215,14 +216,17 @@ function noText(): never {
 
 // /v1/messages: no event holds the whole message. It is what the events fold into.
 //
-//  1. `message` of message_start is the message; its `content` must be empty.
+//  1. `message` of message_start is the message; its `content` must be absent, null or an empty list.
 //  2. content_block_start: `content_block` is the block at `index`, which is the number of blocks so far.
 //  3. content_block_delta, to the block at `index` while it is open, by the type of its `delta`:
 //     input_json_delta: `partial_json` is appended to a text, which replaces the block's `input` at its content_block_stop, unless empty;
 //     citations_delta: `citation` is appended to the list `citations`; signature_delta: `signature` is set;
 //     any other: its members but `type` are added to the block: a string is appended to a string, anything else is set.
-//  4. message_delta: the members of `delta` are set on the message, those of `usage` on its `usage`, and so are the event's others but `type`.
+//  4. message_delta: the event's members but `type`, `delta` and `usage` are set on the message, then those of `delta`, and those of
+//     the event's `usage` on the message's `usage`. The first two set no `content`, `usage` or `attestation`. After the one whose
+//     `delta` has a `stop_reason`, others have nothing but `usage`.
 //  5. Other events, `ping` and those that may come to be, change nothing.
+//  6. `content` of the message is the list of blocks, in the place where message_start has it, otherwise last.
 
 interface Block {
   readonly value: Json;
@@ -232,6 +236,7 @@ interface Block {
 
 class MessageEvents implements EventRecord {
   #message: Json | null = null;
+  #usage: Json | null = null;
   readonly #blocks: Block[] = [];
   /** The block that the last event, if it was a delta of text, added to. */
   #last: Block | null = null;
@@ -270,10 +275,10 @@ class MessageEvents implements EventRecord {
 
   #begin({ message }: Json): void {
     if (this.#message !== null) throw new FoldError('a second message begins');
-    if (!isObject(message) || listIn(message, 'content').length > 0)
-      throw new FoldError('the message does not begin empty');
+    if (!isObject(message) || !isEmpty(message.content)) throw new FoldError('the message does not begin empty');
     if (Object.hasOwn(message, 'attestation')) throw new FoldError('the message has an attestation of its own');
     this.#message = copy(message);
+    if (isObject(message.usage)) this.#usage = copy(message.usage);
   }
 
   #takeBlock(type: string, { index, content_block, delta }: Json): void {
@@ -287,21 +292,24 @@ class MessageEvents implements EventRecord {
     const block = this.#blocks[at ?? -1];
     if (block?.open !== true) throw new FoldError('a delta is of no block that is open');
     if (type === 'content_block_stop') close(block);
-    else if (type === 'content_block_delta' && isObject(delta)) {
-      addDelta(block, delta);
-      if (delta.type !== 'text_delta' || typeof delta.text !== 'string' || typeof block.value.text !== 'string') return;
+    else if (type === 'content_block_delta') {
+      addDelta(block, isObject(delta) ? delta : noText());
+      const { type: kind, text } = delta as Json;
+      if (kind !== 'text_delta' || typeof text !== 'string' || typeof block.value.text !== 'string') return;
       this.#last = block;
-      this.textDelta = { member: 'text', text: delta.text, sequence: null };
+      this.textDelta = { member: 'text', text, sequence: null };
     }
   }
 
   #takeDelta({ type: _, delta, usage, ...others }: Json): EventKind {
     const message = this.#message as Json;
     const parts = isObject(delta) ? delta : {};
+    const set = [...Object.keys(others), ...Object.keys(parts)];
+    if (this.#state === 'final' && set.length > 0) throw new FoldError('a message stops twice');
+    if (set.some((name) => NOT_SET.includes(name))) throw new FoldError('a message_delta sets what is not its own');
     Object.assign(message, others, parts);
-    if (isObject(usage)) message.usage = { ...(isObject(message.usage) ? message.usage : {}), ...usage };
+    if (isObject(usage)) message.usage = this.#usage = Object.assign(this.#usage ?? copy({}), usage);
     if ((parts.stop_reason ?? null) === null) return this.#state === 'final' ? 'end' : 'delta';
-    if (this.#state === 'final') throw new FoldError('a message stops twice');
     if (this.#blocks.some(({ open }) => open)) throw new FoldError('the message ends inside of a block');
     this.#state = 'final';
     return 'final';
@@ -314,14 +322,21 @@ class MessageEvents implements EventRecord {
   }
 }
 
+/** Members of a message that are made of other events, or are the gateway's. */
+const NOT_SET: readonly string[] = ['content', 'usage', 'attestation'];
+
+const isEmpty = (list: unknown): boolean => (list ?? null) === null || (Array.isArray(list) && list.length === 0);
+
 /** Without a prototype, a member named `__proto__` is an ordinary member. */
 const copy = (value: Json): Json => Object.assign(Object.create(null) as Json, value);
 
 function addDelta(block: Block, { type, ...members }: Json): void {
   const { value } = block;
   if (type === 'input_json_delta') block.input += textIn(members.partial_json) ?? noText();
-  else if (type === 'citations_delta') value.citations = [...listIn(value, 'citations'), members.citation];
-  else if (type === 'signature_delta') value.signature = members.signature;
+  else if (type === 'citations_delta') {
+    if (!Array.isArray(value.citations)) value.citations = [];
+    (value.citations as unknown[]).push(members.citation ?? null);
+  } else if (type === 'signature_delta') value.signature = textIn(members.signature) ?? noText();
   else
     for (const [name, added] of Object.entries(members)) {
       const before = value[name];
@@ -338,4 +353,6 @@ function close(block: Block): void {
   } catch (cause) {
     throw new FoldError('the input of a tool is not JSON', { cause });
   }
+  // Readers differ in which of two members of one name they take.
+  if (duplicateMember(block.input) !== null) throw new FoldError('the input of a tool names a member twice');
 }

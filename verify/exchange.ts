@@ -77,8 +77,9 @@ function compareEndpoint(endpoint: string, response: string, expected: string | 
   const known = Object.values(SAYS).includes(endpoint);
   for (const { key, valueStart, valueEnd } of known ? topLevelMembers(response) : []) {
     if (key !== 'object' && key !== 'type') continue;
-    const says = response.slice(valueStart + 1, valueEnd - 1);
-    if (Object.hasOwn(SAYS, says) && SAYS[says] !== endpoint)
+    // It may be written in escapes.
+    const says: unknown = response[valueStart] === '"' ? JSON.parse(response.slice(valueStart, valueEnd)) : null;
+    if (typeof says === 'string' && Object.hasOwn(SAYS, says) && SAYS[says] !== endpoint)
       throw new CheckFailure('endpoint_mismatch', `raw is about ${endpoint}, and its response is of ${SAYS[says]}`);
   }
 }
@@ -101,8 +102,9 @@ function isChunkOf(raw: RawParts, carrier: Carrier): boolean {
   const { response, stream, endpoint = CHAT_ENDPOINT } = raw;
   const { text, value } = carrier;
   if (stream === undefined) return false;
-  if (streamFormOf(endpoint) === 'message') return isMessageDelta(response, carrier);
-  if (!looksLikeFinishChunk(value)) return false;
+  const form = streamFormOf(endpoint);
+  if (form === 'message') return isMessageDelta(response, carrier);
+  if (form !== 'completion' || !looksLikeFinishChunk(value)) return false;
   try {
     if (text === null)
       return isPartOf(lasting(JSON.parse(foldPayloads([JSON.stringify(value)])), value), JSON.parse(response));

@@ -296,7 +296,10 @@ function lookAt(form: StreamForm, { name, payload }: NamedEvent): Look {
   try {
     const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(payload);
     if (attestationIn(text) !== null) return { passes: false, attested: true };
-    return { passes: goesOn(form, parseChunk(text)), attested: false };
+    const event = parseChunk(text);
+    // Some clients go by the name of an event, others by its type.
+    if (name !== null && event.type !== name) throw new TypeError('an event has another name than its type');
+    return { passes: goesOn(form, event), attested: false };
   } catch (cause) {
     throw new UnprovenAnswerError('stream_malformed', { cause });
   }

@@ -50,7 +50,7 @@ const OF_A_RESPONSE = ['choices', 'output', 'content', 'message', 'text', 'data'
 const no = (message: string) => new CheckFailure('not_an_attestation', message);
 
 /**
- * @param input an attestation, or a response that carries one: an object, its JSON text, or that text as a JSON string.
+ * @param input an attestation, or a response or an event that carries one: an object, its JSON text, or that text as a JSON string.
  * @throws {CheckFailure} not_json, not_an_attestation, too_large
  */
 export function readInput(input: unknown, limits: Limits = {}): Input {
@@ -59,10 +59,12 @@ export function readInput(input: unknown, limits: Limits = {}): Input {
   if (!isRecord(value)) throw no('not a JSON object');
   const members = once(text);
   const inner = finalResponse(value, members, text);
-  if (inner !== null) {
-    noDuplicates(text.slice(0, inner.from) + text.slice(inner.from + inner.text.length));
-    return readInput(inner.text, limits);
-  }
+  if (inner === null) return fromText(value, members, text, limits);
+  noDuplicates(`${text.slice(0, inner.from)}null${text.slice(inner.from + inner.text.length)}`);
+  return fromText(responseOf(value), once(inner.text), inner.text, limits);
+}
+
+function fromText(value: Record<string, unknown>, members: readonly Member[], text: string, limits: Limits): Input {
   const at = members.findIndex(({ key }) => key === 'attestation');
   const member = members[at];
   // An object with this member is the response that carries the attestation, and is compared as such.
@@ -80,10 +82,17 @@ export function readInput(input: unknown, limits: Limits = {}): Input {
 
 function fromObject(input: unknown, limits: Limits): Input {
   if (!isRecord(input)) throw no('not an object');
-  if (isFinalResponse(input.type) && isRecord(input.response)) return fromObject(input.response, limits);
-  if (!Object.hasOwn(input, 'attestation')) return { attestation: readAlone(input, limits), carrier: null };
-  const { attestation, ...value } = input;
+  const carrier = isFinalResponse(input.type) && isRecord(input.response) ? responseOf(input) : input;
+  if (!Object.hasOwn(carrier, 'attestation')) return { attestation: readAlone(carrier, limits), carrier: null };
+  const { attestation, ...value } = carrier;
   return { attestation: readAttestation(unwrapped(attestation, limits), limits), carrier: { text: null, value } };
+}
+
+/** The response of a final event. What stands beside it there is in the stream's hash alone. */
+function responseOf(event: Record<string, unknown>): Record<string, unknown> {
+  const beside = [...OF_A_RESPONSE, 'attestation'].find((name) => Object.hasOwn(event, name));
+  if (beside !== undefined) throw no(`beside the response of an event stands '${beside}', which clients would read`);
+  return event.response as Record<string, unknown>;
 }
 
 /** An attestation that no response carries. */
@@ -261,8 +270,10 @@ function find(text: string): Found | null {
     const type = members.find(({ key }) => key === 'type');
     const value = { type: type === undefined ? null : JSON.parse(text.slice(type.valueStart, type.valueEnd)) };
     const inner = finalResponse(value, members, text);
-    const found = inner === null ? null : find(inner.text);
-    return inner === null || found === null ? null : { ...found, from: inner.from + found.from };
+    if (inner === null) return null;
+    const own = topLevelMembers(inner.text);
+    const within = own.find(({ key }) => key === 'attestation');
+    return within === undefined ? null : { ...inner, members: own, member: within };
   } catch {
     return null;
   }
