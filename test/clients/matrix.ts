@@ -30,7 +30,7 @@ const folder = join(BASE, String(process.ppid));
 const FORGET_MS = 600_000;
 
 /** @param file this test file's name; @param files how many files write into the table in a full run */
-export function createMatrix(file: string, files = 4): Matrix {
+export function createMatrix(file: string, files = 7): Matrix {
   const entries: Entry[] = [];
   return {
     passed: (client, delivery, way) => void entries.push({ client, delivery, way }),

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
 import { foldPayloads } from '../../proto/fold.ts';
 import { answer, DONE, event, type Script } from '../backend.ts';
+import { formOf, formScript } from './form-scripts.ts';
 
 export const ANSWER = 'Well met, traveller.';
 const PIECES = ['Well', ' met,', ' trav', 'eller.'];
@@ -25,6 +26,7 @@ export function scripted(): Scripted {
   const sent = new Map<string, Sent>();
   let number = 0;
   const script: Script = async (request, response) => {
+    if (formOf(request.url) !== null) return formScript(request, response);
     const asked = JSON.parse(request.body) as { model: (typeof MODELS)[number]; stream?: boolean };
     const chat = request.url.endsWith('/chat/completions');
     const id = `${chat ? 'chatcmpl' : 'cmpl'}-${++number}`;

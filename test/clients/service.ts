@@ -18,6 +18,8 @@ export interface Service {
   readonly sent: Scripted['sent'];
   /** Every generation request that reached the scripted backend. */
   readonly seen: readonly Seen[];
+  /** The simulated GPU's, for `verify/`. */
+  readonly simulatedRoot: string;
   /** Resolves when the gateway has left the endless answer to `marker`, words that its request holds. */
   left(marker: string, timeout_ms: number): Promise<void>;
   close(): Promise<void>;
@@ -53,6 +55,7 @@ export async function startService(): Promise<Service> {
     unprovenUrl,
     sent,
     seen: backend.seen,
+    simulatedRoot: sidecar.attester.simulated?.root ?? '',
     left: leaving.left,
     async close() {
       await Promise.all(gateways.map((gateway) => gateway.close()));
