@@ -2,6 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { VECTOR } from '../clients/form-scripts.ts';
 import { installAgents } from './agents.ts';
 import { nonces, ROOT, run } from './run.ts';
 import { SAID, type Service, startService } from './service.ts';
@@ -44,4 +45,47 @@ describe.skipIf(agents === null)(`agents${skipped}`, () => {
     expect(ran.output).toContain(SAID);
     expect(nonces(ran.output)).toHaveLength(3);
   });
+
+  it('llamaindex-embeddings.ts: vectors, with a nonce', async () => {
+    const ran = await run([process.execPath, 'llamaindex-embeddings.ts'], service.agent, folder);
+    expect([ran.code, ran.errors]).toEqual([0, '']);
+    expect(ran.output).toContain('vectors: 2 of 4 numbers');
+    expect(nonces(ran.output)).toHaveLength(1);
+  });
+
+  it("LlamaIndex's embeddings come through a verifying fetch, and throw where the answer was changed", async () => {
+    writeFileSync(join(folder, 'verifying.ts'), VERIFYING);
+    const ran = await run([process.execPath, 'verifying.ts', service.root], service.agent, folder);
+    expect([ran.code, ran.errors, JSON.parse(ran.output)]).toEqual([
+      0,
+      '',
+      { vectors: [VECTOR, VECTOR], proven: ['/v1/embeddings'], code: 'response_mismatch' },
+    ]);
+  });
 });
+
+/** A program beside LlamaIndex, which is not installed where this file is. */
+const VERIFYING = `
+import { readFileSync } from 'node:fs';
+import { OpenAIEmbedding } from '@llamaindex/openai';
+import { verifyingFetch } from '${join(ROOT, 'verify/index.ts')}';
+
+const proven = [];
+const embedding = (network) => new OpenAIEmbedding({
+  model: 'hello',
+  maxRetries: 0,
+  additionalSessionOptions: { fetch: verifyingFetch({
+    fetch: network,
+    simulatedRoot: readFileSync(process.argv[2], 'utf8'),
+    onVerified: ({ exchange }) => proven.push(exchange.endpoint),
+  }) },
+});
+const changing = async (input, init) => {
+  const response = await fetch(input, init);
+  const text = (await response.text()).replace('"scripted"', '"other"');
+  return new Response(text, { headers: { 'content-type': 'application/json' } });
+};
+const vectors = await embedding(fetch).getTextEmbeddings(['a', 'b']);
+const error = await embedding(changing).getTextEmbeddings(['a']).catch((cause) => cause);
+console.log(JSON.stringify({ vectors, proven, code: error.code ?? error.cause?.code }));
+`;

@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startEngine } from '../../demo/engine/server.ts';
 import { answer, DONE, event, type Script, startBackend, stream } from '../backend.ts';
+import { formOf, formScript } from '../clients/form-scripts.ts';
 import { type RunningGateway, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
 
 /** A type, not an interface: an environment takes it. */
@@ -11,7 +12,7 @@ type Client = { readonly OPENAI_BASE_URL: string; readonly OPENAI_API_KEY: strin
 export interface Service {
   /** OPENAI_BASE_URL and OPENAI_API_KEY before the demo engine. */
   readonly demo: Client;
-  /** The same before the model that calls get_weather and then says what it heard. */
+  /** The same before the model that calls get_weather and then says what it heard, and embeds. */
   readonly agent: Client;
   /** A file: the simulated GPU's root. */
   readonly root: string;
@@ -57,6 +58,7 @@ let number = 0;
 
 /** Calls the tool until it has heard from it; whole or streamed, its arguments in pieces. */
 const weather: Script = (request, response) => {
+  if (formOf(request.url) !== null) return formScript(request, response);
   const asked = JSON.parse(request.body) as Asked;
   const heard = asked.messages.findLast(({ role }) => role === 'tool')?.content;
   const text = heard === undefined ? null : `I heard: ${typeof heard === 'string' ? heard : JSON.stringify(heard)}.`;
