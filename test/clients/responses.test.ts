@@ -12,7 +12,7 @@ import { WEATHER } from './driver.ts';
 import { FORM_ANSWER } from './form-scripts.ts';
 import { type FormClient, type FormHeard, type FormQuestion, formSuite } from './form-suite.ts';
 import { createMatrix, npmName, npmVersion } from './matrix.ts';
-import { MODELS } from './scripts.ts';
+import { ANSWER, MODELS } from './scripts.ts';
 import { type Service, startService } from './service.ts';
 
 let service: Service;
@@ -96,9 +96,9 @@ function agentOf({ model, tee }: FormQuestion, executed: (args: unknown) => void
   });
 }
 
-const runnerOf = (question: FormQuestion, useResponses = true) =>
+const runnerOf = (question: FormQuestion) =>
   new Runner({
-    modelProvider: new OpenAIProvider({ openAIClient: connect(question) as never, useResponses }),
+    modelProvider: new OpenAIProvider({ openAIClient: connect(question) as never, useResponses: true }),
     tracingDisabled: true,
   });
 
@@ -279,6 +279,27 @@ describe.each(BOTH)('an agent of @openai/agents that calls its tool, %s', (deliv
     expect(second?.exchange.request).toContain('18 degrees');
     expect(second?.exchange.response).toContain(FORM_ANSWER);
   });
+});
+
+it('has the proof of both also where @openai/agents asks for chat completions', async () => {
+  const modelProvider = new OpenAIProvider({ openAIClient: connected() as never, useResponses: false });
+  const runner = new Runner({ modelProvider, tracingDisabled: true });
+  const agent = new Agent({ name: 'Guide', model: 'hello', modelSettings: { providerData: { tee: true } } });
+  const whole = await runner.run(agent, 'Hi');
+  const found = [attestationOf(whole.rawResponses[0]?.providerData)];
+  const stream = await runner.run(agent, 'Hi', { stream: true });
+  for await (const event of stream)
+    if (event.type === 'raw_model_stream_event' && event.data.type === 'model')
+      found.push(attestationOf(event.data.event));
+  await stream.completed;
+  expect([whole.finalOutput, stream.finalOutput]).toEqual([ANSWER, ANSWER]);
+  const carried = found.filter((one) => one !== undefined);
+  expect(carried).toHaveLength(2);
+  for (const one of carried) {
+    const { exchange } = await verifyAttestation(one, { simulatedRoot: service.simulatedRoot });
+    expect(exchange.endpoint).toBe('/v1/chat/completions');
+    expect(exchange.response).toContain('chatcmpl-');
+  }
 });
 
 it('keeps in LangChain the proof of an answer that it streams by itself', async () => {
