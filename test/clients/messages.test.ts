@@ -19,12 +19,11 @@ afterAll(async () => {
 
 const attestationOf = (value: unknown): unknown => (value as { attestation?: unknown } | null)?.attestation;
 
-/** Its base URL is without `/v1`, and a key that is a bearer token is its `authToken`. */
+/** Its base URL is without `/v1`. */
 function connect({ baseURL, apiKey, fetch, tee }: Pick<FormQuestion, 'baseURL' | 'apiKey' | 'fetch' | 'tee'>) {
   return new Anthropic({
     baseURL: baseURL.replace(/\/v1$/, ''),
-    apiKey: null,
-    authToken: apiKey,
+    apiKey,
     fetch,
     maxRetries: 0,
     defaultHeaders: tee === 'header' ? { 'x-tee': '1' } : {},
