@@ -62,7 +62,7 @@ export function exchangeView(subject: Subject, attestation: Attestation): HTMLDe
             el(
               'code',
               {},
-              '{"request":',
+              parts.endpoint === undefined ? '{"request":' : `{"endpoint":"${parts.endpoint}","request":`,
               el('mark', { class: 'request' }, 'request'),
               ',"response":',
               el('mark', { class: 'response' }, 'response'),

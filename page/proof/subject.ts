@@ -1,8 +1,7 @@
 // What is checked: an attestation and whatever came with it. Read from an answer, or from a file or text that was kept.
 
-import { type Member, topLevelMembers } from '../../proto/json.ts';
 import { type RawParts, splitRaw } from '../../proto/raw.ts';
-import { type Attestation, isTranscript } from '../../verify/index.ts';
+import { type Attestation, attestationIn as carried, isTranscript } from '../../verify/index.ts';
 import { carrierOf } from '../stream.ts';
 
 export interface Subject {
@@ -41,10 +40,8 @@ function textOf(bytes: Uint8Array<ArrayBuffer>): string {
 export function attestationIn({ kind, text }: Subject): Attestation | null {
   if (kind === 'evidence') return null;
   try {
-    const value: unknown = JSON.parse(text);
-    const outer: unknown = typeof value === 'string' ? JSON.parse(value) : value;
-    const found = (outer as { attestation?: unknown }).attestation ?? outer;
-    const inner: unknown = typeof found === 'string' ? JSON.parse(found) : found;
+    const found: unknown = JSON.parse(carried(text) ?? text);
+    const inner: unknown = typeof found === 'string' ? JSON.parse(carried(found) ?? found) : found;
     const { raw, nonce, token, evidence = [] } = inner as Partial<Attestation>;
     const parts = evidence.flatMap(({ arch, report, certificate_chain }) => [arch, report, certificate_chain]);
     return [raw, nonce, token, ...parts].every((part) => typeof part === 'string') ? (inner as Attestation) : null;
@@ -56,18 +53,9 @@ export function attestationIn({ kind, text }: Subject): Attestation | null {
 /** The same with another attestation in it, every other byte as it was. */
 export function withAttestation(subject: Subject, attestation: Attestation): Subject {
   const json = JSON.stringify(attestation);
-  const member = attestationMember(subject.text);
   const { text } = subject;
-  const changed = member === null ? json : text.slice(0, member.valueStart) + json + text.slice(member.valueEnd);
-  return { ...subject, text: changed };
-}
-
-function attestationMember(text: string): Member | null {
-  try {
-    return topLevelMembers(text).find(({ key }) => key === 'attestation') ?? null;
-  } catch {
-    return null; // a JSON string of an attestation
-  }
+  const found = carried(text);
+  return { ...subject, text: found === null ? json : text.replace(found, () => json) };
 }
 
 /** The texts that raw was spliced from; null where it is none. */

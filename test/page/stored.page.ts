@@ -5,7 +5,8 @@ import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
 import { chatAnswer, chatStream } from '../backend.ts';
-import { CHAT, chat } from '../client.ts';
+import { ask, CHAT, chat } from '../client.ts';
+import { namedStream, responseEvents } from '../named-streams.ts';
 import { evidenceCases } from '../nvidia/cases.ts';
 import { vectorsPresent } from '../vectors.ts';
 import { batchOf } from '../verify/maker.ts';
@@ -15,6 +16,7 @@ describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
   let stage: Stage;
   let whole: string;
   let streamed: string;
+  let responses: string;
   beforeAll(async () => {
     stage = await openStage();
     const { url } = stage.service.gateway;
@@ -22,6 +24,8 @@ describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
     whole = (await chat(url, { ...CHAT, tee: true })).text;
     stage.service.backend.script = chatStream(['Kept ', 'too.']);
     streamed = (await chat(url, { ...CHAT, tee: true, stream: true })).text;
+    stage.service.backend.script = namedStream(responseEvents(['Kept ', 'too.']));
+    responses = (await ask(`${url}/v1/responses`, { body: '{"input":"Hi","stream":true,"tee":true}' })).text;
   });
   afterAll(() => stage?.close());
 
@@ -41,6 +45,7 @@ describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
         'passed no request or response',
       ],
       ['a stream', 'answer.sse', streamed, 'the 5 events of the stream, byte for byte'],
+      ['a stream of a response', 'response.sse', responses, 'the 10 events of the stream, byte for byte'],
     ] as const;
 
   test('an attestation, a response and a stream are checked from a file, and nothing is uploaded', async () => {
