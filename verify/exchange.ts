@@ -33,6 +33,7 @@ export async function compareExchange(
   const { endpoint = CHAT_ENDPOINT } = raw;
   compareEndpoint(endpoint, raw.response, expected.endpoint);
   if (expected.endpoint !== undefined) compared.push(`the endpoint ${endpoint}`);
+  const about = expected.endpoint === undefined && raw.endpoint !== undefined ? `; it is about ${endpoint}` : '';
   if (expected.request !== undefined) {
     if (!sameTokens(expected.request, raw.request))
       throw new CheckFailure('request_mismatch', 'raw holds another request than the one that was sent');
@@ -57,9 +58,9 @@ export async function compareExchange(
   }
   if (compared.length === 0)
     return skipped(
-      `the caller passed no request or response to compare with${chunk ? '; the chunk that carries it fits, its time and usage left out' : ''}`,
+      `the caller passed no request or response to compare with${chunk ? '; the chunk that carries it fits, its time and usage left out' : ''}${about}`,
     );
-  return seen(`raw holds ${compared.join(', ')}`);
+  return seen(`raw holds ${compared.join(', ')}${about}`);
 }
 
 /** By what a response says of itself which endpoint it is of. */

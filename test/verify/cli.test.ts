@@ -7,8 +7,8 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { foldPayloads } from '../../proto/fold.ts';
 import { unsigned } from '../../scripts/vectors/tokens.ts';
-import { type Backend, chatAnswer, chatStream, startBackend } from '../backend.ts';
-import { CHAT, chat } from '../client.ts';
+import { answer, type Backend, chatAnswer, chatStream, startBackend } from '../backend.ts';
+import { ask, CHAT, chat } from '../client.ts';
 import {
   type Folder,
   type RunningGateway,
@@ -17,6 +17,7 @@ import {
   startSidecar,
   temporaryFolder,
 } from '../harness.ts';
+import { namedStream, responseEvents } from '../named-streams.ts';
 import { startProcess } from '../process.ts';
 import { vector, vectorsPresent } from '../vectors.ts';
 import { AT, attest, attestInBatch, EXCHANGE, PAYLOADS, simulatedRoot, streamed, transcript } from './maker.ts';
@@ -77,6 +78,23 @@ describe('countersign verify', () => {
     }
     const json = JSON.parse(run('verify', saved, '--allow-simulated', root, '--json').stdout);
     expect(Object.keys(json)).toEqual(['valid', 'level', 'checks', 'claims', 'proven', 'not_proven']);
+  });
+
+  it('compares the endpoint, and says which one it was', async () => {
+    for (const [endpoint, script, body] of [
+      ['/v1/responses', namedStream(responseEvents(['Hel', 'lo'])), { input: 'Hi', stream: true }],
+      ['/v1/embeddings', answer('{"object":"list","data":[]}'), { input: 'Hi' }],
+    ] as const) {
+      backend.script = script;
+      const request = JSON.stringify({ ...body, tee: true });
+      const saved = file('answer.txt', (await ask(gateway.url + endpoint, { body: request })).text);
+      const verify = (...args: string[]) => run('verify', saved, '--allow-simulated', root, '--offline', ...args);
+      const asked = verify('--endpoint', endpoint, '--request', file('request.json', request));
+      expect([asked.status, asked.stdout]).toEqual([0, expect.stringContaining(`raw holds the endpoint ${endpoint}`)]);
+      expect(verify().stdout).toContain(`; it is about ${endpoint}`);
+      const other = verify('--endpoint', '/v1/chat/completions');
+      expect([other.status, other.stdout]).toEqual([1, expect.stringContaining('INVALID: endpoint_mismatch')]);
+    }
   });
 
   it('says invalid with exit 1 and names the check', async () => {
@@ -170,6 +188,10 @@ describe('countersign verify', () => {
     for (const [args, message] of [
       [['verify', answer, '--allow-simulated', answer], 'not a PEM certificate'],
       [['verify', 'evidence', answer, '--request', answer], 'bare evidence holds no request'],
+      [['verify', 'evidence', answer, '--endpoint', '/v1/messages'], 'bare evidence holds no request'],
+      [['verify', answer, '--endpoint', '/messages'], 'not a path under /v1/'],
+      [['verify', answer, '--endpoint', '/v1/messages?a=1'], 'not a path under /v1/'],
+      [['verify', answer, '--endpoint', '/v1/messages\n'], 'not a path under /v1/'],
       [['verify', 'evidence', answer, '--response', answer], 'bare evidence holds no request'],
       [['verify', answer, '--allow-simulated', folder.path], 'cannot be used (EISDIR)'],
       [['verify', answer, '--request', join(folder.path, 'gone.json')], 'no such file or folder'],

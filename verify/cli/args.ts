@@ -1,5 +1,6 @@
 // The command line, read: what to check, with what, and how to print it.
 import { parseArgs } from 'node:util';
+import { isEndpoint } from '../../proto/raw.ts';
 import { LEVELS, type Level, PRODUCTS, type Product, TCB_STATUSES, type TcbStatus } from '../index.ts';
 
 export const USAGE = `countersign verify FILE [options]            check an attestation, a saved response, or a saved SSE transcript
@@ -12,6 +13,7 @@ countersign export FILE --cmw | --cvm1       print an attestation's or a session
 FILE may be - for standard input.
 
   --request FILE               the request you sent; must equal the one that was signed
+  --endpoint PATH              the endpoint you asked, such as /v1/responses; must be the one that was signed
   --response FILE              the response you received, without its attestation
   --allow-simulated ROOT       accept a simulated GPU under this test root (a PEM file)
   --offline                    no network: what is not given counts as unavailable
@@ -48,6 +50,7 @@ export interface Arguments {
   readonly file: string;
   readonly request: string | null;
   readonly response: string | null;
+  readonly endpoint: string | null;
   readonly allowSimulated: string | null;
   readonly offline: boolean;
   readonly collateral: string | null;
@@ -111,6 +114,7 @@ export function readArguments(argv: readonly string[]): Arguments | null {
     file,
     request: values.request ?? null,
     response: values.response ?? null,
+    endpoint: values.endpoint === undefined ? null : endpoint(values.endpoint),
     allowSimulated: values['allow-simulated'] ?? null,
     offline: values.offline,
     collateral: values.collateral ?? null,
@@ -146,6 +150,7 @@ function parse(argv: readonly string[]) {
         help: { ...flag, short: 'h' },
         request: text,
         response: text,
+        endpoint: text,
         'allow-simulated': text,
         offline: flag,
         collateral: text,
@@ -208,6 +213,11 @@ function answers(value: string): number {
 }
 
 const MAX_REPORT_DATA_DIGITS = 128;
+
+function endpoint(value: string): string {
+  if (!isEndpoint(value)) throw new UsageError(`--endpoint ${value}: not a path under /v1/, without its query`);
+  return value;
+}
 
 function hex(value: string): string {
   if (!/^([0-9a-f]{2})+$/i.test(value) || value.length > MAX_REPORT_DATA_DIGITS)

@@ -82,8 +82,7 @@ async function sessionOption(args: Arguments, options: VerifyOptions): Promise<P
 
 /** A processor's evidence alone: everything that it needs is in it, so nothing is fetched. */
 async function verifyCpu(args: Arguments): Promise<number> {
-  if (args.request !== null || args.response !== null)
-    throw new UsageError('bare evidence holds no request and no response: --request and --response have no use');
+  refuseExpected(args);
   const options = {
     ...(args.at === null ? {} : { at: args.at }),
     ...(args.allowSimulated === null ? {} : { simulatedRoots: readRoot(args.allowSimulated) }),
@@ -122,16 +121,24 @@ async function appraise(args: Arguments, options: VerifyOptions): Promise<Verifi
   const input = readInput(args.file);
   // A file that is a bare list of evidence is checked as one, whatever the command was.
   if (args.command === 'evidence' || (args.command === 'fetch-collateral' && isList(input))) {
-    if (args.request !== null || args.response !== null)
-      throw new UsageError('bare evidence holds no request and no response: --request and --response have no use');
+    refuseExpected(args);
     return appraiseEvidence(input, options);
   }
   const expected = {
     ...options.expected,
     ...(args.request === null ? {} : { request: readText(args.request) }),
     ...(args.response === null ? {} : { response: readText(args.response) }),
+    ...(args.endpoint === null ? {} : { endpoint: args.endpoint }),
   };
   return appraiseAttestation(input, { ...options, expected });
+}
+
+/** @throws {UsageError} */
+function refuseExpected({ request, response, endpoint }: Arguments): void {
+  if (request !== null || response !== null || endpoint !== null)
+    throw new UsageError(
+      'bare evidence holds no request and no response: --request, --response and --endpoint have no use',
+    );
 }
 
 function isList(input: string | Uint8Array): boolean {
