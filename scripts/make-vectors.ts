@@ -7,6 +7,7 @@ import { CHECKS } from '../verify/index.ts';
 import { BATCH_CASES } from './vectors/cases-batch.ts';
 import { COLLATERAL_CASES } from './vectors/cases-collateral.ts';
 import { DEVICE_CASES } from './vectors/cases-device.ts';
+import { ENDPOINT_CASES } from './vectors/cases-endpoints.ts';
 import { EXCHANGE_CASES } from './vectors/cases-exchange.ts';
 import { TOKEN_CASES } from './vectors/cases-token.ts';
 import { type Case, json, type Kit, makeKit } from './vectors/kit.ts';
@@ -41,7 +42,14 @@ if (process.argv.includes('--force'))
 const keep = keepIn(join(folder, 'keys'));
 const kit = await makeKit(makeWorld(keep), write, keep);
 const made: [string, Vector][] = [];
-for (const one of [...EXCHANGE_CASES, ...BATCH_CASES, ...TOKEN_CASES, ...DEVICE_CASES, ...COLLATERAL_CASES]) {
+for (const one of [
+  ...EXCHANGE_CASES,
+  ...ENDPOINT_CASES,
+  ...BATCH_CASES,
+  ...TOKEN_CASES,
+  ...DEVICE_CASES,
+  ...COLLATERAL_CASES,
+]) {
   const path = `cases/${one.name}.json`;
   if (!existsSync(join(folder, path))) {
     const vector = await vectorOf(one, kit);

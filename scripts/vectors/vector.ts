@@ -35,6 +35,7 @@ export interface VectorOptions {
   readonly ocsp_files?: readonly string[];
   readonly nras_keys?: Jwks;
   readonly expected?: {
+    readonly endpoint?: string;
     readonly request?: string;
     readonly response?: string;
     readonly transcript?: string;
