@@ -4,6 +4,7 @@
     python verify.py answer.json                                    # a saved answer, attestation, or stream (curl -N)
     python verify.py answer.json --simulated-root run/simulated-root/root.pem      # from the demo's simulated GPU
     python verify.py answer.json --request request.json             # and it answers what you sent, byte for byte
+    python verify.py answer.json --endpoint /v1/responses           # to this endpoint: one request may be valid for two
 
 It prints one line a check and exits 0 (valid), 1 (invalid) or 2 (usage). docs/attestation.md is the format. It does not
 check what `npm run verify` checks beyond that: the token, the firmware's id and reference values, revocation, the GPU's
@@ -66,7 +67,7 @@ def require(condition, why):
         raise ValueError(why)
 
 
-def verify(text, roots, at, request=None):
+def verify(text, roots, at, request=None, endpoint=None):
     """Raises Invalid unless a device under one of `roots` signed exactly this. Returns the path of each device's certificates."""
     with checking("form", "an attestation: raw, nonce, token, evidence"):
         document, exchange = read(text)
@@ -80,21 +81,24 @@ def verify(text, roots, at, request=None):
         leads_to = batch_nonce(digest, document["batch"]) if batched else digest
         require(leads_to.hex() == nonce, "the path leads to another nonce" if batched else "nonce is not the SHA-256 of raw")
 
-    with checking("raw_members", "request, response and timestamp, each once"):
+    with checking("raw_members", "endpoint, request, response and timestamp, each once"):
         signed = members(raw)
 
-    if exchange is not None or request is not None:
-        with checking("expected_exchange", "what is in raw is what you hold"):
-            if request is not None:
-                require(raw.startswith('{"request":' + request + ',"response":'), "raw holds another request")
-            if isinstance(exchange, str):
-                held = (exchange, exchange.strip())  # a body may end in a line feed, and so may a file
-                endings = tuple(f',"response":{one},"timestamp":{signed["timestamp"]}}}' for one in held)
-                require(raw.endswith(endings), "another response")
-            if isinstance(exchange, list):
-                digest = hashlib.sha256("".join(f"{payload}\n" for payload in exchange).encode()).hexdigest()
-                stream = '"stream":{"events":%d,"sha256":"%s"}' % (len(exchange), digest)
-                require(raw.endswith(f',{stream},"timestamp":{signed["timestamp"]}}}'), "another stream")
+    with checking("expected_exchange", f"what is in raw, of {signed['endpoint']}, is what you hold"):
+        right_endpoint(signed, endpoint)
+        start = "{" if signed["endpoint"] == CHAT else '{"endpoint":"%s",' % signed["endpoint"]
+        end = signed["stream"] + ',"timestamp":%s}' % signed["timestamp"]
+        if request is not None:
+            require(raw.startswith(start + '"request":' + request + ',"response":'), "raw holds another request")
+        if isinstance(exchange, str):
+            held = (exchange, exchange.strip())  # a body may end in a line feed, and so may a file
+            require(raw.endswith(tuple(f',"response":{one}{end}' for one in held)), "another response")
+        if isinstance(exchange, dict):
+            require(signed["endpoint"] == "/v1/messages" and signed["stream"] != "", "another response")
+            message = json.loads(raw)["response"]
+            require(all(value is None or message.get(name) == value for name, value in exchange.items()), "another message")
+        if isinstance(exchange, list):
+            require(stream_of(exchange, signed["endpoint"]) == signed["stream"] and raw.endswith(end), "another stream")
 
     with checking("report_form", "SPDM 1.1 measurements and certificates, of each device"):
         devices = [parts(one) for one in document["evidence"]]
@@ -106,6 +110,32 @@ def verify(text, roots, at, request=None):
     if "cpu" in document:
         print("skip  cpu                CPU evidence not checked: this file knows the GPU's alone")
     return [check_device(*device, nonce, roots, at) for device in devices]
+
+
+# By what a response says of itself, in `object` or `type`, which endpoint it is of.
+SAYS = {
+    "chat.completion": "/v1/chat/completions",
+    "text_completion": "/v1/completions",
+    "response": "/v1/responses",
+    "message": "/v1/messages",
+}
+NAMED = ("/v1/responses", "/v1/messages")  # endpoints whose events have names
+
+
+def right_endpoint(signed, asked):
+    """What was signed for one endpoint is no answer of another, though a request may be valid for both."""
+    endpoint = signed["endpoint"]
+    require(asked is None or asked == endpoint, f"raw is about {endpoint}")
+    says = [SAYS.get(value) for name, value in signed["response"] if name in ("object", "type") and type(value) is str]
+    require(endpoint not in SAYS.values() or not {*says} - {endpoint, None}, "the response is of another endpoint")
+
+
+def stream_of(events, endpoint):
+    """docs/attestation.md §2: the number of events, and the hash of what they are."""
+    for name, _ in events:
+        require((name is not None) == (endpoint in NAMED), "an event has a name, or none, unlike its endpoint's events")
+    hashed = "".join(f"{payload}\n" if name is None else f"{name}\n{payload}\n" for name, payload in events)
+    return ',"stream":{"events":%d,"sha256":"%s"}' % (len(events), sha256(hashed.encode()).hex())
 
 
 def sha256(*parts):
@@ -164,39 +194,73 @@ def once(pairs):
 
 
 def read(text):
-    """The attestation, and what it came in: None, the response's own text, or the payloads of the stream."""
+    """The attestation, and what it came in: None, the response's own text, what a message_delta sets, or the stream's events."""
     require(len(text) <= MAX_BYTES, "too large")
     if re.match(r"\ufeff?\s*(data|event|id|retry)?:", text):
-        payloads = events(text)
-        if payloads[-1:] == ["[DONE]"]:
-            payloads.pop()
-        require("[DONE]" not in payloads, "events come after [DONE]")
-        carrying = next((i for i, payload in enumerate(payloads) if SPLICED in payload), None)
+        found = events(text)
+        if found[-1:] == [DONE]:
+            found.pop()
+        require(DONE not in found, "events come after [DONE]")
+        carrying = next((i for i, (_, payload) in enumerate(found) if SPLICED in payload), None)
         require(carrying is not None, "no event of the stream carries an attestation")
-        document, payloads[carrying] = read(payloads[carrying])
-        return document, payloads
-    text = text.removeprefix("\ufeff")
-    document = json.loads(text, object_pairs_hook=once)
-    if "attestation" not in document:
+        name, payload = found[carrying]
+        document, _, payload = cut(payload)
+        found[carrying] = (name, payload)
+        return document, found
+    document, carrier, without = cut(text.removeprefix("\ufeff"))
+    if carrier is None:
         require(not OF_AN_ANSWER & document.keys(), "beside an attestation's own members stands an answer's")
         return document, None
+    if carrier.get("type") == "message_delta":  # the other events of its stream may change its usage alone
+        beside = {name: carrier[name] for name in carrier.keys() - {"type", "delta", "usage", "attestation"}}
+        return document, beside | carrier["delta"]
+    if is_final(carrier):
+        require(not (OF_AN_ANSWER | {"attestation"}) & carrier.keys(), "beside the response of an event stands an answer's")
+        start = re.search(r'"response"\s*:\s*', without).end()
+        response, end = json.JSONDecoder().raw_decode(without, start)
+        require(response == json.loads(without)["response"], "the response of the event is not where it seems to be")
+        return document, without[start:end]
+    return document, without
+
+
+DONE = (None, "[DONE]")
+
+
+def is_final(event):
+    """The event of /v1/responses that has the whole response, and in it the attestation."""
+    return event.get("type") in ("response.completed", "response.incomplete") and type(event.get("response")) is dict
+
+
+def cut(text):
+    """The attestation, the object that carries it (None: it came alone), and the text of that without it."""
+    carrier = json.loads(text, object_pairs_hook=once)
+    inside = carrier["response"] if is_final(carrier) else carrier
+    if "attestation" not in inside:
+        require(inside is carrier, "no attestation in the response of the event")
+        return carrier, None, text
     start = text.rindex(SPLICED)
     end = json.JSONDecoder().raw_decode(text, start + len(SPLICED))[1]
-    return document["attestation"], text[:start] + text[end:]
+    return inside["attestation"], carrier, text[:start] + text[end:]
 
 
 def events(text):
-    """The payload of each event: what its `data:` lines say. A stream has data, comments in ASCII and empty lines, and nothing else:
-    whatever else it could have is read by some clients in one way, by others in another, and is in no hash."""
-    found, data = [], []
+    """Name (or None) and payload of each event: what its `event:` line and its `data:` lines say. A stream has these, comments in ASCII
+    and empty lines, and nothing else: whatever else it could have is read by some clients in one way, by others in another, and is
+    in no hash."""
+    found, data, name = [], [], None
     for line in [*text.split("\n"), ""]:
         line = line.removesuffix("\r")
         require("\r" not in line, "a line of the stream ends in CR alone")
         if line.startswith("data:"):
             data.append(line.removeprefix("data:").removeprefix(" "))
+        elif line.startswith("event:"):
+            named = re.fullmatch("event: ?([A-Za-z0-9_.-]{1,128})", line)
+            require(named and name is None, "an event has two names, or one of other characters")
+            name = named[1]
         elif line == "":
-            found += ["\n".join(data)] if data else []
-            data = []
+            require(data or name is None, "an event has a name and no data")
+            found += [(name, "\n".join(data))] if data else []
+            data, name = [], None
         else:
             require(re.fullmatch(r":[\t -~]*", line), "a line of the stream is neither data nor a comment")
     return found
@@ -206,23 +270,33 @@ class Number(str):
     """A number of raw, as it is written: raw may hold 1.0 and integers of any length."""
 
 
+CHAT = "/v1/chat/completions"  # the endpoint that raw does not name
+ENDPOINT = r"/v1/[A-Za-z0-9_.~!$&'()*+,;=:@%/-]{1,250}"
 WHOLE = "0|[1-9][0-9]{0,14}"
 
 
 def members(raw):
-    """Exactly request, response, timestamp and perhaps stream. Inside of request and response anything may stand."""
+    """Exactly request, response, timestamp, perhaps stream, and first perhaps endpoint. Inside of request and response anything may
+    stand. What is returned has an endpoint in any case, and of the stream the text that stands in raw."""
     pairs = json.loads(raw, object_pairs_hook=tuple, parse_int=Number, parse_float=Number, parse_constant=refuse)
     found = once(pairs)
+    stream, endpoint = "", CHAT
+    if "endpoint" in found:
+        endpoint = found.pop("endpoint")
+        require(type(endpoint) is str and re.fullmatch(ENDPOINT, endpoint), "endpoint must be a path")
+        require(raw.startswith('{"endpoint":"' + endpoint + '",'), "endpoint must be the first member, without escapes")
+        require(endpoint != CHAT, f"{CHAT} has no name in raw")
     if "stream" in found:
         (first, count), (second, sha256) = pairs = found.pop("stream")
         require(type(pairs) is tuple and (first, second) == ("events", "sha256"), "stream must be events and sha256")
         require(type(count) is Number and re.fullmatch(WHOLE, count), "events must be a number")
         require(re.fullmatch("[0-9a-f]{64}", sha256), "sha256 must be 64 lowercase hex digits")
+        stream = ',"stream":{"events":%s,"sha256":"%s"}' % (count, sha256)
     require(found.keys() == {"request", "response", "timestamp"}, "a member is missing, or not known")
     require(all(type(found[one]) is tuple for one in ("request", "response")), "request and response must be objects")
     require(type(found["timestamp"]) is Number, "timestamp must be a number")
     require(re.fullmatch(WHOLE, found["timestamp"]), "timestamp must be in whole seconds")
-    return found
+    return found | {"endpoint": endpoint, "stream": stream}
 
 
 def refuse(constant):
@@ -307,6 +381,7 @@ def main():
     options = argparse.ArgumentParser(description="Checks an attestation of Countersign.")
     options.add_argument("file")
     options.add_argument("--request", help="the body that you sent: must be the one that was signed, byte for byte")
+    options.add_argument("--endpoint", help="the path that you asked, such as /v1/responses: must be the one that was signed")
     options.add_argument("--simulated-root", help="PEM: accept the demo's simulated GPU under this root")
     options.add_argument("--at", type=instant, default=datetime.now(timezone.utc), help="check as of then; UTC without a zone")
     given = options.parse_args()
@@ -319,7 +394,7 @@ def main():
     except (OSError, ValueError) as error:
         options.error(str(error))
     try:
-        paths = verify(text, roots, given.at, request)
+        paths = verify(text, roots, given.at, request, given.endpoint)
     except Invalid as error:
         print(f"FAIL  {shown(error)}\n\nINVALID")
         return 1

@@ -31,7 +31,7 @@ const NEITHER = { without: { referenceValues: true, revocation: true } };
 let child: ChildProcessWithoutNullStreams;
 let lines: AsyncIterator<string>;
 async function ask(question: object): Promise<unknown> {
-  child.stdin.write(`${JSON.stringify({ root: null, request: null, ...question })}\n`);
+  child.stdin.write(`${JSON.stringify({ root: null, ...question })}\n`);
   return hear();
 }
 async function hear(): Promise<unknown> {
@@ -76,12 +76,45 @@ describe.skipIf(python === null)(`verify.py${SKIPPED}`, () => {
       }
       const input = inputOf(VECTORS, vector);
       // What else a caller can say to our verifier, verify.py does not know.
-      const { expected: _expected, max_characters: _limit, ...rest } = options;
-      const { checks } = await appraiseAttestation(input, verifyOptions(VECTORS, rest));
-      const got = await ask({ ...given, text: typeof input === 'string' ? input : JSON.stringify(input) });
+      const { expected: { endpoint } = {}, max_characters: _limit, ...rest } = options;
+      const known = { ...rest, expected: endpoint === undefined ? {} : { endpoint } };
+      const { checks } = await appraiseAttestation(input, verifyOptions(VECTORS, known));
+      const got = await ask({ ...given, endpoint, text: typeof input === 'string' ? input : JSON.stringify(input) });
       // A token that NVIDIA signed may stand alone; verify.py checks no token.
       expect(got).toBe(file === 'token_signature.pass.nras-without-evidence' ? 'report_form' : failed(checks));
     });
+  });
+
+  describe('the streams of our own vectors, saved with their attestations', () => {
+    const cases = readdirSync(join(VECTORS, 'cases')).filter((file) => file.includes('-stream'));
+    it.each(cases)('%s', async (file) => {
+      const vector = JSON.parse(readFileSync(join(VECTORS, 'cases', file), 'utf8')) as Vector;
+      const { expected, ...rest } = vector.options;
+      const { transcript = '', ...asked } = expected ?? {};
+      const saved = transcript.includes('"attestation":') ? transcript : carrying(transcript, inputOf(VECTORS, vector));
+      const options = verifyOptions(VECTORS, { ...rest, expected: asked });
+      const { checks } = await appraiseAttestation(new TextEncoder().encode(saved), options);
+      const root = readFileSync(join(VECTORS, vector.options.simulated_root_file ?? ''), 'utf8');
+      const got = await ask({ at: vector.options.at, root, ...asked, text: saved });
+      const ours = failed(checks);
+      expect(ours).toBe(
+        file.includes('.pass.') ? null : file.includes('two-attestations') ? 'form' : 'expected_exchange',
+      );
+      // verify.py folds nothing.
+      expect(got).toBe(/response-changed|another-form/.test(file) ? null : ours);
+    });
+
+    /** The stream with an attestation in its final event. */
+    function carrying(stream: string, attestation: unknown): string {
+      const member = `,"attestation":${JSON.stringify(attestation)}`;
+      return stream.replace(
+        /(data: (?:\{"type":"response\.completed".*\}|\{"type":"message_delta".*|.*"finish_reason":"stop".*))(\}\n)/,
+        (_all, before, end) => {
+          const [head, tail] = /response\.completed/.test(before) ? [before.slice(0, -1), `}${end}`] : [before, end];
+          return `${head}${member}${tail}`;
+        },
+      );
+    }
   });
 
   it.each([
@@ -123,7 +156,9 @@ describe.skipIf(python === null)(`verify.py${SKIPPED}`, () => {
       expect(await both(`: hello${newline}${newline}${right}`)).toBeNull();
       expect(await both(right.replace('data: [DONE]', 'data:[DONE]'))).toBeNull();
       expect(await both(right.replace(`data: [DONE]${newline}${newline}`, ''))).toBeNull();
-      for (const line of ['event: message', 'event: thread.x', 'id: 1', 'retry: 1', 'data', 'error: x', ' data: x'])
+      for (const line of ['event: message', 'event: thread.x'])
+        expect(await both(right.replace('data: ', `${line}${newline}data: `))).toBe('expected_exchange');
+      for (const line of ['event: \u00e9', 'event', 'id: 1', 'retry: 1', 'data', 'error: x', ' data: x'])
         expect(await both(right.replace('data: ', `${line}${newline}data: `))).toBe('form');
       for (const before of ['\ufeff', ': \u2028', ': \u0085', ': \v', ': \f', ': \0', ': x\r', '\r'])
         expect(await both(right.replace(`${newline}data: `, `${newline}${before}data: ${hidden}\n\ndata: `))).toBe(
@@ -174,6 +209,31 @@ describe.skipIf(python === null)(`verify.py${SKIPPED}`, () => {
       expect(await asked(response, (text) => text)).toBeNull();
     expect(await asked(EXCHANGE.response, (text) => ` ${text}\n`)).toBeNull();
     expect(await asked(EXCHANGE.response, (text) => `${text.replace('Hello', 'Hello ')}\n`)).toBe('expected_exchange');
+  });
+
+  it('takes nothing beside the response of an event for that response', async () => {
+    const stream = { events: 1, sha256: '0'.repeat(64) };
+    const response = '{"id":"resp_1","object":"response","output":[]}';
+    const answer = await attest({ ...EXCHANGE, endpoint: '/v1/responses', response, stream });
+    const evil = response.replace('[]', '["evil"]');
+    const carrying = (text: string) => withLastMember(text, 'attestation', JSON.stringify(answer));
+    for (const [text, check] of [
+      [`{"type":"response.completed","response":${carrying(response)}}`, null],
+      [`{"type":"response.completed","response": ${carrying(response)} ,"sequence_number":1}`, null],
+      [`{"type":"response.completed","response":${carrying(evil)}}`, 'expected_exchange'],
+      [`{"type":"response.completed","attestation":1,"response":${carrying(response)}}`, 'form'],
+      [`{"type":"response.completed","output":1,"response":${carrying(response)}}`, 'form'],
+    ] as const) {
+      const { checks } = await appraiseAttestation(text, { ...NEITHER, at: AT, simulatedRoot });
+      const got = await ask({ at: AT.toISOString(), root: simulatedRoot, text });
+      expect([text.slice(0, 60), failed(checks), got]).toEqual([text.slice(0, 60), check, check]);
+    }
+    for (const hidden of [`"a":"response","b":${response},`, `"a":{"response":${response}},`]) {
+      const text = `{"type":"response.completed",${hidden}"response":${carrying(evil)}}`;
+      expect(await ask({ at: AT.toISOString(), root: simulatedRoot, text })).toMatch(/^(form|expected_exchange)$/);
+    }
+    const delta = carrying('{"type":"message_delta","delta":{},"usage":"evil"}');
+    expect(await ask({ at: AT.toISOString(), root: simulatedRoot, text: delta })).toBe('expected_exchange');
   });
 
   it('takes a time without a zone', () => {

@@ -19,7 +19,7 @@ def ask(question):
         roots += verify.x509.load_pem_x509_certificates(question["root"].encode())
     at = datetime.fromisoformat(question["at"])
     if "text" in question:
-        verify.verify(question["text"], roots, at, question["request"])
+        verify.verify(question["text"], roots, at, question.get("request"), question.get("endpoint"))
     for one in question.get("devices", []):
         evidence = {"report": one["evidence"], "certificate_chain": one["certificate"], "arch": one["arch"]}
         with verify.checking("report_form", "the report can be read"):
