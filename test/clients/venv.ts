@@ -42,9 +42,9 @@ export function makeVenv(requirements = REQUIREMENTS, room = 'clients-venv'): st
   return python(folder);
 }
 
-/** As requirements.txt pins it. */
-export function pinned(name: string): string {
-  const version = new RegExp(`^${name}==(\\S+)$`, 'm').exec(readFileSync(REQUIREMENTS, 'utf8'))?.[1];
-  if (version === undefined) throw new Error(`${name} is not in requirements.txt`);
+/** As a file of requirements pins it. */
+export function pinned(name: string, requirements = REQUIREMENTS): string {
+  const version = new RegExp(`^${name}==(\\S+)$`, 'm').exec(readFileSync(requirements, 'utf8'))?.[1];
+  if (version === undefined) throw new Error(`${name} is not in ${requirements}`);
   return `${name} ${version} (PyPI)`;
 }
