@@ -82,7 +82,8 @@ describe('a finish chunk that carries the attestation of its stream', async () =
       choices: [{ index: 0, text: 'Hello.', finish_reason: 'stop' }],
       usage: { total_tokens: 3 },
     };
-    const proof = await forge(world, { parts: { ...STREAMED, response: JSON.stringify(whole) } });
+    const parts = { ...STREAMED, endpoint: '/v1/completions', response: JSON.stringify(whole) };
+    const proof = await forge(world, { parts });
     const code = (change: object) => codeOf(JSON.stringify({ ...whole, ...change, attestation: proof }));
     expect(await code({})).toBe('valid');
     for (const change of [

@@ -63,7 +63,13 @@ test('the first check that fails is the last, where the caller asks for that', a
 describe('what passes', () => {
   test('gives the signed texts, exactly', async () => {
     const { exchange, claims, level, checks } = await verifyAttestation(good, OPTIONS);
-    expect(exchange).toEqual({ request: REQUEST, response: RESPONSE, stream: null, timestamp: SECONDS - 10 });
+    expect(exchange).toEqual({
+      endpoint: '/v1/chat/completions',
+      request: REQUEST,
+      response: RESPONSE,
+      stream: null,
+      timestamp: SECONDS - 10,
+    });
     expect([level, claims.simulated, claims.time]).toEqual(['none', true, '2025-06-01T11:59:50.000Z']);
     expect(checks.map(({ name }) => name)).toEqual([...CHECKS]);
     const skips = checks.filter(({ status }) => status === 'skip').map(({ name }) => name);
