@@ -307,8 +307,9 @@ class MessageEvents implements EventRecord {
     const set = [...Object.keys(others), ...Object.keys(parts)];
     if (this.#state === 'final' && set.length > 0) throw new FoldError('a message stops twice');
     if (set.some((name) => NOT_SET.includes(name))) throw new FoldError('a message_delta sets what is not its own');
-    Object.assign(message, others, parts);
-    if (isObject(usage)) message.usage = this.#usage = Object.assign(this.#usage ?? copy({}), usage);
+    put(message, others);
+    put(message, parts);
+    if (isObject(usage)) message.usage = this.#usage = put(this.#usage ?? copy({}), usage);
     if ((parts.stop_reason ?? null) === null) return this.#state === 'final' ? 'end' : 'delta';
     if (this.#blocks.some(({ open }) => open)) throw new FoldError('the message ends inside of a block');
     this.#state = 'final';
@@ -328,7 +329,12 @@ const NOT_SET: readonly string[] = ['content', 'usage', 'attestation'];
 const isEmpty = (list: unknown): boolean => (list ?? null) === null || (Array.isArray(list) && list.length === 0);
 
 /** Without a prototype, a member named `__proto__` is an ordinary member. */
-const copy = (value: Json): Json => Object.assign(Object.create(null) as Json, value);
+const copy = (value: Json): Json => put(Object.create(null) as Json, value);
+
+function put(into: Json, members: Json): Json {
+  for (const [name, value] of Object.entries(members)) into[name] = value;
+  return into;
+}
 
 function addDelta(block: Block, { type, ...members }: Json): void {
   const { value } = block;

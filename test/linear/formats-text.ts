@@ -216,6 +216,140 @@ const chunks: Format = {
   },
 };
 
+const named = (type: string, members: string) => `event: ${type}\ndata: {"type":"${type}"${members}}\n\n`;
+const MESSAGE_START = named('message_start', ',"message":{"usage":{"a":1}}');
+const MESSAGE_END = named('message_delta', ',"delta":{"stop_reason":"x"}') + named('message_stop', '');
+const begun = (type = '"text"') =>
+  MESSAGE_START + named('content_block_start', `,"index":0,"content_block":{"type":${type},"text":""}`);
+const STOP = named('content_block_stop', ',"index":0');
+const grown = (i: number, one: string) => named('content_block_delta', `,"index":${i},"delta":${one}`);
+const RESPONSE_START = named('response.created', ',"response":{"id":"r"}');
+const textDelta = (at: string, kind = 'output_text') => named(`response.${kind}.delta`, `,${at},"delta":"x"`);
+/** Half of the text is what was streamed, and half the final response, whose output has as many items. */
+const responded =
+  (streamed: (i: number) => string, item: (i: number) => string): Production =>
+  (n) => {
+    const count = Math.ceil(n / 200);
+    const all = (one: (i: number) => string) => Array.from({ length: count }, (_, i) => one(i));
+    return `${RESPONSE_START}${all(streamed).join('')}${named('response.completed', `,"response":{"id":"r","output":[${all(item)}]}`)}`;
+  };
+
+const events: Format = {
+  name: 'named events',
+  most: 32_768,
+  encoding: 'utf8',
+  productions: {
+    'deltas of one text': within(
+      begun(),
+      each(() => grown(0, '{"text":"x"}')),
+      STOP + MESSAGE_END,
+    ),
+    'ever another member': within(
+      begun(),
+      each((i) => grown(0, `{"m${i}":"x"}`)),
+      STOP + MESSAGE_END,
+    ),
+    citations: within(
+      begun(),
+      each(() => grown(0, '{"type":"citations_delta","citation":{}}')),
+      STOP + MESSAGE_END,
+    ),
+    'citations to a text': within(
+      begun(),
+      each(() => grown(0, '{"type":"citations_delta"}')),
+      STOP + MESSAGE_END,
+    ),
+    'an input in pieces': within(
+      begun() + grown(0, '{"type":"input_json_delta","partial_json":"[1"}'),
+      each(() => grown(0, '{"type":"input_json_delta","partial_json":",1.0"}')),
+      grown(0, '{"type":"input_json_delta","partial_json":"]"}') + STOP + MESSAGE_END,
+    ),
+    'many blocks': within(
+      MESSAGE_START,
+      each(
+        (i) =>
+          named('content_block_start', `,"index":${i},"content_block":{}`) +
+          named('content_block_stop', `,"index":${i}`),
+      ),
+      MESSAGE_END,
+    ),
+    'many blocks that stay open': within(
+      MESSAGE_START,
+      each((i) => named('content_block_start', `,"index":${i},"content_block":{}`)),
+      MESSAGE_END,
+    ),
+    'many usages': within(
+      MESSAGE_START,
+      each((i) => named('message_delta', `,"usage":{"u${i}":1}`)),
+      MESSAGE_END,
+    ),
+    'many usages over many': (n) =>
+      within(
+        named('message_start', `,"message":{"usage":{${each((i) => `"u${i}":1,`)(n / 2)}"z":1}}`),
+        each(() => named('message_delta', ',"usage":{"a":1}')),
+        MESSAGE_END,
+      )(n / 2),
+    'many members of a message': within(
+      MESSAGE_START,
+      each((i) => named('message_delta', `,"m${i}":1`)),
+      MESSAGE_END,
+    ),
+    pings: within(MESSAGE_START, repeat(named('ping', '')), MESSAGE_END),
+    'deltas of one response': responded(
+      () => textDelta('"item_id":"i","output_index":0,"content_index":0'),
+      (i) => `{"id":"i","content":[{"text":"${'x'.repeat(i === 0 ? 1 : 40)}"}]}`,
+    ),
+    'items by their names': responded(
+      (i) => textDelta(`"item_id":"i${i}","output_index":0,"content_index":0`),
+      (i) => `{"id":"i${i}","content":[{"text":"x"}]}`,
+    ),
+    'items by names that are none': responded(
+      (i) => textDelta(`"item_id":"no${i}","output_index":${i},"content_index":0`),
+      (i) => `{"id":"i${i}","content":[{"text":"x"}]}`,
+    ),
+    'items of one name': responded(
+      (i) => textDelta(`"item_id":"i","content_index":${i}`),
+      () => `{"id":"i","content":[{"text":"x"}]}`,
+    ),
+    'arguments of many calls': responded(
+      (i) => textDelta(`"item_id":"i${i}"`, 'function_call_arguments'),
+      (i) => `{"id":"i${i}","arguments":"x"}`,
+    ),
+    'other events of a response': within(
+      RESPONSE_START,
+      each((i) => named('response.x', `,"sequence_number":${i}`)),
+      named('response.completed', ',"response":{"id":"r"}'),
+    ),
+    'long names': within('event: ', repeat('x'), '\ndata: {}\n\n'),
+    'many names': repeat('event: x\n'),
+    'names of 128 characters': repeat(`event: ${'x'.repeat(128)}\ndata: {}\n\n`),
+    'names behind data': repeat('data: {}\nevent: x\n\n'),
+    'names and comments': repeat('event: x\n: c\ndata: {}\r\n\r\n'),
+    ...shaped(
+      { 'in a final response': (text) => RESPONSE_START + named('response.completed', `,"response":{"x":${text}}`) },
+      VALUES,
+    ),
+    ...shaped({ 'in a block': (text) => begun(text) + STOP + MESSAGE_END }, VALUES),
+  },
+};
+
+const responses: Format = {
+  name: 'nested responses',
+  most: 32_768,
+  encoding: 'utf8',
+  productions: {
+    'a response in a response': nested('{"type":"response.completed","response":', '{"attestation":{}}', '}'),
+    'an event in an attestation': nested('{"attestation":{"type":"response.completed","response":', '{}', '}}'),
+    'many responses': within('{', repeat('"response":{},'), '"type":"response.completed"}'),
+    'attestations beside': within(
+      '{',
+      each((i) => `"r${i}":{"attestation":{}},`),
+      '"attestation":{}}',
+    ),
+    ...shaped({ 'beside an attestation': (text) => `{"x":${text},"attestation":{}}` }, VALUES),
+  },
+};
+
 const json: Format = {
   name: 'JSON',
   most: 16_384,
@@ -434,6 +568,8 @@ function transcripts(world: World): Format {
 export const textFormats = (world: World): Format[] => [
   lines,
   chunks,
+  events,
+  responses,
   json,
   requests,
   tokens,

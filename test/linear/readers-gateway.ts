@@ -35,6 +35,7 @@ import { draft, parseGeneration, parsePassThrough } from '../../gateway/offload/
 import { modelsDelivery } from '../../gateway/routes/passthrough.ts';
 import { Watch } from '../../gateway/telemetry/telemetry.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
+import type { StreamForm } from '../../proto/events.ts';
 import { CHAT_ENDPOINT } from '../../proto/raw.ts';
 import { PayloadReader } from '../../proto/sse.ts';
 import { inChunks, prepared, type Reader, reader } from './reader.ts';
@@ -81,6 +82,7 @@ class Sink extends EventEmitter {
 async function delivered(
   pieces: readonly Buffer[],
   make: (port: Port, exchange: TeeExchange, attestor: Attestor) => Delivery,
+  streamForm: StreamForm = 'completion',
 ): Promise<void> {
   const exchange = {
     ...{
@@ -88,7 +90,7 @@ async function delivered(
       owner: 'anyone',
       request: '{"messages":[]}',
       choices: 1,
-      streamForm: 'completion',
+      streamForm,
       spliced: true,
       hold() {},
     },
@@ -221,6 +223,19 @@ export const gatewayReaders: readonly Reader[] = [
         streamDelivery(headOf('text/event-stream'), port, exchange, attestor, MAX),
       ),
     [7, Number.POSITIVE_INFINITY],
+  ),
+  ...(['response', 'message'] as const).flatMap((form) =>
+    inChunks(
+      `gateway/exchange/stream: streamDelivery, of a ${form}`,
+      ['event lines', 'named events'],
+      (pieces) =>
+        delivered(
+          pieces,
+          (port, exchange, attestor) => streamDelivery(headOf('text/event-stream'), port, exchange, attestor, MAX),
+          form,
+        ),
+      [7, Number.POSITIVE_INFINITY],
+    ),
   ),
   ...inChunks(
     'gateway/exchange/relay: pipeDelivery',

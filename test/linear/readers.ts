@@ -1,6 +1,7 @@
 // The readers of proto, verify and page, and everything that is fuzzed.
 import { readAnswer } from '../../page/stream.ts';
 import type { Attestation } from '../../proto/attestation.ts';
+import { recordEvents } from '../../proto/events.ts';
 import { Fold, foldPayloads, joined, parseChunk } from '../../proto/fold.ts';
 import { fromSidecarSchema, splitBinaryFrame } from '../../proto/frames.ts';
 import {
@@ -13,7 +14,7 @@ import {
 } from '../../proto/json.ts';
 import { readLaunch } from '../../proto/launch.ts';
 import { nonceOf, splitRaw } from '../../proto/raw.ts';
-import { PayloadReader, readPayloads, writeEvents } from '../../proto/sse.ts';
+import { NamedEventReader, PayloadReader, readPayloads, writeEvents, writeNamedEvent } from '../../proto/sse.ts';
 import type { World } from '../../scripts/vectors/world.ts';
 import { checkBatch } from '../../verify/batch.ts';
 import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '../../verify/bytes.ts';
@@ -60,6 +61,9 @@ const FUZZED: Readonly<Record<string, readonly string[]>> = {
   // These two cut their input at many places, which takes more than one pass.
   'JSON object': [],
   'server-sent events': [],
+  'events of responses': [],
+  'events of messages': [],
+  'raw of an endpoint': [],
   chunk: [],
   attestation: [],
   'attestation of a batch': [],
@@ -114,6 +118,19 @@ const wholeBody = '{"messages":[{"role":"user"}],"tee":true}';
 
 const ofProto: readonly Reader[] = [
   ...inChunks('proto/sse: PayloadReader', LINES, payloadsOf),
+  ...inChunks('proto/sse: NamedEventReader', [...LINES, 'named events'], (pieces) => {
+    const reading = new NamedEventReader(MAX);
+    const events = pieces.flatMap((piece) => reading.push(piece));
+    const last = reading.end();
+    for (const event of last === null ? events : [...events, last]) writeNamedEvent(event);
+  }),
+  ...(['response', 'message'] as const).map((form) =>
+    reader(`proto/events: recordEvents, of a ${form}`, ['named events'], ({ bytes }) => {
+      const record = recordEvents(form);
+      for (const event of new NamedEventReader(MAX).push(bytes)) record.add(event);
+      return record.text();
+    }),
+  ),
   prepared(
     'proto/sse: writeEvents',
     LINES,
@@ -167,6 +184,12 @@ const ofVerify = (world: World): readonly Reader[] => {
       noDuplicates(text);
     }),
     reader('verify/input: readInput', ['JSON', 'attestations'], ({ text }) => readInput(text)),
+    reader('verify/input: readInput, of an event', ['JSON', 'attestations', 'nested responses'], ({ text }) =>
+      readInput(`{"type":"response.completed","response":${text}}`),
+    ),
+    reader('verify/input: attestationIn, of an event', ['JSON', 'nested responses'], ({ text }) =>
+      attestationIn(`{"type":"response.completed","response":${text}}`),
+    ),
     reader('verify/input: readInput, of a value', ['attestations'], ({ text }) => readInput(JSON.parse(text))),
     reader('verify/batch: checkBatch', ['JSON', 'attestations'], ({ text }) =>
       checkBatch(JSON.parse(text), NONCE, NONCE),

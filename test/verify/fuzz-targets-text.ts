@@ -3,10 +3,21 @@
 // A changed token may pass with the same claims where the change is in no JWT: white space of the JSON around them, members
 // of nvattest's own that it prints beside the EAT; and in the unused last bits of a signature's base64url.
 import { isDeepStrictEqual } from 'node:util';
+import { recordEvents } from '../../proto/events.ts';
 import { Fold, parseChunk } from '../../proto/fold.ts';
 import { JsonTextError, topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { splitRaw } from '../../proto/raw.ts';
-import { PayloadReader, readPayloads, SseError, writeEvents } from '../../proto/sse.ts';
+import {
+  type NamedEvent,
+  NamedEventReader,
+  PayloadReader,
+  readEvents,
+  readPayloads,
+  SseError,
+  writeEvents,
+  writeNamedEvent,
+} from '../../proto/sse.ts';
+import { EXCHANGES, savedStream } from '../../scripts/vectors/endpoints.ts';
 import { nonceHex, PAYLOADS, rawOf, STREAMED, transcript, WHOLE } from '../../scripts/vectors/exchange.ts';
 import { jwks, nrasToken, nvattestToken } from '../../scripts/vectors/tokens.ts';
 import { AT, type World } from '../../scripts/vectors/world.ts';
@@ -37,16 +48,34 @@ export function mutateToken(text: string, random: Random): string {
   return text.replace(jwt, random.chance(0.9) ? parts.join('.') : random.pick(tokens));
 }
 
+const NAME_LINES = [
+  '',
+  'event: ping\n',
+  'event: message_stop\n',
+  'event:\n',
+  'event: a b\n',
+  'event: x\nevent: x\n',
+  'event: x\n\n',
+];
+
 export function mutateTranscript(bytes: Uint8Array, random: Random): Uint8Array {
   if (random.chance(0.4)) return mutateBytes(bytes, random);
   const events = Buffer.from(bytes)
     .toString('latin1')
     .split(/(?<=\n\n)/);
+  const data = /(?<=data: ).*/;
   const at = random.below(events.length);
   const ways: (() => unknown)[] = [
     () => events.splice(at, 1),
     () => events.splice(at, 0, events[at] as string),
-    () => events.splice(at, 1, `data: ${mutateJson((events[at] as string).slice(6), random)}\n\n`),
+    () =>
+      events.splice(
+        at,
+        1,
+        (events[at] as string).replace(data, (payload) => mutateJson(payload, random)),
+      ),
+    () => events.splice(at, 1, (events[at] as string).replace(/^event: .*\n/, random.pick(NAME_LINES))),
+    () => events.splice(at, 0, events[random.below(events.length)] as string),
     () =>
       events.splice(at, 0, random.pick([': x\n\n', 'data\n\n', 'data:\r\ndata: x\r\n\r\n', 'id: 1\n\n', '\n', '\r\r'])),
   ];
@@ -77,6 +106,38 @@ function readStream(input: Uint8Array): void {
     throw new TypeError('what was written is read as something else');
 }
 
+/** As above, of events that may have names: how the stream is cut decides nothing either. */
+function readNamedStream(input: Uint8Array): NamedEvent[] {
+  const reader = new NamedEventReader(1 << 20);
+  const pieces: NamedEvent[] = [];
+  const step = 1 + (input.length % 89);
+  let refused = false;
+  try {
+    for (let at = 0; at < input.length; at += step) pieces.push(...reader.push(input.slice(at, at + step)));
+    const last = reader.end();
+    if (last !== null) pieces.push(last);
+  } catch (error) {
+    if (!(error instanceof SseError)) throw error;
+    refused = true;
+  }
+  const whole = readEvents(input, 1 << 20);
+  const written = Buffer.concat(whole.map(writeNamedEvent));
+  if (refused || !written.equals(Buffer.concat(pieces.map(writeNamedEvent))))
+    throw new TypeError('how a stream is cut decides what its events are');
+  const again = readEvents(written, 1 << 21);
+  if (!written.equals(Buffer.concat(again.map(writeNamedEvent))))
+    throw new TypeError('what was written is read as something else');
+  return whole;
+}
+
+/** What events fold into is a JSON object, and the same however the stream is framed. */
+const recordStream = (form: 'response' | 'message') => (input: Uint8Array) => {
+  const record = recordEvents(form);
+  for (const event of readNamedStream(input)) record.add(event);
+  const answer: unknown = JSON.parse(record.text());
+  if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) throw new TypeError('not an object');
+};
+
 function foldChunks(input: string): void {
   const fold = new Fold();
   for (const chunk of [...PAYLOADS.slice(0, 2), input, PAYLOADS[3] as string]) fold.add(parseChunk(chunk));
@@ -85,9 +146,10 @@ function foldChunks(input: string): void {
 
 /** What splitRaw lets through is JSON of the members it names, cut at their borders. */
 function readRaw(input: string): void {
-  const { request, response, timestamp } = splitRaw(input);
+  const { endpoint, request, response, timestamp } = splitRaw(input);
   const value = JSON.parse(input) as Record<string, unknown>;
   const same = (text: string, member: unknown) => isDeepStrictEqual(JSON.parse(text), member);
+  if (endpoint !== value.endpoint) throw new TypeError('raw has another endpoint than it parses to');
   if (!same(request, value.request) || !same(response, value.response) || timestamp !== value.timestamp)
     throw new TypeError('raw is read otherwise than it parses');
 }
@@ -146,6 +208,7 @@ export function textTargets(world: World): AnyTarget[] {
     text('token of NRAS', 3, nras, signed, 'CheckFailure'),
     text('token, bare', 3, (JSON.parse(nras) as [[string, string]])[0][1], signed, 'CheckFailure'),
     text('raw', 6, rawOf(STREAMED), readRaw, 'JsonTextError'),
+    text('raw of an endpoint', 4, rawOf(EXCHANGES.responses.stream.parts), readRaw, 'JsonTextError'),
     text('JSON object', 6, WHOLE.response, readObject, 'JsonTextError'),
     text('chunk', 4, PAYLOADS[1] as string, foldChunks, 'FoldError'),
     {
@@ -156,5 +219,13 @@ export function textTargets(world: World): AnyTarget[] {
       run: readStream,
       refusals: ['SseError'],
     },
+    ...(['responses', 'messages'] as const).map((name) => ({
+      name: `events of ${name}`,
+      weight: 4,
+      good: new Uint8Array(Buffer.from(savedStream(EXCHANGES[name].stream.events))),
+      mutate: mutateTranscript,
+      run: recordStream(name === 'responses' ? 'response' : 'message'),
+      refusals: ['SseError', 'FoldError'],
+    })),
   ];
 }
