@@ -127,7 +127,8 @@ const ofProto: readonly Reader[] = [
   ...(['response', 'message'] as const).map((form) =>
     reader(`proto/events: recordEvents, of a ${form}`, ['named events'], ({ bytes }) => {
       const record = recordEvents(form);
-      for (const event of new NamedEventReader(MAX).push(bytes)) record.add(event);
+      for (const { name, payload } of new NamedEventReader(MAX).push(bytes))
+        record.add(name, Buffer.from(payload).toString('utf8'));
       return record.text();
     }),
   ),

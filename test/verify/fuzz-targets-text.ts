@@ -133,7 +133,7 @@ function readNamedStream(input: Uint8Array): NamedEvent[] {
 /** What events fold into is a JSON object, and the same however the stream is framed. */
 const recordStream = (form: 'response' | 'message') => (input: Uint8Array) => {
   const record = recordEvents(form);
-  for (const event of readNamedStream(input)) record.add(event);
+  for (const { name, payload } of readNamedStream(input)) record.add(name, Buffer.from(payload).toString('utf8'));
   const answer: unknown = JSON.parse(record.text());
   if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) throw new TypeError('not an object');
 };
