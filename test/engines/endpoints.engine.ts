@@ -7,8 +7,8 @@ import { MODEL, missing } from './llama-server.ts';
 import { type Stage, startStage } from './stage.ts';
 import { TOOL_CALL, VOCABULARY } from './vocabulary.ts';
 
-/** A seed, and no prompt cache: with one, the second time is computed in other steps and rounds otherwise. */
-const SAME = { model: MODEL, seed: 7, cache_prompt: false };
+/** No chance (of /v1/messages llama-server reads no seed), and no prompt cache: with one, the second time is computed in other steps. */
+const SAME = { model: MODEL, temperature: 0, cache_prompt: false };
 const SCHEMA = {
   type: 'object',
   properties: { city: { type: 'string', maxLength: 5 }, unit: { enum: ['c', 'f'] } },
