@@ -122,7 +122,9 @@ function isMessageDelta(response: string, { text, value }: Carrier): boolean {
   if (value.type !== 'message_delta') return false;
   try {
     const { type: _, delta, usage: __, ...others } = (text === null ? value : exactly(text)) as Record<string, unknown>;
-    return isPartOf({ ...others, ...(delta as object) }, text === null ? JSON.parse(response) : exactly(response));
+    const whole = (text === null ? JSON.parse(response) : exactly(response)) as Record<string, unknown>;
+    const set = Object.entries({ ...others, ...(delta as object) });
+    return set.every(([name, value]) => Object.hasOwn(whole, name) && sameValue(value, whole[name]));
   } catch {
     return false;
   }

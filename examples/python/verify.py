@@ -96,7 +96,7 @@ def verify(text, roots, at, request=None, endpoint=None):
         if isinstance(exchange, dict):
             require(signed["endpoint"] == "/v1/messages" and signed["stream"] != "", "another response")
             message = json.loads(raw)["response"]
-            require(all(value is None or message.get(name) == value for name, value in exchange.items()), "another message")
+            require(all(name in message and message[name] == value for name, value in exchange.items()), "another message")
         if isinstance(exchange, list):
             require(stream_of(exchange, signed["endpoint"]) == signed["stream"] and raw.endswith(end), "another stream")
 

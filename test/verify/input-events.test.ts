@@ -59,6 +59,29 @@ describe('an event that carries a response', () => {
   });
 });
 
+describe('a message_delta that carries the attestation of its stream', () => {
+  const whole = { type: 'message', text: 'Hello.', stop_reason: 'end_turn', cost: 0, container: { id: 'c' } };
+  const response = JSON.stringify(whole).replace('"cost":0', '"cost":1.0');
+  const stream = { events: 3, sha256: '0'.repeat(64) };
+
+  it.each([
+    ['"delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":9}', undefined],
+    ['"delta":{"stop_reason":"end_turn","container":{"id":"c"}},"cost":1.0', undefined],
+    ['"delta":{"stop_reason":null}', 'response_mismatch'],
+    ['"delta":{"stop_reason":"end_turn","container":{}}', 'response_mismatch'],
+    ['"delta":{"stop_reason":"end_turn","text":"o."}', 'response_mismatch'],
+    ['"delta":{"stop_reason":"end_turn","more":null}', 'response_mismatch'],
+    ['"delta":{"stop_reason":"end_turn"},"toString":null', 'response_mismatch'],
+    ['"delta":{"stop_reason":"end_turn"},"cost":1.00', 'response_mismatch'],
+    ['"delta":{"stop_reason":"end_turn","stop_reason":"end_turn"}', 'response_mismatch'],
+  ])('sets what the message has: %s', async (members, code) => {
+    const attestation = await attest({ ...EXCHANGE, endpoint: '/v1/messages', response, stream });
+    const event = withLastMember(`{"type":"message_delta",${members}}`, 'attestation', JSON.stringify(attestation));
+    const { checks } = await appraiseAttestation(event, { at: AT, simulatedRoot });
+    expect(checks.find(({ status }) => status === 'fail')?.code).toBe(code);
+  });
+});
+
 describe('the endpoint that a response says it is of', () => {
   it('counts also where it is written in escapes', async () => {
     const response = '{"object":"chat.c\\u006fmpletion","choices":[]}';
