@@ -49,6 +49,8 @@ const SUITES: Readonly<Record<string, Suite>> = {
     test_s: 30,
     hook_s: 30,
   },
+  /** openai-python's own API tests, directly and through the gateway; LiteLLM on either side of it. */
+  sdk: { include: ['test/sdk/**/*.sdk.ts'], test_s: 900, hook_s: 900 },
   /** A real Valkey or Redis server between gateways. */
   store: { include: ['test/store/**/*.store.ts'], test_s: 60, hook_s: 240 },
 };

@@ -11,7 +11,7 @@ const PORTKEY_PACKAGE = {
   dependencies: { '@portkey-ai/gateway': PORTKEY },
   overrides: { '@hono/node-server': '1.13.8' },
 };
-const LITELLM = '1.106.0';
+export const LITELLM = '1.106.0';
 const CACHE = join(ROOT, '.cache/bench');
 const INSTALL_MS = 300_000;
 const START_MS = 90_000;
@@ -45,12 +45,7 @@ export const litellm: TargetKind = {
   figures: ['whole-1k', 'latency', 'memory'],
   limits: { low_rate: 20, idle_streams: 200 },
   async start({ backendPort, folder }) {
-    const venv = join(CACHE, `litellm-${LITELLM}`);
-    const program = join(venv, 'bin/litellm');
-    await install(program, async () => {
-      await runToEnd(['python3', '-m', 'venv', venv], INSTALL_MS);
-      await runToEnd([join(venv, 'bin/pip'), 'install', '-q', `litellm[proxy]==${LITELLM}`], INSTALL_MS);
-    });
+    const program = await installLitellm();
     const port = await freePort();
     const key = `sk-${randomBytes(32).toString('hex')}`; // it does not start without one
     const config = join(folder, 'litellm.yaml');
@@ -73,6 +68,17 @@ litellm_settings: { drop_params: true, telemetry: false }
     );
   },
 };
+
+/** The program of LiteLLM's proxy. @throws {Unavailable} */
+export async function installLitellm(): Promise<string> {
+  const venv = join(CACHE, `litellm-${LITELLM}`);
+  const program = join(venv, 'bin/litellm');
+  await install(program, async () => {
+    await runToEnd(['python3', '-m', 'venv', venv], INSTALL_MS);
+    await runToEnd([join(venv, 'bin/pip'), 'install', '-q', `litellm[proxy]==${LITELLM}`], INSTALL_MS);
+  });
+  return program;
+}
 
 async function install(made: string, make: () => Promise<void>): Promise<void> {
   if (existsSync(made)) return;

@@ -2,6 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import type * as z from 'zod';
+import { streamFormOf } from '../../proto/events.ts';
 import { type JsonPart, joined } from '../../proto/fold.ts';
 import { duplicateMember, hasAtMost, parseJson, topLevelMembers, withoutMember } from '../../proto/json.ts';
 import {
@@ -235,7 +236,7 @@ export const badResponse = (message: string, cause?: unknown) =>
 
 /** @throws {Problem} backend_bad_response, and no other error of its own. */
 export function draft({ endpoint, request, response, timestamp }: DraftInput): Draft {
-  const { completionId, completion, ...ofStream } = 'body' in response ? readWholeResponse(response.body) : response;
+  const { completionId, completion, ...ofStream } = 'body' in response ? readWholeResponse(endpoint, response.body) : response;
   const text = typeof completion === 'string' ? completion : joined(completion);
   const raw = buildRaw({ endpoint, request: request.toString(), response: text, ...ofStream, timestamp });
   if (raw.length > MAX_RAW_LENGTH) throw badResponse('Request and answer together are larger than what is attested.');
@@ -253,8 +254,12 @@ function withFreeBytes(text: string): Pick<Draft, 'start' | 'free_bytes'> {
   return { start: memory.subarray(0, memory.write(text)), free_bytes: FREE_BYTES };
 }
 
+/** An object whose `error` tells of a failure of its own: the run of an eval, a job. Where answers are generated it is no answer. */
+const isResource = (endpoint: string, value: object): boolean =>
+  streamFormOf(endpoint) === null && 'id' in value && typeof value.id === 'string';
+
 /** @throws {Problem} backend_bad_response unless the body is a JSON object without an attestation. */
-function readWholeResponse(body: Buffer): Pick<Folded, 'completion' | 'completionId'> {
+function readWholeResponse(endpoint: string, body: Buffer): Pick<Folded, 'completion' | 'completionId'> {
   if (!isUtf8(body)) throw badResponse('The backend sent an answer that is not UTF-8.');
   const completion = body.toString('utf8');
   let value: unknown;
@@ -266,7 +271,8 @@ function readWholeResponse(body: Buffer): Pick<Folded, 'completion' | 'completio
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw badResponse('The backend sent an answer that is not a JSON object.');
   if (Object.hasOwn(value, 'attestation')) throw badResponse('The backend sent an attestation of its own.');
-  if ('error' in value && value.error !== null) throw badResponse('The backend sent an error as if it were an answer.');
+  if ('error' in value && value.error !== null && !isResource(endpoint, value))
+    throw badResponse('The backend sent an error as if it were an answer.');
   // Readers differ in which of two members of one name they take, so the signed text could be read differently.
   if (duplicateMember(completion) !== null) throw badResponse('The backend sent an answer that names a member twice.');
   const id = (value as { id?: unknown }).id;

@@ -140,6 +140,7 @@ describe('what cannot be proven', () => {
     ['a list', '[1,2]'],
     ['a text', '"hello"'],
     ['an error as if it were an answer', '{"error":{"message":"no"}}'],
+    ['an error beside choices', '{"id":"a","choices":[],"error":{"message":"no"}}'],
     ['an attestation of its own', '{"attestation":{}}'],
     ['no JSON', '{"data":'],
   ])('is an error where the backend answers %s', async (_name, body) => {
@@ -149,6 +150,14 @@ describe('what cannot be proven', () => {
       const got = await ask(`${service.url}/v1/embeddings`, { body: JSON.stringify({ input: 'a', ...tee }), headers });
       expect([got.status, got.json().error.code]).toEqual([502, 'backend_bad_response']);
     }
+  });
+
+  it('is not an object that tells of a failure of its own: it is attested as any other', async () => {
+    const run = { id: 'run_1', object: 'eval.run', status: 'failed', error: { code: 'failed', message: 'no grader' } };
+    service.backend.script = answer(JSON.stringify(run));
+    const got = await ask(`${service.url}/v1/evals/e-1/runs`, { body: '{"data_source":{},"tee":true}' });
+    expect((await appraiseAttestation(got.text, options())).valid).toBe(true);
+    expect(got.json()).toMatchObject(run);
   });
 
   it.each(['2', 'yes', 'header,,', ''])('is a 400 with x-tee: %s', async (value) => {

@@ -33,7 +33,7 @@ import { parseKeys, readLine } from '../../gateway/keys/keys-file.ts';
 import { addressOf } from '../../gateway/limits/rates.ts';
 import { draft, parseGeneration, parsePassThrough } from '../../gateway/offload/jobs.ts';
 import { modelsDelivery } from '../../gateway/routes/passthrough.ts';
-import { teeHeader } from '../../gateway/routes/tee.ts';
+import { teeHeader } from '../../gateway/exchange/tee.ts';
 import { Watch } from '../../gateway/telemetry/telemetry.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
 import type { StreamForm } from '../../proto/events.ts';
@@ -212,8 +212,8 @@ export const gatewayReaders: readonly Reader[] = [
   reader('gateway/offload/jobs: parsePassThrough, for some models', ['requests'], ({ bytes }) =>
     parsePassThrough({ body: bytes, json: true, restrictedCaller: limited, mayAttest: false }),
   ),
-  reader('gateway/routes/tee: teeHeader', ['JSON', 'event lines'], ({ text }) => teeHeader({ 'x-tee': text })),
-  reader('gateway/routes/tee: teeHeader, of many words', ['JSON'], ({ text }) =>
+  reader('gateway/exchange/tee: teeHeader', ['JSON', 'event lines'], ({ text }) => teeHeader({ 'x-tee': text })),
+  reader('gateway/exchange/tee: teeHeader, of many words', ['JSON'], ({ text }) =>
     teeHeader({ 'x-tee': text.replaceAll(/[^,]+/g, ' batch ') }),
   ),
   reader('gateway/offload/jobs: draft', ['JSON'], ({ bytes }) =>
