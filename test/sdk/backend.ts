@@ -12,7 +12,10 @@ export interface Route {
 }
 
 export function startApi(routes: readonly Route[]): Promise<Backend> {
-  const known = routes.map((route) => ({ ...route, pattern: patternOf(route.path) }));
+  // `/threads/runs` before `/threads/{thread_id}`.
+  const known = routes
+    .toSorted((a, b) => placeholders(a.path) - placeholders(b.path))
+    .map((route) => ({ ...route, pattern: patternOf(route.path) }));
   return startBackend((request, response) => {
     const url = request.url.replace(/^\/v1/, '');
     const path = url.includes('beta=true') ? `${url.split('?')[0]}?beta=true` : (url.split('?')[0] ?? '');
@@ -26,6 +29,8 @@ export function startApi(routes: readonly Route[]): Promise<Backend> {
 }
 
 const JSON_TYPE = { 'content-type': 'application/json' };
+
+const placeholders = (path: string): number => path.split('{').length - 1;
 
 const patternOf = (path: string): RegExp => new RegExp(`^${path.replace('?', '\\?').replace(/\{\w+\}/g, '[^/?]+')}$`);
 
