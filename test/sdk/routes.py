@@ -42,8 +42,9 @@ def example(kind, depth=0):
         item = example(args[0], depth + 1)
         return [] if item is TOO_DEEP else [item]
     if isinstance(kind, type) and issubclass(kind, BaseModel):
-        required = {field.alias or name: field for name, field in kind.model_fields.items() if field.is_required()}
-        members = {name: example(field.annotation, depth + 1) for name, field in required.items()}
+        fields = kind.model_fields.items()
+        needed = {field.alias or name: field for name, field in fields if field.is_required() or field.default_factory}
+        members = {name: example(field.annotation, depth + 1) for name, field in needed.items()}
         return TOO_DEEP if TOO_DEEP in members.values() else members
     return SIMPLE.get(kind, {})
 
