@@ -236,7 +236,8 @@ export const badResponse = (message: string, cause?: unknown) =>
 
 /** @throws {Problem} backend_bad_response, and no other error of its own. */
 export function draft({ endpoint, request, response, timestamp }: DraftInput): Draft {
-  const { completionId, completion, ...ofStream } = 'body' in response ? readWholeResponse(endpoint, response.body) : response;
+  const { completionId, completion, ...ofStream } =
+    'body' in response ? readWholeResponse(endpoint, response.body) : response;
   const text = typeof completion === 'string' ? completion : joined(completion);
   const raw = buildRaw({ endpoint, request: request.toString(), response: text, ...ofStream, timestamp });
   if (raw.length > MAX_RAW_LENGTH) throw badResponse('Request and answer together are larger than what is attested.');
@@ -256,7 +257,7 @@ function withFreeBytes(text: string): Pick<Draft, 'start' | 'free_bytes'> {
 
 /** An object whose `error` tells of a failure of its own: the run of an eval, a job. Where answers are generated it is no answer. */
 const isResource = (endpoint: string, value: object): boolean =>
-  streamFormOf(endpoint) === null && 'id' in value && typeof value.id === 'string';
+  streamFormOf(endpoint) === null && 'id' in value && typeof value.id === 'string' && !('choices' in value);
 
 /** @throws {Problem} backend_bad_response unless the body is a JSON object without an attestation. */
 function readWholeResponse(endpoint: string, body: Buffer): Pick<Folded, 'completion' | 'completionId'> {

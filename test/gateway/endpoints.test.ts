@@ -160,6 +160,15 @@ describe('what cannot be proven', () => {
     expect(got.json()).toMatchObject(run);
   });
 
+  it.each(['/v1/chat/completions', '/v1/completions', '/v1/responses', '/v1/messages'])(
+    'is an answer of %s that failed, whatever its id',
+    async (path) => {
+      service.backend.script = answer(JSON.stringify(responseBody('', { status: 'failed', error: { code: 'no' } })));
+      const got = await ask(service.url + path, { body: JSON.stringify({ ...CHAT, prompt: 'a', tee: true }) });
+      expect([got.status, got.json().error.code]).toEqual([502, 'backend_bad_response']);
+    },
+  );
+
   it.each(['2', 'yes', 'header,,', ''])('is a 400 with x-tee: %s', async (value) => {
     const got = await ask(`${service.url}/v1/embeddings`, { body: '{"input":"a"}', headers: { 'x-tee': value } });
     expect([got.status, got.json().error.param]).toEqual([400, 'x-tee']);

@@ -27,7 +27,6 @@ const EXEMPT: Readonly<Record<string, string>> = {
     'what a sidecar says, frames.ts, sidecar-link.ts and report-check.ts read',
   'gateway/attestation/{store-memory,store-shared}.ts': 'keep bytes by an id of bounded length',
   'gateway/cluster/*.ts': 'messages of our own processes',
-  'gateway/exchange/tee.ts': 'looks at headers, which have a limit, and at a path of 250 characters',
   'gateway/http/{connections,context,middleware,outgoing}.ts': 'they count requests and hand them on',
   'gateway/http/server.ts': "Node's parser reads, and bounds what it reads; here its headers are looked at once",
   'gateway/http/paced-connection.ts': 'hands bytes on as they are, 4 KiB of them ahead',
