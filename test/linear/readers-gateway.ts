@@ -21,6 +21,7 @@ import {
   type TeeExchange,
 } from '../../gateway/exchange/relay.ts';
 import { streamDelivery } from '../../gateway/exchange/stream.ts';
+import { teeHeader } from '../../gateway/exchange/tee.ts';
 import { wholeDelivery } from '../../gateway/exchange/whole.ts';
 import { ChunkBuffer } from '../../gateway/http/bytes.ts';
 import { PlainConnection } from '../../gateway/http/plain-path/connection.ts';
@@ -33,7 +34,6 @@ import { parseKeys, readLine } from '../../gateway/keys/keys-file.ts';
 import { addressOf } from '../../gateway/limits/rates.ts';
 import { draft, parseGeneration, parsePassThrough } from '../../gateway/offload/jobs.ts';
 import { modelsDelivery } from '../../gateway/routes/passthrough.ts';
-import { teeHeader } from '../../gateway/exchange/tee.ts';
 import { Watch } from '../../gateway/telemetry/telemetry.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
 import type { StreamForm } from '../../proto/events.ts';
