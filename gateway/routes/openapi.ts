@@ -1,13 +1,10 @@
 // The OpenAPI document of the whole service, built from the schemas that validate requests.
 import * as z from 'zod';
-import { attestationSchema, evidenceSchema } from '../../proto/attestation.ts';
 import { MAX_LEAVES } from '../../proto/batch.ts';
-import { chatRequestSchema, completionRequestSchema, errorBodySchema, teeSchema } from '../../proto/openai.ts';
-import { EAR_PROFILE } from '../../verify/ear.ts';
-import { CHECKS, CPU_CHECKS, LEVELS } from '../../verify/index.ts';
+import { LEVELS } from '../../verify/index.ts';
 import { VERSION } from '../config.ts';
 import { type ProblemCode, STATUS } from '../http/problem.ts';
-import { SIDECAR_STATES } from '../telemetry/metrics.ts';
+import { componentSchemas, type SchemaName, schemaRef } from './openapi-schemas.ts';
 
 /** What `?report=` of the verify endpoint may be. */
 export const REPORTS = ['0', '1', 'ear'] as const;
@@ -29,11 +26,11 @@ function document() {
       summary:
         'An OpenAI-compatible gateway whose every answer can carry a GPU’s signature over what was asked and answered.',
       description:
-        'Every other path under `/v1` that the backend has is passed through as it is, with GET, POST and DELETE; `tee` is refused there. Every answer has `x-request-id`.',
+        'Every other path under `/v1` that the backend has is passed through, with GET, POST and DELETE; with `tee` an answer of any POST is attested where request and answer are JSON objects. Every answer has `x-request-id`.',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [{ url: '/' }],
-    security: [{}, { key: [] }],
+    security: [{}, { key: [] }, { header: [] }],
     tags: [
       { name: 'Generation', description: 'OpenAI’s own routes; `tee: true` asks for an attestation' },
       { name: 'Attestation', description: 'Had again, and checked' },
@@ -45,106 +42,15 @@ function document() {
       schemas: componentSchemas(),
       securitySchemes: {
         key: { type: 'http', scheme: 'bearer', description: 'An API key, where the gateway has any' },
+        header: {
+          type: 'apiKey',
+          in: 'header',
+          name: 'x-api-key',
+          description: 'The same, as Anthropic’s clients send it',
+        },
       },
     },
   };
-}
-
-// The schemas in /openapi.json. The schema that validates a request also describes it; responses of the backend are loose.
-
-/** Of GET /health. */
-export const healthSchema = z.strictObject({
-  status: z.enum(['ok', 'degraded', 'down', 'draining']).describe('degraded: without tee alone'),
-  backend: z.strictObject({ status: z.enum(['ok', 'down']), code: z.string().optional() }),
-  sidecar: z.strictObject({
-    status: z.enum(SIDECAR_STATES),
-    attester: z.string().nullable(),
-    devices: z.array(z.strictObject({ arch: z.string(), model: z.string() })),
-    simulated: z.boolean().nullable(),
-    cpu: z.string().nullable().describe('the processor that signs as well'),
-    trouble: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
-    refused: z
-      .strictObject({ code: z.string(), message: z.string() })
-      .nullable()
-      .describe('why it may not be used, where status is refused'),
-  }),
-  version: z.string(),
-});
-
-const attestation = attestationSchema.describe('docs/attestation.md says what each member is, byte by byte');
-
-const completion = (object: string) =>
-  z.looseObject({
-    id: z.string(),
-    object: z.literal(object),
-    choices: z.array(z.looseObject({ index: z.int(), finish_reason: z.string().nullish() })),
-    attestation: attestation.optional().describe('Where `tee` was true'),
-  });
-
-const sessionSchema = z
-  .looseObject({ type: z.string(), statement: z.string(), report: z.string(), gpu: z.array(evidenceSchema) })
-  .describe('docs/attestation.md §6 says what each member is');
-
-const verificationReport = z.looseObject({
-  valid: z.boolean(),
-  level: z.enum(LEVELS).describe('What vouches for it: `none` for a simulated GPU, however right the rest is'),
-  checks: z.array(
-    z.looseObject({
-      name: z.enum([...CHECKS, ...CPU_CHECKS]),
-      status: z.enum(['pass', 'fail', 'skip']),
-      code: z.string().optional().describe('Of a check that failed'),
-      detail: z.string(),
-      device: z.int().optional(),
-    }),
-  ),
-  proven: z.array(z.string()),
-  not_proven: z.array(z.string()),
-});
-
-const tier = z.enum(['none', 'affirming', 'warning', 'contraindicated']);
-
-const ear = z
-  .looseObject({
-    eat_profile: z.literal(EAR_PROFILE),
-    iat: z.int(),
-    ear_verifier_id: z.strictObject({ developer: z.string(), build: z.string() }),
-    ear_status: tier,
-    ear_all_submods_bound: z.enum(['true', 'false', 'unknown']),
-    submods: z.record(
-      z.string(),
-      z.looseObject({ ear_status: tier, ear_trustworthiness_vector: z.record(z.string(), z.int().min(-128).max(127)) }),
-    ),
-  })
-  .describe('An attestation result, unsigned (draft-ietf-rats-ear-04); docs/exports.md says what each value means');
-
-/** The schemas by their names in `#/components/schemas/`. */
-const NAMED = {
-  ChatCompletionRequest: chatRequestSchema.describe('Any OpenAI body: members that are not listed go to the backend'),
-  CompletionRequest: completionRequestSchema.describe('Any OpenAI body: members that are not listed go to the backend'),
-  ChatCompletion: completion('chat.completion').describe('The backend’s answer, byte for byte, and the attestation'),
-  Completion: completion('text_completion').describe('The backend’s answer, byte for byte, and the attestation'),
-  Tee: teeSchema,
-  Attestation: attestation,
-  Evidence: evidenceSchema,
-  Session: sessionSchema,
-  VerificationReport: verificationReport,
-  AttestationResult: ear,
-  Health: healthSchema,
-  Error: errorBodySchema,
-};
-
-type SchemaName = keyof typeof NAMED;
-
-const schemaRef = (name: SchemaName) => ({ $ref: `#/components/schemas/${name}` });
-
-/** JSON Schema 2020-12, which OpenAPI 3.1 uses unchanged. */
-function componentSchemas(): Record<string, unknown> {
-  const registry = z.registry<{ id: string }>();
-  for (const [id, schema] of Object.entries(NAMED)) registry.add(schema, { id });
-  const { schemas } = z.toJSONSchema(registry, { io: 'input', uri: (id) => `#/components/schemas/${id}` });
-  return Object.fromEntries(
-    Object.entries(schemas).map(([name, { $schema: _, $id: __, ...schema }]) => [name, schema]),
-  );
 }
 
 // The error responses of a route, by status, each with its codes.

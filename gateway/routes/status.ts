@@ -3,7 +3,8 @@ import type * as z from 'zod';
 import type { Backend } from '../backend/backend.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
-import { type healthSchema, openapiDocument } from './openapi.ts';
+import { openapiDocument } from './openapi.ts';
+import type { healthSchema } from './openapi-schemas.ts';
 
 const PROBE_TIMEOUT_MS = 2_000;
 /** Probes within this time share one result, so that health checks put no load on the backend. */
