@@ -1,4 +1,4 @@
-// What both endpoints' answers share: identity, usage, an event stream or one body.
+// What the endpoints' answers share: identity, usage, an event stream or one body.
 import type { Engine } from './engine.ts';
 
 export interface Identity {
@@ -27,15 +27,27 @@ export function usage(prompt_tokens: number, completion_tokens: number): Usage {
   return { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens };
 }
 
-/** Server-sent events, pulled: a client that reads slowly slows the model, one that is gone ends it. */
-export function eventStream(chunks: AsyncGenerator<object>, stop: (reason: unknown) => void): Response {
+/**
+ * Server-sent events, pulled: a client that reads slowly slows the model, one that is gone ends it. `start` is written before each, `end`
+ * after the last.
+ */
+export function eventStream<E extends object>(
+  chunks: AsyncGenerator<E>,
+  stop: (reason: unknown) => void,
+  start: (chunk: E) => string = () => '',
+  end = 'data: [DONE]\n\n',
+): Response {
   const encoder = new TextEncoder();
   const body = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
         const next = await chunks.next();
-        controller.enqueue(encoder.encode(`data: ${next.done ? '[DONE]' : JSON.stringify(next.value)}\n\n`));
-        if (next.done) controller.close();
+        if (!next.done) {
+          const { value } = next;
+          return controller.enqueue(encoder.encode(`${start(value)}data: ${JSON.stringify(value)}\n\n`));
+        }
+        if (end !== '') controller.enqueue(encoder.encode(end));
+        controller.close();
       },
       async cancel(reason) {
         stop(reason);

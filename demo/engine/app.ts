@@ -5,7 +5,8 @@ import { chat } from './chat.ts';
 import { completions } from './completions.ts';
 import { createEngine, type Engine } from './engine.ts';
 import { Problem } from './problem.ts';
-import { chatRequestSchema, completionRequestSchema, parse } from './request.ts';
+import { chatRequestSchema, completionRequestSchema, parse, responseRequestSchema } from './request.ts';
+import { responses } from './responses.ts';
 import { SHAPE } from './shape.ts';
 
 const MAX_BODY_BYTES = 64 * 1024 * 1024;
@@ -29,6 +30,10 @@ export function createEngineApp(engine: Engine = createEngine()): Hono {
   app.post('/v1/completions', async (c) => {
     const request = parse(completionRequestSchema, await json(c));
     return whileConnected(c, (signal, stop) => completions(engine, request, signal, stop));
+  });
+  app.post('/v1/responses', async (c) => {
+    const request = parse(responseRequestSchema, await json(c));
+    return whileConnected(c, (signal, stop) => responses(engine, request, signal, stop));
   });
   app.notFound((c) => {
     throw new Problem(404, `There is no ${c.req.method} ${c.req.path} here.`, { code: 'not_found' });

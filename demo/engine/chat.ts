@@ -10,7 +10,7 @@ import { type ChatRequest, type Sampling, sampling } from './request.ts';
 /** Of an answer whose length the caller leaves open and that does not end by itself. */
 const MAX_ANSWER_TOKENS = 512;
 
-interface Job {
+export interface ChatJob {
   readonly engine: Engine;
   readonly request: ChatRequest;
   readonly sampling: Sampling;
@@ -25,7 +25,12 @@ export async function chat(
   signal: AbortSignal,
   stop: (reason: unknown) => void,
 ): Promise<Response> {
-  const job: Job = {
+  const job = await chatJob(engine, request, signal);
+  return request.stream ? eventStream(chunks(job), stop) : Response.json(await whole(job));
+}
+
+export async function chatJob(engine: Engine, request: ChatRequest, signal: AbortSignal): Promise<ChatJob> {
+  return {
     engine,
     request,
     sampling: sampling(request, {
@@ -36,16 +41,15 @@ export async function chat(
     prompt: await chatPrompt(engine.model.vocabulary, request.messages, signal),
     signal,
   };
-  return request.stream ? eventStream(chunks(job), stop) : Response.json(await whole(job));
 }
 
-async function* events({ engine, request, sampling, prompt, signal }: Job) {
+export async function* chatEvents({ engine, request, sampling, prompt, signal }: ChatJob) {
   const read = await readPrompt(engine.model, prompt, null, signal);
   const choices = Array.from({ length: request.n ?? 1 }, (_, index) => ({ index, prompt: read }));
   yield* takeTurns(engine.model, choices, sampling, signal);
 }
 
-async function whole(job: Job): Promise<object> {
+async function whole(job: ChatJob): Promise<object> {
   const { vocabulary } = job.engine.model;
   const choices = Array.from({ length: job.request.n ?? 1 }, () => ({
     text: '',
@@ -53,7 +57,7 @@ async function whole(job: Job): Promise<object> {
     finish_reason: 'length' as FinishReason,
   }));
   let completion_tokens = 0;
-  for await (const event of events(job)) {
+  for await (const event of chatEvents(job)) {
     const choice = choices[event.index];
     if (choice === undefined) continue;
     if (event.type === 'piece') {
@@ -79,7 +83,7 @@ async function whole(job: Job): Promise<object> {
   };
 }
 
-async function* chunks(job: Job): AsyncGenerator<object> {
+async function* chunks(job: ChatJob): AsyncGenerator<object> {
   const { id, ...rest } = identity(job.engine, 'chatcmpl');
   const with_usage = job.request.stream_options?.include_usage === true;
   const chunk = (choices: object[], last?: object) => ({
@@ -99,7 +103,7 @@ async function* chunks(job: Job): AsyncGenerator<object> {
   for (let index = 0; index < (job.request.n ?? 1); index++)
     yield choice(index, { role: 'assistant', content: '', refusal: null });
   let completion_tokens = 0;
-  for await (const event of events(job)) {
+  for await (const event of chatEvents(job)) {
     if (event.type === 'piece') {
       const { text, tokens } = event.piece;
       const logprobs = job.request.logprobs

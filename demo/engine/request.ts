@@ -43,6 +43,20 @@ export const chatRequestSchema = z.looseObject({
 export type ChatRequest = z.infer<typeof chatRequestSchema>;
 export type Message = ChatRequest['messages'][number];
 
+export const responseRequestSchema = z.looseObject({
+  ...common,
+  input: z.union([
+    z.string(),
+    z
+      .array(z.looseObject({ role: z.string(), content }))
+      .min(1)
+      .max(MAX_MESSAGES),
+  ]),
+  instructions: z.string().nullish(),
+  max_output_tokens: z.int().min(1).nullish(),
+});
+export type ResponseRequest = z.infer<typeof responseRequestSchema>;
+
 const tokens = z.array(z.int().min(0)).min(1);
 
 export const completionRequestSchema = z.looseObject({
