@@ -128,7 +128,7 @@ describe('headers that do not cross the gateway', () => {
         'x-stainless-lang',
         'session_id',
       ];
-      const lines = [...secrets, ...kept].map((name) => `${name}: a-value`);
+      const lines = [...secrets, ...kept].map((name, i) => `${name}: value-${i}-of-many`);
       await raw(service.url, post(`/v1/chat/completions${way === 'node' ? '?node' : ''}`, BODY, lines));
       const { headers } = service.backend.seen[0] ?? { headers: {} };
       expect(secrets.filter((name) => name in headers)).toEqual([]);
