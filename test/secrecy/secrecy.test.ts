@@ -17,6 +17,7 @@ import {
 import { type Answer, type Ask, ask } from '../client.ts';
 import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
 import { eventually, type Folder, temporaryFolder } from '../harness.ts';
+import { namedStream, responseEvents } from '../named-streams.ts';
 import { type RunningProcess, startProcess } from '../process.ts';
 import { type Canary, found, newCanary } from './canary.ts';
 import { coreLimit, filePlaces, type Place, processPlaces } from './places.ts';
@@ -184,7 +185,13 @@ describe('a prompt, a completion and an API key', () => {
       await refused(CHAT, { body: asked({ tee }) });
     }
     backend.script = chatAnswer(COMPLETION.text);
-    await to(gateway, '/v1/embeddings', { body: `{"input":"${PROMPT.text}"}` });
+    for (const tee of ['', ',"tee":true'])
+      await to(gateway, '/v1/embeddings', { body: `{"input":"${PROMPT.text}"${tee}}` });
+    // One that is proven, and one that breaks: its words are in no error.
+    for (const events of [responseEvents([COMPLETION.text]), responseEvents([COMPLETION.text]).slice(1)]) {
+      backend.script = namedStream(events);
+      await to(gateway, '/v1/responses', { body: `{"input":"${PROMPT.text}","stream":true,"tee":true}` });
+    }
   }, 40_000);
 
   it('and every refusal that there is', async () => {
@@ -220,7 +227,12 @@ describe('a prompt, a completion and an API key', () => {
     await refused(CHAT, { body, headers: { expect: PROMPT.text } });
     await refused(CHAT, { body, headers: { host: `${PROMPT.text}/` } });
     await refused(CHAT, { body, headers: { 'x-long': PROMPT.text.repeat(1_000) } });
-    await refused('/v1/embeddings', { body: `{"input":"${PROMPT.text}","tee":true}` });
+    await refused('/v1/embeddings', { body: `{"input":"${PROMPT.text}","tee":"${PROMPT.text}"}` });
+    backend.script = answer(COMPLETION.text, 200, { 'content-type': 'text/plain' });
+    await refused('/v1/audio/speech', { body: `{"input":"${PROMPT.text}","tee":true}` });
+    backend.script = namedStream(responseEvents([COMPLETION.text]).slice(1));
+    await refused('/v1/responses', { body: `{"input":"${PROMPT.text}","stream":true,"tee":true}` });
+    backend.script = chatAnswer(COMPLETION.text);
     await refused(CHAT, { body }, lonely);
     await refused(CHAT, { body: asked({ tee: true }) }, lonely);
     // A backend's own words go to the client that asked, and nowhere else.
