@@ -8,7 +8,8 @@
 // Prints two answers, and of each proof its level and what it proves. Whatever is changed on the way throws.
 import { readFileSync } from 'node:fs';
 import OpenAI from 'openai';
-import { createCollateral, type Verified, verifyingFetch } from '../verify/index.ts';
+import { verifyingFetch } from '../verify/clients/fetch.ts';
+import { createCollateral, type Verified } from '../verify/index.ts';
 
 const [root] = process.argv.slice(2);
 const client = new OpenAI({

@@ -1,7 +1,7 @@
 // The frames between gateway and sidecar over a WebSocket on a Unix socket, validated on both sides. A frame is JSON text, or binary when
 // it contains raw or an attestation: a JSON head, a line feed, and the payload.
 import * as z from 'zod';
-import { evidenceSchema } from './attestation.ts';
+import { evidenceSchema } from './attestation-schema.ts';
 import { MAX_LEAVES, MAX_PATH } from './batch.ts';
 import { MAX_RAW_LENGTH } from './raw.ts';
 

@@ -9,8 +9,8 @@ const MAKERS: Readonly<Record<string, string>> = {
   vectors: 'make-vectors.ts',
   /** build/page/. */
   page: 'build-page.ts',
-  /** The verifier's bundle for browsers, into build/. */
-  verifier: 'bundle-verify.ts',
+  /** The npm package @countersign/verify, in packages/verify/dist. */
+  package: 'build-package.ts',
   /** docs/licences.md. */
   licences: 'licences.ts',
 };

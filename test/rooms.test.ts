@@ -7,8 +7,8 @@ import { describe, expect, it } from 'vitest';
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   proto: [],
   verify: ['proto'],
-  sidecar: ['proto', 'verify/index.ts'],
-  gateway: ['proto', 'verify/index.ts', 'verify/ear.ts'],
+  sidecar: ['proto', 'verify/index.ts', 'verify/service.ts', 'verify/cpu/index.ts'],
+  gateway: ['proto', 'verify/index.ts', 'verify/service.ts', 'verify/cpu/index.ts', 'verify/forms/ear.ts'],
   page: ['proto', 'verify'],
   demo: ['gateway/config.ts', 'gateway/node-flags.ts', 'sidecar/config.ts'],
   scripts: ['proto', 'verify', 'sidecar', 'gateway', 'demo', 'test/twin', 'test/backend.ts', 'test/harness.ts'],

@@ -13,9 +13,7 @@ import {
   skipped,
   VerificationError,
 } from './checks.ts';
-import { checkCpu, readAnswerCpu } from './cpu/binding.ts';
-import type { CpuClaims, CpuContext } from './cpu/cpu-options.ts';
-import { readCpuOptions } from './cpu/verify-cpu.ts';
+import type { CpuClaims } from './cpu/cpu-options.ts';
 import { attestationOf, compareExchange } from './exchange.ts';
 import { verifyDevices } from './gpu/devices.ts';
 import type { VerifiedDevice } from './gpu/topology.ts';
@@ -79,9 +77,6 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
     ...context.options.expected,
     ...(input instanceof Uint8Array ? { transcript: input } : {}),
   };
-  const { at, options } = context;
-  const { simulatedRoot: simulatedRoots, without, cpu: cpuOptions } = options;
-  const { context: cpuContext } = readCpuOptions({ ...cpuOptions, at, simulatedRoots, without });
   const list = new CheckList(stopAtFailure);
   const given = await list.run('form', [], () => checkForm(input, limits));
   const attestation = given?.attestation ?? EMPTY;
@@ -120,7 +115,7 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
     nonce: given === null ? null : attestation.nonce,
     batch: hashed?.batch ?? null,
     timestamp,
-    cpu: await checkProcessor(list, attestation, hashed?.rawHash ?? '', timestamp, options, cpuContext),
+    cpu: await checkProcessor(list, attestation, hashed?.rawHash ?? '', timestamp, context),
     about: 'exchange',
     nvidia: context.nvidia,
     ownCpuRoots: context.options.cpu?.roots !== undefined,
@@ -129,19 +124,20 @@ async function runChecks(input: unknown, context: Context): Promise<Run> {
   return { report: concluded(findings), raw, attestation: given?.attestation ?? null };
 }
 
-/** Makes the checks of the member `cpu`; none where there is no such member. */
+/**
+ * Makes the checks of the member `cpu`; none where there is no such member. They are a third of the verifier's code, so they are loaded
+ * when an attestation or the caller's options need them.
+ */
 async function checkProcessor(
   list: CheckList,
   { cpu, evidence = [] }: Attestation,
   rawHash: string,
   timestamp: number | null,
-  { session, expected }: VerifyOptions,
-  context: CpuContext,
+  { at, options }: Context,
 ): Promise<CpuClaims | null> {
-  if (cpu === undefined) return null;
-  const form = await list.run('cpu_form', ['form'], () => readAnswerCpu(cpu, session ?? null));
-  const asked = { session: session ?? null, challenge: expected?.challenge, at: null };
-  return checkCpu(list, form, { rawHash, timestamp, evidence }, asked, context);
+  if (cpu === undefined && options.cpu === undefined) return null;
+  const { checkAnswerCpu } = await import('./cpu/binding.ts');
+  return checkAnswerCpu(list, cpu, { rawHash, timestamp, evidence }, { ...options, at });
 }
 
 /** Stands in for an attestation that could not be read, so that the checks after it can be named in the list. */

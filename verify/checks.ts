@@ -111,6 +111,14 @@ export type FailureCode =
   | 'event_log_mismatch'
   | 'software_mismatch';
 
+/** What a check says that could not get what it needs from a service or a folder: nothing was found wrong. */
+const UNAVAILABLE: ReadonlySet<FailureCode | undefined> = new Set<FailureCode>([
+  'revocation_unavailable',
+  'rim_unavailable',
+  'token_key_unavailable',
+  'collateral_unavailable',
+]);
+
 export interface Check {
   readonly name: CheckName;
   readonly status: 'pass' | 'fail' | 'skip';
@@ -155,7 +163,7 @@ export interface Passed<T> {
 }
 
 /** There is nothing to check here, for this reason. */
-interface Skipped {
+export interface Skipped {
   readonly skip: string;
 }
 
@@ -232,6 +240,11 @@ export class CheckList {
 
   get valid(): boolean {
     return this.#checks.length > 0 && this.#checks.every(({ status }) => status !== 'fail');
+  }
+
+  /** Not valid, and whatever failed only lacked what it needs. */
+  get incomplete(): boolean {
+    return !this.valid && this.#checks.every(({ status, code }) => status !== 'fail' || UNAVAILABLE.has(code));
   }
 
   passed(name: CheckName): boolean {

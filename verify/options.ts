@@ -181,6 +181,11 @@ export interface Claims {
 /** The result for a program to print or keep: plain JSON. */
 export interface VerificationReport {
   readonly valid: boolean;
+  /**
+   * Not valid, and nothing was found wrong: a service or a folder did not have what each failed check needs (`rim_unavailable`,
+   * `revocation_unavailable`, `collateral_unavailable`, `token_key_unavailable`).
+   */
+  readonly incomplete: boolean;
   readonly level: Level;
   readonly checks: readonly Check[];
   /** Unless valid: only what could be read. */

@@ -1,6 +1,6 @@
 // The verdict in words: the level, what is proven, and what is not. And the relying party's policy.
 import { MAX_LEAVES } from '../proto/batch.ts';
-import { CheckFailure, type CheckList, seen } from './checks.ts';
+import { CheckFailure, type CheckList, seen, skipped } from './checks.ts';
 import type { CpuClaims, CpuSoftware } from './cpu/cpu-options.ts';
 import { leftOpen, type VerifiedDevice } from './gpu/topology.ts';
 import {
@@ -47,6 +47,7 @@ export function concluded(findings: Findings): VerificationReport {
   };
   return {
     valid,
+    incomplete: list.incomplete,
     level: valid ? levelOf(findings) : 'none',
     checks: list.checks,
     claims,
@@ -189,7 +190,8 @@ function cpuLeavesOpen(findings: Findings): string[] {
 }
 
 function notProven(findings: Findings, simulated: boolean, valid: boolean): string[] {
-  if (!valid) return ['Anything: a check failed.'];
+  if (!valid)
+    return [findings.list.incomplete ? 'Anything: a check could not get what it needs.' : 'Anything: a check failed.'];
   const { list, devices, appraised, token, about } = findings;
   const kinds = devices.length === 0 ? appraised : devices.map(({ claims }) => claims.kind);
   const kind = kindOf(kinds);
@@ -248,14 +250,16 @@ export function checkPolicy(findings: Findings, { at, options }: Context) {
       throw new CheckFailure('too_old', `${age} seconds old; at most ${maxAgeSeconds} are accepted`);
     statements.push(`${Math.max(0, age)} seconds old`);
   }
-  for (const name of requiredChecks)
-    if (name !== 'policy' && !list.passed(name))
-      throw new CheckFailure('policy_refused', `the caller requires the check ${name}, which did not pass`);
   if (batch !== null && batch.tree_size > maxBatch)
     throw new CheckFailure(
       'policy_refused',
       `the nonce commits to ${batch.tree_size} answers; the caller accepts ${maxBatch}`,
     );
+  // What a check that could not run would have shown is not known, and the report is not valid in any case.
+  if (list.incomplete) return skipped('level and required checks are not known: a check could not get what it needs');
+  for (const name of requiredChecks)
+    if (name !== 'policy' && !list.passed(name))
+      throw new CheckFailure('policy_refused', `the caller requires the check ${name}, which did not pass`);
   const level = levelOf(findings);
   if (LEVELS.indexOf(level) < LEVELS.indexOf(minLevel))
     throw new CheckFailure('policy_refused', `the level is ${level}; the caller accepts ${minLevel} or more`);

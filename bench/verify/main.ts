@@ -1,5 +1,5 @@
 // `npm run bench verify`: how fast the verifier is, warm and cold, and against NVIDIA's own on the same genuine evidence.
-import { bundleVerify, MAX_GZIPPED_BYTES } from '../../scripts/bundle-verify.ts';
+import { MAX_GZIPPED_BYTES, weigh } from '../../scripts/build-package.ts';
 import { RELAXED } from '../../test/nvidia/verifier.ts';
 import { vectorsPresent } from '../../test/vectors.ts';
 import { describeMachine, machineLine } from '../machine.ts';
@@ -94,10 +94,10 @@ async function leafLines(): Promise<Line[]> {
 }
 
 async function bundleLine(): Promise<Line> {
-  const { gzippedBytes } = await bundleVerify();
+  const { first } = await weigh();
   const size = (bytes: number) => `${number(bytes / 1024)} KB`;
-  const holds = gzippedBytes <= MAX_GZIPPED_BYTES;
-  return line('browser bundle, gzipped', size(gzippedBytes), `${size(MAX_GZIPPED_BYTES)} or less`, holds);
+  const holds = first <= MAX_GZIPPED_BYTES;
+  return line('what a page loads, gzipped', size(first), `${size(MAX_GZIPPED_BYTES)} or less`, holds);
 }
 
 function print(lines: readonly Line[]): void {

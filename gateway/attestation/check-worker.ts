@@ -1,5 +1,6 @@
 // The worker thread that checks a sidecar's attestations.
-import { type Carried, CheckFailure, checkAnswer, checkBatch, checkReports, checkSession } from '../../verify/index.ts';
+import { CheckFailure } from '../../verify/index.ts';
+import { type Carried, checkAnswer, checkBatch, checkReports, checkSession } from '../../verify/service.ts';
 import { serveJobs } from '../offload/thread.ts';
 import type { CheckJob, CheckResult } from './checker.ts';
 

@@ -2,7 +2,9 @@
 import { hash, randomUUID } from 'node:crypto';
 import type { Failed, SessionFrame } from '../../proto/frames.ts';
 import { readStatement } from '../../proto/statement.ts';
-import { CheckFailure, collateralEnd, type TdxCollateral } from '../../verify/index.ts';
+import type { TdxCollateral } from '../../verify/cpu/index.ts';
+import { CheckFailure } from '../../verify/index.ts';
+import { collateralEnd } from '../../verify/service.ts';
 import { Problem } from '../http/problem.ts';
 import type { SessionEnds } from '../telemetry/metrics.ts';
 import { type Checker, type CheckResult, unchecked } from './checker.ts';

@@ -1,8 +1,8 @@
 // The schemas in /openapi.json. The schema that validates a request also describes it; responses of the backend are loose.
 import * as z from 'zod';
-import { attestationSchema, evidenceSchema } from '../../proto/attestation.ts';
+import { attestationSchema, evidenceSchema } from '../../proto/attestation-schema.ts';
 import { chatRequestSchema, completionRequestSchema, errorBodySchema, teeSchema } from '../../proto/openai.ts';
-import { EAR_PROFILE } from '../../verify/ear.ts';
+import { EAR_PROFILE } from '../../verify/forms/ear.ts';
 import { CHECKS, CPU_CHECKS, LEVELS } from '../../verify/index.ts';
 import { SIDECAR_STATES } from '../telemetry/metrics.ts';
 
@@ -41,6 +41,7 @@ const sessionSchema = z
 
 const verificationReport = z.looseObject({
   valid: z.boolean(),
+  incomplete: z.boolean().describe('Not valid, and nothing was found wrong: what a check needs was not to be had'),
   level: z.enum(LEVELS).describe('What vouches for it: `none` for a simulated GPU, however right the rest is'),
   checks: z.array(
     z.looseObject({

@@ -158,6 +158,9 @@ export async function bundlePage(): Promise<PageFile[]> {
     outdir: 'build/page',
     entryNames: '[name]-[hash]',
     bundle: true,
+    // The checks of a processor's evidence are a file of their own, loaded when a proof has such evidence.
+    splitting: true,
+    chunkNames: '[name]-[hash]',
     format: 'esm',
     platform: 'browser',
     // Every browser with P-384 in WebCrypto and BigInt supports this target.

@@ -5,7 +5,7 @@ import type { MiddlewareHandler } from 'hono';
 import * as z from 'zod';
 import { MAX_LEAVES } from '../../proto/batch.ts';
 import { isEndpoint } from '../../proto/raw.ts';
-import { EAR_MEDIA_TYPE } from '../../verify/ear.ts';
+import { EAR_MEDIA_TYPE } from '../../verify/forms/ear.ts';
 import { type FailureCode, type Jwks, LEVELS } from '../../verify/index.ts';
 import type { Context, Deps, Middleware } from '../http/context.ts';
 import { errorBody, Problem } from '../http/problem.ts';

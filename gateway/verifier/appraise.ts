@@ -1,5 +1,5 @@
 // Appraises what the verify endpoint receives, and fetches what that needs.
-import { earOf } from '../../verify/ear.ts';
+import { earOf } from '../../verify/forms/ear.ts';
 import {
   appraiseAttestation,
   createCollateral,

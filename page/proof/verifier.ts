@@ -3,7 +3,6 @@ import {
   appraiseAttestation,
   appraiseEvidence,
   createCollateral,
-  type FailureCode,
   type VerificationReport,
   type VerifyOptions,
 } from '../../verify/index.ts';
@@ -66,19 +65,10 @@ export async function verify(
   return { report, took_ms: performance.now() - began };
 }
 
-/** Something that a check needs was not to be had here: that says nothing against what was checked. */
-const NOT_TO_BE_HAD: ReadonlySet<FailureCode> = new Set([
-  'rim_unavailable',
-  'revocation_unavailable',
-  'token_key_unavailable',
-  'collateral_unavailable',
-]);
-
 /** `simulated` is a valid proof about no hardware; `incomplete` failed for what could not be fetched, and for nothing else. */
 export type Verdict = 'valid' | 'simulated' | 'incomplete' | 'invalid';
 
-export function verdictOf({ valid, claims, checks }: VerificationReport): Verdict {
+export function verdictOf({ valid, incomplete, claims }: VerificationReport): Verdict {
   if (valid) return claims.simulated ? 'simulated' : 'valid';
-  const failed = checks.filter(({ status }) => status === 'fail');
-  return failed.every(({ code }) => code !== undefined && NOT_TO_BE_HAD.has(code)) ? 'incomplete' : 'invalid';
+  return incomplete ? 'incomplete' : 'invalid';
 }

@@ -1,17 +1,9 @@
 // Where the endorsements of a report of SEV-SNP come from: the host's certificate table, this disk, AMD's Key Distribution Service
 // (57230, "VCEK Certificate and KDS Interface Specification"). The verifier judges each before it is used.
 import { X509Certificate } from 'node:crypto';
-import {
-  appraiseCpu,
-  type Check,
-  CheckFailure,
-  type CheckName,
-  PRODUCTS,
-  type Product,
-  parseSnpReport,
-  type SnpReport,
-  tcbOf,
-} from '../../verify/index.ts';
+import { appraiseCpu, PRODUCTS, type Product } from '../../verify/cpu/index.ts';
+import { type Check, CheckFailure, type CheckName } from '../../verify/index.ts';
+import { parseSnpReport, type SnpReport, tcbOf } from '../../verify/service.ts';
 import type { AttesterError } from '../common/attester.ts';
 import { until } from '../common/lock.ts';
 import { refused, unavailable, withheld } from './collector.ts';

@@ -4,7 +4,7 @@ import { X509Certificate } from 'node:crypto';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseHclReport, readLimited } from '../../verify/index.ts';
+import { parseHclReport, readLimited } from '../../verify/service.ts';
 import { AttesterError } from '../common/attester.ts';
 import { createLock, holding } from '../common/lock.ts';
 import { lastLineOf, RunError, runProgram } from '../common/program.ts';

@@ -1,7 +1,7 @@
 // What AMD's and Intel's endorsements have in common: a rate-limited client, and a folder that keeps what it fetched.
 // Nothing that comes from here is trusted before the verifier has checked it.
 import { LRUCache } from 'lru-cache';
-import { readLimited } from '../../verify/index.ts';
+import { readLimited } from '../../verify/service.ts';
 import { networkReason, retryAfterMs } from '../common/http.ts';
 import { createKeptFiles } from '../common/kept-files.ts';
 import { unavailable } from './collector.ts';

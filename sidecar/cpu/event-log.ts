@@ -1,6 +1,6 @@
 // Reads the log of a TDX guest's measured boot, which firmware and kernel wrote into memory that ACPI's table CCEL names (TCG "PC
 // Client Platform Firmware Profile", §10).
-import { appraiseCpu } from '../../verify/index.ts';
+import { appraiseCpu } from '../../verify/cpu/index.ts';
 
 /** What verifiers read at most. */
 const MAX_BYTES = 1024 * 1024;

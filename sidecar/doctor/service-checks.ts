@@ -6,11 +6,11 @@ import {
   appraiseAttestation,
   createCollateral,
   type Jwks,
-  NRAS_KEYS_URL,
   NVIDIA_OCSP_URL,
   NVIDIA_RIM_URL,
   type VerificationReport,
 } from '../../verify/index.ts';
+import { NRAS_KEYS_URL } from '../../verify/service.ts';
 import type { SidecarConfig } from '../config.ts';
 import type { CpuType } from '../cpu/collector.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';

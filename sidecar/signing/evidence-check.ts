@@ -1,7 +1,8 @@
 // Checks an attester's result before it goes to a gateway: evidence of each device that the attester has, and each report by
 // verify/gpu/report-check.ts, as the gateway checks it again.
 import type { Nonce } from '../../proto/raw.ts';
-import { CheckFailure, checkReports } from '../../verify/index.ts';
+import { CheckFailure } from '../../verify/index.ts';
+import { checkReports } from '../../verify/service.ts';
 import { type Attester, type Collected, failed } from '../common/attester.ts';
 
 const refuse = (message: string, cause?: unknown) =>

@@ -1,5 +1,5 @@
 // One appraisal, by whichever copy of the verifier it is given: the same code runs here in Node and in the page.
-import type * as Verifier from '../../verify/index.ts';
+import type * as Verifier from './verifier.ts';
 
 /** What is appraised, in JSON alone, so that it reaches the page. Times are ISO 8601, bytes base64. */
 export interface Spec {

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { transform } from 'esbuild';
 import { chromium, type Page } from 'playwright-core';
-import { bundleVerify } from '../../scripts/bundle-verify.ts';
+import { bundleVerifier } from './bundle.ts';
 
 export interface VerifierPage {
   readonly page: Page;
@@ -41,7 +41,7 @@ globalThis.appraise = (spec) => appraise(verifier, spec);
 export async function openVerifierPage(executablePath: string): Promise<VerifierPage> {
   const source = readFileSync(fileURLToPath(new URL('appraise.ts', import.meta.url)), 'utf8');
   const { code: appraise } = await transform(source, { loader: 'ts', format: 'esm' });
-  const { code: verify } = await bundleVerify();
+  const verify = await bundleVerifier();
   const scripts = new Map(Object.entries({ '/verify.js': verify, '/appraise.js': appraise, '/page.js': PAGE }));
   const server = createServer((request, response) => {
     const script = scripts.get(request.url ?? '');

@@ -1,12 +1,11 @@
 // The verifier in a real browser: the same bundle a page would load, over the same evidence, with the same results.
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { bundleVerify, MAX_GZIPPED_BYTES } from '../../scripts/bundle-verify.ts';
-import * as verifier from '../../verify/index.ts';
 import { vectorsPresent } from '../vectors.ts';
 import { appraise } from './appraise.ts';
 import { ownSpecs } from './own.ts';
 import { openVerifierPage, type VerifierPage } from './page.ts';
 import { cpuSpecs, genuineSpecs, simulatedSpecs } from './specs.ts';
+import * as verifier from './verifier.ts';
 
 const chromium = inject('chromium');
 const specs = [
@@ -14,12 +13,6 @@ const specs = [
   ...(await simulatedSpecs()),
   ...ownSpecs(),
 ];
-
-test('the bundle has nothing of Node in it and fits its bar', async () => {
-  const { bytes, gzippedBytes } = await bundleVerify();
-  console.log(`bundle: ${bytes} bytes, ${gzippedBytes} gzipped`);
-  expect(gzippedBytes).toBeLessThanOrEqual(MAX_GZIPPED_BYTES);
-});
 
 const missing = 'missing' in chromium ? `, SKIPPED without ${chromium.missing}` : '';
 describe.skipIf(missing !== '')(`in Chromium${missing}`, () => {

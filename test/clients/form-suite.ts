@@ -1,12 +1,7 @@
 // What every client of /v1/responses, /v1/messages and /v1/embeddings is held to, whatever its API looks like.
 import { expect, it } from 'vitest';
-import {
-  UnprovenAnswerError,
-  type Verified,
-  type VerifyOptions,
-  verifyAttestation,
-  verifyingFetch,
-} from '../../verify/index.ts';
+import { UnprovenAnswerError, verifyingFetch } from '../../verify/clients/fetch.ts';
+import { type Verified, type VerifyOptions, verifyAttestation } from '../../verify/index.ts';
 import type { Delivery } from './driver.ts';
 import { FORM_ANSWER, type Form, VECTOR } from './form-scripts.ts';
 import type { Matrix } from './matrix.ts';

@@ -1,7 +1,8 @@
 // What an attestation must be wherever a client found it: the hash of raw, raw the very exchange, and accepted by the verify endpoint.
 import { createHash } from 'node:crypto';
 import { expect } from 'vitest';
-import { type Attestation, attestationSchema } from '../../proto/attestation.ts';
+import type { Attestation } from '../../proto/attestation.ts';
+import { attestationSchema } from '../../proto/attestation-schema.ts';
 import { splitRaw } from '../../proto/raw.ts';
 import { ask } from '../client.ts';
 import { expectedRaw } from './scripts.ts';

@@ -1,7 +1,8 @@
 // Nasty streams with a proof in them, and the three ways on which one reaches a client.
 import { foldPayloads } from '../../proto/fold.ts';
 import type { RawParts } from '../../proto/raw.ts';
-import { VerificationError, type Verified, verifyAttestation, verifyingFetch } from '../../verify/index.ts';
+import { verifyingFetch } from '../../verify/clients/fetch.ts';
+import { VerificationError, type Verified, verifyAttestation } from '../../verify/index.ts';
 import { AT, attest, EXCHANGE, PAYLOADS, REQUEST, simulatedRoot, streamed } from '../verify/maker.ts';
 import { cutAt, encode, type Manner, PROOF, type Recipe, textOf } from './grammar.ts';
 import { type Answer, readByStandard, streamHash, withoutProof } from './reading.ts';

@@ -3,7 +3,8 @@ import OpenAI from 'openai';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createEngine } from '../../demo/engine/engine.ts';
 import { type RunningEngine, startEngine } from '../../demo/engine/server.ts';
-import { type Verified, verifyingFetch } from '../../verify/index.ts';
+import { verifyingFetch } from '../../verify/clients/fetch.ts';
+import type { Verified } from '../../verify/index.ts';
 import { type RunningGateway, type RunningSidecar, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
 
 const SAME = { model: 'any', temperature: 0, max_output_tokens: 12 };

@@ -6,16 +6,15 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
 import { makeQuote } from '../../sidecar/cpu/simulated/tdx.ts';
 import {
-  appraiseAttestation,
   appraiseCpu,
   appraiseSession,
-  type Check,
   type CpuPolicy,
   type CpuReference,
   type CpuVerifyOptions,
   type VerifiedSession,
   verifySession,
-} from '../../verify/index.ts';
+} from '../../verify/cpu/index.ts';
+import { appraiseAttestation, type Check } from '../../verify/index.ts';
 import { vectorsPresent } from '../vectors.ts';
 import { bytesOf, type Case, caseOf, cases, memberOf, optionsOf } from '../verify/cpu/cases.ts';
 import { AT, a, attestInBatch, b, EXCHANGE, SECONDS, simulatedRoot } from '../verify/maker.ts';

@@ -8,13 +8,9 @@ import { PROTOCOL } from '../../proto/frames.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import { createSessions, type Session, type Sessions } from '../../sidecar/cpu/sessions.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
-import {
-  appraiseAttestation,
-  appraiseSession,
-  collateralEnd,
-  verifyAttestation,
-  verifySession,
-} from '../../verify/index.ts';
+import { appraiseSession, verifySession } from '../../verify/cpu/index.ts';
+import { appraiseAttestation, verifyAttestation } from '../../verify/index.ts';
+import { collateralEnd } from '../../verify/service.ts';
 import { type Backend, chatAnswer, chatStream, DONE, delta, finish, role, startBackend, stream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { type FalseSidecar, startFalseSidecar } from '../false-sidecar.ts';

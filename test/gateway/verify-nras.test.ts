@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
 import { sha256Hex } from '../../proto/raw.ts';
 import { rawOf, WHOLE } from '../../scripts/vectors/exchange.ts';
-import { NRAS_KEYS_URL } from '../../verify/index.ts';
+import { NRAS_KEYS_URL } from '../../verify/service.ts';
 import { detached, NRAS, newKey } from '../verify/token-maker.ts';
 
 const known = newKey('known');

@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { attestationSchema } from '../../proto/attestation.ts';
+import { attestationSchema } from '../../proto/attestation-schema.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import { AttesterError } from '../../sidecar/common/attester.ts';

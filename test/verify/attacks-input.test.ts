@@ -1,6 +1,6 @@
 // Attacks by the form of the input: duplicates, prototype keys, fields of a hundred megabytes, great depth.
 import { describe, expect, test } from 'vitest';
-import { evidenceSchema } from '../../proto/attestation.ts';
+import { evidenceSchema } from '../../proto/attestation-schema.ts';
 import { nonceHex, rawOf, STREAMED, WHOLE } from '../../scripts/vectors/exchange.ts';
 import { bare, evidenceOf, forge } from '../../scripts/vectors/forge.ts';
 import { codeOf, codeOfEvidence, good, refused, refusedEvidence, within, world } from './attacks.ts';
@@ -158,7 +158,7 @@ describe('what is no attestation at all', () => {
       `${one?.report}\n`,
       `${one?.report}====`,
     ])
-      if (!evidenceSchema.shape.report.safeParse(report).success)
+      if (!evidenceSchema.safeParse({ ...one, report }).success)
         expect(await codeOf({ ...good, evidence: [{ ...one, report }] })).not.toBe('valid');
   });
   test('two attestations, an answer of A and one of B, do not lend each other anything', async () => {

@@ -7,11 +7,11 @@ import { leafOf, nonceOver, pathOf, rootOf } from '../../scripts/vectors/tree.ts
 import {
   appraiseAttestation,
   CheckFailure,
-  checkBatch,
   type VerificationReport,
   type VerifyOptions,
   verifyAttestation,
 } from '../../verify/index.ts';
+import { checkBatch } from '../../verify/service.ts';
 import { sha256 } from '../../verify/sha256.ts';
 import { AT, a, attest, attestInBatch, b, EXCHANGE, simulatedRoot } from './maker.ts';
 import { makeSession, processorRoots, signAnswer } from './session-maker.ts';

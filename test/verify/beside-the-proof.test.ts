@@ -1,6 +1,7 @@
 // What a client could read beside what was signed.
 import { describe, expect, it } from 'vitest';
-import { verifyAttestation, verifyingFetch } from '../../verify/index.ts';
+import { verifyingFetch } from '../../verify/clients/fetch.ts';
+import { verifyAttestation } from '../../verify/index.ts';
 import { event, role, stream } from '../backend.ts';
 import { useService } from '../service.ts';
 import { AT, attest, EXCHANGE, RESPONSE, simulatedRoot } from './maker.ts';

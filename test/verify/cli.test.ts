@@ -77,7 +77,7 @@ describe('countersign verify', () => {
       expect(stdout).toContain('not proven');
     }
     const json = JSON.parse(run('verify', saved, '--allow-simulated', root, '--json').stdout);
-    expect(Object.keys(json)).toEqual(['valid', 'level', 'checks', 'claims', 'proven', 'not_proven']);
+    expect(Object.keys(json)).toEqual(['valid', 'incomplete', 'level', 'checks', 'claims', 'proven', 'not_proven']);
   });
 
   it('compares the endpoint, and says which one it was', async () => {

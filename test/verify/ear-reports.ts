@@ -1,12 +1,12 @@
 // EAR for tests: reports as real hardware would give them, which no machine here can, and what the draft's text demands of every claims set.
 import { expect } from 'vitest';
-import { type Ear, type EarAppraisal, earOf } from '../../verify/ear.ts';
+import type { CpuClaims } from '../../verify/cpu/index.ts';
+import { type Ear, type EarAppraisal, earOf } from '../../verify/forms/ear.ts';
 import {
   CHECKS,
   type Check,
   type CheckName,
   CPU_CHECKS,
-  type CpuClaims,
   type DeviceClaims,
   type FailureCode,
   type VerificationReport,
@@ -141,6 +141,7 @@ export function reportOf({ devices = [GPU], cpu = {}, skip = [], fail = {} }: Sp
     ['report_signature', 'report_chain'].some((name) => `${name}[${i}]` in fail || name in fail);
   return {
     valid,
+    incomplete: false,
     level: valid ? 'gpu+cpu' : 'none',
     checks,
     claims: {

@@ -1,17 +1,9 @@
 // EAR, made of reports: what each level claims.
 import { describe, expect, test } from 'vitest';
 import { pem } from '../../sidecar/cpu/simulated/authority.ts';
-import { APPRAISAL_CLAIMS, earOfCpu } from '../../verify/ear.ts';
-import {
-  appraiseAttestation,
-  appraiseCpu,
-  appraiseEvidence,
-  appraiseSession,
-  type CpuClaims,
-  createCollateral,
-  type VerifyOptions,
-  verifySession,
-} from '../../verify/index.ts';
+import { appraiseCpu, appraiseSession, type CpuClaims, verifySession } from '../../verify/cpu/index.ts';
+import { APPRAISAL_CLAIMS, earOfCpu } from '../../verify/forms/ear.ts';
+import { appraiseAttestation, appraiseEvidence, createCollateral, type VerifyOptions } from '../../verify/index.ts';
 import { vectorsPresent } from '../vectors.ts';
 import { caseOf, cases, memberOf, ofKind, optionsOf } from './cpu/cases.ts';
 import {

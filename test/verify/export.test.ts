@@ -1,7 +1,7 @@
 // Exports: the bytes in them are the evidence's own, in the form that others' texts ask for; a second implementation of both forms' rules.
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { CMW_TYPES, type CmwCollection, type CvmClaims, exportCmw, exportCvm1 } from '../../verify/export.ts';
+import { CMW_TYPES, type CmwCollection, type CvmClaims, exportCmw, exportCvm1 } from '../../verify/forms/export.ts';
 import type { FailureCode } from '../../verify/index.ts';
 import { vectorsPresent } from '../vectors.ts';
 import { bytesOf, caseOf, type Member, memberOf, ofKind } from './cpu/cases.ts';

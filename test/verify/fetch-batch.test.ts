@@ -1,7 +1,8 @@
 // What a verifying fetch asks for: a fresh challenge always, and a signature that may be shared unless it is told otherwise.
 import { describe, expect, it } from 'vitest';
 import { withLastMember } from '../../proto/json.ts';
-import { UnprovenAnswerError, type Verified, type VerifyingFetchOptions, verifyingFetch } from '../../verify/index.ts';
+import { UnprovenAnswerError, type VerifyingFetchOptions, verifyingFetch } from '../../verify/clients/fetch.ts';
+import type { Verified } from '../../verify/index.ts';
 import { AT, attest, attestInBatch, RESPONSE, SECONDS, simulatedRoot } from './maker.ts';
 
 const URL = 'http://127.0.0.1/v1/chat/completions';

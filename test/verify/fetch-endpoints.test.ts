@@ -1,6 +1,7 @@
 // The verifying fetch over every endpoint: what is proven is handed over, the end of a stream only then, and nothing else.
 import { describe, expect, it } from 'vitest';
-import { UnprovenAnswerError, type Verified, verifyingFetch } from '../../verify/index.ts';
+import { UnprovenAnswerError, verifyingFetch } from '../../verify/clients/fetch.ts';
+import type { Verified } from '../../verify/index.ts';
 import { answer, chatStream, stream } from '../backend.ts';
 import { messageBody, messageEvents, named, namedStream, responseBody, responseEvents } from '../named-streams.ts';
 import { useService } from '../service.ts';

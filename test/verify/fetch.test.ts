@@ -1,6 +1,7 @@
 import OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { UnprovenAnswerError, type Verified, type VerifyingFetchOptions, verifyingFetch } from '../../verify/index.ts';
+import { UnprovenAnswerError, type VerifyingFetchOptions, verifyingFetch } from '../../verify/clients/fetch.ts';
+import type { Verified } from '../../verify/index.ts';
 import { answer, chatAnswer, chatStream } from '../backend.ts';
 import { type Service, startService } from '../harness.ts';
 

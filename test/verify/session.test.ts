@@ -3,15 +3,14 @@ import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { pem } from '../../sidecar/cpu/simulated/authority.ts';
 import { makeLeaf, makeSnpReport } from '../../sidecar/cpu/simulated/snp.ts';
+import { appraiseSession, verifySession } from '../../verify/cpu/index.ts';
 import {
   appraiseAttestation,
-  appraiseSession,
   CPU_CHECKS,
   VerificationError,
   type VerificationReport,
   type VerifyOptions,
   verifyAttestation,
-  verifySession,
 } from '../../verify/index.ts';
 import { AT, a, attest, b, EXCHANGE, RESPONSE, SECONDS, simulatedRoot } from './maker.ts';
 import {

@@ -1,7 +1,8 @@
 // The command line, read: what to check, with what, and how to print it.
 import { parseArgs } from 'node:util';
 import { isEndpoint } from '../../proto/raw.ts';
-import { LEVELS, type Level, PRODUCTS, type Product, TCB_STATUSES, type TcbStatus } from '../index.ts';
+import { PRODUCTS, type Product, TCB_STATUSES, type TcbStatus } from '../cpu/index.ts';
+import { LEVELS, type Level } from '../index.ts';
 
 export const USAGE = `countersign verify FILE [options]            check an attestation, a saved response, or a saved SSE transcript
 countersign verify evidence FILE [options]   check bare GPU evidence: a JSON array of {arch, certificate, evidence, nonce}

@@ -1,14 +1,8 @@
 // What the command line reads and prints.
 import { readFileSync } from 'node:fs';
 import type { Check } from '../checks.ts';
-import {
-  type Claims,
-  type CpuClaims,
-  type CpuReport,
-  type CpuSoftware,
-  isTranscript,
-  type VerificationReport,
-} from '../index.ts';
+import type { CpuClaims, CpuReport, CpuSoftware } from '../cpu/index.ts';
+import { type Claims, isTranscript, type VerificationReport } from '../index.ts';
 import { ageInWords } from '../verdict.ts';
 import { UsageError } from './args.ts';
 

@@ -1,16 +1,13 @@
 // `countersign verify`: checks an attestation or bare evidence, prints the report, exits 0 (valid), 1 (invalid) or 2 (usage). And `export`.
-import { type EarOptions, earOf, earOfCpu } from '../ear.ts';
-import { exportCmw, exportCvm1 } from '../export.ts';
+
+import { appraiseCpu, appraiseSession, type CpuReference, type CpuReport, readReference } from '../cpu/index.ts';
+import { type EarOptions, earOf, earOfCpu } from '../forms/ear.ts';
+import { exportCmw, exportCvm1 } from '../forms/export.ts';
 import {
   appraiseAttestation,
-  appraiseCpu,
   appraiseEvidence,
-  appraiseSession,
   CheckFailure,
-  type CpuReference,
-  type CpuReport,
   fetchNrasKeys,
-  readReference,
   type VerificationReport,
   type VerifyOptions,
 } from '../index.ts';

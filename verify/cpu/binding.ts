@@ -12,11 +12,12 @@ import {
 import { digest, EncodingError, fromBase64, fromHex, toHex, utf8 } from '../bytes.ts';
 import { CheckFailure, type CheckList, type Passed, passed, seen } from '../checks.ts';
 import { parseChain, parseEvidence } from '../input.ts';
+import type { VerifyOptions } from '../options.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
 import { parseCpu } from './cpu-member.ts';
 import type { CpuClaims, CpuContext, VerifiedSession } from './cpu-options.ts';
-import { type CpuEvidence, checkCpuEvidence, readCpuEvidence, skipCpuEvidence } from './verify-cpu.ts';
+import { type CpuEvidence, checkCpuEvidence, readCpuEvidence, readCpuOptions, skipCpuEvidence } from './verify-cpu.ts';
 
 /** What an attestation's session must belong to. */
 export interface Answer {
@@ -61,6 +62,22 @@ const sha256 = (bytes: Uint8Array) => digest('SHA-256', bytes);
 const SIGNATURE_BYTES = 64;
 
 const bad = (message: string, cause?: unknown) => new CheckFailure('cpu_malformed', message, { cause });
+
+/**
+ * Makes every check of an attestation's member `cpu`; none where there is no such member.
+ * @returns as checkCpu. @throws {TypeError} for options that cannot be used.
+ */
+export async function checkAnswerCpu(
+  list: CheckList,
+  member: object | undefined,
+  answer: Answer,
+  { at, simulatedRoot: simulatedRoots, without, cpu, session, expected }: VerifyOptions,
+): Promise<CpuClaims | null> {
+  const { context } = readCpuOptions({ ...cpu, at, simulatedRoots, without });
+  if (member === undefined) return null;
+  const form = await list.run('cpu_form', ['form'], () => readAnswerCpu(member, session ?? null));
+  return checkCpu(list, form, answer, { session: session ?? null, challenge: expected?.challenge, at: null }, context);
+}
 
 /**
  * Makes every check of the member `cpu`, its form already read.

@@ -182,6 +182,8 @@ export interface VerifiedSession {
 
 export interface CpuReport {
   readonly valid: boolean;
+  /** Not valid, and nothing was found wrong: what a check needs was not at hand. */
+  readonly incomplete: boolean;
   readonly checks: readonly Check[];
   /** null where the evidence cannot be read. */
   readonly claims: CpuClaims | null;

@@ -62,7 +62,7 @@ export async function appraiseCpu(input: unknown, options: CpuVerifyOptions = {}
   const list = new CheckList(options.stopAtFailure);
   const evidence = await list.run('cpu_form', [], () => readCpuEvidence(input));
   const claims = await checkCpuEvidence(list, evidence, context, binding);
-  return { valid: list.valid, checks: list.checks, claims };
+  return { valid: list.valid, incomplete: list.incomplete, checks: list.checks, claims };
 }
 
 export interface NamedLaunch {

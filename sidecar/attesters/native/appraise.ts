@@ -8,11 +8,10 @@ import {
   type Clocks,
   type Collateral,
   type DeviceClaims,
-  type EndorsementExpiry,
-  endorsementExpiry,
   type FailureCode,
   type VerificationReport,
 } from '../../../verify/index.ts';
+import { type EndorsementExpiry, endorsementExpiry } from '../../../verify/service.ts';
 import { AppraisalError, type Appraise, type Renewal } from '../appraisal.ts';
 import type { KeptCollateral } from './kept-collateral.ts';
 import type { DeviceAppraisal } from './token.ts';

@@ -2,15 +2,8 @@
 // when they came, and verify/ verifies them again at every use.
 
 import { LRUCache } from 'lru-cache';
-import {
-  appraiseOcsp,
-  type Collateral,
-  fetchOcsp,
-  fetchRim,
-  type OcspQuery,
-  ocspId,
-  type ServiceOptions,
-} from '../../../verify/index.ts';
+import type { Collateral, OcspQuery } from '../../../verify/index.ts';
+import { appraiseOcsp, fetchOcsp, fetchRim, ocspId, type ServiceOptions } from '../../../verify/service.ts';
 import { createKeptFiles, type KeptFiles } from '../../common/kept-files.ts';
 
 interface KeptCollateralOptions extends EntryOptions {

@@ -1,7 +1,7 @@
 // ATTESTER=native: NVML directly, appraised by verify/ in this process. The token is ours, signed by a key made at start.
 import { randomBytes } from 'node:crypto';
 import type { Nonce } from '../../../proto/raw.ts';
-import { checkRim } from '../../../verify/index.ts';
+import { checkRim } from '../../../verify/service.ts';
 import type { Attester, Collected } from '../../common/attester.ts';
 import { until } from '../../common/lock.ts';
 import { createCollector, type DeviceOptions } from '../../driver/collector.ts';

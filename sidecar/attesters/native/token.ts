@@ -2,7 +2,8 @@
 import { createHash, generateKeyPairSync, type KeyObject, randomUUID, sign } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { Nonce } from '../../../proto/raw.ts';
-import type { DeviceClaims, EndorsementExpiry } from '../../../verify/index.ts';
+import type { DeviceClaims } from '../../../verify/index.ts';
+import type { EndorsementExpiry } from '../../../verify/service.ts';
 
 // The key that signs this process's tokens: ES384, made at start, never written anywhere. Its public half is in `hello`.
 

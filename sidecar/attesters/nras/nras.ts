@@ -1,15 +1,13 @@
 // ATTESTER=nras: NVML directly, appraised by NVIDIA's remote service. The token is NVIDIA's own, for anyone to check.
 import type { Evidence } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
+import { appraiseEvidence, CheckFailure, type DeviceClaims } from '../../../verify/index.ts';
 import {
-  appraiseEvidence,
-  CheckFailure,
   checkTokenDigests,
   compareTokenWithReports,
-  type DeviceClaims,
   parseToken,
   verifyTokenSignature,
-} from '../../../verify/index.ts';
+} from '../../../verify/service.ts';
 import type { Attester, Collected } from '../../common/attester.ts';
 import { until } from '../../common/lock.ts';
 import { createCollector, type DeviceOptions } from '../../driver/collector.ts';

@@ -2,7 +2,8 @@
 import { readFile } from 'node:fs/promises';
 import type { Evidence } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
-import { type Jwks, readLimited } from '../../../verify/index.ts';
+import type { Jwks } from '../../../verify/index.ts';
+import { readLimited } from '../../../verify/service.ts';
 import { AttesterError, failed, type Reason } from '../../common/attester.ts';
 import { networkReason, retryAfterMs } from '../../common/http.ts';
 import { shared } from '../../common/lock.ts';

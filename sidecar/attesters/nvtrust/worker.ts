@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import type { ZodType } from 'zod';
 import * as z from 'zod';
-import { evidenceSchema } from '../../../proto/attestation.ts';
+import { evidenceSchema } from '../../../proto/attestation-schema.ts';
 import type { Nonce } from '../../../proto/raw.ts';
 import type { Device } from '../../common/attester.ts';
 import { killGroup, lastLineOf, type ProgramEnvironment, tailOf, unreffed } from '../../common/program.ts';

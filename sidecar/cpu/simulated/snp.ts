@@ -1,7 +1,7 @@
 // Makes SEV-SNP evidence under roots of its own, right by default: a processor, its firmware and AMD's authorities in one. By the options
 // that the twin leaves out, tests make evidence that is wrong in one thing.
 import { sign } from 'node:crypto';
-import type { Product } from '../../../verify/index.ts';
+import type { Product } from '../../../verify/cpu/index.ts';
 import * as der from '../../attesters/simulated/certificate.ts';
 import { extension } from '../../attesters/simulated/certificate.ts';
 import { certify, type Holder, makeCrl, newKeys, pem, type Spec } from './authority.ts';

@@ -1,7 +1,7 @@
 // Makes TDX quotes and Intel's collateral under a root of its own, right by default. By the options that the twin leaves out, tests make
 // evidence that is wrong in one thing.
 import { createHash, type KeyObject, sign } from 'node:crypto';
-import type { TdxCollateral } from '../../../verify/index.ts';
+import type { TdxCollateral } from '../../../verify/cpu/index.ts';
 import * as der from '../../attesters/simulated/certificate.ts';
 import { extension } from '../../attesters/simulated/certificate.ts';
 import { certify, type Holder, makeCrl, newKeys, pem, type Spec } from './authority.ts';

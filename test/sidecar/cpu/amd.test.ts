@@ -17,7 +17,7 @@ import {
   makeSnpReport,
   TCB,
 } from '../../../sidecar/cpu/simulated/snp.ts';
-import { appraiseCpu } from '../../../verify/index.ts';
+import { appraiseCpu } from '../../../verify/cpu/index.ts';
 import { type Folder, temporaryFolder } from '../../harness.ts';
 
 const NOW_MS = Date.parse('2026-06-01T00:00:00Z');

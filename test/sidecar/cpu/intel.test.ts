@@ -18,7 +18,8 @@ import {
   makeQuote,
   svns,
 } from '../../../sidecar/cpu/simulated/tdx.ts';
-import { appraiseCpu, collateralEnd, type TdxCollateral } from '../../../verify/index.ts';
+import { appraiseCpu, type TdxCollateral } from '../../../verify/cpu/index.ts';
+import { collateralEnd } from '../../../verify/service.ts';
 import { type Folder, temporaryFolder } from '../../harness.ts';
 
 const FROM = new Date('2026-06-01T00:00:00Z');

@@ -8,7 +8,8 @@ import { type Attester, AttesterError } from '../../../sidecar/common/attester.t
 import type { CpuCollector } from '../../../sidecar/cpu/collector.ts';
 import { createSessions, type Session, SessionBusy, type Sessions } from '../../../sidecar/cpu/sessions.ts';
 import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
-import { appraiseSession, checkAnswer } from '../../../verify/index.ts';
+import { appraiseSession } from '../../../verify/cpu/index.ts';
+import { checkAnswer } from '../../../verify/service.ts';
 import { eventually, type Folder, temporaryFolder } from '../../harness.ts';
 
 const CHALLENGE = 'c0'.repeat(32);

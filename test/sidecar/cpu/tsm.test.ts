@@ -8,7 +8,7 @@ import { AttesterError } from '../../../sidecar/common/attester.ts';
 import { TSM_ENTRY } from '../../../sidecar/config.ts';
 import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import { createTsmCollector, type TsmEvidence } from '../../../sidecar/cpu/tsm.ts';
-import { appraiseCpu } from '../../../verify/index.ts';
+import { appraiseCpu } from '../../../verify/cpu/index.ts';
 import { vector, vectorsPresent } from '../../vectors.ts';
 import { createFakeTsm, errno, type FakeTsm, INTEL_ROOT, KEPT, REPORTS, snpBlobs, tdxBlobs } from './fake-tsm.ts';
 

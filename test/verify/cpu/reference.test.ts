@@ -3,15 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import { makeSnpReport, snpMember } from '../../../sidecar/cpu/simulated/snp.ts';
 import { makeCollateral, makePck, makeQuote } from '../../../sidecar/cpu/simulated/tdx.ts';
-import {
-  appraiseAttestation,
-  type CpuReference,
-  type GuestReference,
-  readReference,
-  type VerifyOptions,
-  verifyAttestation,
-  verifySession,
-} from '../../../verify/index.ts';
+import { type CpuReference, type GuestReference, readReference, verifySession } from '../../../verify/cpu/index.ts';
+import { appraiseAttestation, type VerifyOptions, verifyAttestation } from '../../../verify/index.ts';
 import { LAUNCH, LAUNCH_SHA256 } from '../../launch-file.ts';
 import { AT, attest, EXCHANGE, simulatedRoot } from '../maker.ts';
 import {

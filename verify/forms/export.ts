@@ -1,18 +1,18 @@
 // Evidence in others' forms: a CMW collection (RFC 9999), and the claims of the CVM profile (tag:confidential.ai,2026:cvm#1, draft of 2026-10-01).
 // It is read and not verified. An entry point of its own beside index.ts, as ear.ts is. docs/exports.md.
-import type { Evidence } from '../proto/attestation.ts';
-import { sessionMessage } from '../proto/statement.ts';
-import { digest, EncodingError, fromBase64, fromHex, toBase64Url, utf8 } from './bytes.ts';
-import { CheckFailure, type Limits } from './checks.ts';
-import { type CpuForm, readAnswerCpu, readSession } from './cpu/binding.ts';
-import { parseCpu } from './cpu/cpu-member.ts';
-import type { TdxCollateral } from './cpu/cpu-options.ts';
-import type { CpuEvidence } from './cpu/verify-cpu.ts';
-import { attestationOf } from './exchange.ts';
-import { readInput, readSessionEvidence } from './input.ts';
+import type { Evidence } from '../../proto/attestation.ts';
+import { sessionMessage } from '../../proto/statement.ts';
+import { digest, EncodingError, fromBase64, fromHex, toBase64Url, utf8 } from '../bytes.ts';
+import { CheckFailure, type Limits } from '../checks.ts';
+import { type CpuForm, readAnswerCpu, readSession } from '../cpu/binding.ts';
+import { parseCpu } from '../cpu/cpu-member.ts';
+import type { TdxCollateral } from '../cpu/cpu-options.ts';
+import type { CpuEvidence } from '../cpu/verify-cpu.ts';
+import { attestationOf } from '../exchange.ts';
+import { readInput, readSessionEvidence } from '../input.ts';
 
 /** Whose error a refused export is: the codes are those of the checks. */
-export { CheckFailure } from './checks.ts';
+export { CheckFailure } from '../checks.ts';
 
 /** RFC 9999 §3.1: media type, base64url, and what it is as a sum of bits. */
 export type CmwRecord = readonly [type: string, value: string, indicator: number];

@@ -1,16 +1,16 @@
 // A fetch for OpenAI clients that requests an attestation with every response and lets no response end unproven.
-import { isFinalResponse, type StreamForm, streamFormOf } from '../proto/events.ts';
-import { parseChunk } from '../proto/fold.ts';
-import { withLastMember } from '../proto/json.ts';
-import { nonceOf } from '../proto/raw.ts';
-import { isDone, type NamedEvent, NamedEventReader, SseError, writeNamedEvent } from '../proto/sse.ts';
-import { verifyAttestation } from './attestation.ts';
-import { concatAll, toBase64Url } from './bytes.ts';
-import { type FailureCode, VerificationError } from './checks.ts';
-import { readLimited } from './collateral.ts';
-import { attestationIn } from './input.ts';
-import { LruMap } from './lru.ts';
-import type { Verified, VerifyOptions } from './options.ts';
+import { isFinalResponse, type StreamForm, streamFormOf } from '../../proto/events.ts';
+import { parseChunk } from '../../proto/fold.ts';
+import { withLastMember } from '../../proto/json.ts';
+import { nonceOf } from '../../proto/raw.ts';
+import { isDone, type NamedEvent, NamedEventReader, SseError, writeNamedEvent } from '../../proto/sse.ts';
+import { verifyAttestation } from '../attestation.ts';
+import { concatAll, toBase64Url } from '../bytes.ts';
+import { type FailureCode, VerificationError } from '../checks.ts';
+import { readLimited } from '../collateral.ts';
+import { attestationIn } from '../input.ts';
+import { LruMap } from '../lru.ts';
+import type { Verified, VerifyOptions } from '../options.ts';
 
 export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
   /** What carries the requests; the global fetch by default. */

@@ -1,0 +1,68 @@
+// `npm run make package`: compiles the npm package @countersign/verify into packages/verify/dist, and prints what a page loads of it.
+import { spawnSync } from 'node:child_process';
+import { chmodSync, copyFileSync, rmSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+import { build } from 'esbuild';
+
+/** Of what a page loads to verify an attestation; the checks of a processor's evidence are loaded when there is some. */
+export const MAX_GZIPPED_BYTES = 45 * 1024;
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const PACKAGE = fileURLToPath(new URL('../packages/verify', import.meta.url));
+const TSC = fileURLToPath(new URL('../node_modules/typescript/bin/tsc', import.meta.url));
+
+/** Gzipped bytes, by a bundler that splits. */
+export interface Weight {
+  /** What `import { verifyAttestation }` loads at once. */
+  readonly first: number;
+  /** What it loads when an attestation has a processor's evidence. */
+  readonly later: number;
+}
+
+/** @throws {Error} where a module of Node's is reached: platform `browser` has none. */
+export async function weigh(): Promise<Weight> {
+  const { outputFiles, metafile } = await build({
+    stdin: { contents: "export { verifyAttestation } from './verify/attestation.ts';", resolveDir: ROOT, loader: 'ts' },
+    outdir: 'build',
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    platform: 'browser',
+    // What runs WebCrypto with P-384 and BigInt runs this too.
+    target: 'es2022',
+    minify: true,
+    legalComments: 'none',
+    metafile: true,
+    write: false,
+    logLevel: 'silent',
+  });
+  const outputs = Object.entries(metafile.outputs);
+  const entry = outputs.find(([, { entryPoint }]) => entryPoint === '<stdin>')?.[1];
+  const atOnce = new Set(entry?.imports.filter(({ kind }) => kind === 'import-statement').map(({ path }) => path));
+  const weight = { first: 0, later: 0 };
+  for (const [path, output] of outputs) {
+    const file = outputFiles.find((one) => basename(one.path) === basename(path));
+    if (file === undefined) throw new Error(`esbuild gave no ${path}`);
+    const first = output === entry || atOnce.has(path);
+    weight[first ? 'first' : 'later'] += gzipSync(file.contents, { level: 9 }).length;
+  }
+  return weight;
+}
+
+async function main(): Promise<void> {
+  rmSync(`${PACKAGE}/dist`, { recursive: true, force: true });
+  const { status } = spawnSync(process.execPath, [TSC, '-p', PACKAGE], { stdio: 'inherit' });
+  if (status !== 0) process.exit(status ?? 1);
+  chmodSync(`${PACKAGE}/dist/verify/cli/main.js`, 0o755);
+  copyFileSync(`${ROOT}/LICENSE`, `${PACKAGE}/LICENSE`);
+  const { first, later } = await weigh();
+  console.log(
+    `${PACKAGE.slice(dirname(dirname(PACKAGE)).length + 1)}: ${first} bytes gzipped to verify an attestation`,
+  );
+  console.log(`(the bar is ${MAX_GZIPPED_BYTES}), ${later} more for a processor's evidence`);
+  if (first > MAX_GZIPPED_BYTES) process.exitCode = 1;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await main();

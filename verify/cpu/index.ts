@@ -1,0 +1,21 @@
+// A processor's evidence and sessions by themselves. Of an attestation they are checked with everything else, by verifyAttestation.
+export { appraiseSession, type SessionReport, verifySession } from '../session.ts';
+export {
+  type CpuClaims,
+  type CpuExpected,
+  type CpuPolicy,
+  type CpuReference,
+  type CpuReport,
+  type CpuSoftware,
+  type CpuType,
+  type CpuVerifyOptions,
+  type GuestReference,
+  PRODUCTS,
+  type Product,
+  TCB_STATUSES,
+  type TcbStatus,
+  type TdxCollateral,
+  type VerifiedSession,
+} from './cpu-options.ts';
+export { readReference } from './reference.ts';
+export { appraiseCpu, verifyCpu } from './verify-cpu.ts';
