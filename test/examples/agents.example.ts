@@ -68,7 +68,7 @@ describe.skipIf(agents === null)(`agents${skipped}`, () => {
 const VERIFYING = `
 import { readFileSync } from 'node:fs';
 import { OpenAIEmbedding } from '@llamaindex/openai';
-import { verifyingFetch } from '${join(ROOT, 'verify/index.ts')}';
+import { verifyingFetch } from '${join(ROOT, 'verify/clients/fetch.ts')}';
 
 const proven = [];
 const embedding = (network) => new OpenAIEmbedding({

@@ -5,6 +5,7 @@ import { verifyAttestation } from '../../verify/index.ts';
 import { event, role, stream } from '../backend.ts';
 import { useService } from '../service.ts';
 import { AT, attest, EXCHANGE, RESPONSE, simulatedRoot } from './maker.ts';
+import { readProven } from './refusal.ts';
 
 const ENDPOINT = 'http://127.0.0.1/v1/chat/completions';
 const SENT = '{"model":"m","messages":[{"role":"user","content":"Hi"}],"stream":true,"tee":true}';
@@ -34,6 +35,8 @@ describe('an answer that nobody signed', () => {
 });
 
 describe('a verifying fetch', () => {
+  const refused = async (given: Promise<Response>) => (await readProven(given)).refused;
+
   it('reads no more of a whole answer than it would keep of a stream, and ends with a code', async () => {
     const piece = new Uint8Array(1 << 20).fill(0x20);
     let sent_mib = 0;
@@ -44,7 +47,7 @@ describe('a verifying fetch', () => {
       },
     });
     const send = verifyingFetch({ simulatedRoot, max_stream_bytes: 8 << 20, fetch: answering(endless) });
-    expect(await outcome(post(send, WHOLE))).toBe('response_too_large');
+    expect(await refused(post(send, WHOLE))).toBe('response_too_large');
     expect(sent_mib).toBeLessThan(16);
   });
 
@@ -53,13 +56,15 @@ describe('a verifying fetch', () => {
     const body = await carried(WHOLE, seconds);
     for (const policy of [{}, { maxAgeSeconds: undefined }])
       expect(
-        await outcome(post(verifyingFetch({ simulatedRoot, at: AT, policy, fetch: answering(body) }), WHOLE)),
+        await refused(post(verifyingFetch({ simulatedRoot, at: AT, policy, fetch: answering(body) }), WHOLE)),
       ).toBe('too_old');
   });
 
   it('hands over no whole answer to a request for a stream, of which a client reads nothing and learns nothing', async () => {
     const body = await carried(SENT, Math.floor(AT.getTime() / 1000));
-    expect(await outcome(post(verifyingFetch({ simulatedRoot, at: AT, fetch: answering(body) })))).not.toBe('proven');
+    expect(await refused(post(verifyingFetch({ simulatedRoot, at: AT, fetch: answering(body) })))).toBe(
+      'response_not_provable',
+    );
   });
 });
 

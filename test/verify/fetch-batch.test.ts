@@ -1,9 +1,10 @@
 // What a verifying fetch asks for: a fresh challenge always, and a signature that may be shared unless it is told otherwise.
 import { describe, expect, it } from 'vitest';
 import { withLastMember } from '../../proto/json.ts';
-import { UnprovenAnswerError, type VerifyingFetchOptions, verifyingFetch } from '../../verify/clients/fetch.ts';
+import { type VerifyingFetchOptions, verifyingFetch } from '../../verify/clients/fetch.ts';
 import type { Verified } from '../../verify/index.ts';
 import { AT, attest, attestInBatch, RESPONSE, SECONDS, simulatedRoot } from './maker.ts';
+import { refusalIn } from './refusal.ts';
 
 const URL = 'http://127.0.0.1/v1/chat/completions';
 const BODY = '{"model":"m","messages":[{"role":"user","content":"Hi"}]}';
@@ -28,13 +29,9 @@ async function asked(fetch: typeof globalThis.fetch, options: VerifyingFetchOpti
   const onVerified = (verified: Verified) => {
     proof = verified;
   };
-  try {
-    await verifyingFetch({ fetch, simulatedRoot, at: AT, onVerified, ...options })(URL, { method: 'POST', body });
-    return proof as Verified | null;
-  } catch (error) {
-    if (!(error instanceof UnprovenAnswerError)) throw error;
-    return error.code;
-  }
+  const send = verifyingFetch({ fetch, simulatedRoot, at: AT, onVerified, ...options });
+  const refused = await refusalIn(await send(URL, { method: 'POST', body }));
+  return refused ?? (proof as Verified | null);
 }
 
 const teeOf = (body: string | undefined) => JSON.parse(body ?? '{}').tee;

@@ -1,10 +1,11 @@
 // The verifying fetch over every endpoint: what is proven is handed over, the end of a stream only then, and nothing else.
 import { describe, expect, it } from 'vitest';
-import { UnprovenAnswerError, verifyingFetch } from '../../verify/clients/fetch.ts';
+import { verifyingFetch } from '../../verify/clients/fetch.ts';
 import type { Verified } from '../../verify/index.ts';
 import { answer, chatStream, stream } from '../backend.ts';
 import { messageBody, messageEvents, named, namedStream, responseBody, responseEvents } from '../named-streams.ts';
 import { useService } from '../service.ts';
+import { readProven } from './refusal.ts';
 
 const service = useService();
 
@@ -43,18 +44,6 @@ function checked({ between = (text) => text, path, headers = {}, before = (body)
   return { post, proofs };
 }
 
-/** What was handed over, and how it ended. */
-async function read(given: Promise<Response>): Promise<{ text: string; error: unknown }> {
-  let text = '';
-  try {
-    for await (const chunk of (await given).body as unknown as AsyncIterable<Uint8Array>)
-      text += Buffer.from(chunk).toString();
-    return { text, error: null };
-  } catch (error) {
-    return { text, error };
-  }
-}
-const codeOf = (error: unknown) => (error instanceof UnprovenAnswerError ? error.code : error);
 const stripped: Between = (text) => text.replace(/,"attestation":\{.*?\}\](?:,"batch":\{.*?\})?\}(?=\})/s, '');
 
 const EMBEDDINGS = { object: 'list', data: [{ object: 'embedding', index: 0, embedding: [0.25] }], model: 'm' };
@@ -86,8 +75,8 @@ describe.each(WHOLE)('a whole answer of %s', (path, request, response, word) => 
   ])('is not with %s', async (_name, network, code) => {
     service.backend.script = answer(JSON.stringify(response));
     const { post, proofs } = checked(network);
-    const { text, error } = await read(post(path, request));
-    expect([codeOf(error), text, proofs.length]).toEqual([code, '', 0]);
+    const { text, refused } = await readProven(post(path, request));
+    expect([refused, text, proofs.length]).toEqual([code, '', 0]);
   });
 });
 
@@ -170,16 +159,16 @@ describe.each(STREAMS)('a stream of %s', (path, request, events, final, held) =>
   ])('does not end with %s', async (_name, network, code) => {
     service.backend.script = namedStream(events);
     const { post, proofs } = checked(network);
-    const { text, error } = await read(post(path, asked));
-    expect([codeOf(error), proofs.length]).toEqual([code, 0]);
+    const { text, refused } = await readProven(post(path, asked));
+    expect([refused, proofs.length]).toEqual([code, 0]);
     expect(text).not.toMatch(new RegExp(`event: (${final}|message_stop|error)\n`));
   });
 
   it('is no whole answer, and a whole answer no stream', async () => {
     service.backend.script = namedStream(events);
-    expect(codeOf((await read(checked().post(path, request))).error)).toBe('response_not_provable');
+    expect((await readProven(checked().post(path, request))).refused).toBe('response_not_provable');
     service.backend.script = answer('{"id":"x"}');
-    expect(codeOf((await read(checked().post(path, asked))).error)).toBe('response_not_provable');
+    expect((await readProven(checked().post(path, asked))).refused).toBe('response_not_provable');
   });
 });
 
@@ -188,19 +177,19 @@ describe('a stream that is of another endpoint', () => {
     service.backend.script = chatStream(['Hel', 'lo']);
     const body = { messages: [{ role: 'user', content: 'Hi' }], prompt: 'Hi', stream: true };
     const { post, proofs } = checked({ path: '/v1/chat/completions' });
-    const { text, error } = await read(post('/v1/completions', body));
-    expect([codeOf(error), proofs.length]).toEqual(['endpoint_mismatch', 0]);
+    const { text, refused } = await readProven(post('/v1/completions', body));
+    expect([refused, proofs.length]).toEqual(['endpoint_mismatch', 0]);
     expect(text).toContain('"Hel"');
     expect(text).not.toContain('"stop"');
   });
 
   it('is refused where no rule folds it', async () => {
     service.backend.script = stream(['event: image.partial\ndata: {"type":"image.partial"}\n\n']);
-    const { error } = await read(
+    const { refused } = await readProven(
       checked({ headers: { 'x-tee': '1' }, before: () => '{"stream":true}' }).post('/v1/images/generations', {
         stream: true,
       }),
     );
-    expect(codeOf(error)).toBe('response_not_provable');
+    expect(refused).toBe('response_not_provable');
   });
 });

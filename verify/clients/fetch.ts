@@ -17,6 +17,8 @@ export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
   readonly fetch?: typeof globalThis.fetch;
   /** Called with every proof, before the answer (or the end of its stream) is handed over. */
   readonly onVerified?: (verified: Verified) => void;
+  /** Called for every refusal; `cause` has the checks. */
+  readonly onUnproven?: (error: UnprovenAnswerError) => void;
   /** Largest answer, whole or streamed, that is kept to be checked, in bytes. 64 MiB by default. */
   readonly max_stream_bytes?: number;
   /**
@@ -44,7 +46,7 @@ const MESSAGES = {
 } as const;
 const NOT_VERIFIED = 'The attestation of the answer does not verify.';
 
-/** An answer ended without a proof. Its message is one of a few fixed texts: none of what a server sent is in it. */
+/** An answer is not proven: a stream errors with it, and for whatever was not yet handed over `onUnproven` is called with it. Its message is one of a few fixed texts: none of what a server sent is in it. */
 export class UnprovenAnswerError extends Error {
   override readonly name = 'UnprovenAnswerError';
   readonly code: UnprovenCode;
@@ -54,6 +56,12 @@ export class UnprovenAnswerError extends Error {
     this.code = code;
   }
 }
+
+/**
+ * Of a refusal. 422 would say it better, but LangChain for JavaScript asks six times more after a 422
+ * (`STATUS_NO_RETRY` of @langchain/core's async_caller), and after a 400 no client does.
+ */
+const REFUSED_STATUS = 400;
 
 /** Of a body that may be JSON; the last is that of a text whose type its sender does not name. */
 const JSON_TYPES = ['application/json', '', 'text/plain'];
@@ -69,20 +77,22 @@ const MAX_SEEN = 100_000;
  * A `fetch` that adds `tee` to every POST of a JSON object, with a fresh challenge, and checks every answer against the endpoint and the
  * request that was sent, challenge and streamed bytes included. A `tee` of the caller's own is sent as it is. A whole answer is handed over when it
  * is proven. Of a stream, deltas are handed over as they come and the end (from the first event on that says how the answer ended) when it is proven; otherwise
- * the stream errors. What a client reads of a stream is written anew from the payloads that were hashed. A proof is refused when it is
+ * the stream errors with an {@link UnprovenAnswerError}. What a client reads of a stream is written anew from the payloads that were hashed. A proof is refused when it is
  * older than 300 s, more than 60 s ahead (`policy`), or was seen before. Requests that cannot be proven are refused before they are sent,
  * unless `unprovenPaths` names their path; lists of models and attestations pass.
  *
  * ```ts
  * const client = new OpenAI({ baseURL: 'http://127.0.0.1:8080/v1', fetch: verifyingFetch({ onVerified: (v) => keep(v) }) });
  * ```
- * Errors of the server (a status of 400 or more) are handed over as they are.
- * @throws {UnprovenAnswerError} for whatever else ends without a proof; with the code of the check that failed, if one did.
+ * A refusal of what was not yet handed over is a response of status 400 with `x-should-retry: false` and an error in OpenAI's form, whose `code` is
+ * that of the check that failed, or one of {@link UnprovenCode}: clients throw an error of their own with this code, and ask no second time.
+ * Errors of the server (a status of 400 or more) are handed over as they are, those of the network thrown as they are.
  */
 export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof globalThis.fetch {
   const {
     fetch: send = globalThis.fetch,
     onVerified,
+    onUnproven,
     max_stream_bytes = MAX_STREAM_BYTES,
     unprovenPaths = [],
     strict = options.policy?.maxBatch === 1,
@@ -111,10 +121,8 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     onVerified?.(verified);
   }
 
-  return async (input, init) => {
-    const request = new Request(input, init);
-    const { pathname } = new URL(request.url);
-    if (mayPass(request.method, pathname, unprovenPaths)) return send(input, init);
+  /** @throws {UnprovenAnswerError} */
+  async function answerTo(request: Request, init: RequestInit | undefined, pathname: string): Promise<Response> {
     if (request.method !== 'POST' || !JSON_TYPES.includes(mediaType(request)))
       throw new UnprovenAnswerError('endpoint_not_proven');
     const endpoint = endpointOf(pathname);
@@ -126,7 +134,8 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     const form = streamFormOf(endpoint);
     if (type === 'text/event-stream' && stream && response.body !== null && form !== null) {
       const held = heldUntilProven(form, (events) => prove(events, endpoint, body), max_stream_bytes);
-      const proven = unlessBroken(response.body, request.signal).pipeThrough(new TransformStream(held));
+      const received = failingWith((cause) => broken(cause, request.signal), response.body);
+      const proven = failingWith(told, received.pipeThrough(new TransformStream(held)));
       return rebuilt(response, 'text/event-stream; charset=utf-8', proven);
     }
     // A client that requested a stream reads nothing of a whole response, and reports no error.
@@ -135,7 +144,30 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     if (attestationIn(text) === null) throw new UnprovenAnswerError('attestation_missing');
     await prove(text, endpoint, body);
     return rebuilt(response, 'application/json', text);
+  }
+
+  function told(error: unknown): unknown {
+    if (error instanceof UnprovenAnswerError) onUnproven?.(error);
+    return error;
+  }
+
+  return async (input, init) => {
+    const request = new Request(input, init);
+    const { pathname } = new URL(request.url);
+    if (mayPass(request.method, pathname, unprovenPaths)) return send(input, init);
+    try {
+      return await answerTo(request, init, pathname);
+    } catch (error) {
+      if (told(error) instanceof UnprovenAnswerError) return refusal(error as UnprovenAnswerError);
+      throw error;
+    }
   };
+}
+
+/** What clients of OpenAI's and Anthropic's APIs make an error of their own from. */
+function refusal({ message, code }: UnprovenAnswerError): Response {
+  const error = { message, type: 'unproven_answer', param: null, code };
+  return Response.json({ error }, { status: REFUSED_STATUS, headers: { 'x-should-retry': 'false' } });
 }
 
 /** The path that raw names. A proxy in front may have another one before it, and none of `/v1` itself. */
@@ -200,7 +232,11 @@ async function textOf(response: Response, max_bytes: number, signal: AbortSignal
 const broken = (cause: unknown, signal: AbortSignal): unknown =>
   signal.aborted ? cause : new UnprovenAnswerError('response_broken', { cause });
 
-function unlessBroken(body: ReadableStream<Uint8Array>, signal: AbortSignal): ReadableStream<Uint8Array> {
+/** The same stream; what it fails with is what `failure` makes of it. */
+function failingWith(
+  failure: (cause: unknown) => unknown,
+  body: ReadableStream<Uint8Array>,
+): ReadableStream<Uint8Array> {
   const reader = body.getReader();
   return new ReadableStream({
     async pull(controller) {
@@ -209,7 +245,7 @@ function unlessBroken(body: ReadableStream<Uint8Array>, signal: AbortSignal): Re
         if (done) controller.close();
         else controller.enqueue(value);
       } catch (cause) {
-        controller.error(broken(cause, signal));
+        controller.error(failure(cause));
       }
     },
     cancel: (reason) => reader.cancel(reason),
