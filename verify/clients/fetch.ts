@@ -10,13 +10,13 @@ import { type FailureCode, VerificationError } from '../checks.ts';
 import { readLimited } from '../collateral.ts';
 import { attestationIn } from '../input.ts';
 import { LruMap } from '../lru.ts';
-import type { Verified, VerifyOptions } from '../options.ts';
+import type { Expected, Verified, VerifyOptions } from '../options.ts';
 
 export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
   /** What carries the requests; the global fetch by default. */
   readonly fetch?: typeof globalThis.fetch;
-  /** Called with every proof, before the answer (or the end of its stream) is handed over. */
-  readonly onVerified?: (verified: Verified) => void;
+  /** Called with every proof and the request as its caller made it, before the answer (or the end of its stream) is handed over. */
+  readonly onVerified?: (verified: Verified, request: Request) => void;
   /** Called for every refusal; `cause` has the checks. */
   readonly onUnproven?: (error: UnprovenAnswerError) => void;
   /** Largest answer, whole or streamed, that is kept to be checked, in bytes. 64 MiB by default. */
@@ -107,8 +107,7 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
   const seen = new LruMap<string, true>(MAX_SEEN);
 
   /** `answer`: the text of a whole one, the bytes of a stream. @throws {UnprovenAnswerError} */
-  async function prove(answer: string | Uint8Array, endpoint: string, request: string): Promise<void> {
-    const expected = { endpoint, request };
+  async function prove(answer: string | Uint8Array, expected: Expected, request: Request): Promise<void> {
     const verified = await verifyAttestation(answer, { ...verify, policy, expected }).catch((cause) => {
       throw cause instanceof VerificationError ? new UnprovenAnswerError(cause.code, { cause }) : cause;
     });
@@ -118,7 +117,7 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     const rawHash = await nonceOf(verified.attestation.raw);
     if (seen.get(rawHash)) throw new UnprovenAnswerError('attestation_seen');
     seen.set(rawHash, true);
-    onVerified?.(verified);
+    onVerified?.(verified, request);
   }
 
   /** @throws {UnprovenAnswerError} */
@@ -127,13 +126,14 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
       throw new UnprovenAnswerError('endpoint_not_proven');
     const endpoint = endpointOf(pathname);
     const { body, stream } = readRequest(await request.clone().text(), strict);
+    const expected = { endpoint, request: body };
     const response = await send(request.url, { ...membersOf(request), ...init, ...sending(request, body) });
     if (response.status >= 400) return response;
     if (response.status !== 200) throw new UnprovenAnswerError('response_not_provable');
     const type = mediaType(response);
     const form = streamFormOf(endpoint);
     if (type === 'text/event-stream' && stream && response.body !== null && form !== null) {
-      const held = heldUntilProven(form, (events) => prove(events, endpoint, body), max_stream_bytes);
+      const held = heldUntilProven(form, (events) => prove(events, expected, request), max_stream_bytes);
       const received = failingWith((cause) => broken(cause, request.signal), response.body);
       const proven = failingWith(told, received.pipeThrough(new TransformStream(held)));
       return rebuilt(response, 'text/event-stream; charset=utf-8', proven);
@@ -142,7 +142,7 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     if (type !== 'application/json' || stream) throw new UnprovenAnswerError('response_not_provable');
     const text = await textOf(response, max_stream_bytes, request.signal);
     if (attestationIn(text) === null) throw new UnprovenAnswerError('attestation_missing');
-    await prove(text, endpoint, body);
+    await prove(text, expected, request);
     return rebuilt(response, 'application/json', text);
   }
 
