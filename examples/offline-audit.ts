@@ -1,6 +1,6 @@
 // Offline audit of a stored attestation, with the library: no network, reference values and OCSP answers from a folder.
 //
-//   npm run fetch-collateral -- stored.json --into collateral            # once, while online and soon after the answer
+//   npm run countersign -- collateral stored.json --into collateral            # once, while online and soon after the answer
 //   npx node examples/offline-audit.ts stored.json collateral
 //   npx node examples/offline-audit.ts stored.json collateral --simulated run/simulated-root/root.pem
 //

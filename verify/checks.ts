@@ -119,6 +119,9 @@ const UNAVAILABLE: ReadonlySet<FailureCode | undefined> = new Set<FailureCode>([
   'collateral_unavailable',
 ]);
 
+const isIncomplete = (checks: readonly Check[]): boolean =>
+  checks.every(({ status, code }) => status !== 'fail' || UNAVAILABLE.has(code));
+
 export interface Check {
   readonly name: CheckName;
   readonly status: 'pass' | 'fail' | 'skip';
@@ -145,12 +148,15 @@ export class VerificationError extends Error {
   override readonly name = 'VerificationError';
   readonly code: FailureCode;
   readonly checks: readonly Check[];
+  /** Nothing was found wrong: what each failed check needs was not to be had. */
+  readonly incomplete: boolean;
   constructor(checks: readonly Check[]) {
     const failed = checks.find((check) => check.status === 'fail');
     if (failed?.code === undefined) throw new TypeError('a VerificationError needs a failed check');
     super(`${failed.name}: ${failed.detail}`);
     this.code = failed.code;
     this.checks = checks;
+    this.incomplete = isIncomplete(checks);
   }
 }
 
@@ -244,7 +250,7 @@ export class CheckList {
 
   /** Not valid, and whatever failed only lacked what it needs. */
   get incomplete(): boolean {
-    return !this.valid && this.#checks.every(({ status, code }) => status !== 'fail' || UNAVAILABLE.has(code));
+    return !this.valid && isIncomplete(this.#checks);
   }
 
   passed(name: CheckName): boolean {

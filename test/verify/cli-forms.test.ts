@@ -73,14 +73,14 @@ describe('countersign verify --ear', () => {
     for (const args of [
       ['verify', saved, '--ear', '--json'],
       ['export', saved, '--cmw', '--ear'],
-      ['fetch-collateral', saved, '--into', folder.path, '--ear'],
+      ['collateral', saved, '--into', folder.path, '--ear'],
     ])
       expect(run(...args)).toMatchObject({ status: 2, stdout: '', stderr: expect.stringContaining('--ear') });
   });
 
   test.runIf(vectorsPresent)('of genuine evidence says what was compared', () => {
     const cpu = file('cpu.json', JSON.stringify(memberOf(caseOf('genoa-v3-caci'))));
-    const genoa = run('verify', 'cpu', cpu, '--at', '2026-11-22T00:00:00Z', '--without-revocation', '--ear');
+    const genoa = run('cpu', cpu, '--at', '2026-11-22T00:00:00Z', '--without-revocation', '--ear');
     expect(genoa.status).toBe(0);
     expect(earOf(genoa.stdout)).toMatchObject({
       ear_all_submods_bound: 'unknown',
@@ -89,7 +89,7 @@ describe('countersign verify --ear', () => {
     const [device] = JSON.parse(vector('nvidia/h100-590.12/evidence.json').toString());
     const evidence = file('evidence.json', JSON.stringify([device]));
     const without = ['--without-reference-values', '--without-revocation', '--offline'];
-    const bare = earOf(run('verify', 'evidence', evidence, ...without, '--ear').stdout);
+    const bare = earOf(run('evidence', evidence, ...without, '--ear').stdout);
     expect(bare).toMatchObject({ ear_status: 'none', [APPRAISAL_CLAIMS]: { valid: true, level: 'gpu' } });
   });
 });

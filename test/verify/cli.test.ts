@@ -7,6 +7,8 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { foldPayloads } from '../../proto/fold.ts';
 import { unsigned } from '../../scripts/vectors/tokens.ts';
+import { COMMANDS } from '../../verify/cli/table.ts';
+import { VERSION } from '../../verify/version.ts';
 import { answer, type Backend, chatAnswer, chatStream, startBackend } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import {
@@ -161,7 +163,11 @@ describe('countersign verify', () => {
   });
 
   it.each([
-    [[], /a FILE is needed|unknown command/],
+    [[], /a FILE or a command is needed/],
+    [['completion', 'tcsh'], /not one of bash, zsh, fish/],
+    [['replay', 'x'], /--base-url URL/],
+    [['replay', 'x', '--base-url', 'http://127.0.0.1', '--times', '101'], /--times 101/],
+    [['evidence', 'x', '--session', 'y'], /evidence has no --session, which is of verify/],
     [['verify'], /a FILE is needed/],
     [['verify', 'nothing.json'], /no such file/],
     [['verify', 'a', 'b'], /one FILE at a time/],
@@ -173,7 +179,7 @@ describe('countersign verify', () => {
     [['verify', 'x', '--max-age', '-1'], /max-age/],
     [['verify', 'x', '--max-batch', '0'], /max-batch 0: not a number of answers/],
     [['verify', 'x', '--max-batch', '1.5'], /max-batch/],
-    [['fetch-collateral', 'x'], /--into DIR/],
+    [['collateral', 'x'], /--into DIR/],
   ])('exits 2 with one clear line when it is used wrongly: %j', (args, message) => {
     const { status, stderr, stdout } = run(...args);
     expect([status, stdout]).toEqual([2, '']);
@@ -187,19 +193,19 @@ describe('countersign verify', () => {
     symlinkSync(join(folder.path, 'gone.xml'), join(rims, 'dangling.xml'));
     for (const [args, message] of [
       [['verify', answer, '--allow-simulated', answer], 'not a PEM certificate'],
-      [['verify', 'evidence', answer, '--request', answer], 'bare evidence holds no request'],
-      [['verify', 'evidence', answer, '--endpoint', '/v1/messages'], 'bare evidence holds no request'],
+      [['evidence', answer, '--request', answer], 'which is of verify'],
+      [['evidence', answer, '--endpoint', '/v1/messages'], 'which is of verify'],
       [['verify', answer, '--endpoint', '/messages'], 'not a path under /v1/'],
       [['verify', answer, '--endpoint', '/v1/messages?a=1'], 'not a path under /v1/'],
       [['verify', answer, '--endpoint', '/v1/messages\n'], 'not a path under /v1/'],
-      [['verify', 'evidence', answer, '--response', answer], 'bare evidence holds no request'],
+      [['evidence', answer, '--response', answer], 'which is of verify'],
       [['verify', answer, '--allow-simulated', folder.path], 'cannot be used (EISDIR)'],
       [['verify', answer, '--request', join(folder.path, 'gone.json')], 'no such file or folder'],
       [['verify', answer, '--rim-dir', rims], 'no such file or folder'],
       [['verify', answer, '--rim-dir', answer], 'cannot be used (ENOTDIR)'],
       [['verify', answer, '--collateral', rims], 'no such file or folder'],
       [['verify', answer, '--rim-url', 'rim.test'], 'not an http(s) URL'],
-      [['fetch-collateral', answer, '--into', answer], 'cannot be used (ENOTDIR)'],
+      [['collateral', answer, '--into', answer], 'cannot be used (ENOTDIR)'],
     ] as const) {
       const { status, stdout, stderr } = run(...args, ...(args[0] === 'verify' ? ['--offline'] : []));
       expect([status, stdout]).toEqual([2, '']);
@@ -234,23 +240,32 @@ describe('countersign verify', () => {
   });
 
   it('tells how it is used', () => {
-    expect(run('--help')).toMatchObject({ status: 0, stdout: expect.stringContaining('countersign verify FILE') });
+    const { status, stdout } = run('--help');
+    expect(status).toBe(0);
+    for (const { name, text } of COMMANDS) expect(stdout).toMatch(new RegExp(`^  ${name} .*${text.slice(0, 20)}`, 'm'));
+    for (const { name, options, examples } of COMMANDS) {
+      const help = run(name, '--help');
+      expect(help.status).toBe(0);
+      for (const option of options) expect(help.stdout).toMatch(new RegExp(`^  --${option.name}( |$)`, 'm'));
+      for (const example of examples) expect(help.stdout).toContain(example);
+    }
+    expect(run('--version')).toMatchObject({ status: 0, stdout: `${VERSION}\n` });
   });
 
   it.skipIf(!vectorsPresent)('checks bare evidence, one device or several, and wants every one right', () => {
     const [device] = JSON.parse(vector('nvidia/h100-590.12/evidence.json').toString());
     const without = ['--without-reference-values', '--without-revocation', '--offline'];
     const one = file('evidence.json', JSON.stringify([device]));
-    expect(run('verify', 'evidence', one, ...without)).toMatchObject({
+    expect(run('evidence', one, ...without)).toMatchObject({
       status: 0,
       stdout: expect.stringContaining('VALID (level: gpu)'),
     });
-    expect(run('verify', 'evidence', one, '--offline')).toMatchObject({
-      status: 1,
-      stdout: expect.stringContaining('_unavailable'),
+    expect(run('evidence', one, '--offline')).toMatchObject({
+      status: 3,
+      stdout: expect.stringMatching(/\nINCOMPLETE: \w+_unavailable\nNothing was found wrong\. [^\n]*collateral/),
     });
     const nonce = file('nonce.json', JSON.stringify([{ ...device, nonce: '00'.repeat(32) }]));
-    expect(run('verify', 'evidence', nonce, ...without).stdout).toContain('INVALID: report_nonce_mismatch');
+    expect(run('evidence', nonce, ...without).stdout).toContain('INVALID: report_nonce_mismatch');
     const chain = vector('nvidia/h100-535.86.09/chain.pem').toString('base64');
     const broken = Buffer.from(vector('nvidia/h100-535.86.09/report-invalid-signature.hex').toString().trim(), 'hex');
     const second = {
@@ -259,12 +274,12 @@ describe('countersign verify', () => {
       evidence: broken.toString('base64'),
       nonce: broken.subarray(4, 36).toString('hex'),
     };
-    const both = run('verify', 'evidence', file('both.json', JSON.stringify([device, second])), ...without);
+    const both = run('evidence', file('both.json', JSON.stringify([device, second])), ...without);
     expect([both.status, both.stdout]).toEqual([1, expect.stringContaining('INVALID: report_signature_invalid')]);
   });
 });
 
-describe.skipIf(!vectorsPresent)('countersign fetch-collateral', () => {
+describe.skipIf(!vectorsPresent)('countersign collateral', () => {
   it('fills a folder with what a later check needs offline', async () => {
     const rims = new Map([
       ['NV_GPU_DRIVER_GH100_550.90.07', vector('nvidia/h100-550.90.07/NV_GPU_DRIVER_GH100_550.90.07.xml')],
@@ -297,7 +312,7 @@ describe.skipIf(!vectorsPresent)('countersign fetch-collateral', () => {
     const common = ['--without-revocation', '--at', '2025-09-01T00:00:00Z'];
     // Not spawnSync: the service it asks lives in this process.
     const child = startProcess('verify/cli/main.ts', [
-      'fetch-collateral',
+      'collateral',
       evidence,
       '--into',
       into,
@@ -308,9 +323,9 @@ describe.skipIf(!vectorsPresent)('countersign fetch-collateral', () => {
     expect([(await child.exited).code, child.output()]).toEqual([0, expect.stringContaining('2 files')]);
     service.close();
     expect(readdirSync(join(into, 'rim')).sort()).toEqual([...rims.keys()].map((id) => `${id}.xml`));
-    const offline = run('verify', 'evidence', evidence, '--offline', '--collateral', into, ...common);
+    const offline = run('evidence', evidence, '--offline', '--collateral', into, ...common);
     expect([offline.status, offline.stdout]).toEqual([0, expect.stringContaining('all 33 active measurements')]);
-    const fromDir = run('verify', 'evidence', evidence, '--offline', '--rim-dir', join(into, 'rim'), ...common);
+    const fromDir = run('evidence', evidence, '--offline', '--rim-dir', join(into, 'rim'), ...common);
     expect(fromDir.status).toBe(0);
   });
 });

@@ -3,43 +3,8 @@ import { parseArgs } from 'node:util';
 import { isEndpoint } from '../../proto/raw.ts';
 import { PRODUCTS, type Product, TCB_STATUSES, type TcbStatus } from '../cpu/index.ts';
 import { LEVELS, type Level } from '../index.ts';
-
-export const USAGE = `countersign verify FILE [options]            check an attestation, a saved response, or a saved SSE transcript
-countersign verify evidence FILE [options]   check bare GPU evidence: a JSON array of {arch, certificate, evidence, nonce}
-countersign verify cpu FILE [options]        check a processor's bare evidence: the JSON of an attestation's member cpu
-countersign verify session FILE [options]    check a session by itself: what GET /v1/attestation/session returned
-countersign fetch-collateral FILE --into DIR fetch what FILE's check needs, for use with --offline --collateral DIR
-countersign export FILE --cmw | --cvm1       print an attestation's or a session's evidence in another form; nothing is verified
-
-FILE may be - for standard input.
-
-  --request FILE               the request you sent; must equal the one that was signed
-  --endpoint PATH              the endpoint you asked, such as /v1/responses; must be the one that was signed
-  --response FILE              the response you received, without its attestation
-  --allow-simulated ROOT       accept a simulated GPU under this test root (a PEM file)
-  --offline                    no network: what is not given counts as unavailable
-  --collateral DIR             reference values and OCSP responses from a folder that fetch-collateral filled
-  --rim-dir DIR                reference values (RIM files) from a folder
-  --ocsp FILE                  an OCSP response, DER or base64; may be repeated
-  --rim-url URL, --ocsp-url URL  other services than NVIDIA's
-  --at TIME                    check as of this time (ISO 8601 or Unix seconds) instead of now
-  --session FILE               the session of an attestation that names it and does not carry it (x-tee-session)
-  --challenge HEX              64 digits that the session must hold
-  --min-level LEVEL            refuse less than gpu, gpu+cpu or measured
-  --max-age SECONDS            refuse an attestation older than this
-  --max-batch N                refuse one whose signature is shared by more than N answers
-  --without-reference-values   do not compare the GPU's measurements (shown as a skip)
-  --without-revocation         do not ask whether certificates were revoked (shown as a skip)
-  --report-data HEX            of a processor's evidence: what it must have been given to sign, at most 64 bytes
-  --product NAME               of AMD's: accept Milan, Genoa or Turin; may be repeated; Genoa and Turin without it
-  --reference FILE             guests and launch files that you know: a proof of one of them is of level measured
-  --tcb STATUS                 of Intel's: accept this TCB status; may be repeated; UpToDate without it
-  --json                       the report as JSON
-  --ear                        the result as EAR, an unsigned claims set (draft-ietf-rats-ear-04)
-  --cmw                        of export: a CMW collection (RFC 9999) of what devices and processor signed
-  --cvm1                       of export: the processor's half as claims of the CVM profile (tag:confidential.ai,2026:cvm#1)
-
-exit status: 0 valid or exported, 1 invalid, 2 usage`;
+import { SHELLS, type Shell, usage, usageOf } from './help.ts';
+import { COMMANDS, type Command, OF_SERVICE } from './table.ts';
 
 /** The command line cannot be followed. The message is one line. */
 export class UsageError extends Error {
@@ -47,7 +12,7 @@ export class UsageError extends Error {
 }
 
 export interface Arguments {
-  readonly command: 'attestation' | (typeof BARE)[number] | 'fetch-collateral' | 'export';
+  readonly command: 'verify' | 'evidence' | 'cpu' | 'session' | 'collateral' | 'export' | 'replay';
   readonly file: string;
   readonly request: string | null;
   readonly response: string | null;
@@ -67,7 +32,7 @@ export interface Arguments {
   readonly session: string | null;
   /** In hex. */
   readonly challenge: string | null;
-  readonly minLevel: Level | null;
+  readonly requireLevel: Level | null;
   /** In hex. */
   readonly reportData: string | null;
   /** Empty: the verifier's own. */
@@ -76,116 +41,128 @@ export interface Arguments {
   readonly reference: string | null;
   readonly json: boolean;
   readonly ear: boolean;
+  readonly quiet: boolean;
   /** Of `export`. */
   readonly form: (typeof FORMS)[number] | null;
+  /** Of `collateral`. */
   readonly into: string | null;
+  /** Of `replay`. */
+  readonly baseUrl: string | null;
+  readonly times: number;
+  readonly apiKeyFile: string | null;
 }
 
-const text = { type: 'string' } as const;
-const flag = { type: 'boolean', default: false } as const;
+/** What is only printed: help, the version, a script for a shell. */
+export type Request =
+  | { readonly print: 'help' | 'version'; readonly command: Command | null }
+  | { readonly shell: Shell };
 
 /** What `export` writes. */
 const FORMS = ['cmw', 'cvm1'] as const;
+const MAX_TIMES = 100;
 
-/** What `verify` checks by itself, where it is named. */
-const BARE = ['evidence', 'cpu', 'session'] as const;
+/** @throws {UsageError} */
+export function readArguments(argv: readonly string[]): Arguments | Request {
+  const [first, ...rest] = argv;
+  const named = COMMANDS.find(({ name }) => name === first);
+  if (named === undefined && ['-h', '--help', 'help'].includes(first ?? ''))
+    return { print: 'help', command: COMMANDS.find(({ name }) => name === rest[0]) ?? null };
+  if (named === undefined && (first === '--version' || first === '-v')) return { print: 'version', command: null };
+  if (first === undefined) throw new UsageError('a FILE or a command is needed');
+  if (OF_SERVICE.some(({ name }) => name === first))
+    throw new UsageError(`${first} belongs to the service: run it in its folder or in its image`);
+  // `countersign FILE` is `countersign verify FILE`.
+  const command = named ?? (COMMANDS[0] as Command);
+  const { values, positionals } = parse(named === undefined ? argv : rest, command);
+  const flag = (name: string): boolean => values[name] === true;
+  if (flag('help')) return { print: 'help', command };
+  if (flag('version')) return { print: 'version', command: null };
+  if (command.name === 'completion') return { shell: oneOf('completion', positionals[0] ?? '', SHELLS) };
+  const [file, ...more] = positionals;
+  if (file === undefined) throw new UsageError(`${command.name}: a FILE is needed`);
+  if (more.length > 0) throw new UsageError(`one FILE at a time, not ${more.length + 1}`);
 
-/** null: `--help` was given. @throws {UsageError} */
-export function readArguments(argv: readonly string[]): Arguments | null {
-  const { values, positionals } = parse(argv);
-  if (values.help) return null;
-  const [command, ...rest] = positionals;
-  if (command !== 'verify' && command !== 'fetch-collateral' && command !== 'export')
-    throw new UsageError(`unknown command: ${command ?? '(none)'}`);
-  const bare = command === 'verify' ? BARE.find((one) => one === rest[0]) : undefined;
-  const kind = command === 'verify' ? (bare ?? 'attestation') : command;
-  const files = bare === undefined ? rest : rest.slice(1);
-  const file = files[0];
-  if (file === undefined) throw new UsageError('a FILE is needed');
-  if (files.length > 1) throw new UsageError(`one FILE at a time, not ${files.length}`);
-  if (kind === 'fetch-collateral' && values.into === undefined)
-    throw new UsageError('fetch-collateral needs --into DIR');
-  const forms = FORMS.filter((form) => values[form]);
-  if (kind === 'export' ? forms.length !== 1 : forms.length > 0)
-    throw new UsageError('export needs one of --cmw and --cvm1, and nothing else has them');
-  if (values.ear && (values.json || command !== 'verify'))
-    throw new UsageError('--ear is another form of the result of verify than --json');
+  const text = (name: string): string | null => (values[name] as string | undefined) ?? null;
+  const texts = (name: string): readonly string[] => (values[name] as string[] | undefined) ?? [];
+  const read = <T>(name: string, reader: (value: string) => T): T | null => {
+    const value = text(name);
+    return value === null ? null : reader(value);
+  };
+  const forms = FORMS.filter(flag);
+  if (command.name === 'export' && forms.length !== 1) throw new UsageError('export needs one of --cmw and --cvm1');
+  if (command.name === 'collateral' && text('into') === null) throw new UsageError('collateral needs --into DIR');
+  if (command.name === 'replay' && text('base-url') === null) throw new UsageError('replay needs --base-url URL');
+  if (flag('ear') && flag('json')) throw new UsageError('--ear is another form of the result than --json');
   return {
-    command: kind,
+    command: command.name as Arguments['command'],
     file,
-    request: values.request ?? null,
-    response: values.response ?? null,
-    endpoint: values.endpoint === undefined ? null : endpoint(values.endpoint),
-    allowSimulated: values['allow-simulated'] ?? null,
-    offline: values.offline,
-    collateral: values.collateral ?? null,
-    rimDir: values['rim-dir'] ?? null,
-    ocsp: values.ocsp ?? [],
-    rimUrl: url('--rim-url', values['rim-url']),
-    ocspUrl: url('--ocsp-url', values['ocsp-url']),
-    at: values.at === undefined ? null : time(values.at),
-    maxAgeSeconds: values['max-age'] === undefined ? null : seconds(values['max-age']),
-    maxBatch: values['max-batch'] === undefined ? null : answers(values['max-batch']),
-    withoutReferenceValues: values['without-reference-values'],
-    withoutRevocation: values['without-revocation'],
-    session: values.session ?? null,
-    challenge: values.challenge === undefined ? null : challenge(values.challenge),
-    minLevel: values['min-level'] === undefined ? null : oneOf('--min-level', values['min-level'], LEVELS),
-    reportData: values['report-data'] === undefined ? null : hex(values['report-data']),
-    products: (values.product ?? []).map((value) => oneOf('--product', value, PRODUCTS)),
-    tcb: (values.tcb ?? []).map((value) => oneOf('--tcb', value, TCB_STATUSES)),
-    reference: values.reference ?? null,
-    json: values.json,
-    ear: values.ear,
+    request: text('request'),
+    response: text('response'),
+    endpoint: read('endpoint', endpoint),
+    allowSimulated: text('allow-simulated'),
+    offline: flag('offline'),
+    collateral: text('collateral'),
+    rimDir: text('rim-dir'),
+    ocsp: texts('ocsp'),
+    rimUrl: read('rim-url', (value) => url('--rim-url', value)),
+    ocspUrl: read('ocsp-url', (value) => url('--ocsp-url', value)),
+    at: read('at', time),
+    maxAgeSeconds: read('max-age', seconds),
+    maxBatch: read('max-batch', answers),
+    withoutReferenceValues: flag('without-reference-values'),
+    withoutRevocation: flag('without-revocation'),
+    session: text('session'),
+    challenge: read('challenge', challenge),
+    requireLevel: read('require-level', (value) => oneOf('--require-level', value, LEVELS)),
+    reportData: read('report-data', hex),
+    products: texts('product').map((value) => oneOf('--product', value, PRODUCTS)),
+    tcb: texts('tcb').map((value) => oneOf('--tcb', value, TCB_STATUSES)),
+    reference: text('reference'),
+    json: flag('json'),
+    ear: flag('ear'),
+    quiet: flag('quiet'),
     form: forms[0] ?? null,
-    into: values.into ?? null,
+    into: text('into'),
+    baseUrl: read('base-url', (value) => url('--base-url', value)),
+    times: read('times', times) ?? 1,
+    apiKeyFile: text('api-key-file'),
   };
 }
 
-function parse(argv: readonly string[]) {
+interface Parsed {
+  readonly values: Readonly<Record<string, unknown>>;
+  readonly positionals: readonly string[];
+}
+
+/** The text that is asked for. */
+export const helpOf = (command: Command | null): string => (command === null ? usage() : usageOf(command));
+
+function parse(args: readonly string[], command: Command): Parsed {
+  const options = Object.fromEntries(
+    command.options.map(({ name, value, multiple = false }) => [
+      name,
+      { type: value === undefined ? ('boolean' as const) : ('string' as const), multiple },
+    ]),
+  );
   try {
     return parseArgs({
-      args: [...argv],
+      args: [...args],
       allowPositionals: true,
-      options: {
-        help: { ...flag, short: 'h' },
-        request: text,
-        response: text,
-        endpoint: text,
-        'allow-simulated': text,
-        offline: flag,
-        collateral: text,
-        'rim-dir': text,
-        ocsp: { type: 'string', multiple: true },
-        'rim-url': text,
-        'ocsp-url': text,
-        at: text,
-        'max-age': text,
-        'max-batch': text,
-        'without-reference-values': flag,
-        'without-revocation': flag,
-        session: text,
-        challenge: text,
-        'min-level': text,
-        'report-data': text,
-        product: { type: 'string', multiple: true },
-        tcb: { type: 'string', multiple: true },
-        reference: text,
-        json: flag,
-        ear: flag,
-        cmw: flag,
-        cvm1: flag,
-        into: text,
-      },
+      options: { ...options, help: { type: 'boolean', short: 'h' }, version: { type: 'boolean', short: 'v' } },
     });
   } catch (error) {
-    throw new UsageError((error as Error).message.split('. ')[0] ?? 'bad arguments');
+    const { message } = error as Error;
+    const name = /^Unknown option '--([\w-]+)/.exec(message)?.[1];
+    const others = COMMANDS.filter((one) => one.options.some((option) => option.name === name)).map((one) => one.name);
+    if (others.length > 0) throw new UsageError(`${command.name} has no --${name}, which is of ${others.join(', ')}`);
+    throw new UsageError(message.split('. ')[0] ?? 'bad arguments');
   }
 }
 
-function url(name: string, value: string | undefined): string | null {
-  if (value !== undefined && !/^https?:\/\/./.test(value)) throw new UsageError(`${name} ${value}: not an http(s) URL`);
-  return value ?? null;
+function url(name: string, value: string): string {
+  if (!/^https?:\/\/./.test(value) || !URL.canParse(value))
+    throw new UsageError(`${name} ${value}: not an http(s) URL`);
+  return value;
 }
 
 /** What `Date` reads besides, it guesses: 'foo 7' is a day, and 06/01 is the sixth of January to half of its readers. */
@@ -210,6 +187,12 @@ function seconds(value: string): number {
 
 function answers(value: string): number {
   if (!/^[1-9]\d{0,11}$/.test(value)) throw new UsageError(`--max-batch ${value}: not a number of answers`);
+  return Number(value);
+}
+
+function times(value: string): number {
+  if (!/^[1-9]\d{0,2}$/.test(value) || Number(value) > MAX_TIMES)
+    throw new UsageError(`--times ${value}: not a number from 1 to ${MAX_TIMES}`);
   return Number(value);
 }
 

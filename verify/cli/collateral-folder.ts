@@ -5,7 +5,7 @@ import { fromBase64 } from '../bytes.ts';
 import { type CollateralOptions, createCollateral } from '../collateral.ts';
 import type { Collateral } from '../options.ts';
 import { type Arguments, UsageError } from './args.ts';
-import { readBytes, unusable } from './io.ts';
+import { readBytes, unusable } from './input.ts';
 
 const RIM_FOLDER = 'rim';
 const OCSP_FOLDER = 'ocsp';
@@ -46,9 +46,7 @@ export function fetchingInto(dir: string, args: Arguments, onKept: (path: string
 
 function network(args: Arguments): CollateralOptions {
   return {
-    ...(args.offline
-      ? {}
-      : { fetch: globalThis.fetch, onFetch: (what: string) => console.error(`fetching ${what} …`) }),
+    ...(args.offline ? {} : { fetch: globalThis.fetch, onFetch }),
     ...(args.rimUrl === null ? {} : { rim_url: args.rimUrl }),
     ...(args.ocspUrl === null ? {} : { ocsp_url: args.ocspUrl }),
   };
@@ -79,4 +77,16 @@ function derOrBase64(bytes: Uint8Array): Uint8Array {
   } catch {
     return bytes;
   }
+}
+
+/** On a terminal one line that changes; elsewhere a line each. */
+export function onFetch(what: string): void {
+  const { stderr } = process;
+  if (stderr.isTTY) stderr.write(`\r\u001b[Kfetching ${what} …`);
+  else stderr.write(`fetching ${what} …\n`);
+}
+
+/** Ends the line that onFetch writes. */
+export function fetched(): void {
+  if (process.stderr.isTTY) process.stderr.write('\r\u001b[K');
 }

@@ -1,5 +1,5 @@
-// `countersign verify`: checks an attestation or bare evidence, prints the report, exits 0 (valid), 1 (invalid) or 2 (usage). And `export`.
-
+#!/usr/bin/env node
+// `countersign`: checks what it is given, prints the report, and says by its exit status how that went (EXIT_STATUS of table.ts).
 import { appraiseCpu, appraiseSession, type CpuReference, type CpuReport, readReference } from '../cpu/index.ts';
 import { type EarOptions, earOf, earOfCpu } from '../forms/ear.ts';
 import { exportCmw, exportCvm1 } from '../forms/export.ts';
@@ -11,10 +11,17 @@ import {
   type VerificationReport,
   type VerifyOptions,
 } from '../index.ts';
+import { VERSION } from '../version.ts';
 import { parsePem } from '../x509/certificate.ts';
-import { type Arguments, readArguments, USAGE, UsageError } from './args.ts';
-import { collateralFor, fetchingInto } from './collateral-folder.ts';
-import { MAX_INPUT_BYTES, packageVersion, plain, printCpuReport, printReport, readInput, readText } from './io.ts';
+import { type Arguments, helpOf, type Request, readArguments, UsageError } from './args.ts';
+import { collateralFor, fetched, fetchingInto, onFetch } from './collateral-folder.ts';
+import { completion } from './help.ts';
+import { type Kind, kindOf, MAX_INPUT_BYTES, readInput, readText, unquoted } from './input.ts';
+import { replay } from './replay.ts';
+import { plain, printCpuReport, printReport } from './report.ts';
+
+const { env, stdout } = process;
+const coloured = stdout.isTTY === true && env.NO_COLOR === undefined && env.TERM !== 'dumb';
 
 try {
   process.exitCode = await run(process.argv.slice(2));
@@ -26,29 +33,51 @@ try {
 
 async function run(argv: readonly string[]): Promise<number> {
   const args = readArguments(argv);
-  if (args === null) {
-    console.log(USAGE);
-    return 0;
-  }
-  if (args.command === 'fetch-collateral') return fetchCollateral(args);
+  if ('shell' in args || 'print' in args) return printRequested(args);
   if (args.command === 'export') return exportEvidence(args);
-  if (args.command === 'cpu') return verifyCpu(args);
+  if (args.command === 'collateral') return fetchCollateral(args);
   const options = { ...optionsOf(args), collateral: collateralFor(args) };
-  const report = await appraise(args, { ...options, ...(await sessionOption(args, options)) });
+  if (args.command === 'replay')
+    return replay(readInput(args.file), { ...args, baseUrl: args.baseUrl ?? '', apiKey: apiKeyOf(args), options });
+  const input = readInput(args.file);
+  const kind = args.command === 'verify' ? kindOf(input) : kindNamed(args.command);
+  if (kind === 'cpu') return verifyCpu(args, input);
+  const report = await appraise(args, kind, input, { ...options, ...(await sessionOption(args, options)) });
+  fetched();
   print(
     args,
     report,
     () => earOf(report, options, software()),
-    () => printReport(report, args.at ?? new Date()),
+    () => printReport(report, args.at ?? new Date(), coloured),
   );
-  return report.valid ? 0 : 1;
+  return statusOf(report);
+}
+
+function printRequested(asked: Request): number {
+  if ('shell' in asked) console.log(completion(asked.shell));
+  else console.log(asked.print === 'version' ? VERSION : helpOf(asked.command));
+  return 0;
+}
+
+function kindNamed(command: Arguments['command']): Kind {
+  return command === 'evidence' || command === 'cpu' || command === 'session' ? command : 'attestation';
+}
+
+function statusOf({ valid, incomplete }: VerificationReport | CpuReport): number {
+  return valid ? 0 : incomplete ? 3 : 1;
+}
+
+/** @throws {UsageError} */
+function apiKeyOf({ apiKeyFile }: Arguments): string | null {
+  return apiKeyFile === null ? (env.OPENAI_API_KEY ?? null) : readText(apiKeyFile).trim();
 }
 
 function software(): EarOptions {
-  return { build: `countersign ${packageVersion()}`, issued: new Date() };
+  return { build: `countersign ${VERSION}`, issued: new Date() };
 }
 
 function print(args: Arguments, report: unknown, ear: () => unknown, words: () => string): void {
+  if (args.quiet) return;
   if (!args.json && !args.ear) return console.log(words());
   console.log(JSON.stringify(args.ear ? ear() : report, null, 2));
 }
@@ -78,7 +107,7 @@ async function sessionOption(args: Arguments, options: VerifyOptions): Promise<P
 }
 
 /** A processor's evidence alone: everything that it needs is in it, so nothing is fetched. */
-async function verifyCpu(args: Arguments): Promise<number> {
+async function verifyCpu(args: Arguments, input: string | Uint8Array): Promise<number> {
   refuseExpected(args);
   const options = {
     ...(args.at === null ? {} : { at: args.at }),
@@ -87,37 +116,40 @@ async function verifyCpu(args: Arguments): Promise<number> {
     ...cpuOptions(args),
     without: { revocation: args.withoutRevocation },
   };
-  const report: CpuReport = await appraiseCpu(readText(args.file), options);
+  const report: CpuReport = await appraiseCpu(typeof input === 'string' ? unquoted(input) : input, options);
   print(
     args,
     report,
     () => earOfCpu(report, options, software()),
-    () => printCpuReport(report),
+    () => printCpuReport(report, coloured),
   );
-  return report.valid ? 0 : 1;
+  return statusOf(report);
 }
 
 /** Runs the check, which fetches what it needs, and keeps that. Prints the report too. */
 async function fetchCollateral(args: Arguments): Promise<number> {
-  let kept = 0;
-  const collateral = fetchingInto(args.into ?? '.', args, (path) => {
-    kept++;
-    console.log(`kept ${path}`);
-  });
-  const report = await appraise(args, { ...optionsOf(args), collateral });
-  console.log(
-    args.json
-      ? JSON.stringify(report, null, 2)
-      : `${printReport(report, args.at ?? new Date())}\n\n${kept} files in ${args.into}`,
-  );
-  return report.valid ? 0 : 1;
+  const kept: string[] = [];
+  const collateral = fetchingInto(args.into ?? '.', args, (path) => void kept.push(path));
+  const input = readInput(args.file);
+  const report = await appraise(args, kindOf(input), input, { ...optionsOf(args), collateral });
+  fetched();
+  if (args.json) console.log(JSON.stringify(report, null, 2));
+  else {
+    for (const path of kept) console.log(`kept ${plain(path)}`);
+    console.log(`${printReport(report, args.at ?? new Date(), coloured)}\n\n${kept.length} files in ${args.into}`);
+  }
+  return statusOf(report);
 }
 
-async function appraise(args: Arguments, options: VerifyOptions): Promise<VerificationReport> {
-  if (args.command === 'session') return appraiseSession(readText(args.file), options);
-  const input = readInput(args.file);
-  // A file that is a bare list of evidence is checked as one, whatever the command was.
-  if (args.command === 'evidence' || (args.command === 'fetch-collateral' && isList(input))) {
+async function appraise(
+  args: Arguments,
+  kind: Kind,
+  input: string | Uint8Array,
+  options: VerifyOptions,
+): Promise<VerificationReport> {
+  if (kind === 'cpu') throw new UsageError("what a processor's evidence needs is in it: there is nothing to fetch");
+  if (kind === 'session') return appraiseSession(typeof input === 'string' ? unquoted(input) : input, options);
+  if (kind === 'evidence') {
     refuseExpected(args);
     return appraiseEvidence(input, options);
   }
@@ -138,10 +170,6 @@ function refuseExpected({ request, response, endpoint }: Arguments): void {
     );
 }
 
-function isList(input: string | Uint8Array): boolean {
-  return typeof input === 'string' && input.trimStart().startsWith('[');
-}
-
 function optionsOf(args: Arguments): VerifyOptions {
   return {
     ...(args.at === null ? {} : { at: args.at }),
@@ -149,7 +177,7 @@ function optionsOf(args: Arguments): VerifyOptions {
     policy: {
       ...(args.maxAgeSeconds === null ? {} : { maxAgeSeconds: args.maxAgeSeconds }),
       ...(args.maxBatch === null ? {} : { maxBatch: args.maxBatch }),
-      ...(args.minLevel === null ? {} : { minLevel: args.minLevel }),
+      ...(args.requireLevel === null ? {} : { minLevel: args.requireLevel }),
     },
     cpu: cpuOptions(args),
     ...(args.challenge === null ? {} : { expected: { challenge: args.challenge } }),
@@ -181,8 +209,6 @@ function readReferences(file: string): CpuReference {
     throw new UsageError(`--reference ${file}: ${error.message}`);
   }
 }
-
-const onFetch = (what: string) => console.error(`fetching ${what} …`);
 
 /** @throws {UsageError} */
 function readRoot(file: string): string {

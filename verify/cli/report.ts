@@ -1,74 +1,90 @@
-// What the command line reads and prints.
-import { readFileSync } from 'node:fs';
-import type { Check } from '../checks.ts';
+// The report for people: a line a check, what was found, what it proves, what it does not, and what to do next.
+import { styleText } from 'node:util';
+import type { Check, CheckName, FailureCode } from '../checks.ts';
 import type { CpuClaims, CpuReport, CpuSoftware } from '../cpu/index.ts';
-import { type Claims, isTranscript, type VerificationReport } from '../index.ts';
+import type { Claims, VerificationReport } from '../index.ts';
 import { ageInWords } from '../verdict.ts';
-import { UsageError } from './args.ts';
-
-/** Of this software, for the results that name it. */
-export const packageVersion = (): string =>
-  JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')).version;
-
-// Reads what the CLI is given: an attestation, a response, or a transcript of server-sent events.
-
-/** Larger files are refused before they are read into memory as text. */
-export const MAX_INPUT_BYTES = 256 * 1024 * 1024;
-
-/** The error for a path that the file system refuses. */
-export function unusable(path: string, error: unknown): UsageError {
-  const { code } = error as NodeJS.ErrnoException;
-  return new UsageError(
-    `${path}: ${code === 'ENOENT' ? 'no such file or folder' : `cannot be used (${code ?? 'unknown'})`}`,
-  );
-}
-
-/** @throws {UsageError} when it cannot be read. */
-export function readBytes(file: string): Uint8Array<ArrayBuffer> {
-  let bytes: Buffer;
-  try {
-    bytes = readFileSync(file === '-' ? 0 : file);
-  } catch (error) {
-    throw unusable(file, error);
-  }
-  if (bytes.length > MAX_INPUT_BYTES) throw new UsageError(`${file}: larger than ${MAX_INPUT_BYTES} bytes`);
-  return new Uint8Array(bytes);
-}
-
-/** @throws {UsageError} when it cannot be read, or is not UTF-8. */
-export function readText(file: string): string {
-  return decode(readBytes(file), file);
-}
-
-/** For verifyAttestation: an attestation's JSON or a whole response's; of a stream its bytes. @throws {UsageError} when it cannot be read, or is not UTF-8. */
-export function readInput(file: string): string | Uint8Array<ArrayBuffer> {
-  const bytes = readBytes(file);
-  const text = decode(bytes, file);
-  return isTranscript(text) ? bytes : text;
-}
-
-/** Rejects invalid UTF-8: a lossy decoding could equal another file's text. */
-function decode(bytes: Uint8Array, file: string): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch {
-    throw new UsageError(`${file}: not a text in UTF-8`);
-  }
-}
-
-// The report for people: a line a check, what was found, what it proves and what it does not.
 
 const MARK = { pass: 'pass', fail: 'FAIL', skip: 'skip' } as const;
 
-/** @param at the time of the check */
-export function printReport(report: VerificationReport, at: Date): string {
+/** @param at the time of the check; `coloured`: on a terminal that wants colours */
+export function printReport(report: VerificationReport, at: Date, coloured: boolean): string {
   const out = checkLines(report.checks);
   out.push('', ...claimLines(report.claims, at));
   if (report.proven.length > 0) out.push('', 'proven', ...report.proven.map((text) => `  + ${text}`));
   if (report.not_proven.length > 0) out.push('', 'not proven', ...report.not_proven.map((text) => `  - ${text}`));
-  const failed = report.checks.find((check) => check.status === 'fail');
-  out.push('', report.valid ? `VALID (level: ${report.level})` : `INVALID: ${failed?.code ?? 'no check could run'}`);
-  return out.map(plain).join('\n');
+  out.push('', ...conclusion(report, `VALID (level: ${report.level})`));
+  return written(out, coloured);
+}
+
+/** The verdict, and what to do next where there is something. */
+function conclusion({ valid, incomplete, checks }: VerificationReport | CpuReport, words: string): string[] {
+  if (valid) return [words];
+  const failed = checks.find((check) => check.status === 'fail');
+  const step = failed?.code === undefined ? undefined : (OF_PROCESSOR[failed.name] ?? NEXT)[failed.code];
+  return [
+    `${incomplete ? 'INCOMPLETE' : 'INVALID'}: ${failed?.code ?? 'no check could run'}`,
+    ...(step === undefined ? [] : [step]),
+  ];
+}
+
+const FETCH =
+  'Nothing was found wrong. With a network the check fetches what it needs; `countersign collateral FILE --into DIR` keeps it for --offline --collateral DIR';
+
+/** What whoever reads this refusal can do about it. */
+const NEXT: Steps = {
+  simulated_root_refused:
+    'A simulated GPU made this. Where that is expected (npm start), name its root: --allow-simulated run/simulated-root/root.pem',
+  not_json: 'FILE is no attestation, saved answer, saved stream, evidence or session',
+  not_an_attestation: 'FILE must hold an attestation, or be an answer or a stream that carries one',
+  request_mismatch: 'The request must be the exact bytes that were sent, with their tee',
+  response_mismatch:
+    'A saved answer must be the bytes as they came; of what a client library wrote again, give the member attestation alone',
+  stream_mismatch: 'A saved stream must be the bytes as they came (curl -sN … > FILE)',
+  rim_unavailable: `${FETCH}, --without-reference-values leaves it out.`,
+  revocation_unavailable: `${FETCH}, --without-revocation leaves it out.`,
+  token_key_unavailable:
+    "Nothing was found wrong. The key of NVIDIA's service comes over the network: without --offline",
+  collateral_unavailable:
+    "Nothing was found wrong. The evidence came without Intel's collateral, which its sender adds.",
+  certificate_expired: "Is this computer's clock right? --at TIME checks as of another time",
+  token_expired: "Is this computer's clock right? --at TIME checks as of another time",
+  cpu_missing: 'The attestation names a session: give the one you hold with --session FILE',
+  tcb_not_accepted: 'Where you accept this status, name it: --tcb STATUS',
+};
+
+type Steps = Readonly<Partial<Record<FailureCode, string>>>;
+
+/** A processor's evidence brings its revocation list along, and nothing is fetched for it. */
+const OF_PROCESSOR: Readonly<Partial<Record<CheckName, Steps>>> = {
+  cpu_revocation: {
+    revocation_unavailable:
+      "Nothing was found wrong. AMD's revocation list is not in the evidence; --without-revocation leaves it out.",
+  },
+};
+
+const STYLES = [
+  [/^ {2}FAIL/, 'red'],
+  [/^ {2}pass/, 'green'],
+  [/^ {2}skip/, 'dim'],
+  [/^VALID/, 'green'],
+  [/^INVALID/, 'red'],
+  [/^INCOMPLETE/, 'yellow'],
+  [/^ {2}SIMULATED/, 'yellow'],
+] as const;
+
+/** One text of the lines; of each line the words that say how it went are coloured. */
+function written(lines: readonly string[], coloured: boolean): string {
+  const text = lines.map(plain);
+  if (!coloured) return text.join('\n');
+  return text
+    .map((one) =>
+      STYLES.reduce(
+        (so, [words, style]) => so.replace(words, (found) => styleText(style, found, { validateStream: false })),
+        one,
+      ),
+    )
+    .join('\n');
 }
 
 const softwareLine = ({ launch, images }: CpuSoftware) =>
@@ -77,19 +93,19 @@ const softwareLine = ({ launch, images }: CpuSoftware) =>
 const processor = ({ type, product }: CpuClaims) => `${type}${product === null ? '' : `, ${product}`}`;
 
 /** The same for a processor's evidence, which has no level of its own. */
-export function printCpuReport({ valid, checks, claims }: CpuReport): string {
-  const failed = checks.find((check) => check.status === 'fail');
+export function printCpuReport(report: CpuReport, coloured: boolean): string {
+  const { claims } = report;
   const out = [
-    ...checkLines(checks),
+    ...checkLines(report.checks),
     '',
     ...(claims === null ? ['claims: none'] : cpuClaimLines(claims)),
     '',
     ...(claims?.software == null
       ? ['not proven', '  - which software ran: the measurement was not compared with any, or is another', '']
       : []),
-    valid ? 'VALID' : `INVALID: ${failed?.code ?? 'no check could run'}`,
+    ...conclusion(report, 'VALID'),
   ];
-  return out.map(plain).join('\n');
+  return written(out, coloured);
 }
 
 function cpuClaimLines(claims: CpuClaims): string[] {

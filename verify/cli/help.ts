@@ -1,0 +1,181 @@
+// Help, shell completion and the man page, from the table.
+import { VERSION } from '../version.ts';
+import { COMMANDS, type Command, EXIT_STATUS, OF_SERVICE, type Option } from './table.ts';
+
+const left = ({ name, value }: Option): string => `--${name}${value === undefined ? '' : ` ${value}`}`;
+
+/** @param rows their left halves are padded to one width. */
+function columns(rows: readonly (readonly [string, string])[]): string[] {
+  const width = Math.max(...rows.map(([one]) => one.length));
+  return rows.map(([one, text]) => `  ${one.padEnd(width)}  ${text}`);
+}
+
+const status = (): string[] => ['exit status:', ...columns(EXIT_STATUS.map(([code, text]) => [String(code), text]))];
+
+/** `countersign --help`. */
+export function usage(): string {
+  const commands = COMMANDS.map(({ name, operands, text }) => [`${name} ${operands}`, text] as const);
+  return [
+    `countersign ${VERSION}: checks that a confidential GPU signed exactly this request and this answer`,
+    '',
+    'countersign [verify] FILE [options]',
+    '',
+    ...columns(commands),
+    '',
+    'of the service, not of the npm package:',
+    ...columns(OF_SERVICE.map(({ name, text }) => [name, text])),
+    '',
+    'FILE may be - for standard input. countersign COMMAND --help lists its options; --version prints the version.',
+    '',
+    'examples:',
+    ...COMMANDS.flatMap(({ examples }) => examples.slice(0, 2)).map((example) => `  ${example}`),
+    '',
+    ...status(),
+  ].join('\n');
+}
+
+/** `countersign COMMAND --help`. */
+export function usageOf({ name, operands, text, options, examples }: Command): string {
+  return [
+    `countersign ${name} ${operands}${options.length > 0 ? ' [options]' : ''}`,
+    `  ${text}`,
+    '',
+    ...(options.length > 0 ? [...columns(options.map((option) => [left(option), option.text])), ''] : []),
+    'examples:',
+    ...examples.map((example) => `  ${example}`),
+    '',
+    ...status(),
+  ].join('\n');
+}
+
+export const SHELLS = ['bash', 'zsh', 'fish'] as const;
+export type Shell = (typeof SHELLS)[number];
+
+const names = (): string[] => [...COMMANDS, ...OF_SERVICE].map(({ name }) => name);
+
+export function completion(shell: Shell): string {
+  return { bash, zsh, fish }[shell]();
+}
+
+function bash(): string {
+  const cases = COMMANDS.flatMap(({ name, options }) =>
+    options.length === 0 ? [] : [`    ${name}) words='${options.map((option) => `--${option.name}`).join(' ')}' ;;`],
+  );
+  const values = allOptions().flatMap(({ name, among }) =>
+    among === undefined ? [] : [`    --${name}) COMPREPLY=($(compgen -W '${among.join(' ')}' -- "$word")); return ;;`],
+  );
+  return `_countersign() {
+  local word=\${COMP_WORDS[COMP_CWORD]} before=\${COMP_WORDS[COMP_CWORD - 1]} words=
+  if [ "$COMP_CWORD" = 1 ]; then
+    COMPREPLY=($(compgen -W '${names().join(' ')}' -- "$word") $(compgen -f -- "$word"))
+    return
+  fi
+  case $before in
+${values.join('\n')}
+  esac
+  case \${COMP_WORDS[1]} in
+${cases.join('\n')}
+  esac
+  case $word in
+    -*) COMPREPLY=($(compgen -W "$words" -- "$word")) ;;
+    *) COMPREPLY=($(compgen -f -- "$word")) ;;
+  esac
+}
+complete -o filenames -F _countersign countersign`;
+}
+
+function allOptions(): Option[] {
+  return [...new Map(COMMANDS.flatMap(({ options }) => options).map((option) => [option.name, option])).values()];
+}
+
+/** For zsh's and fish's single quotes. */
+const quoted = (text: string): string => text.replaceAll("'", "'\\''");
+
+function zsh(): string {
+  const commands = [...COMMANDS, ...OF_SERVICE].map(
+    ({ name, text }) => `    '${name}:${quoted(text).replaceAll(':', '\\:')}'`,
+  );
+  const cases = COMMANDS.map(({ name, options }) => {
+    const specs = options.map((option) => {
+      const text = quoted(option.text).replaceAll(/[[\]:]/g, '\\$&');
+      const { value, among } = option;
+      const follows = value === undefined ? '' : `:${value}:${among === undefined ? '_files' : `(${among.join(' ')})`}`;
+      return ` \\\n        '${option.multiple ? '*' : ''}--${option.name}[${text}]${follows}'`;
+    });
+    return `      ${name}) _arguments${specs.join('')} '*:file:_files' ;;`;
+  });
+  return `#compdef countersign
+_countersign() {
+  local -a commands
+  commands=(
+${commands.join('\n')}
+  )
+  if (( CURRENT == 2 )); then
+    _describe command commands
+    _files
+  else
+    local command=$words[2]
+    shift words
+    (( CURRENT-- ))
+    case $command in
+${cases.join('\n')}
+    esac
+  fi
+}
+compdef _countersign countersign`;
+}
+
+function fish(): string {
+  const one = '__fish_use_subcommand';
+  const lines = [...COMMANDS, ...OF_SERVICE].map(
+    ({ name, text }) => `complete -c countersign -n ${one} -a ${name} -d '${quoted(text)}'`,
+  );
+  for (const { name, options } of COMMANDS)
+    for (const { name: option, value, among, text } of options) {
+      const follows = value === undefined ? '' : among === undefined ? ' -r -F' : ` -x -a '${among.join(' ')}'`;
+      lines.push(
+        `complete -c countersign -n '__fish_seen_subcommand_from ${name}' -l ${option}${follows} -d '${quoted(text)}'`,
+      );
+    }
+  return lines.join('\n');
+}
+
+/** For roff: a line that begins with a control character is text, and a hyphen is a hyphen. */
+const roff = (text: string): string =>
+  text
+    .replaceAll('\\', '\\e')
+    .replaceAll('-', '\\-')
+    .replace(/^([.'])/, '\\&$1');
+
+/** `countersign(1)`, in the man macros. @param date ISO 8601, of the release */
+export function manPage(date: string): string {
+  const options = ({ options: all }: Command) =>
+    all.flatMap((option) => [
+      '.TP',
+      `.B \\-\\-${roff(option.name)}${option.value === undefined ? '' : `\\fR \\fI${roff(option.value)}`}`,
+      roff(option.text),
+    ]);
+  return [
+    `.TH COUNTERSIGN 1 ${date} "countersign ${VERSION}"`,
+    '.SH NAME',
+    'countersign \\- check attested answers of confidential GPUs',
+    '.SH SYNOPSIS',
+    '.B countersign\n[\\fIverify\\fR] \\fIFILE\\fR [\\fIoptions\\fR]',
+    '.SH COMMANDS',
+    ...COMMANDS.flatMap((command) => [
+      `.SS ${roff(`${command.name} ${command.operands}`)}`,
+      roff(command.text),
+      ...options(command),
+    ]),
+    '.SH EXIT STATUS',
+    ...EXIT_STATUS.flatMap(([code, text]) => ['.TP', `.B ${code}`, roff(text)]),
+    '.SH ENVIRONMENT',
+    '.TP\n.B NO_COLOR\nNo colours, whatever its value.',
+    '.TP\n.B OPENAI_API_KEY\nThe API key of \\fBreplay\\fR, where no file is named.',
+    '.SH EXAMPLES',
+    '.nf',
+    ...COMMANDS.flatMap(({ examples }) => examples).map(roff),
+    '.fi',
+    '',
+  ].join('\n');
+}

@@ -1,0 +1,82 @@
+// What the command line reads: files, and what they are.
+import { readFileSync } from 'node:fs';
+import { isTranscript } from '../index.ts';
+import { UsageError } from './args.ts';
+
+/** Larger files are refused before they are read into memory as text. */
+export const MAX_INPUT_BYTES = 256 * 1024 * 1024;
+
+/** The error for a path that the file system refuses. */
+export function unusable(path: string, error: unknown): UsageError {
+  const { code } = error as NodeJS.ErrnoException;
+  return new UsageError(
+    `${path}: ${code === 'ENOENT' ? 'no such file or folder' : `cannot be used (${code ?? 'unknown'})`}`,
+  );
+}
+
+/** @throws {UsageError} when it cannot be read. */
+export function readBytes(file: string): Uint8Array<ArrayBuffer> {
+  let bytes: Buffer;
+  try {
+    bytes = readFileSync(file === '-' ? 0 : file);
+  } catch (error) {
+    throw unusable(file, error);
+  }
+  if (bytes.length > MAX_INPUT_BYTES) throw new UsageError(`${file}: larger than ${MAX_INPUT_BYTES} bytes`);
+  return new Uint8Array(bytes);
+}
+
+/** @throws {UsageError} when it cannot be read, or is not UTF-8. */
+export function readText(file: string): string {
+  return decode(readBytes(file), file);
+}
+
+/** For verifyAttestation: an attestation's JSON or a whole response's; of a stream its bytes. @throws {UsageError} when it cannot be read, or is not UTF-8. */
+export function readInput(file: string): string | Uint8Array<ArrayBuffer> {
+  const bytes = readBytes(file);
+  const text = decode(bytes, file);
+  return isTranscript(text) ? bytes : text;
+}
+
+/** Rejects invalid UTF-8: a lossy decoding could equal another file's text. */
+function decode(bytes: Uint8Array, file: string): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw new UsageError(`${file}: not a text in UTF-8`);
+  }
+}
+
+/** What a file is, by its shape alone; whatever is not known is taken for an attestation, whose reader says what is wrong. */
+export type Kind = 'attestation' | 'evidence' | 'cpu' | 'session';
+
+/** @param input as readInput returns it */
+export function kindOf(input: string | Uint8Array): Kind {
+  if (typeof input !== 'string') return 'attestation';
+  const value = parsed(input);
+  if (Array.isArray(value)) return 'evidence';
+  if (typeof value !== 'object' || value === null || 'raw' in value || 'attestation' in value) return 'attestation';
+  if ('statement' in value && 'gpu' in value) return 'session';
+  return 'type' in value && 'report' in value ? 'cpu' : 'attestation';
+}
+
+/** JSON, or JSON in a JSON string; undefined where it is neither. */
+function parsed(text: string): unknown {
+  try {
+    const value: unknown = JSON.parse(text.startsWith('\ufeff') ? text.slice(1) : text);
+    return typeof value === 'string' ? JSON.parse(value) : value;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The text of a JSON string's value; any other text as it is. */
+export function unquoted(text: string): string {
+  if (!text.trimStart().startsWith('"')) return text;
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'string' ? value : text;
+  } catch {
+    return text;
+  }
+}

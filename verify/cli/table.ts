@@ -1,0 +1,212 @@
+// The command line as data: its commands, their options, and what each is for. Parsing, help, shell completion and the man page are made from it.
+
+export interface Option {
+  readonly name: string;
+  /** What follows it; left out: nothing does. */
+  readonly value?: string;
+  readonly multiple?: boolean;
+  readonly text: string;
+  /** The values that may follow, for completion. */
+  readonly among?: readonly string[];
+}
+
+export interface Command {
+  readonly name: string;
+  /** What follows the name. */
+  readonly operands: string;
+  readonly text: string;
+  readonly options: readonly Option[];
+  readonly examples: readonly string[];
+}
+
+const ROOT: Option = {
+  name: 'allow-simulated',
+  value: 'ROOT',
+  text: 'accept a simulated GPU under this test root (a PEM file)',
+};
+const AT: Option = {
+  name: 'at',
+  value: 'TIME',
+  text: 'check as of this time (ISO 8601 or Unix seconds) instead of now',
+};
+
+const EXCHANGE: readonly Option[] = [
+  { name: 'request', value: 'FILE', text: 'the request you sent; must equal the one that was signed' },
+  {
+    name: 'endpoint',
+    value: 'PATH',
+    text: 'the endpoint you asked, such as /v1/responses; must be the one that was signed',
+  },
+  { name: 'response', value: 'FILE', text: 'the response you received, without its attestation' },
+];
+const COLLATERAL: readonly Option[] = [
+  { name: 'offline', text: 'no network: what is not given counts as unavailable' },
+  {
+    name: 'collateral',
+    value: 'DIR',
+    text: 'reference values and OCSP responses from a folder that `collateral` filled',
+  },
+  { name: 'rim-dir', value: 'DIR', text: 'reference values (RIM files) from a folder' },
+  { name: 'ocsp', value: 'FILE', multiple: true, text: 'an OCSP response, DER or base64; may be repeated' },
+];
+const SERVICES: readonly Option[] = [
+  { name: 'rim-url', value: 'URL', text: "another service for reference values than NVIDIA's" },
+  { name: 'ocsp-url', value: 'URL', text: "another OCSP responder than NVIDIA's" },
+];
+const WITHOUT_REVOCATION: Option = {
+  name: 'without-revocation',
+  text: 'do not ask whether certificates were revoked (shown as a skip)',
+};
+const WITHOUT: readonly Option[] = [
+  { name: 'without-reference-values', text: "do not compare the GPU's measurements (shown as a skip)" },
+  WITHOUT_REVOCATION,
+];
+const POLICY: readonly Option[] = [
+  {
+    name: 'require-level',
+    value: 'LEVEL',
+    text: 'refuse less than gpu, gpu+cpu or measured',
+    among: ['gpu', 'gpu+cpu', 'measured'],
+  },
+  { name: 'max-age', value: 'SECONDS', text: 'refuse an attestation older than this' },
+  { name: 'max-batch', value: 'N', text: 'refuse one whose signature is shared by more than N answers' },
+];
+const SESSION: readonly Option[] = [
+  {
+    name: 'session',
+    value: 'FILE',
+    text: 'the session of an attestation that names it and does not carry it (x-tee-session)',
+  },
+];
+const CHALLENGE: Option = { name: 'challenge', value: 'HEX', text: '64 digits that the session must hold' };
+const PROCESSOR: readonly Option[] = [
+  {
+    name: 'product',
+    value: 'NAME',
+    multiple: true,
+    text: "of AMD's: accept this product; may be repeated; Genoa and Turin without it",
+    among: ['Milan', 'Genoa', 'Turin'],
+  },
+  {
+    name: 'tcb',
+    value: 'STATUS',
+    multiple: true,
+    text: "of Intel's: accept this TCB status; may be repeated; UpToDate without it",
+  },
+  {
+    name: 'reference',
+    value: 'FILE',
+    text: 'guests and launch files that you know: a proof of one of them is of level measured',
+  },
+];
+const REPORT_DATA: Option = {
+  name: 'report-data',
+  value: 'HEX',
+  text: "of a processor's evidence: what it must have been given to sign, at most 64 bytes",
+};
+const JSON_OUTPUT: Option = { name: 'json', text: 'the report as JSON' };
+const OUTPUT: readonly Option[] = [
+  JSON_OUTPUT,
+  { name: 'ear', text: 'the result as EAR, an unsigned claims set (draft-ietf-rats-ear-04)' },
+  { name: 'quiet', text: 'print nothing; the exit status is the answer' },
+];
+const GPU: readonly Option[] = [ROOT, ...COLLATERAL, ...SERVICES, AT, ...WITHOUT];
+
+export const COMMANDS: readonly Command[] = [
+  {
+    name: 'verify',
+    operands: 'FILE',
+    text: 'check an attestation, a saved answer, a saved stream, bare evidence of GPUs or of a processor, or a session',
+    options: [...EXCHANGE, ...GPU, ...SESSION, CHALLENGE, ...POLICY, REPORT_DATA, ...PROCESSOR, ...OUTPUT],
+    examples: [
+      'countersign verify answer.json',
+      'countersign verify answer.json --request request.json --max-age 300',
+      'countersign verify answer.json --allow-simulated run/simulated-root/root.pem',
+      'curl -sN … | countersign verify - --require-level gpu --quiet && echo proven',
+    ],
+  },
+  {
+    name: 'evidence',
+    operands: 'FILE',
+    text: 'check bare GPU evidence: a JSON array of {arch, certificate, evidence, nonce}',
+    options: [...GPU, ...POLICY.slice(0, 1), ...OUTPUT],
+    examples: ['countersign evidence evidence.json'],
+  },
+  {
+    name: 'cpu',
+    operands: 'FILE',
+    text: "check a processor's bare evidence: the JSON of an attestation's member cpu",
+    options: [ROOT, AT, WITHOUT_REVOCATION, REPORT_DATA, ...PROCESSOR, ...OUTPUT],
+    examples: ['countersign cpu evidence.json --product Milan'],
+  },
+  {
+    name: 'session',
+    operands: 'FILE',
+    text: 'check a session by itself: what GET /v1/attestation/session returned',
+    options: [...GPU, CHALLENGE, ...POLICY.slice(0, 1), ...PROCESSOR, ...OUTPUT],
+    examples: ['countersign session session.json --challenge "$challenge"'],
+  },
+  {
+    name: 'collateral',
+    operands: 'FILE',
+    text: 'fetch and keep what the check of FILE needs, for use with --offline --collateral DIR',
+    options: [
+      { name: 'into', value: 'DIR', text: 'the folder that is filled; made where it does not exist' },
+      ROOT,
+      ...SERVICES,
+      AT,
+      ...WITHOUT,
+      JSON_OUTPUT,
+    ],
+    examples: [
+      'countersign collateral answer.json --into collateral',
+      'countersign verify answer.json --offline --collateral collateral',
+    ],
+  },
+  {
+    name: 'export',
+    operands: 'FILE',
+    text: "print an attestation's or a session's evidence in another form; nothing is verified",
+    options: [
+      { name: 'cmw', text: 'a CMW collection (RFC 9999) of what devices and processor signed' },
+      {
+        name: 'cvm1',
+        text: "the processor's half as claims of the CVM profile (tag:confidential.ai,2026:cvm#1)",
+      },
+    ],
+    examples: ['countersign export answer.json --cmw'],
+  },
+  {
+    name: 'replay',
+    operands: 'FILE',
+    text: 'ask the signed request again, byte for byte, verify the new proof and compare the two responses',
+    options: [
+      { name: 'base-url', value: 'URL', text: 'the service to ask, such as http://127.0.0.1:8080/v1' },
+      { name: 'times', value: 'N', text: 'how often; 1 without it, 100 at most' },
+      { name: 'api-key-file', value: 'FILE', text: 'a file that holds the API key; OPENAI_API_KEY without it' },
+      ...GPU,
+      JSON_OUTPUT,
+    ],
+    examples: ['countersign replay answer.json --base-url http://127.0.0.1:8080/v1 --times 5'],
+  },
+  {
+    name: 'completion',
+    operands: 'bash|zsh|fish',
+    text: 'print a script that completes commands and options in your shell',
+    options: [],
+    examples: ['source <(countersign completion bash)'],
+  },
+];
+
+/** Of the service, which the npm package does not contain: its bin/countersign.js has them. */
+export const OF_SERVICE: readonly Pick<Command, 'name' | 'text'>[] = [
+  { name: 'keys', text: 'make and list API keys of a gateway' },
+  { name: 'doctor', text: 'examine a node: driver, GPUs, services, configuration' },
+];
+
+export const EXIT_STATUS: readonly (readonly [status: number, text: string])[] = [
+  [0, 'valid; exported; every replay proven and identical'],
+  [1, 'invalid, or a replay that differs'],
+  [2, 'usage: the command line, or a file that cannot be read'],
+  [3, 'incomplete: nothing was found wrong, but a required check could not run (no network, no collateral)'],
+];
