@@ -242,7 +242,7 @@ def llama_index_embeddings(question, wire, heard):
 
 
 def embedded(vectors, question, wire, heard):
-    heard.text = ";".join(",".join(f"{number:g}" for number in vector) for vector in vectors)
+    heard.text = ";".join(",".join(f"{number:.16g}" for number in vector) for vector in vectors)
     if question["tee"] != "off":
         heard.at("GET by x-attestation-id", kept(question, "/embeddings", wire.ids[0]))
 

@@ -34,7 +34,7 @@ const bodyOf = ({ model, content, tee }: FormQuestion) => ({
   model,
   max_tokens: 50,
   messages: [{ role: 'user' as const, content }],
-  tools: model === 'tools' ? [{ name: 'weather', input_schema: { ...WEATHER.parameters, required: ['city'] } }] : [],
+  tools: model === 'tools' ? [{ name: WEATHER.name, input_schema: { ...WEATHER.parameters, required: ['city'] } }] : [],
   ...(tee === 'body' ? { tee: true } : {}),
 });
 
