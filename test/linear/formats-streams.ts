@@ -264,6 +264,18 @@ const events: Format = {
   },
 };
 
+/** What grows by a little with each event shows in many of them only. */
+const longEvents: Format = {
+  name: 'long streams of named events',
+  most: 131_072,
+  encoding: 'utf8',
+  productions: Object.fromEntries(
+    Object.entries(events.productions).filter(([name]) =>
+      ['citations', 'many usages over many', 'items by names that are none'].includes(name),
+    ),
+  ),
+};
+
 /** Streams that were attested, as a client saved them: they are read to their end. */
 function transcripts(world: World): Format {
   const productions: Record<string, Format['productions'][string]> = {};
@@ -293,4 +305,4 @@ function transcripts(world: World): Format {
   return { name: 'transcripts', most: 16_384, encoding: 'utf8', productions };
 }
 
-export const streamFormats = (world: World): Format[] => [lines, chunks, events, transcripts(world)];
+export const streamFormats = (world: World): Format[] => [lines, chunks, events, longEvents, transcripts(world)];

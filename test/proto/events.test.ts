@@ -20,6 +20,8 @@ import {
 type Form = Exclude<StreamForm, 'completion'>;
 type Event = Readonly<Record<string, unknown>> & { readonly type: string };
 const MAX = 1 << 20;
+/** How the work grows with the length of a stream, test/linear counts. */
+const MANY = 20_000;
 
 const bytes = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);
 const add = (record: EventRecord, events: readonly Event[]): void => {
@@ -126,6 +128,21 @@ describe('the events of a response', () => {
     expect(record.add('error', '{"type":"error"}')).toBe('error');
     expect(() => record.add('response.x', '{"type":"response.x"}')).toThrow(/after the final/);
   });
+
+  it('are known by their place where no item of the final response has their name, of however many', () => {
+    const record = recordEvents('response');
+    const at = (i: number) => ({
+      type: 'response.output_text.delta',
+      item_id: `none-${i}`,
+      output_index: i,
+      delta: 'a',
+    });
+    const output = Array.from({ length: MANY }, (_, i) => ({ id: `id-${i}`, content: [{ text: 'a' }] }));
+    add(record, [{ type: 'response.created', response: {} }]);
+    for (let i = 0; i < MANY; i++) record.add('response.output_text.delta', JSON.stringify(at(i)));
+    add(record, [{ type: 'response.completed', response: { output } }]);
+    expect(JSON.parse(record.text()).output).toHaveLength(MANY);
+  });
 });
 
 describe('the events of a message', () => {
@@ -222,6 +239,26 @@ describe('the events of a message', () => {
     );
   });
 
+  it('fold into as many citations as came, and into the latest of as many usages', () => {
+    const record = recordEvents('message');
+    const usage = Object.fromEntries(Array.from({ length: MANY }, (_, i) => [`u${i}`, i]));
+    add(record, [{ type: 'message_start', message: { usage } }]);
+    add(record, [{ type: 'content_block_start', index: 0, content_block: {} }]);
+    const citation = '{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":1}}';
+    const counted = '{"type":"message_delta","usage":{"u1":7}}';
+    for (let i = 0; i < MANY; i++) {
+      record.add('content_block_delta', citation);
+      record.add('message_delta', counted);
+    }
+    add(record, [
+      { type: 'content_block_stop', index: 0 },
+      { type: 'message_delta', delta: { stop_reason: 'x' } },
+      { type: 'message_stop' },
+    ]);
+    const folded = JSON.parse(record.text());
+    expect([folded.content[0].citations.length, folded.usage.u1]).toEqual([MANY, 7]);
+  });
+
   const open = start({ content: null });
   it.each<[string, Event[], RegExp]>([
     ['a message that is a text', [{ type: 'message_start', message: 'x' }], /begin empty/],
@@ -258,54 +295,6 @@ describe('the events of a message', () => {
     ['a stop before its reason', [open, { type: 'message_stop' }], /without a reason/],
   ])('are refused with %s', (_name, events, message) => {
     expect(() => textOf('message', events)).toThrow(message);
-  });
-});
-
-describe('work that grows with the length of a stream, and no faster', () => {
-  const ms = (run: () => unknown) => {
-    const { user, system } = process.cpuUsage();
-    run();
-    const { user: u, system: s } = process.cpuUsage();
-    return (u + s - user - system) / 1000;
-  };
-  const N = 20_000;
-
-  it('with many items of a response', () => {
-    const record = recordEvents('response');
-    const at = (i: number) => ({
-      type: 'response.output_text.delta',
-      item_id: `none-${i}`,
-      output_index: i,
-      delta: 'a',
-    });
-    const output = Array.from({ length: N }, (_, i) => ({ id: `id-${i}`, content: [{ text: 'a' }] }));
-    add(record, [{ type: 'response.created', response: {} }]);
-    for (let i = 0; i < N; i++) record.add('response.output_text.delta', JSON.stringify(at(i)));
-    expect(ms(() => add(record, [{ type: 'response.completed', response: { output } }]))).toBeLessThan(1_000);
-    expect(JSON.parse(record.text()).output).toHaveLength(N);
-  });
-
-  it('with many citations and many usages of a message', () => {
-    const record = recordEvents('message');
-    const usage = Object.fromEntries(Array.from({ length: N }, (_, i) => [`u${i}`, i]));
-    add(record, [{ type: 'message_start', message: { usage } }]);
-    add(record, [{ type: 'content_block_start', index: 0, content_block: {} }]);
-    const citation = '{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":1}}';
-    const counted = '{"type":"message_delta","usage":{"u1":7}}';
-    const took = ms(() => {
-      for (let i = 0; i < N; i++) {
-        record.add('content_block_delta', citation);
-        record.add('message_delta', counted);
-      }
-    });
-    expect(took).toBeLessThan(2_000);
-    add(record, [
-      { type: 'content_block_stop', index: 0 },
-      { type: 'message_delta', delta: { stop_reason: 'x' } },
-      { type: 'message_stop' },
-    ]);
-    const folded = JSON.parse(record.text());
-    expect([folded.content[0].citations.length, folded.usage.u1]).toEqual([N, 7]);
   });
 });
 
