@@ -97,8 +97,8 @@ export function messageBody(content: readonly object[], stop_reason: string | nu
   };
 }
 
-/** The events of a message whose text comes in these pieces, and then those of `tool`'s input, if there is one. */
-export function messageEvents(pieces: readonly string[], tool: readonly string[] = []): Event[] {
+/** The events of a message whose text comes in these pieces, and then those of `tool`'s input, if there is one, for the tool of this name. */
+export function messageEvents(pieces: readonly string[], tool: readonly string[] = [], name = 'weather'): Event[] {
   const block = (index: number, content_block: object, deltas: readonly object[]): Event[] => [
     { type: 'content_block_start', index, content_block },
     ...deltas.map((delta) => ({ type: 'content_block_delta', index, delta })),
@@ -117,7 +117,7 @@ export function messageEvents(pieces: readonly string[], tool: readonly string[]
       ? []
       : block(
           1,
-          { type: 'tool_use', id: 'toolu_1', name: 'weather', input: {} },
+          { type: 'tool_use', id: 'toolu_1', name, input: {} },
           tool.map((partial_json) => ({ type: 'input_json_delta', partial_json })),
         )),
     { type: 'message_delta', delta: { stop_reason, stop_sequence: null }, usage: { output_tokens: 2 } },

@@ -1,19 +1,34 @@
 // Streams: at an engine's pace for latency and CPU, and as fast as they are taken.
+import type { PacedResult, Watch } from '../jobs.ts';
 import { percentile } from '../stats.ts';
-import { type Figure, OTHERS, othersOf, overTargets, wrongOf } from './figure.ts';
+import { type Column, type Figure, OTHERS, othersOf, overTargets, wrongOf } from './figure.ts';
+
+const CPU: Column = { key: 'cpu', title: 'CPU µs/chunk', digits: 1, ratio: true };
+const BOTH: Column = { key: 'both', title: 'with sidecar', digits: 1 };
+const AGE: Column = { key: 'age50', title: 'added chunk p50 µs', digits: 0, added: true, ratio: true };
+const ON_TIME: Column = { key: 'share', title: 'chunks on time %', digits: 0 };
+
+/** The values of these columns and of OTHERS. `per_s`: chunks that all streams together should have got. */
+const pacedValues = ({ cost, chunks, age_p50_us }: PacedResult, { proxy }: Watch, per_s: number) => ({
+  cpu: proxy.length === 0 ? Number.NaN : cost.proxy_us / chunks,
+  both: proxy.length === 0 ? Number.NaN : (cost.proxy_us + cost.sidecar_us) / chunks,
+  others: othersOf(cost),
+  age50: age_p50_us,
+  share: (chunks / ((cost.elapsed_us / 1e6) * per_s)) * 100,
+});
 
 export const paced: Figure = {
   name: 'paced',
   title: (plan) => `${plan.paced_streams} paced streams of ${plan.paced_rate} chunks/s each`,
   columns: [
-    { key: 'cpu', title: 'CPU µs/chunk', digits: 1, ratio: true },
-    { key: 'both', title: 'with sidecar', digits: 1 },
+    CPU,
+    BOTH,
     { key: 'ttft50', title: 'added TTFT p50 µs', digits: 0, added: true, ratio: true },
     { key: 'ttft99', title: 'p99', digits: 0, added: true },
     { key: 'ttftNew50', title: 'on new connections p50', digits: 0, added: true },
-    { key: 'age50', title: 'added chunk p50 µs', digits: 0, added: true, ratio: true },
+    AGE,
     { key: 'age99', title: 'p99', digits: 0, added: true },
-    { key: 'share', title: 'chunks on time %', digits: 0 },
+    ON_TIME,
     OTHERS,
   ],
   round: (bench, turn) =>
@@ -21,18 +36,13 @@ export const paced: Figure = {
       if (kind.max_rate !== undefined) return null;
       const { paced_streams: streams, paced_rate: rate, paced_ms } = bench.plan;
       const result = await bench.load.paced({ aim, watch, streams, rate, duration_ms: paced_ms });
-      const { cost, chunks } = result;
       return {
         values: {
-          cpu: watch.proxy.length === 0 ? Number.NaN : cost.proxy_us / chunks,
-          both: watch.proxy.length === 0 ? Number.NaN : (cost.proxy_us + cost.sidecar_us) / chunks,
-          others: othersOf(cost),
+          ...pacedValues(result, watch, streams * rate),
           ttft50: percentile(result.ttft_us, 0.5),
           ttft99: percentile(result.ttft_us, 0.99),
           ttftNew50: percentile(result.ttft_new_us, 0.5),
-          age50: result.age_p50_us,
           age99: result.age_p99_us,
-          share: (chunks / ((cost.elapsed_us / 1e6) * streams * rate)) * 100,
         },
         wrong: wrongOf(result),
       };
@@ -43,30 +53,14 @@ export const paced: Figure = {
 export const responses: Figure = {
   name: 'responses',
   title: (plan) => `${plan.paced_streams} paced streams of /v1/responses, ${plan.paced_rate} chunks/s each`,
-  columns: [
-    { key: 'cpu', title: 'CPU µs/chunk', digits: 1, ratio: true },
-    { key: 'both', title: 'with sidecar', digits: 1 },
-    { key: 'age50', title: 'added chunk p50 µs', digits: 0, added: true, ratio: true },
-    { key: 'share', title: 'chunks on time %', digits: 0 },
-    OTHERS,
-  ],
+  columns: [CPU, BOTH, AGE, ON_TIME, OTHERS],
   round: (bench, turn) =>
     overTargets('responses', bench, turn, 'streams', async ({ aim, watch }, kind) => {
       if (!RESPONSES.has(kind.name)) return null;
       const { paced_streams: streams, paced_rate: rate, paced_ms } = bench.plan;
       const job = { aim, watch, streams, rate, duration_ms: paced_ms, form: 'response' } as const;
       const result = await bench.load.paced(job);
-      const { cost, chunks } = result;
-      return {
-        values: {
-          cpu: watch.proxy.length === 0 ? Number.NaN : cost.proxy_us / chunks,
-          both: watch.proxy.length === 0 ? Number.NaN : (cost.proxy_us + cost.sidecar_us) / chunks,
-          others: othersOf(cost),
-          age50: result.age_p50_us,
-          share: (chunks / ((cost.elapsed_us / 1e6) * streams * rate)) * 100,
-        },
-        wrong: wrongOf(result),
-      };
+      return { values: pacedValues(result, watch, streams * rate), wrong: wrongOf(result) };
     }),
 };
 const RESPONSES = new Set(['direct', 'nginx', 'pipe', 'ours', 'ours tee']);
@@ -77,7 +71,7 @@ export const saturation: Figure = {
     `Saturation: ${plan.burst_streams} streams of ${plan.burst_chunks} chunks, as fast as they are taken`,
   columns: [
     { key: 'rate', title: 'chunks/s', digits: 0, ratio: true },
-    { key: 'cpu', title: 'CPU µs/chunk', digits: 1, ratio: true },
+    CPU,
     { key: 'busy', title: 'proxy busy %', digits: 0 },
     { key: 'sidecar', title: 'sidecar µs/chunk', digits: 1 },
     OTHERS,

@@ -9,13 +9,12 @@ import {
   type StreamForm,
   type TextDelta,
 } from '../../proto/events.ts';
-import { FoldError } from '../../proto/fold.ts';
 import { topLevelMembers } from '../../proto/json.ts';
 import { EVENT_END, isDone, type NamedEvent, NamedEventReader, writeNamedEvent } from '../../proto/sse.ts';
 import { ByteTemplate, bufferOf, EMPTY, type Hole, LineHash } from '../http/bytes.ts';
 import type { Problem } from '../http/problem.ts';
 import { badResponse, type Folded } from '../offload/jobs.ts';
-import { MAX_EVENT_BYTES, MAX_TEMPLATE_BYTES, type Observed, type StreamRecorder } from './recorder.ts';
+import { MAX_EVENT_BYTES, MAX_TEMPLATE_BYTES, type Observed, type StreamRecorder, unreadable } from './recorder.ts';
 
 export class NamedRecorder implements StreamRecorder<NamedEvent> {
   readonly reader: NamedEventReader;
@@ -178,11 +177,6 @@ function asProblem<T>(read: () => T): T {
   try {
     return read();
   } catch (cause) {
-    throw badResponse(
-      cause instanceof FoldError
-        ? `The backend broke its stream: ${cause.message}.`
-        : 'The backend sent an event that cannot be read.',
-      cause,
-    );
+    throw unreadable(cause, 'an event');
   }
 }

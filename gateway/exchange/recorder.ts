@@ -50,6 +50,15 @@ export interface StreamRecorder<E> {
   readonly last: Uint8Array;
 }
 
+/** What the stream's own rules or JSON's refuse. @param what the backend sent: 'a chunk', 'an event' */
+export const unreadable = (cause: unknown, what: string): Problem =>
+  badResponse(
+    cause instanceof FoldError
+      ? `The backend broke its stream: ${cause.message}.`
+      : `The backend sent ${what} that cannot be read.`,
+    cause,
+  );
+
 /** The chunk is nested too deeply for the stack. A chunk that could be merged may still be too deep to be serialized. */
 const unfoldable = (cause: unknown): never => {
   throw badResponse('The backend sent a chunk that cannot be folded.', cause);
@@ -139,12 +148,7 @@ export class Recorder implements StreamRecorder<Uint8Array> {
     try {
       return parseChunk(Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString('utf8'));
     } catch (cause) {
-      throw badResponse(
-        cause instanceof FoldError
-          ? `The backend broke its stream: ${cause.message}.`
-          : 'The backend sent a chunk that cannot be read.',
-        cause,
-      );
+      throw unreadable(cause, 'a chunk');
     }
   }
 

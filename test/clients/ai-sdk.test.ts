@@ -1,27 +1,19 @@
 // ai + @ai-sdk/openai-compatible (npm): examples/ai-sdk.ts carries the attestation into the provider metadata.
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { APICallError, generateText, jsonSchema, streamText, type ToolSet, tool } from 'ai';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { attestationExtractor } from '../../examples/ai-sdk.ts';
 import { attestationById } from '../../examples/by-id.ts';
 import { type Client, type Failure, type Heard, listen, type Question, WEATHER } from './driver.ts';
-import { createMatrix, npmName, npmVersion } from './matrix.ts';
+import { npmName, npmVersion } from './matrix.ts';
 import { expectProof, recorder } from './proof.ts';
 import { ANSWER } from './scripts.ts';
-import { type Service, startService } from './service.ts';
+import { serviceOf } from './service.ts';
 import { suite } from './suite.ts';
 
-let service: Service;
-const matrix = createMatrix('ai-sdk');
+const { matrix, service } = serviceOf('ai-sdk');
 // It warns that text completions know no tool choice, whether or not one was made.
 globalThis.AI_SDK_LOG_WARNINGS = false;
-beforeAll(async () => {
-  service = await startService();
-});
-afterAll(async () => {
-  matrix.print();
-  await service.close();
-});
 
 function provider({ baseURL, apiKey, tee }: Question, fetch: typeof globalThis.fetch) {
   return createOpenAICompatible({
@@ -126,14 +118,14 @@ const client: Client = {
 };
 
 describe(client.name, () => {
-  suite(client, matrix, () => service);
+  suite(client, matrix, service);
 
   it('asks for tee in every request through transformRequestBody', async () => {
     const recorded = recorder();
     const countersign = createOpenAICompatible({
       name: 'anything',
-      baseURL: service.url,
-      apiKey: service.key,
+      baseURL: service().url,
+      apiKey: service().key,
       fetch: recorded.fetch,
       metadataExtractor: attestationExtractor,
       transformRequestBody: (body) => ({ ...body, tee: true }),
@@ -141,7 +133,7 @@ describe(client.name, () => {
     const result = streamText({ model: countersign('hello'), prompt: 'Hi' });
     expect(await result.text).toBe(ANSWER);
     const found = (await result.providerMetadata)?.countersign?.attestation;
-    await expectProof(service, found, { text: ANSWER, sent: recorded.body() });
+    await expectProof(service(), found, { text: ANSWER, sent: recorded.body() });
     matrix.passed(client.name, 'stream', {
       asked: 'transformRequestBody',
       found: 'providerMetadata.countersign.attestation',
@@ -151,8 +143,8 @@ describe(client.name, () => {
   it('reports what was not proven as an error, and "error" for its finish, to a program that awaits only the result', async () => {
     const countersign = createOpenAICompatible({
       name: 'countersign',
-      baseURL: service.unprovenUrl,
-      apiKey: service.key,
+      baseURL: service().unprovenUrl,
+      apiKey: service().key,
     });
     const errors: unknown[] = [];
     const result = streamText({

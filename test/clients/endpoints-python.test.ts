@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { appraiseAttestation } from '../../verify/index.ts';
 import { type Service, startService, temporaryFolder } from '../harness.ts';
-import { ANSWER, CALL, endpointScripts, VECTORS } from './endpoint-scripts.ts';
+import { FORM_ANSWER, FORM_CALL, formScripts, vectorOf } from './form-scripts.ts';
 import { makeVenv, pinned } from './venv.ts';
 
 const REQUIREMENTS = fileURLToPath(new URL('requirements-endpoints.txt', import.meta.url));
@@ -106,7 +106,7 @@ interface Outcome {
 /** Importing the clients takes a busy machine a while. */
 const START_TIMEOUT_MS = 120_000;
 const KEY = 'sk-endpoints';
-const { script, answers } = endpointScripts();
+const { script, answers } = formScripts();
 const folder = temporaryFolder();
 const rows: string[] = [];
 let service: Service;
@@ -168,11 +168,13 @@ describe.skipIf(python === null)(`the clients of other endpoints${skipped}`, () 
     const { package: name, endpoint, tees, turns, places } = CLIENTS[client] as Client;
     const { found = [], lost = [] } = places[mode] ?? {};
     const embeds = endpoint === '/v1/embeddings';
+    /** What a message says before it calls a tool. */
+    const said = endpoint === '/v1/messages' ? FORM_ANSWER : '';
     const questions: (readonly [model: string, text: string, requests: number])[] = embeds
-      ? [['hello', VECTORS.join(';'), 1]]
+      ? [['hello', [0, 1].map(vectorOf).join(';'), 1]]
       : [
-          ['hello', ANSWER, 1],
-          ['tools', turns === 1 ? CALL : ANSWER, turns],
+          ['hello', FORM_ANSWER, 1],
+          ['tools', turns === 1 ? said + FORM_CALL : FORM_ANSWER, turns],
         ];
 
     it.each(questions)('has its answer without tee: %s', async (model, text) => {

@@ -35,6 +35,9 @@ class Wire:
     def hooks(self):
         return {"event_hooks": {"request": [self.request], "response": [self.response]}}
 
+    def http(self):
+        return openai.DefaultHttpxClient(**self.hooks())
+
     def async_hooks(self):
         async def request(one):
             self.request(one)
@@ -63,14 +66,19 @@ def by_header(question):
     return {"x-tee": "1"} if question["tee"] == "header" else {}
 
 
+def settings(question, http):
+    """What every client with openai's names for it is given."""
+    return {
+        "base_url": question["baseURL"],
+        "api_key": question["apiKey"],
+        "max_retries": 0,
+        "http_client": http,
+        "default_headers": by_header(question),
+    }
+
+
 def openai_client(question, wire):
-    return openai.OpenAI(
-        base_url=question["baseURL"],
-        api_key=question["apiKey"],
-        max_retries=0,
-        http_client=openai.DefaultHttpxClient(**wire.hooks()),
-        default_headers=by_header(question),
-    )
+    return openai.OpenAI(**settings(question, wire.http()))
 
 
 def kept(question, path, id):
@@ -115,20 +123,14 @@ def openai_agents(question, wire, heard):
 
 
 async def run_agent(question, wire, heard):
-    client = openai.AsyncOpenAI(
-        base_url=question["baseURL"],
-        api_key=question["apiKey"],
-        max_retries=0,
-        http_client=openai.DefaultAsyncHttpxClient(**wire.async_hooks()),
-        default_headers=by_header(question),
-    )
+    client = openai.AsyncOpenAI(**settings(question, openai.DefaultAsyncHttpxClient(**wire.async_hooks())))
 
     @agents.function_tool
     def get_weather(city: str) -> str:
         return f"18 degrees in {city}"
 
-    settings = agents.ModelSettings(extra_body=by_body(question) or None)
-    agent = agents.Agent(name="agent", model=question["model"], tools=[get_weather], model_settings=settings)
+    extra = agents.ModelSettings(extra_body=by_body(question) or None)
+    agent = agents.Agent(name="agent", model=question["model"], tools=[get_weather], model_settings=extra)
     config = agents.RunConfig(model_provider=agents.OpenAIProvider(openai_client=client))
     async with client:
         if question["mode"] == "whole":
@@ -190,13 +192,9 @@ def anthropic_messages(question, wire, heard):
 
 def langchain_responses(question, wire, heard):
     model = ChatOpenAI(
+        **settings(question, wire.http()),
         model=question["model"],
-        base_url=question["baseURL"],
-        api_key=question["apiKey"],
-        max_retries=0,
         use_responses_api=True,
-        http_client=openai.DefaultHttpxClient(**wire.hooks()),
-        default_headers=by_header(question),
         extra_body=by_body(question) or None,
         include_response_headers=True,
     ).bind_tools([{"type": "function", "function": {key: WEATHER[key] for key in ("name", "description", "parameters")}}])
@@ -218,13 +216,9 @@ def langchain_responses(question, wire, heard):
 
 def langchain_embeddings(question, wire, heard):
     model = OpenAIEmbeddings(
+        **settings(question, wire.http()),
         model=question["model"],
-        base_url=question["baseURL"],
-        api_key=question["apiKey"],
-        max_retries=0,
         check_embedding_ctx_length=False,  # it would load a tokenizer, to send numbers in place of the texts
-        http_client=openai.DefaultHttpxClient(**wire.hooks()),
-        default_headers=by_header(question),
     )
     embedded(model.embed_documents(["one", "two"]), question, wire, heard)
 
@@ -235,14 +229,14 @@ def llama_index_embeddings(question, wire, heard):
         api_base=question["baseURL"],
         api_key=question["apiKey"],
         max_retries=0,
-        http_client=openai.DefaultHttpxClient(**wire.hooks()),
+        http_client=wire.http(),
         default_headers=by_header(question),
     )
     embedded(model.get_text_embedding_batch(["one", "two"]), question, wire, heard)
 
 
 def embedded(vectors, question, wire, heard):
-    heard.text = ";".join(",".join(f"{number:g}" for number in vector) for vector in vectors)
+    heard.text = ";".join(",".join(f"{number:.16g}" for number in vector) for vector in vectors)
     if question["tee"] != "off":
         heard.at("GET by x-attestation-id", kept(question, "/embeddings", wire.ids[0]))
 

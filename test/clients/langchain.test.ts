@@ -1,25 +1,17 @@
 // @langchain/openai (npm): it drops members it does not know, unless asked for the raw response; the completion's id finds the attestation.
 import type { AIMessageChunk } from '@langchain/core/messages';
 import { ChatOpenAI, OpenAI } from '@langchain/openai';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import * as z from 'zod';
 import { attestationById } from '../../examples/by-id.ts';
 import { attestationOf } from '../../examples/langchain.ts';
 import { type Client, type Heard, listen, openaiFailure, type Question, WEATHER } from './driver.ts';
-import { createMatrix, npmName } from './matrix.ts';
+import { npmName } from './matrix.ts';
 import { expectProof, recorder } from './proof.ts';
-import { type Service, startService } from './service.ts';
+import { serviceOf } from './service.ts';
 import { suite } from './suite.ts';
 
-let service: Service;
-const matrix = createMatrix('langchain');
-beforeAll(async () => {
-  service = await startService();
-});
-afterAll(async () => {
-  matrix.print();
-  await service.close();
-});
+const { matrix, service } = serviceOf('langchain');
 
 function fields({ baseURL, apiKey, model, tee }: Question, fetch: typeof globalThis.fetch) {
   const wanted = tee === 'wrong' ? 'yes' : true;
@@ -95,15 +87,15 @@ const client: Client = {
 };
 
 describe(client.name, () => {
-  suite(client, matrix, () => service);
+  suite(client, matrix, service);
 
   it('drops the attestation unless it is told to keep the raw response', async () => {
     const { fetch } = recorder();
     const model = new ChatOpenAI({
       model: 'hello',
-      apiKey: service.key,
+      apiKey: service().key,
       modelKwargs: { tee: true },
-      configuration: { baseURL: service.url, fetch },
+      configuration: { baseURL: service().url, fetch },
     });
     expect(JSON.stringify(await model.invoke('Hi'))).not.toContain('attestation');
   });
@@ -112,9 +104,9 @@ describe(client.name, () => {
     const recorded = recorder();
     const model = new ChatOpenAI({
       model: 'tools',
-      apiKey: service.key,
+      apiKey: service().key,
       modelKwargs: { tee: true },
-      configuration: { baseURL: service.url, fetch: recorded.fetch },
+      configuration: { baseURL: service().url, fetch: recorded.fetch },
       __includeRawResponse: true,
     }).withStructuredOutput(z.object({ city: z.string() }), {
       name: 'get_weather',
@@ -123,7 +115,7 @@ describe(client.name, () => {
     });
     const { raw, parsed } = await model.invoke('Weather in Paris?');
     expect(parsed).toEqual({ city: 'Paris' });
-    await expectProof(service, attestationOf(raw), { text: '{"city":"Paris"}', sent: recorded.body() });
+    await expectProof(service(), attestationOf(raw), { text: '{"city":"Paris"}', sent: recorded.body() });
     matrix.passed(client.name, 'whole', { asked: client.asks.body, found: 'withStructuredOutput({includeRaw}): raw' });
   });
 
@@ -132,15 +124,15 @@ describe(client.name, () => {
     const leaving = new AbortController();
     const model = new ChatOpenAI({
       model: 'endless',
-      apiKey: service.key,
+      apiKey: service().key,
       maxRetries: 0,
       modelKwargs: { tee: true },
-      configuration: { baseURL: service.url },
+      configuration: { baseURL: service().url },
     });
     await expect(async () => {
       for await (const chunk of await model.stream(content, { signal: leaving.signal }))
         if (chunk.text !== '') leaving.abort();
     }).rejects.toMatchObject({ name: 'AbortError' });
-    await service.left(content, 1_000);
+    await service().left(content, 1_000);
   });
 });

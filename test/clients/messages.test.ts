@@ -1,21 +1,13 @@
 // @anthropic-ai/sdk (npm) and /v1/messages: it keeps what it does not know, of a message and of each event.
 import Anthropic from '@anthropic-ai/sdk';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { WEATHER } from './driver.ts';
 import { type FormClient, type FormHeard, type FormQuestion, formSuite } from './form-suite.ts';
-import { createMatrix, npmName } from './matrix.ts';
+import { npmName } from './matrix.ts';
 import { MODELS } from './scripts.ts';
-import { type Service, startService } from './service.ts';
+import { serviceOf } from './service.ts';
 
-let service: Service;
-const matrix = createMatrix('messages');
-beforeAll(async () => {
-  service = await startService();
-});
-afterAll(async () => {
-  matrix.print();
-  await service.close();
-});
+const { matrix, service } = serviceOf('messages');
 
 const attestationOf = (value: unknown): unknown => (value as { attestation?: unknown } | null)?.attestation;
 
@@ -34,7 +26,7 @@ const bodyOf = ({ model, content, tee }: FormQuestion) => ({
   model,
   max_tokens: 50,
   messages: [{ role: 'user' as const, content }],
-  tools: model === 'tools' ? [{ name: 'weather', input_schema: { ...WEATHER.parameters, required: ['city'] } }] : [],
+  tools: model === 'tools' ? [{ name: WEATHER.name, input_schema: { ...WEATHER.parameters, required: ['city'] } }] : [],
   ...(tee === 'body' ? { tee: true } : {}),
 });
 
@@ -97,18 +89,18 @@ const helper: FormClient = {
 };
 
 for (const client of [created, helper])
-  describe(`${client.name} and /v1/messages`, () => formSuite(client, matrix, () => service));
+  describe(`${client.name} and /v1/messages`, () => formSuite(client, matrix, service));
 
 describe('@anthropic-ai/sdk with x-tee in every request', () => {
   it('lists the models as without it, and is told that the list has no proof', async () => {
-    const client = connect({ baseURL: service.url, apiKey: service.key, fetch, tee: 'header' });
+    const client = connect({ baseURL: service().url, apiKey: service().key, fetch, tee: 'header' });
     const { data, response } = await client.models.list().withResponse();
     expect(data.data.map(({ id }) => id)).toEqual([...MODELS]);
     expect(response.headers.get('x-tee')).toBe('unsupported');
   });
 
   it('has its own errors', async () => {
-    const wrong = connect({ baseURL: service.url, apiKey: 'sk-wrong', fetch, tee: 'header' });
+    const wrong = connect({ baseURL: service().url, apiKey: 'sk-wrong', fetch, tee: 'header' });
     const error = await wrong.messages
       .create({ model: 'hello', max_tokens: 5, messages: [] })
       .catch((cause: unknown) => cause);

@@ -1,24 +1,16 @@
 // openai (npm): the attestation is a member like any other, on the completion and on the finish chunk.
 import OpenAI, { APIError } from 'openai';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { attestationById } from '../../examples/by-id.ts';
 import type { Attestation } from '../../examples/openai.ts';
 import { type Client, type Heard, listen, openaiFailure, type Question, WEATHER } from './driver.ts';
-import { createMatrix, npmName } from './matrix.ts';
+import { npmName } from './matrix.ts';
 import { expectProof, type Recorder, recorder, verify } from './proof.ts';
 import { ANSWER } from './scripts.ts';
-import { type Service, startService } from './service.ts';
+import { serviceOf } from './service.ts';
 import { suite } from './suite.ts';
 
-let service: Service;
-const matrix = createMatrix('openai');
-beforeAll(async () => {
-  service = await startService();
-});
-afterAll(async () => {
-  matrix.print();
-  await service.close();
-});
+const { matrix, service } = serviceOf('openai');
 
 function connect({ baseURL, apiKey, tee }: Question, fetch: typeof globalThis.fetch): OpenAI {
   return new OpenAI({
@@ -119,18 +111,18 @@ const client: Client = {
 };
 
 describe(client.name, () => {
-  suite(client, matrix, () => service);
+  suite(client, matrix, service);
 
   it('finds the proof in the final completion of its streaming helper', async () => {
     const recorded = recorder();
-    const openai = new OpenAI({ baseURL: service.url, apiKey: service.key, fetch: recorded.fetch });
+    const openai = new OpenAI({ baseURL: service().url, apiKey: service().key, fetch: recorded.fetch });
     const runner = openai.chat.completions.stream({
       model: 'hello',
       messages: [{ role: 'user', content: 'Hi' }],
       tee: true,
     });
     const final = await runner.finalChatCompletion();
-    await expectProof(service, final.attestation, { text: ANSWER, sent: recorded.body() });
+    await expectProof(service(), final.attestation, { text: ANSWER, sent: recorded.body() });
     matrix.passed(client.name, 'stream', {
       asked: client.asks.body,
       found: '.stream(): finalChatCompletion().attestation',
@@ -139,7 +131,7 @@ describe(client.name, () => {
 
   it('asks for the attestation again through itself, by the id of the completion', async () => {
     const recorded = recorder();
-    const openai = new OpenAI({ baseURL: service.url, apiKey: service.key, fetch: recorded.fetch });
+    const openai = new OpenAI({ baseURL: service().url, apiKey: service().key, fetch: recorded.fetch });
     const { id, attestation } = await openai.chat.completions.create({
       model: 'hello',
       messages: [{ role: 'user', content: 'Hi' }],
@@ -153,7 +145,7 @@ describe(client.name, () => {
   });
 
   it('has an attestation that one changed byte breaks', async () => {
-    const openai = new OpenAI({ baseURL: service.url, apiKey: service.key });
+    const openai = new OpenAI({ baseURL: service().url, apiKey: service().key });
     const { attestation } = await openai.chat.completions.create({
       model: 'hello',
       messages: [{ role: 'user', content: 'Hi' }],
@@ -161,6 +153,6 @@ describe(client.name, () => {
     });
     if (attestation === undefined) throw new Error('no attestation');
     const broken = { ...attestation, raw: attestation.raw.replace('traveller', 'traveler ') };
-    expect((await verify(service, broken)).status).toBe(422);
+    expect((await verify(service(), broken)).status).toBe(422);
   });
 });

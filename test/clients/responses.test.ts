@@ -6,25 +6,17 @@ import { ChatOpenAI } from '@langchain/openai';
 import { Agent, tool as agentTool, OpenAIProvider, Runner } from '@openai/agents';
 import { generateText, jsonSchema, streamText, type ToolSet, tool } from 'ai';
 import OpenAI from 'openai';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { verifyAttestation } from '../../verify/index.ts';
 import { WEATHER } from './driver.ts';
 import { FORM_ANSWER } from './form-scripts.ts';
 import { type FormClient, type FormHeard, type FormQuestion, formSuite } from './form-suite.ts';
-import { createMatrix, npmName, npmVersion } from './matrix.ts';
+import { npmName, npmVersion } from './matrix.ts';
 import { ANSWER, MODELS } from './scripts.ts';
-import { type Service, startService } from './service.ts';
+import { serviceOf } from './service.ts';
 
-let service: Service;
-const matrix = createMatrix('responses');
+const { matrix, service } = serviceOf('responses');
 globalThis.AI_SDK_LOG_WARNINGS = false;
-beforeAll(async () => {
-  service = await startService();
-});
-afterAll(async () => {
-  matrix.print();
-  await service.close();
-});
 
 const PARAMETERS = { ...WEATHER.parameters, required: ['city'], additionalProperties: false as const };
 const FUNCTION = { type: 'function' as const, name: WEATHER.name, parameters: PARAMETERS, strict: true };
@@ -214,12 +206,12 @@ const langchain: FormClient = {
 };
 
 for (const client of [openai, agents, aiSdk, langchain])
-  describe(`${client.name} and /v1/responses`, () => formSuite(client, matrix, () => service));
+  describe(`${client.name} and /v1/responses`, () => formSuite(client, matrix, service));
 
 const connected = (given: Partial<FormQuestion> = {}): OpenAI =>
   connect({
-    baseURL: service.url,
-    apiKey: service.key,
+    baseURL: service().url,
+    apiKey: service().key,
     fetch,
     model: 'hello',
     content: '',
@@ -235,7 +227,7 @@ describe('openai and /v1/responses beyond create', () => {
     const response = await client.responses.stream(body).finalResponse();
     expect(response.output_text).toBe(FORM_ANSWER);
     const found = attestationOf(response);
-    const { exchange } = await verifyAttestation(found, { simulatedRoot: service.simulatedRoot });
+    const { exchange } = await verifyAttestation(found, { simulatedRoot: service().simulatedRoot });
     expect(JSON.parse(exchange.request)).toEqual({ ...body, stream: true });
     expect(await client.get(`/responses/${response.id}/attestation`)).toEqual(found);
     matrix.passed(`${openai.name} /v1/responses`, 'stream', {
@@ -273,7 +265,7 @@ describe.each(BOTH)('an agent of @openai/agents that calls its tool, %s', (deliv
       said = result.finalOutput;
     }
     expect([calls, said, found.length]).toEqual([[{ city: 'Paris' }], FORM_ANSWER, 2]);
-    const proven = found.map((one) => verifyAttestation(one, { simulatedRoot: service.simulatedRoot }));
+    const proven = found.map((one) => verifyAttestation(one, { simulatedRoot: service().simulatedRoot }));
     const [first, second] = await Promise.all(proven);
     expect(first?.exchange.response).toContain('"function_call"');
     expect(second?.exchange.request).toContain('18 degrees');
@@ -296,7 +288,7 @@ it('has the proof of both also where @openai/agents asks for chat completions', 
   const carried = found.filter((one) => one !== undefined);
   expect(carried).toHaveLength(2);
   for (const one of carried) {
-    const { exchange } = await verifyAttestation(one, { simulatedRoot: service.simulatedRoot });
+    const { exchange } = await verifyAttestation(one, { simulatedRoot: service().simulatedRoot });
     expect(exchange.endpoint).toBe('/v1/chat/completions');
     expect(exchange.response).toContain('chatcmpl-');
   }
@@ -305,15 +297,15 @@ it('has the proof of both also where @openai/agents asks for chat completions', 
 it('keeps in LangChain the proof of an answer that it streams by itself', async () => {
   const chat = new ChatOpenAI({
     model: 'hello',
-    apiKey: service.key,
+    apiKey: service().key,
     useResponsesApi: true,
     streaming: true,
     modelKwargs: { tee: true },
-    configuration: { baseURL: service.url },
+    configuration: { baseURL: service().url },
   });
   const { text, response_metadata } = await chat.invoke('Hi');
   const { attestation } = response_metadata as { attestation?: unknown };
-  const { exchange } = await verifyAttestation(attestation, { simulatedRoot: service.simulatedRoot });
+  const { exchange } = await verifyAttestation(attestation, { simulatedRoot: service().simulatedRoot });
   expect([text, exchange.stream !== null]).toEqual([FORM_ANSWER, true]);
   matrix.passed(`${langchain.name} /v1/responses`, 'whole', {
     asked: 'modelKwargs: {tee: true}, streaming: true',
@@ -322,8 +314,8 @@ it('keeps in LangChain the proof of an answer that it streams by itself', async 
 });
 
 it('drops what the AI SDK does not know from providerOptions, so that tee is a header', async () => {
-  const provider = createOpenAI({ baseURL: service.url, apiKey: service.key });
+  const provider = createOpenAI({ baseURL: service().url, apiKey: service().key });
   const providerOptions = { openai: { tee: true } };
   const { text } = await generateText({ model: provider('hello'), prompt: 'Hi', providerOptions });
-  expect([text, service.seen.at(-1)?.body.includes('tee')]).toEqual([FORM_ANSWER, false]);
+  expect([text, service().seen.at(-1)?.body.includes('tee')]).toEqual([FORM_ANSWER, false]);
 });

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
 import { foldPayloads } from '../../proto/fold.ts';
 import { answer, DONE, event, type Script } from '../backend.ts';
-import { formOf, formScript } from './form-scripts.ts';
+import { formOf, formScripts } from './form-scripts.ts';
 
 export const ANSWER = 'Well met, traveller.';
 const PIECES = ['Well', ' met,', ' trav', 'eller.'];
@@ -24,9 +24,10 @@ export interface Scripted {
 
 export function scripted(): Scripted {
   const sent = new Map<string, Sent>();
+  const forms = formScripts();
   let number = 0;
   const script: Script = async (request, response) => {
-    if (formOf(request.url) !== null) return formScript(request, response);
+    if (formOf(request.url) !== null) return forms.script(request, response);
     const asked = JSON.parse(request.body) as { model: (typeof MODELS)[number]; stream?: boolean };
     const chat = request.url.endsWith('/chat/completions');
     const id = `${chat ? 'chatcmpl' : 'cmpl'}-${++number}`;

@@ -2,10 +2,12 @@
 // and before a GPU that gives no proof.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { afterAll, beforeAll } from 'vitest';
 import { startEngine } from '../../demo/engine/server.ts';
 import type { Attester } from '../../sidecar/common/attester.ts';
 import { type Backend, type Seen, startBackend } from '../backend.ts';
 import { startGateway, startSidecar, temporaryFolder } from '../harness.ts';
+import { createMatrix, type Matrix } from './matrix.ts';
 import { MODELS, type Scripted, scripted } from './scripts.ts';
 
 export interface Service {
@@ -23,6 +25,20 @@ export interface Service {
   /** Resolves when the gateway has left the endless answer to `marker`, words that its request holds. */
   left(marker: string, timeout_ms: number): Promise<void>;
   close(): Promise<void>;
+}
+
+/** The service and the table of a test file, by the file's name: it starts before the file's tests and ends after them. */
+export function serviceOf(file: string): { readonly matrix: Matrix; readonly service: () => Service } {
+  const matrix = createMatrix(file);
+  let service: Service;
+  beforeAll(async () => {
+    service = await startService();
+  });
+  afterAll(async () => {
+    matrix.print();
+    await service.close();
+  });
+  return { matrix, service: () => service };
 }
 
 export async function startService(): Promise<Service> {

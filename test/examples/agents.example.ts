@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { VECTOR } from '../clients/form-scripts.ts';
+import { vectorOf } from '../clients/form-scripts.ts';
 import { installAgents } from './agents.ts';
 import { nonces, ROOT, run } from './run.ts';
 import { SAID, type Service, startService } from './service.ts';
@@ -59,7 +59,7 @@ describe.skipIf(agents === null)(`agents${skipped}`, () => {
     expect([ran.code, ran.errors, JSON.parse(ran.output)]).toEqual([
       0,
       '',
-      { vectors: [VECTOR, VECTOR], proven: ['/v1/embeddings'], code: 'response_mismatch' },
+      { vectors: [vectorOf(0), vectorOf(1)], proven: ['/v1/embeddings'], code: 'response_mismatch' },
     ]);
   });
 });

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startEngine } from '../../demo/engine/server.ts';
 import { answer, DONE, event, type Script, startBackend, stream } from '../backend.ts';
-import { formOf, formScript } from '../clients/form-scripts.ts';
+import { formOf, formScripts } from '../clients/form-scripts.ts';
 import { type RunningGateway, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
 
 /** A type, not an interface: an environment takes it. */
@@ -54,11 +54,12 @@ interface Asked {
   readonly messages: readonly { readonly role: string; readonly content: unknown }[];
 }
 
+const forms = formScripts();
 let number = 0;
 
 /** Calls the tool until it has heard from it; whole or streamed, its arguments in pieces. */
 const weather: Script = (request, response) => {
-  if (formOf(request.url) !== null) return formScript(request, response);
+  if (formOf(request.url) !== null) return forms.script(request, response);
   const asked = JSON.parse(request.body) as Asked;
   const heard = asked.messages.findLast(({ role }) => role === 'tool')?.content;
   const text = heard === undefined ? null : `I heard: ${typeof heard === 'string' ? heard : JSON.stringify(heard)}.`;

@@ -22,6 +22,7 @@ async function planted(): Promise<void> {
 
 async function readers(): Promise<void> {
   const { makeWorld } = await import('../../scripts/vectors/world.ts');
+  const { streamFormats } = await import('./formats-streams.ts');
   const { textFormats } = await import('./formats-text.ts');
   const { derFormats } = await import('./formats-der.ts');
   const { xmlFormats } = await import('./formats-xml.ts');
@@ -31,10 +32,14 @@ async function readers(): Promise<void> {
   const { gatewayReaders } = await import('./readers-gateway.ts');
   const world = makeWorld();
   const formats = new Map(
-    [...textFormats(world), ...derFormats(world), ...xmlFormats(world), ...httpFormats, ...cpuFormats].map((one) => [
-      one.name,
-      one,
-    ]),
+    [
+      ...streamFormats(world),
+      ...textFormats(world),
+      ...derFormats(world),
+      ...xmlFormats(world),
+      ...httpFormats,
+      ...cpuFormats,
+    ].map((one) => [one.name, one]),
   );
   const [part = 0, parts = 1] = which.split('/').map(Number);
   const steep: string[] = [];

@@ -98,3 +98,72 @@ export function shaped(shapes: Readonly<Record<string, (text: string) => string>
     for (const [name, production] of Object.entries(inner)) all[`${shape}: ${name}`] = (n) => put(production(n));
   return all;
 }
+
+/** Valid JSON values that are large. */
+export const VALUES: Productions = {
+  'a long string': within('"', repeat('x'), '"'),
+  'a string of escapes': within('"', repeat('\\\\'), '"'),
+  'a string of escaped quotes': within('"', repeat('\\"'), '"'),
+  'a string of escaped letters': within('"', repeat('\\u0061'), '"'),
+  'a string beyond ASCII': within('"', repeat('é\u2028😀'), '"'),
+  'a string of braces': within('"', repeat('}'), '"'),
+  'a long number': within('1', repeat('0'), ''),
+  'a long fraction': within('0.', repeat('0'), '1'),
+  numbers: within('[', repeat('1,'), '1]'),
+  'numbers that keep their text': within('[', repeat('1.0,'), '1e5]'),
+  strings: within('[', repeat('"x",'), '"x"]'),
+  'empty lists': within('[', repeat('[],'), '[]]'),
+  'empty objects': within('[', repeat('{},'), '{}]'),
+  'lists in lists': (n) => nested('[', '1', ']')(Math.min(n, 1_000)),
+  'objects in objects': (n) => nested('{"a":', '1', '}')(Math.min(n, 3_000)),
+  'many members': within(
+    '{',
+    each((i) => `"m${i}":1,`),
+    '"z":1}',
+  ),
+  'many names that are escaped': within(
+    '{',
+    each((i) => `"\\u006d${i}":1,`),
+    '"z":1}',
+  ),
+  'many names with a backslash': within(
+    '{',
+    each((i) => `"\\\\m${i}":1,`),
+    '"z":1}',
+  ),
+  'many numbers as names': within(
+    '{',
+    each((i) => `"${100_000 - i}":1,`),
+    '"z":1}',
+  ),
+  'one name, again and again': within('{', repeat('"a":1,'), '"a":1}'),
+  'a long name': within('{"', repeat('x'), '":1}'),
+  'names of different case': within(
+    '{',
+    each((i) => `"${i.toString(2).padStart(14, '0').replace(/0/g, 'a').replace(/1/g, 'A')}":1,`),
+    '"z":1}',
+  ),
+  'space between': within('[1', repeat(' \n\t\r'), ',1]'),
+  'space before each colon': within(
+    '{',
+    each((i) => `"m${i}"${' '.repeat(20)}:1,`),
+    '"z":1}',
+  ),
+  'objects of one shape': within('[', repeat('{"index":0,"a":"b"},'), '{}]'),
+  'objects by index': within(
+    '[',
+    each((i) => `{"index":${i},"a":"b"},`),
+    '{}]',
+  ),
+};
+
+const some = (...names: readonly string[]): Productions =>
+  Object.fromEntries(Object.entries(VALUES).filter(([name]) => names.includes(name)));
+export const FEW = some(
+  'a string of escapes',
+  'a string beyond ASCII',
+  'numbers',
+  'many members',
+  'empty objects',
+  'lists in lists',
+);

@@ -127,12 +127,16 @@ const ofProto: readonly Reader[] = [
     for (const event of last === null ? events : [...events, last]) writeNamedEvent(event);
   }),
   ...(['response', 'message'] as const).map((form) =>
-    reader(`proto/events: recordEvents, of a ${form}`, ['named events'], ({ bytes }) => {
-      const record = recordEvents(form);
-      for (const { name, payload } of new NamedEventReader(MAX).push(bytes))
-        record.add(name, Buffer.from(payload).toString('utf8'));
-      return record.text();
-    }),
+    reader(
+      `proto/events: recordEvents, of a ${form}`,
+      ['named events', 'long streams of named events'],
+      ({ bytes }) => {
+        const record = recordEvents(form);
+        for (const { name, payload } of new NamedEventReader(MAX).push(bytes))
+          record.add(name, Buffer.from(payload).toString('utf8'));
+        return record.text();
+      },
+    ),
   ),
   prepared(
     'proto/sse: writeEvents',

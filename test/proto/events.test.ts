@@ -1,27 +1,14 @@
-// The rules for streams of named events: what the gateway records is what the verifier accepts, and nothing else is.
-import fc from 'fast-check';
+// The rules for streams of named events: what the events of a response and of a message fold into, and what is refused.
 import { describe, expect, it } from 'vitest';
-import { NamedRecorder } from '../../gateway/exchange/named-recorder.ts';
 import { type EventRecord, recordEvents, type StreamForm, streamFormOf } from '../../proto/events.ts';
 import { FoldError } from '../../proto/fold.ts';
-import { buildRaw, nonceOf, type RawParts } from '../../proto/raw.ts';
-import { NamedEventReader, readEvents, SseError, writeNamedEvent } from '../../proto/sse.ts';
-import { CheckFailure } from '../../verify/checks.ts';
-import { compareTranscript } from '../../verify/exchange.ts';
-import {
-  functionCallEvents,
-  messageBody,
-  messageEvents,
-  named,
-  responseBody,
-  responseEvents,
-} from '../named-streams.ts';
+import { responseBody, responseEvents } from '../named-streams.ts';
 
 type Form = Exclude<StreamForm, 'completion'>;
 type Event = Readonly<Record<string, unknown>> & { readonly type: string };
-const MAX = 1 << 20;
+/** How the work grows with the length of a stream, test/linear counts. */
+const MANY = 20_000;
 
-const bytes = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);
 const add = (record: EventRecord, events: readonly Event[]): void => {
   for (const one of events) record.add(one.type, JSON.stringify(one));
 };
@@ -126,6 +113,21 @@ describe('the events of a response', () => {
     expect(record.add('error', '{"type":"error"}')).toBe('error');
     expect(() => record.add('response.x', '{"type":"response.x"}')).toThrow(/after the final/);
   });
+
+  it('are known by their place where no item of the final response has their name, of however many', () => {
+    const record = recordEvents('response');
+    const at = (i: number) => ({
+      type: 'response.output_text.delta',
+      item_id: `none-${i}`,
+      output_index: i,
+      delta: 'a',
+    });
+    const output = Array.from({ length: MANY }, (_, i) => ({ id: `id-${i}`, content: [{ text: 'a' }] }));
+    add(record, [{ type: 'response.created', response: {} }]);
+    for (let i = 0; i < MANY; i++) record.add('response.output_text.delta', JSON.stringify(at(i)));
+    add(record, [{ type: 'response.completed', response: { output } }]);
+    expect(JSON.parse(record.text()).output).toHaveLength(MANY);
+  });
 });
 
 describe('the events of a message', () => {
@@ -222,6 +224,26 @@ describe('the events of a message', () => {
     );
   });
 
+  it('fold into as many citations as came, and into the latest of as many usages', () => {
+    const record = recordEvents('message');
+    const usage = Object.fromEntries(Array.from({ length: MANY }, (_, i) => [`u${i}`, i]));
+    add(record, [{ type: 'message_start', message: { usage } }]);
+    add(record, [{ type: 'content_block_start', index: 0, content_block: {} }]);
+    const citation = '{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":1}}';
+    const counted = '{"type":"message_delta","usage":{"u1":7}}';
+    for (let i = 0; i < MANY; i++) {
+      record.add('content_block_delta', citation);
+      record.add('message_delta', counted);
+    }
+    add(record, [
+      { type: 'content_block_stop', index: 0 },
+      { type: 'message_delta', delta: { stop_reason: 'x' } },
+      { type: 'message_stop' },
+    ]);
+    const folded = JSON.parse(record.text());
+    expect([folded.content[0].citations.length, folded.usage.u1]).toEqual([MANY, 7]);
+  });
+
   const open = start({ content: null });
   it.each<[string, Event[], RegExp]>([
     ['a message that is a text', [{ type: 'message_start', message: 'x' }], /begin empty/],
@@ -258,196 +280,5 @@ describe('the events of a message', () => {
     ['a stop before its reason', [open, { type: 'message_stop' }], /without a reason/],
   ])('are refused with %s', (_name, events, message) => {
     expect(() => textOf('message', events)).toThrow(message);
-  });
-});
-
-describe('work that grows with the length of a stream, and no faster', () => {
-  const ms = (run: () => unknown) => {
-    const { user, system } = process.cpuUsage();
-    run();
-    const { user: u, system: s } = process.cpuUsage();
-    return (u + s - user - system) / 1000;
-  };
-  const N = 20_000;
-
-  it('with many items of a response', () => {
-    const record = recordEvents('response');
-    const at = (i: number) => ({
-      type: 'response.output_text.delta',
-      item_id: `none-${i}`,
-      output_index: i,
-      delta: 'a',
-    });
-    const output = Array.from({ length: N }, (_, i) => ({ id: `id-${i}`, content: [{ text: 'a' }] }));
-    add(record, [{ type: 'response.created', response: {} }]);
-    for (let i = 0; i < N; i++) record.add('response.output_text.delta', JSON.stringify(at(i)));
-    expect(ms(() => add(record, [{ type: 'response.completed', response: { output } }]))).toBeLessThan(1_000);
-    expect(JSON.parse(record.text()).output).toHaveLength(N);
-  });
-
-  it('with many citations and many usages of a message', () => {
-    const record = recordEvents('message');
-    const usage = Object.fromEntries(Array.from({ length: N }, (_, i) => [`u${i}`, i]));
-    add(record, [{ type: 'message_start', message: { usage } }]);
-    add(record, [{ type: 'content_block_start', index: 0, content_block: {} }]);
-    const citation = '{"type":"content_block_delta","index":0,"delta":{"type":"citations_delta","citation":1}}';
-    const counted = '{"type":"message_delta","usage":{"u1":7}}';
-    const took = ms(() => {
-      for (let i = 0; i < N; i++) {
-        record.add('content_block_delta', citation);
-        record.add('message_delta', counted);
-      }
-    });
-    expect(took).toBeLessThan(2_000);
-    add(record, [
-      { type: 'content_block_stop', index: 0 },
-      { type: 'message_delta', delta: { stop_reason: 'x' } },
-      { type: 'message_stop' },
-    ]);
-    const folded = JSON.parse(record.text());
-    expect([folded.content[0].citations.length, folded.usage.u1]).toEqual([N, 7]);
-  });
-});
-
-describe('the reader of named events', () => {
-  const read = (text: string) =>
-    readEvents(bytes(text), MAX).map(({ name, payload }) => [name, new TextDecoder().decode(payload)]);
-
-  it.each([
-    ['LF', 'event: a.b_c-1\ndata: {}\n\n', [['a.b_c-1', '{}']]],
-    ['CR LF', 'event:a\r\ndata:{}\r\n\r\n', [['a', '{}']]],
-    ['a name after its data', 'data: {}\nevent: a\n\n', [['a', '{}']]],
-    [
-      'several lines and a comment',
-      ': x\nevent: a\n: y\ndata: {\ndata: }\n\ndata: 1\n\n',
-      [
-        ['a', '{\n}'],
-        [null, '1'],
-      ],
-    ],
-    ['no empty line at the end', 'event: a\ndata: {}', [['a', '{}']]],
-  ])('reads %s', (_name, text, events) => {
-    expect(read(text)).toEqual(events);
-  });
-
-  it.each([
-    ['two names', 'event: a\nevent: a\ndata: {}\n\n'],
-    ['a name without data', 'event: a\n\n'],
-    ['a name at the end', 'event: a'],
-    ['an empty name', 'event:\ndata: {}\n\n'],
-    ['two spaces', 'event:  a\ndata: {}\n\n'],
-    ['a space at the end', 'event: a \ndata: {}\n\n'],
-    ['a CR in the name', 'event: a\r\r\ndata: {}\n\n'],
-    ['a name that is not ASCII', 'event: ä\ndata: {}\n\n'],
-    ['a line separator', 'event: a\u2028\ndata: {}\n\n'],
-    ['no colon', 'event\ndata: {}\n\n'],
-    ['129 characters', `event: ${'a'.repeat(129)}\ndata: {}\n\n`],
-    ['another field', 'event: a\nid: 1\ndata: {}\n\n'],
-  ])('refuses %s', (_name, text) => {
-    expect(() => read(text)).toThrow(SseError);
-  });
-
-  it('has names of 128 characters', () => {
-    expect(read(`event: ${'a'.repeat(128)}\ndata: {}\n\n`)).toEqual([['a'.repeat(128), '{}']]);
-  });
-});
-
-/** What the gateway makes of a stream that comes in these pieces: raw's parts, and what it sends. */
-function recorded(form: Form, pieces: readonly Uint8Array[]) {
-  const recorder = new NamedRecorder(form, MAX);
-  const events = pieces.flatMap((piece) => recorder.reader.push(Uint8Array.from(piece)));
-  const last = recorder.reader.end();
-  if (last !== null) events.push(last);
-  const observed = events.map((one) => recorder.observe(one).kind);
-  const { completion, stream } = recorder.finish() as { completion: string; stream: RawParts['stream'] };
-  const endpoint = form === 'response' ? '/v1/responses' : '/v1/messages';
-  const parts: RawParts = { endpoint, request: '{}', response: completion, stream, timestamp: 1 } as RawParts;
-  return { recorder, events, parts, final: observed.indexOf('finish') };
-}
-
-const pieceTexts = fc.array(fc.string({ unit: 'binary', maxLength: 6 }), { maxLength: 5 });
-const anyEvents: fc.Arbitrary<{ form: Form; events: readonly Event[] }> = fc.oneof(
-  pieceTexts.map((pieces) => ({ form: 'response' as const, events: responseEvents(pieces) })),
-  pieceTexts.map((pieces) => ({ form: 'response' as const, events: functionCallEvents('f', pieces) })),
-  fc.tuple(pieceTexts, fc.option(fc.json({ maxDepth: 2 }), { nil: '' })).map(([pieces, json]) => ({
-    form: 'message' as const,
-    events: messageEvents(pieces, json === '' ? [] : [json.slice(0, 2), json.slice(2)]),
-  })),
-);
-/** Where a text is cut, as shares of its length. */
-const borders = fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 8 });
-
-function cut(stream: Uint8Array, at: readonly number[]): Uint8Array[] {
-  const offsets = [0, ...at.map((share) => Math.floor(share * stream.length)).sort((a, b) => a - b), stream.length];
-  return offsets.slice(1).map((to, i) => stream.subarray(offsets[i], to));
-}
-
-describe('gateway and verifier', () => {
-  it('agree on any stream, wherever it is cut, and refuse any other than that', async () => {
-    await fc.assert(
-      fc.asyncProperty(
-        anyEvents,
-        borders,
-        fc.boolean(),
-        fc.nat(),
-        fc.nat(),
-        async ({ form, events }, at, crlf, which, how) => {
-          const sent = `${events.map(named).join('')}${how % 2 === 0 ? 'data: [DONE]\n\n' : ''}`;
-          const stream = bytes(crlf ? sent.replaceAll('\n', '\r\n') : sent);
-          const done = how % 2 === 0 ? 1 : 0;
-          const { recorder, events: read, parts, final } = recorded(form, cut(stream, at));
-          expect(read.length - done).toBe(events.length);
-          const raw = buildRaw(parts);
-          const attestation = { raw, nonce: await nonceOf(raw), token: 'x' };
-          const json = Buffer.from(JSON.stringify(attestation));
-          const out = read
-            .slice(0, events.length)
-            .map((one, i) =>
-              i === final ? new Uint8Array(Buffer.concat(recorder.withAttestation(one, json))) : writeNamedEvent(one),
-            );
-          await compareTranscript(attestation, parts, new Uint8Array(Buffer.concat(out)));
-          await compareTranscript(attestation, parts, new Uint8Array(Buffer.from(events.map(named).join(''))));
-
-          const index = which % events.length;
-          const one = out[index] as Uint8Array<ArrayBuffer>;
-          const text = new TextDecoder('utf-8', { ignoreBOM: true }).decode(one);
-          const ways: readonly (() => Uint8Array<ArrayBuffer>[])[] = [
-            () => out.toSpliced(index, 1),
-            () => out.toSpliced(index, 0, one),
-            () => out.with(index, bytes(text.replace(/^event: /, 'event: x'))),
-            () => out.with(index, bytes(text.replace(/^event: .*\n/, ''))),
-            () => out.with(index, bytes(text.replace('data: {', 'data: {"more":1,'))),
-            () => out.with(index, bytes(text.replace('data: {', 'data: { '))),
-            () => out.toSpliced(index, 0, bytes('event: ping\ndata: {"type":"ping"}\n\n')),
-            () => [...out.slice(index), ...out.slice(0, index)],
-          ];
-          const changed = Buffer.concat((ways[how % ways.length] as () => Uint8Array<ArrayBuffer>[])());
-          if (!changed.equals(Buffer.concat(out)))
-            await expect(compareTranscript(attestation, parts, new Uint8Array(changed))).rejects.toBeInstanceOf(
-              CheckFailure,
-            );
-        },
-      ),
-      { numRuns: 300 },
-    );
-  });
-
-  it('agree on a message that has nothing in it, and on numbers as they are written', async () => {
-    const start = { ...messageBody([], null), n: 0 };
-    const text = [{ type: 'message_start', message: start }, ...messageEvents([]).slice(-2)]
-      .map((one) => named(one as Event).replace('"n":0', '"n":0.0'))
-      .join('');
-    const { parts } = recorded('message', [bytes(text)]);
-    expect(parts.response).toContain('"content":[],"stop_reason":"end_turn"');
-    expect(parts.response).toContain('"n":0.0}');
-    await compareTranscript({ raw: '', nonce: '', token: '' }, parts, bytes(text));
-  });
-
-  it('read a stream that comes byte by byte', () => {
-    const text = `\ufeff: hello\r\n${messageEvents(['a']).map(named).join('')}`;
-    const reader = new NamedEventReader(MAX);
-    const events = [...bytes(text)].flatMap((byte) => reader.push(Uint8Array.of(byte)));
-    expect(events.map(({ name }) => name)).toEqual(messageEvents(['a']).map(({ type }) => type));
-    expect([reader.midEvent, reader.comments, reader.end()]).toEqual([false, 1, null]);
   });
 });

@@ -10,7 +10,7 @@ import { Unavailable } from '../../bench/targets/target.ts';
 import { appraiseAttestation } from '../../verify/index.ts';
 import { type Backend, chatAnswer, chatStream, startBackend } from '../backend.ts';
 import { type Answer, ask } from '../client.ts';
-import { endpointScripts } from '../clients/endpoint-scripts.ts';
+import { FORM_ANSWER, formScripts } from '../clients/form-scripts.ts';
 import { type RunningGateway, type RunningSidecar, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
 
 type Delivery = 'whole' | 'stream';
@@ -70,9 +70,8 @@ if (program === null) console.warn(`\n!!! litellm ${LITELLM}${skipped} !!!\n`);
 
 const START_MS = 120_000;
 const KEY = 'sk-hop';
-const ANSWER = 'Well met, traveller.';
 const folder = temporaryFolder();
-const { script } = endpointScripts();
+const { script } = formScripts();
 const rows: string[] = [];
 let backend: Backend;
 let sidecar: RunningSidecar;
@@ -87,7 +86,7 @@ describe.skipIf(program === null)(`LiteLLM ${LITELLM}${skipped}`, () => {
     backend = await startBackend((request, response) => {
       if (!request.url.endsWith('/chat/completions')) return script(request, response);
       const streamed = JSON.parse(request.body).stream === true;
-      return (streamed ? chatStream(['Well met,', ' traveller.']) : chatAnswer(ANSWER))(request, response);
+      return (streamed ? chatStream(FORM_ANSWER.split(/(?= )/)) : chatAnswer(FORM_ANSWER))(request, response);
     });
     sidecar = await startSidecar(folder);
     inner = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: sidecar.socket });
@@ -124,7 +123,7 @@ describe.skipIf(program === null)(`LiteLLM ${LITELLM}${skipped}`, () => {
       async ({ path, kind, delivery, tee, outcome }) => {
         const { got } = await question(litellmUrl, `proven-${kind}`, path, delivery, tee);
         rows.push(`client > LiteLLM > gateway  ${path}  ${kind}  ${delivery}  ${tee}  ${outcome}`);
-        if (path !== '/v1/embeddings') expect(said(got)).toBe(ANSWER);
+        if (path !== '/v1/embeddings') expect(said(got)).toBe(FORM_ANSWER);
         // LiteLLM says the answer again in its own words, with a name and an id of its own: what was sent is in raw, and no more is proven.
         const attestation = attestationIn(got);
         expect(attestation === null ? null : (await verified(attestation, path)).valid).toBe(

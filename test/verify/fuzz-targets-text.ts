@@ -8,6 +8,7 @@ import { Fold, parseChunk } from '../../proto/fold.ts';
 import { JsonTextError, topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { splitRaw } from '../../proto/raw.ts';
 import {
+  type EventReader,
   type NamedEvent,
   NamedEventReader,
   PayloadReader,
@@ -83,23 +84,26 @@ export function mutateTranscript(bytes: Uint8Array, random: Random): Uint8Array 
   return new Uint8Array(Buffer.from(events.join(''), 'latin1'));
 }
 
-/** How a stream is cut decides nothing, and what is written of its payloads is read as them again. */
-function readStream(input: Uint8Array): void {
-  const reader = new PayloadReader(1 << 20);
-  const pieces: Uint8Array[] = [];
-  const step = 1 + (input.length % 97);
-  let refused: SseError | null = null;
+/** What a reader makes of a stream that comes in pieces of `step` bytes. `refused`: it ended with an error, after these events. */
+function readCut<E>(reader: EventReader<E>, input: Uint8Array, step: number): { events: E[]; refused: boolean } {
+  const events: E[] = [];
   try {
-    for (let at = 0; at < input.length; at += step) pieces.push(...reader.push(input.slice(at, at + step)));
+    for (let at = 0; at < input.length; at += step) events.push(...reader.push(input.slice(at, at + step)));
     const last = reader.end();
-    if (last !== null) pieces.push(last);
+    if (last !== null) events.push(last);
   } catch (error) {
     if (!(error instanceof SseError)) throw error;
-    refused = error;
+    return { events, refused: true };
   }
+  return { events, refused: false };
+}
+
+/** How a stream is cut decides nothing, and what is written of its payloads is read as them again. */
+function readStream(input: Uint8Array): void {
+  const { events: pieces, refused } = readCut(new PayloadReader(1 << 20), input, 1 + (input.length % 97));
   // The whole is refused where its pieces are.
   const whole = readPayloads(input, 1 << 20);
-  if (refused !== null || !Buffer.from(writeEvents(whole)).equals(Buffer.from(writeEvents(pieces))))
+  if (refused || !Buffer.from(writeEvents(whole)).equals(Buffer.from(writeEvents(pieces))))
     throw new TypeError('how a stream is cut decides what its payloads are');
   const again = readPayloads(writeEvents(whole), 1 << 21);
   if (again.length !== whole.length || again.some((one, i) => !Buffer.from(one).equals(whole[i] as Uint8Array)))
@@ -108,18 +112,7 @@ function readStream(input: Uint8Array): void {
 
 /** As above, of events that may have names: how the stream is cut decides nothing either. */
 function readNamedStream(input: Uint8Array): NamedEvent[] {
-  const reader = new NamedEventReader(1 << 20);
-  const pieces: NamedEvent[] = [];
-  const step = 1 + (input.length % 89);
-  let refused = false;
-  try {
-    for (let at = 0; at < input.length; at += step) pieces.push(...reader.push(input.slice(at, at + step)));
-    const last = reader.end();
-    if (last !== null) pieces.push(last);
-  } catch (error) {
-    if (!(error instanceof SseError)) throw error;
-    refused = true;
-  }
+  const { events: pieces, refused } = readCut(new NamedEventReader(1 << 20), input, 1 + (input.length % 89));
   const whole = readEvents(input, 1 << 20);
   const written = Buffer.concat(whole.map(writeNamedEvent));
   if (refused || !written.equals(Buffer.concat(pieces.map(writeNamedEvent))))

@@ -1,24 +1,16 @@
 // Where the certificates and the revocation list of a report of SEV-SNP come from, with a stand-in for AMD's key service.
 import { X509Certificate } from 'node:crypto';
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { AttesterError } from '../../../sidecar/common/attester.ts';
 import { type AmdOptions, createAmdEndorsements, readCertificateTable } from '../../../sidecar/cpu/amd.ts';
 import { type Holder, pem } from '../../../sidecar/cpu/simulated/authority.ts';
-import {
-  type Amd,
-  amdCrl,
-  CHIP_ID,
-  makeAmd,
-  makeLeaf,
-  makeSnpReport,
-  TCB,
-} from '../../../sidecar/cpu/simulated/snp.ts';
+import { amdCrl, makeAmd, makeLeaf, makeSnpReport, TCB } from '../../../sidecar/cpu/simulated/snp.ts';
 import { appraiseCpu } from '../../../verify/cpu/index.ts';
 import { type Folder, temporaryFolder } from '../../harness.ts';
+import { CHAIN, CRL, LEAF, serve, tableOf } from './fake-kds.ts';
+import { type Answer, type FakeService, failure, startFakeService } from './fake-service.ts';
 
 const NOW_MS = Date.parse('2026-06-01T00:00:00Z');
 const [MINUTE_MS, DAY_MS] = [60_000, 86_400_000];
@@ -33,37 +25,8 @@ const leaf = makeLeaf(genoa);
 const report = makeSnpReport('Genoa', leaf);
 const none = Buffer.alloc(0);
 
-const LEAF = `/vcek/v1/Genoa/${CHIP_ID.toString('hex')}?blSPL=9&teeSPL=1&snpSPL=23&ucodeSPL=84`;
-const CHAIN = '/vcek/v1/Genoa/cert_chain';
-const CRL = '/vcek/v1/Genoa/crl';
-
-const GUID = {
-  vcek: '63da758de6644564adc5f4b93be8accd',
-  vlek: 'a8074bc2a25a483eaae639c045a0b8a1',
-  ask: '4ab7b379bbac4fe4a02f05aef327c782',
-  ark: 'c0b406a4a803495297433fb6014cd0ae',
-  other: '00000000000000000000000000000001',
-};
-
-/** The certificate table of a host. */
-function tableOf(...entries: readonly (readonly [guid: keyof typeof GUID, bytes: Buffer])[]): Buffer {
-  let at = (entries.length + 1) * 24;
-  const heads = entries.map(([guid, { length }]) => {
-    const head = Buffer.alloc(24);
-    head.write(GUID[guid], 'hex');
-    head.writeUInt32LE(at, 16);
-    head.writeUInt32LE(length, 20);
-    at += length;
-    return head;
-  });
-  return Buffer.concat([...heads, Buffer.alloc(24), ...entries.map(([, bytes]) => bytes)]);
-}
-
-type Answer = Buffer | number | ((response: ServerResponse) => void);
-
 describe("AMD's endorsements", () => {
-  let server: Server;
-  let url: string;
+  let service: FakeService;
   let folder: Folder;
   let now_ms = NOW_MS;
   /** By path; 404 where there is nothing. */
@@ -76,7 +39,7 @@ describe("AMD's endorsements", () => {
     const messages = said;
     return createAmdEndorsements({
       cache_dir: folder.path,
-      kds_url: url,
+      kds_url: service.url,
       fetch: globalThis.fetch,
       now_ms: () => now_ms,
       onFailure: (message) => messages.push(message),
@@ -89,14 +52,6 @@ describe("AMD's endorsements", () => {
     const certificates = readCertificateTable(auxblob, (message) => messages.push(message));
     return endorsements.endorse({ report: of, certificates }, never);
   };
-  const failure = async (work: Promise<unknown>): Promise<AttesterError> => {
-    const error = await work.then(
-      () => 'no failure',
-      (cause: unknown) => cause,
-    );
-    expect(error).toBeInstanceOf(AttesterError);
-    return error as AttesterError;
-  };
   /** The checks that fail, by the verifier of an attestation. */
   const failures = async (endorsed: object, of: Buffer = report) => {
     const member = { type: 'SEV_SNP', report: of.toString('base64'), ...endorsed };
@@ -107,11 +62,6 @@ describe("AMD's endorsements", () => {
   const asPem = (...holders: readonly Holder[]) =>
     holders.map((holder) => new X509Certificate(holder.der).toString()).join('');
   const pemOf = ({ certificates }: { readonly certificates: string }) => Buffer.from(certificates, 'base64').toString();
-  const serve = ({ product, ask, ark }: Amd, own: Holder): Record<string, Answer> => ({
-    [LEAF]: own.der,
-    [`/vcek/v1/${product}/cert_chain`]: Buffer.from(pem(ask, ark)),
-    [`/vcek/v1/${product}/crl`]: amdCrl({ ark }),
-  });
   const files = () => readdirSync(folder.path).map((name) => join(folder.path, name));
 
   beforeEach(async () => {
@@ -120,20 +70,10 @@ describe("AMD's endorsements", () => {
     answers = serve(genoa, leaf);
     asked = [];
     said = [];
-    const requests = asked;
-    server = createServer((request: IncomingMessage, response) => {
-      requests.push(request.url ?? '');
-      const answer = answers[request.url ?? ''] ?? 404;
-      if (typeof answer === 'function') return answer(response);
-      response.statusCode = typeof answer === 'number' ? answer : 200;
-      response.end(typeof answer === 'number' ? 'no' : answer);
-    });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    service = await startFakeService((path) => answers[path], asked);
   });
   afterEach(async () => {
-    server.closeAllConnections();
-    await new Promise((resolve) => server.close(resolve));
+    await service.close();
     folder.remove();
   });
 

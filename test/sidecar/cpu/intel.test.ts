@@ -1,11 +1,9 @@
 // Where Intel's collateral of a TDX quote comes from, with a stand-in for its Provisioning Certification Service.
 import { sign } from 'node:crypto';
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { createServer, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { AttesterError } from '../../../sidecar/common/attester.ts';
 import { INTEL_PCS_URL } from '../../../sidecar/config.ts';
 import { createIntelCollateral, type IntelOptions } from '../../../sidecar/cpu/intel.ts';
 import { certify, newKeys, pem } from '../../../sidecar/cpu/simulated/authority.ts';
@@ -21,6 +19,8 @@ import {
 import { appraiseCpu, type TdxCollateral } from '../../../verify/cpu/index.ts';
 import { collateralEnd } from '../../../verify/service.ts';
 import { type Folder, temporaryFolder } from '../../harness.ts';
+import { ALL, PCK_CRL, QE, ROOT_CRL, repliesOf, TCB } from './fake-pcs.ts';
+import { type Answer, type FakeService, failure, type Reply, startFakeService } from './fake-service.ts';
 
 const FROM = new Date('2026-06-01T00:00:00Z');
 const TO = new Date('2026-07-01T00:00:00Z');
@@ -35,41 +35,8 @@ const pck = makePck(intel);
 const quote = makeQuote(intel, pck);
 const collateralFrom = (from: Date, to: Date, of = intel) => makeCollateral(of, { window: { from, to } });
 
-const TCB = `/tdx/certification/v4/tcb?fmspc=${FMSPC}&update=standard`;
-const QE = '/tdx/certification/v4/qe/identity?update=standard';
-const PCK_CRL = '/sgx/certification/v4/pckcrl?ca=platform&encoding=der';
-const ROOT_CRL = '/sgx/certification/v4/rootcacrl';
-const ALL = [PCK_CRL, ROOT_CRL, QE, TCB];
-
-interface Reply {
-  readonly body: Buffer | string;
-  readonly headers?: Record<string, string>;
-}
-type Answer = Reply | number | ((response: ServerResponse) => void);
-
-/** The service's responses, with white space of its own around what is signed. */
-function repliesOf(collateral: TdxCollateral): Record<string, Answer> {
-  const chain = (name: string, text: string) => ({ [name]: encodeURIComponent(text) });
-  return {
-    [TCB]: {
-      body: ` {"tcbInfo" :\n${collateral.tcb_info}\t, "signature": "${collateral.tcb_info_signature}"}\n`,
-      headers: chain('TCB-Info-Issuer-Chain', collateral.tcb_info_issuer_chain),
-    },
-    [QE]: {
-      body: `{"signature":"${collateral.qe_identity_signature}","enclaveIdentity":${collateral.qe_identity}}`,
-      headers: chain('SGX-Enclave-Identity-Issuer-Chain', collateral.qe_identity_issuer_chain),
-    },
-    [PCK_CRL]: {
-      body: Buffer.from(collateral.pck_crl, 'hex'),
-      headers: chain('SGX-PCK-CRL-Issuer-Chain', collateral.pck_crl_issuer_chain),
-    },
-    [ROOT_CRL]: { body: Buffer.from(collateral.root_ca_crl, 'hex') },
-  };
-}
-
 describe("Intel's collateral", () => {
-  let server: Server;
-  let url: string;
+  let service: FakeService;
   let folder: Folder;
   let now_ms = 0;
   let answers: Record<string, Answer> = {};
@@ -82,7 +49,7 @@ describe("Intel's collateral", () => {
     const messages = said;
     return createIntelCollateral({
       cache_dir: folder.path,
-      pcs_url: url,
+      pcs_url: service.url,
       fetch: globalThis.fetch,
       now_ms: () => now_ms,
       onFailure: (message) => messages.push(message),
@@ -92,14 +59,6 @@ describe("Intel's collateral", () => {
   };
   const endorse = async (source = create(), report: Buffer = quote) =>
     (await source.endorse({ report }, never)).collateral;
-  const failure = async (work: Promise<unknown>): Promise<AttesterError> => {
-    const error = await work.then(
-      () => 'no failure',
-      (cause: unknown) => cause,
-    );
-    expect(error).toBeInstanceOf(AttesterError);
-    return error as AttesterError;
-  };
   /** The checks that fail, by the verifier of an attestation. */
   const failures = async (collateral: TdxCollateral, report: Buffer = quote) => {
     const member = { type: 'TDX', report: report.toString('base64'), collateral };
@@ -117,20 +76,10 @@ describe("Intel's collateral", () => {
     answers = repliesOf(first);
     asked = [];
     said = [];
-    const requests = asked;
-    server = createServer((request, response) => {
-      requests.push(request.url ?? '');
-      const answer = answers[request.url ?? ''] ?? 404;
-      if (typeof answer === 'function') return answer(response);
-      if (typeof answer === 'number') return void response.writeHead(answer).end('no');
-      response.writeHead(200, answer.headers).end(answer.body);
-    });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    service = await startFakeService((path) => answers[path], asked);
   });
   afterEach(async () => {
-    server.closeAllConnections();
-    await new Promise((resolve) => server.close(resolve));
+    await service.close();
     folder.remove();
   });
 
@@ -200,7 +149,7 @@ describe("Intel's collateral", () => {
         const { origin, pathname, search } = new URL(String(input));
         hosts.push(`${origin}${pathname}`);
         const path = pathname === '/IntelSGXRootCA.der' ? ROOT_CRL : pathname + search;
-        return globalThis.fetch(`${url}${path}`, init);
+        return globalThis.fetch(`${service.url}${path}`, init);
       };
       expect(await endorse(create({ pcs_url: INTEL_PCS_URL, fetch }))).toEqual(first);
       expect(hosts.toSorted()).toEqual([
