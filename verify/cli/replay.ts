@@ -1,5 +1,4 @@
 // `countersign replay`: asks the signed request again, byte for byte, verifies each new proof, and says where the responses part.
-import { nonceOf } from '../../proto/raw.ts';
 import { readLimited } from '../collateral.ts';
 import { type Exchange, VerificationError, type Verified, type VerifyOptions, verifyAttestation } from '../index.ts';
 import { UsageError } from './args.ts';
@@ -31,7 +30,7 @@ export async function replay(input: string | Uint8Array, { json, ...asked }: Rep
     console.error(`countersign: the proof in FILE does not verify: ${first.code}`);
     return first.incomplete ? 3 : 1;
   }
-  const seen = new Set([await nonceOf(first.attestation.raw)]);
+  const seen = new Set([textOf(first)]);
   const outcomes: Outcome[] = [];
   for (let i = 1; i <= asked.times; i++) {
     const outcome = await once(first.exchange, seen, asked);
@@ -87,18 +86,17 @@ async function once(
     expected,
   }).catch(refusal);
   if ('code' in again) return { outcome: 'unproven', ...again };
-  if (!(await isNew(again, seen))) return { outcome: 'unproven', code: 'attestation_seen', incomplete: false };
+  if (seen.size === seen.add(textOf(again)).size)
+    return { outcome: 'unproven', code: 'attestation_seen', incomplete: false };
   const parts = firstDifference(JSON.parse(response), JSON.parse(again.exchange.response));
   return parts === null ? { outcome: 'identical' } : { outcome: 'different', parts };
 }
 
-/** Whether this proof was not shown before: an older answer to the same request has the same challenge. */
-async function isNew({ attestation }: Verified, seen: Set<string>): Promise<boolean> {
-  const rawHash = await nonceOf(attestation.raw);
-  if (seen.has(rawHash)) return false;
-  seen.add(rawHash);
-  return true;
-}
+/**
+ * An older answer to the same request has the same challenge, and a new one within the same second may have the same raw: two are
+ * told apart by what a device signed, which has a number of its own each time.
+ */
+const textOf = ({ attestation }: Verified): string => JSON.stringify(attestation);
 
 /** A base URL may end in /v1 or stand before it. */
 function urlOf(baseUrl: string, endpoint: string): string {
