@@ -32,6 +32,7 @@ import { checkTokenDigests } from './token/digests.ts';
 import { verifyTokenSignature } from './token/signature.ts';
 import { type ParsedToken, parseToken, type TokenDevice } from './token/token.ts';
 import { checkPolicy, concluded, type Findings } from './verdict.ts';
+import { requireWebCrypto } from './webcrypto.ts';
 
 /**
  * Verifies that a GPU signed exactly this request and this answer.
@@ -45,7 +46,7 @@ import { checkPolicy, concluded, type Findings } from './verdict.ts';
  * which are then compared as `expected.transcript` is.
  * @returns what was verified; `exchange` holds the signed texts, and is to be had in no other way.
  * @throws {VerificationError} with the code of the first check that failed and the whole list.
- * @throws {TypeError} for options that cannot be used.
+ * @throws {TypeError} for options that cannot be used. @throws {UnsupportedSystemError} where WebCrypto lacks what is needed.
  */
 export async function verifyAttestation(input: unknown, options: VerifyOptions = {}): Promise<Verified> {
   const { report, raw, attestation } = await runChecks(input, readOptions(options));
@@ -72,6 +73,7 @@ interface Run {
 }
 
 async function runChecks(input: unknown, context: Context): Promise<Run> {
+  await requireWebCrypto();
   const { limits, stopAtFailure } = context.options;
   const expected: Expected = {
     ...context.options.expected,

@@ -14,6 +14,7 @@ import {
   type VerifyOptions,
 } from './options.ts';
 import { checkPolicy, concluded, type Findings } from './verdict.ts';
+import { requireWebCrypto } from './webcrypto.ts';
 
 /**
  * Verifies bare evidence: that each device signed the nonce stated beside it, and that each is what its certificates and
@@ -34,6 +35,7 @@ export async function verifyEvidence(input: unknown, options: VerifyOptions = {}
 
 /** As {@link verifyEvidence}, but a failed check is in what is returned. */
 export async function appraiseEvidence(input: unknown, options: VerifyOptions = {}): Promise<VerificationReport> {
+  await requireWebCrypto();
   const context = readOptions(options);
   const list = new CheckList(options.stopAtFailure);
   const nonce = options.expected?.nonce?.toLowerCase() ?? null;

@@ -47,3 +47,4 @@ export type {
   VerifyOptions,
 } from './options.ts';
 export { LEVELS } from './options.ts';
+export { UnsupportedSystemError } from './webcrypto.ts';

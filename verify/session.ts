@@ -10,6 +10,7 @@ import { verifyDevices } from './gpu/devices.ts';
 import { readSessionEvidence } from './input.ts';
 import { readOptions, type VerificationReport, type VerifyOptions } from './options.ts';
 import { checkPolicy, concluded, type Findings } from './verdict.ts';
+import { requireWebCrypto } from './webcrypto.ts';
 
 export interface SessionReport extends VerificationReport {
   /** For `options.session` of later verifications; null unless valid. */
@@ -38,6 +39,7 @@ export async function verifySession(
 
 /** As {@link verifySession}, but a failed check is in what is returned. */
 export async function appraiseSession(input: unknown, options: VerifyOptions = {}): Promise<SessionReport> {
+  await requireWebCrypto();
   const context = readOptions(options);
   const { at, simulatedRoot: simulatedRoots, without, cpu: { roots, collateral, policy, reference } = {} } = options;
   const { context: cpuContext } = readCpuOptions({ at, roots, collateral, policy, reference, simulatedRoots, without });

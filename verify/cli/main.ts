@@ -8,6 +8,7 @@ import {
   appraiseEvidence,
   CheckFailure,
   fetchNrasKeys,
+  UnsupportedSystemError,
   type VerificationReport,
   type VerifyOptions,
 } from '../index.ts';
@@ -26,7 +27,7 @@ const coloured = stdout.isTTY === true && env.NO_COLOR === undefined && env.TERM
 try {
   process.exitCode = await run(process.argv.slice(2));
 } catch (error) {
-  if (!(error instanceof UsageError)) throw error;
+  if (!(error instanceof UsageError || error instanceof UnsupportedSystemError)) throw error;
   console.error(`countersign: ${plain(error.message)}\nsee --help`);
   process.exitCode = 2;
 }

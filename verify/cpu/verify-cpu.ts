@@ -10,6 +10,7 @@ import {
   skipped,
   VerificationError,
 } from '../checks.ts';
+import { requireWebCrypto } from '../webcrypto.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { checkVtpm, type HclReport, parseHclReport, parseTpmAttest, type TpmAttest } from './azure-vtpm.ts';
 import { type CpuMember, readCpuMember, readTdxCollateral, type TpmQuote } from './cpu-member.ts';
@@ -58,6 +59,7 @@ export async function verifyCpu(input: unknown, options: CpuVerifyOptions = {}):
 
 /** As {@link verifyCpu}, but a failed check is part of the report and not thrown. */
 export async function appraiseCpu(input: unknown, options: CpuVerifyOptions = {}): Promise<CpuReport> {
+  await requireWebCrypto();
   const { context, binding } = readCpuOptions(options);
   const list = new CheckList(options.stopAtFailure);
   const evidence = await list.run('cpu_form', [], () => readCpuEvidence(input));
