@@ -1,7 +1,8 @@
 // The published rules for streams of named events, /v1/responses and /v1/messages: which events end them, and what answer they are about.
 // docs/attestation.md states them in prose.
 import { FoldError, parseChunk } from './fold.ts';
-import { duplicateMember, isKeptNumber, numberOf, parseKeepingNumbers, topLevelMembers } from './json.ts';
+import { duplicateMember, topLevelMembers } from './json.ts';
+import { isKeptNumber, numberOf, parseKeepingNumbers, stringifyKeepingNumbers } from './kept-numbers.ts';
 import { CHAT_ENDPOINT } from './raw.ts';
 
 /** How an endpoint streams. `completion`: payloads without names (proto/fold.ts). */
@@ -270,7 +271,7 @@ class MessageEvents implements EventRecord {
 
   text(): string {
     if (this.#state !== 'stopped') throw new FoldError('the stream ended before its message was complete');
-    return JSON.stringify({ ...this.#message, content: this.#blocks.map(({ value }) => value) });
+    return stringifyKeepingNumbers({ ...this.#message, content: this.#blocks.map(({ value }) => value) });
   }
 
   #begin({ message }: Json): void {

@@ -12,7 +12,8 @@
 //  8. At the end a choice's `delta` becomes `message`, with role "assistant" and content null where no chunk gave one, and
 //     `index` is removed from its tool calls; `object` "chat.completion.chunk" becomes "chat.completion", and each choice of such a
 //     stream has a `message`.
-import { duplicateMember, isKeptNumber, numberOf, parseKeepingNumbers } from './json.ts';
+import { duplicateMember } from './json.ts';
+import { isKeptNumber, numberOf, parseKeepingNumbers, stringifyKeepingNumbers } from './kept-numbers.ts';
 
 type Json = null | boolean | number | string | object;
 type JsonObject = Record<string, Json>;
@@ -104,7 +105,7 @@ export class Fold {
   /** The JSON text of the folded completion. */
   text(): string {
     this.#finish();
-    return JSON.stringify(finished(this.#completion));
+    return stringifyKeepingNumbers(finished(this.#completion));
   }
 
   /** The same text in parts, each of which is made quickly. Serializing a large completion at once takes milliseconds. */
@@ -234,14 +235,14 @@ function* partsOf(value: Json): Generator<JsonPart> {
       before = ',';
     }
     yield before === '{' ? '{}' : '}';
-  } else yield JSON.stringify(value);
+  } else yield stringifyKeepingNumbers(value);
 }
 
 function* arrayParts(items: readonly Json[]): Generator<JsonPart> {
   yield '[';
   if (items.length > BATCH_ITEMS) {
     for (let at = 0; at < items.length; at += BATCH_ITEMS) {
-      const batch = JSON.stringify(items.slice(at, at + BATCH_ITEMS)).slice(1, -1);
+      const batch = stringifyKeepingNumbers(items.slice(at, at + BATCH_ITEMS)).slice(1, -1);
       yield at === 0 ? batch : `,${batch}`;
     }
   } else {

@@ -1,10 +1,11 @@
 // `npm run make package`: compiles the npm package @countersign/verify into packages/verify/dist, and prints what a page loads of it.
 import { spawnSync } from 'node:child_process';
-import { chmodSync, copyFileSync, rmSync } from 'node:fs';
+import { chmodSync, copyFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
+import { manPage } from '../verify/cli/help.ts';
 
 /** Of what a page loads to verify an attestation; the checks of a processor's evidence are loaded when there is some. */
 export const MAX_GZIPPED_BYTES = 45 * 1024;
@@ -57,6 +58,8 @@ async function main(): Promise<void> {
   if (status !== 0) process.exit(status ?? 1);
   chmodSync(`${PACKAGE}/dist/verify/cli/main.js`, 0o755);
   copyFileSync(`${ROOT}/LICENSE`, `${PACKAGE}/LICENSE`);
+  mkdirSync(`${PACKAGE}/man`, { recursive: true });
+  writeFileSync(`${PACKAGE}/man/countersign.1`, manPage());
   const { first, later } = await weigh();
   console.log(
     `${PACKAGE.slice(dirname(dirname(PACKAGE)).length + 1)}: ${first} bytes gzipped to verify an attestation`,

@@ -2,16 +2,8 @@
 import type { Attestation } from '../proto/attestation.ts';
 import { recordEvents, type StreamForm, streamFormOf } from '../proto/events.ts';
 import { foldPayloads } from '../proto/fold.ts';
-import {
-  duplicateMember,
-  hasAtMost,
-  isKeptNumber,
-  keptText,
-  numberOf,
-  parseKeepingNumbers,
-  topLevelMembers,
-  withoutSpaceAround,
-} from '../proto/json.ts';
+import { duplicateMember, hasAtMost, topLevelMembers, withoutSpaceAround } from '../proto/json.ts';
+import { isKeptNumber, keptText, numberOf, parseKeepingNumbers } from '../proto/kept-numbers.ts';
 import { CHAT_ENDPOINT, type RawParts } from '../proto/raw.ts';
 import { BYTE_ORDER_MARK, isDone, readEvents, SseError } from '../proto/sse.ts';
 import { concatAll, digest, toHex, utf8 } from './bytes.ts';

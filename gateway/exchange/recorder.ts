@@ -3,7 +3,7 @@
 import { isUtf8 } from 'node:buffer';
 import { setImmediate } from 'node:timers/promises';
 import { type Chunk, Fold, FoldError, type JsonPart, parseChunk } from '../../proto/fold.ts';
-import { numberOf } from '../../proto/json.ts';
+import { numberOf } from '../../proto/kept-numbers.ts';
 import { EVENT_END, EVENT_START, type EventReader, isDone, PayloadReader, writeEvents } from '../../proto/sse.ts';
 import { errorOf } from '../backend/backend.ts';
 import { ByteTemplate, LineHash, MANY_BYTES } from '../http/bytes.ts';

@@ -1,7 +1,14 @@
 // The vectors' own format: what a file holds, and how it becomes a call of the verifier. vectors/README.md says it in prose.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type CheckName, createCollateral, type FailureCode, type Jwks, type Level, type VerifyOptions } from '../../verify/index.ts';
+import {
+  type CheckName,
+  createCollateral,
+  type FailureCode,
+  type Jwks,
+  type Level,
+  type VerifyOptions,
+} from '../../verify/index.ts';
 
 export interface Vector {
   readonly description: string;

@@ -4,14 +4,8 @@ import type { Attestation } from '../../proto/attestation.ts';
 import { recordEvents } from '../../proto/events.ts';
 import { Fold, foldPayloads, joined, parseChunk } from '../../proto/fold.ts';
 import { fromSidecarSchema, splitBinaryFrame } from '../../proto/frames.ts';
-import {
-  parseJson,
-  parseKeepingNumbers,
-  topLevelMembers,
-  withLastMember,
-  withoutMember,
-  withoutSpaceAround,
-} from '../../proto/json.ts';
+import { parseJson, topLevelMembers, withLastMember, withoutMember, withoutSpaceAround } from '../../proto/json.ts';
+import { parseKeepingNumbers } from '../../proto/kept-numbers.ts';
 import { readLaunch } from '../../proto/launch.ts';
 import { nonceOf, splitRaw } from '../../proto/raw.ts';
 import { NamedEventReader, PayloadReader, readPayloads, writeEvents, writeNamedEvent } from '../../proto/sse.ts';

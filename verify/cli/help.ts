@@ -147,8 +147,8 @@ const roff = (text: string): string =>
     .replaceAll('-', '\\-')
     .replace(/^([.'])/, '\\&$1');
 
-/** `countersign(1)`, in the man macros. @param date ISO 8601, of the release */
-export function manPage(date: string): string {
+/** `countersign(1)`, in the man macros. */
+export function manPage(): string {
   const options = ({ options: all }: Command) =>
     all.flatMap((option) => [
       '.TP',
@@ -156,7 +156,7 @@ export function manPage(date: string): string {
       roff(option.text),
     ]);
   return [
-    `.TH COUNTERSIGN 1 ${date} "countersign ${VERSION}"`,
+    `.TH COUNTERSIGN 1 "" "countersign ${VERSION}"`,
     '.SH NAME',
     'countersign \\- check attested answers of confidential GPUs',
     '.SH SYNOPSIS',
