@@ -116,7 +116,8 @@ function attestationKey(runtimeData: Uint8Array): RsaKey {
   if (own.length !== 1 || kty !== 'RSA' || e !== 'AQAB' || typeof n !== 'string')
     throw wrong('the runtime data does not name the key of a vTPM');
   try {
-    if (n.length < 400 && fromBase64Url(n).length === RSA_2048_BYTES) return { kty, n, e };
+    const modulus = n.length < 400 ? fromBase64Url(n) : new Uint8Array();
+    if (modulus.length === RSA_2048_BYTES && (modulus[0] ?? 0) >= 0x80) return { kty, n, e };
   } catch (cause) {
     if (!(cause instanceof EncodingError)) throw cause;
   }

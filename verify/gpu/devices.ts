@@ -40,16 +40,19 @@ export async function verifyDevices(
     const evidence = await list.run('report_form', ['form'], () => parseOnce(input, parsed), index);
     if (evidence !== null) parsed[index] = evidence;
   }
-  const verified = await Promise.all(
-    inputs.map(({ arch, nonce: stated }, index) => {
-      const evidence = parsed[index];
-      if (evidence === undefined) return skipUnreadable(list, index);
-      const own = tokenClaims.filter(({ ueid, name }) =>
-        ueid === null ? !several || name.endsWith(`-${index}`) : ueid === String(evidence.chain[0].serial),
-      );
-      return verifyDevice(list, { index, arch, evidence, nonce: stated ?? nonce, tokenClaims: own }, context);
-    }),
-  );
+  const verifyOne = async ({ arch, nonce: stated }: DeviceInput, index: number) => {
+    const evidence = parsed[index];
+    if (evidence === undefined) return skipUnreadable(list, index);
+    const own = tokenClaims.filter(({ ueid, name }) =>
+      ueid === null ? !several || name.endsWith(`-${index}`) : ueid === String(evidence.chain[0].serial),
+    );
+    return verifyDevice(list, { index, arch, evidence, nonce: stated ?? nonce, tokenClaims: own }, context);
+  };
+  // One after the other where the first failure ends it, or it would be chance which failure that is.
+  const verified: (VerifiedDevice | null)[] = [];
+  if (context.options.stopAtFailure === true)
+    for (const [index, input] of inputs.entries()) verified.push(await verifyOne(input, index));
+  else verified.push(...(await Promise.all(inputs.map(verifyOne))));
   const devices = verified.filter((device) => device !== null);
   await list.run('topology', ['form', 'report_form', 'report_signature', 'report_chain'], () => checkTopology(devices));
   return devices;

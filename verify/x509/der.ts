@@ -156,6 +156,8 @@ export function time(value: DerValue | undefined): Date {
   const full = value?.tag === TAG.utcTime ? (year < 50 ? 2000 + year : 1900 + year) : year;
   const ms = Date.UTC(full, month - 1, day, hour, minute, second);
   const date = new Date(ms);
+  // Date.UTC takes the years 0 to 99 for those of the last century.
+  if (full < 1900) throw new DerError('a time is long past');
   if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day || hour > 23 || minute > 59 || second > 59)
     throw new DerError('a time is no time');
   return date;
