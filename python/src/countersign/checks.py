@@ -1,4 +1,7 @@
-"""The checks that a verification consists of: their names and codes, the list that runs them, and the error that carries it."""
+"""
+The checks that a verification consists of: their names and codes, the list that runs them, and the error that carries
+it.
+"""
 
 from __future__ import annotations
 
