@@ -32,6 +32,8 @@ class UnprovenAnswerError(Exception):
     """
 
     code: str
+    reported: bool = False
+    """Whether ``on_unproven`` was called with it."""
 
     def __init__(self, code: str) -> None:
         super().__init__(MESSAGES.get(code, NOT_VERIFIED))
