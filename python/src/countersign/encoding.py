@@ -1,4 +1,7 @@
-"""Bytes and their texts: hex, base64, UTF-8. A text is measured and encoded as UTF-16 has it, so that limits are those of verify/bytes.ts."""
+"""
+Bytes and their texts: hex, base64, UTF-8. A text is measured and encoded as UTF-16 has it, so that limits are those of
+verify/bytes.ts.
+"""
 
 import base64
 import re

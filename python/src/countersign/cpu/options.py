@@ -35,7 +35,10 @@ TcbStatus = Literal[
 
 @dataclass(frozen=True)
 class TdxCollateral:
-    """Intel's endorsements, in the form of dcap-qvl: signed texts exactly as they were signed; signatures and DER as hex, chains as PEM."""
+    """
+    Intel's endorsements, in the form of dcap-qvl: signed texts exactly as they were signed; signatures and DER as hex,
+    chains as PEM.
+    """
 
     tcb_info: str
     tcb_info_signature: str
@@ -52,7 +55,10 @@ class TdxCollateral:
 @dataclass(frozen=True)
 class CpuPolicy:
     products: Sequence[str] | None = None
-    """AMD products whose reports are accepted. Genoa and Turin by default: Milan's reports can be forged (arXiv 2605.12990)."""
+    """
+    AMD products whose reports are accepted. Genoa and Turin by default: Milan's reports can be forged (arXiv
+    2605.12990).
+    """
     min_tcb: Mapping[str, SnpTcb] | None = None
     """The least TCB, by product, that AMD's reported, current, committed and launch TCB must all have."""
     require_alias_check: bool = False
@@ -93,7 +99,9 @@ class CpuWithout:
 @dataclass(frozen=True)
 class CpuExpected:
     report_data: str | None = None
-    """REPORTDATA in hex: at most 64 bytes, the rest is zero. For Azure's types: exactly what the vTPM's quote signed."""
+    """
+    REPORTDATA in hex: at most 64 bytes, the rest is zero. For Azure's types: exactly what the vTPM's quote signed.
+    """
 
 
 @dataclass(frozen=True)
@@ -104,7 +112,9 @@ class CpuOptions:
     collateral: CpuCollateral = CpuCollateral()
     policy: CpuPolicy = CpuPolicy()
     reference: str | Mapping[str, Any] | None = None
-    """The guests and launch files that the caller knows, as docs/attestation.md §7.13 has them: JSON text, or parsed."""
+    """
+    The guests and launch files that the caller knows, as docs/attestation.md §7.13 has them: JSON text, or parsed.
+    """
 
 
 @dataclass(frozen=True)
@@ -113,7 +123,9 @@ class CpuVerifyOptions:
     """The instant of the verification. Now by default."""
     roots: CpuRoots = CpuRoots()
     simulated_roots: str | None = None
-    """PEM certificates of simulated processors' test roots. Evidence under one passes, and proves nothing about hardware."""
+    """
+    PEM certificates of simulated processors' test roots. Evidence under one passes, and proves nothing about hardware.
+    """
     collateral: CpuCollateral = CpuCollateral()
     without: CpuWithout = CpuWithout()
     expected: CpuExpected = CpuExpected()
@@ -192,7 +204,9 @@ class CpuClaims:
 
 @dataclass(frozen=True)
 class VerifiedSession:
-    """A session that was verified, for the attestations that name it and do not carry it. `verify_session` returns it."""
+    """
+    A session that was verified, for the attestations that name it and do not carry it. `verify_session` returns it.
+    """
 
     statement: str
     """The exact text that GPUs and processor signed."""
