@@ -1,4 +1,4 @@
-"""Parses X.509 certificates (RFC 5280 §4.1). What it returns is not yet trusted: verify_chain of chain.py makes it so."""
+"""Parses X.509 certificates (RFC 5280 §4.1). What it returns is not yet trusted: verify_chain makes it so."""
 
 from __future__ import annotations
 
