@@ -71,6 +71,6 @@ def length(text: str) -> int:
     return len(text) if text.isascii() else len(text) + sum(1 for one in text if one > "\uffff")
 
 
-def is_longer(text: str, most: int) -> bool:
+def is_longer(text: str, most: float) -> bool:
     """Whether a text has more than so many UTF-16 code units."""
     return len(text) > most or (2 * len(text) > most and length(text) > most)
