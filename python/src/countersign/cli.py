@@ -16,13 +16,12 @@ from . import __version__
 from .attestation import appraise_attestation
 from .collateral import fetch_nras_keys
 from .collateral_folder import Folders, Services, collateral_from, fetching_into
-from .cpu.options import PRODUCTS, CpuExpected, CpuOptions, CpuPolicy, CpuVerifyOptions, CpuWithout, VerifiedSession
+from .cpu.options import PRODUCTS, CpuExpected, CpuOptions, CpuPolicy, CpuWithout, VerifiedSession
 from .cpu.verify import appraise_cpu
 from .evidence import appraise_evidence
 from .exchange import is_transcript
 from .files import MAX_INPUT_BYTES, UsageError, decode, read_bytes, read_text
-from .options import LEVELS, Expected, Limits, Policy, VerifyOptions, Without, read_pem
-from .raw import is_endpoint
+from .options import LEVELS, Expected, Limits, Policy, Without, read_pem
 from .report_text import Printer, Verdict, next_step, plain, verdict_of
 from .session import appraise_session
 
@@ -75,7 +74,10 @@ _NOT_FOR: Final[dict[Kind, tuple[str, tuple[str, ...]]]] = {
         "bare evidence, which holds no request, no response and no session",
         (*_OF_EXCHANGE, "session", "challenge", "report_data", "product", "tcb", "reference", "max_batch"),
     ),
-    "session": ("a session, which holds no request and no response", (*_OF_EXCHANGE, "session", "report_data", "max_batch")),
+    "session": (
+        "a session, which holds no request and no response",
+        (*_OF_EXCHANGE, "session", "report_data", "max_batch"),
+    ),
     "cpu": (
         "a processor's evidence by itself",
         (*_OF_EXCHANGE, "session", "challenge", "require_level", "max_age", "max_batch"),
@@ -198,14 +200,12 @@ def _verify_cpu(args: argparse.Namespace, text: str) -> int:
     """A processor's evidence alone: everything that it needs is in it, so nothing is fetched."""
     report = appraise_cpu(
         _unwrapped(text),
-        CpuVerifyOptions(
-            at=args.at,
-            simulated_roots=_root(args.allow_simulated),
-            expected=CpuExpected(report_data=args.report_data),
-            policy=_cpu_policy(args),
-            reference=_reference(args.reference),
-            without=CpuWithout(revocation=args.without_revocation),
-        ),
+        at=args.at,
+        simulated_roots=_root(args.allow_simulated),
+        expected=CpuExpected(report_data=args.report_data),
+        policy=_cpu_policy(args),
+        reference=_reference(args.reference),
+        without=CpuWithout(revocation=args.without_revocation),
     )
     verdict = verdict_of(report.checks, report.valid, None)
     step = next_step(verdict.code, offline=args.offline, claimed=None, now=None)
@@ -348,8 +348,16 @@ def _add_checks(parser: argparse.ArgumentParser) -> None:
     )
     add("--max-age", metavar="SECONDS", type=_seconds, help="refuse an attestation older than this")
     add("--max-batch", metavar="N", type=_answers, help="refuse one whose signature is shared by more than N answers")
-    add("--without-reference-values", action="store_true", help="do not compare the GPU's measurements (shown as a skip)")
-    add("--without-revocation", action="store_true", help="do not ask whether certificates were revoked (shown as a skip)")
+    add(
+        "--without-reference-values",
+        action="store_true",
+        help="do not compare the GPU's measurements (shown as a skip)",
+    )
+    add(
+        "--without-revocation",
+        action="store_true",
+        help="do not ask whether certificates were revoked (shown as a skip)",
+    )
     add(
         "--report-data",
         metavar="HEX",
@@ -383,6 +391,7 @@ _Refused = argparse.ArgumentTypeError
 _ISO_8601 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d+))?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII
 )
+_ENDPOINT = re.compile(r"/v1/[A-Za-z0-9_.~!$&'()*+,;=:@%/-]{1,250}")
 _UNIX_SECONDS = re.compile(r"\d{9,12}", re.ASCII)
 """Fewer digits are a year or a day."""
 
@@ -396,7 +405,13 @@ def _time(value: str) -> datetime:
         if match is not None:
             year, month, day, hour, minute, second, fraction, zone = match.groups()
             instant = datetime(
-                int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), _microseconds(fraction)
+                int(year),
+                int(month),
+                int(day),
+                int(hour or 0),
+                int(minute or 0),
+                int(second or 0),
+                _microseconds(fraction),
             )
             if hour is None or zone == "Z":
                 return instant.replace(tzinfo=timezone.utc)
@@ -428,7 +443,7 @@ def _answers(value: str) -> int:
 
 
 def _endpoint(value: str) -> str:
-    if not is_endpoint(value):
+    if _ENDPOINT.fullmatch(value) is None:
         raise _Refused(f"{value}: not a path under /v1/, without its query")
     return value
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import threading
@@ -27,6 +26,7 @@ from .held_stream import HeldStream
 from .input import attestation_in
 from .options import Expected, Limits, Policy, Verified, VerifyOptions, read_options
 from .raw import nonce_of
+from .strict_json import JsonTextError, parse, with_last_member
 from .unproven import HEADERS, STATUS, UnprovenAnswerError, refusal_body
 
 MAX_STREAM_BYTES: Final = 64 * 1024 * 1024
@@ -200,13 +200,13 @@ class _Judge:
         """@raises UnprovenAnswerError when the body is no JSON object."""
         try:
             text = body.decode("utf-8")
-            value = json.loads(text, parse_constant=_no_constant)
-        except (ValueError, RecursionError) as cause:
+            value = parse(text)
+        except (UnicodeDecodeError, JsonTextError) as cause:
             raise UnprovenAnswerError("request_not_provable") from cause
         if not isinstance(value, dict):
             raise UnprovenAnswerError("request_not_provable")
         if "tee" not in value:
-            text = _with_tee(text, _fresh_tee(self._strict))
+            text = with_last_member(text, "tee", _fresh_tee(self._strict))
         headers = self.library.Headers(request.headers)
         for name in ("content-length", "transfer-encoding"):
             headers.pop(name, None)
@@ -539,21 +539,10 @@ def _classes(library: ModuleType) -> tuple[Any, Any, Any, Any]:
     )
 
 
-def _with_tee(text: str, tee: str) -> str:
-    """The text of a JSON object with one member more, as its last."""
-    brace = text.rindex("}")
-    comma = "" if text[:brace].rstrip(" \t\r\n").endswith("{") else ","
-    return f'{text[:brace]}{comma}"tee":{tee}{text[brace:]}'
-
-
 def _fresh_tee(strict: bool) -> str:
     """``challenge``: 32 random bytes in base64url. They are in no older proof."""
     challenge = to_base64url(secrets.token_bytes(_CHALLENGE_BYTES))
     return f'{{"challenge":"{challenge}"}}' if strict else f'{{"batch":true,"challenge":"{challenge}"}}'
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _path_of(url: Any) -> str:

@@ -24,7 +24,9 @@ from .options import Expected, Limits, Policy, Roots, VerificationReport, Withou
 USAGE: Final = 2
 UNSUPPORTED: Final = 4
 
-_MEMBERS = frozenset({"description", "check", "attestation", "attestation_file", "text", "evidence", "options", "expect"})
+_MEMBERS = frozenset(
+    {"description", "check", "attestation", "attestation_file", "text", "evidence", "options", "expect"}
+)
 _INPUTS = ("attestation", "attestation_file", "text", "evidence")
 _OPTIONS = frozenset(
     {

@@ -123,7 +123,9 @@ def _goes_on(form: StreamForm, event: Mapping[str, object]) -> bool:
     if form == "response":
         return not is_final_response(kind) and kind != "response.failed"
     if form == "message":
-        return kind != "message_stop" and (kind != "message_delta" or _member(event.get("delta"), "stop_reason") is None)
+        return kind != "message_stop" and (
+            kind != "message_delta" or _member(event.get("delta"), "stop_reason") is None
+        )
     choices = event.get("choices")
     if isinstance(choices, list):
         return all(_member(choice, "finish_reason") in (None, "") for choice in choices)

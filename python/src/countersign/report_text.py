@@ -171,7 +171,14 @@ _SERVICES: Final = {
     "revocation_unavailable": ("whether certificates were revoked", "--without-revocation"),
     "rim_unavailable": ("NVIDIA's reference values", "--without-reference-values"),
 }
-_OF_TIME: Final = {"certificate_expired", "revocation_invalid", "too_old", "token_expired", "policy_refused", "session_expired"}
+_OF_TIME: Final = {
+    "certificate_expired",
+    "revocation_invalid",
+    "too_old",
+    "token_expired",
+    "policy_refused",
+    "session_expired",
+}
 _YEAR_SECONDS: Final = 365 * 86_400
 
 
