@@ -216,8 +216,8 @@ class CheckList:
         device: int | None = None,
     ) -> T | None:
         """
-        Runs `check` when everything in `after` went well, of the same device or of none. A CheckFailure becomes a `fail`; other
-        errors are not the evidence's fault and pass through.
+        Runs `check` when everything in `after` went well, of the same device or of none. A CheckFailure becomes a
+        `fail`; other errors are not the evidence's fault and pass through.
         Returns the value, or None when there is none to use.
         """
         ground = next((one for one in after if (one, None) in self._unmet or self.unmet(one, device)), None)

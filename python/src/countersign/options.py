@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 Level = Literal["none", "gpu", "gpu+cpu", "measured"]
 """
-From the least to the most. `none`: nothing about hardware. `gpu`: a GPU's signature. `gpu+cpu`: and a confidential VM on a genuine
-processor asked for it. `measured`: and what that VM was started with is known to the caller (`cpu.reference`).
+From the least to the most. `none`: nothing about hardware. `gpu`: a GPU's signature. `gpu+cpu`: and a confidential VM
+on a genuine processor asked for it. `measured`: and what that VM was started with is known to the caller (`cpu.reference`).
 """
 LEVELS: tuple[Level, ...] = ("none", "gpu", "gpu+cpu", "measured")
 
@@ -65,9 +65,9 @@ class OcspAnswer:
 
 class Collateral(Protocol):
     """
-    `rim` and `ocsp` return None for what this source does not have, and may raise what the network raises: the checks then report it as
-    unavailable. A method `refused(query)`, where there is one, is called when a check refused what this query returned, which must then
-    not be kept.
+    `rim` and `ocsp` return None for what this source does not have, and may raise what the network raises: the checks
+    then report it as unavailable. A method `refused(query)`, where there is one, is called when a check refused what
+    this query returned, which must then not be kept.
     """
 
     def rim(self, query: RimQuery) -> str | bytes | None: ...
@@ -133,8 +133,8 @@ class Policy:
     """How far the time in raw may be ahead of the time of the check; 300 with `max_age_seconds`."""
     required_checks: Sequence[str] = ()
     """
-    Checks that must pass: a skip of one of these is a refusal. For known software demand `min_level="measured"`: an event log alone
-    passes cpu_software.
+    Checks that must pass: a skip of one of these is a refusal. For known software demand `min_level="measured"`: an
+    event log alone passes cpu_software.
     """
     min_level: Level | None = None
     """The least level that is accepted; any by default."""
@@ -192,7 +192,7 @@ class VerifyOptions:
     """Fetches NVIDIA's keys where `nras_keys` lacks the one that is needed."""
     countersign_keys: Jwks | None = None
     """Countersign's own keys, for tokens of its native attester."""
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     stop_at_failure: bool = False
     """No check runs after the first that fails: for whoever verifies what strangers send."""
 
