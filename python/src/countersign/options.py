@@ -13,7 +13,8 @@ from datetime import datetime, timezone
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
-from .checks import Check, Limits
+from .checks import Check
+from .checks import Limits as Limits
 from .cpu.options import CpuClaims, CpuOptions, VerifiedSession
 from .times import milliseconds
 

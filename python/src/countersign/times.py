@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import datetime, timedelta, timezone
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -37,3 +38,17 @@ def iso_instant(instant: datetime) -> str:
 def milliseconds(instant: datetime) -> int:
     """Since the epoch, rounded down, as clocks here count."""
     return (instant - _EPOCH) // timedelta(milliseconds=1)
+
+
+_ISO = re.compile(r"([+-][0-9]{6}|[0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})\.([0-9]{3})Z")
+
+
+def unix_milliseconds(text: str) -> int:
+    """Of what `iso_time` writes. @raises ValueError"""
+    match = _ISO.fullmatch(text)
+    if match is None:
+        raise ValueError("not a time of a report")
+    year, month, day, hour, minute, second, rest = map(int, match.groups())
+    cycles, year = divmod(year, 400)
+    date = datetime(2000 + year, month, day, hour, minute, second, 1000 * rest, timezone.utc)
+    return milliseconds(date) + (cycles - 5) * 146_097 * _DAY
