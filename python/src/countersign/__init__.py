@@ -4,7 +4,7 @@ Verifies Countersign's attestations: that an NVIDIA GPU signed exactly what was 
 ```python
 from countersign import Expected, create_collateral, verify_attestation
 
-verified = verify_attestation(response_text, collateral=create_collateral(), expected=Expected(request=body))
+verified = verify_attestation(response_text, collateral=create_collateral(online=True), expected=Expected(request=body))
 print(verified.level, verified.exchange.response)
 ```
 """
@@ -12,7 +12,7 @@ print(verified.level, verified.exchange.response)
 from .attestation import appraise_attestation, verify_attestation
 from .batch import check_batch
 from .checks import CHECKS, CPU_CHECKS, Check, CheckFailure, FailureCode, Limits, VerificationError
-from .client import UnprovenAnswerError, verifying_async_client, verifying_client
+from .client import verifying_async_client, verifying_client
 from .collateral import create_collateral
 from .cpu.options import (
     PRODUCTS,
@@ -55,6 +55,7 @@ from .options import (
 )
 from .session import SessionReport, appraise_session, verify_session
 from .tokens import NRAS_KEYS_URL
+from .unproven import UnprovenAnswerError
 
 __version__ = "0.2.0"
 

@@ -46,7 +46,7 @@ def verify_attestation(value: object, **options: Unpack[OptionFields]) -> Verifi
     Verifies that a GPU signed exactly this request and this answer.
 
     ```python
-    collateral = create_collateral(fetch=True)
+    collateral = create_collateral(online=True)
     verified = verify_attestation(response_text, collateral=collateral, expected=Expected(request=body))
     ```
 
