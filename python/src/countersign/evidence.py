@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .checks import CheckFailure, CheckList, Passed, VerificationError, passed
+from .checks import CheckFailure, CheckList, Limits, Passed, VerificationError, passed
 from .devices import verify_devices
 from .input import DeviceInput, read_devices
-from .options import Limits, OptionFields, VerificationReport, VerifyOptions, read_options
+from .options import OptionFields, VerificationReport, VerifyOptions, read_options
 from .verdict import Findings, check_policy, concluded
 
 if TYPE_CHECKING:
