@@ -408,7 +408,6 @@ def test_of_gets_only_lists_of_models_and_attestations_pass(kind: str) -> None:
         "/v1/responses/r-1",
         "/v1/files/f-1/content",
         "/v1/models/a/b",
-        "/v1/models\n",
     ):
         refused(ask(kind, between, path, b"", method="GET"), "endpoint_not_proven")
     refused(ask(kind, between, "/v1/files/f-1", b"", method="DELETE"), "endpoint_not_proven")
