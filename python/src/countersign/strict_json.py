@@ -219,10 +219,9 @@ class _Parser:
         names: list[str] = []
         while True:
             value = self._begin()
-            if value is _OPEN:
-                first = self._text[self._at - 1]
-                open_containers.append([] if first == "[" else {})
-                names.append(self._name() if first == "{" else "")
+            if value is _LIST or value is _OBJECT:
+                open_containers.append([] if value is _LIST else {})
+                names.append("" if value is _LIST else self._name())
                 continue
             while open_containers:
                 container = open_containers[-1]
@@ -262,7 +261,7 @@ class _Parser:
         return name
 
     def _begin(self) -> Json:
-        """The next value; of a list or object that is not empty only its bracket."""
+        """The next value; of a list or object that is not empty only that it begins."""
         first = self._next()
         if first == '"':
             return self._string()
@@ -270,7 +269,7 @@ class _Parser:
             self._at += 1
             if self._takes("]" if first == "[" else "}"):
                 return [] if first == "[" else {}
-            return _OPEN
+            return _LIST if first == "[" else _OBJECT
         for word, value in _WORDS.items():
             if self._text.startswith(word, self._at):
                 self._at += len(word)
@@ -287,7 +286,8 @@ class _Parser:
         return parse_string(self._text[start : self._at])
 
 
-_OPEN = object()
+_LIST = object()
+_OBJECT = object()
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _CONTROL = re.compile("[\x00-\x1f]")
