@@ -78,6 +78,8 @@ export interface Said {
       code: FailureCode | null,
     ])[];
     readonly claims: unknown;
+    /** What is proven and what is not, in words; null unless valid. */
+    readonly words: readonly string[] | null;
   };
   /** What was thrown in place of a report; TypeError: an option that cannot be used. */
   readonly error?: string | undefined;
@@ -133,7 +135,7 @@ function isIncomplete(checks: readonly Check[]): boolean {
   return codes.length > 0 && codes.every((code) => UNAVAILABLE.has(code));
 }
 
-function said({ valid, checks, claims, level }: Reported): Said {
+function said({ valid, checks, claims, level, proven = [], not_proven = [] }: Reported): Said {
   return {
     report: {
       valid,
@@ -141,6 +143,7 @@ function said({ valid, checks, claims, level }: Reported): Said {
       level: level ?? null,
       checks: checks.map(({ name, device, status, code }) => [name, device ?? null, status, code ?? null]),
       claims: JSON.parse(JSON.stringify(claims)),
+      words: valid ? [...proven, ...not_proven] : null,
     },
   };
 }
@@ -150,6 +153,8 @@ interface Reported {
   readonly checks: readonly Check[];
   readonly claims: unknown;
   readonly level?: string;
+  readonly proven?: readonly string[];
+  readonly not_proven?: readonly string[];
 }
 
 /** The verdict of verify/. */

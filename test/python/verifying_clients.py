@@ -23,6 +23,12 @@ WEATHER = {
 }
 
 
+def without_attestation(text):
+    start = text.index(',"attestation":')
+    _, end = json.JSONDecoder().raw_decode(text, start + len(',"attestation":'))
+    return text[:start] + text[end:]
+
+
 class Network:
     """A proxy before the gateway: it passes answers on, or changes what its mode says. It counts what it was asked."""
 
@@ -56,9 +62,7 @@ class Network:
         changed = {
             "as it is": lambda: text,
             "changed": lambda: re.sub(rb"trav|Paris|Pa", b"XXXX", text, count=1),
-            "without its attestation": lambda: re.sub(
-                rb',"attestation":\{.*\}(?=\}|\n)', b"", text, count=1, flags=re.S
-            ),
+            "without its attestation": lambda: without_attestation(text.decode()).encode(),
             "without its end": lambda: text[: text.index(b"trav")],
             "of before": lambda: older,
             "cut": lambda: text,
