@@ -324,9 +324,13 @@ def test_a_clock_that_is_years_behind_is_told(run: Any, file: Any, monkeypatch: 
     assert run("verify", good, *SIMULATED).status == 0
 
 
+SOURCE = str(Path(countersign.cli.__file__).parents[1])
+INHERITED = {**os.environ, "PYTHONPATH": SOURCE}
+
+
 def started(*argv: str, **env: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-m", "countersign", *argv], env={**os.environ, **env}, capture_output=True, check=False
+        [sys.executable, "-m", "countersign", *argv], env={**INHERITED, **env}, capture_output=True, check=False
     )
 
 
@@ -334,7 +338,7 @@ def on_terminal(*argv: str, **env: str) -> bytes:
     """What the command writes to a terminal."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [sys.executable, "-m", "countersign", *argv], env={**os.environ, **env}, stdout=theirs
+        [sys.executable, "-m", "countersign", *argv], env={**INHERITED, **env}, stdout=theirs
     ) as process:
         os.close(theirs)
         written = b""
