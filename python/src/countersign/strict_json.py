@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from json import JSONDecoder, scanner
 from json.encoder import encode_basestring
-from typing import Any
+from typing import Any, NamedTuple
 
 from .encoding import is_longer
 
@@ -33,8 +33,7 @@ class KeptNumber:
     text: str
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """One member of an object, by offsets into the text: `text[value_start:value_end]` is the value as written."""
 
     key: str
@@ -49,8 +48,10 @@ _SHORT_INTEGER = re.compile(r"-?[1-9][0-9]{0,14}|0")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _SCALAR = re.compile(r"[^,\]} \n\r\t]*")
-_BRACKET_OR_QUOTE = re.compile(r'["{}\[\]]')
-_BEFORE_VALUE_OR_QUOTE = re.compile(r'[",:\[{]')
+# A string without escapes is found whole, the quote that begins any other alone.
+_BRACKET_OR_STRING = re.compile(r'"[^"\\]*"|["{}\[\]]')
+_BEFORE_VALUE_OR_STRING = re.compile(r'"[^"\\]*"|[",:\[{]')
+_NAME = re.compile(r'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*')
 _WITHOUT_SPACE = str.maketrans("", "", " \t\n\r")
 _WORDS: Mapping[str, Json] = {"true": True, "false": False, "null": None}
 
@@ -318,22 +319,22 @@ def has_at_most(text: str, most: float) -> bool:
     if not is_longer(text, most) or sum(map(text.count, '",:[{')) <= most:
         return True
     count = strings = 0
-    found = _BEFORE_VALUE_OR_QUOTE.search(text)
-    while found is not None:
-        end = found.end()
-        if found.group() != '"':
+    end = 0
+    while (found := _BEFORE_VALUE_OR_STRING.search(text, end)) is not None:
+        start, end = found.span()
+        if text[start] != '"':
             count += 1
-        else:
-            # A text with more strings than names and values is no JSON, so the rest is not read.
-            strings += 1
-            if strings > most + 1:
+            if count > most:
                 return False
-            end = _end_of_string(text, found.start())
+            continue
+        # A text with more strings than names and values is no JSON, so the rest is not read.
+        strings += 1
+        if strings > most + 1:
+            return False
+        if end == start + 1:
+            end = _end_of_string(text, start)
             if end < 0:
                 return True
-        if count > most:
-            return False
-        found = _BEFORE_VALUE_OR_QUOTE.search(text, end)
     return True
 
 
@@ -346,15 +347,15 @@ def duplicate_member(text: str) -> str | None:
         pass
     open_names: list[set[str] | None] = []
     """For each open object the set of its names; for each open array None."""
-    found = _BRACKET_OR_QUOTE.search(text)
-    while found is not None:
-        end = found.end()
-        character = found.group()
+    end = 0
+    while (found := _BRACKET_OR_STRING.search(text, end)) is not None:
+        start, end = found.span()
+        character = text[start]
         if character == '"':
-            end = skip_string(text, found.start())
+            end = end if end > start + 1 else skip_string(text, start)
             names = open_names[-1] if open_names else None
             if names is not None and text.startswith(":", _skip_space(text, end)):
-                name = parse_string(text[found.start() : end])
+                name = parse_string(text[start:end])
                 if name in names:
                     return name
                 names.add(name)
@@ -362,7 +363,6 @@ def duplicate_member(text: str) -> str | None:
             open_names.pop()
         else:
             open_names.append(set() if character == "{" else None)
-        found = _BRACKET_OR_QUOTE.search(text, end)
     return None
 
 
@@ -421,16 +421,16 @@ def _skip_value(text: str, at: int) -> int:
             raise JsonTextError("a value is missing")
         return match.end()
     depth = 0
-    found = _BRACKET_OR_QUOTE.search(text, at)
-    while found is not None:
-        end = found.end()
-        if found.group() == '"':
-            end = skip_string(text, found.start())
-        else:
-            depth += 1 if found.group() in "{[" else -1
+    end = at
+    while (found := _BRACKET_OR_STRING.search(text, end)) is not None:
+        start, end = found.span()
+        character = text[start]
+        if character == '"':
+            end = end if end > start + 1 else skip_string(text, start)
+            continue
+        depth += 1 if character in "{[" else -1
         if depth == 0:
             return end
-        found = _BRACKET_OR_QUOTE.search(text, end)
     raise JsonTextError("an object or array does not end")
 
 
@@ -447,16 +447,9 @@ def top_level_members(text: str) -> list[Member]:
     at = _skip_space(text, at + 1)
     more = not text.startswith("}", at)
     while more:
-        if not text.startswith('"', at):
-            raise JsonTextError("a member has no name")
-        key_start = at
-        key_end = skip_string(text, at)
-        at = _skip_space(text, key_end)
-        if not text.startswith(":", at):
-            raise JsonTextError("a member has no value")
-        value_start = _skip_space(text, at + 1)
+        key, value_start = _read_name(text, at)
         value_end = _skip_value(text, value_start)
-        members.append(Member(parse_string(text[key_start:key_end]), key_start, value_start, value_end))
+        members.append(Member(key, at, value_start, value_end))
         at = _skip_space(text, value_end)
         more = text.startswith(",", at)
         if not more and not text.startswith("}", at):
@@ -465,6 +458,20 @@ def top_level_members(text: str) -> list[Member]:
     if _skip_space(text, at + 1) != len(text):
         raise JsonTextError("text follows the object")
     return members
+
+
+def _read_name(text: str, at: int) -> tuple[str, int]:
+    """The decoded name that begins at `at`, and where its value begins."""
+    plain = _NAME.match(text, at)
+    if plain is not None:
+        return paired(plain[1]), plain.end()
+    if not text.startswith('"', at):
+        raise JsonTextError("a member has no name")
+    end = skip_string(text, at)
+    colon = _skip_space(text, end)
+    if not text.startswith(":", colon):
+        raise JsonTextError("a member has no value")
+    return parse_string(text[at:end]), _skip_space(text, colon + 1)
 
 
 def without_member(text: str, members: list[Member], index: int) -> str:
