@@ -147,3 +147,37 @@ export const processors = (): Question[] =>
       options: { at: one.at, policy, without: { revocation: without?.revocation }, expected, reference },
     };
   });
+
+/** A member of a genuine case, and where in it each byte counts; of the rest every `STEP`th is changed. */
+const MEMBERS: readonly (readonly [id: string, member: string, ...ranges: (readonly [number, number])[]])[] = [
+  ['turin-v5-caci', 'report', [0, 16], [0x30, 0x50], [0x180, 0x1f8], [0x208, 0x210]],
+  ['milan-v2', 'report', [0, 16], [0x30, 0x50], [0x180, 0x1f8]],
+  ['v4-uptodate', 'report', [0, 48], [168, 176], [632, 640], [764, 776], [1_220, 1_300]],
+  ['v5-uptodate', 'report', [0, 56], [174, 184], [638, 706]],
+  ['snp-milan-v1', 'report', [0, 32], [1_216, 1_260]],
+  ['snp-milan-v1', 'message', [0, 200]],
+  ['tdx-v2', 'report', [0, 32], [1_216, 1_240]],
+  ['tdx-v2', 'message', [0, 200]],
+  ['v4-ccel-log', 'event_log', [0, 160]],
+  ['v4-dstack-rtmr3-log', 'event_log', [0, 8]],
+];
+const STEP = 61;
+
+/** Genuine evidence of processors in which one byte is another one, or at which it breaks off. */
+export const bytewise = (): Question[] =>
+  MEMBERS.flatMap(([id, name, ...ranges]) => {
+    const question = processors().find((one) => one.name === id);
+    if (question === undefined || !('text' in question.input)) throw new TypeError(`no case ${id}`);
+    const { text: given } = question.input;
+    const bytes = Buffer.from(new RegExp(`"${name}":"([^"]*)"`).exec(given)?.[1] ?? '', 'base64');
+    const counts = (at: number) => at % STEP === 0 || ranges.some(([from, to]) => at >= from && at < to);
+    return [...bytes.keys()].filter(counts).flatMap((at) =>
+      [1, 0xff].map((bits) => {
+        const changed = Uint8Array.from(bytes);
+        changed[at] = (changed[at] ?? 0) ^ bits;
+        const other = at % 7 === 0 && bits === 1 ? changed.subarray(0, at) : changed;
+        const input = { text: given.replace(base64(bytes), () => base64(other)) };
+        return { ...question, name: `${id}: byte ${at} of ${name} ^ ${bits}`, input } as Question;
+      }),
+    );
+  });

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { vectorsPresent } from '../vectors.ts';
 import { mutated } from './mutate.ts';
 import { Driver, python, type Question, type Said, SKIPPED } from './package.ts';
-import { gpus, processors, vectors } from './questions.ts';
+import { bytewise, gpus, processors, vectors } from './questions.ts';
 import { sessions, signedChanges } from './sessions.ts';
 
 /** How many changed questions of each kind are asked, and from which seed they are made. */
@@ -103,6 +103,16 @@ describe.skipIf(python === null)(`the Python package beside verify/${SKIPPED}`, 
         const verdicts = await agree(processors());
         expect(verdicts).toHaveLength(55);
         expect(new Set(verdicts).size).toBeGreaterThan(10);
+      },
+      TIMEOUT_MS,
+    );
+
+    it(
+      'of processors, byte by byte',
+      async () => {
+        const verdicts = await agree(bytewise());
+        expect(verdicts.length).toBeGreaterThan(1_500);
+        expect(new Set(verdicts).size).toBeGreaterThan(5);
       },
       TIMEOUT_MS,
     );
