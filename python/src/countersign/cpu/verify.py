@@ -179,9 +179,15 @@ def _check_policy(policy: CpuPolicy) -> None:
         # Of a text every part of it would be one of the accepted.
         if isinstance(getattr(policy, name), str):
             raise TypeError(f"policy.{name} is not a list")
+    products = {} if policy.min_tcb is None else policy.min_tcb
+    parts = products.values() if isinstance(products, Mapping) else [None]
+    if not all(isinstance(tcb, Mapping) and all(map(is_number, tcb.values())) for tcb in parts):
+        raise TypeError("policy.min_tcb is not numbers by part and product")
 
 
 def _own_collateral(given: TdxCollateral | Mapping[str, str]) -> TdxCollateral:
+    if not isinstance(given, TdxCollateral | Mapping):
+        raise TypeError("collateral.tdx cannot be used: it is not the nine texts")
     try:
         return read_tdx_collateral(vars(given) if isinstance(given, TdxCollateral) else dict(given))
     except CheckFailure as cause:
