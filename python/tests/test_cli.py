@@ -328,6 +328,16 @@ SOURCE = str(Path(countersign.cli.__file__).parents[1])
 INHERITED = {**os.environ, "PYTHONPATH": SOURCE}
 
 
+def test_an_error_of_the_program_itself_is_no_verdict(run: Any, file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: Any, **__: Any) -> None:
+        raise ValueError("SECRET")
+
+    monkeypatch.setattr(countersign.cli, "appraise_attestation", failing)
+    ran = run("verify", file("good.json", recorded("chat-whole").answer), "--offline")
+    assert (ran.status, ran.out) == (2, "")
+    assert re.fullmatch(r"countersign: [^\n]* ValueError at test_cli.py:\d+; please report it\n", ran.err)
+
+
 def started(*argv: str, **env: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
         [sys.executable, "-m", "countersign", *argv], env={**INHERITED, **env}, capture_output=True, check=False
@@ -358,6 +368,15 @@ def test_colours_are_for_terminals_alone_and_never_with_no_color(file: Any) -> N
     assert b"\x1b[1;32mVALID (level: none)\x1b[0m" in on_terminal(*argv, TERM="xterm", NO_COLOR="")
     assert b"\x1b[" not in on_terminal(*argv, TERM="xterm", NO_COLOR="1")
     assert b"\x1b[" not in on_terminal(*argv, TERM="dumb", NO_COLOR="")
+
+
+def test_a_reader_who_leaves_changes_no_exit_status(file: Any) -> None:
+    command = [sys.executable, "-m", "countersign", "verify", file("good.json", recorded("chat-whole").answer), *AT]
+    with subprocess.Popen(command, env=INHERITED, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert (process.wait(), process.stderr.read()) == (1, b"")
 
 
 def test_it_prints_in_any_locale(file: Any) -> None:

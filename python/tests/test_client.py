@@ -489,6 +489,19 @@ def test_a_stream_is_the_same_however_it_is_cut(name: str, kind: str) -> None:
     assert (heard.error, heard.text) == (None, answer.answer)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_large_event_is_handed_on_as_a_small_one_is(kind: str, expected: list[dict[str, Any]]) -> None:
+    large = b'data: {"choices":[{"delta":{"content":"' + b"a" * 100_000 + b'"}}]}\n\n'
+    end = b'data: {"choices":[{"finish_reason":"stop"}],"attestation":{"raw":"' + b"b" * 100_000 + b'"}}\n\n'
+    body = large + end + b"data: [DONE]\n\n"
+    between = Network([body[at : at + 1000] for at in range(0, len(body), 1000)], "text/event-stream")
+    heard = ask(kind, between, "/v1/chat/completions", b'{"stream":true}')
+    assert (heard.error, heard.text, len(heard.proofs), len(expected)) == (None, body, 1, 1)
+    malformed = Network([large, b"data: {" + b"c" * 100_000 + b"\n\n"], "text/event-stream")
+    heard = ask(kind, malformed, "/v1/chat/completions", b'{"stream":true}')
+    assert (heard.code, heard.text) == ("stream_malformed", large)
+
+
 CHANGED = [
     ("a delta that was changed", lambda body: body.replace(b'"Hel', b'"Hol', 1), "stream_mismatch"),
     (

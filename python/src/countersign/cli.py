@@ -20,7 +20,7 @@ from .cpu.options import PRODUCTS, CpuExpected, CpuOptions, CpuPolicy, CpuWithou
 from .cpu.verify import appraise_cpu
 from .evidence import appraise_evidence
 from .exchange import is_transcript
-from .files import MAX_INPUT_BYTES, UsageError, decode, read_bytes, read_text
+from .files import MAX_INPUT_BYTES, UsageError, decode, own_fault, read_bytes, read_text
 from .options import LEVELS, Expected, Limits, Policy, Without, read_pem
 from .report_text import Printer, Verdict, next_step, plain, verdict_of
 from .session import appraise_session
@@ -96,9 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UsageError as error:
         print(f"countersign: {plain(str(error))}\nsee --help", file=sys.stderr)
         return USAGE
-    except BrokenPipeError:
-        # Whoever read the report has seen enough of it; what is still buffered must not fail at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:
+        # Python's own exit status for it is that of an invalid file.
+        print(own_fault(error), file=sys.stderr)
         return USAGE
 
 
@@ -242,12 +242,20 @@ def _print(
     args: argparse.Namespace, report: Any, verdict: Verdict, step: str | None, words: Callable[[Printer], str]
 ) -> None:
     if args.json:
-        print(json.dumps(report.to_dict(), indent=2))
-        return
+        return _write(json.dumps(report.to_dict(), indent=2))
     printer = Printer(colours=_has_colours(sys.stdout))
-    print(printer.verdict(verdict) if args.quiet else words(printer))
+    lines = [printer.verdict(verdict) if args.quiet else words(printer)]
     if step is not None and not args.quiet:
-        print(f"next: {step}")
+        lines.append(f"next: {step}")
+    _write("\n".join(lines))
+
+
+def _write(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Whoever reads has seen enough, and the exit status is still the verdict's. Nothing is written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _has_colours(stream: TextIO) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from .attestation import appraise_attestation
 from .collateral import create_collateral
 from .evidence import appraise_evidence
-from .files import UsageError, read_text
+from .files import UsageError, own_fault, read_text
 from .options import Expected, Limits, Policy, Roots, VerificationReport, Without
 
 USAGE: Final = 2
@@ -155,6 +155,10 @@ def main(argv: Sequence[str] | None = None, appraise: Callable[[Path], Verificat
         line, status = f"unsupported {error}", UNSUPPORTED
     except (UsageError, TypeError) as error:
         print(f"countersign: {error}", file=sys.stderr)
+        return USAGE
+    except Exception as error:
+        # Python's own exit status for it is that of an invalid case.
+        print(own_fault(error), file=sys.stderr)
         return USAGE
     print(line)
     return status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+import traceback
 from pathlib import Path
 from typing import Final
 
@@ -49,3 +50,10 @@ def decode(data: bytes, file: str) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"{file}: not a text in UTF-8") from error
+
+
+def own_fault(error: Exception) -> str:
+    """What is said of an error that nobody foresaw: where it was, and nothing that it holds."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}"
+    return f"countersign: an error of this program, and no verdict: {where}; please report it"
