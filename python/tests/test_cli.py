@@ -10,9 +10,12 @@ import pty
 import re
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -384,3 +387,45 @@ def test_it_prints_in_any_locale(file: Any) -> None:
     assert (ran.returncode, ran.stderr) == (1, b"")
     ran = started("verify", file("ü.json", "{}") + "x", "--offline", LC_ALL="C", PYTHONIOENCODING="ascii")
     assert ran.returncode == 2
+
+
+@needs_genuine
+def test_a_folder_is_filled_with_what_a_later_check_needs_offline(run: Any, file: Any, tmp_path: Path) -> None:
+    names = ("NV_GPU_DRIVER_GH100_550.90.07", "NV_GPU_VBIOS_1010_0200_882_96009F0001")
+    rims = {name: genuine(f"nvidia/h100-550.90.07/{name}.xml") for name in names}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            rim = rims.get(unquote(self.path.rsplit("/", 1)[-1]))
+            self.send_response(404 if rim is None else 200)
+            self.end_headers()
+            if rim is not None:
+                self.wfile.write(json.dumps({"rim": base64.b64encode(rim).decode()}).encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    report = genuine("nvidia/h100-550.90.07/report.bin")
+    device = {
+        "arch": "HOPPER",
+        "certificate": base64.b64encode(genuine("nvidia/h100-550.90.07/chain.pem")).decode(),
+        "evidence": base64.b64encode(report).decode(),
+        "nonce": report[4:36].hex(),
+    }
+    evidence = file("h100.json", json.dumps([device]))
+    into = tmp_path / "collateral"
+    common = ["--without-revocation", "--at", "2025-09-01T00:00:00Z"]
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        ran = run("collateral", evidence, "--into", into, "--rim-url", url, *common)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert (ran.status, ran.last) == (0, "VALID (level: gpu)")
+    assert ran.err.endswith(f"2 files in {into}\n")
+    assert sorted(one.name for one in (into / "rim").iterdir()) == sorted(f"{name}.xml" for name in names)
+    for given in (["--collateral", into], ["--rim-dir", into / "rim"]):
+        ran = run("verify", evidence, "--offline", *given, *common)
+        assert (ran.status, "all 33 active measurements" in ran.out) == (0, True)
