@@ -10,9 +10,11 @@ from hashlib import sha256, sha384
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
 
 from countersign.checks import CheckFailure, VerificationError
-from countersign.cpu.azure import parse_tpm_attest
+from countersign.cpu.azure import HclReport, TpmAttest, TpmQuote, check_vtpm, parse_tpm_attest
 from countersign.cpu.event_log import read_event_log, replay, runtime_payload
 from countersign.cpu.launch import read_launch_images
 from countersign.cpu.options import CpuCollateral, CpuExpected, CpuPolicy, CpuRoots, CpuVerifyOptions, CpuWithout
@@ -566,3 +568,36 @@ def test_a_vtpms_quote_must_be_over_all_of_its_registers() -> None:
     ):
         with pytest.raises(CheckFailure):
             parse_tpm_attest(changed)
+
+
+def test_the_key_of_a_vtpm_stands_once_in_what_the_processor_signed() -> None:
+    key = rsa.generate_private_key(65_537, 2_048)
+    modulus = key.public_key().public_numbers().n.to_bytes(256, "big")
+    own = {"kid": "HCLAkPub", "kty": "RSA", "e": "AQAB", "n": base64.urlsafe_b64encode(modulus).decode().rstrip("=")}
+    message, pcrs = b"a quote", [bytes(32)] * 24
+    signature = key.sign(message, padding.PKCS1v15(), SHA256())
+    attest = TpmAttest(b"", sha256(b"".join(pcrs)).digest())
+
+    def said(*keys: object, data: bytes | None = None, report_data: bytes | None = None) -> str:
+        runtime = json.dumps({"keys": keys}).encode() if data is None else data
+        signed = sha256(runtime).digest() + bytes(32) if report_data is None else report_data
+        quote = TpmQuote(message, signature, pcrs)
+        try:
+            return check_vtpm(HclReport(b"", "SEV_SNP", runtime), quote, attest, signed).detail
+        except CheckFailure as failure:
+            return f"{failure.code}: {failure}"
+
+    named = "the processor vouches for the key of the vTPM, which signed these PCRs"
+    unnamed = "cpu_vtpm_invalid: the runtime data does not name the key of a vTPM"
+    no_key = "cpu_vtpm_invalid: the key of the vTPM is not RSA of 2,048 bits"
+    assert said({"kid": "HCLEkPub"}, own) == named
+    assert said() == said(own, own) == said({**own, "kty": "EC"}) == said({**own, "e": "Aw"}) == unnamed
+    assert said({**own, "n": 1}) == said(data=b"[]") == said(data=b'{"keys":{}}') == said("HCLAkPub", None) == unnamed
+    assert said({**own, "n": "AQAB"}) == said({**own, "n": "="}) == said({**own, "n": "A" * 400}) == no_key
+    assert said(data=b"{") == said(data=b"\xff") == "cpu_vtpm_invalid: the runtime data is not JSON"
+    other = {**own, "n": "A" + own["n"][1:]}
+    assert said(other) == "cpu_vtpm_invalid: the vTPM's signature does not verify under its key"
+    for report_data in (bytes(64), sha256(json.dumps({"keys": [own]}).encode()).digest() + bytes(31) + b"\1"):
+        assert said(own, report_data=report_data) == "cpu_vtpm_invalid: the processor signed other runtime data"
+    pcrs[0] = b"\1" * 32
+    assert said(own) == "cpu_vtpm_invalid: the PCRs are not those of the quote"
