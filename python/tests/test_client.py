@@ -18,7 +18,7 @@ import httpx
 import httpx2
 import pytest
 
-import countersign.client
+import countersign.answers
 from countersign import Policy, UnprovenAnswerError, VerificationError, verifying_async_client, verifying_client
 from recorded import AT, Recorded, options, recorded
 
@@ -319,7 +319,7 @@ def expected(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         asked.append(given)
         return _Proof(str(len(asked)))
 
-    monkeypatch.setattr(countersign.client, "verify_attestation", accept)
+    monkeypatch.setattr(countersign.answers, "verify_attestation", accept)
     return asked
 
 
@@ -329,7 +329,8 @@ ANY = Network(b'{"attestation":{}}', "application/json")
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_request_gets_a_fresh_challenge_as_its_last_member(kind: str, expected: list[dict[str, Any]]) -> None:
     between = network(recorded("chat-whole"), ANY.body)
-    for body in (b'{"a":1}', b'{"a":1}', b"{}", b'{ "a" : "}" }\n', b'{"a":{"tee":1}}'):
+    large = b'{"a":"' + b"b" * 100_000 + b'"}'
+    for body in (b'{"a":1}', b'{"a":1}', b"{}", b'{ "a" : "}" }\n', b'{"a":{"tee":1}}', large):
         heard = ask(kind, between, "/v1/chat/completions", body)
         assert (heard.status, heard.error) == (200, None)
         sent = between.seen[-1].content
@@ -341,7 +342,7 @@ def test_each_request_gets_a_fresh_challenge_as_its_last_member(kind: str, expec
         assert expected[-1]["expected"].endpoint == "/v1/chat/completions"
         assert int(between.seen[-1].headers["content-length"]) == len(sent)
     challenges = [json.loads(request.content)["tee"]["challenge"] for request in between.seen]
-    assert len(set(challenges)) == len(challenges) == 5
+    assert len(set(challenges)) == len(challenges) == 6
 
 
 @pytest.mark.parametrize(
@@ -809,7 +810,7 @@ def test_a_loop_is_not_held_while_an_answer_is_verified(monkeypatch: pytest.Monk
         time.sleep(0.5)
         return _Proof("a")
 
-    monkeypatch.setattr(countersign.client, "verify_attestation", slow)
+    monkeypatch.setattr(countersign.answers, "verify_attestation", slow)
     called: list[threading.Thread] = []
 
     async def run() -> float:
@@ -873,6 +874,7 @@ def test_an_option_that_cannot_be_used_is_told_at_once() -> None:
         ({"simulated_root": "no PEM"}, "simulated_root"),
         ({"policy": Policy(max_age_seconds=-1)}, "max_age_seconds"),
         ({"nonsense": 1}, "nonsense"),
+        ({"unproven_paths": "/v1/files"}, "unproven_paths"),
     ):
         for make in (verifying_client, verifying_async_client):
             with pytest.raises(TypeError, match=message):
