@@ -176,6 +176,7 @@ _MAX_KEYS = 1024
 class _KeySources:
     def __init__(self, keys: TokenKeys) -> None:
         self._keys = keys
+        self._fetch = keys.fetch_nras
         self._fetched: Jwks | CheckFailure | None = None
 
     def countersign(self) -> Iterator[Jwks | None]:
@@ -183,8 +184,9 @@ class _KeySources:
 
     def nras(self) -> Iterator[Jwks | None]:
         yield self._keys.nras
-        if self._fetched is None and self._keys.fetch_nras is not None:
-            self._fetched = _fetched(self._keys.fetch_nras)
+        fetch, self._fetch = self._fetch, None
+        if fetch is not None:
+            self._fetched = _fetched(fetch)
         if isinstance(self._fetched, CheckFailure):
             raise self._fetched
         yield self._fetched
