@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import httpx
@@ -306,8 +306,8 @@ class _Proof:
     valid = True
 
     def __init__(self, raw: str) -> None:
-        self.exchange = type("Exchange", (), {"stream": None})()
-        self.attestation = type("Attestation", (), {"raw": raw})()
+        self.exchange = SimpleNamespace(stream=None)
+        self.attestation = SimpleNamespace(raw=raw)
 
 
 @pytest.fixture
@@ -503,6 +503,31 @@ def test_a_large_event_is_handed_on_as_a_small_one_is(kind: str, expected: list[
     assert (heard.code, heard.text) == ("stream_malformed", large)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_passes_once_an_end_was_seen(kind: str, expected: list[dict[str, Any]]) -> None:
+    early = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+    ends = b'data: {"choices":[{"finish_reason":"stop"}]}\n\n'
+    late = b'data: {"choices":[]}\n\ndata: {"choices":[{"delta":{"content":"EVIL"}}]}\n\n'
+    between = Network([early, ends, late], "text/event-stream")
+    heard = ask(kind, between, "/v1/chat/completions", b'{"stream":true}')
+    assert (heard.code, heard.text, expected) == ("attestation_missing", early, [])
+    proven = Network([early, ends, late, b'data: {"attestation":{}}\n\n'], "text/event-stream")
+    heard = ask(kind, proven, "/v1/chat/completions", b'{"stream":true}')
+    assert (heard.error, heard.text) == (None, early + ends + late + b'data: {"attestation":{}}\n\n')
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_part_of_a_stream_is_no_whole_answer(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def accept(_answer: object, **_given: Any) -> _Proof:
+        proof = _Proof("a")
+        proof.exchange.stream = object()
+        return proof
+
+    monkeypatch.setattr(countersign.answers, "verify_attestation", accept)
+    between = Network(b'{"choices":[],"attestation":{}}', "application/json")
+    refused(ask(kind, between, "/v1/chat/completions", b"{}"), "response_mismatch")
+
+
 CHANGED = [
     ("a delta that was changed", lambda body: body.replace(b'"Hel', b'"Hol', 1), "stream_mismatch"),
     (
@@ -617,6 +642,7 @@ def test_no_stream_of_named_events_ends_that_is_not_proven(
     assert isinstance(heard.error, UnprovenAnswerError)
     assert (heard.error.code, heard.proofs) == (code, [])
     assert ENDS.search(heard.text) is None
+    assert (b'"lo' in heard.text) == (code != "stream_malformed")
 
 
 @pytest.mark.parametrize("kind", KINDS)
