@@ -5,21 +5,23 @@ import sys
 import pytest
 
 from countersign import strict_json
-from countersign.strict_json import (
-    JsonTextError,
-    KeptNumber,
-    duplicate_member,
+from countersign.json_text import (
     has_at_most,
-    number_text,
     paired,
-    parse,
-    parse_keeping_numbers,
-    same_scalar,
-    stringify,
     top_level_members,
     with_last_member,
     without_member,
     without_space,
+)
+from countersign.strict_json import (
+    JsonTextError,
+    KeptNumber,
+    duplicate_member,
+    number_text,
+    parse,
+    parse_keeping_numbers,
+    same_scalar,
+    stringify,
 )
 
 DEEP = 100_000

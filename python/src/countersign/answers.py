@@ -21,9 +21,10 @@ from .encoding import to_base64url
 from .events import stream_form_of
 from .held_stream import HeldStream
 from .input import attestation_in
+from .json_text import with_last_member
 from .options import Expected, Limits, Policy, Verified, VerifyOptions, read_options
 from .raw import nonce_of
-from .strict_json import JsonTextError, parse, with_last_member
+from .strict_json import JsonTextError, parse
 from .unproven import HEADERS, STATUS, UnprovenAnswerError, refusal_body
 
 MAX_STREAM_BYTES: Final = 64 * 1024 * 1024

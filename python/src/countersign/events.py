@@ -10,16 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from .fold import Chunk, FoldError, parse_chunk
+from .json_text import paired, top_level_members
 from .raw import CHAT_ENDPOINT
-from .strict_json import (
-    JsonTextError,
-    duplicate_member,
-    number_of,
-    paired,
-    parse_keeping_numbers,
-    stringify,
-    top_level_members,
-)
+from .strict_json import JsonTextError, duplicate_member, number_of, parse_keeping_numbers, stringify
 
 Json = Any
 T = TypeVar("T")

@@ -13,22 +13,11 @@ from .encoding import is_well_formed, utf8
 from .events import fold_events, stream_form_of
 from .fold import FoldError, fold_payloads
 from .input import Attestation, Carrier, attestation_in, no_duplicates, without_attestation
+from .json_text import has_at_most, parse_string, top_level_members, without_space, without_space_around
 from .options import Expected
 from .raw import CHAT_ENDPOINT, RawParts
 from .sse import BYTE_ORDER_MARK, SseError, is_done, read_events
-from .strict_json import (
-    JsonTextError,
-    duplicate_member,
-    has_at_most,
-    parse,
-    parse_keeping_numbers,
-    parse_string,
-    same_scalar,
-    stringify,
-    top_level_members,
-    without_space,
-    without_space_around,
-)
+from .strict_json import JsonTextError, duplicate_member, parse, parse_keeping_numbers, same_scalar, stringify
 
 Json = Any
 

@@ -10,18 +10,10 @@ from typing import Any, TypeGuard
 from .checks import CheckFailure, Limits
 from .encoding import EncodingError, from_base64, is_longer, length
 from .events import is_final_response
+from .json_text import Member, has_at_most, quote, top_level_members, without_member
 from .lru import LruMap
 from .spdm import Report, parse_report
-from .strict_json import (
-    JsonTextError,
-    Member,
-    duplicate_member,
-    has_at_most,
-    parse,
-    quote,
-    top_level_members,
-    without_member,
-)
+from .strict_json import JsonTextError, duplicate_member, parse
 from .x509 import Certificate, DerError, parse_pem
 
 Json = Any

@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass
 
 from .encoding import utf8
+from .json_text import quote, top_level_members
 from .options import StreamDigest
-from .strict_json import JsonTextError, parse, quote, top_level_members
+from .strict_json import JsonTextError, parse
 
 CHAT_ENDPOINT = "/v1/chat/completions"
 """The endpoint that raw does not name."""

@@ -9,7 +9,7 @@ import re
 
 from ..checks import CheckFailure
 from ..encoding import utf8
-from ..strict_json import skip_string, top_level_members, without_member, without_space
+from ..json_text import skip_string, top_level_members, without_member, without_space
 from .jws import Json, Jws
 from .token import Bundle, ParsedToken
 

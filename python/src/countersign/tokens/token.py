@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..encoding import is_longer
+from ..json_text import quote
 from ..options import TokenKind
-from ..strict_json import is_number, ordered_names, quote, stringify
+from ..strict_json import is_number, ordered_names, stringify
 from .jws import Json, JsonObject, Jws, malformed, parse_json, parse_jws
 
 COUNTERSIGN_ISSUER = re.compile(r"countersign\b", re.ASCII | re.IGNORECASE)
