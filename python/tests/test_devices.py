@@ -256,6 +256,10 @@ RESPONSES: Mapping[str, tuple[Callable[[], bytes], str]] = {
     "with another signature": (lambda: with_another_signature(response()), "revocation_invalid"),
     "without its responder": (lambda: response(carried=[MIDDLE]), "revocation_invalid"),
     "of another authority's responder": (lambda: response(responder_of(ROOT)), "revocation_invalid"),
+    "of a responder that names another issuer": (
+        lambda: response(responder_of(MIDDLE, issuer=ROOT.name)),
+        "revocation_invalid",
+    ),
     "of a responder that somebody else signed": (
         lambda: response(responder_of(MIDDLE, signed_by=ROOT.key)),
         "revocation_invalid",
@@ -365,6 +369,30 @@ def test_the_signer_of_a_rim_is(name: str) -> None:
     xml = signed_anew(DRIVER_XML, leaf_of(OWN_ROOT, "Signer", **options), OWN_ROOT)
     for _ in range(2):
         assert code_of(lambda: verify_rim(xml, [OWN_ROOT.certificate], AT)) == verdict
+
+
+DSIG = 'xmlns:ds="http://www.w3.org/2000/09/xmldsig#"'
+
+
+@pytest.mark.parametrize(
+    ("before", "added"),
+    [
+        ("<ds:Signature ", f"<ds:Object {DSIG}/>"),
+        ("</SoftwareIdentity>", f"<ds:Signature {DSIG}></ds:Signature>"),
+        ("</ds:Signature>", "<ds:Object/>"),
+        ("</ds:KeyInfo>", "<ds:KeyName/>"),
+        ("<ds:Signature ", "<Payload/>"),
+        ("<ds:Signature ", "<Meta/>"),
+    ],
+)
+def test_a_rim_that_holds_more_than_it_may_is_refused_however_it_is_signed(before: str, added: str) -> None:
+    signer = leaf_of(OWN_ROOT, "Signer")
+    assert code_of(lambda: verify_rim(signed_anew(DRIVER_XML, signer, OWN_ROOT), [OWN_ROOT.certificate], AT)) == "fine"
+    changed = DRIVER_XML.replace(before, added + before, 1)
+    assert changed != DRIVER_XML
+    assert code_of(lambda: verify_rim(signed_anew(changed, signer, OWN_ROOT), [OWN_ROOT.certificate], AT)) == (
+        "rim_malformed"
+    )
 
 
 def test_a_rim_is_read_as_text_and_as_bytes_and_not_under_another_root() -> None:
