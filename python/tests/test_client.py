@@ -19,6 +19,7 @@ import httpx2
 import pytest
 
 import countersign.answers
+import countersign.client
 from countersign import Policy, UnprovenAnswerError, VerificationError, verifying_async_client, verifying_client
 from recorded import AT, Recorded, options, recorded
 
@@ -42,13 +43,15 @@ class Network:
     headers: dict[str, str] = field(default_factory=dict)
     library: ModuleType = httpx
     seen: list[Any] = field(default_factory=list)
+    bodies: list[_Parts] = field(default_factory=list)
 
     def __call__(self, request: Any) -> Any:
         self.seen.append(request)
         headers = {"content-type": self.content_type, **self.headers}
         if isinstance(self.body, bytes):
             return self.library.Response(self.status, headers=headers, content=self.body)
-        return self.library.Response(self.status, headers=headers, stream=_Parts(self.body))
+        self.bodies.append(_Parts(self.body))
+        return self.library.Response(self.status, headers=headers, stream=self.bodies[-1])
 
     def calls(self) -> int:
         return len(self.seen)
@@ -107,9 +110,10 @@ def ask(
     method: str = "POST",
     sent_headers: dict[str, str] | None = None,
     stream: bool = True,
+    read: bool = False,
     **given: Any,
 ) -> Heard:
-    """Sends one request through a verifying client of this kind and reads its answer as a stream."""
+    """Sends one request through a verifying client of this kind, and reads its answer in parts or (`read`) what was read of it already."""
     proofs: list[Any] = []
     refusals: list[UnprovenAnswerError] = []
     library = between.library
@@ -131,7 +135,7 @@ def ask(
             response = client.send(request, stream=stream)
             heard.status, heard.headers = response.status_code, response.headers
             try:
-                for part in response.iter_bytes():
+                for part in [response.content] if read else response.iter_bytes():
                     parts.append(part)
             finally:
                 response.close()
@@ -142,8 +146,10 @@ def ask(
             response = await client.send(request, stream=stream)
             heard.status, heard.headers = response.status_code, response.headers
             try:
+                if read:
+                    parts.append(response.content)
                 async for part in response.aiter_bytes():
-                    parts.append(part)
+                    parts.extend([] if read else [part])
             finally:
                 await response.aclose()
 
@@ -414,6 +420,8 @@ def test_of_gets_only_lists_of_models_and_attestations_pass(kind: str) -> None:
     refused(ask(kind, between, "/v1/files/f-1", b"", method="DELETE"), "endpoint_not_proven")
     assert ask(kind, between, "/v1/files/f-1", b"", method="HEAD").status == 200
     assert between.calls() == 5
+    streamed = Network([b'{"data":', b"[]}"], "application/json")
+    assert ask(kind, streamed, "/v1/models", b"", method="GET", stream=False, read=True).text == b'{"data":[]}'
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -491,16 +499,70 @@ def test_a_stream_is_the_same_however_it_is_cut(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_large_event_is_handed_on_as_a_small_one_is(kind: str, expected: list[dict[str, Any]]) -> None:
+def test_a_large_event_is_handed_on_as_a_small_one_is(
+    kind: str, expected: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_thread: list[str] = []
+
+    async def counted(call: Callable[..., Any], *given: Any) -> Any:
+        in_thread.append(getattr(call, "__name__", ""))
+        return call(*given)
+
+    monkeypatch.setattr(countersign.client, "_in_thread", counted)
     large = b'data: {"choices":[{"delta":{"content":"' + b"a" * 100_000 + b'"}}]}\n\n'
     end = b'data: {"choices":[{"finish_reason":"stop"}],"attestation":{"raw":"' + b"b" * 100_000 + b'"}}\n\n'
     body = large + end + b"data: [DONE]\n\n"
     between = Network([body[at : at + 1000] for at in range(0, len(body), 1000)], "text/event-stream")
     heard = ask(kind, between, "/v1/chat/completions", b'{"stream":true}')
     assert (heard.error, heard.text, len(heard.proofs), len(expected)) == (None, body, 1, 1)
+    # Of two events of 100 KB each, the parts after the first 32 KB.
+    assert in_thread.count("feed_all") > 100 if kind == "async" else in_thread == []
     malformed = Network([large, b"data: {" + b"c" * 100_000 + b"\n\n"], "text/event-stream")
     heard = ask(kind, malformed, "/v1/chat/completions", b'{"stream":true}')
     assert (heard.code, heard.text) == ("stream_malformed", large)
+
+
+CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+
+
+def written(endpoint: str, event: str) -> bytes:
+    name = "" if endpoint == CHAT else f"event: {json.loads(event)['type']}\n"
+    return f"{name}data: {event}\n\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "event", "passes"),
+    [
+        (CHAT, "{}", True),
+        (CHAT, "null", True),
+        (CHAT, '{"choices":[]}', True),
+        (CHAT, '{"choices":[{"finish_reason":null}]}', True),
+        (CHAT, '{"choices":[{"finish_reason":""}],"error":null}', True),
+        (CHAT, '{"choices":[{},null,"a",{"finish_reason":"stop"}]}', False),
+        (CHAT, '{"choices":[{"finish_reason":0}]}', False),
+        (CHAT, '{"choices":[],"error":false}', False),
+        (CHAT, '{"choices":[],"error":{}}', False),
+        (CHAT, '{"choices":[],"type":"error"}', False),
+        (CHAT, '{"choices":{}}', False),
+        (CHAT, "[DONE]", False),
+        (RESPONSES, '{"type":"response.output_text.delta"}', True),
+        (RESPONSES, '{"type":"response.completed"}', False),
+        (RESPONSES, '{"type":"response.incomplete"}', False),
+        (RESPONSES, '{"type":"response.failed"}', False),
+        (RESPONSES, '{"type":"error"}', False),
+        (RESPONSES, '{"type":"response.output_text.delta","error":"a"}', False),
+        (MESSAGES, '{"type":"ping"}', True),
+        (MESSAGES, '{"type":"message_delta","delta":{"stop_reason":null}}', True),
+        (MESSAGES, '{"type":"message_delta","delta":{"stop_reason":"end_turn"}}', False),
+        (MESSAGES, '{"type":"message_stop"}', False),
+        (MESSAGES, '{"type":"error"}', False),
+    ],
+)
+def test_what_could_end_a_clients_reading_is_held(endpoint: str, event: str, passes: bool) -> None:
+    first = written(endpoint, '{"type":"ping"}') if endpoint != CHAT else written(CHAT, '{"choices":[]}')
+    between = Network([first, written(endpoint, event)], "text/event-stream")
+    heard = ask("sync", between, endpoint, b'{"stream":true}')
+    assert (heard.code, heard.text) == ("attestation_missing", first + (written(endpoint, event) if passes else b""))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -796,7 +858,9 @@ def test_an_answer_that_breaks_off_is_refused_and_a_timeout_is_the_callers_own(k
                 yield answer.answer[:after]
                 raise error
 
-            heard = ask_recorded(kind, answer, network(answer, parts))
+            between = network(answer, parts)
+            heard = ask_recorded(kind, answer, between)
+            assert all(body.closed for body in between.bodies)
             if isinstance(error, httpx.TimeoutException):
                 assert heard.error is error
                 assert heard.refusals == []
@@ -833,7 +897,7 @@ def test_a_loop_is_not_held_while_an_answer_is_verified(monkeypatch: pytest.Monk
 
     def slow(_answer: object, **_given: Any) -> _Proof:
         threads.append(threading.current_thread())
-        time.sleep(0.5)
+        time.sleep(1.5)
         return _Proof("a")
 
     monkeypatch.setattr(countersign.answers, "verify_attestation", slow)
@@ -860,7 +924,7 @@ def test_a_loop_is_not_held_while_an_answer_is_verified(monkeypatch: pytest.Monk
         await ticking
         return longest
 
-    assert asyncio.run(run()) < 0.3
+    assert asyncio.run(run()) < 1.2
     assert threads[0] is not threading.main_thread()
     assert called == [threading.main_thread()]
 
