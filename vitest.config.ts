@@ -51,6 +51,8 @@ const SUITES: Readonly<Record<string, Suite>> = {
     test_s: 30,
     hook_s: 30,
   },
+  /** The Python package: the same verdicts as verify/, its own tests, types and style. */
+  python: { include: ['test/python/**/*.python.ts'], test_s: 120, hook_s: 300 },
   /** openai-python's own API tests, directly and through the gateway; LiteLLM on either side of it. */
   sdk: { include: ['test/sdk/**/*.sdk.ts'], test_s: 900, hook_s: 900 },
   /** A real Valkey or Redis server between gateways. */

@@ -1,0 +1,287 @@
+"""The command ``countersign``: checks what was saved of an answer or its evidence, prints the report, and exits by the verdict."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Final, Literal, TextIO
+
+from .attestation import appraise_attestation
+from .cli_arguments import parser
+from .collateral import fetch_nras_keys
+from .collateral_folder import Folders, Services, collateral_from, fetching_into
+from .cpu.options import CpuExpected, CpuOptions, CpuPolicy, CpuWithout, VerifiedSession
+from .cpu.verify import appraise_cpu
+from .evidence import appraise_evidence
+from .exchange import is_transcript
+from .files import MAX_INPUT_BYTES, UsageError, decode, own_fault, read_bytes, read_text
+from .options import Expected, Limits, Policy, Without, read_pem
+from .report_text import Printer, Verdict, next_step, plain, verdict_of
+from .session import appraise_session
+
+VALID: Final = 0
+INVALID: Final = 1
+USAGE: Final = 2
+INCOMPLETE: Final = 3
+
+_MADE: Final = datetime(2026, 11, 23, tzinfo=timezone.utc)
+"""No clock is right that is before this version."""
+
+Kind = Literal["attestation", "evidence", "cpu", "session"]
+
+_OF_EXCHANGE = ("request", "response", "endpoint")
+_NOT_FOR: Final[dict[Kind, tuple[str, tuple[str, ...]]]] = {
+    "attestation": ("an attestation", ("report_data",)),
+    "evidence": (
+        "bare evidence, which holds no request, no response and no session",
+        (*_OF_EXCHANGE, "session", "challenge", "report_data", "product", "tcb", "reference", "max_batch"),
+    ),
+    "session": (
+        "a session, which holds no request and no response",
+        (*_OF_EXCHANGE, "session", "report_data", "max_batch"),
+    ),
+    "cpu": (
+        "a processor's evidence by itself",
+        (*_OF_EXCHANGE, "session", "challenge", "require_level", "max_age", "max_batch"),
+    ),
+}
+"""Options that demand what a file of the kind cannot show: they are refused, and not passed over."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """:returns: the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        return _run(sys.argv[1:] if argv is None else argv)
+    except UsageError as error:
+        print(f"countersign: {plain(str(error))}\nsee --help", file=sys.stderr)
+        return USAGE
+    except Exception as error:
+        # Python's own exit status for it is that of an invalid file.
+        print(own_fault(error), file=sys.stderr)
+        return USAGE
+
+
+def _run(argv: Sequence[str]) -> int:
+    args = parser().parse_args(argv)
+    _check_clock(args.at)
+    data = read_bytes(args.file)
+    text = decode(data, args.file)
+    kind = kind_of(text)
+    what, refused = _NOT_FOR[kind]
+    for name in refused:
+        if getattr(args, name, None) not in (None, []):
+            raise UsageError(f"--{name.replace('_', '-')} has no use for {what}")
+    if args.command == "collateral":
+        return _collateral(args, kind, text, data)
+    if kind == "cpu":
+        return _verify_cpu(args, text)
+    folders = Folders(args.collateral, args.rim_dir, tuple(args.ocsp))
+    report = _appraise(args, kind, text, data, collateral_from(folders, _services(args)))
+    return _concluded(args, report)
+
+
+def kind_of(text: str) -> Kind:
+    """What a file holds. What is none of the others is checked as an attestation, which says what is missing."""
+    if is_transcript(text):
+        return "attestation"
+    value = _json(text.removeprefix("\ufeff"))
+    if isinstance(value, str):
+        value = _json(value)
+    if isinstance(value, list):
+        return "evidence"
+    if not isinstance(value, dict) or "raw" in value or "attestation" in value:
+        return "attestation"
+    if "statement" in value and "gpu" in value:
+        return "session"
+    return "cpu" if "type" in value and "report" in value else "attestation"
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _unwrapped(text: str) -> str:
+    """The text of an object that was kept as a JSON string."""
+    bare = text.removeprefix("\ufeff")
+    value = _json(bare)
+    return value if isinstance(value, str) else bare
+
+
+def _appraise(args: argparse.Namespace, kind: Kind, text: str, data: bytes, collateral: Any) -> Any:
+    options = _options(args, collateral)
+    session = _session(args, options)
+    if session is not None:
+        options["session"] = session
+    if kind == "session":
+        return appraise_session(_unwrapped(text), **options)
+    if kind == "evidence":
+        return appraise_evidence(text, **options)
+    options["expected"] = Expected(
+        request=None if args.request is None else read_text(args.request),
+        response=None if args.response is None else read_text(args.response),
+        endpoint=args.endpoint,
+        challenge=args.challenge,
+    )
+    return appraise_attestation(data if is_transcript(text) else text, **options)
+
+
+def _options(args: argparse.Namespace, collateral: Any) -> dict[str, Any]:
+    return {
+        "at": args.at,
+        "simulated_root": _root(args.allow_simulated),
+        "collateral": collateral,
+        "policy": Policy(max_age_seconds=args.max_age, max_batch=args.max_batch, min_level=args.require_level),
+        "cpu": CpuOptions(policy=_cpu_policy(args), reference=_reference(args.reference)),
+        "expected": Expected(challenge=args.challenge),
+        # A file that may be read may be checked: a gateway attests more than the library takes by default.
+        "limits": Limits(max_characters=MAX_INPUT_BYTES),
+        "without": Without(reference_values=args.without_reference_values, revocation=args.without_revocation),
+        # NVIDIA's keys for its remote service's tokens come over the network too.
+        "fetch_nras_keys": None if args.offline else _fetch_keys,
+    }
+
+
+def _session(args: argparse.Namespace, options: dict[str, Any]) -> VerifiedSession | None:
+    """The session that the caller holds, verified as the attestation is. @raises UsageError"""
+    if args.session is None:
+        return None
+    report = appraise_session(_unwrapped(read_text(args.session)), **options)
+    if report.session is not None:
+        return report.session
+    failed = next(check for check in report.checks if check.status == "fail")
+    raise UsageError(f"--session {args.session}: it does not verify: {failed.code}: {failed.detail}")
+
+
+def _verify_cpu(args: argparse.Namespace, text: str) -> int:
+    """A processor's evidence alone: everything that it needs is in it, so nothing is fetched."""
+    report = appraise_cpu(
+        _unwrapped(text),
+        at=args.at,
+        simulated_roots=_root(args.allow_simulated),
+        expected=CpuExpected(report_data=args.report_data),
+        policy=_cpu_policy(args),
+        reference=_reference(args.reference),
+        without=CpuWithout(revocation=args.without_revocation),
+    )
+    verdict = verdict_of(report.checks, report.valid, None)
+    step = next_step(verdict.code, offline=args.offline, claimed=None, now=None)
+    _print(args, report, verdict, step, lambda printer: printer.cpu_report(report.checks, report.claims, verdict))
+    return _status(verdict)
+
+
+def _collateral(args: argparse.Namespace, kind: Kind, text: str, data: bytes) -> int:
+    """Runs the check, which fetches what it needs, and keeps that. Prints the report too."""
+    if kind == "cpu":
+        raise UsageError("a processor's evidence holds everything that its check needs: there is nothing to fetch")
+    kept: list[Path] = []
+    report = _appraise(args, kind, text, data, fetching_into(args.into, _services(args), kept.append))
+    status = _concluded(args, report)
+    print(f"{len(kept)} files in {plain(str(args.into))}", file=sys.stderr)
+    return status
+
+
+def _concluded(args: argparse.Namespace, report: Any) -> int:
+    verdict = verdict_of(report.checks, report.valid, report.level)
+    now = datetime.now(timezone.utc)
+    step = next_step(
+        verdict.code, offline=args.offline, claimed=_instant(report.claims.time), now=now if args.at is None else None
+    )
+    _print(args, report, verdict, step, lambda printer: printer.report(report, verdict, args.at or now))
+    return _status(verdict)
+
+
+def _status(verdict: Verdict) -> int:
+    return {"valid": VALID, "incomplete": INCOMPLETE}.get(verdict.word, INVALID)
+
+
+def _print(
+    args: argparse.Namespace, report: Any, verdict: Verdict, step: str | None, words: Callable[[Printer], str]
+) -> None:
+    if args.json:
+        return _write(json.dumps(report.to_dict(), indent=2))
+    printer = Printer(colours=_has_colours(sys.stdout))
+    lines = [printer.verdict(verdict) if args.quiet else words(printer)]
+    if step is not None and not args.quiet:
+        lines.append(f"next: {step}")
+    _write("\n".join(lines))
+
+
+def _write(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # Whoever reads has seen enough, and the exit status is still the verdict's. Nothing is written at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _has_colours(stream: TextIO) -> bool:
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _check_clock(at: datetime | None) -> None:
+    now = datetime.now(timezone.utc)
+    if at is None and now < _MADE:
+        raise UsageError(
+            f"this machine's clock says {now:%Y-%m-%d}, which is before this version was made: set it, or give --at TIME"
+        )
+
+
+def _services(args: argparse.Namespace) -> Services:
+    return Services(online=not args.offline, rim_url=args.rim_url, ocsp_url=args.ocsp_url, on_fetch=_fetching)
+
+
+def _fetch_keys(url: str) -> Any:
+    return fetch_nras_keys(url, on_fetch=_fetching)
+
+
+def _fetching(what: str) -> None:
+    print(f"fetching {plain(what)} …", file=sys.stderr)
+
+
+def _instant(time: str | None) -> datetime | None:
+    try:
+        return None if time is None else datetime.fromisoformat(time.replace("Z", "+00:00"))
+    except ValueError:  # a year that Python's calendar does not have
+        return None
+
+
+# The options of a verification.
+
+
+def _root(file: str | None) -> str | None:
+    """@raises UsageError"""
+    if file is None:
+        return None
+    text = read_text(file)
+    try:
+        read_pem(text, "--allow-simulated")
+    except TypeError as cause:
+        raise UsageError(f"--allow-simulated {file}: not a PEM certificate") from cause
+    return text
+
+
+def _cpu_policy(args: argparse.Namespace) -> CpuPolicy:
+    return CpuPolicy(products=args.product, tcb=args.tcb)
+
+
+def _reference(file: str | None) -> Any:
+    """@raises UsageError"""
+    from .cpu.reference import read_reference
+
+    if file is None:
+        return None
+    try:
+        return read_reference(read_text(file))
+    except TypeError as cause:
+        raise UsageError(f"--reference {file}: {cause}") from cause

@@ -1,0 +1,213 @@
+"""The options of a verification of a processor's evidence, and what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from ..x509 import Certificate
+
+CpuType = Literal["SEV_SNP", "TDX", "AZURE_SEV_SNP", "AZURE_TDX"]
+Product = Literal["Milan", "Genoa", "Turin"]
+"""AMD's processors with SEV-SNP."""
+PRODUCTS: tuple[Product, ...] = ("Milan", "Genoa", "Turin")
+
+SnpTcb = Mapping[str, int]
+"""Security versions of AMD's firmware by part: `bl`, `tee`, `snp`, `ucode`, and `fmc`, which is Turin's alone."""
+
+TcbStatus = Literal[
+    "UpToDate",
+    "SWHardeningNeeded",
+    "ConfigurationNeeded",
+    "ConfigurationAndSWHardeningNeeded",
+    "OutOfDate",
+    "OutOfDateConfigurationNeeded",
+    "TDRelaunchAdvised",
+    "TDRelaunchAdvisedConfigurationNeeded",
+    "Revoked",
+    "NotSupported",
+]
+"""Intel's words for a platform's state; `NotSupported`: no level of the TCB info is met."""
+
+
+@dataclass(frozen=True)
+class TdxCollateral:
+    """
+    Intel's endorsements, in the form of dcap-qvl: signed texts exactly as they were signed; signatures and DER as hex,
+    chains as PEM.
+    """
+
+    tcb_info: str
+    tcb_info_signature: str
+    tcb_info_issuer_chain: str
+    qe_identity: str
+    qe_identity_signature: str
+    qe_identity_issuer_chain: str
+    pck_crl: str
+    pck_crl_issuer_chain: str
+    """Not read: the list must be signed by the authority in the quote's own chain."""
+    root_ca_crl: str
+
+
+@dataclass(frozen=True)
+class CpuPolicy:
+    products: Sequence[str] | None = None
+    """
+    AMD products whose reports are accepted. Genoa and Turin by default: Milan's reports can be forged (arXiv
+    2605.12990).
+    """
+    min_tcb: Mapping[str, SnpTcb] | None = None
+    """The least TCB, by product, that AMD's reported, current, committed and launch TCB must all have."""
+    require_alias_check: bool = False
+    """Demand that AMD's firmware says it looked for aliased memory."""
+    csp_ids: Sequence[str] | None = None
+    """Whose VLEKs are accepted, by the text of their CSP id; any by default."""
+    tcb: Sequence[str] | None = None
+    """Intel's statuses that are accepted; UpToDate alone by default. Revoked and NotSupported never are."""
+    min_tcb_evaluation: float | None = None
+    """The least `tcbEvaluationDataNumber` of Intel's texts."""
+
+
+@dataclass(frozen=True)
+class CpuRoots:
+    """PEM certificates to trust in place of the pinned ones."""
+
+    amd: str | None = None
+    intel: str | None = None
+
+
+@dataclass(frozen=True)
+class CpuCollateral:
+    """The caller's own. It replaces that in the evidence where it is valid at that instant."""
+
+    tdx: TdxCollateral | Mapping[str, str] | None = None
+    """Intel's: the members of TdxCollateral."""
+    amd_crl: bytes | None = None
+    """AMD's revocation list in DER."""
+
+
+@dataclass(frozen=True)
+class CpuWithout:
+    """Checks that the caller leaves out; each is shown as a skip with that reason."""
+
+    revocation: bool = False
+
+
+@dataclass(frozen=True)
+class CpuExpected:
+    report_data: str | None = None
+    """
+    REPORTDATA in hex: at most 64 bytes, the rest is zero. For Azure's types: exactly what the vTPM's quote signed.
+    """
+
+
+@dataclass(frozen=True)
+class CpuOptions:
+    """The option `cpu` of an attestation's or a session's verification."""
+
+    roots: CpuRoots = CpuRoots()
+    collateral: CpuCollateral = CpuCollateral()
+    policy: CpuPolicy = CpuPolicy()
+    reference: str | Mapping[str, Any] | None = None
+    """
+    The guests and launch files that the caller knows, as docs/attestation.md §7.13 has them: JSON text, or parsed.
+    """
+
+
+@dataclass(frozen=True)
+class CpuVerifyOptions:
+    at: datetime | None = None
+    """The instant of the verification. Now by default."""
+    roots: CpuRoots = CpuRoots()
+    simulated_roots: str | None = None
+    """
+    PEM certificates of simulated processors' test roots. Evidence under one passes, and proves nothing about hardware.
+    """
+    collateral: CpuCollateral = CpuCollateral()
+    without: CpuWithout = CpuWithout()
+    expected: CpuExpected = CpuExpected()
+    policy: CpuPolicy = CpuPolicy()
+    reference: str | Mapping[str, Any] | None = None
+    """As of CpuOptions; without it, which software runs is not compared."""
+    stop_at_failure: bool = False
+    """No check runs after one that failed."""
+
+
+@dataclass(frozen=True)
+class CpuContext:
+    """The options, read once."""
+
+    at: datetime
+    amd_roots: Sequence[Certificate]
+    intel_roots: Sequence[Certificate]
+    simulated_roots: Sequence[Certificate]
+    policy: CpuPolicy
+    tdx_collateral: TdxCollateral | None
+    amd_crl: bytes | None
+    without_revocation: bool
+    reference: Mapping[str, Any] | None
+    """None: which software runs is not compared."""
+
+
+@dataclass(frozen=True)
+class CpuSoftware:
+    """The software that the caller knows."""
+
+    launch: str
+    """SHA-256 of the launch file."""
+    images: Mapping[str, str] | None
+    """Its images by service; None where the launch file itself was not at hand."""
+    uncompared: str | None
+    """What the caller's reference value leaves out, in words."""
+
+    def to_dict(self) -> dict[str, Any]:
+        images = None if self.images is None else dict(self.images)
+        return {"launch": self.launch, "images": images, "uncompared": self.uncompared}
+
+
+@dataclass(frozen=True)
+class CpuClaims:
+    """The claims of the evidence, in hex; None where it has none. Nothing here is proven unless the report is valid."""
+
+    type: CpuType
+    simulated: bool
+    product: Product | None
+    chip_id: str | None
+    vmpl: int | None
+    report_data: str
+    measurement: str
+    """MEASUREMENT of SEV-SNP, MRTD of TDX."""
+    rtmrs: Sequence[str] | None
+    host_data: str
+    """HOST_DATA of SEV-SNP, MRCONFIGID of TDX: set by the host, and signed."""
+    id_key_digest: str | None
+    tcb: SnpTcb | None
+    fmspc: str | None
+    tcb_status: TcbStatus | None
+    advisories: Sequence[str]
+    pcrs: Sequence[str] | None
+    """SHA-256 registers of Azure's vTPM."""
+    software: CpuSoftware | None
+    """The guest's software, one that the caller knows; None where it was not compared, or is another."""
+
+    def to_dict(self) -> dict[str, Any]:
+        claims = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name in ("rtmrs", "advisories", "pcrs"):
+            claims[name] = None if claims[name] is None else list(claims[name])
+        claims["tcb"] = None if self.tcb is None else dict(self.tcb)
+        claims["software"] = None if self.software is None else self.software.to_dict()
+        return claims
+
+
+@dataclass(frozen=True)
+class VerifiedSession:
+    """
+    A session that was verified, for the attestations that name it and do not carry it. `verify_session` returns it.
+    """
+
+    statement: str
+    """The exact text that GPUs and processor signed."""
+    cpu: CpuClaims

@@ -1,0 +1,225 @@
+// The Python package in a process of its own, and questions that it and verify/ are both asked.
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { appraiseAttestation } from '../../verify/attestation.ts';
+import type { Check, FailureCode } from '../../verify/checks.ts';
+import { createCollateral } from '../../verify/collateral.ts';
+import type { CpuVerifyOptions, VerifiedSession } from '../../verify/cpu/cpu-options.ts';
+import { appraiseCpu } from '../../verify/cpu/verify-cpu.ts';
+import { appraiseEvidence } from '../../verify/evidence.ts';
+import type { Expected, VerifyOptions } from '../../verify/options.ts';
+import { appraiseSession } from '../../verify/session.ts';
+import { makeVenv } from '../clients/venv.ts';
+
+const path = (name: string) => fileURLToPath(new URL(name, import.meta.url));
+/** Its folder in the checkout. */
+export const PACKAGE: string = path('../../python/');
+/** Null where PyPI cannot be reached. */
+export const python: string | null = makeVenv(path('requirements.txt'), 'python-venv');
+/** For the names of tests that cannot run without it. */
+export const SKIPPED: string = python === null ? ' SKIPPED: PyPI cannot be reached' : '';
+if (python === null) console.warn('\n!!! The Python package is NOT tested: PyPI cannot be reached !!!\n');
+
+/** What a verification takes, as JSON has it: instants in ISO 8601, bytes in base64. */
+export interface Options {
+  readonly at?: string | undefined;
+  readonly clocks?: Readonly<Record<string, string>> | undefined;
+  readonly collateral?:
+    | {
+        readonly rims?: Readonly<Record<string, string>> | readonly string[];
+        readonly ocsp?: readonly string[];
+      }
+    | undefined;
+  readonly expected?: (Omit<Expected, 'transcript'> & { readonly transcript?: string | undefined }) | undefined;
+  readonly cpu?: OptionsOfCpu | undefined;
+  readonly session?: VerifiedSession | undefined;
+  /** Of a processor's bare evidence. */
+  readonly simulatedRoots?: string | undefined;
+  readonly simulatedRoot?: string | undefined;
+  readonly roots?: { readonly device?: string | undefined; readonly rim?: string | undefined } | undefined;
+  readonly without?:
+    | { readonly referenceValues?: boolean | undefined; readonly revocation?: boolean | undefined }
+    | undefined;
+  readonly policy?: VerifyOptions['policy'] | undefined;
+  readonly nrasKeys?: VerifyOptions['nrasKeys'] | undefined;
+  readonly limits?: VerifyOptions['limits'] | undefined;
+  readonly stopAtFailure?: boolean | undefined;
+}
+
+interface OptionsOfCpu {
+  readonly roots?: { readonly amd?: string | undefined; readonly intel?: string | undefined } | undefined;
+  readonly collateral?: { readonly tdx?: object | undefined; readonly amdCrl?: string | undefined } | undefined;
+  readonly policy?: CpuVerifyOptions['policy'] | undefined;
+  readonly reference?: CpuVerifyOptions['reference'] | undefined;
+}
+
+export type Input = { readonly text: string } | { readonly value: unknown } | { readonly bytes: string };
+
+export type Question = { readonly name: string; readonly input: Input } & (
+  | { readonly call: 'attestation' | 'evidence' | 'session'; readonly options: Options }
+  | {
+      readonly call: 'cpu';
+      readonly options: Pick<Options, 'at' | 'simulatedRoots' | 'without' | 'stopAtFailure'> &
+        OptionsOfCpu & { readonly expected?: CpuVerifyOptions['expected'] };
+    }
+);
+
+/** What either verifier says. */
+export interface Said {
+  readonly report?: {
+    readonly valid: boolean;
+    readonly incomplete: boolean;
+    readonly level: string | null;
+    readonly checks: readonly (readonly [
+      name: string,
+      device: number | null,
+      status: string,
+      code: FailureCode | null,
+    ])[];
+    readonly claims: unknown;
+    /** What is proven and what is not, in words; null unless valid. */
+    readonly words: readonly string[] | null;
+  };
+  /** What was thrown in place of a report; TypeError: an option that cannot be used. */
+  readonly error?: string | undefined;
+  readonly why?: string | undefined;
+}
+
+// verify/.
+
+const bytes = (base64: string) => new Uint8Array(Buffer.from(base64, 'base64'));
+const instant = (text: string | undefined) => (text === undefined ? undefined : new Date(text));
+
+function ofCpu({ roots, collateral, policy, reference }: OptionsOfCpu): VerifyOptions['cpu'] {
+  const { tdx, amdCrl } = collateral ?? {};
+  const own = { tdx: tdx as never, amdCrl: amdCrl === undefined ? undefined : bytes(amdCrl) };
+  return {
+    policy,
+    reference,
+    ...(roots === undefined ? {} : { roots }),
+    ...(collateral === undefined ? {} : { collateral: own }),
+  };
+}
+
+function optionsOf({ at, clocks, collateral, expected, cpu, ...same }: Options): VerifyOptions {
+  const { rims = {}, ocsp = [] } = collateral ?? {};
+  const { transcript } = expected ?? {};
+  return {
+    ...same,
+    at: instant(at),
+    clocks: Object.fromEntries(Object.entries(clocks ?? {}).map(([name, text]) => [name, new Date(text)])),
+    ...(collateral === undefined
+      ? {}
+      : {
+          collateral: createCollateral({
+            rims: Array.isArray(rims) ? rims : new Map(Object.entries(rims)),
+            ocsp: ocsp.map(bytes),
+          }),
+        }),
+    expected: { ...expected, transcript: transcript === undefined ? undefined : bytes(transcript) },
+    ...(cpu === undefined ? {} : { cpu: ofCpu(cpu) }),
+  };
+}
+
+const UNAVAILABLE: ReadonlySet<FailureCode> = new Set([
+  'revocation_unavailable',
+  'rim_unavailable',
+  'token_key_unavailable',
+  'collateral_unavailable',
+] as const);
+
+/** Not valid, and whatever failed only lacked what it needs. */
+function isIncomplete(checks: readonly Check[]): boolean {
+  const codes = checks.flatMap(({ code }) => (code === undefined ? [] : [code]));
+  return codes.length > 0 && codes.every((code) => UNAVAILABLE.has(code));
+}
+
+function said({ valid, checks, claims, level, proven = [], not_proven = [] }: Reported): Said {
+  return {
+    report: {
+      valid,
+      incomplete: isIncomplete(checks),
+      level: level ?? null,
+      checks: checks.map(({ name, device, status, code }) => [name, device ?? null, status, code ?? null]),
+      claims: JSON.parse(JSON.stringify(claims)),
+      words: valid ? [...proven, ...not_proven] : null,
+    },
+  };
+}
+
+interface Reported {
+  readonly valid: boolean;
+  readonly checks: readonly Check[];
+  readonly claims: unknown;
+  readonly level?: string;
+  readonly proven?: readonly string[];
+  readonly not_proven?: readonly string[];
+}
+
+/** The verdict of verify/. */
+export async function ours(question: Question): Promise<Said> {
+  const { input } = question;
+  const value = 'text' in input ? input.text : 'bytes' in input ? bytes(input.bytes) : structuredClone(input.value);
+  try {
+    if (question.call === 'cpu') {
+      const { at, without, expected, simulatedRoots, stopAtFailure, ...cpu } = question.options;
+      const options = { at: instant(at), without, expected, simulatedRoots, stopAtFailure };
+      return said(await appraiseCpu(value, { ...options, ...ofCpu(cpu) }));
+    }
+    const options = optionsOf(question.options);
+    const calls = { attestation: appraiseAttestation, evidence: appraiseEvidence, session: appraiseSession };
+    return said(await calls[question.call](value, options));
+  } catch (error) {
+    return { error: (error as Error).name, why: String((error as Error).stack) };
+  }
+}
+
+// The package.
+
+/** How many questions are on their way at once. */
+const AHEAD = 32;
+
+export class Driver {
+  readonly #child: ChildProcessWithoutNullStreams;
+  readonly #lines: AsyncIterator<string>;
+
+  constructor(interpreter: string) {
+    this.#child = spawn(interpreter, [path('driver.py')], {
+      env: { PATH: process.env.PATH, PYTHONPATH: `${PACKAGE}src`, PYTHONDONTWRITEBYTECODE: '1' },
+    });
+    this.#lines = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
+    this.#child.stderr.pipe(process.stderr);
+  }
+
+  async ready(): Promise<void> {
+    const line = await this.#line();
+    if (line !== 'ready') throw new Error(`driver.py began with ${line}`);
+  }
+
+  async #line(): Promise<string> {
+    const { done, value } = await this.#lines.next();
+    if (done) throw new Error('driver.py ended');
+    return value;
+  }
+
+  /** What both verifiers say of each question, in order. */
+  async *both(questions: readonly Question[]): AsyncGenerator<{ question: Question; ours: Said; python: Said }> {
+    for (let from = 0; from < questions.length; from += AHEAD) {
+      const some = questions.slice(from, from + AHEAD);
+      for (const question of some) this.#child.stdin.write(`${JSON.stringify(question)}\n`);
+      for (const question of some)
+        yield { question, ours: await ours(question), python: this.#read(JSON.parse(await this.#line())) };
+    }
+  }
+
+  #read({ report, error, why }: { report?: Reported & { incomplete: boolean }; error?: string; why?: string }): Said {
+    return report === undefined
+      ? { error, why }
+      : { report: { ...said(report).report, incomplete: report.incomplete } as never };
+  }
+
+  end(): void {
+    this.#child.kill();
+  }
+}

@@ -1,0 +1,154 @@
+// The Python package and verify/ are asked the same, and say the same: valid, incomplete, level, claims, what is proven, and of each check its status and code.
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { vectorsPresent } from '../vectors.ts';
+import { mutated } from './mutate.ts';
+import { Driver, python, type Question, type Said, SKIPPED } from './package.ts';
+import { bytewise, gpus, processors, vectors } from './questions.ts';
+import { sessions, signedChanges } from './sessions.ts';
+
+/** How many changed questions of each kind are asked, and from which seed they are made. */
+const CHANGES = Number(process.env.COUNTERSIGN_CHANGES ?? 300);
+const SEED = Number(process.env.COUNTERSIGN_SEED ?? 1);
+const TIMEOUT_MS = 120_000 + 200 * CHANGES;
+
+describe.skipIf(python === null)(`the Python package beside verify/${SKIPPED}`, () => {
+  let driver: Driver;
+  beforeAll(async () => {
+    driver = new Driver(python ?? '');
+    await driver.ready();
+  });
+  afterAll(() => driver?.end());
+
+  /** Asks both. @returns the first check that failed, or `valid`, of each. */
+  async function agree(questions: readonly Question[]): Promise<string[]> {
+    const differences: unknown[] = [];
+    const verdicts: string[] = [];
+    for await (const { question, ours, python: theirs } of driver.both(questions)) {
+      verdicts.push(verdict(ours));
+      if (!isSame(ours, theirs)) differences.push({ question: question.name, ...difference(ours, theirs) });
+    }
+    expect(differences.slice(0, 5), `${differences.length} of ${questions.length} differ`).toEqual([]);
+    return verdicts;
+  }
+
+  it(
+    'every vector',
+    async () => {
+      const questions = vectors();
+      expect(questions.length).toBeGreaterThan(150);
+      const verdicts = await agree(questions);
+      expect(new Set(verdicts).size).toBeGreaterThan(30);
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    `${CHANGES} changed vectors`,
+    async () => {
+      const right = vectors().filter(({ name }) => name.includes('.pass.'));
+      expect(new Set(await agree(mutated(right, CHANGES, SEED))).size).toBeGreaterThan(8);
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    'sessions and answers in them',
+    async () => {
+      const verdicts = await agree(await sessions());
+      expect(verdicts.slice(0, 10)).toEqual(Array(10).fill('valid'));
+      expect(new Set(verdicts).size).toBeGreaterThan(10);
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    `${CHANGES} changed sessions and answers`,
+    async () => {
+      const right = (await sessions()).slice(0, 10);
+      expect(new Set(await agree(mutated(right, CHANGES, SEED))).size).toBeGreaterThan(8);
+    },
+    TIMEOUT_MS,
+  );
+
+  it(
+    `${CHANGES} sessions and answers, changed before they were signed`,
+    async () => {
+      expect(new Set(await agree(await signedChanges(CHANGES, SEED))).size).toBeGreaterThan(8);
+    },
+    TIMEOUT_MS,
+  );
+
+  describe.skipIf(!vectorsPresent)('genuine evidence', () => {
+    it(
+      'of GPUs and switches',
+      async () => {
+        const verdicts = await agree(gpus());
+        expect(verdicts[0]).toBe('valid');
+        expect(new Set(verdicts).size).toBeGreaterThan(10);
+      },
+      TIMEOUT_MS,
+    );
+
+    it(
+      `of GPUs and switches, ${CHANGES} times changed`,
+      async () => {
+        expect(new Set(await agree(mutated(gpus(), CHANGES, SEED))).size).toBeGreaterThan(8);
+      },
+      TIMEOUT_MS,
+    );
+
+    it(
+      'of processors',
+      async () => {
+        const verdicts = await agree(processors());
+        expect(verdicts).toHaveLength(55);
+        expect(new Set(verdicts).size).toBeGreaterThan(10);
+      },
+      TIMEOUT_MS,
+    );
+
+    it(
+      'of processors, byte by byte',
+      async () => {
+        const verdicts = await agree(bytewise());
+        expect(verdicts.length).toBeGreaterThan(1_500);
+        expect(new Set(verdicts).size).toBeGreaterThan(5);
+      },
+      TIMEOUT_MS,
+    );
+
+    it(
+      `of processors, ${CHANGES} times changed`,
+      async () => {
+        expect(new Set(await agree(mutated(processors(), CHANGES, SEED))).size).toBeGreaterThan(8);
+      },
+      TIMEOUT_MS,
+    );
+  });
+});
+
+/** An option that cannot be used is a TypeError in both; nothing else may be thrown. */
+const isSame = (ours: Said, theirs: Said): boolean =>
+  ours.report === undefined
+    ? ours.error === 'TypeError' && theirs.error === 'TypeError'
+    : JSON.stringify(ours.report) === JSON.stringify(theirs.report);
+
+function verdict({ report, error }: Said): string {
+  const failed = report?.checks.find(([, , status]) => status === 'fail');
+  return error ?? (failed === undefined ? 'valid' : `${failed[0]} ${failed[3]}`);
+}
+
+/** What differs, and of the checks only those that do. */
+function difference(ours: Said, theirs: Said): object {
+  const [one, other] = [ours.report, theirs.report];
+  if (one === undefined || other === undefined)
+    return { ours: ours.why ?? verdict(ours), python: theirs.why ?? verdict(theirs) };
+  const lines = (report: NonNullable<Said['report']>) =>
+    new Set(
+      Object.entries(report).flatMap(([name, value]) =>
+        (name === 'checks' ? (value as unknown[]) : [value]).map((part) => `${name}: ${JSON.stringify(part)}`),
+      ),
+    );
+  const [a, b] = [lines(one), lines(other)];
+  return { ours: [...a].filter((line) => !b.has(line)), python: [...b].filter((line) => !a.has(line)) };
+}
