@@ -38,7 +38,7 @@ WORKDIR /app
 # What Node makes of the sources, made once: a start takes half the time. Each image fills it as its own user, because Node looks by user.
 ENV NODE_ENV=production NODE_COMPILE_CACHE=/app/.compiled
 STOPSIGNAL SIGTERM
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 ARG CREATED=unknown
 LABEL org.opencontainers.image.version=$VERSION \

@@ -21,6 +21,8 @@ const SUITES: Readonly<Record<string, Suite>> = {
   },
   /** The page in Chromium, on a gateway of its own. */
   page: { include: ['test/page/**/*.page.ts'], globalSetup: 'test/browser/setup.ts', test_s: 60, hook_s: 60 },
+  /** Our verifiers and NVIDIA's over vectors/, as programs, and docs/conformance.md beside them. */
+  conformance: { include: ['test/conformance/**/*.conformance.ts'], test_s: 900, hook_s: 300 },
   /** The images and compose.yaml on a Docker daemon of its own. */
   containers: {
     include: ['test/containers/**/*.containers.ts'],
@@ -53,6 +55,13 @@ const SUITES: Readonly<Record<string, Suite>> = {
   },
   /** The Python package: the same verdicts as verify/, its own tests, types and style. */
   python: { include: ['test/python/**/*.python.ts'], test_s: 120, hook_s: 300 },
+  /** A release without its uploads: versions, packages, checksums, and the workflow that does it. */
+  release: {
+    include: ['test/release/**/*.release.ts'],
+    globalSetup: 'test/release/setup.ts',
+    test_s: 300,
+    hook_s: 300,
+  },
   /** openai-python's own API tests, directly and through the gateway; LiteLLM on either side of it. */
   sdk: { include: ['test/sdk/**/*.sdk.ts'], test_s: 900, hook_s: 900 },
   /** A real Valkey or Redis server between gateways. */

@@ -1,4 +1,4 @@
-// Writes vectors/: for each check one attestation that passes and some that fail by that check alone, under test roots.
+// Writes vectors/: for each check one attestation that passes and some that fail by that check alone, under test roots; their README and manifest.
 // Only what is missing is written, because ECDSA signatures differ each time; --force makes everything anew, keys too.
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -11,6 +11,7 @@ import { ENDPOINT_CASES } from './vectors/cases-endpoints.ts';
 import { EXCHANGE_CASES } from './vectors/cases-exchange.ts';
 import { TOKEN_CASES } from './vectors/cases-token.ts';
 import { type Case, json, type Kit, makeKit } from './vectors/kit.ts';
+import { manifestOf } from './vectors/manifest.ts';
 import { readme } from './vectors/readme.ts';
 import { keepIn } from './vectors/store.ts';
 import type { Vector } from './vectors/vector.ts';
@@ -60,3 +61,4 @@ for (const one of [
 const rank = (check: string) => (CHECKS as readonly string[]).indexOf(check);
 const inOrder = made.toSorted(([, a], [, b]) => rank(a.check) - rank(b.check));
 writeFileSync(join(folder, 'README.md'), readme(inOrder));
+writeFileSync(join(folder, 'manifest.json'), json(manifestOf(folder, inOrder)));

@@ -13,6 +13,8 @@ const MAKERS: Readonly<Record<string, string>> = {
   package: 'build-package.ts',
   /** docs/licences.md. */
   licences: 'licences.ts',
+  /** The version, wherever it stands; `--check [VERSION]` compares. */
+  versions: 'versions.ts',
 };
 
 const [what = '', ...rest] = process.argv.slice(2);

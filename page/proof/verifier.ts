@@ -1,5 +1,11 @@
 // Runs the verifier in this browser: `verify/`, with WebCrypto, on what the page holds.
-import { appraiseAttestation, appraiseEvidence, createCollateral, type VerificationReport, type VerifyOptions } from '../../verify/index.ts';
+import {
+  appraiseAttestation,
+  appraiseEvidence,
+  createCollateral,
+  type VerificationReport,
+  type VerifyOptions,
+} from '../../verify/index.ts';
 import { ask, type Service } from '../gateway.ts';
 import type { Subject } from './subject.ts';
 

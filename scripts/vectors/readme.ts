@@ -42,6 +42,48 @@ nonce}\`). Paths, in members whose names end in \`_file\` or \`_files\`, start i
 \`expect\`: \`valid\` and \`level\`; of a file that fails \`failed_check\` and \`code\`, and no other check may fail (those that rest
 on it are skipped); of one that passes \`skipped\`: the checks that do not apply, and no others may be skipped.
 
+## The manifest
+
+\`manifest.json\` (\`format\`: \`countersign-vectors/1\`) lists all cases in the order of the checks: \`file\`, \`sha256\` of its bytes,
+\`description\`, \`check\`, \`features\`, and \`expected\`, which is one of
+
+| \`verdict\` | with | it means |
+|---|---|---|
+| \`valid\` | \`level\` | every check passes |
+| \`invalid\` | \`code\` | a check fails: the code of the first, in the order in which checks stand in the manifest |
+| \`incomplete\` | \`code\` | it is not valid, and every check that fails only lacked what it needs: \`revocation_unavailable\`, \`rim_unavailable\`, \`token_key_unavailable\` or \`collateral_unavailable\` |
+
+\`parts\` has the SHA-256 of every file that cases name. \`features\` says what a case makes use of: \`evidence\` (bare), \`text\`,
+\`batch\`, \`stream\`, \`exchange\` (something of the caller's to compare with), \`nras\` (a token of NVIDIA's remote service), \`rim\`, \`ocsp\`,
+\`policy\` (a caller's limit).
+
+## Your verifier
+
+Write a program that takes one argument, the path of a case, gives its verdict as the last line of its standard output, and ends
+with the code that belongs to it:
+
+| last line | exit code | |
+|---|---|---|
+| \`valid LEVEL\` | 0 | \`valid none\`, \`valid gpu\`, \`valid gpu+cpu\` |
+| \`invalid CODE\` | 1 | |
+| | 2 | it was called wrongly |
+| \`incomplete CODE\` | 3 | |
+| | 4 | it does not support what the case needs. This is counted apart, never as agreement |
+
+It reads the case's input and \`options\`, and no other member; files that they name stand in the folder above that of the case. It asks no
+network. Then, in this repository:
+
+\`\`\`sh
+npm ci
+npm run conformance -- -- ./their-verifier                  # -- PROGRAM [ARGS…]
+npm run conformance -- --only revocation. -- python -m their.verifier
+\`\`\`
+
+The runner checks the manifest's hashes first. It runs the program on two cases at a time, each for at most 60 s (\`--timeout SECONDS\`) and
+64 KiB of output, prints where it differs, and ends with 0 where the program agrees on every case that it supports, with 1 where it does not
+or supports none, with 2 when it was called wrongly or the program cannot be run. \`--json\` prints every case. Once five cases were not done in
+time the rest is not asked. \`docs/conformance.md\` has what our verifiers and NVIDIA's say.
+
 ## Making them
 
 \`node scripts/make-vectors.ts\` (Node 24) writes what is missing; \`--force\` makes everything anew. \`keys/\` holds the private

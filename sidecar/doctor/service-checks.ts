@@ -2,7 +2,14 @@
 
 import { buildRaw } from '../../proto/raw.ts';
 import { readStatement } from '../../proto/statement.ts';
-import { appraiseAttestation, createCollateral, type Jwks, NVIDIA_OCSP_URL, NVIDIA_RIM_URL, type VerificationReport } from '../../verify/index.ts';
+import {
+  appraiseAttestation,
+  createCollateral,
+  type Jwks,
+  NVIDIA_OCSP_URL,
+  NVIDIA_RIM_URL,
+  type VerificationReport,
+} from '../../verify/index.ts';
 import { NRAS_KEYS_URL } from '../../verify/service.ts';
 import type { SidecarConfig } from '../config.ts';
 import type { CpuType } from '../cpu/collector.ts';

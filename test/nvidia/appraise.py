@@ -1,7 +1,7 @@
 """Hands evidence to NVIDIA's unmodified local verifier, through NVIDIA's SDK, and prints what it said as one JSON line.
 
-Standard input: {"arch": "HOPPER", "report": base64, "chain": PEM, "nonce": hex, "rounds": n}. One process appraises one
-report: the SDK keeps state between calls. RIM and OCSP services come from NV_RIM_URL and NV_OCSP_URL, which NVIDIA reads.
+Standard input: {"arch": "HOPPER", "report": base64, "chain": PEM, "nonce": hex, "rounds": n, "others": [{arch, report, chain}]}.
+One process appraises one report, and with it the others' of the same nonce: the SDK keeps state between calls. RIM and OCSP services come from NV_RIM_URL and NV_OCSP_URL, which NVIDIA reads.
 What a GPU's driver would have told (driver and VBIOS version) is taken from the report, by NVIDIA's parser; asked for the
 mode of the machine, which happens after a refusal, it says that development tools are off.
 """
@@ -26,6 +26,7 @@ import pynvml
 pynvml.nvmlSystemGetConfComputeState = lambda: SimpleNamespace(ccFeature=1, devToolsMode=0)
 
 from nv_attestation_sdk.gpu import attest_gpu_local
+from nv_attestation_sdk.utils import local_utils
 from verifier import cc_admin
 from verifier.attestation import AttestationReport
 from verifier.config import GPU_ARCHITECTURE_MAP, event_log, info_log
@@ -33,6 +34,15 @@ from verifier.nvml.gpu_cert_chains import GpuCertificateChains
 from verifier.nvml.test_handle import TestHandle
 from verifier.utils import format_vbios_version
 
+# The policy of NVIDIA's own example over the token, down to its verdicts.
+POLICY = {
+    "version": "4.0",
+    "authorization-rules": {
+        "type": "JWT",
+        "overall-claims": {"x-nvidia-overall-att-result": True},
+        "detached-claims": {"measres": "success"},
+    },
+}
 ARCHITECTURES = {"HOPPER": 9, "BLACKWELL": 10}
 
 
@@ -89,19 +99,20 @@ def main():
     for log in (info_log, event_log):
         log.addHandler(said)
     settings = GPU_ARCHITECTURE_MAP[ARCHITECTURES[given["arch"]]]
-    evidence = Evidence(given, settings)
+    devices = [Evidence(one, GPU_ARCHITECTURE_MAP[ARCHITECTURES[one["arch"]]]) for one in (given, *given.get("others", []))]
     options = {"ocsp_nonce_disabled": True, "claims_version": "3.0"}
     seconds = []
     processor = []
     valid = True
     for _ in range(given.get("rounds", 1)):
         start, used = time.perf_counter(), processor_seconds()
-        verdict, _token = attest_gpu_local.attest(given["nonce"], [evidence], options)
+        verdict, token = attest_gpu_local.attest(given["nonce"], devices, options)
         seconds.append(time.perf_counter() - start)
         processor.append(processor_seconds() - used)
         valid = valid and verdict is True
     answer = {
         "valid": valid,
+        "policy": local_utils.validate_token(None, token, json.dumps(POLICY)) is True,
         "chain": settings.check_if_gpu_attestation_report_cert_chain_validated(),
         "signature": settings.check_if_attestation_report_signature_verified(),
         "measurements": settings.check_if_measurements_are_matching(),

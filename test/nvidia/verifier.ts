@@ -19,11 +19,15 @@ export interface Appraisal {
   readonly chain: string;
   readonly nonce: string;
   readonly rounds?: number;
+  /** Further devices that signed the same nonce. */
+  readonly others?: readonly Pick<Appraisal, 'arch' | 'report' | 'chain'>[];
 }
 
 /** What appraise.py prints. A member is null where the verifier did not come so far. */
 export interface Verdict {
   readonly valid: boolean;
+  /** What NVIDIA's example policy says of the token about the last round. */
+  readonly policy: boolean;
   readonly chain: boolean | null;
   readonly signature: boolean | null;
   readonly measurements: 'success' | 'fail' | null;
@@ -52,7 +56,8 @@ const TIMEOUT_MS = 60_000;
 
 /** Runs NVIDIA's verifier over a report. `at`: its clock. */
 export function nvidiaAppraises(given: Appraisal, at: Date, tools: Tools, services: Services): Promise<Verdict> {
-  const input = { ...given, report: given.report.toString('base64') };
+  const inText = <T extends { report: Buffer }>(one: T) => ({ ...one, report: one.report.toString('base64') });
+  const input = { ...inText(given), others: (given.others ?? []).map(inText) };
   return python('appraise.py', input, at, tools, services);
 }
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from .batch import MAX_LEAVES
-from .checks import CheckFailure, CheckList, Passed, seen
+from .checks import CheckFailure, CheckList, Passed, Skipped, seen, skipped
 from .cpu.options import CpuClaims, CpuSoftware
 from .options import LEVELS, BatchClaims, Claims, Context, Level, Pinned, TokenClaims, VerificationReport
 from .strict_json import number_text
@@ -76,7 +76,7 @@ def concluded(findings: Findings) -> VerificationReport:
         checks=findings.list.checks,
         claims=claims,
         proven=tuple(_proven(findings)) if valid else (),
-        not_proven=tuple(_not_proven(findings)) if valid else ("Anything: a check failed.",),
+        not_proven=tuple(_not_proven(findings)) if valid else (_nothing(findings),),
     )
 
 
@@ -245,19 +245,28 @@ _SKEW_SECONDS = 300
 """The tolerance between the gateway's clock and ours, by default."""
 
 
-def check_policy(findings: Findings, context: Context) -> Passed[Literal[True]]:
+def _nothing(findings: Findings) -> str:
+    if findings.list.incomplete:
+        return "Anything: a check could not get what it needs."
+    return "Anything: a check failed."
+
+
+def check_policy(findings: Findings, context: Context) -> Passed[Literal[True]] | Skipped:
     """@raises CheckFailure: too_old, policy_refused"""
     policy, passed = context.options.policy, findings.list.passed
     statements: list[str] = []
     if policy.max_age_seconds is not None or policy.max_ahead_seconds is not None:
         statements.append(_check_age(findings.timestamp, context))
-    for name in policy.required_checks:
-        if name != "policy" and not passed(name):
-            raise CheckFailure("policy_refused", f"the caller requires the check {name}, which did not pass")
     most = MAX_LEAVES if policy.max_batch is None else policy.max_batch
     if findings.batch is not None and findings.batch.tree_size > most:
         size = findings.batch.tree_size
         raise CheckFailure("policy_refused", f"the nonce commits to {size} answers; the caller accepts {most}")
+    # What a check that could not run would have shown is not known, and the report is not valid in any case.
+    if findings.list.incomplete:
+        return skipped("level and required checks are not known: a check could not get what it needs")
+    for name in policy.required_checks:
+        if name != "policy" and not passed(name):
+            raise CheckFailure("policy_refused", f"the caller requires the check {name}, which did not pass")
     level, least = level_of(findings), policy.min_level or "none"
     if LEVELS.index(level) < LEVELS.index(least):
         raise CheckFailure("policy_refused", f"the level is {level}; the caller accepts {least} or more")

@@ -1,7 +1,16 @@
 // Appraises evidence with verify/, in this process: everything must be checked, and everything must pass.
 import type { Evidence } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
-import { appraiseEvidence, CheckFailure, type CheckName, type Clocks, type Collateral, type DeviceClaims, type FailureCode, type VerificationReport } from '../../../verify/index.ts';
+import {
+  appraiseEvidence,
+  CheckFailure,
+  type CheckName,
+  type Clocks,
+  type Collateral,
+  type DeviceClaims,
+  type FailureCode,
+  type VerificationReport,
+} from '../../../verify/index.ts';
 import { type EndorsementExpiry, endorsementExpiry } from '../../../verify/service.ts';
 import { AppraisalError, type Appraise, type Renewal } from '../appraisal.ts';
 import type { KeptCollateral } from './kept-collateral.ts';

@@ -147,7 +147,7 @@ def _attestation_key(runtime_data: bytes) -> int:
         modulus = from_base64url(text) if len(text) < 400 else b""
     except EncodingError:
         modulus = b""
-    if len(modulus) != RSA_2048_BYTES:
+    if len(modulus) != RSA_2048_BYTES or modulus[0] < 0x80:
         raise _wrong("the key of the vTPM is not RSA of 2,048 bits")
     return int.from_bytes(modulus, "big")
 

@@ -174,9 +174,8 @@ def time(value: DerValue | None) -> datetime:
     year, month, day, hour, minute, second = map(int, match.groups())
     if value.tag == Tag.UTC_TIME:
         year += 2000 if year < 50 else 1900
-    elif year < 100:
-        # As ECMAScript's Date.UTC has it, so that no certificate is valid in one language alone.
-        year += 1900
+    if year < 1900:
+        raise DerError("a time is long past")
     try:
         return datetime(year, month, day, hour, minute, second, tzinfo=timezone.utc)
     except ValueError as cause:

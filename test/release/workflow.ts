@@ -1,0 +1,61 @@
+// .github/workflows/release.yml as data, and its steps run here: a step's own script, under bash as a runner has it, with programs that reach out replaced.
+import { spawnSync } from 'node:child_process';
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parse } from 'yaml';
+import { ROOT } from './copy.ts';
+
+export interface Step {
+  readonly name?: string;
+  readonly uses?: string;
+  readonly run?: string;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+export interface Job {
+  readonly needs?: string | readonly string[];
+  readonly permissions: Readonly<Record<string, string>>;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly steps: readonly Step[];
+}
+
+interface Workflow {
+  readonly env: Readonly<Record<string, string>>;
+  readonly permissions: unknown;
+  readonly jobs: Readonly<Record<string, Job>>;
+}
+
+export const FILE = join(ROOT, '.github/workflows/release.yml');
+export const workflow = parse(readFileSync(FILE, 'utf8')) as Workflow;
+
+export interface Where {
+  readonly cwd: string;
+  /** What GitHub would fill in. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Programs in place of those that need the network or a secret: a shell script by name. */
+  readonly programs?: Readonly<Record<string, string>>;
+}
+
+/** Runs a step by its job and name. Values that GitHub fills in come from `env`, and one that is missing is an error. */
+export function runStep(job: string, name: string, { cwd, env, programs = {} }: Where) {
+  const { steps = [], env: ofJob } = workflow.jobs[job] ?? {};
+  const step = steps.find((one) => one.name === name);
+  if (step?.run === undefined) throw new TypeError(`${job} has no step ${name} that runs`);
+  const stated = Object.entries({ ...workflow.env, ...ofJob, ...step.env });
+  const fixed = Object.fromEntries(stated.filter(([, value]) => !value.includes('${{')));
+  for (const [key, value] of stated)
+    if (value.includes('${{') && !(key in env)) throw new TypeError(`${name} is given no ${key}`);
+  const folder = join(cwd, '.git/programs');
+  mkdirSync(folder, { recursive: true });
+  for (const [program, script] of Object.entries(programs)) {
+    writeFileSync(join(folder, program), `#!/bin/bash\nset -euo pipefail\n${script}\n`);
+    chmodSync(join(folder, program), 0o755);
+  }
+  const { PATH = '', HOME = '' } = process.env;
+  const { status, stdout, stderr } = spawnSync('bash', ['-e', '-c', step.run], {
+    cwd,
+    env: { PATH: `${folder}:${PATH}`, HOME, ...fixed, ...env },
+    encoding: 'utf8',
+  });
+  return { status, said: `${stdout}${stderr}` };
+}
