@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -317,9 +318,7 @@ def test_help_has_examples_and_version_a_number(run: Any) -> None:
 
 def test_a_clock_that_is_years_behind_is_told(run: Any, file: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     good = file("good.json", recorded("chat-whole").answer)
-    monkeypatch.setattr(
-        countersign.cli, "_MADE", countersign.cli.datetime(2999, 1, 1, tzinfo=countersign.cli.timezone.utc)
-    )
+    monkeypatch.setattr(countersign.cli, "_MADE", datetime(2999, 1, 1, tzinfo=timezone.utc))
     ran = run("verify", good, "--offline")
     assert (ran.status, ran.out) == (2, "")
     assert "this machine's clock says 20" in ran.err

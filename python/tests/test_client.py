@@ -454,11 +454,15 @@ def test_a_stream_comes_as_it_is_made_and_its_end_when_it_is_proven(name: str, k
             log.append("sent")
             yield event
 
+    def proven(proof: Any) -> None:
+        log.append("proof")
+        proofs.append(proof)
+
     def heard(part: bytes) -> None:
         if part:
             log.append("end" if ENDS.search(part) else "heard")
 
-    given = {**options(), "library": library, "on_verified": lambda proof: (log.append("proof"), proofs.append(proof))}
+    given = {**options(), "library": library, "on_verified": proven}
     between = network(answer, parts, library=library)
 
     def sync() -> None:
