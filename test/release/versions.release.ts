@@ -1,14 +1,16 @@
 // The next version, made as CONTRIBUTING.md says, in a copy of the repository.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Copy, copyOfRepository } from './copy.ts';
 
 let copy: Copy;
-beforeEach(() => {
-  copy = copyOfRepository();
-});
-afterEach(() => copy.remove());
+function takesCopy(before: typeof beforeEach | typeof beforeAll, after: typeof afterEach | typeof afterAll): void {
+  before(() => {
+    copy = copyOfRepository();
+  });
+  after(() => copy.remove());
+}
 
 const read = (file: string) => readFileSync(join(copy.path, file), 'utf8');
 const edit = (file: string, change: (text: string) => string) =>
@@ -24,7 +26,7 @@ const everywhere = () => ({
   root: jsonOf('package.json').version,
   lock: [jsonOf('package-lock.json').version, jsonOf('package-lock.json').packages[''].version],
   npm: jsonOf('packages/verify/package.json').version,
-  pypi: matchOf('python/src/countersign/__init__.py', /^__version__ = "(.*)"$/m),
+  pypi: matchOf('python/src/countersign/__init__.py', /^__version__ = "([^"]*)"$/m),
   code: matchOf('verify/version.ts', /VERSION = '(.*)'/),
   image: matchOf('Dockerfile', /^ARG VERSION=(.*)$/m),
 });
@@ -44,6 +46,8 @@ function next(version: string, step: 'patch' | 'minor' | 'major'): string {
 }
 
 describe('the next version', () => {
+  takesCopy(beforeEach, afterEach);
+
   it.each(['patch', 'minor', 'major'] as const)('is a %s everywhere when a changeset says so', (step) => {
     const version = next(before(), step);
     edit('CHANGELOG.md', (text) =>
@@ -81,13 +85,15 @@ describe('the next version', () => {
       said: expect.stringContaining('write down what users notice first'),
     });
   });
+});
+
+describe('the version', () => {
+  const check = () => copy.run(process.execPath, 'scripts/versions.ts', '--check');
+  takesCopy(beforeAll, afterAll);
 
   it.each([
     ['packages/verify/package.json', (text: string) => text.replace(/"version": ".*?"/, '"version": "9.9.9"')],
-    [
-      'python/src/countersign/__init__.py',
-      (text: string) => text.replace(/^__version__ = ".*"/m, '__version__ = "9.9.9"'),
-    ],
+    ['python/src/countersign/__init__.py', (text: string) => text.replace(/^__version__ = ".*"/m, '__version__ = "9.9.9"')],
     ['python/src/countersign/__init__.py', (text: string) => text.replace(/^__version__ = .*\n/m, '')],
     ['verify/version.ts', (text: string) => text.replace(/VERSION = '.*'/, "VERSION = '9.9.9'")],
     ['Dockerfile', (text: string) => text.replace(/^ARG VERSION=.*$/m, 'ARG VERSION=9.9.9')],
@@ -95,8 +101,10 @@ describe('the next version', () => {
     ['package-lock.json', (text: string) => text.replace(/"version": ".*?"/, '"version": "9.9.9"')],
     ['CHANGELOG.md', (text: string) => text.replace(/^## \d.*\n/m, '')],
   ])('is looked for in %s', (file, change) => {
-    expect(versions('--check').status).toBe(0);
+    expect(check().status).toBe(0);
+    const old = read(file);
     edit(file, change);
-    expect(versions('--check')).toMatchObject({ status: 1, said: expect.stringContaining(`- ${file} has `) });
+    expect(check()).toMatchObject({ status: 1, said: expect.stringContaining(`- ${file} has `) });
+    edit(file, () => old);
   });
 });

@@ -120,9 +120,11 @@ describe('a release', () => {
   });
 
   it('does not publish the repository itself', () => {
-    const { status, said } = copy.run('npm', 'publish', '--dry-run', '--offline');
+    // A dry run says nothing of it: npm looks when it would upload, here to where nobody listens.
+    const nowhere = ['--registry', 'http://127.0.0.1:9/', '--//127.0.0.1:9/:_authToken=none', '--fetch-retries', '0'];
+    const { status, said } = copy.run('npm', 'publish', '--ignore-scripts', ...nowhere);
     expect(status).not.toBe(0);
-    expect(said).toContain('EPRIVATE');
+    expect(said).toContain('code EPRIVATE');
   });
 
   it('has a Python package that twine finds nothing wrong with', () => {
@@ -261,7 +263,8 @@ describe('a release', () => {
           status: 1,
           said: expect.stringContaining(`${wheel}: FAILED`),
         });
-      expect(calls().filter((call) => !call.startsWith('go '))).toEqual(['']);
+      // cosign is installed before, and not called.
+      expect(calls()).toEqual([expect.stringMatching(/^go install /)]);
     });
   });
 });

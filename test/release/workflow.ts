@@ -36,6 +36,14 @@ export interface Where {
   readonly programs?: Readonly<Record<string, string>>;
 }
 
+/** Whatever a step calls in earnest reaches no registry. */
+const NOWHERE = {
+  npm_config_registry: 'http://127.0.0.1:9/',
+  UV_PUBLISH_URL: 'http://127.0.0.1:9/',
+  PIP_NO_INDEX: '1',
+  GOPROXY: 'off',
+};
+
 /** Runs a step by its job and name. Values that GitHub fills in come from `env`, and one that is missing is an error. */
 export function runStep(job: string, name: string, { cwd, env, programs = {} }: Where) {
   const { steps = [], env: ofJob } = workflow.jobs[job] ?? {};
@@ -52,9 +60,11 @@ export function runStep(job: string, name: string, { cwd, env, programs = {} }: 
     chmodSync(join(folder, program), 0o755);
   }
   const { PATH = '', HOME = '' } = process.env;
-  const { status, stdout, stderr } = spawnSync('bash', ['-e', '-c', step.run], {
+  const { status, stdout, stderr } = spawnSync('bash', ['--noprofile', '--norc', '-e', '-c', step.run], {
     cwd,
-    env: { PATH: `${folder}:${PATH}`, HOME, ...fixed, ...env },
+    env: { PATH: `${folder}:${PATH}`, HOME, ...NOWHERE, ...fixed, ...env },
+    // With a socket for its input bash takes itself for a login from afar, and reads a .bashrc that may put other programs first.
+    stdio: ['ignore', 'pipe', 'pipe'],
     encoding: 'utf8',
   });
   return { status, said: `${stdout}${stderr}` };
