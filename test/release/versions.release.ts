@@ -93,7 +93,10 @@ describe('the version', () => {
 
   it.each([
     ['packages/verify/package.json', (text: string) => text.replace(/"version": ".*?"/, '"version": "9.9.9"')],
-    ['python/src/countersign/__init__.py', (text: string) => text.replace(/^__version__ = ".*"/m, '__version__ = "9.9.9"')],
+    [
+      'python/src/countersign/__init__.py',
+      (text: string) => text.replace(/^__version__ = ".*"/m, '__version__ = "9.9.9"'),
+    ],
     ['python/src/countersign/__init__.py', (text: string) => text.replace(/^__version__ = .*\n/m, '')],
     ['verify/version.ts', (text: string) => text.replace(/VERSION = '.*'/, "VERSION = '9.9.9'")],
     ['Dockerfile', (text: string) => text.replace(/^ARG VERSION=.*$/m, 'ARG VERSION=9.9.9')],
