@@ -98,13 +98,15 @@ describe('a release', () => {
     expect(runStep('packages', 'Every place has this version', other).status).toBe(1);
   });
 
-  it('has an npm package of compiled code, a README and a licence, and nothing else', () => {
+  it('has an npm package of compiled code, a README, a manual page and a licence, and nothing else', () => {
     expect(step('Build the npm package')).toMatchObject({ status: 0 });
     const dry = copy.run('npm', 'publish', '--dry-run', '--json', '--offline', './packages/verify');
     expect(dry.status).toBe(0);
     const files = filesOf(`countersign-verify-${version}.tgz`).map((file) => file.replace(/^package\//, ''));
     for (const file of files)
-      expect(file).toMatch(/^(package\.json|README\.md|LICENSE|dist\/[\w/.-]+\.(js|d\.ts|js\.map|d\.ts\.map))$/);
+      expect(file).toMatch(
+        /^(package\.json|README\.md|LICENSE|man\/countersign\.1|dist\/[\w/.-]+\.(js|d\.ts|js\.map|d\.ts\.map))$/,
+      );
     for (const file of ['package.json', 'README.md', 'LICENSE', 'dist/verify/index.js', 'dist/verify/index.d.ts'])
       expect(files).toContain(file);
     for (const file of files) expect(dry.said).toContain(JSON.stringify(file));
