@@ -3,7 +3,6 @@ import { readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { appraiseAttestation, appraiseEvidence } from '../../verify/index.ts';
 import { inputOf, type Vector, verifyOptions } from '../vectors/vector.ts';
-import { UNAVAILABLE } from './manifest.ts';
 
 const EXIT = { valid: 0, invalid: 1, usage: 2, incomplete: 3 } as const;
 
@@ -32,6 +31,6 @@ async function appraise(folder: string, one: Vector): Promise<['valid' | 'invali
   const input = inputOf(folder, one);
   const report = await (one.evidence === undefined ? appraiseAttestation : appraiseEvidence)(input, options);
   if (report.valid) return ['valid', report.level];
-  const codes = report.checks.flatMap(({ status, code }) => (status === 'fail' && code !== undefined ? [code] : []));
-  return [codes.every((code) => UNAVAILABLE.has(code)) ? 'incomplete' : 'invalid', codes[0] ?? 'no_code'];
+  const failed = report.checks.find(({ status }) => status === 'fail');
+  return [report.incomplete ? 'incomplete' : 'invalid', failed?.code ?? 'no_code'];
 }
