@@ -78,8 +78,8 @@ export interface Said {
       code: FailureCode | null,
     ])[];
     readonly claims: unknown;
-    /** What is proven and what is not, in words; null unless valid. */
-    readonly words: readonly string[] | null;
+    /** What is proven and what is not, in words. */
+    readonly words: readonly string[];
   };
   /** What was thrown in place of a report; TypeError: an option that cannot be used. */
   readonly error?: string | undefined;
@@ -122,34 +122,22 @@ function optionsOf({ at, clocks, collateral, expected, cpu, ...same }: Options):
   };
 }
 
-const UNAVAILABLE: ReadonlySet<FailureCode> = new Set([
-  'revocation_unavailable',
-  'rim_unavailable',
-  'token_key_unavailable',
-  'collateral_unavailable',
-] as const);
-
-/** Not valid, and whatever failed only lacked what it needs. */
-function isIncomplete(checks: readonly Check[]): boolean {
-  const codes = checks.flatMap(({ code }) => (code === undefined ? [] : [code]));
-  return codes.length > 0 && codes.every((code) => UNAVAILABLE.has(code));
-}
-
-function said({ valid, checks, claims, level, proven = [], not_proven = [] }: Reported): Said {
+function said({ valid, incomplete, checks, claims, level, proven = [], not_proven = [] }: Reported): Said {
   return {
     report: {
       valid,
-      incomplete: isIncomplete(checks),
+      incomplete,
       level: level ?? null,
       checks: checks.map(({ name, device, status, code }) => [name, device ?? null, status, code ?? null]),
       claims: JSON.parse(JSON.stringify(claims)),
-      words: valid ? [...proven, ...not_proven] : null,
+      words: [...proven, ...not_proven],
     },
   };
 }
 
 interface Reported {
   readonly valid: boolean;
+  readonly incomplete: boolean;
   readonly checks: readonly Check[];
   readonly claims: unknown;
   readonly level?: string;
@@ -213,10 +201,8 @@ export class Driver {
     }
   }
 
-  #read({ report, error, why }: { report?: Reported & { incomplete: boolean }; error?: string; why?: string }): Said {
-    return report === undefined
-      ? { error, why }
-      : { report: { ...said(report).report, incomplete: report.incomplete } as never };
+  #read({ report, error, why }: { report?: Reported; error?: string; why?: string }): Said {
+    return report === undefined ? { error, why } : said(report);
   }
 
   end(): void {
