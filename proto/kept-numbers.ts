@@ -38,7 +38,8 @@ export function native({ rawJSON, isRawJSON }: RawJson): Numbers {
 /** By the text: numbers that would change are marked strings while JSON is parsed, and again while it is written. */
 export function byText(): Numbers {
   // Random, so that no text of others holds it.
-  const mark = `number ${crypto.randomUUID()} `;
+  const id = crypto.randomUUID();
+  const mark = `number ${id} `;
   class Kept implements KeptNumber {
     readonly rawJSON: string;
     constructor(source: string) {
@@ -51,17 +52,18 @@ export function byText(): Numbers {
   }
   const unmarked = (_key: string, value: unknown): unknown =>
     typeof value === 'string' && value.startsWith(mark) ? new Kept(value.slice(mark.length)) : value;
-  const written = new RegExp(`"${mark}([-+.0-9eE]+)"`, 'g');
   return {
     parse(text) {
       const value: unknown = JSON.parse(text);
       return RISKY.test(text) ? JSON.parse(marked(text, mark), unmarked) : value;
     },
-    stringify: (value) => JSON.stringify(value).replace(written, '$1'),
+    stringify: (value) =>
+      JSON.stringify(value).replace(WRITTEN, (found, of: string, source: string) => (of === id ? source : found)),
     isKept: (value): value is KeptNumber => value instanceof Kept,
   };
 }
 
+const WRITTEN = /"number ([-0-9a-f]{36}) ([-+.0-9eE]+)"/g;
 const NUMBER = /-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?/y;
 
 /** The same JSON, each number that would change as a string that begins with `mark`. @param text JSON */

@@ -39,13 +39,16 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'gateway/routes/{openapi,openapi-schemas,page}.ts': 'our own document and files',
   'gateway/telemetry/*.ts': 'counts and writes',
   'gateway/verifier/{verifier,worker}.ts': 'what they hand to a thread, appraise.ts reads',
-  'proto/{attestation,log,settings}.ts': "types, an operator's settings, our own errors",
+  'proto/{attestation,attestation-schema,log,settings}.ts':
+    "types, zod's patterns over texts of bounded length, an operator's settings, our own errors",
   'verify/cpu/{cpu-options,pinned-roots}.ts': 'types, and roots that stand in the program',
   'proto/statement.ts': 'reads 16 KiB at most',
   'verify/cpu/reference.ts': "the caller's own list",
   'proto/sidecar-connection.ts': 'what a sidecar says, frames.ts and sidecar-link.ts read',
   'verify/cli/*.ts': "its user's words and files; what is in the files, others read",
-  'verify/{index,options}.ts': "types and names of others, and the caller's own options",
+  'verify/{index,nvidia,options,service,version}.ts': "types and names of others, and the caller's own options",
+  'verify/cpu/index.ts': 'names of others',
+  'verify/clients/{ai-sdk,langchain}.ts': 'hand on what fetch.ts verified',
 };
 
 interface Found {

@@ -5,7 +5,7 @@ import { recordEvents } from '../../proto/events.ts';
 import { Fold, foldPayloads, joined, parseChunk } from '../../proto/fold.ts';
 import { fromSidecarSchema, splitBinaryFrame } from '../../proto/frames.ts';
 import { parseJson, topLevelMembers, withLastMember, withoutMember, withoutSpaceAround } from '../../proto/json.ts';
-import { parseKeepingNumbers } from '../../proto/kept-numbers.ts';
+import { byText, parseKeepingNumbers, stringifyKeepingNumbers } from '../../proto/kept-numbers.ts';
 import { readLaunch } from '../../proto/launch.ts';
 import { nonceOf, splitRaw } from '../../proto/raw.ts';
 import { NamedEventReader, PayloadReader, readPayloads, writeEvents, writeNamedEvent } from '../../proto/sse.ts';
@@ -95,6 +95,7 @@ const payloadsOf = (pieces: readonly Uint8Array[]) => {
 /** The payloads of a text of events, however it is written. */
 const payloadsIn = (text: string) => text.split('\n\n').map((event) => event.replace(/^data: /, ''));
 
+const BY_TEXT = byText();
 const SESSION = await makeSession();
 const ATTESTATION = { raw: 'x', nonce: 'x', token: 'x' };
 const values = (text: string): [unknown, unknown] => [parseKeepingNumbers(text), parseKeepingNumbers(text)];
@@ -146,9 +147,10 @@ const ofProto: readonly Reader[] = [
   reader('proto/json: withLastMember', ['JSON'], ({ text }) => withLastMember(text, 'a', '1')),
   reader('proto/json: parseJson', ['JSON', 'requests'], ({ text }) => parseJson(text)),
   reader('proto/json: withoutSpaceAround', ['JSON'], ({ text }) => withoutSpaceAround(text)),
-  reader('proto/settings: parseKeepingNumbers', ['JSON', 'requests'], ({ text }) =>
-    JSON.stringify(parseKeepingNumbers(text)),
+  reader('proto/kept-numbers: parseKeepingNumbers', ['JSON', 'requests'], ({ text }) =>
+    stringifyKeepingNumbers(parseKeepingNumbers(text)),
   ),
+  reader('proto/kept-numbers: by the text', ['JSON', 'requests'], ({ text }) => BY_TEXT.stringify(BY_TEXT.parse(text))),
   reader('proto/raw: splitRaw', ['JSON', 'attestations'], ({ text }) => splitRaw(text)),
   reader('proto/raw: splitRaw, a request', ['JSON'], ({ text }) =>
     splitRaw(`{"request":${text},"response":{"a":${text}},"timestamp":1}`),
