@@ -1,2 +1,2 @@
-/** Of this software. `npm run` scripts keep it equal to package.json's. */
+/** Of this software: package.json's, which `npm run make versions` copies here. */
 export const VERSION = '0.2.0';

@@ -3,29 +3,13 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
 import { appraiseCpu, type CpuReference, type CpuVerifyOptions } from '../../verify/cpu/index.ts';
 import { vectorsPresent } from '../vectors.ts';
-import { bytesOf, type Case, caseOf, cases, memberOf, optionsOf } from '../verify/cpu/cases.ts';
+import { bytesOf, type Case, caseOf, cases, lastDigest, memberOf, optionsOf } from '../verify/cpu/cases.ts';
 import { AT } from '../verify/maker.ts';
 import { amd, snpLeaf } from '../verify/session-maker.ts';
 import { base64, listOf, ownOf, sha256 } from './cpu-guests.ts';
 import { GENUINE, UNUSABLE, USABLE } from './cpu-references.ts';
 import { ask, both, runPython, verdict } from './cpu-verifiers.ts';
 import { python, SKIPPED } from './python.ts';
-
-/** Where the SHA-384 digest of a CCEL's last event begins. */
-function lastDigest(log: Buffer): number {
-  const sizes: Readonly<Record<number, number>> = { 4: 20, 11: 32, 12: 48 };
-  let found = -1;
-  for (let at = 32 + log.readUInt32LE(28); at + 4 <= log.length && log.readUInt32LE(at) !== 0xffffffff; ) {
-    let next = at + 12;
-    for (let left = log.readUInt32LE(at + 8); left > 0; left--) {
-      const algorithm = log.readUInt16LE(next);
-      if (algorithm === 12) found = next + 2;
-      next += 2 + (sizes[algorithm] ?? Number.NaN);
-    }
-    at = next + 4 + log.readUInt32LE(next);
-  }
-  return found;
-}
 
 /** A case as text and options, and the one check that its verdict is of, where it is of one alone (docs/attestation.md §7.11). */
 function questionOf(one: Case): readonly [text: string, options: CpuVerifyOptions & { at: Date }, only?: string] {

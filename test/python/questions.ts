@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { inputOf, type Vector, type VectorOptions } from '../../scripts/vectors/vector.ts';
 import type { CpuReference } from '../../verify/cpu/cpu-options.ts';
-import { bytesOf, type Case, caseOf, cases, memberOf, optionsOf } from '../verify/cpu/cases.ts';
+import { bytesOf, type Case, caseOf, cases, lastDigest, memberOf, optionsOf } from '../verify/cpu/cases.ts';
 import { CLOCKS, evidenceOf, h100, h100Rims, ocspResponses, text } from '../verify/genuine.ts';
 import type { Input, Options, Question } from './package.ts';
 
@@ -104,22 +104,6 @@ export function gpus(): Question[] {
 }
 
 // AMD's and Intel's.
-
-/** Where the SHA-384 digest of a CCEL's last event begins. */
-function lastDigest(log: Buffer): number {
-  const sizes: Readonly<Record<number, number>> = { 4: 20, 11: 32, 12: 48 };
-  let found = -1;
-  for (let at = 32 + log.readUInt32LE(28); at + 4 <= log.length && log.readUInt32LE(at) !== 0xffffffff; ) {
-    let next = at + 12;
-    for (let left = log.readUInt32LE(at + 8); left > 0; left--) {
-      const algorithm = log.readUInt16LE(next);
-      if (algorithm === 12) found = next + 2;
-      next += 2 + (sizes[algorithm] ?? Number.NaN);
-    }
-    at = next + 4 + log.readUInt32LE(next);
-  }
-  return found;
-}
 
 function memberOfAny(one: Case): object {
   if (one.kind === 'software') return memberOf(caseOf('milan-v2-aci'));

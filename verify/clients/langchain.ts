@@ -95,7 +95,7 @@ function provingOf({ verify, configuration }: ChatCountersignFields): Proving {
   const fetch = verifyingFetch({
     ...options,
     fetch: (input, init) => {
-      const headers = new Headers(init?.headers);
+      const headers = new Headers(init?.headers ?? (input instanceof Request ? input.headers : undefined));
       headers.delete(CALL);
       return send(input, { ...init, headers });
     },

@@ -7,25 +7,14 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, get_args
 
 from . import __version__
-from .cpu.options import PRODUCTS
+from .cpu.options import PRODUCTS, TcbStatus
 from .files import UsageError
 from .options import LEVELS
 
-_TCB_STATUSES = (
-    "UpToDate",
-    "SWHardeningNeeded",
-    "ConfigurationNeeded",
-    "ConfigurationAndSWHardeningNeeded",
-    "OutOfDate",
-    "OutOfDateConfigurationNeeded",
-    "TDRelaunchAdvised",
-    "TDRelaunchAdvisedConfigurationNeeded",
-    "Revoked",
-    "NotSupported",
-)
+_TCB_STATUSES: tuple[str, ...] = get_args(TcbStatus)
 
 _DESCRIPTION = """\
 Checks that an NVIDIA GPU signed exactly what was asked and answered, and in a confidential VM its processor too.

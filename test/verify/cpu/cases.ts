@@ -135,3 +135,19 @@ export function optionsOf(one: Case): CpuVerifyOptions {
     ...(binding || one.nonce === undefined ? {} : { expected: { reportData: one.nonce } }),
   };
 }
+
+/** Where the SHA-384 digest of a CCEL's last event begins. */
+export function lastDigest(log: Buffer): number {
+  const sizes: Readonly<Record<number, number>> = { 4: 20, 11: 32, 12: 48 };
+  let found = -1;
+  for (let at = 32 + log.readUInt32LE(28); at + 4 <= log.length && log.readUInt32LE(at) !== 0xffffffff; ) {
+    let next = at + 12;
+    for (let left = log.readUInt32LE(at + 8); left > 0; left--) {
+      const algorithm = log.readUInt16LE(next);
+      if (algorithm === 12) found = next + 2;
+      next += 2 + (sizes[algorithm] ?? Number.NaN);
+    }
+    at = next + 4 + log.readUInt32LE(next);
+  }
+  return found;
+}
