@@ -53,16 +53,17 @@ const nowhere = openSync('/dev/null', 'w');
 const logTo = (level: string) =>
   createLog(level, { isTTY: false, write: (text: string) => writeSync(nowhere, text) > 0 } as Out);
 
+const PIECE = Buffer.from('data: {}\n\n');
 const whole = (watch: Watch) => {
   watch.generates('chat', 'model', false);
   watch.requestSent();
   watch.head(200, 'application/json');
-  watch.chunk();
+  watch.chunk(PIECE);
 };
 const streamed = (watch: Watch) => {
   whole(watch);
   watch.head(200, 'text/event-stream');
-  for (let i = 1; i < TOKENS; i++) watch.chunk();
+  for (let i = 1; i < TOKENS; i++) watch.chunk(PIECE);
 };
 
 const none = await cost_us(appOf(null, () => {}));

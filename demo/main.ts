@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createServer } from 'node:net';
 import { Agent, fetch } from 'undici';
+import { ANY_TEXT } from '../gateway/config.ts';
 import { NODE_FLAGS as GATEWAY_FLAGS } from '../gateway/node-flags.ts';
 import { NODE_FLAGS as SIDECAR_FLAGS } from '../sidecar/config.ts';
 import { ConfigError, type DemoConfig, loadDemoConfig, NO_ARGUMENTS } from './config.ts';
@@ -51,6 +52,8 @@ async function start(config: DemoConfig): Promise<void> {
   if (config.engine) {
     const port = await freePort();
     env.BACKEND_URL = `http://127.0.0.1:${port}/v1`;
+    // It has never heard of France.
+    env.CANARY_EXPECT ??= ANY_TEXT;
     run('demo engine', 'demo/engine/main.ts', { ...env, HOST: '127.0.0.1', PORT: String(port) });
   }
   // The backend's key is the gateway's alone.

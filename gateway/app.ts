@@ -6,7 +6,8 @@ import type { Logger } from 'pino';
 import { createAttestor } from './attestation/attest.ts';
 import { createChecker } from './attestation/checker.ts';
 import { createSidecar } from './attestation/sidecar-client.ts';
-import { createStoreAndRates } from './attestation/store-shared.ts';
+import { createStores } from './attestation/store-shared.ts';
+import { startCanary } from './backend/canary.ts';
 import { createBackend } from './backend/client.ts';
 import { isMember, joinPrimary } from './cluster/member.ts';
 import { type GatewayConfig, VERSION } from './config.ts';
@@ -18,6 +19,7 @@ import {
   origins,
   preflight,
   verifyBounded,
+  withinBudget,
   withoutBody,
 } from './http/middleware.ts';
 import { Problem } from './http/problem.ts';
@@ -31,9 +33,11 @@ import { generate } from './routes/generate.ts';
 import { createCollateralRoutes, createPage, service } from './routes/page.ts';
 import { passthrough } from './routes/passthrough.ts';
 import { health, metrics, openapi } from './routes/status.ts';
+import { usage } from './routes/usage.ts';
 import { verify, verifyQuery } from './routes/verify.ts';
 import { registerGauges } from './telemetry/metrics.ts';
 import { createTelemetry, type Telemetry, type Tracer } from './telemetry/telemetry.ts';
+import { auditLogOf } from './usage/audit-log.ts';
 import { createVerifier, SLOW_PERMITS, slowPermits } from './verifier/verifier.ts';
 
 export function createApp(deps: Deps): Hono<Env> {
@@ -48,6 +52,7 @@ export function createApp(deps: Deps): Hono<Env> {
     routes.on(methods.split(' '), path, exchange(path, middleware, handle));
   const open = [origins(deps)];
   const admitted = [...open, authenticated(deps), bounded(deps)];
+  const budgeted = [...admitted, withinBudget(deps)];
   const bodiless = [...admitted, withoutBody];
   on(app, 'OPTIONS', '/*', open, preflight);
 
@@ -64,15 +69,17 @@ export function createApp(deps: Deps): Hono<Env> {
   on(app, 'POST', '/page/collateral/ocsp', admitted, collateral.ocsp);
   on(app, 'GET', '/page/assets/:asset', open, page.asset);
 
-  on(app, 'POST', '/v1/chat/completions', admitted, generate('chat', deps));
-  on(app, 'POST', '/v1/completions', admitted, generate('completion', deps));
+  on(app, 'POST', '/v1/chat/completions', budgeted, generate('chat', deps));
+  on(app, 'POST', '/v1/completions', budgeted, generate('completion', deps));
   for (const path of ['/v1/chat/completions/:id/attestation', '/v1/completions/:id/attestation']) {
     on(app, 'GET', path, bodiless, attestationById(deps));
     on(rest, 'ALL', path, admitted, only('GET'));
   }
+  on(app, 'GET', '/usage', bodiless, usage(deps));
+  on(rest, 'ALL', '/usage', admitted, only('GET'));
   on(app, 'GET', '/v1/attestation/session', bodiless, attestationSession(deps));
   on(rest, 'ALL', '/v1/attestation/session', admitted, only('GET'));
-  on(rest, 'ALL', '/v1/*', admitted, passthrough(deps, attestationById(deps)));
+  on(rest, 'ALL', '/v1/*', budgeted, passthrough(deps, attestationById(deps)));
 
   on(rest, 'ALL', '/health', open, only('GET'));
   on(rest, 'ALL', '/metrics', open, only('GET'));
@@ -111,9 +118,11 @@ export interface BuiltApp {
 export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | null = null): BuiltApp {
   const keys = loadKeys(config.api_keys_file, log);
   const backend = createBackend(config);
+  const canary = startCanary(backend, config, log);
   const member = isMember ? joinPrimary(config.workers) : null;
-  const { store, rates } = createStoreAndRates(config, log, member);
-  const telemetry = createTelemetry(log, tracer);
+  const { store, rates, book } = createStores(config, log, member);
+  const audit = member === null ? auditLogOf(config, log) : config.audit_log === null ? null : member.audit;
+  const telemetry = createTelemetry(log, tracer, { book: config.api_keys_file === null ? null : book, audit });
   member?.metrics(telemetry.registry);
   const checker = createChecker();
   const attestations = {
@@ -146,6 +155,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
   const app = createApp({
     config,
     backend,
+    canary,
     sidecar,
     store,
     offload,
@@ -153,13 +163,22 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     keys,
     concurrency: member === null ? createConcurrency(config) : member.concurrency(createConcurrency, config),
     rates,
+    book,
+    audit,
     verifier,
     log,
     telemetry,
     version: VERSION,
     draining: () => draining,
   });
-  registerGauges(telemetry.registry, { sidecar, store, version: VERSION, running: () => telemetry.running });
+  registerGauges(telemetry.registry, {
+    sidecar,
+    store,
+    audit,
+    canary,
+    version: VERSION,
+    running: () => telemetry.running,
+  });
   return {
     app,
     drain() {
@@ -168,12 +187,15 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     telemetry,
     async close() {
       keys.close();
+      canary.close();
       await backend.close();
       sidecar.close();
       await Promise.all([offload.close(), checker.close(), verifier.close()]);
       // A response that was cut drops the attestation that it had begun to keep. This turn lets it do so.
       await setImmediate();
+      await book.close();
       await store.close();
+      audit?.close();
       await telemetry.close();
     },
   };

@@ -23,6 +23,8 @@ import { otelShape, type TracingConfig, tracingOf } from './telemetry/settings.t
 const MiB = 1024 * 1024;
 /** A whole number; 0: no limit. */
 const limit = (fallback: number) => integer(fallback, 0, 1_000_000);
+/** The most that a key's budget may be. */
+export const MAX_TOKENS_PER_DAY = 1_000_000_000_000;
 const limitPerKey = wholeNumber(0, 1_000_000).optional();
 const WITHOUT = (all: string) => `Without it half of \`${all}\`, and no limit where there are no API keys`;
 const flag = z
@@ -35,6 +37,9 @@ export const backendKey = z
   .string()
   .trim()
   .regex(/^[!-~]+$/, 'must be printable ASCII without spaces');
+
+/** As CANARY_EXPECT: any text will do. */
+export const ANY_TEXT = '*';
 
 const own = z.object({
   HOST: z
@@ -92,6 +97,9 @@ const own = z.object({
   MAX_REQUESTS_PER_SECOND_PER_KEY: limit(0).describe(
     'Requests in any second of one API key; 0: no limit. A key’s own `rps=` comes first',
   ),
+  MAX_TOKENS_PER_DAY_PER_KEY: integer(0, 0, MAX_TOKENS_PER_DAY).describe(
+    'Tokens in and out on one day (UTC) of one API key, by the backend’s count; 0: no limit. A key’s own `tokens-per-day=` comes first. Kept in the store where there is one, else until the gateway ends',
+  ),
   MAX_HELD_BYTES: integer(160 * MiB, MiB, 1024 * 1024 * MiB).describe(
     'Bodies and answers held in memory for all requests together, those with tee four times, no less than `MAX_BODY_BYTES`; past it: 503 `overloaded`',
   ),
@@ -130,8 +138,8 @@ const own = z.object({
   BACKEND_TIMEOUT_MS: integer(600_000, 100, 86_400_000).describe(
     'The backend’s longest silence: until its headers, then between two pieces of its answer',
   ),
-  SIDECAR_WAIT_MS: integer(3_000, 0, 60_000).describe(
-    'How long a tee request waits for a sidecar that is away before it is refused',
+  SIDECAR_WAIT_MS: integer(15_000, 0, 60_000).describe(
+    'How long a tee request waits for a sidecar that is away before it is refused; the default covers the start of a sidecar with `nvtrust`',
   ),
   ATTEST_TIMEOUT_MS: integer(60_000, 100, 3_600_000).describe(
     'From the end of an answer to its attestation, restarts of the sidecar included',
@@ -162,6 +170,28 @@ const own = z.object({
     .optional()
     .describe('Valkey or Redis, in which several gateways share kept attestations and rates: `redis://127.0.0.1:6379`'),
   ATTESTATION_STORE_TIMEOUT_MS: integer(500, 10, 60_000).describe('How long that store is waited for'),
+  AUDIT_LOG: z
+    .string()
+    .min(1)
+    .transform((file) => resolve(file))
+    .optional()
+    .describe(
+      'A file of JSON lines, one for each request that reached the backend: who, when, which model, tokens, how it was attested; never content. Each line holds the hash of the one before (`countersign audit check`)',
+    ),
+  AUDIT_LOG_BYTES: integer(64 * MiB, 64 * 1024, 1024 * MiB).describe(
+    'The length at which the audit log is rotated, to `FILE.` and the number of its first line',
+  ),
+  AUDIT_LOG_FILES: integer(64, 0, 1_000_000).describe('Rotated files that are kept, the oldest go; 0: all'),
+  CANARY_INTERVAL_MS: integer(300_000, 0, 86_400_000).describe(
+    'How often the backend is asked what it must know, at the start and from then on; `/health` and a metric say whether the answer makes sense. 0: never',
+  ),
+  CANARY_EXPECT: z
+    .string()
+    .max(64)
+    .default('Paris')
+    .describe(
+      'What the answer must contain, in whatever case, when the capital of France is asked for. `*`: only that it is text, and the same twice',
+    ),
   ALLOW_SIMULATED: flag.describe('`1`: accept a sidecar whose GPU is simulated'),
   RIM_URL: httpUrl.optional().describe('Another service for reference values than NVIDIA’s, for the verify endpoint'),
   OCSP_URL: httpUrl.optional().describe('Another service for revocation than NVIDIA’s, for the verify endpoint'),

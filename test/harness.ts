@@ -28,7 +28,7 @@ export function temporaryFolder(): Folder {
 /** For tests of the connection to a sidecar alone, whose scripted sidecars sign nothing. */
 export const UNCHECKED = {
   sidecar_uid: null,
-  checker: { warm() {}, check: async () => null, checkSession: async () => null },
+  checker: { warm() {}, check: async () => ({ devices: [] }), checkSession: async () => null },
 } as const;
 
 export interface RunningGateway {
@@ -39,7 +39,14 @@ export interface RunningGateway {
 
 /** A gateway in this process. `env` is read as the process's environment would be. */
 export async function startGateway(env: Record<string, string>, log = SILENT): Promise<RunningGateway> {
-  const config = loadConfig({ PORT: '0', ALLOW_SIMULATED: '1', MAX_VERIFY_PER_SECOND: '0', ...env });
+  // The canary's questions would be among those that a test counts.
+  const defaults = {
+    ALLOW_SIMULATED: '1',
+    MAX_VERIFY_PER_SECOND: '0',
+    CANARY_INTERVAL_MS: '0',
+    SIDECAR_WAIT_MS: '3000',
+  };
+  const config = loadConfig({ PORT: '0', ...defaults, ...env });
   const built = buildApp(config, log);
   const server = createHttpServer(built.app.fetch, { ...config, tls: null }, log);
   const plainPath = takeConnections(server, built.app.fetch as Fetch, log);

@@ -74,6 +74,7 @@ export function startGateway(
       SIDECAR_SOCKET: socket,
       ALLOW_SIMULATED: '1',
       LOG_LEVEL: 'info',
+      CANARY_INTERVAL_MS: '0',
       // More than there are at once by default.
       MAX_STREAMS: '8192',
       ...(workers === 1 ? {} : { WORKERS: String(workers) }),
@@ -97,6 +98,7 @@ export function startSidecar(
       SIMULATED_COLLECTION_MS: String(collection_ms),
       SIMULATED_ROOT_DIR: join(folder, 'simulated-root'),
       LOG_LEVEL: 'info',
+      CANARY_INTERVAL_MS: '0',
       ...(kind === 'unchecked' ? { BENCH_CHECK: '0' } : {}),
       ...more.env,
     },

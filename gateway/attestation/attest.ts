@@ -24,10 +24,11 @@ export function createAttestor(
         drafted instanceof Promise ? await withTimeout(drafted, attest_timeout_ms) : drafted;
       watch.attestationStarted();
       const attested = await sidecar.attest(owner, id, raw, digest, onDisconnect, { began_ms, batch: exchange.batch });
-      const { members, batch, cpu, phases } = attested;
+      const { members, batch, cpu, phases, devices, genuine } = attested;
       // The settled promise is in V8's old generation by now and would keep the bytes until the next major collection.
       attested.members = NO_MEMBERS;
-      watch.attested(phases, batch?.tree_size ?? null);
+      const level = !genuine ? 'none' : cpu === null ? 'gpu' : 'gpu+cpu';
+      watch.attested(phases, batch?.tree_size ?? null, { nonce: members.nonce, devices, level });
       const end = Buffer.from(
         (batch === null ? '' : `,"batch":${JSON.stringify(batch)}`) +
           (cpu === null ? '' : `,"cpu":${answerCpu(cpu.session, cpu.signature, exchange.session)}`) +

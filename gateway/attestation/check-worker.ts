@@ -6,17 +6,18 @@ import type { CheckJob, CheckResult } from './checker.ts';
 
 serveJobs<CheckJob, CheckResult>(async (job) => {
   try {
-    if ('session' in job) await checkSession(job.session, job.simulatedRoot, job.challenge);
-    else {
-      // sidecar-link.ts has validated the shape of these members.
-      const carried = JSON.parse(new TextDecoder().decode(job.members)) as Carried;
-      await checkReports(carried, job.nonce, job.simulatedRoot);
-      for (const { digest, batch, signed } of job.answers) {
-        if (batch !== null) checkBatch(batch, digest, job.nonce);
-        if (signed !== null) await checkAnswer(signed.statement, signed.signature, { rawHash: digest, ...carried });
-      }
+    if ('session' in job) {
+      await checkSession(job.session, job.simulatedRoot, job.challenge);
+      return { devices: [] };
     }
-    return null;
+    // sidecar-link.ts has validated the shape of these members.
+    const carried = JSON.parse(new TextDecoder().decode(job.members)) as Carried;
+    const devices = await checkReports(carried, job.nonce, job.simulatedRoot);
+    for (const { digest, batch, signed } of job.answers) {
+      if (batch !== null) checkBatch(batch, digest, job.nonce);
+      if (signed !== null) await checkAnswer(signed.statement, signed.signature, { rawHash: digest, ...carried });
+    }
+    return { devices };
   } catch (error) {
     if (!(error instanceof CheckFailure)) throw error;
     return { code: error.code, message: error.message };

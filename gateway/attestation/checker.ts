@@ -34,8 +34,14 @@ export interface SessionJob {
 
 export type CheckJob = AttestationJob | SessionJob;
 
-/** The check that failed, with the verifier's code; null when all passed. */
-export type CheckResult = { readonly code: string; readonly message: string } | null;
+/** The check that failed, with the verifier's code. */
+export interface Failure {
+  readonly code: string;
+  readonly message: string;
+}
+
+/** The check that failed; else the devices that signed, by their `ueid`, and for a session none. */
+export type CheckResult = Failure | { readonly devices: readonly string[] };
 
 export interface Checker {
   /** Starts the thread before the first attestation arrives. */
@@ -43,7 +49,7 @@ export interface Checker {
   /** @throws {Error} when the thread ended before the check was done. */
   check(job: AttestationJob): Promise<CheckResult>;
   /** @throws {Error} as `check` does. */
-  checkSession(job: SessionJob): Promise<CheckResult>;
+  checkSession(job: SessionJob): Promise<Failure | null>;
   close(): Promise<void>;
 }
 
@@ -60,10 +66,13 @@ export function createChecker(): Checker {
     warm: () => thread.warm(),
     // The members are copied: posting a view would send the whole buffer that it belongs to.
     check: ({ members, ...job }) => thread.run({ members: new Uint8Array(members), ...job }),
-    checkSession: (job) => thread.run(job),
+    async checkSession(job) {
+      const result = await thread.run(job);
+      return 'code' in result ? result : null;
+    },
     close: () => thread.end(),
   };
 }
 
 /** Stands for the result where the thread ended during the check, most likely because its heap was too small. */
-export const unchecked = (): CheckResult => ({ code: 'evidence_malformed', message: 'it could not be read' });
+export const unchecked = (): Failure => ({ code: 'evidence_malformed', message: 'it could not be read' });

@@ -66,6 +66,8 @@ export interface Store {
   find(owner: Owner, id: string): Kept | null | Promise<Kept | null>;
   /** Entries and bytes in this process's memory. */
   readonly usage: { readonly entries: number; readonly bytes: number };
+  /** Whether the server that gateways share answers; null: there is none. */
+  readonly reachable: boolean | null;
   close(): void | Promise<void>;
 }
 
@@ -78,6 +80,10 @@ export interface Attested {
   /** Where a processor signs: the session, and its key's signature over this answer. */
   readonly cpu: { readonly session: Session; readonly signature: string } | null;
   readonly phases: Phases | undefined;
+  /** The devices that signed, by their `ueid`. */
+  readonly devices: readonly string[];
+  /** False: the devices are simulated. */
+  readonly genuine: boolean;
 }
 
 export interface AttestOptions {
@@ -123,6 +129,8 @@ export interface Sidecar {
   challenge(challenge: string): Promise<Session>;
   /** Number of attestations that are pending. */
   readonly pending: number;
+  /** How long the oldest of them has waited; 0 where none waits. */
+  readonly oldest_ms: number;
   /** Resolves as soon as a sidecar is connected. @throws {Problem} attestation_unavailable after `wait_ms`. */
   ready(wait_ms: number): Promise<void>;
   /**

@@ -7,7 +7,7 @@ import { CheckFailure } from '../../verify/index.ts';
 import { collateralEnd } from '../../verify/service.ts';
 import { Problem } from '../http/problem.ts';
 import type { SessionEnds } from '../telemetry/metrics.ts';
-import { type Checker, type CheckResult, unchecked } from './checker.ts';
+import { type Checker, type Failure, unchecked } from './checker.ts';
 import type { Session } from './interfaces.ts';
 import type { Link } from './sidecar-link.ts';
 
@@ -29,7 +29,7 @@ interface Sessions {
   /** null: the sidecar has sent none of this id, or it was refused. Resolves when the session has been checked. */
   find(id: string): Promise<Session | null>;
   /** Takes a session frame. @returns the reason to refuse the sidecar, or null */
-  received(frame: SessionFrame, simulatedRoot: string | null): Promise<CheckResult>;
+  received(frame: SessionFrame, simulatedRoot: string | null): Promise<Failure | null>;
   /** Whether the failure was a request's for a session. */
   failed(frame: Failed): boolean;
   /** Has a session made that holds this challenge. @throws {Problem} not_found, overloaded, attestation_unavailable */

@@ -50,6 +50,7 @@ interface Pending {
   raw: Uint8Array;
   readonly digest: Nonce;
   readonly batch: BatchGroup | null;
+  readonly began_ms: number;
   resolve: (attested: Attested) => void;
   reject: (error: Error) => void;
   /** The request has a permit and may be sent. */
@@ -188,6 +189,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     if (answers.length === 0) return null;
     const signed = await Promise.all(answers.map(({ cpu }) => (cpu === null ? null : inSession(cpu))));
     let refusal: Refusal | null = null;
+    let devices: readonly string[] = [];
     if (answers.some(({ batch, digest }) => batch === null && nonce !== digest))
       refusal = { code: 'report_nonce_mismatch', message: 'the answer is for something else' };
     else if (answers.some(({ batch, request }) => batch !== null && request.batch === null))
@@ -196,13 +198,17 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       refusal = { code: 'cpu_missing', message: 'the session of its processor is none that it has sent' };
     else {
       const jobs = answers.map(({ digest, batch }, i) => ({ digest, batch, signed: statementOf(signed[i] ?? null) }));
-      refusal = await options.checker.check({ members, nonce, simulatedRoot, answers: jobs }).catch(unchecked);
+      const result = await options.checker.check({ members, nonce, simulatedRoot, answers: jobs }).catch(unchecked);
+      if ('code' in result) refusal = result;
+      else devices = result.devices;
     }
     if (refusal === null) options.onSigned?.(answers.length, answers[0]?.batch === null ? 'strict' : 'batch');
     const json = Buffer.concat([Buffer.from(`"nonce":"${nonce}",`), members.subarray(1, -1)]);
     const shared: Members = { nonce, json, sharing: answers.length };
+    const genuine = simulatedRoot === null;
     for (const [i, { request, batch, phases }] of answers.entries())
-      if (refusal === null) request.resolve({ batch, members: shared, cpu: signed[i] ?? null, phases });
+      if (refusal === null)
+        request.resolve({ batch, members: shared, cpu: signed[i] ?? null, phases, devices, genuine });
       else request.reject(unavailable(`What the sidecar answered does not hold: ${refusal.message}.`));
     return refusal;
   }
@@ -263,6 +269,10 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     get pending() {
       return pending.size;
     },
+    get oldest_ms() {
+      const [oldest] = pending.values();
+      return oldest === undefined ? 0 : performance.now() - oldest.began_ms;
+    },
 
     async challenge(challenge) {
       if (hello !== null && hello.cpu === null) throw noSession();
@@ -309,6 +319,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           raw,
           digest,
           batch,
+          began_ms,
           resolve: (attested) => {
             settle();
             resolve(attested);

@@ -173,6 +173,7 @@ export function createMemoryStore(options: {
       if (entry !== undefined) return { state: 'ready', json: textOf(entry) };
       return pending.has(key) ? PENDING : null;
     },
+    reachable: null,
     get usage() {
       return { entries: cache.size + pending.size, bytes: cache.calculatedSize };
     },

@@ -1,105 +1,17 @@
 // Keeps attestations in Valkey or Redis beside this process's memory, so that any gateway finds the attestations of all.
 import { hash } from 'node:crypto';
-import { createClient, RESP_TYPES, type RedisClientOptions } from '@redis/client';
+import { RESP_TYPES } from '@redis/client';
 import type { Logger } from 'pino';
 import type { Member } from '../cluster/member.ts';
 import type { GatewayConfig } from '../config.ts';
 import { Problem } from '../http/problem.ts';
 import type { Owner } from '../keys/keys.ts';
-import { delayAfter } from '../limits/backoff.ts';
 import { createRates, inMemory, inStore, type Rates } from '../limits/rates.ts';
+import { createSharedBook } from '../usage/book-shared.ts';
+import { createMemoryBook, type UsageBook } from '../usage/usage.ts';
 import type { InBatch, Kept, Members, Store } from './interfaces.ts';
+import { type Connection, openConnection } from './store-connection.ts';
 import { createMemoryStore, type MemoryStore } from './store-memory.ts';
-
-// A connection to Valkey or Redis with a timeout for each command. No caller waits longer for a server that is away or hangs.
-
-interface ConnectionOptions {
-  /** `redis:`, `rediss:`, `valkey:` or `valkeys:`. The URL may contain a user name and a password. */
-  readonly url: string;
-  /** The timeout of one command. */
-  readonly timeout_ms: number;
-  /** Reports for the log whether the server is connected, and the error code. Never the URL. */
-  readonly onState?: (connected: boolean, reason: string) => void;
-}
-
-export interface Connection {
-  readonly isReady: boolean;
-  /** @throws {Error} at once when the server is away, or after the timeout when it hangs. */
-  run<T>(command: (client: Client) => Promise<T>): Promise<T>;
-  /** Waits for open commands, up to the timeout. */
-  close(): Promise<void>;
-}
-
-const CONNECT_TIMEOUT_MS = 2_000;
-const RECONNECT = { min_ms: 25, max_ms: 1_000 };
-const MAX_COMMANDS = 10_000;
-
-const make = (options: RedisClientOptions) => createClient(options);
-export type Client = ReturnType<typeof make>;
-
-export function openConnection({ url, timeout_ms, onState }: ConnectionOptions): Connection {
-  let connected: boolean | null = null;
-  let closed = false;
-  let client = connect();
-
-  function setConnected(now: boolean, reason: string): void {
-    if (connected === now || closed) return;
-    connected = now;
-    onState?.(now, reason);
-  }
-
-  function connect(): Client {
-    const created = make({
-      url: url.replace(/^valkey/, 'redis'),
-      // A command fails at once when it cannot be sent.
-      disableOfflineQueue: true,
-      commandsQueueMaxLength: MAX_COMMANDS,
-      socket: {
-        connectTimeout: CONNECT_TIMEOUT_MS,
-        reconnectStrategy: (retries) => delayAfter(retries + 1, RECONNECT),
-      },
-    });
-    created.on('error', (error: NodeJS.ErrnoException) => setConnected(false, error.code ?? error.name));
-    created.on('ready', () => setConnected(true, 'ready'));
-    // The client reconnects by itself until it is destroyed, which rejects this promise.
-    created.connect().catch(() => {});
-    return created;
-  }
-
-  /** The client would keep open commands until a hanging server responds. A new connection drops them. */
-  function renew(hanging: Client): void {
-    if (closed || hanging !== client) return;
-    setConnected(false, 'no answer in time');
-    client.destroy();
-    client = connect();
-  }
-
-  function run<T>(command: (client: Client) => Promise<T>): Promise<T> {
-    const current = client;
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        renew(current);
-        reject(new Error('no answer in time'));
-      }, timeout_ms);
-      command(current)
-        .finally(() => clearTimeout(timer))
-        .then(resolve, reject);
-    });
-  }
-
-  return {
-    get isReady() {
-      return client.isReady;
-    },
-    run,
-    async close() {
-      closed = true;
-      // The server responds in order, so the response to this ping comes last.
-      await run((last) => last.ping()).catch(() => {});
-      client.destroy();
-    },
-  };
-}
 
 interface SharedOptions {
   readonly attestation_ttl_ms: number;
@@ -244,6 +156,9 @@ export function createSharedStore(
     get usage() {
       return memory.usage;
     },
+    get reachable() {
+      return connection.isReady;
+    },
     async close() {
       clearInterval(renewing);
       memory.close();
@@ -252,21 +167,22 @@ export function createSharedStore(
   };
 }
 
-// Creates the store and the rate limits that the configuration asks for: in memory, or shared by several gateways.
+// Creates the store, the rate limits and the book of usage that the configuration asks for: in memory, or shared by several gateways.
 
 /** `member` is set when this process is one of several workers, which share state through their primary. */
-export function createStoreAndRates(
+export function createStores(
   config: GatewayConfig,
   log: Logger,
   member: Member | null,
-): { store: Store; rates: Rates } {
+): { store: Store; rates: Rates; book: UsageBook } {
   const memory = createMemoryStore({
     ...config,
     attestation_store_bytes: Math.ceil(config.attestation_store_bytes / config.workers),
   });
   const own = member === null ? memory : member.store(memory);
   const limiter = member === null ? inMemory : member.limiter;
-  if (config.attestation_store_url === null) return { store: own, rates: createRates(limiter) };
+  if (config.attestation_store_url === null)
+    return { store: own, rates: createRates(limiter), book: member === null ? createMemoryBook() : member.book };
   const connection = openConnection({
     url: config.attestation_store_url,
     timeout_ms: config.attestation_store_timeout_ms,
@@ -282,5 +198,6 @@ export function createStoreAndRates(
   return {
     store: createSharedStore(connection, memory, own, config),
     rates: createRates(inStore(counter, limiter)),
+    book: createSharedBook(connection, () => log.error('the store is away for too long: usage of keys is lost')),
   };
 }

@@ -16,6 +16,8 @@ import {
 } from '../limits/concurrency.ts';
 import type { PermitLimits, Permits } from '../limits/permits.ts';
 import type { MakeLimiter } from '../limits/rates.ts';
+import type { AuditEntry, AuditLog, AuditState } from '../usage/audit-log.ts';
+import type { Amounts, UsageBook, UsageRecord } from '../usage/usage.ts';
 
 // Messages between a worker and the primary process. Each request has one response.
 
@@ -24,6 +26,12 @@ export type PeerRequest =
   | { readonly type: 'find'; readonly owner: Owner; readonly id: string }
   /** Asks a worker for its metrics. The primary sends it. */
   | { readonly type: 'metrics' }
+  /** Asks the primary what a key has used. */
+  | { readonly type: 'usage'; readonly key: string }
+  /** Asks the primary how many tokens a key has used today. */
+  | { readonly type: 'tokens'; readonly key: string }
+  /** Asks the primary how the audit log is. */
+  | { readonly type: 'audit' }
   /** Counts one more for this key, unless the limit is reached. `limit` 0: no limit. */
   | { readonly type: 'count'; readonly key: string; readonly counted: Counted; readonly limit: number };
 
@@ -31,6 +39,9 @@ export interface PeerResponses {
   /** undefined: no worker that responded has it, and not all responded. */
   readonly find: Kept | null | undefined;
   readonly metrics: Awaited<ReturnType<Registry['getMetricsAsJSON']>>;
+  readonly usage: readonly UsageRecord[];
+  readonly tokens: number;
+  readonly audit: AuditState | undefined;
   readonly count: boolean;
 }
 
@@ -39,6 +50,10 @@ export type Message =
   | { readonly countersign: 'response'; readonly n: number; readonly response: unknown }
   /** Takes back one count. */
   | { readonly countersign: 'uncount'; readonly key: string; readonly counted: Counted }
+  /** Adds to what a key has used. */
+  | { readonly countersign: 'used'; readonly key: string; readonly model: string; readonly amounts: Amounts }
+  /** Adds a line to the audit log. */
+  | { readonly countersign: 'audit'; readonly entry: AuditEntry }
   /** Requests a permit from the queue `name`. `n` is the worker's own number for this request. */
   | {
       readonly countersign: 'acquire';
@@ -97,6 +112,7 @@ export class PeerRequests {
 
 const REQUEST_TIMEOUT_MS = 3_000;
 const RATE_TIMEOUT_MS = 2_000;
+const UNANSWERED = 'The process that keeps usage did not answer in time.';
 
 /** True in a process that is one of several workers. */
 export const isMember = cluster.isWorker;
@@ -109,6 +125,10 @@ export interface Member {
   /** The queue of that name, which the primary keeps for all workers. */
   permits(name: string, limits: PermitLimits): Permits;
   readonly limiter: MakeLimiter;
+  /** What keys have used, which the primary keeps for all workers. */
+  readonly book: UsageBook;
+  /** The audit log, which the primary writes for all workers. */
+  readonly audit: AuditLog;
   /** Registers this worker's metrics. The primary serves those of all workers together. */
   metrics(registry: Registry): void;
 }
@@ -145,6 +165,7 @@ export function joinPrimary(workers: number): Member {
         get usage() {
           return memory.usage;
         },
+        reachable: null,
         close: () => memory.close(),
       };
     },
@@ -168,6 +189,21 @@ export function joinPrimary(workers: number): Member {
       const permits = sharedPermits(primary, name, limits);
       queues.set(name, permits);
       return permits;
+    },
+    book: {
+      add: (key, model, amounts) => primary.send({ countersign: 'used', key, model, amounts }),
+      async records(key) {
+        const records = await requests.send(primary, { type: 'usage', key }, REQUEST_TIMEOUT_MS);
+        if (records === undefined) throw new Problem('store_unavailable', UNANSWERED, { retryAfterSeconds: 1 });
+        return records;
+      },
+      tokensToday: async (key) => (await requests.send(primary, { type: 'tokens', key }, REQUEST_TIMEOUT_MS)) ?? 0,
+      close() {},
+    },
+    audit: {
+      add: (entry) => primary.send({ countersign: 'audit', entry }),
+      state: () => requests.send(primary, { type: 'audit' }, REQUEST_TIMEOUT_MS),
+      close() {},
     },
     limiter: (options) => new RateLimiterCluster({ ...options, timeoutMs: RATE_TIMEOUT_MS }),
     metrics(registry) {

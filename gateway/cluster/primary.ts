@@ -11,6 +11,8 @@ import { WORKER_HEAP_MB } from '../limits/bounds.ts';
 import type { Counted } from '../limits/concurrency.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
 import { serveMetrics } from '../telemetry/metrics.ts';
+import { auditLogOf } from '../usage/audit-log.ts';
+import { createMemoryBook } from '../usage/usage.ts';
 import { isMessage, type Message, type Peer, type PeerRequest, PeerRequests, type PeerResponses } from './member.ts';
 
 const FIND_MS = 2_000;
@@ -21,7 +23,7 @@ const RESTART = { min_ms: 250, max_ms: 10_000 };
 /** A worker that ran for so long did not fail at its start. */
 const STEADY_MS = 30_000;
 
-/** Runs the primary. Its process ends with its workers. */
+/** Runs the primary. Its process ends with its workers. @throws {ConfigError} */
 export function runPrimary(config: GatewayConfig, log: Logger): void {
   const { workers } = config;
   // The default serialization is JSON, which cannot carry bytes.
@@ -31,6 +33,8 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   });
   new RateLimiterClusterMaster();
   const requests = new PeerRequests();
+  const book = createMemoryBook();
+  const audit = auditLogOf(config, log);
   const concurrency = new Map<Worker, Map<string, number>>();
   const queues = new Map<string, Permits>();
   /** The permits that each worker waits for or holds, and how to release them. All are released when the worker ends. */
@@ -71,6 +75,8 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     else if (message.countersign === 'uncount') count(worker, message.key, message.counted, -1);
     else if (message.countersign === 'acquire') acquire(worker, message);
     else if (message.countersign === 'release') release(worker, `${message.name} ${message.n}`);
+    else if (message.countersign === 'used') book.add(message.key, message.model, message.amounts);
+    else if (message.countersign === 'audit') audit?.add(message.entry);
     else if (message.countersign === 'permit') return;
     else
       void respond(worker, message.request).then((response) =>
@@ -100,6 +106,9 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
 
   async function respond(worker: Worker, request: PeerRequest): Promise<unknown> {
     if (request.type === 'find') return findElsewhere(worker, request);
+    if (request.type === 'usage') return book.records(request.key);
+    if (request.type === 'tokens') return book.tokensToday(request.key);
+    if (request.type === 'audit') return audit?.state();
     if (request.type !== 'count') return undefined;
     const { key, counted, limit } = request;
     let taken = 0;

@@ -129,7 +129,7 @@ class Relay implements ResponseHandler, Port {
   }
 
   data(chunk: Buffer): void {
-    this.#exchange.watch.chunk();
+    this.#exchange.watch.chunk(chunk);
     this.#delivery?.data(chunk);
   }
 

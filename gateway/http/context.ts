@@ -4,12 +4,15 @@ import type { Context as HonoContext } from 'hono';
 import type { Logger } from 'pino';
 import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
 import type { Backend } from '../backend/backend.ts';
+import type { Canary } from '../backend/canary.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Caller, Keys, Owner } from '../keys/keys.ts';
 import type { Concurrency, ConcurrencyPermit } from '../limits/concurrency.ts';
 import type { Rates } from '../limits/rates.ts';
 import type { Offload } from '../offload/pool.ts';
 import type { Outcome, Telemetry, Watch } from '../telemetry/telemetry.ts';
+import type { AuditLog } from '../usage/audit-log.ts';
+import type { UsageBook } from '../usage/usage.ts';
 import type { Verifier } from '../verifier/verifier.ts';
 import type { Outgoing } from './outgoing.ts';
 import type { PlainRequest } from './plain-path/request.ts';
@@ -17,6 +20,7 @@ import type { PlainRequest } from './plain-path/request.ts';
 export interface Deps {
   readonly config: GatewayConfig;
   readonly backend: Backend;
+  readonly canary: Canary;
   readonly sidecar: Sidecar;
   readonly store: Store;
   readonly offload: Offload;
@@ -24,6 +28,9 @@ export interface Deps {
   readonly keys: Keys;
   readonly concurrency: Concurrency;
   readonly rates: Rates;
+  readonly book: UsageBook;
+  /** null: there is no audit log. */
+  readonly audit: AuditLog | null;
   readonly verifier: Verifier;
   readonly log: Logger;
   readonly telemetry: Telemetry;

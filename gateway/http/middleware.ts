@@ -3,7 +3,9 @@
 import { IncomingMessage, ServerResponse } from 'node:http';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { where } from '../../proto/log.ts';
+import { ANYONE } from '../keys/keys.ts';
 import { type Allowance, addressOf } from '../limits/rates.ts';
+import { restOfDay_ms } from '../usage/usage.ts';
 import { MANY_BYTES } from './bytes.ts';
 import { linger } from './connections.ts';
 import type { Context, Deps, Handler, HttpBindings, Middleware } from './context.ts';
@@ -123,6 +125,33 @@ export function bounded({ config, concurrency, rates }: Deps): Middleware {
   };
 }
 
+/** Rejects what would cost tokens once a key's budget of the day is spent. Requests that run then may go past it. @throws {Problem} insufficient_quota */
+export function withinBudget({ config, book }: Deps): Middleware {
+  return (c) => {
+    const { caller, incoming, outgoing } = c.env;
+    const limit = caller.limits.tokens_per_day ?? config.max_tokens_per_day_per_key;
+    if (limit === 0 || incoming.method === 'GET' || caller === ANYONE) return;
+    const admit = (tokens: number) => {
+      const rest_ms = restOfDay_ms(Date.now());
+      outgoing.setHeader('x-ratelimit-limit-tokens', String(limit));
+      outgoing.setHeader('x-ratelimit-remaining-tokens', String(Math.max(0, limit - tokens)));
+      outgoing.setHeader('x-ratelimit-reset-tokens', `${Math.ceil(rest_ms)}ms`);
+      if (tokens >= limit)
+        throw new Problem(
+          'insufficient_quota',
+          `This API key may use ${limit} tokens a day, and has. The day is UTC's.`,
+          {
+            retryAfterSeconds: rest_ms / 1000,
+            // OpenAI's clients would ask again at once.
+            headers: { 'x-should-retry': 'false' },
+          },
+        );
+    };
+    const tokens = book.tokensToday(caller.name);
+    return typeof tokens === 'number' ? admit(tokens) : tokens.then(admit);
+  };
+}
+
 /** The verify endpoint needs no API key, so each client address has a rate. The verifier divides its capacity by address too. */
 export function verifyBounded({ config, rates }: Deps): Middleware {
   return async (c) => {
@@ -178,7 +207,7 @@ function onDelivered(outgoing: Outgoing, release: () => void): void {
 }
 
 const EXPOSED =
-  'x-request-id, x-attestation-id, x-tee, x-tee-batch, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests';
+  'x-request-id, x-attestation-id, x-tee, x-tee-batch, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens';
 const LOOPBACK_ORIGIN = /^https?:\/\/(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d{1,5})?$/;
 
 /** By default every origin is allowed where API keys are required, and only this machine's origins where none are. */

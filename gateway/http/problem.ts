@@ -17,6 +17,7 @@ export type ProblemCode =
   | 'expectation_failed'
   | 'attestation_pending'
   | 'rate_limit_exceeded'
+  | 'insufficient_quota'
   | 'headers_too_large'
   | 'internal_error'
   | 'http_version_not_supported'
@@ -52,6 +53,7 @@ export const STATUS: Record<ProblemCode, number> = {
   expectation_failed: 417,
   attestation_pending: 425,
   rate_limit_exceeded: 429,
+  insufficient_quota: 429,
   headers_too_large: 431,
   internal_error: 500,
   http_version_not_supported: 505,
@@ -88,7 +90,9 @@ export class Problem extends Error {
   }
 
   get body(): ErrorBody {
-    return errorBody(this.status, this.message, this.param, this.code);
+    // OpenAI's own type for it: its clients and their users know it.
+    const type = this.code === 'insufficient_quota' ? this.code : errorType(this.status);
+    return errorBody(this.status, this.message, this.param, this.code, type);
   }
 }
 

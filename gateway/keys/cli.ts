@@ -19,7 +19,7 @@ import { keysFileOf } from '../config.ts';
 import { digestOf, type KeyLine } from './keys.ts';
 import { checkName, KeyLineError, KeysFileError, parseKeys, readLine, readSettings, writeLine } from './keys-file.ts';
 
-const USAGE = `usage: countersign keys add NAME [--rps N] [--concurrent N] [--streams N] [--tee N] [--models A,B] [--admin]
+const USAGE = `usage: countersign keys add NAME [--rps N] [--concurrent N] [--streams N] [--tee N] [--tokens-per-day N] [--models A,B] [--admin]
        countersign keys list
        countersign keys remove NAME
   --file FILE   the keys file; without it the one that API_KEYS_FILE names
@@ -37,6 +37,7 @@ const OPTIONS = {
   concurrent: { type: 'string' },
   streams: { type: 'string' },
   tee: { type: 'string' },
+  'tokens-per-day': { type: 'string' },
   models: { type: 'string' },
   admin: { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },

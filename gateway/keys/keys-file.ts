@@ -3,10 +3,10 @@ import { type BigIntStats, readFileSync, statSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Logger } from 'pino';
-import { ConfigError } from '../config.ts';
+import { ConfigError, MAX_TOKENS_PER_DAY } from '../config.ts';
 import { callerOf, digestOf, type KeyLimits, type KeyLine, type Keys, NO_LIMITS, OPEN, tableOf } from './keys.ts';
 
-// One line of the keys file: `name:sha256:HEX rps=5 concurrent=10 streams=4 tee=2 models=a,b admin`.
+// One line of the keys file: `name:sha256:HEX rps=5 concurrent=10 streams=4 tee=2 tokens-per-day=100000 models=a,b admin`.
 
 /** A line that cannot be used. The message never quotes the line, because that may be a key. */
 export class KeyLineError extends Error {
@@ -14,8 +14,15 @@ export class KeyLineError extends Error {
 }
 
 const NAME = /^[A-Za-z0-9._@-]{1,64}$/;
-const COUNTS = ['rps', 'concurrent', 'streams', 'tee'] as const;
-const MAX_COUNT = 1_000_000;
+/** The settings that are counts, their members, and the most that each may be. */
+const COUNTS = [
+  { name: 'rps', member: 'rps', max: 1_000_000 },
+  { name: 'concurrent', member: 'concurrent', max: 1_000_000 },
+  { name: 'streams', member: 'streams', max: 1_000_000 },
+  { name: 'tee', member: 'tee', max: 1_000_000 },
+  { name: 'tokens-per-day', member: 'tokens_per_day', max: MAX_TOKENS_PER_DAY },
+] as const;
+type Count = (typeof COUNTS)[number];
 const MAX_MODELS = 1_000;
 
 /** Returns the name if it is valid. @throws {KeyLineError} */
@@ -49,19 +56,21 @@ export function readSettings(settings: readonly string[]): KeyLimits {
       continue;
     }
     const [key = '', value = ''] = setting.split(/=(.*)/s);
-    const count = COUNTS.find((one) => one === key);
-    if (count === undefined && key !== 'models')
-      throw new KeyLineError(`a setting is admin, or one of ${[...COUNTS, 'models'].join(', ')}, as in rps=5`);
-    if (limits[count ?? 'models'] !== null) throw new KeyLineError(`${key} is given twice`);
+    const count = COUNTS.find(({ name }) => name === key);
+    if (count === undefined && key !== 'models') {
+      const names = [...COUNTS.map(({ name }) => name), 'models'];
+      throw new KeyLineError(`a setting is admin, or one of ${names.join(', ')}, as in rps=5`);
+    }
+    if (limits[count?.member ?? 'models'] !== null) throw new KeyLineError(`${key} is given twice`);
     if (count === undefined) limits.models = readModels(value);
-    else limits[count] = readCount(count, value);
+    else limits[count.member] = readCount(count, value);
   }
   return limits;
 }
 
-function readCount(name: string, value: string): number {
-  if (!/^\d{1,7}$/.test(value) || Number(value) > MAX_COUNT)
-    throw new KeyLineError(`${name} is a whole number from 0 (no limit) to ${MAX_COUNT}`);
+function readCount({ name, max }: Count, value: string): number {
+  if (!/^\d{1,13}$/.test(value) || Number(value) > max)
+    throw new KeyLineError(`${name} is a whole number from 0 (no limit) to ${max}`);
   return Number(value);
 }
 
@@ -75,8 +84,8 @@ function readModels(value: string): ReadonlySet<string> {
 /** The inverse of {@link readLine}, for a hashed key. */
 export function writeLine(line: KeyLine): string {
   const { models, admin } = line.limits;
-  const settings = COUNTS.filter((count) => line.limits[count] !== null).map(
-    (count) => `${count}=${line.limits[count]}`,
+  const settings = COUNTS.filter(({ member }) => line.limits[member] !== null).map(
+    ({ name, member }) => `${name}=${line.limits[member]}`,
   );
   if (models !== null) settings.push(`models=${[...models].join(',')}`);
   if (admin) settings.push('admin');

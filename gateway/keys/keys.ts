@@ -20,6 +20,8 @@ export interface KeyLimits {
   readonly streams: number | null;
   /** Requests with tee at once, those that wait for their attestation included. */
   readonly tee: number | null;
+  /** Tokens in and out of one day (UTC). */
+  readonly tokens_per_day: number | null;
   /** null: every model that the backend has. */
   readonly models: ReadonlySet<string> | null;
   /** The key may use the routes that manage the backend. */
@@ -38,6 +40,7 @@ export const NO_LIMITS: KeyLimits = {
   concurrent: null,
   streams: null,
   tee: null,
+  tokens_per_day: null,
   models: null,
   admin: false,
 };

@@ -4,12 +4,19 @@ import { attestationSchema, evidenceSchema } from '../../proto/attestation-schem
 import { chatRequestSchema, completionRequestSchema, errorBodySchema, teeSchema } from '../../proto/openai.ts';
 import { EAR_PROFILE } from '../../verify/forms/ear.ts';
 import { CHECKS, CPU_CHECKS, LEVELS } from '../../verify/index.ts';
+import { CANARY_STATES } from '../backend/canary.ts';
 import { SIDECAR_STATES } from '../telemetry/metrics.ts';
 
 /** Of GET /health. */
 export const healthSchema = z.strictObject({
   status: z.enum(['ok', 'degraded', 'down', 'draining']).describe('degraded: without tee alone'),
-  backend: z.strictObject({ status: z.enum(['ok', 'down']), code: z.string().optional() }),
+  backend: z.strictObject({
+    status: z.enum(['ok', 'down']),
+    code: z.string().optional(),
+    canary: z
+      .strictObject({ state: z.enum(CANARY_STATES), reason: z.string().optional(), at: z.string().optional() })
+      .describe('whether an answer that any model knows makes sense and repeats; wrong: status is degraded'),
+  }),
   sidecar: z.strictObject({
     status: z.enum(SIDECAR_STATES),
     attester: z.string().nullable(),
@@ -22,7 +29,34 @@ export const healthSchema = z.strictObject({
       .nullable()
       .describe('why it may not be used, where status is refused'),
   }),
+  store: z
+    .strictObject({ status: z.enum(['connected', 'away']) })
+    .nullable()
+    .describe('the Valkey or Redis that gateways share; null: there is none'),
+  audit: z
+    .strictObject({ status: z.enum(['ok', 'failing', 'unknown']), code: z.string().optional(), lost: z.int() })
+    .nullable()
+    .describe('the audit log; null: there is none'),
   version: z.string(),
+});
+
+const count = z.int().min(0);
+const amounts = {
+  requests: count,
+  attested: count,
+  input_tokens: count,
+  output_tokens: count,
+  gpu_seconds: z.number().min(0).describe('the GPU’s time for signatures'),
+};
+
+/** Of GET /usage. */
+const usageSchema = z.strictObject({
+  key: z.string(),
+  tokens_per_day: count.nullable().describe('the key’s budget; null: none'),
+  tokens_today: count,
+  days: count.describe('that are kept, today (UTC) included'),
+  total: z.strictObject(amounts),
+  records: z.array(z.strictObject({ day: z.iso.date(), model: z.string(), ...amounts })),
 });
 
 const attestation = attestationSchema.describe('docs/attestation.md says what each member is, byte by byte');
@@ -85,6 +119,7 @@ const NAMED = {
   VerificationReport: verificationReport,
   AttestationResult: ear,
   Health: healthSchema,
+  Usage: usageSchema,
   Error: errorBodySchema,
 };
 

@@ -334,6 +334,25 @@ const paths = {
       },
     },
   },
+  '/usage': {
+    get: {
+      operationId: 'usage',
+      summary: 'What the API key has used in the last days, by day and model',
+      tags: ['Operation'],
+      responses: {
+        ...ok('Of this key alone', schemaRef('Usage')),
+        ...errorResponses([
+          'invalid_request',
+          'invalid_api_key',
+          'origin_not_allowed',
+          'rate_limit_exceeded',
+          'internal_error',
+          'store_unavailable',
+          'overloaded',
+        ]),
+      },
+    },
+  },
   '/metrics': {
     get: {
       operationId: 'metrics',

@@ -3,6 +3,7 @@ import type * as z from 'zod';
 import type { Backend } from '../backend/backend.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
+import type { AuditLog } from '../usage/audit-log.ts';
 import { openapiDocument } from './openapi.ts';
 import type { healthSchema } from './openapi-schemas.ts';
 
@@ -16,10 +17,12 @@ export function health(deps: Deps) {
   const { sidecar, version, config, draining } = deps;
   const probe = cached(() => probeBackend(deps.backend, config.backend_api_key));
   return async (c: Context): Promise<Response> => {
-    const backend = await probe();
+    const [probed, audit] = await Promise.all([probe(), auditHealth(deps.audit)]);
     const { state, hello, unavailable, refused } = sidecar;
-    const serves =
-      backend.status === 'ok' ? (state === 'connected' && unavailable === null ? 'ok' : 'degraded') : 'down';
+    const backend = { ...probed, canary: deps.canary.result };
+    const whole = state === 'connected' && unavailable === null && backend.canary.state !== 'wrong';
+    const serves = backend.status === 'down' ? 'down' : whole ? 'ok' : 'degraded';
+    const { reachable } = deps.store;
     const status = draining() ? 'draining' : serves;
     const body: Health = {
       status,
@@ -33,13 +36,23 @@ export function health(deps: Deps) {
         trouble: unavailable,
         refused: refused === null ? null : { code: refused.code, message: refused.message },
       },
+      store: reachable === null ? null : { status: reachable ? 'connected' : 'away' },
+      audit,
       version,
     };
     return c.json(body, status === 'down' || status === 'draining' ? 503 : 200);
   };
 }
 
-type BackendHealth = Health['backend'];
+type BackendHealth = Omit<Health['backend'], 'canary'>;
+
+async function auditHealth(audit: AuditLog | null): Promise<Health['audit']> {
+  if (audit === null) return null;
+  const state = await audit.state();
+  if (state === undefined) return { status: 'unknown', lost: 0 };
+  const { failing, lost } = state;
+  return failing === null ? { status: 'ok', lost } : { status: 'failing', code: failing, lost };
+}
 
 /** The backend is up when it responds to a request for its models, even with a 401 or a 404. */
 function probeBackend(backend: Backend, apiKey: string | null): Promise<BackendHealth> {

@@ -3,8 +3,10 @@
 import { createServer, type Server } from 'node:http';
 import type { Logger } from 'pino';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, type Registry } from 'prom-client';
+import { CANARY_STATES, type Canary } from '../backend/canary.ts';
 import { STATUS } from '../http/problem.ts';
 import { createOwnHosts } from '../http/target.ts';
+import type { AuditLog, AuditState } from '../usage/audit-log.ts';
 
 /** Buckets of the semantic conventions for generative AI (gen_ai.server.request.duration), and two more for long responses. */
 const REQUEST_S = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84, 600];
@@ -186,14 +188,23 @@ interface GaugeSources {
     readonly state: (typeof SIDECAR_STATES)[number];
     readonly unavailable: { readonly code: string } | null;
     readonly pending: number;
+    readonly oldest_ms: number;
     readonly sessionEnds: SessionEnds | null;
   };
-  readonly store: { readonly usage: { readonly entries: number; readonly bytes: number } };
+  readonly store: {
+    readonly usage: { readonly entries: number; readonly bytes: number };
+    readonly reachable: boolean | null;
+  };
+  readonly audit: AuditLog | null;
+  readonly canary: Pick<Canary, 'result'>;
   readonly version: string;
   readonly running: () => number;
 }
 
-export function registerGauges(registry: Registry, { sidecar, store, version, running }: GaugeSources): void {
+export function registerGauges(
+  registry: Registry,
+  { sidecar, store, audit, canary, version, running }: GaugeSources,
+): void {
   const registers = [registry];
   const gauge = (name: string, help: string, read: () => number) =>
     new Gauge({
@@ -205,11 +216,70 @@ export function registerGauges(registry: Registry, { sidecar, store, version, ru
       },
     });
   gauge('http_server_active_requests', 'Requests that are being served.', running);
-  gauge('countersign_attestations_pending', 'Answers that wait for their attestation.', () => sidecar.pending);
+  gauge(
+    'countersign_signing_queue_depth',
+    'Answers that wait for their attestation. A router can score it, to send tee requests where fewest wait.',
+    () => sidecar.pending,
+  );
+  // Of several workers, the one in which an answer waits longest.
+  new Gauge({
+    name: 'countersign_signing_queue_age_seconds',
+    help: 'How long the oldest of them has waited; 0 where none waits.',
+    registers,
+    aggregator: 'max',
+    collect() {
+      this.set(sidecar.oldest_ms / 1000);
+    },
+  });
   gauge('countersign_store_entries', 'Attestations that are kept for retrieval, pending ones included.', () => {
     return store.usage.entries;
   });
   gauge('countersign_store_bytes', 'Memory that kept attestations take, at most.', () => store.usage.bytes);
+  new Gauge({
+    name: 'countersign_canary',
+    help: 'Whether the backend answers with sense what any model knows: 1 for the state it is in, or how many workers found it.',
+    labelNames: ['state'] as const,
+    registers,
+    collect() {
+      for (const state of CANARY_STATES) this.set({ state }, canary.result.state === state ? 1 : 0);
+    },
+  });
+  // Absent where gateways share no store. Of several workers, one that does not reach it is enough.
+  new Gauge({
+    name: 'countersign_store_up',
+    help: 'Whether the Valkey or Redis of ATTESTATION_STORE_URL answers: 1 or 0.',
+    registers,
+    aggregator: 'min',
+    collect() {
+      if (store.reachable === null) this.remove();
+      else this.set(Number(store.reachable));
+    },
+  });
+  const ofAudit = (name: string, help: string, read: (state: AuditState) => number) =>
+    new Gauge({
+      name,
+      help,
+      registers,
+      aggregator: 'max',
+      async collect() {
+        const state = await audit?.state();
+        if (state === undefined) this.remove();
+        else this.set(read(state));
+      },
+    });
+  ofAudit(
+    'countersign_audit_lines',
+    'The number of the last line of the audit log, counted from its beginning. Lines that are cut off its end show here.',
+    ({ lines }) => lines,
+  );
+  ofAudit('countersign_audit_failing', 'Whether the audit log cannot be written now: 1 or 0.', ({ failing }) =>
+    Number(failing !== null),
+  );
+  ofAudit(
+    'countersign_audit_lost',
+    'Requests since the start that the audit log has no line of, because the disk took nothing.',
+    ({ lost }) => lost,
+  );
   new Gauge({
     name: 'countersign_sidecar_state',
     help: 'The connection to the sidecar: 1 for the state it is in, or how many workers are.',
@@ -269,7 +339,8 @@ export function registerGauges(registry: Registry, { sidecar, store, version, ru
   for (const kind of ['handles', 'requests', 'resources']) registry.removeSingleMetric(`nodejs_active_${kind}_total`);
 }
 
-// The server on METRICS_PORT: /metrics only, for clients that the operator lets connect.
+// The server on METRICS_PORT, for clients that the operator lets connect: /metrics, and the backend's own at /backend/metrics, which nobody
+// else may be able to reach.
 
 /** The metrics of one process, or of all workers together. */
 interface Numbers {
@@ -278,7 +349,32 @@ interface Numbers {
   readonly contentType: string;
 }
 
-function createMetricsServer(numbers: Numbers, ownHost: (host: string | undefined) => boolean): Server {
+/** vLLM's are at the root of its address, beside `/v1`. They have no content: their labels are models and reasons. */
+const MAX_BACKEND_METRICS = 16 * 1024 * 1024;
+const BACKEND_METRICS_MS = 5_000;
+
+/** null: the backend has none, or does not answer. */
+async function backendMetrics(backend_url: string): Promise<string | null> {
+  try {
+    const response = await fetch(new URL('/metrics', backend_url), { signal: AbortSignal.timeout(BACKEND_METRICS_MS) });
+    if (!response.ok || response.body === null) return null;
+    const decoder = new TextDecoder();
+    let text = '';
+    for await (const chunk of response.body) {
+      text += decoder.decode(chunk, { stream: true });
+      if (text.length > MAX_BACKEND_METRICS) return null;
+    }
+    return text;
+  } catch {
+    return null;
+  }
+}
+
+function createMetricsServer(
+  numbers: Numbers,
+  backend_url: string,
+  ownHost: (host: string | undefined) => boolean,
+): Server {
   return createServer(
     { maxHeaderSize: 8 * 1024, headersTimeout: 5_000, requestTimeout: 5_000 },
     (request, response) => {
@@ -288,8 +384,17 @@ function createMetricsServer(numbers: Numbers, ownHost: (host: string | undefine
           .writeHead(403, { 'content-type': 'text/plain' })
           .end('This service has no such name: ask by an address, or name it in CORS_ORIGINS.\n');
       const path = request.url?.split('?', 1)[0];
-      if (path !== '/metrics' || (request.method !== 'GET' && request.method !== 'HEAD'))
-        return void response.writeHead(404, { 'content-type': 'text/plain' }).end('Only GET /metrics is here.\n');
+      const ours = path === '/metrics';
+      if ((!ours && path !== '/backend/metrics') || (request.method !== 'GET' && request.method !== 'HEAD'))
+        return void response
+          .writeHead(404, { 'content-type': 'text/plain' })
+          .end('Only GET /metrics and GET /backend/metrics are here.\n');
+      if (!ours)
+        return void backendMetrics(backend_url).then((text) => {
+          if (text === null)
+            response.writeHead(502, { 'content-type': 'text/plain' }).end('The backend has no metrics.\n');
+          else response.writeHead(200, { 'content-type': numbers.contentType }).end(text);
+        });
       numbers.text().then(
         (text) => response.writeHead(200, { 'content-type': numbers.contentType }).end(text),
         () => response.writeHead(500).end(),
@@ -299,6 +404,7 @@ function createMetricsServer(numbers: Numbers, ownHost: (host: string | undefine
 }
 
 interface MetricsSettings {
+  readonly backend_url: string;
   readonly metrics_host: string;
   /** null: no server. */
   readonly metrics_port: number | null;
@@ -307,12 +413,12 @@ interface MetricsSettings {
 
 /** Listens on METRICS_PORT if it is set. The process ends when the port is not available. */
 export function serveMetrics(
-  { metrics_host: host, metrics_port: port, cors_origins }: MetricsSettings,
+  { backend_url, metrics_host: host, metrics_port: port, cors_origins }: MetricsSettings,
   numbers: Numbers,
   log: Logger,
 ): void {
   if (port === null) return;
-  const server = createMetricsServer(numbers, createOwnHosts(cors_origins));
+  const server = createMetricsServer(numbers, backend_url, createOwnHosts(cors_origins));
   server.once('error', (error: NodeJS.ErrnoException) => {
     console.error(`gateway: METRICS_PORT: cannot listen on ${host}:${port}: ${error.code}`);
     process.exit(1);

@@ -6,6 +6,10 @@ import type { Phases } from '../../proto/frames.ts';
 import type { Headers } from '../backend/backend.ts';
 import type { Problem } from '../http/problem.ts';
 import { ANYONE, type Caller } from '../keys/keys.ts';
+import { type Accounted, createAccounting, type Signed } from '../usage/accounting.ts';
+import type { AuditLog } from '../usage/audit-log.ts';
+import { NO_TOKENS, TokenReader, type Tokens } from '../usage/tokens.ts';
+import type { UsageBook } from '../usage/usage.ts';
 import { createMetrics, type Metrics } from './metrics.ts';
 
 // The times of one exchange: recorded while it runs, read once at its end.
@@ -37,10 +41,15 @@ export class Watch {
   phases: Phases | null = null;
   /** Answers under the same GPU signature, this one included; null: it has one of its own. */
   tree_size: number | null = null;
+  signed: Signed | null = null;
+  /** null: nobody counts tokens. */
+  readonly #reader: TokenReader | null;
+  #contentType: string | undefined;
 
-  constructor(trace: ExchangeTrace | null) {
+  constructor(trace: ExchangeTrace | null, reader: TokenReader | null) {
     this.began_ms = performance.now();
     this.trace = trace;
+    this.#reader = reader;
   }
 
   generates(operation: Operation, model: string | undefined, tee: boolean): void {
@@ -56,10 +65,12 @@ export class Watch {
   head(status: number, contentType: string | undefined): void {
     this.backend_status = status;
     this.stream = contentType?.startsWith('text/event-stream') === true;
+    this.#contentType = contentType;
   }
 
   /** Counts a chunk of the backend's response. */
-  chunk(): void {
+  chunk(chunk: Buffer): void {
+    this.#reader?.add(chunk);
     const now = performance.now();
     if (this.chunks++ === 0) this.first_ms = now;
     else if (now - this.last_ms > this.gap_ms) this.gap_ms = now - this.last_ms;
@@ -70,10 +81,19 @@ export class Watch {
     this.attesting_ms = performance.now();
   }
 
-  attested(phases: Phases | undefined, tree_size: number | null): void {
+  attested(phases: Phases | undefined, tree_size: number | null, signed: Signed): void {
     this.attested_ms = performance.now();
     this.phases = phases ?? null;
     this.tree_size = tree_size;
+    this.signed = signed;
+  }
+
+  /** The tokens of the backend's answer; null where nobody counts them. */
+  tokens(): Tokens | null {
+    if (this.#reader === null) return null;
+    return this.backend_status >= 200 && this.backend_status < 300
+      ? this.#reader.tokens(this.#contentType, this.chunks)
+      : NO_TOKENS;
   }
 }
 
@@ -226,17 +246,23 @@ function createCount(metrics: Metrics): Count {
   }
 }
 
-type RequestLine = (watch: Watch, ended: ExchangeEnd, key: string | undefined) => void;
+type RequestLine = (watch: Watch, ended: ExchangeEnd, key: string | undefined, tokens: Tokens | null) => void;
 
 /** Writes the log line of an exchange. Milliseconds have one decimal. `first_ms` is the time to the backend's first byte. */
 function createRequestLine(log: Logger): RequestLine {
-  return (watch, { id, method, route, status, tee, code, total_ms }, key) => {
+  return (watch, { id, method, route, status, tee, code, model, total_ms }, key, tokens) => {
     const line: Record<string, unknown> = { id, method, route, status, ms: round(total_ms) };
     if (watch.first_ms !== 0) line.first_ms = round(watch.first_ms - watch.began_ms);
     if (watch.attested_ms !== 0) line.attest_ms = round(watch.attested_ms - watch.attesting_ms);
     if (tee !== 'none') line.tee = tee;
+    if (watch.signed !== null) line.nonce = watch.signed.nonce;
     if (code !== null) line.code = code;
     if (key !== undefined) line.key = key;
+    if (model !== '') line.model = model;
+    if (tokens !== null && tokens.source !== 'unknown') {
+      line.input_tokens = tokens.input;
+      line.output_tokens = tokens.output;
+    }
     if (watch.trace !== null) line.trace_id = watch.trace.id;
     log.info(line);
   };
@@ -254,7 +280,7 @@ export interface Outcome {
 /** The bindings of an exchange that telemetry reads. Routes without admission have no `caller`, routes without a backend no `outcome`. */
 interface EndedExchange {
   readonly id: string;
-  readonly incoming: { readonly method?: string | undefined };
+  readonly incoming: { readonly method?: string | undefined; readonly url?: string | undefined };
   readonly outcome: Outcome | undefined;
   readonly caller: Caller | undefined;
 }
@@ -276,9 +302,20 @@ export interface Telemetry {
   close(): Promise<void>;
 }
 
-export function createTelemetry(log: Logger, tracer: Tracer | null): Telemetry {
+/** What is kept of requests beyond metrics and log. */
+interface Records {
+  /** null: there are no API keys. */
+  readonly book: UsageBook | null;
+  /** null: there is no audit log. */
+  readonly audit: AuditLog | null;
+}
+
+const NO_RECORDS: Records = { book: null, audit: null };
+
+export function createTelemetry(log: Logger, tracer: Tracer | null, { book, audit }: Records = NO_RECORDS): Telemetry {
   const registry = new Registry();
   const metrics = createMetrics(registry);
+  const accounting = createAccounting(registry, book, audit);
   const count = createCount(metrics);
   const models = createModelLabels();
   const line = createRequestLine(log);
@@ -291,13 +328,15 @@ export function createTelemetry(log: Logger, tracer: Tracer | null): Telemetry {
     },
     begin(headers) {
       running++;
-      return new Watch(tracer === null ? null : tracer.begin(headers));
+      return new Watch(tracer === null ? null : tracer.begin(headers), accounting.counts ? new TokenReader() : null);
     },
     end(exchange, watch, route, response) {
       running--;
       const ended = exchangeEndOf(exchange, watch, route, response, models);
       count(watch, ended);
-      line(watch, ended, keyOf(exchange));
+      const tokens = watch.sent_ms === 0 ? null : watch.tokens();
+      line(watch, ended, keyOf(exchange), tokens);
+      if (tokens !== null) accounting.record(accountedOf(exchange, watch, ended, tokens, models));
       watch.trace?.end(watch, ended);
     },
     signed(answers, kind) {
@@ -307,6 +346,33 @@ export function createTelemetry(log: Logger, tracer: Tracer | null): Telemetry {
     verified: (code) => metrics.verifications.inc({ code }),
     text: () => registry.metrics(),
     close: async () => tracer?.close(),
+  };
+}
+
+/** The most of a client's text that a record holds. */
+const MAX_NAME = 128;
+
+function accountedOf(
+  { caller = ANYONE, incoming }: EndedExchange,
+  watch: Watch,
+  { id, method, route, status }: ExchangeEnd,
+  tokens: Tokens,
+  models: ModelLabels,
+): Accounted {
+  const served = watch.backend_status >= 200 && watch.backend_status < 300;
+  const label = models.of(watch.model, served);
+  return {
+    id,
+    caller,
+    method,
+    // What the backend did not know may be any text.
+    endpoint: served ? (incoming.url ?? '').split('?', 1)[0]?.slice(0, MAX_NAME) || route : route,
+    label,
+    model: served ? (watch.model?.slice(0, MAX_NAME) ?? label) : label,
+    status,
+    tokens,
+    gpu_ms: watch.phases === null ? 0 : watch.phases.collection_ms / (watch.tree_size ?? 1),
+    signed: watch.signed,
   };
 }
 

@@ -37,7 +37,7 @@ const ROWS: Record<string, readonly Panel[]> = {
     stat('Being served', 'short', `sum(http_server_active_requests{${JOB}})`),
     stat('Sidecars connected', 'short', `sum(countersign_sidecar_state{${JOB}, state="connected"})`),
     stat('Sidecars in trouble', 'short', `sum(countersign_sidecar_trouble{${JOB}})`),
-    stat('Answers waiting for a proof', 'short', `sum(countersign_attestations_pending{${JOB}})`),
+    stat('Answers waiting for a proof', 'short', `sum(countersign_signing_queue_depth{${JOB}})`),
     stat(
       'Attestations that failed, last hour',
       'short',

@@ -14,9 +14,10 @@ export interface Described {
 export async function describedMetrics(): Promise<Described[]> {
   const registry = new Registry();
   createMetrics(registry);
-  const sidecar = { state: 'connecting' as const, unavailable: null, sessionEnds: null, pending: 0 };
+  const sidecar = { state: 'connecting' as const, unavailable: null, sessionEnds: null, pending: 0, oldest_ms: 0 };
   const store = { usage: { entries: 0, bytes: 0 } } as never;
-  registerGauges(registry, { sidecar, store, version: '', running: () => 0 });
+  const canary = { result: { state: 'off' as const } };
+  registerGauges(registry, { sidecar, store, audit: null, canary, version: '', running: () => 0 });
   const labels = new Map(
     registry.getMetricsAsArray().map((metric) => {
       const { name, labelNames = [] } = metric as unknown as { name: string; labelNames?: readonly string[] };

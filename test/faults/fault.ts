@@ -107,7 +107,7 @@ export class Fault {
     const stage = this.#stage;
     const { descriptors, rss_mib } = this.#before;
     if (stage.hasGauges) {
-      await eventually(async () => (await stage.gauge('countersign_attestations_pending')) === 0, BACK_MS);
+      await eventually(async () => (await stage.gauge('countersign_signing_queue_depth')) === 0, BACK_MS);
       // The one that asks.
       await eventually(async () => (await stage.gauge('http_server_active_requests')) <= 1, BACK_MS);
     }

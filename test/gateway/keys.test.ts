@@ -71,13 +71,14 @@ describe('the keys file', () => {
     const lines: string[] = [];
     writeFileSync(
       file,
-      `\uFEFF# team\r\n\r\n${hashed('alice', 'a', 'rps=5 tee=2 models=m/1,m:2 admin')}plain-one\nplain-two\n`,
+      `\uFEFF# team\r\n\r\n${hashed('alice', 'a', 'rps=5 tee=2 tokens-per-day=10000000000 models=m/1,m:2 admin')}plain-one\nplain-two\n`,
     );
     load(logInto(lines));
     expect(['a', 'plain-one', 'plain-two', 'b'].map(withKey)).toEqual(['alice', 'line-4', 'line-5', 'invalid_api_key']);
     const { limits } = (keys as Keys).authenticate({ authorization: 'bearer  a' });
     const models = new Set(['m/1', 'm:2']);
-    expect(limits).toEqual({ rps: 5, concurrent: null, streams: null, tee: 2, models, admin: true });
+    const none = { concurrent: null, streams: null };
+    expect(limits).toEqual({ rps: 5, ...none, tee: 2, tokens_per_day: 10_000_000_000, models, admin: true });
     expect((keys as Keys).authenticate({ authorization: 'bearer plain-one' }).limits.admin).toBe(false);
     expect(lines).toHaveLength(1);
     expect(lines[0]).toContain('countersign keys add');

@@ -21,7 +21,7 @@ export async function startStage(sidecarOptions: Parameters<typeof startService>
     service,
     async gateway(env, keys) {
       const file = join(service.folder.path, `keys-${closing.length}`);
-      if (keys !== undefined) writeFileSync(file, keys.map(line).join('\n'));
+      if (keys !== undefined) writeFileSync(file, keys.map(keyLine).join('\n'));
       const gateway = await startGateway({
         BACKEND_URL: service.backend.url,
         SIDECAR_SOCKET: service.sidecar.socket,
@@ -38,7 +38,8 @@ export async function startStage(sidecarOptions: Parameters<typeof startService>
   };
 }
 
-function line(key: string): string {
+/** A line of a keys file: of the key `key-NAME`. */
+export function keyLine(key: string): string {
   const [name, ...settings] = key.split(' ');
   return [`${name}:sha256:${createHash('sha256').update(`key-${name}`).digest('hex')}`, ...settings].join(' ');
 }

@@ -104,8 +104,8 @@ describe('the sidecar client', () => {
       ws.send(JSON.stringify(attested(frame.id)));
     });
     let checked = () => {};
-    const checking = new Promise<null>((resolve) => {
-      checked = () => resolve(null);
+    const checking = new Promise<{ devices: string[] }>((resolve) => {
+      checked = () => resolve({ devices: [] });
     });
     client = connectClient({ max_attestations_in_flight: 1, checker: { ...UNCHECKED.checker, check: () => checking } });
     await client.ready(5_000);

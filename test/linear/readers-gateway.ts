@@ -96,7 +96,7 @@ async function delivered(
       hold() {},
     },
     outgoing: new Sink(),
-    watch: new Watch(null),
+    watch: new Watch(null, null),
   } as unknown as TeeExchange;
   const attestor: Attestor = {
     name() {},

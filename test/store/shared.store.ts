@@ -1,7 +1,7 @@
 import { request } from 'node:http';
 import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { openConnection } from '../../gateway/attestation/store-shared.ts';
+import { openConnection } from '../../gateway/attestation/store-connection.ts';
 import { chatAnswer, chatStream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import { expectError } from '../gateway/expect-error.ts';

@@ -105,16 +105,26 @@ describe('the log', () => {
   it('never holds a prompt, an answer, a key, a path or a query', async () => {
     backend.script = chatAnswer(`${CANARY}-answer`);
     const headers = { authorization: `Bearer ${CANARY}-key`, 'user-agent': CANARY, 'x-custom': CANARY };
-    for (const more of [{}, { tee: true }, { model: CANARY }, { n: CANARY }])
+    for (const more of [{}, { tee: true }, { n: CANARY }])
       await chat(url, { ...CHAT, messages, ...more }, headers);
     backend.script = answer(`{"error":{"message":"${CANARY} in the backend's words"}}`, 400);
-    await chat(url, { ...CHAT, messages }, headers);
+    await chat(url, { ...CHAT, messages, model: CANARY }, headers);
     backend.script = answer(CANARY);
     await chat(url, { ...CHAT, messages, tee: true }, headers);
     await ask(`${url}/~sev_gpu@1.0/verify`, { body: `{"raw":"${CANARY}"}` });
     const last = await ask(`${url}/v1/${CANARY}?${CANARY}=1`, { method: 'GET', headers });
     await lineOf(last.headers['x-request-id']);
     expect(gateway.output() + sidecar.output()).not.toContain(CANARY);
+  });
+
+  it('names the model that the backend served, and the nonce of what was attested', async () => {
+    backend.script = chatAnswer('hello');
+    const got = await chat(url, { ...CHAT, model: 'served', tee: true });
+    const line = await lineOf(got.headers['x-request-id']);
+    expect(line).toMatchObject({ model: 'served', nonce: got.json().attestation.nonce });
+    backend.script = answer('{"error":{"message":"no such model"}}', 404);
+    const refused = await lineOf((await chat(url, { ...CHAT, model: 'refused' })).headers['x-request-id']);
+    expect(refused).toMatchObject({ model: 'other', status: 404 });
   });
 });
 

@@ -105,7 +105,7 @@ describe('attestations', () => {
     expect(spent('check')).toBeGreaterThan(0);
     expect(after.value('countersign_store_entries')).toBeGreaterThan(2);
     expect(after.value('countersign_store_bytes')).toBeGreaterThan(10_000);
-    expect(after.value('countersign_attestations_pending')).toBe(0);
+    expect(after.value('countersign_signing_queue_depth')).toBe(0);
   });
 
   it("go with the sidecar's state, its restarts and what had to be asked for again", async () => {
@@ -119,7 +119,7 @@ describe('attestations', () => {
     expect((await samples()).value('countersign_sidecar_state', { state: 'connected' })).toBe(0);
     const waits = chat(service.gateway.url, { ...CHAT, tee: true });
     const again = await startSidecar(service.folder, { collectionMs: 400, drainMs: 0 });
-    await eventually(async () => (await samples()).value('countersign_attestations_pending') === 1);
+    await eventually(async () => (await samples()).value('countersign_signing_queue_depth') === 1);
     await again.close();
     const third = await startSidecar(service.folder);
     expect((await waits).status).toBe(200);

@@ -31,7 +31,7 @@ export async function checkReports(
   nonce: string,
   simulatedRoot: string | null,
   at = new Date(),
-): Promise<void> {
+): Promise<readonly string[]> {
   checkToken(token, nonce);
   if (evidence.length === 0) throw new CheckFailure('evidence_missing', 'there is no evidence');
   const devices = await Promise.all(
@@ -52,6 +52,7 @@ export async function checkReports(
   const keys = devices.flatMap(({ path }) => path.slice(0, 2).map(({ spki }) => toHex(spki)));
   if (new Set(keys).size !== keys.length)
     throw new CheckFailure('evidence_malformed', 'two devices gave the same evidence');
+  return devices.map(({ path }) => String(path[0]?.serial));
 }
 
 /** A verifier that kept its last result would return a token about another nonce, or a negative one. */

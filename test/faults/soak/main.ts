@@ -78,7 +78,7 @@ try {
   const end = memoryAround(samples, seconds(), window_s);
   await faults.stop();
   await load.stop();
-  await eventually(async () => (await stage.gauge('countersign_attestations_pending')) === 0, 20_000).catch(() =>
+  await eventually(async () => (await stage.gauge('countersign_signing_queue_depth')) === 0, 20_000).catch(() =>
     problems.push('attestations that nobody waits for are pending'),
   );
   // Connections to the backend are kept for a few seconds.

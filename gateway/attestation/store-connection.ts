@@ -1,0 +1,91 @@
+// A connection to Valkey or Redis with a timeout for each command. No caller waits longer for a server that is away or hangs.
+import { createClient, type RedisClientOptions } from '@redis/client';
+import { delayAfter } from '../limits/backoff.ts';
+
+interface ConnectionOptions {
+  /** `redis:`, `rediss:`, `valkey:` or `valkeys:`. The URL may contain a user name and a password. */
+  readonly url: string;
+  /** The timeout of one command. */
+  readonly timeout_ms: number;
+  /** Reports for the log whether the server is connected, and the error code. Never the URL. */
+  readonly onState?: (connected: boolean, reason: string) => void;
+}
+
+export interface Connection {
+  readonly isReady: boolean;
+  /** @throws {Error} at once when the server is away, or after the timeout when it hangs. */
+  run<T>(command: (client: Client) => Promise<T>): Promise<T>;
+  /** Waits for open commands, up to the timeout. */
+  close(): Promise<void>;
+}
+
+const CONNECT_TIMEOUT_MS = 2_000;
+const RECONNECT = { min_ms: 25, max_ms: 1_000 };
+const MAX_COMMANDS = 10_000;
+
+const make = (options: RedisClientOptions) => createClient(options);
+export type Client = ReturnType<typeof make>;
+
+export function openConnection({ url, timeout_ms, onState }: ConnectionOptions): Connection {
+  let connected: boolean | null = null;
+  let closed = false;
+  let client = connect();
+
+  function setConnected(now: boolean, reason: string): void {
+    if (connected === now || closed) return;
+    connected = now;
+    onState?.(now, reason);
+  }
+
+  function connect(): Client {
+    const created = make({
+      url: url.replace(/^valkey/, 'redis'),
+      // A command fails at once when it cannot be sent.
+      disableOfflineQueue: true,
+      commandsQueueMaxLength: MAX_COMMANDS,
+      socket: {
+        connectTimeout: CONNECT_TIMEOUT_MS,
+        reconnectStrategy: (retries) => delayAfter(retries + 1, RECONNECT),
+      },
+    });
+    created.on('error', (error: NodeJS.ErrnoException) => setConnected(false, error.code ?? error.name));
+    created.on('ready', () => setConnected(true, 'ready'));
+    // The client reconnects by itself until it is destroyed, which rejects this promise.
+    created.connect().catch(() => {});
+    return created;
+  }
+
+  /** The client would keep open commands until a hanging server responds. A new connection drops them. */
+  function renew(hanging: Client): void {
+    if (closed || hanging !== client) return;
+    setConnected(false, 'no answer in time');
+    client.destroy();
+    client = connect();
+  }
+
+  function run<T>(command: (client: Client) => Promise<T>): Promise<T> {
+    const current = client;
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        renew(current);
+        reject(new Error('no answer in time'));
+      }, timeout_ms);
+      command(current)
+        .finally(() => clearTimeout(timer))
+        .then(resolve, reject);
+    });
+  }
+
+  return {
+    get isReady() {
+      return client.isReady;
+    },
+    run,
+    async close() {
+      closed = true;
+      // The server responds in order, so the response to this ping comes last.
+      await run((last) => last.ping()).catch(() => {});
+      client.destroy();
+    },
+  };
+}

@@ -1,0 +1,172 @@
+// The canary: asks the backend what any language model knows, and looks whether the answer makes sense and repeats. A backend can answer 200 with
+// garbage (vllm-project/vllm#57224: an H100 under TDX), and a signature over garbage is valid.
+import type { Logger } from 'pino';
+import * as z from 'zod';
+import { ANY_TEXT } from '../config.ts';
+import type { Backend, BackendRequest } from './backend.ts';
+
+export const CANARY_STATES = ['off', 'pending', 'good', 'wrong', 'unavailable'] as const;
+
+export interface CanaryResult {
+  /** `pending`: the first answer is not there. `unavailable`: nothing was learnt, because the backend did not answer the question. */
+  readonly state: (typeof CANARY_STATES)[number];
+  /** Of `wrong`: empty, not_text, repetition, unexpected, changed. Of `unavailable`: no_model, no_answer, timeout, a code or a status. */
+  readonly reason?: string;
+  /** When that was found, RFC 3339. */
+  readonly at?: string;
+}
+
+export interface Canary {
+  readonly result: CanaryResult;
+  close(): void;
+}
+
+const QUESTION = 'What is the capital of France? Answer with its name only.';
+const MAX_TOKENS = 64;
+const ANSWER_MS = 60_000;
+const MAX_ANSWER_BYTES = 1024 * 1024;
+/** While the backend loads its model. */
+const RETRY_MS = 5_000;
+/** Answers must agree so far. Further on, the numbers of a batched backend depend on what else it computes. */
+const SAME = 16;
+
+const modelsSchema = z.object({ data: z.array(z.object({ id: z.string().min(1) })).min(1) });
+const answerSchema = z.object({
+  choices: z
+    .array(
+      z.object({
+        message: z.object({
+          content: z.string().nullish(),
+          reasoning_content: z.string().nullish(),
+          reasoning: z.string().nullish(),
+        }),
+      }),
+    )
+    .min(1),
+});
+
+class Unavailable extends Error {
+  readonly reason: string;
+  constructor(reason: string) {
+    super(reason);
+    this.reason = reason;
+  }
+}
+
+interface CanaryOptions {
+  /** 0: the canary is off. */
+  readonly canary_interval_ms: number;
+  readonly canary_expect: string;
+  readonly backend_api_key: string | null;
+}
+
+export function startCanary(backend: Backend, options: CanaryOptions, log: Logger): Canary {
+  const { canary_interval_ms: interval_ms, canary_expect: expected, backend_api_key } = options;
+  let result: CanaryResult = { state: interval_ms === 0 ? 'off' : 'pending' };
+  let timer: NodeJS.Timeout | null = null;
+  let closed = false;
+
+  async function look(): Promise<void> {
+    const found = await lookAt(backend, backend_api_key, expected);
+    if (closed) return;
+    if (found.state !== result.state || found.reason !== result.reason)
+      log[found.state === 'wrong' ? 'error' : 'info'](found, 'canary');
+    result = { ...found, at: new Date().toISOString() };
+    timer = setTimeout(look, found.state === 'unavailable' ? Math.min(RETRY_MS, interval_ms) : interval_ms).unref();
+  }
+
+  if (interval_ms > 0) timer = setTimeout(look, 0);
+  return {
+    get result() {
+      return result;
+    },
+    close() {
+      closed = true;
+      clearTimeout(timer ?? undefined);
+    },
+  };
+}
+
+async function lookAt(backend: Backend, key: string | null, expected: string): Promise<CanaryResult> {
+  const headers: Record<string, string> = { accept: 'application/json', 'content-type': 'application/json' };
+  if (key !== null) headers.authorization = `Bearer ${key}`;
+  const ask = (method: string, path: string, body: string | null) =>
+    bodyOf(backend, { method, path, headers, body, repeatable: true, owner: null });
+  try {
+    const models = modelsSchema.safeParse(await ask('GET', '/models', null));
+    if (!models.success) throw new Unavailable('no_model');
+    const question = JSON.stringify({
+      model: models.data.data[0]?.id,
+      messages: [{ role: 'user', content: QUESTION }],
+      temperature: 0,
+      max_tokens: MAX_TOKENS,
+    });
+    const first = textOf(await ask('POST', '/chat/completions', question));
+    const second = textOf(await ask('POST', '/chat/completions', question));
+    const reason = wrongIn(first, expected) ?? wrongIn(second, expected);
+    if (reason !== null) return { state: 'wrong', reason };
+    return first.slice(0, SAME) === second.slice(0, SAME) ? { state: 'good' } : { state: 'wrong', reason: 'changed' };
+  } catch (error) {
+    if (!(error instanceof Unavailable)) throw error;
+    return { state: 'unavailable', reason: error.reason };
+  }
+}
+
+/** What is wrong with an answer; null: nothing that can be seen. */
+function wrongIn(answer: string, expected: string): string | null {
+  const text = answer.trim();
+  if (text === '') return 'empty';
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  if (/[\u0000-\u0008\u000e-\u001f\ufffd]/.test(text)) return 'not_text';
+  if (isRepetition(text)) return 'repetition';
+  return expected === ANY_TEXT || text.toLowerCase().includes(expected.toLowerCase()) ? null : 'unexpected';
+}
+
+/** One character over and over, as from logits that are not numbers: `!!!!!!!!`. */
+function isRepetition(text: string): boolean {
+  const characters = [...text.replace(/\s/g, '')];
+  const counts = new Map<string, number>();
+  for (const one of characters) counts.set(one, (counts.get(one) ?? 0) + 1);
+  return characters.length >= SAME && Math.max(...counts.values()) > 0.8 * characters.length;
+}
+
+/** What the model wrote, its reasoning first. @throws {Unavailable} */
+function textOf(value: unknown): string {
+  const parsed = answerSchema.safeParse(value);
+  if (!parsed.success) throw new Unavailable('no_answer');
+  const { content, reasoning_content, reasoning } = parsed.data.choices[0]?.message ?? {};
+  return `${reasoning_content ?? reasoning ?? ''}${content ?? ''}`;
+}
+
+/** @throws {Unavailable} */
+function bodyOf(backend: Backend, request: BackendRequest): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    const give = (reason: string) => {
+      clearTimeout(timer);
+      call.cancel();
+      reject(new Unavailable(reason));
+    };
+    const call = backend.call(request, {
+      head({ status }) {
+        if (status !== 200) give(`http_${status}`);
+      },
+      data(chunk) {
+        bytes += chunk.length;
+        chunks.push(chunk);
+        if (bytes > MAX_ANSWER_BYTES) give('no_answer');
+      },
+      end() {
+        clearTimeout(timer);
+        try {
+          resolve(JSON.parse(Buffer.concat(chunks).toString('utf8')));
+        } catch {
+          reject(new Unavailable('no_answer'));
+        }
+      },
+      fail: ({ code }) => give(code),
+    });
+    const timer = setTimeout(() => give('timeout'), ANSWER_MS);
+  });
+}

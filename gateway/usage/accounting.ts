@@ -1,0 +1,124 @@
+// Accounts for each request that reached the backend: usage of its key, its metrics, and its line in the audit log.
+import { Counter, type Registry } from 'prom-client';
+import type { Caller } from '../keys/keys.ts';
+import type { AuditLog } from './audit-log.ts';
+import type { Tokens } from './tokens.ts';
+import type { Amounts, UsageBook } from './usage.ts';
+
+/** A request at its end. */
+export interface Accounted {
+  readonly id: string;
+  readonly caller: Caller;
+  readonly method: string;
+  /** The request's path without its query, as long as the backend served it; else its route. */
+  readonly endpoint: string;
+  /** The model as a metric's label: one of a bounded set. */
+  readonly label: string;
+  /** The model as the client named it, where the backend served it. */
+  readonly model: string;
+  readonly status: number;
+  readonly tokens: Tokens;
+  /** The GPU's time for this answer's signature. */
+  readonly gpu_ms: number;
+  readonly signed: Signed | null;
+}
+
+/** How an answer was attested. */
+export interface Signed {
+  readonly nonce: string;
+  /** By their `ueid`. */
+  readonly devices: readonly string[];
+  /** What the evidence can show at most. `measured` is a relying party's finding. */
+  readonly level: 'none' | 'gpu' | 'gpu+cpu';
+}
+
+export interface Accounting {
+  /** False: nobody counts, and an answer's tokens need not be read. */
+  readonly counts: boolean;
+  record(request: Accounted): void;
+}
+
+/** A label's values live as long as the process, so their number is limited; further keys share one. */
+export const MAX_KEY_LABELS = 256;
+const OTHER_KEY = 'other';
+
+/** `book` null: there are no API keys. `audit` null: there is no audit log. */
+export function createAccounting(registry: Registry, book: UsageBook | null, audit: AuditLog | null): Accounting {
+  const metrics = createUsageMetrics(registry);
+  const labels = new Set<string>();
+  function keyLabel(name: string): string {
+    if (labels.has(name)) return name;
+    if (labels.size >= MAX_KEY_LABELS) return OTHER_KEY;
+    labels.add(name);
+    return name;
+  }
+
+  function count(request: Accounted, book: UsageBook): void {
+    const { caller, tokens, label: model, signed } = request;
+    const amounts: Amounts = {
+      requests: 1,
+      attested: signed === null ? 0 : 1,
+      input_tokens: tokens.input,
+      output_tokens: tokens.output,
+      gpu_ms: Math.round(request.gpu_ms),
+    };
+    book.add(caller.name, model, amounts);
+    const of = { key: keyLabel(caller.name), model };
+    metrics.requests.inc({ ...of, counted: tokens.source });
+    metrics.tokens.inc({ ...of, direction: 'input' }, tokens.input);
+    metrics.tokens.inc({ ...of, direction: 'output' }, tokens.output);
+    if (signed === null) return;
+    metrics.attested.inc(of);
+    metrics.gpuSeconds.inc(of, request.gpu_ms / 1000);
+  }
+
+  return {
+    counts: book !== null || audit !== null,
+    record(request) {
+      if (request.method === 'GET') return;
+      if (book !== null) count(request, book);
+      const { id, caller, endpoint, model, status, tokens, signed } = request;
+      audit?.add({
+        id,
+        key: caller.name,
+        endpoint,
+        model,
+        status,
+        input_tokens: tokens.input,
+        output_tokens: tokens.output,
+        tokens: tokens.source,
+        ...signed,
+      });
+    },
+  };
+}
+
+function createUsageMetrics(registry: Registry) {
+  const registers = [registry];
+  return {
+    requests: new Counter({
+      name: 'countersign_key_requests_total',
+      help: 'Requests of an API key that reached the backend. counted: who counted the tokens, the backend, the gateway by chunks, or nobody.',
+      labelNames: ['key', 'model', 'counted'] as const,
+      registers,
+    }),
+    tokens: new Counter({
+      name: 'countersign_key_tokens_total',
+      help: "Tokens of an API key's requests, by the backend's count. direction: input, output.",
+      labelNames: ['key', 'model', 'direction'] as const,
+      registers,
+    }),
+    attested: new Counter({
+      name: 'countersign_key_attested_total',
+      help: 'Answers to an API key that were attested.',
+      labelNames: ['key', 'model'] as const,
+      registers,
+    }),
+    gpuSeconds: new Counter({
+      name: 'countersign_key_gpu_seconds_total',
+      help: "The GPU's time for signatures over answers to an API key. Answers of a batch divide theirs.",
+      labelNames: ['key', 'model'] as const,
+      registers,
+    }),
+  };
+}

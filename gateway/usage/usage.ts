@@ -1,0 +1,93 @@
+// What each API key has used: requests, attested answers, tokens and GPU time, by day and model.
+
+/** Amounts that only grow. */
+export interface Amounts {
+  readonly requests: number;
+  readonly attested: number;
+  readonly input_tokens: number;
+  readonly output_tokens: number;
+  /** The GPU's time for signatures; answers of a batch divide theirs. */
+  readonly gpu_ms: number;
+}
+
+export const AMOUNTS = ['requests', 'attested', 'input_tokens', 'output_tokens', 'gpu_ms'] as const;
+
+/** What one key has used of one model on one day (UTC). */
+export interface UsageRecord {
+  /** YYYY-MM-DD */
+  readonly day: string;
+  readonly model: string;
+  readonly amounts: Amounts;
+}
+
+/** Where usage is kept: in memory, in the primary of several workers, or in a store that several gateways share. */
+export interface UsageBook {
+  add(key: string, model: string, amounts: Amounts): void;
+  /** The last {@link DAYS} days, the oldest first. @throws {Problem} store_unavailable */
+  records(key: string): readonly UsageRecord[] | Promise<readonly UsageRecord[]>;
+  /** Tokens in and out of today (UTC). A store that is away does not refuse anybody: what this gateway has seen counts. */
+  tokensToday(key: string): number | Promise<number>;
+  close(): void | Promise<void>;
+}
+
+/** Days that are kept, today included. */
+export const DAYS = 31;
+const DAY_MS = 86_400_000;
+
+export const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
+/** Until the next day begins. */
+export const restOfDay_ms = (ms: number): number => DAY_MS - (ms % DAY_MS);
+export const firstDay = (ms: number): string => dayOf(ms - (DAYS - 1) * DAY_MS);
+
+export function sum(a: Amounts, b: Amounts): Amounts {
+  return {
+    requests: a.requests + b.requests,
+    attested: a.attested + b.attested,
+    input_tokens: a.input_tokens + b.input_tokens,
+    output_tokens: a.output_tokens + b.output_tokens,
+    gpu_ms: a.gpu_ms + b.gpu_ms,
+  };
+}
+
+export const NOTHING: Amounts = { requests: 0, attested: 0, input_tokens: 0, output_tokens: 0, gpu_ms: 0 };
+
+/** Keeps usage in this process, and loses it with the process. Records of a key that is no more end with their days. */
+export function createMemoryBook(now: () => number = Date.now): UsageBook {
+  /** Of each key, records by day and model. */
+  const keys = new Map<string, Map<string, UsageRecord>>();
+  let today = dayOf(now());
+
+  /** Forgets what is too old, once a day. */
+  function turn(): void {
+    const day = dayOf(now());
+    if (day === today) return;
+    today = day;
+    const first = firstDay(now());
+    for (const [key, records] of keys) {
+      for (const [id, record] of records) if (record.day < first) records.delete(id);
+      if (records.size === 0) keys.delete(key);
+    }
+  }
+
+  return {
+    add(key, model, amounts) {
+      turn();
+      const records = keys.get(key) ?? new Map<string, UsageRecord>();
+      keys.set(key, records);
+      const id = `${today} ${model}`;
+      records.set(id, { day: today, model, amounts: sum(records.get(id)?.amounts ?? NOTHING, amounts) });
+    },
+    records(key) {
+      turn();
+      return [...(keys.get(key)?.values() ?? [])];
+    },
+    tokensToday(key) {
+      turn();
+      let tokens = 0;
+      for (const { day, amounts } of keys.get(key)?.values() ?? [])
+        if (day === today) tokens += amounts.input_tokens + amounts.output_tokens;
+      return tokens;
+    },
+    close() {},
+  };
+}
