@@ -7,6 +7,7 @@ import { createAttestor } from './attestation/attest.ts';
 import { createChecker } from './attestation/checker.ts';
 import { createSidecar } from './attestation/sidecar-client.ts';
 import { createStoreAndRates } from './attestation/store-shared.ts';
+import { createBackends } from './backend/backends.ts';
 import { createBackend } from './backend/client.ts';
 import { isMember, joinPrimary } from './cluster/member.ts';
 import { type GatewayConfig, VERSION } from './config.ts';
@@ -32,7 +33,7 @@ import { createCollateralRoutes, createPage, service } from './routes/page.ts';
 import { passthrough } from './routes/passthrough.ts';
 import { health, metrics, openapi } from './routes/status.ts';
 import { verify, verifyQuery } from './routes/verify.ts';
-import { registerGauges } from './telemetry/metrics.ts';
+import { registerBackends, registerGauges } from './telemetry/metrics.ts';
 import { createTelemetry, type Telemetry, type Tracer } from './telemetry/telemetry.ts';
 import { createVerifier, SLOW_PERMITS, slowPermits } from './verifier/verifier.ts';
 
@@ -110,7 +111,9 @@ export interface BuiltApp {
 /** `tracer` null: tracing is off. @throws {ConfigError} */
 export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | null = null): BuiltApp {
   const keys = loadKeys(config.api_keys_file, log);
-  const backend = createBackend(config);
+  const backends = config.backends_file === null ? null : createBackends(config.backends_file, config, log);
+  // Without the one there is the other.
+  const backend = backends ?? createBackend({ ...config, backend_url: config.backend_url as string });
   const member = isMember ? joinPrimary(config.workers) : null;
   const { store, rates } = createStoreAndRates(config, log, member);
   const telemetry = createTelemetry(log, tracer);
@@ -146,6 +149,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
   const app = createApp({
     config,
     backend,
+    backends,
     sidecar,
     store,
     offload,
@@ -159,6 +163,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     version: VERSION,
     draining: () => draining,
   });
+  if (backends !== null) registerBackends(telemetry.registry, backends);
   registerGauges(telemetry.registry, { sidecar, store, version: VERSION, running: () => telemetry.running });
   return {
     app,

@@ -8,8 +8,18 @@ import { SIDECAR_STATES } from '../telemetry/metrics.ts';
 
 /** Of GET /health. */
 export const healthSchema = z.strictObject({
-  status: z.enum(['ok', 'degraded', 'down', 'draining']).describe('degraded: without tee alone'),
-  backend: z.strictObject({ status: z.enum(['ok', 'down']), code: z.string().optional() }),
+  status: z
+    .enum(['ok', 'degraded', 'down', 'draining'])
+    .describe('degraded: without tee, or without some of several backends'),
+  backend: z.strictObject({
+    status: z.enum(['ok', 'degraded', 'down']),
+    code: z.string().optional(),
+    backends: z
+      .array(z.strictObject({ name: z.string(), state: z.enum(['up', 'down']) }))
+      .optional()
+      .describe('with `BACKENDS_FILE`: each by its name, or its place in the file from 0'),
+    file_error: z.string().optional().describe('why `BACKENDS_FILE` as it is now is not used, but what it held before'),
+  }),
   sidecar: z.strictObject({
     status: z.enum(SIDECAR_STATES),
     attester: z.string().nullable(),

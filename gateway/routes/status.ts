@@ -14,12 +14,14 @@ type Health = z.infer<typeof healthSchema>;
 
 export function health(deps: Deps) {
   const { sidecar, version, config, draining } = deps;
-  const probe = cached(() => probeBackend(deps.backend, config.backend_api_key));
+  const { backends } = deps;
+  const probe =
+    backends === null ? cached(() => probeBackend(deps.backend, config.backend_api_key)) : () => backends.health();
   return async (c: Context): Promise<Response> => {
-    const backend = await probe();
+    const backend: BackendHealth = await probe();
     const { state, hello, unavailable, refused } = sidecar;
-    const serves =
-      backend.status === 'ok' ? (state === 'connected' && unavailable === null ? 'ok' : 'degraded') : 'down';
+    const attests = state === 'connected' && unavailable === null;
+    const serves = backend.status === 'ok' && !attests ? 'degraded' : backend.status;
     const status = draining() ? 'draining' : serves;
     const body: Health = {
       status,

@@ -3,6 +3,7 @@
 import { createServer, type Server } from 'node:http';
 import type { Logger } from 'pino';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, type Registry } from 'prom-client';
+import type { Backends } from '../backend/backend.ts';
 import { STATUS } from '../http/problem.ts';
 import { createOwnHosts } from '../http/target.ts';
 
@@ -267,6 +268,31 @@ export function registerGauges(registry: Registry, { sidecar, store, version, ru
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_SAMPLE_MS });
   // These gauges have a counter's name, which promtool rejects. The resources by type contain the same numbers.
   for (const kind of ['handles', 'requests', 'resources']) registry.removeSingleMetric(`nodejs_active_${kind}_total`);
+}
+
+/** Metrics of several backends (BACKENDS_FILE). With one there are none of these. */
+export function registerBackends(registry: Registry, backends: Pick<Backends, 'states' | 'failovers'>): void {
+  const registers = [registry];
+  new Counter({
+    name: 'countersign_backend_failovers_total',
+    help: 'Requests that were sent to a further backend because the one before could not be connected to. Only with BACKENDS_FILE.',
+    registers,
+    collect() {
+      this.reset();
+      this.inc(backends.failovers);
+    },
+  });
+  new Gauge({
+    name: 'countersign_backend_up',
+    help: 'Whether the backend of that name, or of that place from 0, is up: 1, or 0 while a worker finds it down. Only with BACKENDS_FILE.',
+    labelNames: ['backend'] as const,
+    registers,
+    aggregator: 'min',
+    collect() {
+      this.reset();
+      for (const [backend, up] of backends.states) this.set({ backend }, up ? 1 : 0);
+    },
+  });
 }
 
 // The server on METRICS_PORT: /metrics only, for clients that the operator lets connect.

@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Logger } from 'pino';
 import { Registry } from 'prom-client';
 import type { Phases } from '../../proto/frames.ts';
-import type { Headers } from '../backend/backend.ts';
+import type { BackendName, Headers } from '../backend/backend.ts';
 import type { Problem } from '../http/problem.ts';
 import { ANYONE, type Caller } from '../keys/keys.ts';
 import { createMetrics, type Metrics } from './metrics.ts';
@@ -25,6 +25,8 @@ export class Watch {
   /** When the request was sent to the backend, and the status of the response. */
   sent_ms = 0;
   backend_status = 0;
+  /** Which backend was asked last, where there are several. */
+  backend: BackendName | null = null;
   stream = false;
   chunks = 0;
   first_ms = 0;
@@ -237,6 +239,7 @@ function createRequestLine(log: Logger): RequestLine {
     if (tee !== 'none') line.tee = tee;
     if (code !== null) line.code = code;
     if (key !== undefined) line.key = key;
+    if (watch.backend !== null) line.backend = watch.backend.name;
     if (watch.trace !== null) line.trace_id = watch.trace.id;
     log.info(line);
   };
