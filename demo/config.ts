@@ -3,7 +3,7 @@ import { ConfigError, type GatewayConfig, loadConfig, NO_ARGUMENTS } from '../ga
 
 export interface DemoConfig {
   readonly gateway: GatewayConfig;
-  /** Starts the demo engine: no BACKEND_URL was given. */
+  /** Starts the demo engine: neither BACKEND_URL nor BACKENDS_FILE was given. */
   readonly engine: boolean;
   /** Environment for the processes that are started. */
   readonly env: NodeJS.ProcessEnv;
@@ -16,7 +16,7 @@ export const DEMO_DEFAULTS = { ALLOW_SIMULATED: '1', ATTESTER: 'simulated', LOG_
 
 /** A free port is taken for the engine. @throws {ConfigError} */
 export function loadDemoConfig(env: NodeJS.ProcessEnv): DemoConfig {
-  const engine = env.BACKEND_URL === undefined || env.BACKEND_URL === '';
+  const engine = !env.BACKEND_URL && !env.BACKENDS_FILE;
   const withDefaults = { ...env };
   for (const [name, value] of Object.entries(DEMO_DEFAULTS)) withDefaults[name] ??= value;
   if (withDefaults.ATTESTER === 'simulated') withDefaults.CPU_EVIDENCE ??= 'required';

@@ -140,7 +140,9 @@ function end(code: number): never {
 
 interface Health {
   readonly status: string;
+  readonly backend: { readonly status: string };
   readonly sidecar: {
+    readonly status: string;
     readonly simulated: boolean | null;
     readonly trouble: { readonly message: string } | null;
     readonly refused: { readonly message: string } | null;
@@ -156,7 +158,10 @@ async function healthy(url: string): Promise<Health> {
       const response = await ask(`${url}/health`);
       const health = (await response.json()) as Health;
       // A sidecar that cannot attest tries again by itself, and requests without tee are served meanwhile.
-      if (health.status === 'ok' || (health.status === 'degraded' && health.sidecar.trouble !== null)) return health;
+      // So are those for the other backends where one of several is down.
+      const { status, sidecar, backend } = health;
+      const without = sidecar.trouble !== null || (sidecar.status === 'connected' && backend.status === 'degraded');
+      if (status === 'ok' || (status === 'degraded' && without)) return health;
       refused = health.sidecar.refused?.message ?? null;
       last = health.status;
     } catch {

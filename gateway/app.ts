@@ -7,6 +7,7 @@ import { createAttestor } from './attestation/attest.ts';
 import { createChecker } from './attestation/checker.ts';
 import { createSidecar } from './attestation/sidecar-client.ts';
 import { createStores } from './attestation/store-shared.ts';
+import { createBackends } from './backend/backends.ts';
 import { startCanary } from './backend/canary.ts';
 import { createBackend } from './backend/client.ts';
 import { isMember, joinPrimary } from './cluster/member.ts';
@@ -35,7 +36,7 @@ import { passthrough } from './routes/passthrough.ts';
 import { health, metrics, openapi } from './routes/status.ts';
 import { usage } from './routes/usage.ts';
 import { verify, verifyQuery } from './routes/verify.ts';
-import { registerGauges } from './telemetry/metrics.ts';
+import { registerBackends, registerGauges } from './telemetry/metrics.ts';
 import { createTelemetry, type Telemetry, type Tracer } from './telemetry/telemetry.ts';
 import { auditLogOf } from './usage/audit-log.ts';
 import { createVerifier, SLOW_PERMITS, slowPermits } from './verifier/verifier.ts';
@@ -117,8 +118,14 @@ export interface BuiltApp {
 /** `tracer` null: tracing is off. @throws {ConfigError} */
 export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | null = null): BuiltApp {
   const keys = loadKeys(config.api_keys_file, log);
-  const backend = createBackend(config);
-  const canary = startCanary(backend, config, log);
+  const backends = config.backends_file === null ? null : createBackends(config.backends_file, config, log);
+  // Without the one there is the other.
+  const backend = backends ?? createBackend({ ...config, backend_url: config.backend_url as string });
+  const canary = startCanary(
+    () => backends?.each ?? [{ name: null, call: (request, handler) => backend.call(request, handler) }],
+    config,
+    log,
+  );
   const member = isMember ? joinPrimary(config.workers) : null;
   const { store, rates, book } = createStores(config, log, member);
   const audit = member === null ? auditLogOf(config, log) : config.audit_log === null ? null : member.audit;
@@ -156,6 +163,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     config,
     backend,
     canary,
+    backends,
     sidecar,
     store,
     offload,
@@ -171,6 +179,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     version: VERSION,
     draining: () => draining,
   });
+  if (backends !== null) registerBackends(telemetry.registry, backends);
   registerGauges(telemetry.registry, {
     sidecar,
     store,

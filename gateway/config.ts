@@ -41,6 +41,16 @@ export const backendKey = z
 /** As CANARY_EXPECT: any text will do. */
 export const ANY_TEXT = '*';
 
+/** The URL of a backend, without a slash at its end. `key`: the setting for its key. */
+export const backendUrl = (key: string) =>
+  z
+    .url({ protocol: /^https?$/, error: 'must be an http or https URL such as http://127.0.0.1:8000/v1' })
+    .refine(
+      (url) => !/[?#]/.test(url) && !namesUser(url),
+      `must have no query and no user name: a key goes into ${key}`,
+    )
+    .transform((url) => url.replace(/\/+$/, ''));
+
 const own = z.object({
   HOST: z
     .string()
@@ -48,15 +58,17 @@ const own = z.object({
     .default('127.0.0.1')
     .describe('The address to listen on. Another than a loopback address needs `API_KEYS_FILE`'),
   PORT: integer(8080, 0, 65_535).describe('The port to listen on; 0: a free one'),
-  BACKEND_URL: z
-    .url({ protocol: /^https?$/, error: 'must be an http or https URL such as http://127.0.0.1:8000/v1' })
-    .refine(
-      (url) => !/[?#]/.test(url) && !namesUser(url),
-      'must have no query and no user name: a key goes into BACKEND_API_KEY',
-    )
-    .transform((url) => url.replace(/\/+$/, ''))
+  BACKEND_URL: backendUrl('BACKEND_API_KEY')
+    .optional()
     .describe(
-      'The OpenAI-compatible backend, such as `http://127.0.0.1:8000/v1`; its path stands where a client writes `/v1`',
+      'The OpenAI-compatible backend, such as `http://127.0.0.1:8000/v1`; its path stands where a client writes `/v1`. **Required**, or `BACKENDS_FILE`',
+    ),
+  BACKENDS_FILE: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'In place of `BACKEND_URL`: several backends on this node, in JSON, read again when it changes: `{"backends": [{"url", "name", "models", "weight", "api_key_file"}]}`. Only `url` is required. A request goes to those whose `models` (names) have its model, else to those without `models`, by `weight` (1 to 1000)',
     ),
   BACKEND_API_KEY: backendKey
     .optional()
@@ -289,6 +301,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     throw new ConfigError(`MAX_HELD_BYTES_PER_KEY must not be less than MAX_BODY_BYTES (${e.MAX_BODY_BYTES})`);
   if ((e.TLS_CERT_FILE === undefined) !== (e.TLS_KEY_FILE === undefined))
     throw new ConfigError('TLS_CERT_FILE and TLS_KEY_FILE are set together or not at all');
+  checkBackends(e);
   if (e.BACKEND_API_KEY !== undefined && e.BACKEND_API_KEY_FILE !== undefined)
     throw new ConfigError('BACKEND_API_KEY and BACKEND_API_KEY_FILE are both set: set one of them');
   const settings = settingsOf(own, e);
@@ -307,6 +320,18 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
     tls: tls_cert_file === null || tls_key_file === null ? null : { tls_cert_file, tls_key_file },
     tracing: tracingOf(e),
   };
+}
+
+/** One backend by its URL, or several by a file. @throws {ConfigError} */
+function checkBackends(e: z.output<typeof own>): void {
+  if (e.BACKENDS_FILE === undefined) {
+    if (e.BACKEND_URL === undefined) throw new ConfigError('BACKEND_URL is required');
+    return;
+  }
+  if (e.BACKEND_URL !== undefined) throw new ConfigError('BACKEND_URL and BACKENDS_FILE are both set: set one of them');
+  for (const name of ['BACKEND_API_KEY', 'BACKEND_API_KEY_FILE'] as const)
+    if (e[name] !== undefined)
+      throw new ConfigError(`${name} is for BACKEND_URL: in BACKENDS_FILE each backend has its own api_key_file`);
 }
 
 /** An IPv6 address without brackets, as sockets take it. */

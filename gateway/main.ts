@@ -63,7 +63,8 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
     process.exit(1);
   });
   server.listen(config.port, config.host, () => {
-    log.info({ address: server.address(), tls: tls !== null, backend: new URL(backend_url).origin }, 'listening');
+    const backend = backend_url === null ? undefined : new URL(backend_url).origin;
+    log.info({ address: server.address(), tls: tls !== null, backend }, 'listening');
     // The document is made now, so that the first request for it does not delay others.
     openapiDocument();
   });

@@ -21,6 +21,11 @@ export interface BackendRequest {
    * only.
    */
   readonly owner: Owner | null;
+  /**
+   * What chooses among several backends. undefined: any model will do. null: the request is about none, and goes where what it names may be
+   * kept: to the first backend that serves any model.
+   */
+  readonly model?: string | null | undefined;
 }
 
 /** The head of the backend's response. */
@@ -39,11 +44,21 @@ export interface ResponseHead {
  * by `head`, `data` or `end` is passed to `fail`.
  */
 export interface ResponseHandler {
+  /** Among several backends, the one that the request is sent to. It comes again for each further one. */
+  sentTo?(backend: BackendName): void;
   head(head: ResponseHead): void;
   /** The handler may keep the bytes. */
   data(chunk: Buffer): void;
   end(): void;
-  fail(problem: Problem): void;
+  /** `unsent`: no byte of the request has left the gateway, so that another backend may be asked. */
+  fail(problem: Problem, unsent?: boolean): void;
+}
+
+/** One of several backends. */
+export interface BackendName {
+  /** Its `name` in BACKENDS_FILE, or its place there from 0. */
+  readonly name: string;
+  readonly url: URL;
 }
 
 /** Controls a request that was sent. */
@@ -58,6 +73,34 @@ export interface BackendCall {
 export interface Backend {
   call(request: BackendRequest, handler: ResponseHandler): BackendCall;
   close(): Promise<void>;
+}
+
+/** A model as a backend lists it. */
+export interface Model {
+  readonly id: string;
+  /** The whole entry. */
+  readonly json: string;
+}
+
+export interface BackendsHealth {
+  /** ok: all backends are up. degraded: some. down: none. */
+  readonly status: 'ok' | 'degraded' | 'down';
+  readonly backends: { readonly name: string; readonly state: 'up' | 'down' }[];
+  /** Why the file as it is now cannot be used; what it held before is used meanwhile. */
+  readonly file_error?: string;
+}
+
+/** Several backends that are chosen among by model (BACKENDS_FILE). `call` throws model_not_found where none serves the model. */
+export interface Backends extends Backend {
+  /** The models of all, each once, in the order of the file. @throws {Problem} where no backend tells its models */
+  models(): Promise<readonly Model[]>;
+  health(): Promise<BackendsHealth>;
+  /** Each by itself, with its own key. */
+  readonly each: readonly (BackendName & Pick<Backend, 'call'>)[];
+  /** Whether each is up, by name. */
+  readonly states: readonly (readonly [name: string, up: boolean])[];
+  /** Requests that were sent to a further backend, since the start. */
+  readonly failovers: number;
 }
 
 // Errors of the backend: faults of the connection, and the backend's own errors in OpenAI's shape.

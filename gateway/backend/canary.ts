@@ -12,6 +12,8 @@ export interface CanaryResult {
   readonly state: (typeof CANARY_STATES)[number];
   /** Of `wrong`: empty, not_text, repetition, unexpected, changed. Of `unavailable`: no_model, no_answer, timeout, a code or a status. */
   readonly reason?: string;
+  /** Of several backends, the one that is wrong. */
+  readonly backend?: string;
   /** When that was found, RFC 3339. */
   readonly at?: string;
 }
@@ -60,14 +62,21 @@ interface CanaryOptions {
   readonly backend_api_key: string | null;
 }
 
-export function startCanary(backend: Backend, options: CanaryOptions, log: Logger): Canary {
+/** A backend that is asked. `name` null: it is the only one. */
+interface Asked {
+  readonly name: string | null;
+  readonly call: Backend['call'];
+}
+
+/** `backends` tells who is to be asked now. */
+export function startCanary(backends: () => readonly Asked[], options: CanaryOptions, log: Logger): Canary {
   const { canary_interval_ms: interval_ms, canary_expect: expected, backend_api_key } = options;
   let result: CanaryResult = { state: interval_ms === 0 ? 'off' : 'pending' };
   let timer: NodeJS.Timeout | null = null;
   let closed = false;
 
   async function look(): Promise<void> {
-    const found = await lookAt(backend, backend_api_key, expected);
+    const found = await lookAtAll(backends(), backend_api_key, expected);
     if (closed) return;
     if (found.state !== result.state || found.reason !== result.reason)
       log[found.state === 'wrong' ? 'error' : 'info'](found, 'canary');
@@ -87,7 +96,18 @@ export function startCanary(backend: Backend, options: CanaryOptions, log: Logge
   };
 }
 
-async function lookAt(backend: Backend, key: string | null, expected: string): Promise<CanaryResult> {
+/** What is wrong with one counts; what one of several does not tell does not. */
+async function lookAtAll(backends: readonly Asked[], key: string | null, expected: string): Promise<CanaryResult> {
+  let result: CanaryResult = { state: 'unavailable', reason: 'no_backend' };
+  for (const backend of backends) {
+    const found = await lookAt(backend, key, expected);
+    if (found.state === 'wrong') return backend.name === null ? found : { ...found, backend: backend.name };
+    if (result.state !== 'good') result = found;
+  }
+  return result;
+}
+
+async function lookAt(backend: Asked, key: string | null, expected: string): Promise<CanaryResult> {
   const headers: Record<string, string> = { accept: 'application/json', 'content-type': 'application/json' };
   if (key !== null) headers.authorization = `Bearer ${key}`;
   const ask = (method: string, path: string, body: string | null) =>
@@ -139,7 +159,7 @@ function textOf(value: unknown): string {
 }
 
 /** @throws {Unavailable} */
-function bodyOf(backend: Backend, request: BackendRequest): Promise<unknown> {
+function bodyOf(backend: Asked, request: BackendRequest): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let bytes = 0;

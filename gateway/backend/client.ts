@@ -23,7 +23,13 @@ interface BackendOptions extends ResponseLimits {
   readonly backend_timeout_ms: number;
 }
 
-export function createBackend(options: BackendOptions): Backend {
+/** The client of one backend. */
+export interface Client extends Backend {
+  /** Takes no new requests any more: closes what is idle, lets what runs end, and resolves then. */
+  retire(): Promise<void>;
+}
+
+export function createBackend(options: BackendOptions): Client {
   // The limit on silence is never longer than the limit on a whole response.
   const silence_ms = Math.min(options.backend_timeout_ms, options.max_answer_ms);
   const base = new URL(options.backend_url);
@@ -45,6 +51,7 @@ export function createBackend(options: BackendOptions): Backend {
     async close() {
       pool.close();
     },
+    retire: () => pool.retire(),
   };
 }
 
@@ -115,7 +122,7 @@ class Call implements ConnectionHandler, BackendCall {
     }
   }
 
-  failed(cause: unknown): void {
+  failed(cause: unknown, unsent: boolean): void {
     if (this.#ended) return;
     if (this.#repeatable && !this.#repeated && !this.#hasHead && this.#mayRepeat(cause)) {
       this.#repeated = true;
@@ -123,7 +130,7 @@ class Call implements ConnectionHandler, BackendCall {
     }
     this.#ended = true;
     // A Problem comes from the delivery; any other cause is a fault of the backend.
-    this.#handler.fail(cause instanceof Problem ? cause : problemOf(cause, this.#hasHead));
+    this.#handler.fail(cause instanceof Problem ? cause : problemOf(cause, this.#hasHead), unsent);
   }
 
   /**
@@ -205,6 +212,8 @@ class Pool {
   #restTimer: NodeJS.Timeout | null = null;
   /** One timer checks all connections. A timer for each would be set again with every request. */
   readonly #checkTimer: NodeJS.Timeout;
+  /** Called when the last connection has closed; null while the pool takes new requests. */
+  #retired: (() => void) | null = null;
 
   /** `silence_ms`: the longest time for which a connection may receive nothing while it carries a request. */
   constructor(origin: Origin, silence_ms: number) {
@@ -243,9 +252,16 @@ class Pool {
     for (const connection of [...this.#all]) connection.abort();
   }
 
+  retire(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#retired = resolve;
+      for (const connection of [...this.#idle]) connection.destroy();
+    });
+  }
+
   #addIdle(connection: Connection): void {
     const { owner } = connection;
-    if (owner === null) return connection.destroy();
+    if (owner === null || this.#retired !== null) return connection.destroy();
     let idle = this.#idleOf.get(owner);
     if (idle === undefined) {
       idle = { count: 0, rested: [] };
@@ -294,6 +310,10 @@ class Pool {
 
   #checkAll(): void {
     const now_ms = performance.now();
+    if (this.#retired !== null && this.#all.size === 0) {
+      this.close();
+      this.#retired();
+    }
     for (const connection of this.#all) connection.checkTimeout(now_ms);
     this.#closeExpired(now_ms);
     for (const [owner, { count }] of this.#idleOf) if (count === 0) this.#idleOf.delete(owner);

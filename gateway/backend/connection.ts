@@ -16,8 +16,9 @@ export interface Origin {
 }
 
 /** Reads the response to one request. `failed` replaces `fail`: the connection reports causes, and the client turns them into problems. */
-export interface ConnectionHandler extends Omit<ResponseHandler, 'fail'> {
-  failed(cause: unknown): void;
+export interface ConnectionHandler extends Omit<ResponseHandler, 'fail' | 'sentTo'> {
+  /** `unsent`: the connection was never established. */
+  failed(cause: unknown, unsent: boolean): void;
 }
 
 interface ConnectionEvents {
@@ -49,6 +50,8 @@ export class Connection {
   #body: ResponseBody | null = null;
   /** The bytes of a head that is not complete. */
   #partialHead: GrowingBuffer | null = null;
+  /** TCP has connected. Before that nothing of a request has left, whatever was written. */
+  #connected = false;
   #closed = false;
   #used = false;
   #idle_since_ms = 0;
@@ -72,8 +75,12 @@ export class Connection {
       () => this.#close(new BackendFault('unreachable', 'no connection in time')),
       CONNECT_TIMEOUT_MS,
     );
+    if (origin.secure) this.#socket.once('secureConnect', () => clearTimeout(this.#connecting));
     this.#socket
-      .once(origin.secure ? 'secureConnect' : 'connect', () => clearTimeout(this.#connecting))
+      .once('connect', () => {
+        this.#connected = true;
+        if (!origin.secure) clearTimeout(this.#connecting);
+      })
       .on('timeout', () => this.#close(timedOut()))
       .on('error', (error) => this.#close(error))
       .on('end', () => this.#socketEnded())
@@ -245,6 +252,6 @@ export class Connection {
     this.#events.closed(this);
     const handler = this.#handler;
     this.#handler = null;
-    handler?.failed(cause);
+    handler?.failed(cause, !this.#connected);
   }
 }

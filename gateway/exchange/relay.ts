@@ -6,6 +6,7 @@ import type { BatchGroup } from '../../proto/frames.ts';
 import {
   type Backend,
   type BackendCall,
+  type BackendName,
   type BackendRequest,
   type ResponseHandler,
   type ResponseHead,
@@ -118,6 +119,10 @@ class Relay implements ResponseHandler, Port {
     watch.requestSent();
     this.#call = backend.call(request, this);
     outgoing.on('close', this.#onClose);
+  }
+
+  sentTo(backend: BackendName): void {
+    this.#exchange.watch.backend = backend;
   }
 
   head(head: ResponseHead): void {

@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Context as HonoContext } from 'hono';
 import type { Logger } from 'pino';
 import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
-import type { Backend } from '../backend/backend.ts';
+import type { Backend, Backends } from '../backend/backend.ts';
 import type { Canary } from '../backend/canary.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Caller, Keys, Owner } from '../keys/keys.ts';
@@ -20,6 +20,8 @@ import type { PlainRequest } from './plain-path/request.ts';
 export interface Deps {
   readonly config: GatewayConfig;
   readonly backend: Backend;
+  /** `backend`, where it is several (BACKENDS_FILE); else null. */
+  readonly backends: Backends | null;
   readonly canary: Canary;
   readonly sidecar: Sidecar;
   readonly store: Store;

@@ -1,9 +1,8 @@
 // The keys file: parses its lines and follows its changes.
-import { type BigIntStats, readFileSync, statSync } from 'node:fs';
-import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { Logger } from 'pino';
 import { ConfigError, MAX_TOKENS_PER_DAY } from '../config.ts';
+import { followFiles, type ReadFollowed } from './followed-files.ts';
 import { callerOf, digestOf, type KeyLimits, type KeyLine, type Keys, NO_LIMITS, OPEN, tableOf } from './keys.ts';
 
 // One line of the keys file: `name:sha256:HEX rps=5 concurrent=10 streams=4 tee=2 tokens-per-day=100000 models=a,b admin`.
@@ -102,10 +101,10 @@ export class KeysFileError extends Error {
 }
 
 /** @throws {KeysFileError} for an unreadable file, a bad line (named by its number), a name or key given twice, or no key at all. */
-function readKeysFile(file: string): KeyLine[] {
+function readKeysFile(file: string, read: ReadFollowed): KeyLine[] {
   let text: string;
   try {
-    text = readFileSync(file, 'utf8');
+    text = read(file);
   } catch (cause) {
     throw new KeysFileError(`cannot be read: ${(cause as NodeJS.ErrnoException).code ?? 'error'}`, { cause });
   }
@@ -146,52 +145,27 @@ function lineOf(line: string, number: number): KeyLine {
 
 // Loads the keys file and follows it: a changed file takes effect within two seconds, and a broken one changes nothing.
 
-/** The file is polled by its path: this sees a rename and a swapped symbolic link (Kubernetes), which a watch does not. */
-const POLL_MS = 1_000;
-
 /** `file` null: no key is required. @throws {ConfigError} when the file cannot be used. */
-export function loadKeys(file: string | null, log: Logger, poll_ms = POLL_MS): Keys {
+export function loadKeys(file: string | null, log: Logger, poll_ms?: number): Keys {
   if (file === null) return OPEN;
   const path = resolve(file);
-  // The version is taken before the file is read, so that a change in between is seen.
-  let version = versionOf(statSync(path, { bigint: true, throwIfNoEntry: false }));
-  let table = tableOf(readAtStart(path, log));
-  const poll = async () => {
-    const now = versionOf(await stat(path, { bigint: true }).catch(() => undefined));
-    if (now === version) return;
-    version = now;
+  let table: ReturnType<typeof tableOf> | null = null;
+  const close = followFiles((read) => {
     try {
-      const lines = readKeysFile(path);
+      const lines = readKeysFile(path, read);
+      if (table !== null) log.info({ keys: lines.length }, 'API_KEYS_FILE was read again');
       table = tableOf(lines);
-      log.info({ keys: lines.length }, 'API_KEYS_FILE was read again');
       warnAboutPlainKeys(lines, log);
     } catch (error) {
       if (!(error instanceof KeysFileError)) throw error;
+      if (table === null) throw new ConfigError(`API_KEYS_FILE ${error.message}`, { cause: error });
       log.error(`API_KEYS_FILE ${error.message}: the keys from before stay`);
     }
-  };
-  const timer = setInterval(() => void poll(), poll_ms);
-  timer.unref();
+  }, poll_ms);
   return {
-    authenticate: (headers) => callerOf(table, headers),
-    close: () => clearInterval(timer),
+    authenticate: (headers) => callerOf(table as ReturnType<typeof tableOf>, headers),
+    close,
   };
-}
-
-/** Identifies the file and its state. */
-function versionOf(stats: BigIntStats | undefined): string {
-  return stats === undefined ? 'absent' : [stats.dev, stats.ino, stats.size, stats.mtimeNs, stats.ctimeNs].join(' ');
-}
-
-function readAtStart(path: string, log: Logger): KeyLine[] {
-  try {
-    const lines = readKeysFile(path);
-    warnAboutPlainKeys(lines, log);
-    return lines;
-  } catch (error) {
-    if (error instanceof KeysFileError) throw new ConfigError(`API_KEYS_FILE ${error.message}`, { cause: error });
-    throw error;
-  }
 }
 
 function warnAboutPlainKeys(lines: readonly KeyLine[], log: Logger): void {

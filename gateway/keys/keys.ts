@@ -167,7 +167,7 @@ export function checkPath({ limits: { models } }: Caller, method: string, path: 
     throw noSuchModel(decodeURIComponent(one));
 }
 
-function noSuchModel(model: string): Problem {
+export function noSuchModel(model: string): Problem {
   const name = model.slice(0, MAX_SHOWN);
   return new Problem('model_not_found', `The model \`${name}\` does not exist or you do not have access to it.`);
 }

@@ -128,6 +128,10 @@ export interface PassThroughRequest {
   readonly restrictedCaller: Caller | null;
   /** A header asks for tee, so that it is to be known whether the body is an object. */
   readonly mayAttest: boolean;
+  /** The model chooses among several backends, so that it is to be known. */
+  readonly byModel?: boolean;
+  /** The model is to be known for the usage of a key, where it can be. */
+  readonly counted?: boolean;
 }
 
 export interface PassThrough {
@@ -149,43 +153,54 @@ export function passThroughUnparsed({
   json,
   restrictedCaller,
   mayAttest,
+  byModel = false,
+  counted = false,
 }: PassThroughRequest): PassThrough | null {
   if (restrictedCaller !== null || mayContainMember(body, 'stream')) return null;
+  if ((byModel || counted) && mayContainMember(body, 'model')) return null;
   if (json && (mayAttest || mayContainMember(body, 'tee'))) return null;
   return { ...UNREAD, forward: body, stream: false };
 }
 
 /** @throws {Problem} invalid_json, invalid_request naming the member, model_not_found. */
-export function parsePassThrough({ body, json, restrictedCaller, mayAttest }: PassThroughRequest): PassThrough {
+export function parsePassThrough(request: PassThroughRequest): PassThrough {
+  const { body, json, restrictedCaller, mayAttest, byModel = false, counted = false } = request;
+  const wantsModel = byModel || counted;
   const hasTee = json && mayContainMember(body, 'tee');
-  if (restrictedCaller === null && !hasTee && !(json && mayAttest))
-    return { ...UNREAD, forward: body, stream: asksForStream(body) };
+  if (restrictedCaller === null && !hasTee && !(json && mayAttest)) {
+    const mustRead = mayContainMember(body, 'stream') || (byModel && mayContainMember(body, 'model'));
+    const value = mustRead || (counted && mayContainMember(body, 'model')) ? readIfJson(body, mustRead) : null;
+    return { ...UNREAD, forward: body, stream: isStream(value), model: wantsModel ? modelOf(value) : undefined };
+  }
   const text = bodyText(body);
   const value = text === '' ? null : readJson(text);
   if (restrictedCaller !== null) checkModel(restrictedCaller, text, value);
   const { forward, tee } = hasTee ? cutTee(text, value) : { forward: text, tee: null };
   const object = json && typeof value === 'object' && value !== null && !Array.isArray(value);
-  const model = object ? (value as { model?: unknown }).model : undefined;
   return {
     forward: forward === text ? body : forward,
     stream: isStream(value),
     tee,
     object,
-    model: typeof model === 'string' ? model : undefined,
+    model: object || wantsModel ? modelOf(value) : undefined,
   };
 }
 
-/** Whether the body asks for a stream. Path and content-type do not matter, because a backend may ignore both. */
-function asksForStream(body: Buffer): boolean {
-  if (!mayContainMember(body, 'stream')) return false;
+/** null for what is no JSON. `mustRead`: what is too large to read is refused, else it is null too. Path and content-type do not matter, because a backend may ignore both. */
+function readIfJson(body: Buffer, mustRead: boolean): unknown {
   try {
-    return isStream(readJson(bodyText(body)));
+    return readJson(bodyText(body));
   } catch (error) {
-    // A body that may be an object but is too large to parse could ask for a stream.
-    if ((error as Problem).code === 'body_too_large' && body.toString('latin1', 0, 1024).trimStart()[0] === '{')
+    // A body that may be an object but is too large to parse could ask for a stream, or name a model.
+    if (mustRead && (error as Problem).code === 'body_too_large' && body.toString('latin1', 0, 1024).trimStart()[0] === '{')
       throw error;
-    return false;
+    return null;
   }
+}
+
+function modelOf(value: unknown): string | undefined {
+  const model = (value as { model?: unknown } | null)?.model;
+  return typeof model === 'string' ? model : undefined;
 }
 
 const isStream = (value: unknown) => (value as { stream?: unknown } | null)?.stream === true;

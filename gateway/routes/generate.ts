@@ -53,6 +53,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
         body: forward,
         repeatable: true,
         owner: tee === null ? c.env.owner : null,
+        model,
       },
       exchange,
       (head, port) => deliver(head, port, exchange),

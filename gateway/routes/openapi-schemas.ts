@@ -9,12 +9,24 @@ import { SIDECAR_STATES } from '../telemetry/metrics.ts';
 
 /** Of GET /health. */
 export const healthSchema = z.strictObject({
-  status: z.enum(['ok', 'degraded', 'down', 'draining']).describe('degraded: without tee alone'),
+  status: z
+    .enum(['ok', 'degraded', 'down', 'draining'])
+    .describe('degraded: without tee, without some of several backends, or with a canary that is wrong'),
   backend: z.strictObject({
-    status: z.enum(['ok', 'down']),
+    status: z.enum(['ok', 'degraded', 'down']),
     code: z.string().optional(),
+    backends: z
+      .array(z.strictObject({ name: z.string(), state: z.enum(['up', 'down']) }))
+      .optional()
+      .describe('with `BACKENDS_FILE`: each by its name, or its place in the file from 0'),
+    file_error: z.string().optional().describe('why `BACKENDS_FILE` as it is now is not used, but what it held before'),
     canary: z
-      .strictObject({ state: z.enum(CANARY_STATES), reason: z.string().optional(), at: z.string().optional() })
+      .strictObject({
+        state: z.enum(CANARY_STATES),
+        reason: z.string().optional(),
+        backend: z.string().optional(),
+        at: z.string().optional(),
+      })
       .describe('whether an answer that any model knows makes sense and repeats; wrong: status is degraded'),
   }),
   sidecar: z.strictObject({

@@ -3,7 +3,7 @@
 
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import * as z from 'zod';
-import type { ResponseHead } from '../backend/backend.ts';
+import type { Model, ResponseHead } from '../backend/backend.ts';
 import { toBackend } from '../backend/headers.ts';
 import { type Delivery, type Exchange, type Port, pipeDelivery, relay } from '../exchange/relay.ts';
 import { isProvable, openTee, settleTee, teeDelivery, teeHeader } from '../exchange/tee.ts';
@@ -59,10 +59,38 @@ function listOf(text: string, models: ReadonlySet<string>): string | null {
 
 const badList = () => new Problem('backend_bad_response', 'The backend answered with no list of models.');
 
+/** GET /v1/models of several backends. */
+function mergedModels(c: Context, models: readonly Model[], allowed: ReadonlySet<string> | null): Response {
+  const listed = models.filter(({ id }) => allowed === null || allowed.has(id)).map(({ json }) => json);
+  return c.body(`{"object":"list","data":[${listed.join(',')}]}`, 200, { 'content-type': 'application/json' });
+}
+
+// The model of a request that is no JSON: it chooses among several backends.
+
+/** The one in GET /v1/models/{id}; null elsewhere. */
+function modelInPath(method: string, path: string): string | null {
+  const [, id = ''] = /^\/models\/(.*)$/.exec(pathOf(path)) ?? [];
+  return method === 'GET' && id !== '' ? decodeURIComponent(id) : null;
+}
+
+/** The field `model` of a form, such as that of a transcription; null without one. */
+async function modelInForm({ headers }: Context['env']['incoming'], body: Buffer): Promise<string | null> {
+  const type = headers['content-type'] ?? '';
+  if (!/^multipart\/form-data\b/i.test(type)) return null;
+  try {
+    const form = await new Response(new Uint8Array(body), { headers: { 'content-type': type } }).formData();
+    const model = form.get('model');
+    return typeof model === 'string' ? model : null;
+  } catch {
+    // It is no form. The backend will say so.
+    return null;
+  }
+}
+
 const METHODS = new Set(['GET', 'POST', 'DELETE']);
 
 export function passthrough(deps: Deps, attestationById: (c: Context, id: string) => Promise<Response>) {
-  const { config, backend, offload } = deps;
+  const { config, backend, backends, offload, telemetry } = deps;
   return async (c: Context): Promise<Response> => {
     const { incoming, outgoing, caller, permit, watch } = c.env;
     const method = incoming.method ?? 'GET';
@@ -81,10 +109,16 @@ export function passthrough(deps: Deps, attestationById: (c: Context, id: string
     const { models } = caller.limits;
     const restrictedCaller = method === 'POST' && models !== null ? caller : null;
     const mayAttest = method === 'POST' && header.tee !== null;
-    const parsed = await offload.passThrough({ body, json, restrictedCaller, mayAttest }, c.env);
+    const byModel = method === 'POST' && backends !== null;
+    const counted = method === 'POST' && telemetry.counts;
+    const parsed = await offload.passThrough({ body, json, restrictedCaller, mayAttest, byModel, counted }, c.env);
+    watch.model = parsed.model ?? null;
     const { forward, stream, object, model } = parsed;
     const asked = parsed.tee ?? (object ? header.tee : null);
     if (stream) await permit.stream();
+    if (asked === null && header.tee !== null) outgoing.setHeader(...UNSUPPORTED);
+    const isList = method === 'GET' && /^\/models\/?(\?|$)/.test(path);
+    if (backends !== null && isList) return mergedModels(c, await backends.models(), models);
     const headers = toBackend(incoming.headers, config.backend_api_key);
     watch.trace?.toBackend(headers);
     const request = {
@@ -94,6 +128,12 @@ export function passthrough(deps: Deps, attestationById: (c: Context, id: string
       body: method === 'GET' || forward.length === 0 ? null : forward,
       repeatable: method === 'GET',
       owner: asked === null ? c.env.owner : null,
+      model:
+        backends === null
+          ? null
+          : method === 'POST'
+            ? (model ?? (await modelInForm(incoming, body)))
+            : modelInPath(method, path),
     };
     if (asked !== null) {
       const endpoint = `/v1${pathOf(path)}`;
@@ -114,9 +154,8 @@ export function passthrough(deps: Deps, attestationById: (c: Context, id: string
       c.env.outcome = await settleTee(c.env, deps, relayed);
       return RESPONSE_ALREADY_SENT;
     }
-    if (header.tee !== null) outgoing.setHeader(...UNSUPPORTED);
     const exchange = { outgoing, watch };
-    const allowedModels = models !== null && method === 'GET' && /^\/models\/?(\?|$)/.test(path) ? models : null;
+    const allowedModels = isList ? models : null;
     const outcome = await relay(backend, request, exchange, (head, port) =>
       allowedModels === null ? pipeDelivery(head, port, exchange) : modelsDelivery(head, port, exchange, allowedModels),
     );

@@ -15,13 +15,15 @@ type Health = z.infer<typeof healthSchema>;
 
 export function health(deps: Deps) {
   const { sidecar, version, config, draining } = deps;
-  const probe = cached(() => probeBackend(deps.backend, config.backend_api_key));
+  const { backends } = deps;
+  const probe =
+    backends === null ? cached(() => probeBackend(deps.backend, config.backend_api_key)) : () => backends.health();
   return async (c: Context): Promise<Response> => {
     const [probed, audit] = await Promise.all([probe(), auditHealth(deps.audit)]);
     const { state, hello, unavailable, refused } = sidecar;
     const backend = { ...probed, canary: deps.canary.result };
     const whole = state === 'connected' && unavailable === null && backend.canary.state !== 'wrong';
-    const serves = backend.status === 'down' ? 'down' : whole ? 'ok' : 'degraded';
+    const serves = backend.status === 'ok' && !whole ? 'degraded' : backend.status;
     const { reachable } = deps.store;
     const status = draining() ? 'draining' : serves;
     const body: Health = {

@@ -3,6 +3,7 @@
 import { createServer, type Server } from 'node:http';
 import type { Logger } from 'pino';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, type Registry } from 'prom-client';
+import type { Backends } from '../backend/backend.ts';
 import { CANARY_STATES, type Canary } from '../backend/canary.ts';
 import { STATUS } from '../http/problem.ts';
 import { createOwnHosts } from '../http/target.ts';
@@ -339,6 +340,31 @@ export function registerGauges(
   for (const kind of ['handles', 'requests', 'resources']) registry.removeSingleMetric(`nodejs_active_${kind}_total`);
 }
 
+/** Metrics of several backends (BACKENDS_FILE). With one there are none of these. */
+export function registerBackends(registry: Registry, backends: Pick<Backends, 'states' | 'failovers'>): void {
+  const registers = [registry];
+  new Counter({
+    name: 'countersign_backend_failovers_total',
+    help: 'Requests that were sent to a further backend because the one before could not be connected to. Only with BACKENDS_FILE.',
+    registers,
+    collect() {
+      this.reset();
+      this.inc(backends.failovers);
+    },
+  });
+  new Gauge({
+    name: 'countersign_backend_up',
+    help: 'Whether the backend of that name, or of that place from 0, is up: 1, or 0 while a worker finds it down. Only with BACKENDS_FILE.',
+    labelNames: ['backend'] as const,
+    registers,
+    aggregator: 'min',
+    collect() {
+      this.reset();
+      for (const [backend, up] of backends.states) this.set({ backend }, up ? 1 : 0);
+    },
+  });
+}
+
 // The server on METRICS_PORT, for clients that the operator lets connect: /metrics, and the backend's own at /backend/metrics, which nobody
 // else may be able to reach.
 
@@ -354,7 +380,9 @@ const MAX_BACKEND_METRICS = 16 * 1024 * 1024;
 const BACKEND_METRICS_MS = 5_000;
 
 /** null: the backend has none, or does not answer. */
-async function backendMetrics(backend_url: string): Promise<string | null> {
+async function backendMetrics(backend_url: string | null): Promise<string | null> {
+  // Of several backends each is to be scraped by itself.
+  if (backend_url === null) return null;
   try {
     const response = await fetch(new URL('/metrics', backend_url), { signal: AbortSignal.timeout(BACKEND_METRICS_MS) });
     if (!response.ok || response.body === null) return null;
@@ -372,7 +400,7 @@ async function backendMetrics(backend_url: string): Promise<string | null> {
 
 function createMetricsServer(
   numbers: Numbers,
-  backend_url: string,
+  backend_url: string | null,
   ownHost: (host: string | undefined) => boolean,
 ): Server {
   return createServer(
@@ -392,7 +420,9 @@ function createMetricsServer(
       if (!ours)
         return void backendMetrics(backend_url).then((text) => {
           if (text === null)
-            response.writeHead(502, { 'content-type': 'text/plain' }).end('The backend has no metrics.\n');
+            response
+              .writeHead(502, { 'content-type': 'text/plain' })
+              .end('The backend has no metrics, or there are several: scrape each by itself.\n');
           else response.writeHead(200, { 'content-type': numbers.contentType }).end(text);
         });
       numbers.text().then(
@@ -404,7 +434,8 @@ function createMetricsServer(
 }
 
 interface MetricsSettings {
-  readonly backend_url: string;
+  /** null: there are several. */
+  readonly backend_url: string | null;
   readonly metrics_host: string;
   /** null: no server. */
   readonly metrics_port: number | null;

@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { Logger } from 'pino';
 import { Registry } from 'prom-client';
 import type { Phases } from '../../proto/frames.ts';
-import type { Headers } from '../backend/backend.ts';
+import type { BackendName, Headers } from '../backend/backend.ts';
 import type { Problem } from '../http/problem.ts';
 import { ANYONE, type Caller } from '../keys/keys.ts';
 import { type Accounted, createAccounting, type Signed } from '../usage/accounting.ts';
@@ -29,6 +29,8 @@ export class Watch {
   /** When the request was sent to the backend, and the status of the response. */
   sent_ms = 0;
   backend_status = 0;
+  /** Which backend was asked last, where there are several. */
+  backend: BackendName | null = null;
   stream = false;
   chunks = 0;
   first_ms = 0;
@@ -263,6 +265,7 @@ function createRequestLine(log: Logger): RequestLine {
       line.input_tokens = tokens.input;
       line.output_tokens = tokens.output;
     }
+    if (watch.backend !== null) line.backend = watch.backend.name;
     if (watch.trace !== null) line.trace_id = watch.trace.id;
     log.info(line);
   };
@@ -290,6 +293,8 @@ export interface Telemetry {
   readonly metrics: Metrics;
   /** Number of requests that are being served. */
   readonly running: number;
+  /** Usage is counted, or an audit log is kept. */
+  readonly counts: boolean;
   begin(headers: IncomingHttpHeaders): Watch;
   /** `route` is the route's pattern. */
   end(exchange: EndedExchange, watch: Watch, route: string, response: Response): void;
@@ -323,6 +328,7 @@ export function createTelemetry(log: Logger, tracer: Tracer | null, { book, audi
   return {
     registry,
     metrics,
+    counts: accounting.counts,
     get running() {
       return running;
     },

@@ -37,7 +37,7 @@ const getter = {
   keys: (headers: object) => Object.keys(headers),
 };
 
-export function createTracer(tracer: OtelTracer, backend: URL, close: () => Promise<void>): Tracer {
+export function createTracer(tracer: OtelTracer, backend: URL | null, close: () => Promise<void>): Tracer {
   return {
     begin: (headers) => new Exchange(tracer, backend, w3c.extract(ROOT_CONTEXT, headers, getter)),
     close,
@@ -47,14 +47,14 @@ export function createTracer(tracer: OtelTracer, backend: URL, close: () => Prom
 class Exchange implements ExchangeTrace {
   readonly id: string;
   readonly #tracer: OtelTracer;
-  readonly #backend: URL;
+  readonly #backend: URL | null;
   readonly #request: Span;
   readonly #inside: Context;
   /** Difference between the wall clock and performance.now(). One value for the whole exchange keeps its spans consistent. */
   readonly #epoch_ms = Date.now() - performance.now();
   #backendSpan: Span | null = null;
 
-  constructor(tracer: OtelTracer, backend: URL, parent: Context) {
+  constructor(tracer: OtelTracer, backend: URL | null, parent: Context) {
     this.#tracer = tracer;
     this.#backend = backend;
     this.#request = this.#span('request', SpanKind.SERVER, parent, performance.now());
@@ -89,11 +89,13 @@ class Exchange implements ExchangeTrace {
   #endBackend(watch: Watch, ended: ExchangeEnd): void {
     const span = this.#backendSpan;
     if (span === null || watch.sent_ms === 0) return;
-    span.setAttributes({
-      'server.address': this.#backend.hostname,
-      'server.port': Number(this.#backend.port) || (this.#backend.protocol === 'https:' ? 443 : 80),
-      'http.request.method': ended.method,
-    });
+    const backend = watch.backend?.url ?? this.#backend;
+    if (backend !== null)
+      span.setAttributes({
+        'server.address': backend.hostname,
+        'server.port': Number(backend.port) || (backend.protocol === 'https:' ? 443 : 80),
+      });
+    span.setAttribute('http.request.method', ended.method);
     if (watch.backend_status !== 0) span.setAttribute('http.response.status_code', watch.backend_status);
     if (watch.operation === null) span.updateName(ended.method);
     else {
@@ -137,7 +139,8 @@ class Exchange implements ExchangeTrace {
 const CLOSE_MS = 3_000;
 
 export interface TracingOptions extends TracingConfig {
-  readonly backend_url: string;
+  /** null: there are several, and each exchange says which one was asked. */
+  readonly backend_url: string | null;
 }
 
 export function startTracing(options: TracingOptions, log: Logger): Tracer {
@@ -155,10 +158,12 @@ export function startTracing(options: TracingOptions, log: Logger): Tracer {
     ...(batch.size === null ? {} : { maxExportBatchSize: batch.size }),
   });
   const provider = new TracerProvider({ resource, sampler: samplerOf(options), spanProcessors: [processor] });
-  return createTracer(provider.getTracer('countersign', VERSION), new URL(options.backend_url), () =>
+  return createTracer(provider.getTracer('countersign', VERSION), backendOf(options), () =>
     Promise.race([provider.shutdown(), new Promise<void>((resolve) => setTimeout(resolve, CLOSE_MS).unref())]),
   );
 }
+
+const backendOf = ({ backend_url }: TracingOptions) => (backend_url === null ? null : new URL(backend_url));
 
 function samplerOf({ sampler, sampler_ratio }: TracingConfig): Sampler {
   const root = sampler.endsWith('off')

@@ -39,7 +39,7 @@ the way to the network (\`https_proxy\` and its like), which GPUs there are, and
 ## Launcher
 
 \`npm start\` takes the variables of both processes and hands them on, with defaults of its own: ${demo.join(', ')}.
-\`PORT=0\` is not for it. With \`BACKEND_URL\` set it starts no demo engine. When it is stopped, running answers have the gateway's
+\`PORT=0\` is not for it. With \`BACKEND_URL\` or \`BACKENDS_FILE\` set it starts no demo engine. When it is stopped, running answers have the gateway's
 \`DRAIN_MS\` to end; a second Ctrl-C ends everything at once.
 
 ## Demo engine

@@ -1,6 +1,6 @@
 // docs/metrics.md: every metric with its labels and meaning, from the registry that counts them.
 import { Registry } from 'prom-client';
-import { createMetrics, registerGauges } from '../../gateway/telemetry/metrics.ts';
+import { createMetrics, registerBackends, registerGauges } from '../../gateway/telemetry/metrics.ts';
 import { MAX_MODEL_LABELS } from '../../gateway/telemetry/telemetry.ts';
 
 export interface Described {
@@ -16,6 +16,7 @@ export async function describedMetrics(): Promise<Described[]> {
   createMetrics(registry);
   const sidecar = { state: 'connecting' as const, unavailable: null, sessionEnds: null, pending: 0, oldest_ms: 0 };
   const store = { usage: { entries: 0, bytes: 0 } } as never;
+  registerBackends(registry, { states: [], failovers: 0 });
   const canary = { result: { state: 'off' as const } };
   registerGauges(registry, { sidecar, store, audit: null, canary, version: '', running: () => 0 });
   const labels = new Map(

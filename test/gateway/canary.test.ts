@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { type Canary, startCanary } from '../../gateway/backend/canary.ts';
 import { createBackend } from '../../gateway/backend/client.ts';
-import { loadConfig } from '../../gateway/config.ts';
+import { type GatewayConfig, loadConfig } from '../../gateway/config.ts';
 import { answer, type Backend, chatBody, type Script, startBackend } from '../backend.ts';
 import { ask } from '../client.ts';
 import { eventually, freePort, SILENT, startGateway, startService } from '../harness.ts';
@@ -13,6 +13,11 @@ afterEach(async () => {
   canary?.close();
   await backend?.close();
 });
+
+function start(config: GatewayConfig): Canary {
+  const client = createBackend({ ...config, backend_url: config.backend_url as string });
+  return startCanary(() => [{ name: null, call: (request, handler) => client.call(request, handler) }], config, SILENT);
+}
 
 /** Answers that follow one another; the last one stays. */
 function saying(...texts: readonly string[]): Script {
@@ -29,7 +34,7 @@ async function look(script: Script, env: Record<string, string> = {}, models = M
     CANARY_INTERVAL_MS: '600000',
     ...env,
   });
-  canary = startCanary(createBackend(config), config, SILENT);
+  canary = start(config);
   await eventually(() => canary.result.state !== 'pending');
   return canary.result;
 }
@@ -99,7 +104,7 @@ describe('the canary', () => {
   it('waits for a backend that is not there yet', async () => {
     const port = await freePort();
     const config = loadConfig({ BACKEND_URL: `http://127.0.0.1:${port}/v1`, CANARY_INTERVAL_MS: '20' });
-    canary = startCanary(createBackend(config), config, SILENT);
+    canary = start(config);
     await eventually(() => canary.result.state !== 'pending');
     expect(canary.result).toMatchObject({ state: 'unavailable', reason: 'backend_unreachable' });
   });
@@ -143,10 +148,37 @@ describe('the canary', () => {
     }
   });
 
+  it('asks each of several backends, and names the one that is wrong', async () => {
+    backend = await startBackend(saying('Paris'));
+    const second = await startBackend(saying('!'.repeat(64)));
+    const config = loadConfig({ BACKEND_URL: backend.url, CANARY_INTERVAL_MS: '600000' });
+    const clients = [backend, second].map(({ url }) => createBackend({ ...config, backend_url: url }));
+    const [one, two] = clients.map(({ call }, i) => ({ name: `b${i}`, call }));
+    const away = {
+      name: 'b2',
+      call: createBackend({ ...config, backend_url: `http://127.0.0.1:${await freePort()}/v1` }).call,
+    };
+    try {
+      for (const [asked, result] of [
+        [[one, two, away], { state: 'wrong', reason: 'repetition', backend: 'b1' }],
+        [[one, away], { state: 'good' }],
+        [[away, one], { state: 'good' }],
+        [[away], { state: 'unavailable' }],
+      ] as const) {
+        canary = startCanary(() => asked as never, config, SILENT);
+        await eventually(() => canary.result.state !== 'pending');
+        expect(canary.result).toMatchObject(result);
+        canary.close();
+      }
+    } finally {
+      await second.close();
+    }
+  });
+
   it('is off with 0', async () => {
     backend = await startBackend();
     const config = loadConfig({ BACKEND_URL: backend.url, CANARY_INTERVAL_MS: '0' });
-    canary = startCanary(createBackend(config), config, SILENT);
+    canary = start(config);
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(canary.result).toEqual({ state: 'off' });
     expect(backend.seen).toHaveLength(0);

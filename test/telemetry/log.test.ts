@@ -105,8 +105,7 @@ describe('the log', () => {
   it('never holds a prompt, an answer, a key, a path or a query', async () => {
     backend.script = chatAnswer(`${CANARY}-answer`);
     const headers = { authorization: `Bearer ${CANARY}-key`, 'user-agent': CANARY, 'x-custom': CANARY };
-    for (const more of [{}, { tee: true }, { n: CANARY }])
-      await chat(url, { ...CHAT, messages, ...more }, headers);
+    for (const more of [{}, { tee: true }, { n: CANARY }]) await chat(url, { ...CHAT, messages, ...more }, headers);
     backend.script = answer(`{"error":{"message":"${CANARY} in the backend's words"}}`, 400);
     await chat(url, { ...CHAT, messages, model: CANARY }, headers);
     backend.script = answer(CANARY);

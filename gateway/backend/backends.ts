@@ -1,0 +1,272 @@
+// Several backends on one node (BACKENDS_FILE): which one a request goes to, where it goes when that one cannot be reached, and what
+// follows a change of the file.
+import { resolve } from 'node:path';
+import type { Logger } from 'pino';
+import { ConfigError, type GatewayConfig } from '../config.ts';
+import { asProblem, Problem } from '../http/problem.ts';
+import { followFiles, type ReadFollowed } from '../keys/followed-files.ts';
+import { noSuchModel } from '../keys/keys.ts';
+import type {
+  BackendCall,
+  BackendRequest,
+  Backends,
+  BackendsHealth,
+  Model,
+  ResponseHandler,
+  ResponseHead,
+} from './backend.ts';
+import { type BackendEntry, BackendsFileError, readBackendsFile } from './backends-file.ts';
+import { Replica, reasonOf } from './replica.ts';
+
+// Which backends serve a model, and whose turn it is.
+
+interface Member {
+  readonly replica: Replica;
+  /** What it has gained. */
+  current: number;
+}
+
+/**
+ * Backends that serve the same, by smooth weighted round robin: each turn every backend gains its weight, and the one with most is chosen and
+ * loses all of theirs. It needs no count of running requests, and unlike the fewest running requests it does not send everything to a
+ * backend that fails at once.
+ */
+class Group {
+  readonly #members: readonly Member[];
+
+  constructor(replicas: readonly Replica[]) {
+    this.#members = replicas.map((replica) => ({ replica, current: 0 }));
+  }
+
+  /** Of those that were not tried: one that is up, else, as the last resort, the first one. null: all were tried. */
+  next(tried: ReadonlySet<Replica>): Replica | null {
+    let total = 0;
+    let best: Member | null = null;
+    for (const member of this.#members) {
+      const { replica } = member;
+      if (!replica.up || tried.has(replica)) continue;
+      total += replica.entry.weight;
+      member.current += replica.entry.weight;
+      if (best === null || member.current > best.current) best = member;
+    }
+    if (best === null) return this.#members.find(({ replica }) => !tried.has(replica))?.replica ?? null;
+    best.current -= total;
+    return best.replica;
+  }
+}
+
+/** What the file says, as long as it says so. */
+class Table {
+  readonly replicas: readonly Replica[];
+  readonly #byModel: ReadonlyMap<string, Group>;
+  /** Those that serve every model that no other names, and the first of them. null: there are none. */
+  readonly #others: Group | null;
+  readonly #first: Group | null;
+
+  constructor(replicas: readonly Replica[]) {
+    this.replicas = replicas;
+    const names = new Set(replicas.flatMap(({ entry }) => [...(entry.models ?? [])]));
+    const naming = (model: string) => replicas.filter(({ entry }) => entry.models?.has(model));
+    this.#byModel = new Map([...names].map((model) => [model, new Group(naming(model))]));
+    const others = replicas.filter(({ entry }) => entry.models === null);
+    this.#others = others.length === 0 ? null : new Group(others);
+    this.#first = others.length === 0 ? null : new Group(others.slice(0, 1));
+  }
+
+  groupOf(model: string | null | undefined): Group | null {
+    if (model === null) return this.#first;
+    return (model === undefined ? undefined : this.#byModel.get(model)) ?? this.#others;
+  }
+
+  /** Whether the file lets a backend serve this model. */
+  allows({ entry }: Replica, model: string): boolean {
+    return entry.models === null ? !this.#byModel.has(model) : entry.models.has(model);
+  }
+}
+
+// One request, sent to one backend after another until one is connected to.
+
+/** No further backend is tried after this time: one that lets connections wait takes 5 s. */
+const FAILOVER_MS = 10_000;
+
+interface Chooser {
+  /** @throws {Problem} where no backend serves the request */
+  next(request: BackendRequest, tried: ReadonlySet<Replica>): Replica | null;
+  readonly closed: boolean;
+  failedOver(): void;
+}
+
+class RoutedCall implements ResponseHandler, BackendCall {
+  readonly #chooser: Chooser;
+  readonly #request: BackendRequest;
+  readonly #handler: ResponseHandler;
+  readonly #began_ms = performance.now();
+  readonly #tried = new Set<Replica>();
+  #replica: Replica;
+  #call: BackendCall;
+  #cancelled = false;
+
+  /** @throws {Problem} */
+  constructor(chooser: Chooser, request: BackendRequest, handler: ResponseHandler) {
+    this.#chooser = chooser;
+    this.#request = request;
+    this.#handler = handler;
+    this.#replica = chooser.next(request, this.#tried) as Replica;
+    this.#call = this.#send();
+  }
+
+  #send(): BackendCall {
+    this.#tried.add(this.#replica);
+    this.#handler.sentTo?.(this.#replica);
+    return this.#replica.call(this.#request, this);
+  }
+
+  head(head: ResponseHead): void {
+    if (head.status < 500) this.#replica.succeeded();
+    this.#handler.head(head);
+  }
+
+  data(chunk: Buffer): void {
+    this.#handler.data(chunk);
+  }
+
+  end(): void {
+    this.#handler.end();
+  }
+
+  /** Only a request of which nothing has left is sent to another backend: an answer must not be computed twice. */
+  fail(problem: Problem, unsent = false): void {
+    if (!unsent || this.#chooser.closed || this.#cancelled) return this.#handler.fail(problem);
+    this.#replica.failed(reasonOf(problem));
+    if (performance.now() - this.#began_ms > FAILOVER_MS) return this.#handler.fail(problem);
+    try {
+      const next = this.#chooser.next(this.#request, this.#tried);
+      if (next === null) return this.#handler.fail(problem);
+      this.#chooser.failedOver();
+      this.#replica = next;
+      this.#call = this.#send();
+    } catch (error) {
+      this.#handler.fail(asProblem(error));
+    }
+  }
+
+  pause(): void {
+    this.#call.pause();
+  }
+
+  resume(): void {
+    this.#call.resume();
+  }
+
+  cancel(): void {
+    this.#cancelled = true;
+    this.#call.cancel();
+  }
+}
+
+/** `poll_ms`: how often the file is looked at. @throws {ConfigError} when it cannot be used. */
+export function createBackends(file: string, config: GatewayConfig, log: Logger, poll_ms?: number): Backends {
+  const path = resolve(file);
+  let table: Table | null = null;
+  let file_error: string | null = null;
+  let failovers = 0;
+  let closed = false;
+  /** No longer in the file, with requests that still run. */
+  const retired = new Set<Replica>();
+
+  function load(read: ReadFollowed): void {
+    let entries: BackendEntry[];
+    try {
+      entries = readBackendsFile(path, read);
+    } catch (error) {
+      if (!(error instanceof BackendsFileError)) throw error;
+      if (table === null) throw new ConfigError(`BACKENDS_FILE ${error.message}`, { cause: error });
+      file_error = error.message;
+      return log.error(`BACKENDS_FILE ${error.message}: the backends from before stay`);
+    }
+    const before = table?.replicas ?? [];
+    const replicas = entries.map((entry) => {
+      const kept = before.find((replica) => replica.isFor(entry));
+      if (kept === undefined) return new Replica(entry, config, log);
+      kept.entry = entry;
+      return kept;
+    });
+    table = new Table(replicas);
+    file_error = null;
+    for (const replica of before) {
+      if (replicas.includes(replica)) continue;
+      retired.add(replica);
+      void replica.retire().then(() => retired.delete(replica));
+    }
+    const backends = entries.map(({ name, url, weight, models }) => ({ name, url, weight, models: models?.size }));
+    log.info({ backends }, before.length === 0 ? 'BACKENDS_FILE was read' : 'BACKENDS_FILE was read again');
+  }
+
+  const stop = followFiles(load, poll_ms);
+  const now = () => table as Table;
+  const chooser: Chooser = {
+    next(request, tried) {
+      const group = now().groupOf(request.model);
+      if (group === null) throw noBackendFor(request);
+      return group.next(tried);
+    },
+    get closed() {
+      return closed;
+    },
+    failedOver: () => void failovers++,
+  };
+  return {
+    call: (request, handler) => new RoutedCall(chooser, request, handler),
+    models: () => modelsOf(now()),
+    async health() {
+      const { replicas } = now();
+      await Promise.all(replicas.map(({ ready }) => ready));
+      return healthOf(replicas, file_error);
+    },
+    get each() {
+      return now().replicas;
+    },
+    get states() {
+      return now().replicas.map(({ name, up }) => [name, up] as const);
+    },
+    get failovers() {
+      return failovers;
+    },
+    async close() {
+      closed = true;
+      stop();
+      await Promise.all([...now().replicas, ...retired].map((replica) => replica.close()));
+    },
+  };
+}
+
+function noBackendFor({ model, method }: BackendRequest): Problem {
+  if (typeof model === 'string') return noSuchModel(model);
+  if (method !== 'POST') return new Problem('not_found', 'No backend here serves requests that name no model.');
+  return new Problem('invalid_request', 'model: must be given, because it chooses the backend.', { param: 'model' });
+}
+
+async function modelsOf(table: Table): Promise<readonly Model[]> {
+  const up = table.replicas.filter((replica) => replica.up);
+  const asked = up.length === 0 ? table.replicas : up;
+  const probes = await Promise.all(asked.map((replica) => replica.probe()));
+  if (probes.every(({ models }) => models === null)) {
+    if (probes.some(({ error }) => error === null))
+      throw new Problem('backend_bad_response', 'No backend answered with a list of models.');
+    throw new Problem('backend_unreachable', 'No backend can be reached.', { retryAfterSeconds: 1 });
+  }
+  const merged = new Map<string, Model>();
+  for (const [i, replica] of asked.entries())
+    for (const model of probes[i]?.models ?? [])
+      if (!merged.has(model.id) && table.allows(replica, model.id)) merged.set(model.id, model);
+  return [...merged.values()];
+}
+
+function healthOf(replicas: readonly Replica[], file_error: string | null): BackendsHealth {
+  const up = replicas.filter((replica) => replica.up).length;
+  return {
+    status: up === replicas.length ? 'ok' : up === 0 ? 'down' : 'degraded',
+    backends: replicas.map((replica) => ({ name: replica.name, state: replica.up ? 'up' : 'down' })),
+    ...(file_error === null ? {} : { file_error }),
+  };
+}

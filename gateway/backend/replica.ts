@@ -1,0 +1,187 @@
+// One of several backends: its client with its key, and whether it is up, by what its connections and its probes say.
+import type { Logger } from 'pino';
+import * as z from 'zod';
+import type { GatewayConfig } from '../config.ts';
+import { SerializedHeaders } from '../http/outgoing.ts';
+import type { Problem } from '../http/problem.ts';
+import { delayAfter } from '../limits/backoff.ts';
+import type { BackendCall, BackendName, BackendRequest, Headers, Model, ResponseHandler } from './backend.ts';
+import type { BackendEntry } from './backends-file.ts';
+import { type Client, createBackend } from './client.ts';
+
+/** How often a backend that is up is probed. */
+const PROBE_MS = 5_000;
+const PROBE_TIMEOUT_MS = 5_000;
+/** Requests for the list of models within this time share one. */
+const PROBE_CACHE_MS = 1_000;
+/** How long a backend that is down is left alone before it is probed again. */
+const BACKOFF = { min_ms: 1_000, max_ms: 10_000 };
+/** A backend that was up for so long begins again at the shortest wait. */
+const STEADY_MS = 30_000;
+const MAX_LIST_BYTES = 1024 * 1024;
+
+const listSchema = z.looseObject({ data: z.array(z.looseObject({ id: z.string() })) });
+
+interface Probe {
+  /** null: up. */
+  readonly error: string | null;
+  /** null: it told no list. */
+  readonly models: readonly Model[] | null;
+}
+
+/** One of several backends. */
+export class Replica implements BackendName {
+  readonly url: URL;
+  readonly client: Client;
+  /** When the first probe has ended. */
+  readonly ready: Promise<unknown>;
+  entry: BackendEntry;
+  up = true;
+  readonly #log: Logger;
+  /** A client's header lines, with this backend's key and its own cache of the whole head. */
+  readonly #serialized = new WeakMap<SerializedHeaders, SerializedHeaders>();
+  #failures = 0;
+  #changed_ms = Number.NEGATIVE_INFINITY;
+  #probe: Promise<Probe> | null = null;
+  #probed_ms = 0;
+  #timer: NodeJS.Timeout | null = null;
+  #retired = false;
+
+  constructor(entry: BackendEntry, config: GatewayConfig, log: Logger) {
+    this.entry = entry;
+    this.url = new URL(entry.url);
+    this.client = createBackend({ ...config, backend_url: entry.url });
+    this.#log = log;
+    this.ready = this.probe();
+  }
+
+  get name(): string {
+    return this.entry.name;
+  }
+
+  isFor({ url, api_key }: BackendEntry): boolean {
+    return url === this.entry.url && api_key === this.entry.api_key;
+  }
+
+  call(request: BackendRequest, handler: ResponseHandler): BackendCall {
+    return this.client.call({ ...request, headers: this.#withKey(request.headers) }, handler);
+  }
+
+  #withKey(headers: Headers | SerializedHeaders): Headers | SerializedHeaders {
+    const { api_key } = this.entry;
+    if (!(headers instanceof SerializedHeaders))
+      return api_key === null ? headers : { ...headers, authorization: `Bearer ${api_key}` };
+    let own = this.#serialized.get(headers);
+    if (own === undefined) {
+      own = new SerializedHeaders(headers.text + (api_key === null ? '' : `authorization: Bearer ${api_key}\r\n`));
+      this.#serialized.set(headers, own);
+    }
+    return own;
+  }
+
+  /** Asks for the list of models. Those who ask within a second share one probe. */
+  probe(): Promise<Probe> {
+    const now_ms = performance.now();
+    if (this.#probe !== null && now_ms - this.#probed_ms < PROBE_CACHE_MS) return this.#probe;
+    this.#probed_ms = now_ms;
+    this.#probe = this.#ask().then((probe) => {
+      if (probe.error === null) this.succeeded();
+      else this.failed(probe.error, true);
+      this.#schedule();
+      return probe;
+    });
+    return this.#probe;
+  }
+
+  #ask(): Promise<Probe> {
+    return new Promise((resolve) => {
+      const chunks: Buffer[] = [];
+      let bytes = 0;
+      let error: string | null = 'backend_timeout';
+      const finish = (models: readonly Model[] | null) => {
+        clearTimeout(timer);
+        call.cancel();
+        resolve({ error, models });
+      };
+      const request = { method: 'GET', path: '/models', body: null, repeatable: true, owner: null };
+      const call = this.call(
+        { ...request, headers: { accept: 'application/json', 'accept-encoding': 'identity' } },
+        {
+          head: ({ status }) => {
+            error = status < 500 ? null : `http_${status}`;
+            if (status !== 200) finish(null);
+          },
+          data: (chunk) => {
+            bytes += chunk.length;
+            chunks.push(chunk);
+            if (bytes > MAX_LIST_BYTES) finish(null);
+          },
+          end: () => finish(modelsIn(Buffer.concat(chunks))),
+          fail: (problem) => {
+            error = reasonOf(problem);
+            finish(null);
+          },
+        },
+      );
+      const timer = setTimeout(() => finish(null), PROBE_TIMEOUT_MS).unref();
+    });
+  }
+
+  #schedule(): void {
+    clearTimeout(this.#timer ?? undefined);
+    if (this.#retired) return;
+    const after_ms = this.up ? PROBE_MS : delayAfter(this.#failures, BACKOFF);
+    this.#timer = setTimeout(() => void this.probe(), after_ms).unref();
+  }
+
+  /** It answered. */
+  succeeded(): void {
+    if (this.up) return;
+    this.up = true;
+    this.#changed_ms = performance.now();
+    this.#log.info({ backend: this.name }, 'a backend is up again');
+  }
+
+  /** `probed`: also counts where it is down already, so that it is probed less often. */
+  failed(reason: string, probed = false): void {
+    if (this.#retired) return;
+    const now_ms = performance.now();
+    if (this.up) {
+      this.#failures = now_ms - this.#changed_ms > STEADY_MS ? 1 : this.#failures + 1;
+      this.up = false;
+      this.#changed_ms = now_ms;
+      this.#schedule();
+      this.#log.warn({ backend: this.name, reason }, 'a backend is down');
+    } else if (probed) this.#failures++;
+  }
+
+  retire(): Promise<void> {
+    this.#retired = true;
+    clearTimeout(this.#timer ?? undefined);
+    return this.client.retire();
+  }
+
+  close(): Promise<void> {
+    this.#retired = true;
+    clearTimeout(this.#timer ?? undefined);
+    return this.client.close();
+  }
+}
+
+/** For the log: how the connection failed, or the code of the problem. */
+export function reasonOf({ cause, code }: Problem): string {
+  const system = (cause as NodeJS.ErrnoException | undefined)?.code;
+  return typeof system === 'string' ? system : code;
+}
+
+/** null for what is no list. */
+function modelsIn(body: Buffer): readonly Model[] | null {
+  try {
+    return listSchema.parse(JSON.parse(body.toString('utf8'))).data.map((model) => ({
+      id: model.id,
+      json: JSON.stringify(model),
+    }));
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,45 @@
+// Follows files that are settings: what they hold takes effect again within two seconds of a change.
+import { type BigIntStats, readFileSync, statSync } from 'node:fs';
+import { stat } from 'node:fs/promises';
+
+/** Files are polled by their paths: this sees a rename and a swapped symbolic link (Kubernetes), which a watch does not. */
+const POLL_MS = 1_000;
+
+/** Reads a file as text, and follows it from then on. @throws {NodeJS.ErrnoException}, with EFBIG for a file over `max_bytes` */
+export type ReadFollowed = (path: string, max_bytes?: number) => string;
+
+/**
+ * Calls `load` now, and again when a file that it read last has changed. Errors of the first call are thrown; later ones are for `load` to
+ * handle. @returns a function that stops following.
+ */
+export function followFiles(load: (read: ReadFollowed) => void, poll_ms = POLL_MS): () => void {
+  let versions = new Map<string, string>();
+  const run = () => {
+    const seen = new Map<string, string>();
+    versions = seen;
+    load((path, max_bytes = Number.POSITIVE_INFINITY) => {
+      // The version is taken before the file is read, so that a change in between is seen.
+      const stats = statSync(path, { bigint: true, throwIfNoEntry: false });
+      seen.set(path, versionOf(stats));
+      if (stats !== undefined && stats.size > max_bytes)
+        throw Object.assign(new Error(`larger than ${max_bytes} bytes`), { code: 'EFBIG' });
+      return readFileSync(path, 'utf8');
+    });
+  };
+  run();
+  const poll = async () => {
+    const polled = versions;
+    for (const [path, version] of polled) {
+      const now = versionOf(await stat(path, { bigint: true }).catch(() => undefined));
+      // A poll before this one may have seen the same change.
+      if (now !== version) return polled === versions ? run() : undefined;
+    }
+  };
+  const timer = setInterval(() => void poll(), poll_ms).unref();
+  return () => clearInterval(timer);
+}
+
+/** Identifies the file and its state. */
+function versionOf(stats: BigIntStats | undefined): string {
+  return stats === undefined ? 'absent' : [stats.dev, stats.ino, stats.size, stats.mtimeNs, stats.ctimeNs].join(' ');
+}
