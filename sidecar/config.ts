@@ -136,6 +136,9 @@ export const schema = z.object({
     .min(1)
     .optional()
     .describe('`nvtrust`, `nvattest`: the key that NVIDIA gives to its customers, handed to its programs alone'),
+  GATEWAY_URL: httpUrl
+    .default('http://127.0.0.1:8080')
+    .describe('The doctor alone: the gateway whose `/health` it reads, where one answers'),
   LOG_LEVEL: logLevel.describe(
     'JSON lines on stdout, for people on a terminal. From `info` on, one line an attestation; never content',
   ),

@@ -15,6 +15,7 @@ const MAKE_ENTRY =
 export async function checkCpu(
   host: Host,
   config: SidecarConfig,
+  container: string | null,
 ): Promise<{ readonly type: CpuType | null; readonly findings: readonly Finding[] }> {
   const { cpu_evidence, attester, tsm_entry } = config;
   const found = (finding: Finding, type: CpuType | null = null) => ({ type, findings: [finding] });
@@ -26,11 +27,7 @@ export async function checkCpu(
     const parent = dirname(tsm_entry);
     if ((await host.kind(parent)) !== 'folder' && (await host.kind(AZURE_TPM)) === 'device')
       return found(await checkAzure(host, cpu_evidence === 'required'));
-    if ((await host.kind(parent)) !== 'folder')
-      return missing(
-        `there is no ${parent}`,
-        'start a confidential VM of SEV-SNP or TDX with Linux 6.7 or newer, and load its driver (modprobe sev-guest or tdx-guest)',
-      );
+    if ((await host.kind(parent)) !== 'folder') return missing(...(await whyNoReports(host, parent, container)));
     if ((await host.access(parent, 'write')) !== null) return missing(`there is no ${tsm_entry}`, MAKE_ENTRY);
     return found(ok(NAME, `${host.user} can make an entry in ${parent}`));
   }
@@ -47,6 +44,36 @@ export async function checkCpu(
     ok(NAME, `${host.user} can ask a ${type === 'TDX' ? 'TDX' : 'SEV-SNP'} processor by ${tsm_entry}`),
     type,
   );
+}
+
+/** The first Linux with configfs-tsm. */
+const FIRST_LINUX = [6, 7] as const;
+const RELEASE = '/proc/sys/kernel/osrelease';
+/** What the processor's drivers make, where they found their processor. */
+const GUEST_DEVICES = ['/dev/sev-guest', '/dev/tdx_guest'];
+
+/** What is seen in place of the folder of reports, and what to do about it. */
+async function whyNoReports(
+  host: Host,
+  reports: string,
+  container: string | null,
+): Promise<readonly [seen: string, todo: string]> {
+  const release = (await host.readText(RELEASE))?.trim() ?? '';
+  const [major = Number.NaN, minor = Number.NaN] = release.split('.').map((part) => Number.parseInt(part, 10));
+  if (major < FIRST_LINUX[0] || (major === FIRST_LINUX[0] && minor < FIRST_LINUX[1]))
+    return [`Linux ${release.slice(0, 64)} has no configfs-tsm`, 'give this machine Linux 6.7 or newer'];
+  if (container !== null)
+    return [
+      `in ${container} there is no ${reports}`,
+      'start it with compose.cpu.yaml, or in Kubernetes with the overlay node-cpu; on the node: sidecar/cpu/tsm-entry.sh',
+    ];
+  for (const device of GUEST_DEVICES)
+    if ((await host.kind(device)) === 'device')
+      return [`there is ${device} and no ${reports}`, 'as root: mount -t configfs none /sys/kernel/config'];
+  return [
+    `there is no ${reports}, and no ${GUEST_DEVICES.join(', no ')}`,
+    'start a confidential VM of SEV-SNP or TDX, and load its driver (modprobe sev-guest or tdx-guest)',
+  ];
 }
 
 /** Behind Azure's paravisor there is a TPM in place of configfs-tsm. Which processor it is, its report says. */

@@ -1,21 +1,35 @@
 // Looks at a node from the driver up to one verified attestation, in the order of repair.
 import type { SidecarConfig } from '../config.ts';
 import { checkCpu } from './cpu-checks.ts';
+import { checkDriver, checkLkca, checkPersistence } from './driver-checks.ts';
 import type { Finding } from './finding.ts';
+import { checkBackend } from './gateway-check.ts';
 import type { Host } from './host.ts';
 import { gatherFacts } from './host.ts';
-import { checkContainer, checkDevices, checkDriver, checkMode, checkRequirements, checkSocket } from './node-checks.ts';
-import { checkClock, checkServices, checkTrial, probeServices } from './service-checks.ts';
+import {
+  checkContainer,
+  checkDevices,
+  checkMode,
+  checkRequirements,
+  checkSocket,
+  checkSwitches,
+  containerKind,
+} from './node-checks.ts';
+import { checkClock, checkClockSource, checkServices, checkTrial, probeServices } from './service-checks.ts';
 
 export async function examine(host: Host, config: SidecarConfig): Promise<Finding[]> {
   const facts = await gatherFacts(host, config);
-  const cpu = await checkCpu(host, config);
+  const container = await containerKind(host);
+  const cpu = await checkCpu(host, config, container);
   const probes = await probeServices(host, config, facts, cpu.type);
   const hardware = [
-    ...(await checkContainer(host)),
+    ...(await checkContainer(host, container)),
     ...checkDriver(facts),
+    ...(await checkLkca(host, facts, container)),
+    ...checkPersistence(facts),
     ...(await checkDevices(host, facts)),
     ...checkMode(facts, config.attester),
+    ...(await checkSwitches(host, facts, container)),
     ...checkServices(probes, facts),
   ];
   return [
@@ -23,8 +37,10 @@ export async function examine(host: Host, config: SidecarConfig): Promise<Findin
     ...(await checkRequirements(host, config, facts)),
     ...cpu.findings,
     ...checkClock(probes, host.now()),
+    ...(await checkClockSource(host)),
     ...(await checkSocket(host, config)),
     ...(await checkTrial(host, config)),
+    ...(await checkBackend(host, config)),
   ];
 }
 

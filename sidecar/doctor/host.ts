@@ -81,6 +81,8 @@ export interface NvmlFacts {
   readonly mode: ConfidentialMode | null;
   /** null: this driver does not tell. */
   readonly ready: boolean | null;
+  /** Whether every GPU's driver state is kept while nobody uses the GPU; null: this driver does not tell. */
+  readonly persistence: boolean | null;
 }
 
 const MAX_GPUS = 64;
@@ -105,21 +107,27 @@ async function readFacts(library: string): Promise<NvmlFacts> {
   try {
     const count = Math.min(await nvml.count(), MAX_GPUS);
     const gpus: NvmlFacts['gpus'][number][] = [];
+    const kept: (boolean | null)[] = [];
     for (let index = 0; index < count; index++) {
       const handle = await nvml.handle(index);
       const arch = ARCHITECTURES[await nvml.architecture(handle)] ?? null;
       gpus.push({ model: await nvml.name(handle), arch });
+      kept.push(await nvml.persistence(handle).catch(() => null));
     }
     const mode = await nvml.mode().catch((error: unknown) => {
       if (isUnsupported(error)) return null;
       throw error;
     });
     const ready = await nvml.ready().catch(() => null);
-    return { driver: await nvml.driverVersion(), gpus, mode, ready };
+    return { driver: await nvml.driverVersion(), gpus, mode, ready, persistence: everyOne(kept) };
   } finally {
     await nvml.shutdown().catch(() => undefined);
   }
 }
+
+/** Of no GPU, and where one does not tell, nothing is known. */
+const everyOne = (known: readonly (boolean | null)[]): boolean | null =>
+  known.length === 0 || known.includes(null) ? null : !known.includes(false);
 
 const isUnsupported = (error: unknown) =>
   error instanceof NvmlError && (error.nvml_code === NVML.not_supported || error.nvml_code === NVML.function_not_found);
@@ -144,6 +152,8 @@ export interface Host {
   /** null: there is no such program, or it did not end in time. */
   run(program: string, args: readonly string[]): Promise<Ran | null>;
   fetch: typeof globalThis.fetch;
+  /** Without a proxy: for what stands beside us. */
+  fetchNear: typeof globalThis.fetch;
   /** @throws {Error} with the reason why NVML cannot be used. */
   nvml(library: string): Promise<NvmlFacts>;
   /** @throws {Error} with the system's `code` where nobody listens. */
@@ -182,6 +192,7 @@ export function thisHost(environment: Readonly<Record<string, string>>): Host {
       ),
     run: (program, args) => runHere(program, args, environment),
     fetch: fetchThrough(environment),
+    fetchNear: globalThis.fetch,
     nvml: readNvml,
     trialAttestation,
   };
@@ -223,6 +234,7 @@ export interface Facts {
   readonly gpus: NvmlFacts['gpus'];
   readonly mode: ConfidentialMode | null;
   readonly ready: boolean | null;
+  readonly persistence: boolean | null;
   /** The reason why NVML could not be used; null where it was. */
   readonly nvml_error: string | null;
 }
@@ -234,17 +246,22 @@ export async function gatherFacts(host: Host, config: SidecarConfig): Promise<Fa
   if (smi !== null) return { ...smi, source: 'nvidia-smi', nvml_error: nvml };
   const text = await host.readText(DRIVER_VERSION_FILE);
   const driver = text === null ? null : driverVersionIn(text);
-  return { source: driver === null ? null : '/proc', driver, gpus: [], mode: null, ready: null, nvml_error: nvml };
+  const unknown = { gpus: [], mode: null, ready: null, persistence: null };
+  return { source: driver === null ? null : '/proc', driver, ...unknown, nvml_error: nvml };
 }
 
 export const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error)).slice(0, 300);
 
 async function readSmi(host: Host): Promise<NvmlFacts | null> {
-  const list = await host.run('nvidia-smi', ['--query-gpu=driver_version,name', '--format=csv,noheader']);
+  const list = await host.run('nvidia-smi', [
+    '--query-gpu=driver_version,persistence_mode,name',
+    '--format=csv,noheader',
+  ]);
   if (list === null || list.exit_code !== 0) return null;
   const rows = list.stdout.split('\n').flatMap((line) => {
-    const [, driver, model] = /^\s*([0-9.]+)\s*,\s*(.+?)\s*$/.exec(line) ?? [];
-    return driver === undefined || model === undefined ? [] : [{ driver, model }];
+    const [, driver, kept, model] = /^\s*([0-9.]+)\s*,\s*([^,]+?)\s*,\s*(.+?)\s*$/.exec(line) ?? [];
+    if (driver === undefined || kept === undefined || model === undefined) return [];
+    return [{ driver, model, kept: kept === 'Enabled' ? true : kept === 'Disabled' ? false : null }];
   });
   const driver = rows[0]?.driver;
   if (driver === undefined) return null;
@@ -252,6 +269,7 @@ async function readSmi(host: Host): Promise<NvmlFacts | null> {
   return {
     driver,
     gpus: rows.map(({ model }) => ({ model, arch: archOf(model) })),
+    persistence: everyOne(rows.map(({ kept }) => kept)),
     ...readState(state !== null && state.exit_code === 0 ? state.stdout : ''),
   };
 }

@@ -6,7 +6,7 @@ import { exitCode } from './finding.ts';
 import { thisHost } from './host.ts';
 
 const USAGE = `countersign doctor [--json]   look at this node: driver, confidential mode, devices, services, processor,
-                              clock, socket, one trial attestation
+                              clock, socket, one trial attestation, the gateway's canary
 
 It reads the sidecar's variables: docs/configuration.md.
 

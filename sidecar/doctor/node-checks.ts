@@ -1,4 +1,4 @@
-// What the doctor looks at on the node itself: container, driver, devices, mode, what the attester needs, the socket.
+// What the doctor looks at on the node itself: container, devices, mode, switches, what the attester needs, the socket.
 import { dirname, join } from 'node:path';
 import { isSocketPath } from '../../proto/settings.ts';
 import type { AttesterName, SidecarConfig } from '../config.ts';
@@ -8,10 +8,16 @@ import type { Facts, Host } from './host.ts';
 
 // Are we in a container, and did it get the GPU?
 
-export async function checkContainer(host: Host): Promise<Finding[]> {
-  const kind = await containerKind(host);
+/** @param kind of container that we are in; null where in none. */
+export async function checkContainer(host: Host, kind: string | null): Promise<Finding[]> {
   if (kind === null) return [ok('container', 'not in a container')];
-  if ((await host.kind('/dev/nvidiactl')) === 'device') return [ok('container', `in ${kind}, which has the GPU`)];
+  if ((await host.kind('/dev/nvidiactl')) === 'device')
+    return [
+      ok(
+        'container',
+        `in ${kind}, which has the GPU; it sees the kernel and the driver of the node, and none of its files`,
+      ),
+    ];
   return [
     warn(
       'container',
@@ -21,48 +27,12 @@ export async function checkContainer(host: Host): Promise<Finding[]> {
   ];
 }
 
-async function containerKind(host: Host): Promise<string | null> {
+export async function containerKind(host: Host): Promise<string | null> {
   if ((await host.kind('/.dockerenv')) !== null) return 'a Docker container';
   if ((await host.kind('/run/.containerenv')) !== null) return 'a Podman container';
   const groups = (await host.readText('/proc/1/cgroup')) ?? '';
   if (groups.includes('kubepods')) return 'a Kubernetes pod';
   return /docker|containerd|crio|lxc/.test(groups) ? 'a container' : null;
-}
-
-// Is there a driver, which one, and GPUs that can attest?
-
-/** The first driver branch whose reports we have seen; 535 had them in its last releases. */
-const FIRST_BRANCH = 535;
-
-export function checkDriver({ driver, gpus, source, nvml_error }: Facts): Finding[] {
-  if (driver === null)
-    return [
-      fail(
-        'driver',
-        `no NVIDIA driver is to be seen (${nvml_error ?? 'NVML names none'})`,
-        "install NVIDIA's data-center driver and load it (modprobe nvidia); in a container, start it with --gpus all",
-      ),
-      skip('gpus', 'no driver'),
-    ];
-  return [version(driver, source), ...models(gpus, source)];
-}
-
-function version(driver: string, source: Facts['source']): Finding {
-  const seen = `driver ${driver}, told by ${source}`;
-  if (Number.parseInt(driver, 10) < FIRST_BRANCH)
-    return fail('driver', seen, 'this driver cannot attest; install 550 or newer');
-  if (needsNvattest(driver)) return ok('driver', `${seen}; its reports are of the new format, which nvattest reads`);
-  return ok('driver', seen);
-}
-
-function models(gpus: Facts['gpus'], source: Facts['source']): Finding[] {
-  if (source === '/proc') return [warn('gpus', 'nothing here counts GPUs', 'install nvidia-smi, or koffi by npm ci')];
-  if (gpus.length === 0) return [fail('gpus', 'the driver sees no GPU', 'look at nvidia-smi -L, lspci and dmesg')];
-  const unable = gpus.filter(({ arch }) => arch === null);
-  const seen = gpus.map(({ model, arch }) => `${model} (${arch ?? 'cannot attest'})`).join(', ');
-  if (unable.length > 0)
-    return [fail('gpus', seen, 'all GPUs of the machine must be Hopper or Blackwell data-center GPUs')];
-  return [ok('gpus', seen)];
 }
 
 // Are the driver's device files there, and may we open them?
@@ -127,7 +97,7 @@ export function checkMode({ driver, source, mode, ready }: Facts, attester: Atte
         : fail(
             'cc_mode',
             'driver or GPU knows no confidential computing',
-            'a Hopper or newer and driver 550 or newer are needed',
+            'a Hopper or newer and driver 580 or newer are needed',
           ),
       ...rest.map((name) => skip(name, 'no confidential computing')),
     ];
@@ -163,11 +133,43 @@ const devtools = (on: boolean): Finding =>
 function readiness(ready: boolean | null): Finding {
   if (ready === null) return skip('ready_state', 'the driver does not say');
   if (ready) return ok('ready_state', 'the GPUs accept work');
-  return warn(
+  return fail(
     'ready_state',
-    'the GPUs attest, but accept no work',
-    'when the attestation is good, as root: nvidia-smi conf-compute -srs 1',
+    'the GPUs attest, but accept no work: CUDA fails with error 802',
+    'when the line `trial` is good, as root with CAP_SYS_ADMIN: nvidia-smi conf-compute -srs 1 (countersign-ready does it). Where the driver refuses that to root, restart the machine',
   );
+}
+
+// Behind protected PCIe: can the switches be asked?
+
+const SWITCH_CONTROL = '/dev/nvidia-nvswitchctl';
+
+/** @param container where we are; null where in none. */
+export async function checkSwitches(host: Host, { driver, mode }: Facts, container: string | null): Promise<Finding[]> {
+  const name = 'switches';
+  if (driver === null) return [skip(name, 'no driver')];
+  if (mode?.multi_gpu !== 'protected_pcie') return [skip(name, 'protected PCIe is not on')];
+  const numbered = (await host.list('/dev'))
+    .filter((file) => /^nvidia-nvswitch[0-9]+$/.test(file))
+    .map((file) => `/dev/${file}`);
+  if (numbered.length === 0 || (await host.access(SWITCH_CONTROL, 'read_write')) === 'ENOENT')
+    return [
+      fail(
+        name,
+        `protected PCIe is on, and there is no ${numbered.length === 0 ? '/dev/nvidia-nvswitch0' : SWITCH_CONTROL}`,
+        container === null
+          ? 'give all switches to this machine with the GPUs (lspci -d 10de:), and start nvidia-fabricmanager of the driver’s version'
+          : 'start the container with NVIDIA_NVSWITCH=enabled in its environment: the NVIDIA Container Toolkit shows switches to no other',
+      ),
+    ];
+  const refused: string[] = [];
+  for (const path of [SWITCH_CONTROL, ...numbered]) {
+    const reason = await host.access(path, 'read_write');
+    if (reason !== null) refused.push(`${path} (${reason})`);
+  }
+  if (refused.length > 0)
+    return [fail(name, `${host.user} may not open ${refused.join(', ')}`, `give ${host.user} read and write access`)];
+  return [ok(name, `${host.user} can open ${SWITCH_CONTROL} and ${numbered.length} switch(es)`)];
 }
 
 // Does the chosen attester have what it needs: a Python environment, the nvattest program, or NVML?

@@ -157,6 +157,17 @@ export function checkClock(probes: readonly Probe[], now: Date): Finding[] {
   return [ok('clock', `the clock agrees with the services (${here})`)];
 }
 
+// Does something keep our clock right?
+
+export async function checkClockSource(host: Host): Promise<Finding[]> {
+  const name = 'clock_sync';
+  const ran = await host.run('timedatectl', ['show', '--property=NTPSynchronized', '--value']);
+  const says = ran?.exit_code === 0 ? ran.stdout.trim() : '';
+  if (says === 'yes') return [ok(name, 'something keeps the clock right')];
+  if (says === 'no') return [warn(name, 'nothing keeps the clock right (NTPSynchronized=no)', TODO)];
+  return [skip(name, 'no timedatectl answers here: in a container the clock is the node’s, look there')];
+}
+
 // One attestation from the running sidecar, verified here as anybody would verify it.
 
 const NAME = 'trial';

@@ -105,6 +105,7 @@ const FUNCTIONS = {
   nvmlDeviceGetName: [HANDLE, OUT, 'uint'],
   nvmlDeviceGetUUID: [HANDLE, OUT, 'uint'],
   nvmlDeviceGetArchitecture: [HANDLE, OUT],
+  nvmlDeviceGetPersistenceMode: [HANDLE, OUT],
   nvmlDeviceGetConfComputeGpuCertificate: [HANDLE, OUT],
   nvmlDeviceGetConfComputeGpuAttestationReport: [HANDLE, OUT],
 } as const;
@@ -168,6 +169,8 @@ export interface Nvml {
   uuid(device: Handle): Promise<string>;
   /** nvmlDeviceArchitecture_t: 9 Hopper, 10 Blackwell. */
   architecture(device: Handle): Promise<number>;
+  /** Whether the driver keeps the GPU's session while nobody uses the GPU. */
+  persistence(device: Handle): Promise<boolean>;
   /** PEM, leaf first. */
   attestationChain(device: Handle): Promise<string>;
   /** The SPDM request and its signed response. */
@@ -214,6 +217,7 @@ export function createNvml(library: NvmlLibrary): Nvml {
     name: (device) => text('nvmlDeviceGetName', TEXT_BYTES, device),
     uuid: (device) => text('nvmlDeviceGetUUID', TEXT_BYTES, device),
     architecture: (device) => number('nvmlDeviceGetArchitecture', device),
+    persistence: async (device) => (await number('nvmlDeviceGetPersistenceMode', device)) === 1,
     async attestationChain(device) {
       const name = 'nvmlDeviceGetConfComputeGpuCertificate';
       return read(name, readAttestationChain(await filled(name, Buffer.alloc(CERTIFICATE_BYTES), device)));

@@ -23,11 +23,40 @@ export const facts: NvmlFacts = {
   gpus: [{ model: 'NVIDIA H100', arch: 'HOPPER' }],
   mode,
   ready: true,
+  persistence: true,
 };
+/** As a kernel prints it whose modules ecdsa_generic and ecdh are loaded. */
+export const CRYPTO = `name         : ecdsa-nist-p384
+driver       : ecdsa-nist-p384-generic
+module       : ecdsa_generic
+
+name         : ecdh-nist-p384
+driver       : ecdh-nist-p384-generic
+module       : ecdh
+
+name         : sha256
+module       : kernel
+`;
+/** What a node's files hold, by path, beside those of a healthy one. */
+export const holding =
+  (files: Readonly<Record<string, string | null>>): Host['readText'] =>
+  async (path) =>
+    Object.hasOwn(files, path) ? (files[path] ?? null) : (HEALTHY[path] ?? null);
+const HEALTHY: Readonly<Record<string, string>> = {
+  '/proc/driver/nvidia/version': PROC,
+  '/proc/crypto': CRYPTO,
+  '/proc/sys/kernel/osrelease': '6.17.0-5-generic\n',
+};
+/** A gateway's /health. */
+export const health =
+  (backend: object, status = 200): typeof fetch =>
+  async () =>
+    new Response(JSON.stringify({ status: 'ok', backend, sidecar: {}, version: '0.2.0' }), { status });
 export const printed = (stdout: string): Ran => ({ exit_code: 0, stdout });
 export const programs: Record<string, Ran> = {
   '/opt/venv/bin/python': printed('2.7.3\n'),
   nvattest: printed('{\n  "nvattest": "1.1.0"\n}\n'),
+  timedatectl: printed('yes\n'),
 };
 export const config = loadConfig({ SIDECAR_SOCKET: '/run/countersign/s.sock', NVTRUST_VENV: '/opt/venv' });
 export const answering =
@@ -40,12 +69,13 @@ export const errno = (code: string) => Object.assign(new Error(code), { code });
 export const node = (over: Partial<Host> = {}): Host => ({
   user: 'countersign',
   now: () => NOW,
-  readText: async (path) => (path === '/proc/driver/nvidia/version' ? PROC : null),
+  readText: holding({}),
   list: async () => ['null', 'nvidia-uvm', 'nvidia0', 'nvidiactl'],
   kind: async (path) => (path === '/run/countersign' ? 'folder' : path === '/dev/nvidiactl' ? 'device' : null),
   access: async () => null,
   run: async (program) => programs[program] ?? null,
   fetch: answering(200),
+  fetchNear: health({ status: 'ok', canary: { state: 'good' } }),
   nvml: async () => facts,
   trialAttestation: async () => Promise.reject(errno('ENOENT')),
   ...over,

@@ -29,14 +29,14 @@ describe('a healthy node', () => {
     expect(of('rim').seen).toContain('NV_GPU_DRIVER_GH100_580.65.06');
     expect(of('trial')).toMatchObject({ status: 'skip', seen: 'no sidecar runs on /run/countersign/s.sock' });
     expect(printFindings(findings)).toMatch(
-      /^ok {4}container {4}not in a container\n[\s\S]*\n12 ok, 0 warn, 0 fail, 2 skip$/,
+      /^ok {4}container {4}not in a container\n[\s\S]*\n16 ok, 0 warn, 0 fail, 3 skip$/,
     );
   });
 
   test('is told by nvidia-smi as well where NVML cannot be asked', async () => {
     const run: Host['run'] = async (program, [first]) => {
       if (program !== 'nvidia-smi') return programs[program] ?? null;
-      return printed(first === 'conf-compute' ? SMI : '580.65.06, NVIDIA H100 80GB HBM3\n');
+      return printed(first === 'conf-compute' ? SMI : '580.65.06, Enabled, NVIDIA H100 80GB HBM3\n');
     };
     const { bad, of } = await look({ nvml: noNvml, run });
     expect(bad).toEqual([]);
@@ -67,8 +67,13 @@ describe('one thing wrong', () => {
     ['confidential computing is off', withMode({ confidential: false }), ['cc_mode fail'], /set-cc-mode=on/],
     ['devtools mode is on', withMode({ devtools: true }), ['devtools fail'], /set-cc-mode=on/],
     ['a simulated environment', withMode({ environment: 'simulation' }), ['cc_mode fail'], /production/],
-    ['GPUs that accept no work', { nvml: async () => ({ ...facts, ready: false }) }, ['ready_state warn'], /-srs 1/],
-    ['an old driver', { nvml: async () => ({ ...facts, driver: '470.141.03' }) }, ['driver fail'], /550/],
+    [
+      'GPUs that accept no work',
+      { nvml: async () => ({ ...facts, ready: false }) },
+      ['ready_state fail'],
+      /CAP_SYS_ADMIN: nvidia-smi conf-compute -srs 1/,
+    ],
+    ['an old driver', { nvml: async () => ({ ...facts, driver: '470.141.03' }) }, ['driver fail'], /580/],
     [
       'a GPU that cannot attest',
       { nvml: async () => ({ ...facts, gpus: [{ model: 'NVIDIA A100', arch: null }] }) },
@@ -82,7 +87,12 @@ describe('one thing wrong', () => {
       /give countersign read and write/,
     ],
     ['no GPU given', { list: async () => ['nvidiactl'] }, ['devices fail'], /no GPU was given/],
-    ['the SDK is missing', { run: async () => null }, ['attester fail'], /install\.sh \/opt\/venv/],
+    [
+      'the SDK is missing',
+      { run: async (program: string) => (program === 'timedatectl' ? printed('yes') : null) },
+      ['attester fail'],
+      /install\.sh \/opt\/venv/,
+    ],
     ['the services are broken', { fetch: answering(503) }, ['rim warn', 'ocsp warn'], /later/],
     ['a key is wanted', { fetch: answering(403) }, ['rim fail', 'ocsp fail'], /NVIDIA_ATTESTATION_SERVICE_KEY/],
     ['no reference values', { fetch: answering(404) }, ['rim fail'], /for driver 580\.65\.06/],
@@ -131,17 +141,22 @@ describe('one thing wrong', () => {
       'container ok',
       'driver fail',
       'gpus skip',
+      'lkca skip',
+      'persistence skip',
       'devices fail',
       'cc_mode skip',
       'devtools skip',
       'ready_state skip',
+      'switches skip',
       'rim ok',
       'ocsp ok',
       'attester ok',
       'cpu skip',
       'clock ok',
+      'clock_sync ok',
       'socket ok',
       'trial skip',
+      'backend ok',
     ]);
     expect(of('driver')).toMatchObject({
       seen: expect.stringContaining('libnvidia-ml.so.1'),
@@ -230,6 +245,7 @@ describe('the chosen attester', () => {
 test('protected PCIe is well with an attester that asks the switches too, and not with another', async () => {
   const behind = {
     nvml: async () => ({ ...facts, mode: { ...mode, confidential: false, multi_gpu: 'protected_pcie' as const } }),
+    list: async () => ['nvidia0', 'nvidia-nvswitchctl', 'nvidia-nvswitch0'],
   };
   const well = await look(behind);
   expect(well.bad).toEqual([]);

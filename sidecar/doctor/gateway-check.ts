@@ -1,0 +1,82 @@
+// What the gateway says of the model behind it. A GPU may attest well and compute nonsense: in confidential mode vLLM's V2 model
+// runner does, and answers 200 (vllm-project/vllm#57224). From outside that is seen by asking for an answer that is known, which the
+// gateway's canary does.
+import * as z from 'zod';
+import type { SidecarConfig } from '../config.ts';
+import { type Finding, fail, ok, skip, warn } from './finding.ts';
+import { type Host, messageOf } from './host.ts';
+
+const NAME = 'backend';
+const TIMEOUT_MS = 5_000;
+const MAX_BYTES = 64 * 1024;
+/** Of a reason that somebody else wrote. */
+const MAX_WORDS = 200;
+
+const answer = z.looseObject({
+  backend: z.looseObject({
+    status: z.string(),
+    canary: z.looseObject({ state: z.string(), reason: z.string().nullish() }).optional(),
+  }),
+});
+
+export async function checkBackend(host: Host, { gateway_url }: SidecarConfig): Promise<Finding[]> {
+  const url = `${gateway_url.replace(/\/+$/, '')}/health`;
+  let text: string;
+  try {
+    // While the backend is down the gateway answers 503, with the same body.
+    const response = await host.fetchNear(url, { redirect: 'manual', signal: AbortSignal.timeout(TIMEOUT_MS) });
+    text = await read(response);
+  } catch (error) {
+    const reason = messageOf(error instanceof Error && error.cause !== undefined ? error.cause : error);
+    return [skip(NAME, `no gateway answers at ${url} (${reason}): nobody looked at the model; GATEWAY_URL names it`)];
+  }
+  const parsed = answer.safeParse(jsonOf(text));
+  if (!parsed.success)
+    return [warn(NAME, `what answers at ${url} is no gateway of ours`, 'name the gateway in GATEWAY_URL')];
+  return [ofCanary(url, parsed.data.backend)];
+}
+
+function ofCanary(url: string, { status, canary }: z.infer<typeof answer>['backend']): Finding {
+  const reason = canary?.reason ? ` (${printable(canary.reason)})` : '';
+  switch (canary?.state) {
+    case 'good':
+      return ok(NAME, `the gateway at ${url} asked the model something known, and the answer was right`);
+    case 'wrong':
+      return fail(
+        NAME,
+        `the model answers nonsense${reason}: it is attested all the same`,
+        'vLLM in confidential mode: VLLM_USE_V2_MODEL_RUNNER=0 in its environment (vllm-project/vllm#57224), then restart it; else its log',
+      );
+    case 'unavailable':
+      return warn(NAME, `the gateway's canary gets no answer from the model${reason}`, 'is vLLM up? Look at its log');
+    case 'pending':
+      return skip(NAME, `the canary of the gateway at ${url} has not asked yet`);
+    case 'off':
+      return skip(NAME, `the canary of the gateway at ${url} is off: nobody looks whether the model makes sense`);
+    default:
+      return skip(NAME, `the gateway at ${url} tells of no canary; its backend is ${printable(status)}`);
+  }
+}
+
+/** A terminal shows it. */
+const printable = (text: string) => text.slice(0, MAX_WORDS).replace(/[^\x20-\x7e]/g, '?');
+
+/** @throws {Error} more than MAX_BYTES. */
+async function read(response: Response): Promise<string> {
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const part of response.body ?? []) {
+    bytes += part.byteLength;
+    if (bytes > MAX_BYTES) throw new Error(`it sent more than ${MAX_BYTES} bytes`);
+    parts.push(part);
+  }
+  return Buffer.concat(parts).toString('utf8');
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
