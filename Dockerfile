@@ -97,6 +97,8 @@ RUN --mount=type=bind,source=deploy/nvattest,target=/nvattest \
 COPY --from=venv /opt/nvtrust /opt/nvtrust
 COPY --from=modules /app/node_modules node_modules
 COPY sidecar sidecar
+# What sets the GPUs ready, in a container of its own.
+COPY deploy/ready deploy/ready
 
 FROM sidecar-sources AS sidecar-compiled
 USER 10001

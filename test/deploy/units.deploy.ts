@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Backend, startBackend } from '../backend.ts';
 import { type Answer, ask, CHAT } from '../client.ts';
 import { eventually, type Folder, freePort, temporaryFolder } from '../harness.ts';
-import { type Machine, startMachine, whyNoMachine } from './machine.ts';
+import { GPU, type Machine, startMachine, whyNoMachine } from './machine.ts';
 
 const why = whyNoMachine();
 if (why !== null) console.warn(`SKIPPED: the units under a systemd of their own: ${why}`);
@@ -148,20 +148,54 @@ describe.skipIf(why !== null)('the units under systemd', () => {
     expect(await pidOf('countersign-gateway')).toBe(gateway);
   });
 
-  it('set the GPUs ready only after an attestation that verifies', async () => {
+  describe('set the GPUs ready', () => {
     const start = () =>
       machine.run('systemctl', 'start', 'countersign-ready').then(
         () => 'started',
         () => 'failed',
       );
-    expect([await start(), machine.log('ready')]).toEqual(['started', expect.stringContaining('ok    trial')]);
-    await machine.run('systemctl', 'stop', 'countersign-ready');
-    await machine.run('systemctl', 'stop', 'countersign-sidecar');
-    await machine.run('chmod', '000', '/var/lib/countersign-sidecar/simulated-root');
-    expect(await start()).toBe('failed');
-    await machine.run('chmod', '700', '/var/lib/countersign-sidecar/simulated-root');
-    expect((await chat(true)).status).toBe(200);
-    expect(await start()).toBe('started');
+    const areReady = () =>
+      machine.run('test', '-e', `${GPU}/ready`).then(
+        () => true,
+        () => false,
+      );
+    const reboot = async () => {
+      await machine.run('systemctl', 'stop', 'countersign-ready');
+      await machine.run('rm', '-f', `${GPU}/ready`);
+    };
+
+    it('after an attestation that verifies', async () => {
+      expect([await start(), await areReady()]).toEqual(['started', true]);
+      expect(machine.log('ready')).toMatch(
+        /^ok {4}trial .*\n(.*\n)*ready: the GPUs accept work: an attestation verifies$/m,
+      );
+    });
+
+    it('not before, and at once when the sidecar attests again', async () => {
+      await reboot();
+      await machine.run('systemctl', 'stop', 'countersign-sidecar');
+      await machine.run('chmod', '000', '/var/lib/countersign-sidecar/simulated-root');
+      expect([await start(), await areReady()]).toEqual(['failed', false]);
+      expect(machine.log('ready')).toContain('ready: the GPUs stay as they are and accept no work');
+      await machine.run('chmod', '700', '/var/lib/countersign-sidecar/simulated-root');
+      expect((await chat(true)).status).toBe(200);
+      expect([await start(), await areReady()]).toEqual(['started', true]);
+    });
+
+    it('unattested only where the operator says so, and then say so', async () => {
+      await reboot();
+      await machine.run('systemctl', 'stop', 'countersign-sidecar');
+      await machine.run('chmod', '000', '/var/lib/countersign-sidecar/simulated-root');
+      await machine.run('sh', '-c', 'echo READY_WITHOUT_ATTESTATION=1 >/etc/countersign/ready.env');
+      try {
+        expect([await start(), await areReady()]).toEqual(['started', true]);
+        expect(machine.log('ready')).toMatch(/^ready: WARNING: .* UNATTESTED/m);
+      } finally {
+        await machine.run('rm', '/etc/countersign/ready.env');
+        await machine.run('chmod', '700', '/var/lib/countersign-sidecar/simulated-root');
+      }
+      expect((await chat(true)).status).toBe(200);
+    });
   });
 
   it('serve requests without tee while the sidecar and its socket are stopped, and tee again after', async () => {
