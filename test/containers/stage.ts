@@ -1,6 +1,7 @@
 // The demo profile of compose.yaml, up on the test's own Docker.
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { composeProgram } from '../compose-program.ts';
 import { attempt, type Ended, run } from './command.ts';
 import { docker } from './daemon.ts';
 import { imageOf, type Sizes } from './images.ts';
@@ -53,12 +54,13 @@ export function stageOf({ host, address }: Pick<Made, 'host' | 'address'>): Stag
     DEMO_ENGINE_IMAGE: imageOf('demo-engine'),
   };
   const options = { env, cwd: ROOT };
-  const container = (service: string) => `${PROJECT}_${service}_1`;
+  const container = (service: string) => `${PROJECT}-${service}-1`;
+  const program = composeProgram();
   return {
     url: `http://${address}:${PORT}`,
     headers: { authorization: `Bearer ${KEY}` },
     container,
-    compose: (...args) => run('docker-compose', args, options),
+    compose: (...args) => run(program, args, options),
     docker: (...args) => run(docker, args, options),
     inside: (service, script) => attempt(docker, ['exec', container(service), 'node', '-e', script], options),
     beside: (flags, script) =>

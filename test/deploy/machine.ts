@@ -10,7 +10,7 @@ const run = promisify(execFile);
 const TREE = fileURLToPath(new URL('../..', import.meta.url));
 /** Where boot.sh puts an nvidia-smi, which keeps the file `ready` beside itself. */
 export const GPU = '/run/gpu';
-const UNITS = ['sidecar', 'gateway', 'ready'] as const;
+const UNITS = ['sidecar', 'gateway', 'ready', 'model', 'backend'] as const;
 
 /** Why no such machine can be had here; null when it can. */
 export function whyNoMachine(): string | null {

@@ -205,6 +205,36 @@ describe.skipIf(why !== null)('the units under systemd', () => {
     expect((await chat(true)).status).toBe(200);
   });
 
+  it('fetch the weights as the user that serves them, at the revision that is served', async () => {
+    // vLLM's environment, with a hub that fetches one file and an engine that reads it.
+    const hub =
+      'import os\ndef snapshot_download(model, revision):\n  p = os.environ["HF_HOME"]\n  os.makedirs(p)\n  open(p + "/weights", "w").write(model + "@" + revision)\n  return p';
+    const engine =
+      '#!/opt/vllm/bin/python3\nimport os, sys\nprint(open(os.environ["HF_HOME"] + "/weights").read(), *sys.argv[1:])';
+    const write = (path: string, text: string) => machine.run('sh', '-c', 'printf "%s\\n" "$1" >"$2"', '-', text, path);
+    await machine.run('/usr/bin/python3', '-m', 'venv', '--without-pip', '/opt/vllm');
+    await write('/opt/vllm/bin/vllm', engine);
+    await machine.run('sh', '-c', 'chmod 755 /opt/vllm/bin/vllm');
+    const [packages] = (await machine.run('sh', '-c', 'echo /opt/vllm/lib/python3*/site-packages')).split(' ');
+    await write(`${packages}/huggingface_hub.py`, hub);
+    await write(
+      '/etc/countersign/backend.env',
+      'MODEL=org/model\nMODEL_REVISION=abc123\nVLLM_FLAGS=--max-model-len 32768',
+    );
+    await machine.run('systemctl', 'start', 'countersign-model').catch((cause) => {
+      throw new Error(machine.log('model'), { cause });
+    });
+    await machine.run('systemctl', 'start', '--no-block', 'countersign-backend');
+    await eventually(() => machine.log('backend') !== '', 10_000);
+    await machine.run('systemctl', 'stop', 'countersign-backend');
+    expect(machine.log('backend').split('\n')[0]).toBe(
+      'org/model@abc123 serve org/model --revision abc123 --host 127.0.0.1 --port 8000 --no-enable-log-requests --max-model-len 32768',
+    );
+    // Nobody else reads them, and they are not root's.
+    const owner = await machine.run('stat', '-Lc', '%u %a', '/var/lib/countersign-backend/huggingface');
+    expect(owner).toMatch(/^6\d{4} 700$/);
+  });
+
   it('keep no line of what was said', async () => {
     expect(machine.log('gateway') + machine.log('sidecar')).not.toContain(CHAT.messages[0]?.content ?? '');
   });
