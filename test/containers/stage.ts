@@ -30,6 +30,8 @@ export interface Stage {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   compose(...args: string[]): Promise<string>;
+  /** However it ended; with further variables, as .env would have them. */
+  composeWith(variables: Readonly<Record<string, string>>, ...args: string[]): Promise<Ended>;
   docker(...args: string[]): Promise<string>;
   /** JavaScript in a service's container, as its own user. */
   inside(service: string, script: string): Promise<Ended>;
@@ -61,6 +63,7 @@ export function stageOf({ host, address }: Pick<Made, 'host' | 'address'>): Stag
     headers: { authorization: `Bearer ${KEY}` },
     container,
     compose: (...args) => run(program, args, options),
+    composeWith: (variables, ...args) => attempt(program, args, { ...options, env: { ...env, ...variables } }),
     docker: (...args) => run(docker, args, options),
     inside: (service, script) => attempt(docker, ['exec', container(service), 'node', '-e', script], options),
     beside: (flags, script) =>
