@@ -66,6 +66,8 @@ RUN export NODE_COMPILE_CACHE=/tmp/compiled; \
 
 FROM gateway-sources AS gateway
 COPY --chown=0:0 --from=gateway-compiled /tmp/compiled .compiled
+# A volume that is mounted here for AUDIT_LOG begins with the owner of this folder.
+RUN install -d -m 0700 -o gateway -g countersign /var/log/countersign
 ENV HOST=0.0.0.0 PORT=8080 SIDECAR_SOCKET=/run/countersign/sidecar.sock SIDECAR_UID=10001
 EXPOSE 8080
 USER 10002:10000
@@ -97,6 +99,8 @@ RUN --mount=type=bind,source=deploy/nvattest,target=/nvattest \
 COPY --from=venv /opt/nvtrust /opt/nvtrust
 COPY --from=modules /app/node_modules node_modules
 COPY sidecar sidecar
+# What sets the GPUs ready, in a container of its own.
+COPY deploy/ready deploy/ready
 
 FROM sidecar-sources AS sidecar-compiled
 USER 10001

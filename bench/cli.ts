@@ -1,4 +1,7 @@
-// `npm run bench`: every proxy side by side; `npm run bench verify`: the verifier; `npm run bench telemetry`: what watching a request costs.
+// `npm run bench`: every proxy side by side; `npm run bench verify`: the verifier; `npm run bench telemetry`: what watching a request costs;
+// `npm run bench -- --fleet`: a model of many nodes.
 const OTHERS: Readonly<Record<string, string>> = { verify: './verify/main.ts', telemetry: './telemetry.ts' };
 
-await import(OTHERS[process.argv[2] ?? ''] ?? './main.ts');
+const args = process.argv.slice(2);
+if (args.includes('--fleet')) (await import('./fleet/main.ts')).runFleet(args);
+else await import(OTHERS[args[0] ?? ''] ?? './main.ts');

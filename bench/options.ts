@@ -21,6 +21,7 @@ npm run bench -- --attested           instead: proven answers a second from one 
                                       0, 50, 200 and 700 ms, and from four GPUs, and latency over load; about 9 minutes.
                                       --chart FILE.svg draws that
 npm run bench -- --chart FILE.svg     draws the newest saved result, or the one that --from FILE.json names
+npm run bench -- --fleet              a model of many nodes, with what was measured on one beside it; --fleet --help
 npm run bench -- --markdown FILE.md   writes it as tables
 
   BENCH_PROFILE=DIR  writes CPU profiles of our processes there (figures are slower then)`;

@@ -29,10 +29,13 @@ describe.skipIf('missing' in made)('every container, from inside', () => {
       expect(value('Seccomp')).toEqual(['2']);
     });
 
-    it('writes nowhere but in /tmp', async () => {
+    it('writes nowhere but in /tmp, and the gateway in the folder of its audit log', async () => {
       for (const path of ['/x', '/app/x', '/app/package.json', '/etc/x', '/usr/local/bin/node', '/var/tmp/x', '/dev/x'])
         expect([path, await say(writeTo(path))]).toEqual([path, expect.stringMatching(/^(EROFS|EACCES)$/)]);
       expect(await say(writeTo('/tmp/x'))).toBe('written');
+      // Of the gateway's audit log.
+      const log = await say(writeTo('/var/log/countersign/x'));
+      expect(log).toMatch(service === 'demo-gateway' ? /^written$/ : /^(ENOENT|EROFS)$/);
     });
 
     it('could not change its code even on a root that is not read-only', async () => {
@@ -52,6 +55,11 @@ describe.skipIf('missing' in made)('every container, from inside', () => {
           `for(const n of Object.keys(devDependencies))if(fs.existsSync('/app/node_modules/'+n))console.log(n)`,
       );
       expect(found).toBe('');
+    });
+
+    it('dumps no core, which would hold what was said', async () => {
+      const limits = await say(`console.log(require('fs').readFileSync('/proc/self/limits','utf8'))`);
+      expect(/^Max core file size\s+(\S+)\s+(\S+)/m.exec(limits)?.slice(1)).toEqual(['0', '0']);
     });
 
     it('is bounded in processes and memory, has an init, and is not privileged', async () => {

@@ -1,6 +1,7 @@
 // Runs once before the container tests: Docker, base image, images, the demo profile up. Takes down all that it made.
 import { mkdtempSync, rmSync } from 'node:fs';
 import type { TestProject } from 'vitest/node';
+import { composeProgram } from '../compose-program.ts';
 import { debianProgram, MissingPart } from '../debian.ts';
 import { importBase } from './base.ts';
 import { docker, startDaemon } from './daemon.ts';
@@ -35,11 +36,11 @@ async function make(undo: (() => unknown)[]): Promise<Made> {
   if (process.getuid?.() !== 0) throw new MissingPart('the right to run dockerd: the container tests run as root');
   for (const [command, name] of [
     ['dockerd', 'docker.io'],
-    ['docker-compose', 'docker-compose'],
     ['mmdebstrap', 'mmdebstrap'],
     ['ip', 'iproute2'],
   ] as const)
     debianProgram(command, name);
+  composeProgram();
   // Short: the paths of sockets lie in it.
   const folder = mkdtempSync('/tmp/csd-');
   undo.push(() => rmSync(folder, { recursive: true, force: true }));

@@ -67,6 +67,25 @@ describe.skipIf('missing' in made)('the demo profile', () => {
     expect((await waiting).json().attestation.nonce).toMatch(/^[0-9a-f]{64}$/);
   });
 
+  it('is there while its backend is not, says so, and serves once it is', async () => {
+    const health = () => ask(`${stage.url}/health`, { method: 'GET' });
+    await stage.compose('stop', 'demo-backend');
+    await stage.compose('up', '--detach', '--no-build', '--no-deps', '--force-recreate', 'demo-gateway');
+    await eventually(
+      () =>
+        health().then(
+          ({ status }) => status === 503,
+          () => false,
+        ),
+      30_000,
+    );
+    expect((await health()).json()).toMatchObject({ status: 'down' });
+    const refused = await chat({ messages: HELLO, max_tokens: 4 });
+    expect([refused.status, refused.json().error.code]).toEqual([502, 'backend_unreachable']);
+    await stage.compose('start', 'demo-backend');
+    await eventually(() => chat({ messages: HELLO, max_tokens: 4 }).then(({ status }) => status === 200), 30_000);
+  });
+
   it('lets a running stream end, proven, when the gateway is told to stop', async () => {
     let stopped: Promise<string> | null = null;
     const answer = await ask(`${stage.url}/v1/chat/completions`, {

@@ -1,6 +1,7 @@
 // The demo profile of compose.yaml, up on the test's own Docker.
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { composeProgram } from '../compose-program.ts';
 import { attempt, type Ended, run } from './command.ts';
 import { docker } from './daemon.ts';
 import { imageOf, type Sizes } from './images.ts';
@@ -29,6 +30,8 @@ export interface Stage {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   compose(...args: string[]): Promise<string>;
+  /** However it ended; with further variables, as .env would have them. */
+  composeWith(variables: Readonly<Record<string, string>>, ...args: string[]): Promise<Ended>;
   docker(...args: string[]): Promise<string>;
   /** JavaScript in a service's container, as its own user. */
   inside(service: string, script: string): Promise<Ended>;
@@ -53,12 +56,14 @@ export function stageOf({ host, address }: Pick<Made, 'host' | 'address'>): Stag
     DEMO_ENGINE_IMAGE: imageOf('demo-engine'),
   };
   const options = { env, cwd: ROOT };
-  const container = (service: string) => `${PROJECT}_${service}_1`;
+  const container = (service: string) => `${PROJECT}-${service}-1`;
+  const program = composeProgram();
   return {
     url: `http://${address}:${PORT}`,
     headers: { authorization: `Bearer ${KEY}` },
     container,
-    compose: (...args) => run('docker-compose', args, options),
+    compose: (...args) => run(program, args, options),
+    composeWith: (variables, ...args) => attempt(program, args, { ...options, env: { ...env, ...variables } }),
     docker: (...args) => run(docker, args, options),
     inside: (service, script) => attempt(docker, ['exec', container(service), 'node', '-e', script], options),
     beside: (flags, script) =>

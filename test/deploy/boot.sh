@@ -36,7 +36,8 @@ cp "$work"/*.env "$work/api-keys" /etc/countersign/
 chmod 600 /etc/countersign/*
 chmod 400 /etc/countersign/api-keys
 chown countersign-gateway /etc/countersign/api-keys
-mkdir /run/units
+mkdir /run/gpu /run/units
+cp "$tree/test/deploy/nvidia-smi.sh" /run/gpu/nvidia-smi
 cp "$units"/*.service "$units"/*.socket /run/units
 cp -r "$work"/drop-ins/. /run/units
 

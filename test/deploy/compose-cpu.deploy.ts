@@ -1,10 +1,10 @@
-// compose.cpu.yaml over compose.yaml, as docker-compose of Debian (1.29) reads the two: no daemon is needed for that.
+// compose.cpu.yaml over compose.yaml, as Compose reads the two: no daemon is needed for that.
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { parse } from 'yaml';
 import { loadConfig } from '../../sidecar/config.ts';
-import { debianProgram, MissingPart } from '../debian.ts';
+import { composeProgram } from '../compose-program.ts';
+import { MissingPart } from '../debian.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const LAUNCH_FILE = '/srv/countersign/launch.json';
@@ -12,7 +12,7 @@ const ENTRY = '/sys/kernel/config/tsm/report/countersign';
 
 function programOrNull(): string | null {
   try {
-    return debianProgram('docker-compose', 'docker-compose');
+    return composeProgram();
   } catch (error) {
     if (!(error instanceof MissingPart)) throw error;
     console.warn(`SKIPPED: compose.cpu.yaml: this machine lacks ${error.message}`);
@@ -21,16 +21,20 @@ function programOrNull(): string | null {
 }
 const program = programOrNull();
 
-/** The services of profile node. @throws {Error} with what docker-compose says of a file that is not valid. */
+/** The services of profile node. @throws {Error} with what Compose says of a file that is not valid. */
 function servicesOf(more: Readonly<Record<string, string>>) {
   const files = ['--env-file', '.env.example', '-f', 'compose.yaml', '-f', 'compose.cpu.yaml'];
-  const { status, stdout, stderr } = spawnSync(program ?? '', [...files, '--profile', 'node', 'config'], {
-    cwd: ROOT,
-    encoding: 'utf8',
-    env: { PATH: process.env.PATH ?? '', ...more },
-  });
-  if (status !== 0) throw new Error(`docker-compose ended with ${status}: ${stderr}`);
-  return parse(stdout).services;
+  const { status, stdout, stderr } = spawnSync(
+    program ?? '',
+    [...files, '--profile', 'node', 'config', '--format', 'json'],
+    {
+      cwd: ROOT,
+      encoding: 'utf8',
+      env: { PATH: process.env.PATH ?? '', ...more },
+    },
+  );
+  if (status !== 0) throw new Error(`Compose ended with ${status}: ${stderr}`);
+  return JSON.parse(stdout).services;
 }
 
 describe.skipIf(program === null)('compose.yaml with compose.cpu.yaml', () => {
@@ -41,8 +45,12 @@ describe.skipIf(program === null)('compose.yaml with compose.cpu.yaml', () => {
     it('names it to the sidecar, which has it there for reading', () => {
       const { sidecar } = servicesOf(variables);
       expect(sidecar.environment.LAUNCH_FILE).toBe(value);
-      const others = ['socket:/run/countersign:rw', 'sidecar-state:/var/lib/countersign:rw', `${ENTRY}:${ENTRY}:rw`];
-      expect([...sidecar.volumes].sort()).toEqual([...others, mount].sort());
+      const others = ['socket:/run/countersign', 'sidecar-state:/var/lib/countersign', `${ENTRY}:${ENTRY}`];
+      const mounts: string[] = sidecar.volumes.map(
+        (one: { source: string; target: string; read_only?: boolean }) =>
+          `${one.source}:${one.target}${one.read_only === true ? ':ro' : ''}`,
+      );
+      expect(mounts.sort()).toEqual([...others, mount].sort());
     });
 
     it('is valid, and the sidecar asks the processor by the entry that `tsm` has made', () => {
@@ -51,9 +59,11 @@ describe.skipIf(program === null)('compose.yaml with compose.cpu.yaml', () => {
       const set = Object.entries<string | null>(sidecar.environment).filter(([, one]) => one !== null);
       const config = loadConfig(Object.fromEntries(set) as Record<string, string>);
       expect([config.cpu_evidence, config.tsm_entry, config.launch_file]).toEqual(['required', ENTRY, value || null]);
-      expect(sidecar.depends_on).toEqual({ tsm: { condition: 'service_completed_successfully' } });
+      expect(sidecar.depends_on).toEqual({ tsm: { condition: 'service_healthy', required: true } });
       expect([sidecar.read_only, sidecar.cap_drop]).toEqual([true, ['ALL']]);
-      expect([tsm.network_mode, tsm.restart, tsm.cap_drop]).toEqual(['none', 'no', ['ALL']]);
+      // After a start of the machine the entry is gone, and Docker starts what had not ended.
+      expect([tsm.network_mode, tsm.restart, tsm.cap_drop]).toEqual(['none', 'unless-stopped', ['ALL']]);
+      expect(tsm.entrypoint.at(-1)).toMatch(/tsm-entry\.sh 10000 && exec sleep infinity$/);
     });
   });
 });

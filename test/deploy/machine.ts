@@ -8,7 +8,9 @@ import { eventually, type Folder } from '../harness.ts';
 
 const run = promisify(execFile);
 const TREE = fileURLToPath(new URL('../..', import.meta.url));
-const UNITS = ['sidecar', 'gateway', 'ready'] as const;
+/** Where boot.sh puts an nvidia-smi, which keeps the file `ready` beside itself. */
+export const GPU = '/run/gpu';
+const UNITS = ['sidecar', 'gateway', 'ready', 'model', 'backend'] as const;
 
 /** Why no such machine can be had here; null when it can. */
 export function whyNoMachine(): string | null {
@@ -43,8 +45,10 @@ export async function startMachine(
     writeFileSync(join(dropIns, 'log.conf'), `[Service]\nStandardOutput=${to}\nStandardError=${to}\n`);
     // The simulated GPU needs no network: the drop-in that takes it away is tested with the rest.
     if (unit === 'ready')
-      // There is no nvidia-smi here; what has to be good before it is the part that can be tested.
-      writeFileSync(join(dropIns, 'no-gpu.conf'), '[Service]\nExecStart=\nExecStart=/bin/true\nRestart=no\n');
+      writeFileSync(
+        join(dropIns, 'gpu.conf'),
+        `[Service]\nEnvironment=PATH=${GPU}:/usr/bin:/bin READY_WAIT_S=3\nReadWritePaths=${GPU}\nRestart=no\n`,
+      );
     if (unit === 'sidecar') cpSync(join(TREE, 'deploy/systemd/sidecar-offline.conf'), join(dropIns, 'offline.conf'));
   }
   const child = spawn('sh', [join(TREE, 'test/deploy/boot.sh'), work, TREE, process.execPath], {

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Backend, startBackend } from '../backend.ts';
 import { type Answer, ask, CHAT } from '../client.ts';
 import { eventually, type Folder, freePort, temporaryFolder } from '../harness.ts';
-import { type Machine, startMachine, whyNoMachine } from './machine.ts';
+import { GPU, type Machine, startMachine, whyNoMachine } from './machine.ts';
 
 const why = whyNoMachine();
 if (why !== null) console.warn(`SKIPPED: the units under a systemd of their own: ${why}`);
@@ -148,20 +148,54 @@ describe.skipIf(why !== null)('the units under systemd', () => {
     expect(await pidOf('countersign-gateway')).toBe(gateway);
   });
 
-  it('set the GPUs ready only after an attestation that verifies', async () => {
+  describe('set the GPUs ready', () => {
     const start = () =>
       machine.run('systemctl', 'start', 'countersign-ready').then(
         () => 'started',
         () => 'failed',
       );
-    expect([await start(), machine.log('ready')]).toEqual(['started', expect.stringContaining('ok    trial')]);
-    await machine.run('systemctl', 'stop', 'countersign-ready');
-    await machine.run('systemctl', 'stop', 'countersign-sidecar');
-    await machine.run('chmod', '000', '/var/lib/countersign-sidecar/simulated-root');
-    expect(await start()).toBe('failed');
-    await machine.run('chmod', '700', '/var/lib/countersign-sidecar/simulated-root');
-    expect((await chat(true)).status).toBe(200);
-    expect(await start()).toBe('started');
+    const areReady = () =>
+      machine.run('test', '-e', `${GPU}/ready`).then(
+        () => true,
+        () => false,
+      );
+    const reboot = async () => {
+      await machine.run('systemctl', 'stop', 'countersign-ready');
+      await machine.run('rm', '-f', `${GPU}/ready`);
+    };
+
+    it('after an attestation that verifies', async () => {
+      expect([await start(), await areReady()]).toEqual(['started', true]);
+      expect(machine.log('ready')).toMatch(
+        /^ok {4}trial .*\n(.*\n)*ready: the GPUs accept work: an attestation verifies$/m,
+      );
+    });
+
+    it('not before, and at once when the sidecar attests again', async () => {
+      await reboot();
+      await machine.run('systemctl', 'stop', 'countersign-sidecar');
+      await machine.run('chmod', '000', '/var/lib/countersign-sidecar/simulated-root');
+      expect([await start(), await areReady()]).toEqual(['failed', false]);
+      expect(machine.log('ready')).toContain('ready: the GPUs stay as they are and accept no work');
+      await machine.run('chmod', '700', '/var/lib/countersign-sidecar/simulated-root');
+      expect((await chat(true)).status).toBe(200);
+      expect([await start(), await areReady()]).toEqual(['started', true]);
+    });
+
+    it('unattested only where the operator says so, and then say so', async () => {
+      await reboot();
+      await machine.run('systemctl', 'stop', 'countersign-sidecar');
+      await machine.run('chmod', '000', '/var/lib/countersign-sidecar/simulated-root');
+      await machine.run('sh', '-c', 'echo READY_WITHOUT_ATTESTATION=1 >/etc/countersign/ready.env');
+      try {
+        expect([await start(), await areReady()]).toEqual(['started', true]);
+        expect(machine.log('ready')).toMatch(/^ready: WARNING: .* UNATTESTED/m);
+      } finally {
+        await machine.run('rm', '/etc/countersign/ready.env');
+        await machine.run('chmod', '700', '/var/lib/countersign-sidecar/simulated-root');
+      }
+      expect((await chat(true)).status).toBe(200);
+    });
   });
 
   it('serve requests without tee while the sidecar and its socket are stopped, and tee again after', async () => {
@@ -169,6 +203,36 @@ describe.skipIf(why !== null)('the units under systemd', () => {
     expect([(await chat(false)).status, (await health()).status]).toEqual([200, 'degraded']);
     await machine.run('systemctl', 'start', 'countersign-sidecar.socket');
     expect((await chat(true)).status).toBe(200);
+  });
+
+  it('fetch the weights as the user that serves them, at the revision that is served', async () => {
+    // vLLM's environment, with a hub that fetches one file and an engine that reads it.
+    const hub =
+      'import os\ndef snapshot_download(model, revision):\n  p = os.environ["HF_HOME"]\n  os.makedirs(p)\n  open(p + "/weights", "w").write(model + "@" + revision)\n  return p';
+    const engine =
+      '#!/opt/vllm/bin/python3\nimport os, sys\nprint(open(os.environ["HF_HOME"] + "/weights").read(), *sys.argv[1:])';
+    const write = (path: string, text: string) => machine.run('sh', '-c', 'printf "%s\\n" "$1" >"$2"', '-', text, path);
+    await machine.run('/usr/bin/python3', '-m', 'venv', '--without-pip', '/opt/vllm');
+    await write('/opt/vllm/bin/vllm', engine);
+    await machine.run('sh', '-c', 'chmod 755 /opt/vllm/bin/vllm');
+    const [packages] = (await machine.run('sh', '-c', 'echo /opt/vllm/lib/python3*/site-packages')).split(' ');
+    await write(`${packages}/huggingface_hub.py`, hub);
+    await write(
+      '/etc/countersign/backend.env',
+      'MODEL=org/model\nMODEL_REVISION=abc123\nVLLM_FLAGS=--max-model-len 32768',
+    );
+    await machine.run('systemctl', 'start', 'countersign-model').catch((cause) => {
+      throw new Error(machine.log('model'), { cause });
+    });
+    await machine.run('systemctl', 'start', '--no-block', 'countersign-backend');
+    await eventually(() => machine.log('backend') !== '', 10_000);
+    await machine.run('systemctl', 'stop', 'countersign-backend');
+    expect(machine.log('backend').split('\n')[0]).toBe(
+      'org/model@abc123 serve org/model --revision abc123 --host 127.0.0.1 --port 8000 --no-enable-log-requests --max-model-len 32768',
+    );
+    // Nobody else reads them, and they are not root's.
+    const owner = await machine.run('stat', '-Lc', '%u %a', '/var/lib/countersign-backend/huggingface');
+    expect(owner).toMatch(/^6\d{4} 700$/);
   });
 
   it('keep no line of what was said', async () => {
