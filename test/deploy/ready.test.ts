@@ -126,7 +126,7 @@ describe('ready.sh', () => {
     await eventually(isReady);
     expect(running.output()).toContain('ready: the GPUs accept no work any more');
     expect(await running.kill('SIGTERM')).toEqual({ code: 0, signal: null });
-  });
+  }, 60_000);
 
   it('says what is wrong without nvidia-smi', async () => {
     rmSync(smi('bin/nvidia-smi'));
