@@ -25,7 +25,7 @@ export function inheritedSocket(env: Readonly<Record<string, string | undefined>
   return FIRST_FD;
 }
 
-export const ATTESTERS = ['nvtrust', 'nvattest', 'native', 'nras', 'simulated'] as const;
+export const ATTESTERS = ['nvtrust', 'auto', 'nvattest', 'native', 'nras', 'simulated'] as const;
 export type AttesterName = (typeof ATTESTERS)[number];
 
 export const CPU_EVIDENCE = ['off', 'auto', 'required'] as const;
@@ -45,7 +45,7 @@ export const schema = z.object({
     .enum(ATTESTERS, `must be one of ${ATTESTERS.join(', ')}`)
     .default('nvtrust')
     .describe(
-      'Who collects and appraises. With drivers from branch 620 on, `nvattest` takes the place of `nvtrust` by itself',
+      'Who collects and appraises. `auto`: `native` where the driver’s libraries can be asked directly, else `nvtrust`; the log says which, and why. With drivers from branch 620 on, `nvattest` takes the place of `nvtrust` by itself',
     ),
   SIGNERS: z
     .enum(['all', 'any'])

@@ -52,7 +52,12 @@ function endOnUncaught(log: Logger): void {
 async function attesterOrReason(config: SidecarConfig, log: Logger) {
   const make = async () => {
     const attester = await createAttester(config, log);
-    if (config.signers === 'all' || !attester.devices.some(({ arch }) => arch === 'LS10')) return attester;
+    if (config.signers === 'all') return attester;
+    if (config.attester === 'auto' && attester.name !== 'native') {
+      await attester.close();
+      throw failed('collection_failed', 'no_ffi', `SIGNERS=any is not for ${attester.name}, which auto chose`, 'stop');
+    }
+    if (!attester.devices.some(({ arch }) => arch === 'LS10')) return attester;
     await attester.close();
     throw failed(
       'collection_failed',

@@ -22,6 +22,24 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
   };
   const services = { rim_url: config.rim_url ?? undefined, ocsp_url: config.ocsp_url ?? undefined };
   const nvattest = { environment: config.nvattest_environment, program: config.nvattest, ...services };
+  const native = () =>
+    createNativeAttester({
+      ...nvml,
+      ...services,
+      cache_dir: config.collateral_dir,
+      onFailure: (message) => log.warn({ reason: message }, 'native'),
+    });
+  const nvtrust = async () =>
+    withSuccessor(
+      await createNvtrustAttester({
+        venv: config.nvtrust_venv,
+        environment: config.worker_environment,
+        workers: config.nvtrust_workers,
+        onFailure: (error) => log.warn({ reason: error.message }, 'nvtrust worker'),
+      }),
+      () => createNvattestAttester({ ...nvattest, onVersion: refuseUnlessNew }),
+      () => log.warn('nvtrust cannot read the reports of this driver: nvattest is used instead'),
+    );
   switch (await chosen(config, log)) {
     case 'simulated':
       return createSimulatedAttester({
@@ -30,31 +48,47 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
         devices: config.simulated_gpus,
       });
     case 'nvtrust':
-      return withSuccessor(
-        await createNvtrustAttester({
-          venv: config.nvtrust_venv,
-          environment: config.worker_environment,
-          workers: config.nvtrust_workers,
-          onFailure: (error) => log.warn({ reason: error.message }, 'nvtrust worker'),
-        }),
-        () => createNvattestAttester({ ...nvattest, onVersion: refuseUnlessNew }),
-        () => log.warn('nvtrust cannot read the reports of this driver: nvattest is used instead'),
-      );
+      return nvtrust();
+    case 'auto':
+      return nativeOrElse(native, nvtrust, (attester, reason) => log.info({ attester, reason }, 'ATTESTER=auto'));
     case 'nvattest':
       return createNvattestAttester({ ...nvattest, onVersion: (version) => log.info({ version }, 'nvattest') });
     case 'native':
-      return createNativeAttester({
-        ...nvml,
-        ...services,
-        cache_dir: config.collateral_dir,
-        onFailure: (message) => log.warn({ reason: message }, 'native'),
-      });
+      return native();
     case 'nras':
       return createNrasAttester({
         ...nvml,
         url: config.nras_url ?? undefined,
         service_key_file: config.nras_service_key_file ?? undefined,
       });
+  }
+}
+
+/** Failures of this installation, which another attester does not have. All others are of the machine, and nvtrust would have them too. */
+const OF_THE_INSTALLATION = new Set<string | null>(['no_ffi', 'no_nscq']);
+
+/**
+ * ATTESTER=auto: `native` wherever the driver's libraries can be asked directly, for it needs no Python and its SDK, whose support has ended.
+ * @param onChoice told which and why: for the log.
+ */
+export async function nativeOrElse(
+  native: () => Promise<Attester>,
+  nvtrust: () => Promise<Attester>,
+  onChoice: (attester: string, reason: string) => void,
+): Promise<Attester> {
+  try {
+    const attester = await native();
+    onChoice('native', "the driver's libraries can be asked directly, and our own verifier appraises");
+    return attester;
+  } catch (error) {
+    if (!(error instanceof AttesterError) || !OF_THE_INSTALLATION.has(error.reason)) throw error;
+    const attester = await nvtrust().catch((cause: unknown) => {
+      if (!(cause instanceof AttesterError)) throw cause;
+      const { code, reason, retryable } = cause;
+      throw new AttesterError(code, `native: ${error.words}; nvtrust: ${cause.words}`, retryable, { reason, cause });
+    });
+    onChoice('nvtrust', error.words);
+    return attester;
   }
 }
 

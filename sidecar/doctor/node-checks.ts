@@ -114,7 +114,7 @@ export function checkMode({ driver, source, mode, ready }: Facts, attester: Atte
 
 function protectedPcie(attester: AttesterName): Finding {
   const seen = 'protected PCIe is on: the NVSwitches are attested with the GPUs';
-  if (BEHIND_SWITCHES.includes(attester))
+  if (attester === 'auto' || BEHIND_SWITCHES.includes(attester))
     return ok('cc_mode', `${seen}, through libnvidia-nscq of the driver's branch`);
   return fail('cc_mode', `${seen}, and ATTESTER=${attester} cannot`, `set ATTESTER to ${BEHIND_SWITCHES.join(' or ')}`);
 }
@@ -185,6 +185,8 @@ export async function checkRequirements(host: Host, config: SidecarConfig, facts
     case 'nvtrust':
       if (facts.driver !== null && needsNvattest(facts.driver)) return [await nvattest(host, config, facts)];
       return [await nvtrust(host, config)];
+    case 'auto':
+      return [facts.nvml_error === null ? nvml(config, facts) : await nvtrust(host, config)];
     case 'nvattest':
       return [await nvattest(host, config, facts)];
     case 'native':
@@ -197,14 +199,15 @@ export async function checkRequirements(host: Host, config: SidecarConfig, facts
   }
 }
 
-async function nvtrust(host: Host, { nvtrust_venv }: SidecarConfig): Promise<Finding> {
+async function nvtrust(host: Host, { attester, nvtrust_venv }: SidecarConfig): Promise<Finding> {
+  const name = attester === 'auto' ? 'ATTESTER=auto, and NVML cannot be asked: nvtrust' : 'ATTESTER=nvtrust';
   const python = join(nvtrust_venv, 'bin', 'python');
   const todo = `run sidecar/attesters/nvtrust/python/install.sh ${nvtrust_venv}, or name the environment in NVTRUST_VENV`;
   const reason = await host.access(python, 'execute');
-  if (reason !== null) return fail(NAME, `ATTESTER=nvtrust: ${python} cannot be run (${reason})`, todo);
+  if (reason !== null) return fail(NAME, `${name}: ${python} cannot be run (${reason})`, todo);
   const ran = await host.run(python, ['-I', '-c', SDK_VERSION]);
-  if (ran === null || ran.exit_code !== 0) return fail(NAME, `ATTESTER=nvtrust: ${python} does not know ${SDK}`, todo);
-  return ok(NAME, `ATTESTER=nvtrust: ${SDK} ${ran.stdout.trim().slice(0, 40)} in ${nvtrust_venv}`);
+  if (ran === null || ran.exit_code !== 0) return fail(NAME, `${name}: ${python} does not know ${SDK}`, todo);
+  return ok(NAME, `${name}: ${SDK} ${ran.stdout.trim().slice(0, 40)} in ${nvtrust_venv}`);
 }
 
 async function nvattest(host: Host, config: SidecarConfig, { driver }: Facts): Promise<Finding> {
@@ -222,7 +225,11 @@ async function nvattest(host: Host, config: SidecarConfig, { driver }: Facts): P
 }
 
 function nvml({ attester, nvml_library }: SidecarConfig, { nvml_error }: Facts): Finding {
-  if (nvml_error === null) return ok(NAME, `ATTESTER=${attester}: ${nvml_library} answers`);
+  if (nvml_error === null)
+    return ok(
+      NAME,
+      `ATTESTER=${attester}: ${nvml_library} answers${attester === 'auto' ? ', so it will be native' : ''}`,
+    );
   return fail(
     NAME,
     `ATTESTER=${attester}: ${nvml_error}`,

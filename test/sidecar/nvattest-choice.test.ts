@@ -1,6 +1,7 @@
-// Which drivers make the sidecar choose nvattest by itself.
-import { expect, test } from 'vitest';
-import { chooseAttester } from '../../sidecar/attesters/choose.ts';
+// Which drivers make the sidecar choose nvattest by itself, and which attester ATTESTER=auto chooses.
+import { describe, expect, test } from 'vitest';
+import { chooseAttester, nativeOrElse } from '../../sidecar/attesters/choose.ts';
+import { type Attester, AttesterError } from '../../sidecar/common/attester.ts';
 import { driverVersionIn, needsNvattest, readsNewFormat } from '../../sidecar/driver/versions.ts';
 
 const PROPRIETARY = `NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May 31 09:35:42 UTC 2024
@@ -41,4 +42,51 @@ test('only the default gives way, and says so', () => {
   expect(told).toEqual([]);
   expect(choose('nvtrust', open('620.12'))).toBe('nvattest');
   expect(told).toEqual(['620.12']);
+});
+
+describe('ATTESTER=auto', () => {
+  const attester = (name: string) => ({ name }) as Attester;
+  const fails = (reason: 'no_ffi' | 'no_nscq' | 'cc_off' | 'no_sdk', words: string) => async () => {
+    throw new AttesterError('collection_failed', words, false, { reason });
+  };
+  async function choose(native: () => Promise<Attester>, nvtrust: () => Promise<Attester>) {
+    const said: string[] = [];
+    const chosen = await nativeOrElse(native, nvtrust, (name, reason) => said.push(`${name}: ${reason}`));
+    return { name: chosen.name, said };
+  }
+
+  test("is native where the driver's libraries can be asked, and says so", async () => {
+    const { name, said } = await choose(async () => attester('native'), fails('no_sdk', 'never asked'));
+    expect(name).toBe('native');
+    expect(said).toEqual([expect.stringMatching(/^native: the driver's libraries/)]);
+  });
+
+  test.each([
+    ['no_ffi', 'koffi is missing'],
+    ['no_nscq', 'libnvidia-nscq is missing'],
+  ] as const)('is nvtrust where native fails with %s, and says why', async (reason, words) => {
+    const chosen = await choose(fails(reason, words), async () => attester('nvtrust'));
+    expect(chosen).toEqual({ name: 'nvtrust', said: [`nvtrust: ${words}`] });
+  });
+
+  test("fails as native does where the machine is the reason: nvtrust's failure would be the same", async () => {
+    let asked = false;
+    const nvtrust = async () => {
+      asked = true;
+      return attester('nvtrust');
+    };
+    await expect(choose(fails('cc_off', 'confidential computing is off'), nvtrust)).rejects.toMatchObject({
+      reason: 'cc_off',
+    });
+    expect(asked).toBe(false);
+    await expect(choose(async () => Promise.reject(new TypeError('a fault')), nvtrust)).rejects.toThrow(TypeError);
+  });
+
+  test('names both failures where neither can run', async () => {
+    const both = choose(fails('no_ffi', 'koffi is missing'), fails('no_sdk', 'there is no SDK'));
+    await expect(both).rejects.toMatchObject({
+      reason: 'no_sdk',
+      words: 'native: koffi is missing; nvtrust: there is no SDK',
+    });
+  });
 });
