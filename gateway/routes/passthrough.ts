@@ -78,8 +78,7 @@ const MAX_PART_HEAD_BYTES = 1024;
 const MAX_MODEL_BYTES = 1024;
 
 /** The field `model` of a form (RFC 7578), such as that of a transcription; null without one. */
-function modelInForm({ headers }: Context['env']['incoming'], body: Buffer): string | null {
-  const type = headers['content-type'] ?? '';
+export function modelInForm(type: string, body: Buffer): string | null {
   const [, quoted, bare] = /\bboundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i.exec(type) ?? [];
   const boundary = quoted ?? bare;
   if (boundary === undefined || !/^multipart\/form-data\b/i.test(type)) return null;
@@ -143,7 +142,7 @@ export function passthrough(deps: Deps, attestationById: (c: Context, id: string
         backends === null
           ? null
           : method === 'POST'
-            ? (model ?? modelInForm(incoming, body))
+            ? (model ?? modelInForm(incoming.headers['content-type'] ?? '', body))
             : modelInPath(method, path),
     };
     if (asked !== null) {

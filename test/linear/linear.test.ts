@@ -26,11 +26,13 @@ const EXEMPT: Readonly<Record<string, string>> = {
   'gateway/attestation/{attest,checker,check-worker,sessions,sidecar-client}.ts':
     'what a sidecar says, frames.ts, sidecar-link.ts and report-check.ts read',
   'gateway/attestation/{store-memory,store-shared}.ts': 'keep bytes by an id of bounded length',
+  'gateway/backend/{backends,backends-file}.ts': "an operator's file of 1 MiB at most, and whose turn it is",
   'gateway/cluster/*.ts': 'messages of our own processes',
   'gateway/http/{connections,context,middleware,outgoing}.ts': 'they count requests and hand them on',
   'gateway/http/server.ts': "Node's parser reads, and bounds what it reads; here its headers are looked at once",
   'gateway/http/paced-connection.ts': 'hands bytes on as they are, 4 KiB of them ahead',
   'gateway/keys/cli.ts': "an operator's file, which keys-file.ts reads",
+  'gateway/keys/followed-files.ts': "hands on an operator's files",
   'gateway/limits/{backoff,bounds,concurrency,memory}.ts':
     "they count, by keys and addresses of bounded length; the machine's own limits",
   'gateway/limits/{permits,shares}.ts': 'count requests and bytes',

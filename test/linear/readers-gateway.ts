@@ -10,6 +10,7 @@ import { type ResponseHead, rewriteError } from '../../gateway/backend/backend.t
 import { ResponseMeter } from '../../gateway/backend/client.ts';
 import { Connection } from '../../gateway/backend/connection.ts';
 import { headerLines, toBackend, toClient } from '../../gateway/backend/headers.ts';
+import { modelsIn } from '../../gateway/backend/replica.ts';
 import { HeadCache, ResponseBody } from '../../gateway/backend/response.ts';
 import { Recorder } from '../../gateway/exchange/recorder.ts';
 import {
@@ -33,7 +34,7 @@ import { ANYONE, type Caller, checkPath, checkRoute, NO_LIMITS } from '../../gat
 import { parseKeys, readLine } from '../../gateway/keys/keys-file.ts';
 import { addressOf } from '../../gateway/limits/rates.ts';
 import { draft, parseGeneration, parsePassThrough } from '../../gateway/offload/jobs.ts';
-import { modelsDelivery } from '../../gateway/routes/passthrough.ts';
+import { modelInForm, modelsDelivery } from '../../gateway/routes/passthrough.ts';
 import { Watch } from '../../gateway/telemetry/telemetry.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
 import type { StreamForm } from '../../proto/events.ts';
@@ -212,6 +213,9 @@ export const gatewayReaders: readonly Reader[] = [
   reader('gateway/offload/jobs: parsePassThrough, for some models', ['requests'], ({ bytes }) =>
     parsePassThrough({ body: bytes, json: true, restrictedCaller: limited, mayAttest: false }),
   ),
+  reader('gateway/offload/jobs: parsePassThrough, by the model', ['requests', 'JSON'], ({ bytes }) =>
+    parsePassThrough({ body: bytes, json: true, restrictedCaller: null, mayAttest: false, byModel: true }),
+  ),
   reader('gateway/exchange/tee: teeHeader', ['JSON', 'event lines'], ({ text }) => teeHeader({ 'x-tee': text })),
   reader('gateway/exchange/tee: teeHeader, of many words', ['JSON'], ({ text }) =>
     teeHeader({ 'x-tee': text.replaceAll(/[^,]+/g, ' batch ') }),
@@ -273,6 +277,13 @@ export const gatewayReaders: readonly Reader[] = [
       delivered(pieces, (port, exchange) => modelsDelivery(headOf('application/json'), port, exchange, new Set(['m']))),
     [64],
   ),
+  reader('gateway/routes/passthrough: modelInForm', ['forms', 'requests'], ({ bytes }) =>
+    modelInForm('multipart/form-data; boundary=x', bytes),
+  ),
+  reader('gateway/routes/passthrough: modelInForm, by its type', ['heads of answers', 'forms'], ({ text }) =>
+    modelInForm(`multipart/form-data; ${text}`, Buffer.from('--x')),
+  ),
+  reader('gateway/backend/replica: modelsIn', ['JSON', 'requests'], ({ bytes }) => modelsIn(bytes)),
   reader('gateway/backend/backend: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
   ...inChunks('gateway/backend/client: ResponseMeter', LINES, metered, [7, Number.POSITIVE_INFINITY]),
   ...inChunks('gateway/backend/connection: Connection', ['heads of answers'], answered, [1, 64]),
