@@ -176,6 +176,21 @@ describe('a backend', () => {
     expect(await turns(url, 2)).toEqual([0, 0]);
   });
 
+  it('has its turn as ever where all probes fail: none gets everything', async () => {
+    const { url, backends } = await stageOf(2);
+    for (const [i, backend] of backends.entries()) {
+      backend.models = null;
+      backend.script = (request, response) =>
+        request.method === 'GET'
+          ? answer('{}', 503)(request, response)
+          : answer(`{"x":"from ${i}"}`, 503)(request, response);
+    }
+    await eventually(async () => (await health(url)).status === 'down');
+    for (let i = 0; i < 4; i++) expectError(await chat(url, CHAT), 503, 'backend_error');
+    const chats = backends.map(({ seen }) => seen.filter(({ method }) => method === 'POST').length);
+    expect(chats).toEqual([2, 2]);
+  });
+
   it('that comes and goes costs no answer, and is probed less often each time', async () => {
     const { url, backends, lines } = await stageOf(2);
     const [first] = backends as [Backend];

@@ -1,9 +1,10 @@
 // BACKENDS_FILE: its form and its errors, and what follows a change of it.
-import { writeFileSync } from 'node:fs';
+import { rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { loadDemoConfig } from '../../demo/config.ts';
 import { createBackends } from '../../gateway/backend/backends.ts';
 import { ConfigError, loadConfig } from '../../gateway/config.ts';
 import { type Backend, chatBody, DONE, delta, finish, role } from '../backend.ts';
@@ -161,6 +162,11 @@ describe('the settings', () => {
     expect(() => loadConfig(env)).toThrow(message);
   });
 
+  it('start no demo engine where there is such a file', () => {
+    expect(loadDemoConfig({ BACKENDS_FILE: 'f' }).engine).toBe(false);
+    expect(loadDemoConfig({ BACKENDS_FILE: '' }).engine).toBe(true);
+  });
+
   it('with BACKEND_URL make neither metrics nor a word in /health of several', async () => {
     const only = await numberedBackend(0);
     const gateway = await startGateway({ BACKEND_URL: only.url, SIDECAR_SOCKET: '/nowhere/s.sock' });
@@ -206,6 +212,9 @@ describe('a file that changes', () => {
     await new Promise((resolve) => setTimeout(resolve, 1_200));
     const said = lines.filter(({ msg }) => msg === `BACKENDS_FILE ${wrong}: the backends from before stay`);
     expect(said).toMatchObject([{ level: 50 }]);
+    rmSync(file);
+    await eventually(async () => (await health(url)).backend.file_error === 'cannot be read: ENOENT');
+    expect((await turns(url, 2)).toSorted()).toEqual([0, 1]);
     write(file, { backends: [{ url: backends[1]?.url }] });
     await eventually(() => reread(lines) === 1);
     expect(await turns(url, 2)).toEqual([1, 1]);
@@ -249,7 +258,7 @@ describe('a file that changes', () => {
     old.streams[0]?.();
     const got = await running;
     expect([got.complete, got.payloads().at(-1)]).toEqual([true, '[DONE]']);
-    await eventually(() => old.open() === 0);
+    await eventually(() => old.open() === 0, 1_500);
   });
 });
 
