@@ -38,18 +38,23 @@ class Group {
     this.#members = replicas.map((replica) => ({ replica, current: 0 }));
   }
 
-  /** Of those that were not tried: one that is up, else, as the last resort, the first one. null: all were tried. */
+  /** Of those that were not tried: one that is up, else, as the last resort, one that is down. null: all were tried. */
   next(tried: ReadonlySet<Replica>): Replica | null {
+    const untried = this.#members.filter(({ replica }) => !tried.has(replica));
+    const up = untried.filter(({ replica }) => replica.up);
+    return this.#turn(up.length === 0 ? untried : up);
+  }
+
+  #turn(members: readonly Member[]): Replica | null {
     let total = 0;
     let best: Member | null = null;
-    for (const member of this.#members) {
-      const { replica } = member;
-      if (!replica.up || tried.has(replica)) continue;
-      total += replica.entry.weight;
-      member.current += replica.entry.weight;
+    for (const member of members) {
+      const { weight } = member.replica.entry;
+      total += weight;
+      member.current += weight;
       if (best === null || member.current > best.current) best = member;
     }
-    if (best === null) return this.#members.find(({ replica }) => !tried.has(replica))?.replica ?? null;
+    if (best === null) return null;
     best.current -= total;
     return best.replica;
   }

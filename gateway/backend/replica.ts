@@ -175,7 +175,7 @@ export function reasonOf({ cause, code }: Problem): string {
 }
 
 /** null for what is no list. */
-function modelsIn(body: Buffer): readonly Model[] | null {
+export function modelsIn(body: Buffer): readonly Model[] | null {
   try {
     return listSchema.parse(JSON.parse(body.toString('utf8'))).data.map((model) => ({
       id: model.id,

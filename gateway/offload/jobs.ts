@@ -192,7 +192,11 @@ function readIfJson(body: Buffer, mustRead: boolean): unknown {
     return readJson(bodyText(body));
   } catch (error) {
     // A body that may be an object but is too large to parse could ask for a stream, or name a model.
-    if (mustRead && (error as Problem).code === 'body_too_large' && body.toString('latin1', 0, 1024).trimStart()[0] === '{')
+    if (
+      mustRead &&
+      (error as Problem).code === 'body_too_large' &&
+      body.toString('latin1', 0, 1024).trimStart()[0] === '{'
+    )
       throw error;
     return null;
   }
@@ -207,6 +211,21 @@ const isStream = (value: unknown) => (value as { stream?: unknown } | null)?.str
 
 /** Whether a member of that name may occur, literal or escaped. A body without it is not parsed. */
 const mayContainMember = (body: Buffer, name: string) => body.includes(`${name}"`) || body.includes('\\u');
+
+export const isForm = (type: string): boolean => /^multipart\/form-data\b/i.test(type);
+
+/** The field `model` of a form, such as that of a transcription; null without one. */
+export async function modelInForm(type: string, body: Buffer): Promise<string | null> {
+  if (!isForm(type)) return null;
+  try {
+    const form = await new Response(new Uint8Array(body), { headers: { 'content-type': type } }).formData();
+    const model = form.get('model');
+    return typeof model === 'string' ? model : null;
+  } catch {
+    // It is no form. The backend will say so.
+    return null;
+  }
+}
 
 // A draft is an attestation before it is signed: the response is validated, raw is built and hashed, and the JSON is begun.
 

@@ -12,6 +12,8 @@ import {
   draft,
   type Endpoint,
   type Generation,
+  isForm,
+  modelInForm,
   type PassThrough,
   type PassThroughRequest,
   parseGeneration,
@@ -93,6 +95,8 @@ export interface Offload {
   parse(endpoint: Endpoint, body: Buffer, caller: Caller, waiter: Waiter): Generation | Promise<Generation>;
   /** @throws {Problem} as {@link parsePassThrough}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
   passThrough(request: PassThroughRequest, waiter: Waiter): PassThrough | Promise<PassThrough>;
+  /** The field `model` of a form; null without one, or where the body is none. @throws {Problem} overloaded. @throws {ClientGone} */
+  modelInForm(type: string, body: Buffer, waiter: Waiter): Promise<string | null>;
   /** @throws {Problem} backend_bad_response, attestation_unavailable. A promise rejects with the same, or with {@link ClientGone}. */
   draft(input: DraftInput, waiter: Waiter): Draft | Promise<Draft>;
   close(): Promise<void>;
@@ -102,12 +106,14 @@ export interface Offload {
 export interface Jobs {
   parse: { readonly endpoint: Endpoint; readonly body: Buffer; readonly caller: Caller };
   passThrough: PassThroughRequest;
+  form: { readonly type: string; readonly body: Buffer };
   draft: DraftInput;
 }
 /** The results, by kind. `forward` is null for an unchanged body, which is not sent back. */
 export interface Results {
   parse: Omit<Generation, 'request' | 'forward'> & { readonly forward: Uint8Array<ArrayBuffer> | null };
   passThrough: Omit<PassThrough, 'forward'> & { readonly forward: Uint8Array<ArrayBuffer> | null };
+  form: { readonly model: string | null };
   draft: Draft;
 }
 export type Kind = keyof Jobs;
@@ -172,6 +178,10 @@ export function createOffload(): Offload {
     passThrough: (request, waiter) =>
       passThroughUnparsed(request) ??
       (request.body.length > MANY_BYTES ? passThroughOnThread(request, waiter) : parsePassThrough(request)),
+    async modelInForm(type, body, waiter) {
+      if (body.length <= MANY_BYTES || !isForm(type)) return modelInForm(type, body);
+      return (await runOnThread('form', { type, body }, waiter, 'overloaded', PARSE_FAILED)).model;
+    },
     draft: (input, waiter) =>
       lengthOf(input) > MANY_BYTES
         ? runOnThread('draft', input, waiter, 'attestation_unavailable', DRAFT_FAILED)

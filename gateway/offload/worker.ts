@@ -1,11 +1,11 @@
 // The worker thread that parses, hashes and serializes large bodies, so that the event loop does not wait for 4 MB.
 import { bufferOf } from '../http/bytes.ts';
 import { Problem } from '../http/problem.ts';
-import { draft, parseGeneration, parsePassThrough } from './jobs.ts';
+import { draft, modelInForm, parseGeneration, parsePassThrough } from './jobs.ts';
 import type { Job, Jobs, Kind, Result, Results } from './pool.ts';
 import { serveJobs } from './thread.ts';
 
-const HANDLERS: { readonly [K in Kind]: (input: Jobs[K]) => Results[K] } = {
+const HANDLERS: { readonly [K in Kind]: (input: Jobs[K]) => Results[K] | Promise<Results[K]> } = {
   parse({ endpoint, body, caller }) {
     const { request, forward, ...rest } = parseGeneration(endpoint, bufferOf(body), caller);
     return { ...rest, forward: bytesOf(forward) };
@@ -14,6 +14,7 @@ const HANDLERS: { readonly [K in Kind]: (input: Jobs[K]) => Results[K] } = {
     const { forward, ...parsed } = parsePassThrough({ ...rest, body: bufferOf(body) });
     return { ...parsed, forward: bytesOf(forward) };
   },
+  form: async ({ type, body }) => ({ model: await modelInForm(type, bufferOf(body)) }),
   draft: ({ request, response, ...rest }) =>
     draft({
       ...rest,
@@ -23,9 +24,10 @@ const HANDLERS: { readonly [K in Kind]: (input: Jobs[K]) => Results[K] } = {
 };
 
 serveJobs<Job, Result>(
-  ({ kind, input }) => {
+  async ({ kind, input }) => {
     try {
-      return { result: (HANDLERS[kind] as (input: Job['input']) => Results[Kind])(input) };
+      const handle = HANDLERS[kind] as (input: Job['input']) => Results[Kind] | Promise<Results[Kind]>;
+      return { result: await handle(input) };
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       const { code, message, param } = error;
@@ -35,6 +37,7 @@ serveJobs<Job, Result>(
   (message) => {
     if ('problem' in message) return [];
     const { result } = message;
+    if ('model' in result && !('forward' in result)) return [];
     if ('raw' in result) return [result.raw.buffer, result.start.buffer];
     return result.forward === null ? [] : [result.forward.buffer];
   },

@@ -73,20 +73,6 @@ function modelInPath(method: string, path: string): string | null {
   return method === 'GET' && id !== '' ? decodeURIComponent(id) : null;
 }
 
-/** The field `model` of a form, such as that of a transcription; null without one. */
-async function modelInForm({ headers }: Context['env']['incoming'], body: Buffer): Promise<string | null> {
-  const type = headers['content-type'] ?? '';
-  if (!/^multipart\/form-data\b/i.test(type)) return null;
-  try {
-    const form = await new Response(new Uint8Array(body), { headers: { 'content-type': type } }).formData();
-    const model = form.get('model');
-    return typeof model === 'string' ? model : null;
-  } catch {
-    // It is no form. The backend will say so.
-    return null;
-  }
-}
-
 const METHODS = new Set(['GET', 'POST', 'DELETE']);
 
 export function passthrough(deps: Deps, attestationById: (c: Context, id: string) => Promise<Response>) {
@@ -132,7 +118,7 @@ export function passthrough(deps: Deps, attestationById: (c: Context, id: string
         backends === null
           ? null
           : method === 'POST'
-            ? (model ?? (await modelInForm(incoming, body)))
+            ? (model ?? (await offload.modelInForm(incoming.headers['content-type'] ?? '', body, c.env)))
             : modelInPath(method, path),
     };
     if (asked !== null) {

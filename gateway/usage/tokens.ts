@@ -1,7 +1,10 @@
 // Reads how many tokens an answer took, from the last bytes of the backend's body.
 
 /** Where a backend writes `usage`, at most so many bytes follow it: the rest of the last object, and `data: [DONE]`. */
-const TAIL_BYTES = 16 * 1024;
+const TAIL_BYTES = 8 * 1024;
+const FIRST_BYTES = 256;
+/** Events of one answer, or members of that name, that are looked at. */
+const MAX_TRIES = 8;
 const USAGE = Buffer.from('"usage":');
 const EVENT_STREAM = /^text\/event-stream\b/i;
 
@@ -17,22 +20,34 @@ export const NO_TOKENS: Tokens = { input: 0, output: 0, source: 'unknown' };
 
 /** Keeps the end of an answer while it goes by. */
 export class TokenReader {
-  #tail: Buffer = Buffer.alloc(0);
+  /** Twice what is kept at most, so that it is moved to the front rarely. */
+  #buffer = Buffer.alloc(0);
+  #length = 0;
 
   add(chunk: Buffer): void {
-    if (chunk.length >= TAIL_BYTES) this.#tail = Buffer.from(chunk.subarray(-TAIL_BYTES));
-    else
-      this.#tail = Buffer.concat([
-        this.#tail.subarray(Math.max(0, this.#tail.length + chunk.length - TAIL_BYTES)),
-        chunk,
-      ]);
+    const bytes = chunk.subarray(-TAIL_BYTES);
+    if (this.#length + bytes.length > this.#buffer.length) this.#makeRoom(bytes.length);
+    bytes.copy(this.#buffer, this.#length);
+    this.#length += bytes.length;
+  }
+
+  #makeRoom(bytes: number): void {
+    const kept = this.#buffer.subarray(Math.max(0, this.#length + bytes - TAIL_BYTES), this.#length);
+    const size = Math.min(2 * TAIL_BYTES, Math.max(FIRST_BYTES, 2 * (kept.length + bytes)));
+    if (size > this.#buffer.length) {
+      const larger = Buffer.alloc(size);
+      kept.copy(larger);
+      this.#buffer = larger;
+    } else kept.copy(this.#buffer);
+    this.#length = kept.length;
   }
 
   /** @param chunks pieces in which the answer came */
   tokens(contentType: string | undefined, chunks: number): Tokens {
     const stream = contentType !== undefined && EVENT_STREAM.test(contentType);
-    const usage = usageIn(this.#tail, stream);
-    this.#tail = Buffer.alloc(0);
+    const usage = usageIn(this.#buffer.subarray(Math.max(0, this.#length - TAIL_BYTES), this.#length), stream);
+    this.#buffer = Buffer.alloc(0);
+    this.#length = 0;
     const tokens = usage === null ? null : tokensOf(usage);
     if (tokens !== null) return tokens;
     return stream ? { input: 0, output: chunks, source: 'chunks' } : NO_TOKENS;
@@ -45,7 +60,10 @@ export class TokenReader {
  * event of /v1/responses holds it one level deeper, in `response`.
  */
 function usageIn(tail: Buffer, stream: boolean): unknown {
-  for (let at = tail.lastIndexOf(USAGE); at >= 0; at = at === 0 ? -1 : tail.lastIndexOf(USAGE, at - 1)) {
+  let at = tail.length;
+  for (let tries = 0; tries < MAX_TRIES && at > 0; tries++) {
+    at = tail.lastIndexOf(USAGE, at - 1);
+    if (at < 0) return null;
     const rest = tail.toString('utf8', at);
     // An event's payload ends with its line.
     const line = stream ? (rest.split(/[\r\n]/, 1)[0] ?? '') : rest;

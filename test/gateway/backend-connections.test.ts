@@ -82,6 +82,27 @@ describe('the connections of the backend client', () => {
     await eventually(() => open() === 2_048);
   });
 
+  it('of a client that retires are closed where they lie idle, the others at the end of what they carry', async () => {
+    let end: (() => void) | null = null;
+    await backend((socket, bytes) => {
+      if (bytes.includes('slow')) end = () => void socket.write(OK);
+      else socket.write(OK);
+    });
+    const slow = ask('slow');
+    await ask();
+    await eventually(() => end !== null);
+    let retired = false;
+    const over = client?.retire().then(() => {
+      retired = true;
+    });
+    await eventually(() => [...sockets].filter((socket) => !socket.destroyed).length === 1, 2_000);
+    expect(retired).toBe(false);
+    (end as (() => void) | null)?.();
+    expect(await slow).toMatchObject({ body: 'ok', problem: null });
+    await over;
+    expect([...sockets].every((socket) => socket.destroyed)).toBe(true);
+  });
+
   const PATIENCE_OVER = 'HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno';
   it.each([
     ['is asked again on a fresh connection, if it may be', true, { status: 200, body: 'ok', problem: null }, 2],

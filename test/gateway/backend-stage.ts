@@ -1,8 +1,7 @@
 // The set-up of the backend client's tests: a backend that is told what to do with each connection's bytes, and a client of it.
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { afterEach } from 'vitest';
-import type { Backend } from '../../gateway/backend/backend.ts';
-import { createBackend } from '../../gateway/backend/client.ts';
+import { type Client, createBackend } from '../../gateway/backend/client.ts';
 import type { Problem } from '../../gateway/http/problem.ts';
 
 interface Answer {
@@ -13,7 +12,7 @@ interface Answer {
   problem: Problem | null;
 }
 
-export let client: Backend | null = null;
+export let client: Client | null = null;
 export let server: Server | null = null;
 export const sockets = new Set<Socket>();
 afterEach(async () => {

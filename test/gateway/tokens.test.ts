@@ -56,10 +56,10 @@ describe('the tokens of a whole answer', () => {
     ).toEqual(backend(3, 2));
   });
 
-  it('are not found where more than 16 KiB follow them', () => {
+  it('are not found where more than 8 KiB follow them', () => {
     const usage = '{"usage":{"prompt_tokens":3,"completion_tokens":2},"more":"';
-    expect(whole(`${usage}${'x'.repeat(15_000)}"}`)).toEqual(backend(3, 2));
-    expect(whole(`${usage}${'x'.repeat(17_000)}"}`)).toEqual(UNKNOWN);
+    expect(whole(`${usage}${'x'.repeat(8_000)}"}`)).toEqual(backend(3, 2));
+    expect(whole(`${usage}${'x'.repeat(8_200)}"}`)).toEqual(UNKNOWN);
   });
 });
 

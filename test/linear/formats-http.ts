@@ -159,6 +159,26 @@ const keys: Format = {
   },
 };
 
+const PART = 'content-disposition: form-data; name="model"\r\n\r\n';
+const forms: Format = {
+  name: 'forms',
+  most: 16_384,
+  encoding: 'latin1',
+  productions: {
+    ...words(
+      ['--x', '\r\n', '\r\n--x', '\r\n\r\n', PART, 'name="model"', 'content-disposition:', ' ', ';', '\n', 'm'],
+      [
+        ['', ''],
+        ['--x\r\n', '\r\n--x--\r\n'],
+        [`--x\r\n${PART}`, '\r\n--x--\r\n'],
+        ['--x\r\ncontent-disposition:', '\r\n\r\nm\r\n--x--\r\n'],
+      ],
+    ),
+    ...pairs(['--x', '\r\n', ' ', 'name="model"', ';', 'm']),
+    'many parts': within('--x', repeat(`\r\n${PART.replace('model', 'file')}a\r\n--x`), '--\r\n'),
+  },
+};
+
 const frames: Format = {
   name: 'frames',
   most: 16_384,
@@ -181,4 +201,4 @@ const frames: Format = {
   },
 };
 
-export const httpFormats: readonly Format[] = [heads, chunked, asking, targets, keys, frames];
+export const httpFormats: readonly Format[] = [heads, chunked, asking, targets, keys, forms, frames];

@@ -10,6 +10,7 @@ import { type ResponseHead, rewriteError } from '../../gateway/backend/backend.t
 import { ResponseMeter } from '../../gateway/backend/client.ts';
 import { Connection } from '../../gateway/backend/connection.ts';
 import { headerLines, toBackend, toClient } from '../../gateway/backend/headers.ts';
+import { modelsIn } from '../../gateway/backend/replica.ts';
 import { HeadCache, ResponseBody } from '../../gateway/backend/response.ts';
 import { Recorder } from '../../gateway/exchange/recorder.ts';
 import {
@@ -32,9 +33,10 @@ import { decodedPath, isHost, originForm, originOf } from '../../gateway/http/ta
 import { ANYONE, type Caller, checkPath, checkRoute, NO_LIMITS } from '../../gateway/keys/keys.ts';
 import { parseKeys, readLine } from '../../gateway/keys/keys-file.ts';
 import { addressOf } from '../../gateway/limits/rates.ts';
-import { draft, parseGeneration, parsePassThrough } from '../../gateway/offload/jobs.ts';
+import { draft, modelInForm, parseGeneration, parsePassThrough } from '../../gateway/offload/jobs.ts';
 import { modelsDelivery } from '../../gateway/routes/passthrough.ts';
 import { Watch } from '../../gateway/telemetry/telemetry.ts';
+import { TokenReader } from '../../gateway/usage/tokens.ts';
 import { createAppraise } from '../../gateway/verifier/appraise.ts';
 import type { StreamForm } from '../../proto/events.ts';
 import { CHAT_ENDPOINT } from '../../proto/raw.ts';
@@ -43,6 +45,12 @@ import { inChunks, prepared, type Reader, reader } from './reader.ts';
 
 const MAX = 1 << 26;
 const LINES = ['event lines', 'chunks'];
+function tokensIn(pieces: readonly Buffer[]): void {
+  const reader = new TokenReader();
+  for (const piece of pieces) reader.add(piece);
+  reader.tokens('text/event-stream', pieces.length);
+}
+
 const headOf = (type: string): ResponseHead => ({
   status: 200,
   headers: { 'content-type': type },
@@ -212,6 +220,9 @@ export const gatewayReaders: readonly Reader[] = [
   reader('gateway/offload/jobs: parsePassThrough, for some models', ['requests'], ({ bytes }) =>
     parsePassThrough({ body: bytes, json: true, restrictedCaller: limited, mayAttest: false }),
   ),
+  reader('gateway/offload/jobs: parsePassThrough, by the model', ['requests', 'JSON'], ({ bytes }) =>
+    parsePassThrough({ body: bytes, json: true, restrictedCaller: null, mayAttest: false, byModel: true }),
+  ),
   reader('gateway/exchange/tee: teeHeader', ['JSON', 'event lines'], ({ text }) => teeHeader({ 'x-tee': text })),
   reader('gateway/exchange/tee: teeHeader, of many words', ['JSON'], ({ text }) =>
     teeHeader({ 'x-tee': text.replaceAll(/[^,]+/g, ' batch ') }),
@@ -273,6 +284,17 @@ export const gatewayReaders: readonly Reader[] = [
       delivered(pieces, (port, exchange) => modelsDelivery(headOf('application/json'), port, exchange, new Set(['m']))),
     [64],
   ),
+  reader('gateway/offload/jobs: modelInForm', ['forms', 'requests'], ({ bytes }) =>
+    modelInForm('multipart/form-data; boundary=x', bytes),
+  ),
+  reader('gateway/offload/jobs: modelInForm, by its type', ['heads of answers', 'forms'], ({ text }) =>
+    modelInForm(`multipart/form-data; ${text}`, Buffer.from('--x')),
+  ),
+  ...inChunks('gateway/usage/tokens: TokenReader', ['JSON', 'event lines', 'requests'], tokensIn, [
+    7,
+    Number.POSITIVE_INFINITY,
+  ]),
+  reader('gateway/backend/replica: modelsIn', ['JSON', 'requests'], ({ bytes }) => modelsIn(bytes)),
   reader('gateway/backend/backend: rewriteError', ['JSON', 'requests'], ({ text }) => rewriteError(400, text)),
   ...inChunks('gateway/backend/client: ResponseMeter', LINES, metered, [7, Number.POSITIVE_INFINITY]),
   ...inChunks('gateway/backend/connection: Connection', ['heads of answers'], answered, [1, 64]),

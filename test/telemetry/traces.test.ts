@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -5,6 +6,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ConfigError, loadConfig } from '../../gateway/config.ts';
 import { answer, chatAnswer, chatStream } from '../backend.ts';
 import { CHAT, chat } from '../client.ts';
+import { startGatewayProcess } from '../gateway-process.ts';
 import { eventually, type Service, startService } from '../harness.ts';
 import { type RunningProcess, startProcess } from '../process.ts';
 
@@ -167,6 +169,25 @@ describe('a traced request', () => {
     await spansOf((await chat(url, CHAT)).headers['x-request-id']); // whatever came before it is here too
     expect(received.some((span) => span.traceId === trace)).toBe(false);
     expect(service.backend.seen[0]?.headers.traceparent).toMatch(new RegExp(`^00-${trace}-[0-9a-f]{16}-00$`));
+  });
+
+  it('names the backend that was asked where there are several', async () => {
+    const { port } = new URL(service.backend.url);
+    const file = join(service.folder.path, 'backends.json');
+    writeFileSync(file, JSON.stringify({ backends: [{ url: 'http://127.0.0.1:1/v1' }, { url: service.backend.url }] }));
+    const several = await startGatewayProcess({
+      BACKENDS_FILE: file,
+      SIDECAR_SOCKET: service.sidecar.socket,
+      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${(collector.address() as AddressInfo).port}/`,
+      OTEL_BSP_SCHEDULE_DELAY: '20',
+    });
+    try {
+      const spans = await spansOf((await chat(several.url, CHAT)).headers['x-request-id']);
+      const backend = named(spans, 'chat scripted');
+      expect([value(backend, 'server.address'), Number(value(backend, 'server.port'))]).toEqual(['127.0.0.1', +port]);
+    } finally {
+      await several.kill('SIGTERM');
+    }
   });
 
   it('tells the collector who speaks, and never what was said', async () => {
