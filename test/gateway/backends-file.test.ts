@@ -288,7 +288,8 @@ async function countingBackend() {
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`, streams, open: () => sockets.size };
 }
 
-describe('the gateway as a process', () => {
+// Several processes each: seconds on a busy machine.
+describe('the gateway as a process', { timeout: 90_000 }, () => {
   it('does not start with a wrong file, with one line that names the place', async () => {
     const folder = temporaryFolder();
     afterwards(() => folder.remove());
