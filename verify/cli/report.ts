@@ -37,7 +37,8 @@ const NEXT: Steps = {
     'A simulated GPU made this. Where that is expected (npm start), name its root: --allow-simulated run/simulated-root/root.pem',
   not_json: 'FILE is no attestation, saved answer, saved stream, evidence or session',
   not_an_attestation: 'FILE must hold an attestation, or be an answer or a stream that carries one',
-  request_mismatch: 'The request must be the exact bytes that were sent, with their tee',
+  request_mismatch:
+    'The request must be the exact bytes that were sent, with their tee. A router or proxy that writes JSON anew on the way changes them',
   response_mismatch:
     'A saved answer must be the bytes as they came; of what a client library wrote again, give the member attestation alone',
   stream_mismatch: 'A saved stream must be the bytes as they came (curl -sN … > FILE)',
