@@ -1,6 +1,6 @@
 // The fleets of the table as SVG: how long an answer waits for its proof, and what a million proofs take of the fleet.
 import { type BarRow, type Panel, panels } from '../svg.ts';
-import type { FleetRow } from './main.ts';
+import type { FleetRow } from './row.ts';
 
 /** A bar longer than this is cut: strict answers near the limit wait far longer than all others. */
 const CUT_AT_S = 4;

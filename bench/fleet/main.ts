@@ -2,11 +2,11 @@
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { number } from '../number.ts';
-import { percentile } from '../stats.ts';
 import { aligned, type Grid } from '../table.ts';
 import { fleetChart } from './chart.ts';
 import { MEASURED, MEASURED_ALONE, MEASURED_ON } from './measured.ts';
-import { type Fleet, MOST_IN_A_BATCH, poisson, ROUTINGS, simulate } from './model.ts';
+import { type Fleet, ROUTINGS } from './model.ts';
+import { type FleetRow, rowOf } from './row.ts';
 
 const USAGE = `npm run bench -- --fleet [options]
   --nodes N --rate R        this fleet and this many answers a second; without them the table
@@ -22,11 +22,6 @@ const TABLE = [
   { nodes: 5_000, strict: [3_500, 5_700, 6_800, 10_000], batch: [3_500, 6_800, 100_000, 1_000_000] },
 ] as const;
 
-/** Counted for so many collections, after as many until the fleet is in its steady state: queues fill slowly near the limit, batches at once. */
-const WARM_UP = { strict: 300, batch: 4 };
-const WATCHED = { strict: 300, batch: 8 };
-const LEAST_ANSWERS = 50_000;
-
 interface Options {
   readonly fleet: Omit<Fleet, 'nodes'>;
   readonly nodes: number | null;
@@ -34,17 +29,6 @@ interface Options {
   readonly seed: number;
   readonly price: number | null;
   readonly chart: string | null;
-}
-
-export interface FleetRow extends Fleet {
-  readonly rate: number;
-  readonly throughput: number;
-  /** NaN where more comes than can be signed: then waits have no end. */
-  readonly p50_s: number;
-  readonly p99_s: number;
-  readonly utilisation: number;
-  readonly per_signature: number;
-  readonly node_seconds_per_million: number;
 }
 
 /** @throws {TypeError} naming what is wrong. */
@@ -100,26 +84,6 @@ function oneOf<T extends string>(name: string, given: string, allowed: readonly 
   return found;
 }
 
-export function measureFleet(fleet: Fleet, rate: number, seed: number): FleetRow {
-  const kind = fleet.batch ? 'batch' : 'strict';
-  const from_s = WARM_UP[kind] * fleet.collection_s;
-  const until_s = from_s + Math.max(WATCHED[kind] * fleet.collection_s, LEAST_ANSWERS / rate);
-  const outcome = simulate(fleet, { ...poisson(rate, seed), from_s, until_s });
-  const most = (fleet.nodes * (fleet.batch ? MOST_IN_A_BATCH : 1)) / fleet.collection_s;
-  const wait = (share: number) => (rate < most ? percentile(outcome.waits_s, share) : Number.NaN);
-  const { throughput, utilisation, per_signature } = outcome;
-  return {
-    ...fleet,
-    rate,
-    throughput,
-    p50_s: wait(0.5),
-    p99_s: wait(0.99),
-    utilisation,
-    per_signature,
-    node_seconds_per_million: (fleet.nodes / throughput) * 1e6,
-  };
-}
-
 function tableOf(title: string, rows: readonly FleetRow[], price: number | null): Grid {
   const heads = ['proven/s', 'p50 s', 'p99 s', 'busy', 'a signature', 'node-s a million'];
   return {
@@ -147,7 +111,7 @@ function besideMeasured(seed: number): Grid {
     title: `One node, collection 700 ms: the model, and what was measured (${MEASURED_ON})`,
     heads: ['p50 s', 'measured', 'p99 s', 'measured'],
     lines: MEASURED.map(({ batch, rate, p50_s, p99_s }) => {
-      const row = measureFleet({ nodes: 1, collection_s: 0.7, batch, routing: 'random' }, rate, seed);
+      const row = rowOf({ nodes: 1, collection_s: 0.7, batch, routing: 'random' }, rate, seed);
       return {
         name: `${batch ? 'batch' : 'strict'}, ${rate}/s`,
         cells: [number(row.p50_s, 2), number(p50_s, 2), number(row.p99_s, 2), number(p99_s, 2)],
@@ -172,11 +136,11 @@ export function runFleet(args: readonly string[]): void {
     `A model, not a measurement: random arrivals (seed ${seed}), each GPU takes ${fleet.collection_s * 1e3} ms for every signature.`,
   );
   if (nodes !== null && rate !== null)
-    return console.log(aligned(tableOf('This fleet', [measureFleet({ ...fleet, nodes }, rate, seed)], price)));
+    return console.log(aligned(tableOf('This fleet', [rowOf({ ...fleet, nodes }, rate, seed)], price)));
   const rows = TABLE.flatMap(({ nodes: of, strict, batch }) =>
     ROUTINGS.flatMap((routing) => [
-      ...strict.map((one) => measureFleet({ ...fleet, batch: false, routing, nodes: of }, one, seed)),
-      ...batch.map((one) => measureFleet({ ...fleet, batch: true, routing, nodes: of }, one, seed)),
+      ...strict.map((one) => rowOf({ ...fleet, batch: false, routing, nodes: of }, one, seed)),
+      ...batch.map((one) => rowOf({ ...fleet, batch: true, routing, nodes: of }, one, seed)),
     ]),
   );
   console.log(aligned(tableOf('Fleets', rows, price)));

@@ -24,6 +24,7 @@ usage() { say "$*"; exit 2; }
 number() { case $2 in '' | *[!0-9]* | ??????*) usage "$1 must be a number of seconds, and is '$2'" ;; esac; }
 number READY_WAIT_S "$wait_s"
 number READY_EVERY_S "$every_s"
+[ "$every_s" -gt 0 ] || usage 'READY_EVERY_S must be 1 or more'
 case $unattested in '' | 0 | 1) ;; *) usage "READY_WITHOUT_ATTESTATION must be 1, 0 or empty, and is '$unattested'" ;; esac
 case $user in '' | *?:?*) ;; *) usage "READY_USER must be USER:GROUP, and is '$user'" ;; esac
 case $* in '') keep=0 ;; --keep) keep=1 ;; *) usage "--keep is the only argument, and these are '$*'" ;; esac
@@ -77,10 +78,13 @@ set_ready() {
   say "the GPUs accept work: $why"
 }
 
+# As process 1 a shell that traps nothing does not end when told to.
+[ $$ != 1 ] || trap 'exit 143' TERM INT
+
 command -v nvidia-smi >/dev/null || { say 'there is no nvidia-smi: the driver is not installed, or a container lacks the capability utility'; exit 1; }
 if are_ready; then say 'the GPUs accept work already'; else set_ready; fi
 [ "$keep" = 1 ] || exit 0
-# A reset of a GPU, or a driver that is loaded anew, takes the state away. As process 1 a shell that traps nothing would not end.
+# A reset of a GPU, or a driver that is loaded anew, takes the state away.
 trap 'exit 0' TERM INT
 while sleep "$every_s" & wait $!; do
   are_ready || { say 'the GPUs accept no work any more'; set_ready; }

@@ -63,15 +63,14 @@ describe.skipIf('missing' in made)('every container, from inside', () => {
     });
 
     it('is bounded in processes and memory, has an init, and is not privileged', async () => {
-      const { HostConfig: host } = JSON.parse(await stage.docker('inspect', stage.container(service)))[0];
+      const { HostConfig: host, Mounts: mounts } = JSON.parse(
+        await stage.docker('inspect', stage.container(service)),
+      )[0];
       expect(host).toMatchObject({ Privileged: false, ReadonlyRootfs: true, Init: true, CapDrop: ['ALL'] });
       expect(host.PidsLimit).toBeGreaterThan(0);
       expect(host.Memory).toBeGreaterThan(0);
-      expect([
-        host.PidMode,
-        host.NetworkMode === 'host',
-        host.Binds?.some((b: string) => b.includes('docker.sock')),
-      ]).toEqual(['', false, false]);
+      expect([host.PidMode, host.NetworkMode === 'host']).toEqual(['', false]);
+      expect(JSON.stringify([host.Binds, mounts])).not.toContain('docker.sock');
     });
   });
 });

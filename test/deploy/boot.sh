@@ -14,12 +14,12 @@ if [ "${4:-}" != inside ]; then
 fi
 
 mount --make-rprivate /
-# Nothing of this machine is written: /etc is a copy, /run, /opt and /var/lib are empty.
+# Nothing of this machine is written: /etc is a copy, /run, /opt, /var/lib and /var/log are empty.
 mkdir -p "$work/etc"
 mount -t tmpfs tmpfs "$work/etc"
 cp -a /etc/. "$work/etc/"
 mount --bind "$work/etc" /etc
-for folder in /run /opt /var/lib; do mount -t tmpfs -o mode=755 tmpfs "$folder"; done
+for folder in /run /opt /var/lib /var/log; do mount -t tmpfs -o mode=755 tmpfs "$folder"; done
 umount -R /sys/fs/cgroup
 mount -t tmpfs tmpfs /sys/fs/cgroup
 mkdir /sys/fs/cgroup/systemd

@@ -92,6 +92,8 @@ describe.skipIf(why !== null)('the units under systemd', () => {
     expect(await write('/run/countersign/x')).toBe(name === 'sidecar' ? 'Read-only' : 'Permission');
     expect(await write('/tmp/x')).toBe('written');
     expect(await write('/var/lib/countersign-sidecar/x')).toBe(name === 'sidecar' ? 'written' : 'Permission');
+    // For its audit log.
+    expect(await write('/var/log/countersign/x')).toBe(name === 'gateway' ? 'written' : 'Permission');
   });
 
   it('open the socket to the group, and to nobody else', async () => {
