@@ -14,11 +14,14 @@ export const NAMESPACE = 'countersign';
 export interface Cluster {
   /** @throws {Error} with the API server's own words when it refuses. */
   create(object: KubernetesObject): Promise<KubernetesObject>;
+  get(kind: string, name: string): Promise<KubernetesObject>;
+  /** A merge patch, of the object itself. */
+  change(kind: string, name: string, patch: KubernetesObject): Promise<void>;
   /** The pod as the kubelet would report it. */
   report(pod: string, ip: string, ready: boolean): Promise<void>;
   remove(pod: string): Promise<void>;
-  /** A kubeconfig with the rights of a service account. */
-  kubeconfigOf(serviceAccount: string): Promise<string>;
+  /** A kubeconfig with the rights of a service account, or with all. */
+  kubeconfigOf(serviceAccount: string | null): Promise<string>;
   close(): Promise<void>;
 }
 
@@ -60,19 +63,29 @@ export async function startCluster(programs: { etcd: string; apiserver: string }
     return (await call('GET', '/readyz').catch(() => ({ status: 0 }))).status === 200;
   }, 120_000);
 
-  const pathOf = ({ apiVersion, kind }: KubernetesObject) => {
-    const plural = PLURALS[kind] ?? `${String(kind).toLowerCase()}s`;
-    const root = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
-    return UNBOUND.has(kind) ? `${root}/${plural}` : `${root}/namespaces/${NAMESPACE}/${plural}`;
-  };
   const create = async (object: KubernetesObject) => {
     const { status, body } = await call('POST', pathOf(object), object);
     if (status !== 201) throw new Error(`${object.kind} ${object.metadata.name}: ${body.message ?? status}`);
     return body;
   };
-  const podPath = (pod: string) => `/api/v1/namespaces/${NAMESPACE}/pods/${pod}`;
+  const podPath = (pod: string) => `${pathOf({ apiVersion: 'v1', kind: 'Pod' })}/${pod}`;
+  const merge = async (path: string, patch: unknown) => {
+    const { status, body } = await call('PATCH', path, patch, 'application/merge-patch+json');
+    if (status !== 200) throw new Error(`${path}: ${body.message}`);
+  };
+  const tokenOf = async (serviceAccount: string): Promise<string> => {
+    const path = `${pathOf({ apiVersion: 'v1', kind: 'ServiceAccount' })}/${serviceAccount}/token`;
+    const wanted = { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: { expirationSeconds: 3600 } };
+    return (await call('POST', path, wanted)).body.status.token;
+  };
   return {
     create,
+    async get(kind, name) {
+      const { status, body } = await call('GET', `${pathOf({ apiVersion: 'v1', kind })}/${name}`);
+      if (status !== 200) throw new Error(`${kind} ${name}: ${body.message}`);
+      return body;
+    },
+    change: (kind, name, patch) => merge(`${pathOf({ apiVersion: 'v1', kind })}/${name}`, patch),
     async report(pod, ip, ready) {
       const status = {
         phase: 'Running',
@@ -80,30 +93,24 @@ export async function startCluster(programs: { etcd: string; apiserver: string }
         podIPs: [{ ip }],
         conditions: [{ type: 'Ready', status: ready ? 'True' : 'False' }],
       };
-      const got = await call('PATCH', `${podPath(pod)}/status`, { status }, 'application/merge-patch+json');
-      if (got.status !== 200) throw new Error(`the status of ${pod}: ${got.body.message}`);
+      await merge(`${podPath(pod)}/status`, { status });
     },
     async remove(pod) {
       await call('DELETE', podPath(pod), { gracePeriodSeconds: 0 });
     },
     async kubeconfigOf(serviceAccount) {
-      const path = `/api/v1/namespaces/${NAMESPACE}/serviceaccounts/${serviceAccount}/token`;
-      const wanted = {
-        apiVersion: 'authentication.k8s.io/v1',
-        kind: 'TokenRequest',
-        spec: { expirationSeconds: 3600 },
-      };
-      const { body } = await call('POST', path, wanted);
+      const user = serviceAccount ?? 'test';
+      const bearer = serviceAccount === null ? token : await tokenOf(serviceAccount);
       const server = `https://127.0.0.1:${port}`;
       const config = {
         apiVersion: 'v1',
         kind: 'Config',
         clusters: [{ name: 'fleet', cluster: { server, 'certificate-authority': authority } }],
-        users: [{ name: serviceAccount, user: { token: body.status.token } }],
-        contexts: [{ name: 'fleet', context: { cluster: 'fleet', user: serviceAccount, namespace: NAMESPACE } }],
+        users: [{ name: user, user: { token: bearer } }],
+        contexts: [{ name: 'fleet', context: { cluster: 'fleet', user, namespace: NAMESPACE } }],
         'current-context': 'fleet',
       };
-      const file = join(folder.path, `${serviceAccount}.json`);
+      const file = join(folder.path, `${user}.json`);
       writeFileSync(file, JSON.stringify(config));
       return file;
     },
@@ -115,9 +122,15 @@ export async function startCluster(programs: { etcd: string; apiserver: string }
   };
 }
 
-const PLURALS: Readonly<Record<string, string>> = { NetworkPolicy: 'networkpolicies' };
+const PLURALS: Readonly<Record<string, string>> = { NetworkPolicy: 'networkpolicies', RuntimeClass: 'runtimeclasses' };
 /** Kinds without a namespace. */
-const UNBOUND = new Set(['Namespace', 'CustomResourceDefinition', 'ClusterRole', 'ClusterRoleBinding', 'Node']);
+const UNBOUND = new Set(['Namespace', 'CustomResourceDefinition', 'Node', 'PersistentVolume', 'RuntimeClass']);
+
+function pathOf({ apiVersion, kind }: KubernetesObject): string {
+  const plural = PLURALS[kind] ?? `${String(kind).toLowerCase()}s`;
+  const root = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`;
+  return UNBOUND.has(kind) ? `${root}/${plural}` : `${root}/namespaces/${NAMESPACE}/${plural}`;
+}
 
 async function startEtcd(program: string, folder: Folder): Promise<{ url: string; process: RunningProcess }> {
   const [client, peer] = [`http://127.0.0.1:${await freePort()}`, `http://127.0.0.1:${await freePort()}`];

@@ -70,11 +70,17 @@ export async function startFleet(tools: Tools): Promise<Fleet> {
 }
 
 /** Everything that the chart renders, and before it the definitions of kinds that are none of Kubernetes' own. */
-async function install(cluster: Cluster, chart: Built): Promise<void> {
+export async function install(cluster: Cluster, chart: Built): Promise<void> {
   for (const kind of ['inferencepool', 'httproute', 'podmonitor'] as const)
     for (const document of parseAllDocuments(await definitionOf(kind))) await cluster.create(document.toJS());
   const labels = { 'pod-security.kubernetes.io/enforce': 'privileged' };
   await cluster.create({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: NAMESPACE, labels } });
+  await cluster.create({
+    apiVersion: 'node.k8s.io/v1',
+    kind: 'RuntimeClass',
+    metadata: { name: 'nvidia' },
+    handler: 'nvidia',
+  });
   for (const object of objectsOf(chart)) await retried(() => cluster.create(object));
 }
 
@@ -94,14 +100,17 @@ async function retried(create: () => Promise<unknown>): Promise<void> {
     }
 }
 
-/** As the ReplicaSet's controller would make it of the Deployment's template, on a node of its own. */
-function podObject(chart: Built, name: string): KubernetesObject {
-  const { metadata, spec } = chart.one('Deployment', 'countersign').spec.template;
+/** As the ReplicaSet's controller would make it of the Deployment's template, on a node of its own or on none yet. */
+export function podObject(
+  chart: Built,
+  name: string,
+  { deployment = 'countersign', placed = true }: { deployment?: string; placed?: boolean } = {},
+): KubernetesObject {
+  const { metadata, spec } = chart.one('Deployment', deployment).spec.template;
   return {
     apiVersion: 'v1',
     kind: 'Pod',
     metadata: { name, labels: metadata.labels },
-    // No RuntimeClass is there to look up.
-    spec: { ...spec, runtimeClassName: undefined, nodeName: `node-of-${name}` },
+    spec: { ...spec, ...(placed ? { nodeName: `node-of-${name}` } : {}) },
   };
 }

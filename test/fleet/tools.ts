@@ -1,4 +1,4 @@
-// Kubernetes' API server and the endpoint picker are built from their Go modules, Envoy comes from PyPI, etcd and Valkey from Debian: a real
+// Kubernetes' API server, its scheduler and the endpoint picker are built from their Go modules, Envoy comes from PyPI, etcd and Valkey from Debian: a real
 // picker watches real objects, and no kubelet runs, so that the "pods" are processes on loopback addresses whose status a test writes.
 // llm-d-router itself cannot be had from Go's module proxy; Gateway API Inference Extension's epp, which it grew from, stands for it.
 import { execFile } from 'node:child_process';
@@ -16,7 +16,7 @@ const CACHE = fileURLToPath(new URL('../../.cache/fleet', import.meta.url));
 const REQUIREMENTS = fileURLToPath(new URL('requirements.txt', import.meta.url));
 const BUILD_TIMEOUT_MS = 1_700_000;
 
-export const PICKER = 'sigs.k8s.io/gateway-api-inference-extension@v1.5.0';
+const PICKER = 'sigs.k8s.io/gateway-api-inference-extension@v1.5.0';
 
 export interface Tools {
   readonly apiserver: string;
@@ -26,22 +26,39 @@ export interface Tools {
   readonly valkey: string;
 }
 
+/** For the placing of pods alone. null, said aloud, where one of them cannot be had. */
+export async function schedulingTools(): Promise<{ apiserver: string; etcd: string; scheduler: string } | null> {
+  return orSkipped('where pods are placed', async () => ({
+    etcd: debianProgram('etcd', 'etcd-server'),
+    apiserver: await kubernetes('apiserver'),
+    scheduler: await kubernetes('scheduler'),
+  }));
+}
+
 /** All of them, fetched or built where they are not there yet. null: one cannot be had here, which is said aloud by its name. */
 export async function fleetTools(): Promise<Tools | null> {
-  try {
+  return orSkipped('the fleet behind an InferencePool', async () => {
     const valkey = serverProgram();
     if (valkey === null) throw new MissingPart('valkey-server or redis-server');
     const etcd = debianProgram('etcd', 'etcd-server');
     const envoy = envoyProgram();
     const picker = await built('picker', PICKER, 'cmd/epp', () => '');
-    const apiserver = await built('apiserver', `k8s.io/kubernetes@v${KUBERNETES}`, 'cmd/kube-apiserver', staging);
-    return { apiserver, etcd, picker, envoy, valkey };
+    return { apiserver: await kubernetes('apiserver'), etcd, picker, envoy, valkey };
+  });
+}
+
+async function orSkipped<T>(what: string, fetch: () => Promise<T>): Promise<T | null> {
+  try {
+    return await fetch();
   } catch (error) {
     if (!(error instanceof MissingPart)) throw error;
-    console.error(`SKIPPED, all of npm run test:with fleet: this machine does not have ${error.message}`);
+    console.error(`SKIPPED, ${what} (npm run test:with fleet): this machine does not have ${error.message}`);
     return null;
   }
 }
+
+const kubernetes = (name: 'apiserver' | 'scheduler') =>
+  built(name, `k8s.io/kubernetes@v${KUBERNETES}`, `cmd/kube-${name}`, staging);
 
 /** The wheel's program, which its launcher would run. @throws {MissingPart} */
 function envoyProgram(): string {
