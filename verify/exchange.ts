@@ -28,7 +28,10 @@ export async function compareExchange(
   const about = expected.endpoint === undefined && raw.endpoint !== undefined ? `; it is about ${endpoint}` : '';
   if (expected.request !== undefined) {
     if (!sameTokens(expected.request, raw.request))
-      throw new CheckFailure('request_mismatch', 'raw holds another request than the one that was sent');
+      throw new CheckFailure(
+        'request_mismatch',
+        'raw holds another request than the one that was sent: a router before the gateway that writes JSON anew would do that',
+      );
     compared.push('the request');
   }
   if (expected.response !== undefined) {

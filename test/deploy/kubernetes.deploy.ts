@@ -8,6 +8,8 @@ import { inNamespace, type Peer, reaches } from './network.ts';
 import { KUBERNETES, schemas, tool } from './tools.ts';
 
 const DRAIN_SECONDS = 25;
+/** They run as root, before the gateway, and end. */
+const STEPS = ['tsm', 'ready'];
 let conforms: (text: string) => { status: number | null; output: string };
 const built = new Map<string, Built>();
 const of = (path: string) => built.get(path) as Built;
@@ -33,8 +35,8 @@ describe.each(['base', ...OVERLAYS.map((name) => `overlays/${name}`)])('%s', (pa
   it('locks every container: no root, no capability, no new privilege, nothing to write on, a limit on memory', () => {
     const workloads = of(path).all('Deployment');
     expect(workloads.length).toBeGreaterThan(0);
-    // What `tsm` may do instead is looked at below.
-    for (const container of workloads.flatMap(containersOf).filter(({ name }) => name !== 'tsm')) {
+    // What `tsm` and `ready` may do instead is looked at below.
+    for (const container of workloads.flatMap(containersOf).filter(({ name }) => !STEPS.includes(name))) {
       const { securityContext, resources } = container;
       expect([container.name, securityContext]).toEqual([
         container.name,
@@ -50,9 +52,11 @@ describe.each(['base', ...OVERLAYS.map((name) => `overlays/${name}`)])('%s', (pa
       expect(securityContext.runAsUser).toBeGreaterThan(0);
       expect([resources.limits.memory, resources.requests.memory, resources.requests.cpu]).not.toContain(undefined);
     }
-    for (const { spec } of workloads) {
+    for (const { metadata, spec } of workloads) {
       const pod = spec.template.spec;
-      expect([pod.automountServiceAccountToken, pod.enableServiceLinks]).toEqual([false, false]);
+      // The picker alone talks to Kubernetes.
+      const talks = metadata.name === 'countersign-picker';
+      expect([pod.automountServiceAccountToken, pod.enableServiceLinks]).toEqual([talks, false]);
       expect([pod.hostNetwork, pod.hostPID, pod.hostIPC]).toEqual([undefined, undefined, undefined]);
       const ofTheHost = pod.volumes.filter((one: Manifest) => 'hostPath' in one).map((one: Manifest) => one.name);
       expect(ofTheHost).toEqual(path === 'overlays/node-cpu' ? ['tsm'] : []);
@@ -65,12 +69,12 @@ describe.each(['base', ...OVERLAYS.map((name) => `overlays/${name}`)])('%s', (pa
       .flatMap(containersOf)
       .map(({ image }) => image);
     expect(images).toContain('countersign-gateway');
-    for (const image of images) expect(image).toMatch(/^countersign-[a-z-]+$|@sha256:[0-9a-f]{64}$/);
+    for (const image of images) expect(image).toMatch(/^(countersign-[a-z-]+|inference-picker)$|@sha256:[0-9a-f]{64}$/);
   });
 
   it('starts the sidecar first and waits for it never', () => {
     const { initContainers: first, containers, volumes } = of(path).one('Deployment', 'countersign').spec.template.spec;
-    const initContainers = first.filter(({ name }: Manifest) => name !== 'tsm');
+    const initContainers = first.filter(({ name }: Manifest) => !STEPS.includes(name));
     const [sidecar] = initContainers;
     expect([initContainers.length, sidecar.name, sidecar.restartPolicy]).toEqual([1, 'sidecar', 'Always']);
     expect([sidecar.startupProbe, sidecar.readinessProbe]).toEqual([undefined, undefined]);
@@ -157,6 +161,15 @@ describe.each(['base', ...OVERLAYS.map((name) => `overlays/${name}`)])('%s', (pa
         [backend, internet, 443, false],
         [backend, gateway, 8080, false],
       );
+    const picker = inNamespace({ ...name, 'app.kubernetes.io/component': 'picker' }, { grpc: 9002, metrics: 9090 });
+    if (of(path).all('InferencePool').length > 0)
+      rows.push(
+        [elsewhere, picker, 9002, true],
+        [elsewhere, picker, 9090, false],
+        [picker, gateway, 9090, true],
+        [picker, { address: '10.0.0.1' }, 6443, true],
+        [picker, internet, 80, false],
+      );
     for (const [from, to, port, allowed] of rows)
       expect([from, to, port, reaches(policies, from, to, port)]).toEqual([from, to, port, allowed]);
   });
@@ -166,7 +179,7 @@ describe('the GPU', () => {
   const pod = (overlay: string) => of(`overlays/${overlay}`).one('Deployment', 'countersign').spec.template.spec;
   const plugin = ({ resources }: Manifest) => resources.limits['nvidia.com/gpu'];
 
-  it.each(['node', 'many', 'node-cpu'])(
+  it.each(['node', 'many', 'node-cpu', 'pool'])(
     'in %s is asked of the device plugin by vLLM alone, and shown to the sidecar by the runtime',
     (overlay) => {
       const sidecar = pod(overlay).initContainers.find(({ name }: Manifest) => name === 'sidecar');
@@ -202,6 +215,46 @@ describe('many gateways', () => {
     const store: Peer = { labels: { 'app.kubernetes.io/name': 'valkey' }, namespace: { any: 'where' } };
     expect(reaches(many.all('NetworkPolicy'), from, store, 6379)).toBe(true);
     expect(reaches(of('overlays/node').all('NetworkPolicy'), from, store, 6379)).toBe(false);
+  });
+
+  it('ask the vLLM of their own node, on nodes that are kept for GPUs', () => {
+    expect(of('overlays/many').one('Service', 'backend').spec.internalTrafficPolicy).toBe('Local');
+    for (const { spec } of of('overlays/many').all('Deployment'))
+      expect(spec.template.spec.tolerations).toEqual([
+        { key: 'nvidia.com/gpu', operator: 'Exists', effect: 'NoSchedule' },
+      ]);
+  });
+});
+
+describe('GPUs in confidential mode', () => {
+  it('are set ready by a step behind the sidecar and before the engine, as root with CAP_SYS_ADMIN and nothing to write on', () => {
+    const { initContainers } = of('overlays/pool').one('Deployment', 'countersign').spec.template.spec;
+    expect(initContainers.map(({ name }: Manifest) => name)).toEqual(['sidecar', 'ready']);
+    const [sidecar, ready] = initContainers;
+    expect(ready.restartPolicy).toBeUndefined();
+    expect(ready.command).toEqual(['sh', 'deploy/ready/ready.sh']);
+    expect(existsSync('deploy/ready/ready.sh')).toBe(true);
+    expect(ready.securityContext).toMatchObject({
+      runAsUser: 0,
+      readOnlyRootFilesystem: true,
+      allowPrivilegeEscalation: false,
+      capabilities: { drop: ['ALL'], add: ['SYS_ADMIN', 'SETUID', 'SETGID'] },
+    });
+    const { runAsUser, runAsGroup } = sidecar.securityContext;
+    expect(ready.env).toContainEqual({ name: 'READY_USER', value: `${runAsUser}:${runAsGroup}` });
+    expect(ready.env).toContainEqual({ name: 'READY_WITHOUT_ATTESTATION', value: '0' });
+    const writable = ready.volumeMounts.filter(({ readOnly }: Manifest) => readOnly !== true);
+    expect(writable.map(({ mountPath }: Manifest) => mountPath)).toEqual(['/tmp']);
+  });
+
+  it('run vLLM without its second model runner', () => {
+    for (const overlay of ['node', 'many', 'pool']) {
+      const backend = of(`overlays/${overlay}`)
+        .all('Deployment')
+        .flatMap(containersOf)
+        .find(({ name }) => name === 'backend');
+      expect(backend?.env).toContainEqual({ name: 'VLLM_USE_V2_MODEL_RUNNER', value: '0' });
+    }
   });
 });
 

@@ -1,4 +1,5 @@
-// From Kubernetes' API description (OpenAPI 2) to one strict JSON schema a kind: a member that is not described is an error.
+// From Kubernetes' API description (OpenAPI 2), and from definitions of custom resources (OpenAPI 3), to one strict JSON schema a kind: a
+// member that is not described is an error.
 
 type Schema = { [member: string]: unknown };
 interface Kind {
@@ -28,6 +29,48 @@ export function* jsonSchemas({ definitions }: Description): Generator<[name: str
     const required = [...new Set([...((root.required ?? []) as string[]), 'apiVersion', 'kind'])];
     yield [fileName(kind), { ...root, properties, required, definitions: Object.fromEntries(used) }];
   }
+}
+
+interface CustomDefinition {
+  readonly spec: {
+    readonly group: string;
+    readonly names: { readonly kind: string };
+    readonly versions: readonly { readonly name: string; readonly schema: { readonly openAPIV3Schema: Schema } }[];
+  };
+}
+
+/** The same for a CustomResourceDefinition. Rules in CEL are left out: the API server alone evaluates them. */
+export function* customSchemas({ spec }: CustomDefinition): Generator<[name: string, schema: Schema]> {
+  for (const { name: version, schema } of spec.versions) {
+    const kind: Kind = { group: spec.group, version, kind: spec.names.kind };
+    const root = closed(schema.openAPIV3Schema) as Schema;
+    // Metadata is described once for all kinds, and `any object` here.
+    const properties = { ...(root.properties as Schema), metadata: { type: 'object' }, ...identity(kind) };
+    const required = [...new Set([...((root.required ?? []) as string[]), 'apiVersion', 'kind'])];
+    yield [fileName(kind), { ...root, properties, required }];
+  }
+}
+
+function closed(node: unknown): unknown {
+  if (Array.isArray(node)) return node.map(closed);
+  if (typeof node !== 'object' || node === null) return node;
+  const schema = node as Schema;
+  if (schema['x-kubernetes-int-or-string'] === true) return INT_OR_STRING;
+  const open = schema['x-kubernetes-preserve-unknown-fields'] === true;
+  const rest = Object.entries(schema).filter(
+    ([key]) => !/^(description|format|default|nullable|x-kubernetes-.*)$/.test(key),
+  );
+  const plain: Schema = Object.fromEntries(
+    rest.map(([key, value]) => [
+      key,
+      key === 'properties'
+        ? Object.fromEntries(Object.entries(value as Schema).map(([name, one]) => [name, closed(one)]))
+        : closed(value),
+    ]),
+  );
+  return 'properties' in plain && !('additionalProperties' in plain) && !open
+    ? { ...plain, additionalProperties: false }
+    : plain;
 }
 
 /** The definition and, into `used`, all that it refers to. */

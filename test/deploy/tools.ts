@@ -1,10 +1,12 @@
-// kustomize and kubeconform, and Kubernetes' own API description: Go modules at pinned versions, kept in .cache/deploy.
+// kustomize, helm and kubeconform, and the API descriptions of Kubernetes and of what its manifests use beside it: Go modules at pinned
+// versions, kept in .cache/deploy.
 import { execFile } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { jsonSchemas } from './schemas.ts';
+import { parse } from 'yaml';
+import { customSchemas, jsonSchemas } from './schemas.ts';
 
 const run = promisify(execFile);
 const CACHE = fileURLToPath(new URL('../../.cache/deploy', import.meta.url));
@@ -13,6 +15,7 @@ const BUILD_TIMEOUT_MS = 900_000;
 export const KUBERNETES = '1.35.4';
 const MODULES = {
   kustomize: 'sigs.k8s.io/kustomize/kustomize/v5@v5.8.2',
+  helm: 'helm.sh/helm/v4/cmd/helm@v4.3.1',
   kubeconform: 'github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0',
 } as const;
 
@@ -28,16 +31,47 @@ export async function tool(name: keyof typeof MODULES): Promise<string> {
   return path;
 }
 
+/** Kinds that are none of Kubernetes' own: module, and the file of the definition in it. */
+const CUSTOM = {
+  inferencepool: [
+    'sigs.k8s.io/gateway-api-inference-extension@v1.5.0',
+    'config/crd/bases/inference.networking.k8s.io_inferencepools.yaml',
+  ],
+  httproute: ['sigs.k8s.io/gateway-api@v1.5.1', 'config/crd/standard/gateway.networking.k8s.io_httproutes.yaml'],
+  podmonitor: [
+    'github.com/prometheus-operator/prometheus-operator@v0.94.0',
+    'example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml',
+  ],
+} as const;
+
+/** The text of the CustomResourceDefinition. */
+export async function definitionOf(kind: keyof typeof CUSTOM): Promise<string> {
+  const [module, file] = CUSTOM[kind];
+  return readFileSync(join(await moduleFolder(module), file), 'utf8');
+}
+
 /** @returns a folder with a strict schema a kind, as kubeconform looks for them. */
 export async function schemas(): Promise<string> {
   const folder = join(CACHE, `schemas-${KUBERNETES}`);
-  if (existsSync(join(folder, 'deployment-apps-v1.json'))) return folder;
-  const module = `k8s.io/kubernetes@v${KUBERNETES}`;
-  console.log(`fetching ${module}`);
-  const { stdout } = await run('go', ['mod', 'download', '-json', module], { timeout: BUILD_TIMEOUT_MS });
-  const { Dir } = JSON.parse(stdout) as { Dir: string };
-  const description = JSON.parse(readFileSync(join(Dir, 'api/openapi-spec/swagger.json'), 'utf8'));
+  const complete = join(folder, 'complete');
+  const wanted = JSON.stringify(CUSTOM);
+  if (existsSync(complete) && readFileSync(complete, 'utf8') === wanted) return folder;
+  const kubernetes = await moduleFolder(`k8s.io/kubernetes@v${KUBERNETES}`);
+  const description = JSON.parse(readFileSync(join(kubernetes, 'api/openapi-spec/swagger.json'), 'utf8'));
   mkdirSync(folder, { recursive: true });
   for (const [name, schema] of jsonSchemas(description)) writeFileSync(join(folder, name), JSON.stringify(schema));
+  for (const kind of Object.keys(CUSTOM) as (keyof typeof CUSTOM)[])
+    for (const [name, schema] of customSchemas(parse(await definitionOf(kind))))
+      writeFileSync(join(folder, name), JSON.stringify(schema));
+  writeFileSync(complete, wanted);
   return folder;
+}
+
+/** Where Go keeps the module, fetched when it is not there. */
+export async function moduleFolder(module: string): Promise<string> {
+  const { stdout } = await run('go', ['mod', 'download', '-json', module], {
+    timeout: BUILD_TIMEOUT_MS,
+    maxBuffer: 16 * 1024 * 1024,
+  });
+  return (JSON.parse(stdout) as { Dir: string }).Dir;
 }

@@ -29,6 +29,9 @@ const everywhere = () => ({
   pypi: matchOf('python/src/countersign/__init__.py', /^__version__ = "([^"]*)"$/m),
   code: matchOf('verify/version.ts', /VERSION = '(.*)'/),
   image: matchOf('Dockerfile', /^ARG VERSION=(.*)$/m),
+  chart: ['version', 'appVersion'].map((name) =>
+    matchOf('deploy/helm/countersign/Chart.yaml', new RegExp(`^${name}: (.*)$`, 'm')),
+  ),
 });
 const all = (version: string) => ({
   root: version,
@@ -37,6 +40,7 @@ const all = (version: string) => ({
   pypi: version,
   code: version,
   image: version,
+  chart: [version, version],
 });
 
 function next(version: string, step: 'patch' | 'minor' | 'major'): string {
@@ -100,6 +104,7 @@ describe('the version', () => {
     ['python/src/countersign/__init__.py', (text: string) => text.replace(/^__version__ = .*\n/m, '')],
     ['verify/version.ts', (text: string) => text.replace(/VERSION = '.*'/, "VERSION = '9.9.9'")],
     ['Dockerfile', (text: string) => text.replace(/^ARG VERSION=.*$/m, 'ARG VERSION=9.9.9')],
+    ['deploy/helm/countersign/Chart.yaml', (text: string) => text.replace(/^appVersion: .*$/m, 'appVersion: 9.9.9')],
     ['docs/exports.md', (text: string) => text.replace(/countersign \d[\d.]*"/, 'countersign 9.9.9"')],
     ['package-lock.json', (text: string) => text.replace(/"version": ".*?"/, '"version": "9.9.9"')],
     ['CHANGELOG.md', (text: string) => text.replace(/^## \d.*\n/m, '')],

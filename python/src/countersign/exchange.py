@@ -36,7 +36,11 @@ def compare_exchange(
     about = f"; it is about {raw.endpoint}" if expected.endpoint is None and raw.names_endpoint else ""
     if expected.request is not None:
         if not same_tokens(expected.request, raw.request):
-            raise CheckFailure("request_mismatch", "raw holds another request than the one that was sent")
+            raise CheckFailure(
+                "request_mismatch",
+                "raw holds another request than the one that was sent: "
+                "a router before the gateway that writes JSON anew would do that",
+            )
         compared.append("the request")
     if expected.response is not None:
         if not same_tokens(without_attestation(expected.response, attestation), raw.response):

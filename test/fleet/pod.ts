@@ -1,0 +1,98 @@
+// A "pod" as processes of this machine, on a loopback address of its own: a scripted engine that names itself in its answers, a sidecar with
+// a simulated GPU under a root of its own, a gateway on the ports that the chart gives it.
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Backend, chatBody, DONE, delta, finish, role, startBackend, stream } from '../backend.ts';
+import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
+import { eventually, type Folder, temporaryFolder } from '../harness.ts';
+import { type RunningProcess, startProcess } from '../process.ts';
+
+export const KEYS = ['tenant-a', 'tenant-b'] as const;
+
+export interface Pod {
+  readonly name: string;
+  readonly ip: string;
+  readonly url: string;
+  readonly engine: Backend;
+  /** The certificate under which its GPU's reports verify. */
+  readonly root: string;
+  /** As the kernel would when the node is gone. */
+  kill(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface PodOptions {
+  readonly name: string;
+  readonly ip: string;
+  readonly storeUrl: string;
+  /** How long a signature takes. */
+  readonly collectionMs?: number;
+  /** Another pod's root folder: two nodes that claim one root. */
+  readonly rootDir?: string;
+}
+
+export const rootDirOf = (folder: Folder) => join(folder.path, 'root');
+
+export async function startPod(options: PodOptions): Promise<Pod> {
+  const { name, ip, storeUrl, collectionMs = 20 } = options;
+  const folder = temporaryFolder();
+  const rootDir = options.rootDir ?? rootDirOf(folder);
+  const socket = join(folder.path, 'socket', 'sidecar.sock');
+  const engine = await startEngine(name);
+  const sidecar = startProcess('sidecar/main.ts', [], {
+    ATTESTER: 'simulated',
+    SIDECAR_SOCKET: socket,
+    SIMULATED_ROOT_DIR: rootDir,
+    SIMULATED_COLLECTION_MS: String(collectionMs),
+    COLLATERAL_DIR: join(folder.path, 'collateral'),
+  });
+  await eventually(() => existsSync(socket), 30_000);
+  const keys = join(folder.path, 'keys');
+  writeFileSync(keys, KEYS.map((key) => `${key}\n`).join(''), { mode: 0o600 });
+  const gateway = await startGatewayProcess({
+    HOST: ip,
+    PORT: '8080',
+    METRICS_HOST: ip,
+    METRICS_PORT: '9090',
+    BACKEND_URL: engine.url,
+    SIDECAR_SOCKET: socket,
+    API_KEYS_FILE: keys,
+    ATTESTATION_STORE_URL: storeUrl,
+    BATCH: 'off',
+  });
+  const processes: (GatewayProcess | RunningProcess)[] = [gateway, sidecar];
+  const kill = async () => {
+    await Promise.all(processes.splice(0).map((one) => one.kill('SIGKILL')));
+  };
+  return {
+    name,
+    ip,
+    url: `http://${ip}:8080`,
+    engine,
+    root: readFileSync(join(rootDir, 'root.pem'), 'utf8'),
+    kill,
+    async close() {
+      await kill();
+      await engine.close();
+      folder.remove();
+    },
+  };
+}
+
+/** Answers with its pod's name, whole or streamed, each under an id of its own. */
+async function startEngine(pod: string): Promise<Backend> {
+  let answers = 0;
+  return startBackend((request, response) => {
+    const id = `chatcmpl-${pod}-${++answers}`;
+    const content = `Answered by ${pod}.`;
+    if (/"stream"\s*:\s*true/.test(request.body))
+      return stream([role(), delta(content), finish(), DONE].map((event) => event.replace('chatcmpl-1', id)))(
+        request,
+        response,
+      );
+    const body = chatBody(content, id);
+    response
+      .writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) })
+      .end(body);
+  });
+}

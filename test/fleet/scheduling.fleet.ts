@@ -1,0 +1,117 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type Built, build, render } from '../deploy/manifests.ts';
+import { tool } from '../deploy/tools.ts';
+import { eventually, freePort } from '../harness.ts';
+import { type RunningProcess, startCommand } from '../process.ts';
+import { type Cluster, startCluster } from './cluster.ts';
+import { install, podObject } from './fleet.ts';
+import { schedulingTools } from './tools.ts';
+
+const tools = await schedulingTools();
+const TAINT = { key: 'nvidia.com/gpu', value: 'present', effect: 'NoSchedule' };
+let cluster: Cluster;
+let scheduler: RunningProcess;
+let chart: Built;
+
+beforeAll(async () => {
+  if (tools === null) return;
+  cluster = await startCluster(tools);
+  chart = render(await tool('helm'), 'pool');
+  await install(cluster, chart);
+  await models();
+  for (const name of ['gpu-1', 'gpu-2', 'gpu-3']) await node(name, { 'nvidia.com/gpu': '1' }, [TAINT]);
+  await node('no-gpu', {}, []);
+  scheduler = startCommand(tools.scheduler, [
+    `--kubeconfig=${await cluster.kubeconfigOf(null)}`,
+    '--leader-elect=false',
+    '--authentication-skip-lookup',
+    `--secure-port=${await freePort()}`,
+    '--bind-address=127.0.0.1',
+  ]);
+}, 1_800_000);
+afterAll(async () => {
+  await scheduler?.kill('SIGKILL');
+  await cluster?.close();
+}, 60_000);
+
+const nodeOf = async (pod: string): Promise<string | undefined> => (await cluster.get('Pod', pod)).spec.nodeName;
+
+async function placed(pods: readonly string[]): Promise<string[]> {
+  await eventually(async () => {
+    if (scheduler.child.exitCode !== null) throw new Error(`the scheduler ended: ${scheduler.output().slice(-3000)}`);
+    return (await Promise.all(pods.map(nodeOf))).every((name) => name !== undefined);
+  }, 60_000);
+  return (await Promise.all(pods.map(nodeOf))).map(String);
+}
+
+/** What the scheduler says of a pod that it finds no node for. */
+async function unplaced(pod: string): Promise<string> {
+  let message = '';
+  await eventually(async () => {
+    const { status } = await cluster.get('Pod', pod);
+    const condition = (status.conditions ?? []).find(({ type }: { type: string }) => type === 'PodScheduled');
+    message = condition?.reason === 'Unschedulable' ? condition.message : '';
+    return message !== '';
+  }, 60_000);
+  return message;
+}
+
+describe.skipIf(tools === null)('the scheduler places the pods', () => {
+  it('of the chart one a node, where the GPUs are, and has no place for one more', async () => {
+    const pods = ['pod-1', 'pod-2', 'pod-3'];
+    for (const name of pods) await cluster.create(podObject(chart, name, { placed: false }));
+    expect((await placed(pods)).sort()).toEqual(['gpu-1', 'gpu-2', 'gpu-3']);
+    await cluster.create(podObject(chart, 'pod-4', { placed: false }));
+    const message = await unplaced('pod-4');
+    expect(message).toContain('0/4 nodes are available');
+    expect(message).toContain('Insufficient nvidia.com/gpu');
+    for (const name of [...pods, 'pod-4']) await cluster.remove(name);
+  });
+
+  it('of the overlay many so that each gateway is beside a vLLM, although it asks for no GPU itself', async () => {
+    const many = build(await tool('kustomize'), 'overlays/many');
+    const backends = ['backend-1', 'backend-2'];
+    for (const name of backends) await cluster.create(podObject(many, name, { deployment: 'backend', placed: false }));
+    const taken = (await placed(backends)).sort();
+    expect(new Set(taken).size).toBe(2);
+    for (const name of ['gateway-1', 'gateway-2', 'gateway-3'])
+      await cluster.create(podObject(many, name, { placed: false }));
+    await eventually(
+      async () => (await Promise.all(['gateway-1', 'gateway-2', 'gateway-3'].map(nodeOf))).filter(Boolean).length === 2,
+    );
+    const nodes = await Promise.all(['gateway-1', 'gateway-2', 'gateway-3'].map(nodeOf));
+    expect(nodes.filter(Boolean).sort()).toEqual(taken);
+    expect(await unplaced(`gateway-${nodes.indexOf(undefined) + 1}`)).toMatch(/pod (anti-)?affinity rules/);
+  });
+});
+
+/** A node as its kubelet would register it, ready. */
+async function node(name: string, gpus: Record<string, string>, taints: readonly object[]): Promise<void> {
+  const amounts = { cpu: '64', memory: '512Gi', pods: '110', 'ephemeral-storage': '1Ti', ...gpus };
+  await cluster.create({
+    apiVersion: 'v1',
+    kind: 'Node',
+    metadata: { name, labels: { 'kubernetes.io/hostname': name } },
+    status: { capacity: amounts, allocatable: amounts, conditions: [{ type: 'Ready', status: 'True' }] },
+  });
+  // A new node is tainted until its controller has seen it ready.
+  await cluster.change('Node', name, { spec: { taints } });
+}
+
+/** The claim with the weights, bound as its controller would bind it. */
+async function models(): Promise<void> {
+  const [capacity, accessModes] = [{ storage: '1Ti' }, ['ReadOnlyMany']];
+  const claim = { name: 'countersign-models', namespace: 'countersign' };
+  await cluster.create({
+    apiVersion: 'v1',
+    kind: 'PersistentVolume',
+    metadata: { name: 'models' },
+    spec: { capacity, accessModes, claimRef: claim, nfs: { server: 'models.example', path: '/models' } },
+  });
+  await cluster.create({
+    apiVersion: 'v1',
+    kind: 'PersistentVolumeClaim',
+    metadata: { ...claim, annotations: { 'pv.kubernetes.io/bind-completed': 'yes' } },
+    spec: { accessModes, storageClassName: '', volumeName: 'models', resources: { requests: capacity } },
+  });
+}
