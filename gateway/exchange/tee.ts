@@ -94,7 +94,8 @@ export async function openTee(
   await permit.tee();
   permit.hold((TEE_COPIES - 1) * asked.request.length);
   const session = sessionHeader(incoming.headers);
-  await sidecar.ready(config.sidecar_wait_ms);
+  // Whoever waits longer for an attestation than this would not have it in time.
+  await sidecar.ready(Math.min(config.sidecar_wait_ms, config.attest_timeout_ms));
   store.begin(owner, id);
   return {
     id,

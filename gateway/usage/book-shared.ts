@@ -1,4 +1,5 @@
 // Keeps usage in Valkey or Redis, so that all gateways count together. What was used is written once a second, and again while it fails.
+import { randomUUID } from 'node:crypto';
 import type { Connection } from '../attestation/store-connection.ts';
 import { Problem } from '../http/problem.ts';
 import { AMOUNTS, type Amounts, dayOf, firstDay, NOTHING, sum, type UsageBook, type UsageRecord } from './usage.ts';
@@ -11,6 +12,34 @@ const TOKENS_KEPT_S = 2 * 86_400;
 /** Records that wait for a store that is away; past it the newest are lost, and the log says so. */
 const MAX_WAITING = 100_000;
 
+/** Records of one command. */
+const MAX_BATCH = 500;
+/** A batch is written once, however often it is sent: the reply to the first may have been lost on the way. */
+const BATCH_KEPT_S = 3_600;
+/**
+ * KEYS: the batch, then for each record its month and its day's tokens. ARGV: how long these three are kept, then for each record its day, its
+ * model and its amounts.
+ */
+const WRITE = `
+if not redis.call('SET', KEYS[1], '1', 'NX', 'EX', ARGV[1]) then return 0 end
+local names = { ${AMOUNTS.map((name) => `'${name}'`).join(', ')} }
+for record = 1, (#KEYS - 1) / 2 do
+  local month, tokens = KEYS[2 * record], KEYS[2 * record + 1]
+  local at = 3 + (record - 1) * (#names + 2)
+  local day, model = ARGV[at + 1], ARGV[at + 2]
+  for i, name in ipairs(names) do
+    local amount = tonumber(ARGV[at + 2 + i])
+    if amount > 0 then redis.call('HINCRBY', month, day .. ' ' .. name .. ' ' .. model, amount) end
+  end
+  redis.call('EXPIRE', month, ARGV[2])
+  local used = tonumber(ARGV[at + 5]) + tonumber(ARGV[at + 6])
+  if used > 0 then
+    redis.call('INCRBY', tokens, used)
+    redis.call('EXPIRE', tokens, ARGV[3])
+  end
+end
+return 1`;
+
 const monthKey = (key: string, month: string) => `countersign:usage:${key}:${month}`;
 const tokensKey = (key: string, day: string) => `countersign:tokens:${key}:${day}`;
 
@@ -21,53 +50,71 @@ interface Waiting {
   amounts: Amounts;
 }
 
+/** Records that were sent, and not yet confirmed. */
+interface Batch {
+  readonly id: string;
+  readonly records: readonly Waiting[];
+}
+
 /** `onLost` is told of records that found no place. */
 export function createSharedBook(connection: Connection, onLost: () => void, now: () => number = Date.now): UsageBook {
-  let waiting = new Map<string, Waiting>();
+  const waiting = new Map<string, Waiting>();
+  let sent: Batch | null = null;
   let flushing: Promise<void> | null = null;
   const timer = setInterval(() => void flush(), FLUSH_MS).unref();
 
-  function put({ key, day, model, amounts }: Waiting): void {
-    const id = `${key} ${day} ${model}`;
+  function put(record: Waiting): void {
+    const id = `${record.key} ${record.day} ${record.model}`;
     const known = waiting.get(id);
-    if (known !== undefined) known.amounts = sum(known.amounts, amounts);
-    else if (waiting.size < MAX_WAITING) waiting.set(id, { key, day, model, amounts });
+    if (known !== undefined) known.amounts = sum(known.amounts, record.amounts);
+    else if (waiting.size < MAX_WAITING) waiting.set(id, record);
     else onLost();
   }
 
+  /** Writes all that waits, or leaves it for the next time: the connection's state is logged. */
   function flush(): Promise<void> {
-    if (waiting.size === 0) return flushing ?? Promise.resolve();
-    flushing ??= write().finally(() => {
-      flushing = null;
-    });
+    flushing ??= write()
+      .catch(() => {})
+      .finally(() => {
+        flushing = null;
+      });
     return flushing;
   }
 
   async function write(): Promise<void> {
-    const batch = waiting;
-    waiting = new Map();
-    try {
-      await connection.run((client) => {
-        const transaction = client.multi();
-        for (const { key, day, model, amounts } of batch.values()) {
-          const month = monthKey(key, day.slice(0, 7));
-          for (const what of AMOUNTS)
-            if (amounts[what] > 0) transaction.hIncrByFloat(month, `${day} ${what} ${model}`, amounts[what]);
-          transaction.expire(month, MONTH_KEPT_S);
-          const tokens = amounts.input_tokens + amounts.output_tokens;
-          if (tokens > 0) transaction.incrBy(tokensKey(key, day), tokens).expire(tokensKey(key, day), TOKENS_KEPT_S);
-        }
-        return transaction.exec();
-      });
-    } catch {
-      // The connection's state is logged. Whether the transaction was carried out is unknown where its reply was lost: it counts twice then.
-      for (const one of batch.values()) put(one);
+    while (sent !== null || waiting.size > 0) {
+      sent ??= take();
+      const { id, records } = sent;
+      await connection.run((client) =>
+        client.eval(WRITE, {
+          keys: [
+            `countersign:usage-batch:${id}`,
+            ...records.flatMap(({ key, day }) => [monthKey(key, day.slice(0, 7)), tokensKey(key, day)]),
+          ],
+          arguments: [
+            ...[BATCH_KEPT_S, MONTH_KEPT_S, TOKENS_KEPT_S].map(String),
+            ...records.flatMap(({ day, model, amounts }) => [
+              day,
+              model,
+              ...AMOUNTS.map((name) => String(amounts[name])),
+            ]),
+          ],
+        }),
+      );
+      sent = null;
     }
+  }
+
+  function take(): Batch {
+    const ids = [...waiting.keys()].slice(0, MAX_BATCH);
+    const records = ids.map((id) => waiting.get(id) as Waiting);
+    for (const id of ids) waiting.delete(id);
+    return { id: randomUUID(), records };
   }
 
   const unwritten = (key: string, day: string): number => {
     let tokens = 0;
-    for (const one of waiting.values())
+    for (const one of [...(sent?.records ?? []), ...waiting.values()])
       if (one.key === key && one.day === day) tokens += one.amounts.input_tokens + one.amounts.output_tokens;
     return tokens;
   };
