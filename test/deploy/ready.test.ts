@@ -126,7 +126,7 @@ describe('ready.sh', () => {
     async () => {
       await sidecar();
       const running = start({ READY_WAIT_S: '30', READY_EVERY_S: '1' }, '--keep');
-      await eventually(isReady, PATIENCE_MS);
+      await eventually(() => running.output().includes('ready: the GPUs accept work: '), PATIENCE_MS);
       rmSync(smi('ready'));
       await eventually(isReady, PATIENCE_MS);
       expect(running.output()).toContain('ready: the GPUs accept no work any more');
