@@ -12,8 +12,8 @@ export type KubernetesObject = any;
 export const NAMESPACE = 'countersign';
 
 export interface Cluster {
-  /** @throws {Error} with the API server's own words when it refuses. */
-  create(object: KubernetesObject): Promise<KubernetesObject>;
+  /** `dryRun`: it is judged and not kept. @throws {Error} with the API server's own words when it refuses. */
+  create(object: KubernetesObject, options?: { dryRun: boolean }): Promise<KubernetesObject>;
   get(kind: string, name: string): Promise<KubernetesObject>;
   /** A merge patch, of the object itself. */
   change(kind: string, name: string, patch: KubernetesObject): Promise<void>;
@@ -63,8 +63,8 @@ export async function startCluster(programs: { etcd: string; apiserver: string }
     return (await call('GET', '/readyz').catch(() => ({ status: 0 }))).status === 200;
   }, 120_000);
 
-  const create = async (object: KubernetesObject) => {
-    const { status, body } = await call('POST', pathOf(object), object);
+  const create = async (object: KubernetesObject, { dryRun } = { dryRun: false }) => {
+    const { status, body } = await call('POST', `${pathOf(object)}${dryRun ? '?dryRun=All' : ''}`, object);
     if (status !== 201) throw new Error(`${object.kind} ${object.metadata.name}: ${body.message ?? status}`);
     return body;
   };

@@ -24,6 +24,7 @@ const tee = (body: string, url = fleet.front.url, key?: string) =>
   ask(`${url}/v1/chat/completions`, { body, headers: bearer(key) });
 const find = (url: string, id: unknown, key?: string) =>
   ask(`${url}/v1/chat/completions/${id}/attestation`, { method: 'GET', headers: bearer(key) });
+const streamed = (text: string) => question(text).replace('{', '{"stream":true,');
 const question = (text: string) => `{"tee":true,"model":"m","messages":[{"role":"user","content":"${text}"}]}`;
 
 /** The pod that its engine says it is of. */
@@ -55,6 +56,21 @@ async function refusalOf(
   }
 }
 
+/** What a client that checks would say of it. */
+async function outcomeOf(answer: Answer, body: string): Promise<string> {
+  if (answer.status !== 200) return `error ${answer.status}`;
+  const stream = body.includes('"stream":true');
+  const ended = stream ? answer.text.includes('"finish_reason":"stop"') : answer.complete;
+  if (!ended) return answer.text.includes('"error"') ? 'an error in the stream' : 'cut';
+  const attestation = stream ? answer.payloads().find((payload) => payload.includes('"attestation"')) : answer.text;
+  if (attestation === undefined) return 'UNPROVEN: an end without an attestation';
+  const whole = !stream || answer.payloads().at(-1) === '[DONE]';
+  const expected = stream ? { transcript: answer.body } : { response: answer.text };
+  const { root } = podOf(answer.text);
+  const refusal = await refusalOf(attestation, root, { request: body, ...(whole ? expected : {}) });
+  return refusal === null ? 'proven' : `UNPROVEN: ${refusal.code}`;
+}
+
 describe.skipIf(tools === null)('a fleet behind an InferencePool', () => {
   it('has each answer signed by the GPU of the pod that computed it, over the bytes that the client sent', async () => {
     const used = new Set<string>();
@@ -75,7 +91,7 @@ describe.skipIf(tools === null)('a fleet behind an InferencePool', () => {
   });
 
   it('streams through the picker with a proof over every event', async () => {
-    const body = question('In pieces.').replace('{', '{"stream":true,');
+    const body = streamed('In pieces.');
     const answer = await tee(body);
     expect([answer.status, answer.complete, answer.payloads().at(-1)]).toEqual([200, true, '[DONE]']);
     const event = answer.payloads().find((payload) => payload.includes('"attestation"')) ?? '';
@@ -130,17 +146,15 @@ describe.skipIf(tools === null)('a fleet behind an InferencePool', () => {
           await new Promise((resolve) => setTimeout(resolve, 1_000));
           await fleet.cluster.report(victim.name, victim.ip, false);
         });
-      const body = question(`under load ${i}`);
+      const body = i % 2 === 0 ? question(`under load ${i}`) : streamed(`under load ${i}`);
       const answer = await tee(body).catch((): Answer | null => null);
-      if (answer === null || !answer.complete) return count('cut');
-      if (answer.status !== 200) return count(`error ${answer.status}`);
-      const refusal = await refusalOf(answer.text, podOf(answer.text).root, { request: body, response: answer.text });
-      expect(refusal).toBeNull();
-      ids.push(String(answer.headers['x-attestation-id']));
-      count('proven');
+      const outcome = answer === null ? 'no answer' : await outcomeOf(answer, body);
+      if (outcome === 'proven') ids.push(String(answer?.headers['x-attestation-id']));
+      count(outcome);
     });
     await ended;
     console.log(`160 tee requests, a pod killed at the 61st: ${JSON.stringify(Object.fromEntries(outcomes))}`);
+    expect([...outcomes.keys()].filter((outcome) => outcome.startsWith('UNPROVEN'))).toEqual([]);
     expect(outcomes.get('proven') ?? 0).toBeGreaterThanOrEqual(60);
     const other = fleet.pods.get('one') as Pod;
     for (const id of ids) await eventually(async () => (await find(other.url, id)).status === 200, 5_000);

@@ -84,7 +84,7 @@ export async function install(cluster: Cluster, chart: Built): Promise<void> {
   for (const object of objectsOf(chart)) await retried(() => cluster.create(object));
 }
 
-const objectsOf = (chart: Built): KubernetesObject[] =>
+export const objectsOf = (chart: Built): KubernetesObject[] =>
   parseAllDocuments(chart.text)
     .map((document) => document.toJS())
     .filter((object) => object !== null);

@@ -86,10 +86,10 @@ async function startEngine(pod: string): Promise<Backend> {
     const id = `chatcmpl-${pod}-${++answers}`;
     const content = `Answered by ${pod}.`;
     if (/"stream"\s*:\s*true/.test(request.body))
-      return stream([role(), delta(content), finish(), DONE].map((event) => event.replace('chatcmpl-1', id)))(
-        request,
-        response,
-      );
+      return stream(
+        [role(), delta(content), finish(), DONE].map((event) => event.replace('chatcmpl-1', id)),
+        20,
+      )(request, response);
     const body = chatBody(content, id);
     response
       .writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) })

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Built, build, render } from '../deploy/manifests.ts';
+import { type Built, build, OVERLAYS, render } from '../deploy/manifests.ts';
 import { tool } from '../deploy/tools.ts';
 import { eventually, freePort } from '../harness.ts';
 import { type RunningProcess, startCommand } from '../process.ts';
-import { type Cluster, startCluster } from './cluster.ts';
-import { install, podObject } from './fleet.ts';
+import { type Cluster, type KubernetesObject, startCluster } from './cluster.ts';
+import { install, objectsOf, podObject } from './fleet.ts';
 import { schedulingTools } from './tools.ts';
 
 const tools = await schedulingTools();
@@ -82,6 +82,51 @@ describe.skipIf(tools === null)('the scheduler places the pods', () => {
     const nodes = await Promise.all(['gateway-1', 'gateway-2', 'gateway-3'].map(nodeOf));
     expect(nodes.filter(Boolean).sort()).toEqual(taken);
     expect(await unplaced(`gateway-${nodes.indexOf(undefined) + 1}`)).toMatch(/pod (anti-)?affinity rules/);
+  });
+});
+
+describe.skipIf(tools === null)('the API server', () => {
+  const level = (enforce: string) =>
+    cluster.change('Namespace', 'countersign', {
+      metadata: { labels: { 'pod-security.kubernetes.io/enforce': enforce } },
+    });
+  const levelOf = (overlay: Built) =>
+    overlay.one('Namespace', 'countersign').metadata.labels['pod-security.kubernetes.io/enforce'];
+  /** Under another name, for the chart's own are there. */
+  const judge = (object: KubernetesObject) =>
+    cluster.create(
+      { ...object, metadata: { ...object.metadata, name: `${object.metadata.name}-dry` } },
+      { dryRun: true },
+    );
+
+  it.each(OVERLAYS)(
+    'takes the overlay %s, and its pods under the standard that its namespace enforces',
+    async (name) => {
+      const overlay = build(await tool('kustomize'), `overlays/${name}`);
+      for (const object of objectsOf(overlay)) if (object.kind !== 'Namespace') await judge(object);
+      await level(levelOf(overlay));
+      for (const { metadata } of overlay.all('Deployment'))
+        await judge(podObject(overlay, metadata.name, { deployment: metadata.name, placed: false }));
+    },
+  );
+
+  it.each(['pool', 'node-cpu'])('would not take the pods of %s under a stricter standard', async (name) => {
+    const overlay = build(await tool('kustomize'), `overlays/${name}`);
+    expect(levelOf(overlay)).toBe('privileged');
+    await level('baseline');
+    await expect(judge(podObject(overlay, 'strict', { placed: false }))).rejects.toThrow(/violates PodSecurity/);
+  });
+
+  it.each<[string, string | null, Record<string, unknown>]>([
+    ['its defaults', null, {}],
+    ['ci/demo.yaml', 'demo', {}],
+    ['a claim for the GPUs', null, { 'gpu.access': 'claim', 'gpu.count': 8 }],
+    ['an engine elsewhere', null, { 'backend.mode': 'url', 'backend.url': 'http://engine.models.svc:8000/v1' }],
+  ])('takes what the chart makes of %s', async (_what, values, set) => {
+    const rendered = render(await tool('helm'), values, set);
+    for (const object of objectsOf(rendered)) await judge(object);
+    await level('restricted');
+    await judge(podObject(rendered, 'one', { placed: false }));
   });
 });
 
