@@ -32,7 +32,7 @@ const SUITES: Readonly<Record<string, Suite>> = {
   },
   /** The image for confidential VMs, built twice and booted in QEMU, after its firmware; and Azure's collector over a software TPM. */
   cvm: { include: ['test/cvm/**/*.cvm.ts'], test_s: 60, hook_s: 60 },
-  /** The systemd units under a systemd of their own, the Kubernetes manifests against its schemas, compose.cpu.yaml by docker-compose. */
+  /** The systemd units under a systemd of their own, the Kubernetes manifests against its schemas, compose.cpu.yaml by Compose v2. */
   deploy: { include: ['test/deploy/**/*.deploy.ts'], test_s: 60, hook_s: 60 },
   /** A real llama-server behind the gateway, built at the first run. */
   engines: { include: ['test/engines/**/*.engine.ts'], globalSetup: 'test/engines/setup.ts', test_s: 60, hook_s: 60 },
