@@ -13,6 +13,7 @@ import {
   skipped,
   VerificationError,
 } from './checks.ts';
+import { requireWebCrypto } from './common/webcrypto.ts';
 import type { CpuClaims } from './cpu/cpu-options.ts';
 import { attestationOf, compareExchange } from './exchange.ts';
 import { verifyDevices } from './gpu/devices.ts';
@@ -32,7 +33,6 @@ import { checkTokenDigests } from './token/digests.ts';
 import { verifyTokenSignature } from './token/signature.ts';
 import { type ParsedToken, parseToken, type TokenDevice } from './token/token.ts';
 import { checkPolicy, concluded, type Findings } from './verdict.ts';
-import { requireWebCrypto } from './webcrypto.ts';
 
 /**
  * Verifies that a GPU signed exactly this request and this answer.

@@ -1,6 +1,6 @@
 // The sources of reference values and OCSP responses: handed in, kept from before, or fetched. Nothing here is trusted.
-import { concat, fromBase64, toHex } from './bytes.ts';
-import { LruMap } from './lru.ts';
+import { concat, fromBase64, toHex } from './common/bytes.ts';
+import { LruMap } from './common/lru.ts';
 import {
   MAX_OCSP_BYTES,
   makeCertId,

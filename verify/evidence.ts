@@ -1,6 +1,7 @@
 // Verifies the evidence of one or many devices: every one must pass.
 import type { Evidence } from '../proto/attestation.ts';
 import { CheckFailure, CheckList, passed, VerificationError } from './checks.ts';
+import { requireWebCrypto } from './common/webcrypto.ts';
 import { verifyDevices } from './gpu/devices.ts';
 import { rimIds } from './gpu/nvidia.ts';
 import { checkRim, firstEnd } from './gpu/reference-values.ts';
@@ -14,7 +15,6 @@ import {
   type VerifyOptions,
 } from './options.ts';
 import { checkPolicy, concluded, type Findings } from './verdict.ts';
-import { requireWebCrypto } from './webcrypto.ts';
 
 /**
  * Verifies bare evidence: that each device signed the nonce stated beside it, and that each is what its certificates and

@@ -6,8 +6,8 @@ import { duplicateMember, hasAtMost, topLevelMembers, withoutSpaceAround } from 
 import { isKeptNumber, keptText, numberOf, parseKeepingNumbers } from '../proto/kept-numbers.ts';
 import { CHAT_ENDPOINT, type RawParts } from '../proto/raw.ts';
 import { BYTE_ORDER_MARK, isDone, readEvents, SseError } from '../proto/sse.ts';
-import { concatAll, digest, toHex, utf8 } from './bytes.ts';
 import { CheckFailure, type Limits, type Outcome, seen, skipped } from './checks.ts';
+import { concatAll, digest, toHex, utf8 } from './common/bytes.ts';
 import { attestationIn, type Carrier, noDuplicates, withoutAttestation } from './input.ts';
 import type { Expected } from './options.ts';
 

@@ -21,6 +21,7 @@ export {
   NVIDIA_OCSP_URL,
   NVIDIA_RIM_URL,
 } from './collateral.ts';
+export { UnsupportedSystemError } from './common/webcrypto.ts';
 export type { CpuClaims, CpuReference, VerifiedSession } from './cpu/cpu-options.ts';
 export { appraiseEvidence, verifyEvidence } from './evidence.ts';
 // For whoever takes either a saved stream or JSON, and looks for an attestation in it.
@@ -47,4 +48,3 @@ export type {
   VerifyOptions,
 } from './options.ts';
 export { LEVELS } from './options.ts';
-export { UnsupportedSystemError } from './webcrypto.ts';

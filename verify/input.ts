@@ -9,9 +9,9 @@ import {
   topLevelMembers,
   withoutMember,
 } from '../proto/json.ts';
-import { EncodingError, fromBase64 } from './bytes.ts';
 import { CheckFailure, type Limits } from './checks.ts';
-import { LruMap } from './lru.ts';
+import { EncodingError, fromBase64 } from './common/bytes.ts';
+import { LruMap } from './common/lru.ts';
 import { parseReport, type Report } from './spdm/report.ts';
 import { type Certificate, parsePem } from './x509/certificate.ts';
 import { DerError } from './x509/der.ts';

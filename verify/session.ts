@@ -1,7 +1,8 @@
 // Verifies a session by itself: the statement that devices and processor both signed, before any answer or for many.
 import type { Evidence } from '../proto/attestation.ts';
-import { digest, toHex, utf8 } from './bytes.ts';
 import { CheckFailure, CheckList, type CheckName, passed, VerificationError } from './checks.ts';
+import { digest, toHex, utf8 } from './common/bytes.ts';
+import { requireWebCrypto } from './common/webcrypto.ts';
 import { checkCpu, checkDevices, checkSignature, readSession, readSigned } from './cpu/binding.ts';
 import { parseCpu } from './cpu/cpu-member.ts';
 import type { VerifiedSession } from './cpu/cpu-options.ts';
@@ -10,7 +11,6 @@ import { verifyDevices } from './gpu/devices.ts';
 import { readSessionEvidence } from './input.ts';
 import { readOptions, type VerificationReport, type VerifyOptions } from './options.ts';
 import { checkPolicy, concluded, type Findings } from './verdict.ts';
-import { requireWebCrypto } from './webcrypto.ts';
 
 export interface SessionReport extends VerificationReport {
   /** For `options.session` of later verifications; null unless valid. */

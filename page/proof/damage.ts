@@ -1,5 +1,5 @@
 // Changes one byte of an attestation, so that people can watch which check sees it.
-import { fromBase64, toBase64, toHex, utf8 } from '../../verify/bytes.ts';
+import { fromBase64, toBase64, toHex, utf8 } from '../../verify/common/bytes.ts';
 import type { Attestation } from '../../verify/index.ts';
 
 export type PartName = 'raw' | 'nonce' | 'token' | 'report' | 'certificate';

@@ -11,9 +11,10 @@ import { nonceOf, splitRaw } from '../../proto/raw.ts';
 import { NamedEventReader, PayloadReader, readPayloads, writeEvents, writeNamedEvent } from '../../proto/sse.ts';
 import type { World } from '../../scripts/vectors/world.ts';
 import { checkBatch } from '../../verify/batch.ts';
-import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '../../verify/bytes.ts';
 import { verifyingFetch } from '../../verify/clients/fetch.ts';
 import { fetchNrasKeys, fetchRim } from '../../verify/collateral.ts';
+import { fromBase64, fromBase64Url, fromHex, fromUtf8, toBase64, toHex } from '../../verify/common/bytes.ts';
+import { sha256 } from '../../verify/common/sha256.ts';
 import { readCpuMember } from '../../verify/cpu/cpu-member.ts';
 import { appraiseSession } from '../../verify/cpu/index.ts';
 import { appraiseCpu } from '../../verify/cpu/verify-cpu.ts';
@@ -26,7 +27,6 @@ import { attestationIn, noDuplicates, readDevices, readInput, withoutAttestation
 import { readManifest } from '../../verify/rim/rim.ts';
 import { childElements, parseXml } from '../../verify/rim/xml.ts';
 import { canonicalDocument, readSignature } from '../../verify/rim/xml-signature.ts';
-import { sha256 } from '../../verify/sha256.ts';
 import { nvtrustDigestText } from '../../verify/token/digests.ts';
 import { parseJws, parseJson as parseTokenJson } from '../../verify/token/jws.ts';
 import { keyOf } from '../../verify/token/signature.ts';
@@ -201,7 +201,7 @@ const ofVerify = (world: World): readonly Reader[] => {
       const path = JSON.parse(text);
       checkBatch({ salt: NONCE, leaf_index: 0, tree_size: 4096, path }, NONCE, NONCE);
     }),
-    reader('verify/sha256', ['DER', 'event lines'], ({ bytes }) => sha256(bytes)),
+    reader('verify/common/sha256', ['DER', 'event lines'], ({ bytes }) => sha256(bytes)),
     reader('verify/input: readDevices', ['JSON', 'attestations'], ({ text }) => readDevices(text)),
     reader('verify/exchange: sameTokens', ['JSON', 'requests'], ({ text }) => {
       JSON.parse(text);
@@ -322,10 +322,10 @@ const ofVerify = (world: World): readonly Reader[] => {
       },
       [64],
     ),
-    reader('verify/bytes: base64', ['base64 and hexadecimal'], ({ text }) => toBase64(fromBase64(text))),
-    reader('verify/bytes: base64url', ['base64 and hexadecimal'], ({ text }) => fromBase64Url(text)),
-    reader('verify/bytes: hexadecimal', ['base64 and hexadecimal'], ({ text }) => toHex(fromHex(text))),
-    reader('verify/bytes: UTF-8', ['DER', 'event lines'], ({ bytes }) => fromUtf8(bytes)),
+    reader('verify/common/bytes: base64', ['base64 and hexadecimal'], ({ text }) => toBase64(fromBase64(text))),
+    reader('verify/common/bytes: base64url', ['base64 and hexadecimal'], ({ text }) => fromBase64Url(text)),
+    reader('verify/common/bytes: hexadecimal', ['base64 and hexadecimal'], ({ text }) => toHex(fromHex(text))),
+    reader('verify/common/bytes: UTF-8', ['DER', 'event lines'], ({ bytes }) => fromUtf8(bytes)),
     reader('verify/x509/der: all values', ['DER'], ({ bytes }) => {
       const walk = (content: Uint8Array): void => {
         for (const value of children(content)) {

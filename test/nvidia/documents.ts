@@ -2,8 +2,8 @@
 import { X509Certificate } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { fromHex } from '../../verify/bytes.ts';
 import { CheckFailure } from '../../verify/checks.ts';
+import { fromHex } from '../../verify/common/bytes.ts';
 import { DEVICE_ROOT_PEM, RIM_ROOT_PEM, rimRoots } from '../../verify/gpu/nvidia.ts';
 import { verifyRim } from '../../verify/rim/rim.ts';
 import { parseOpaque } from '../../verify/spdm/opaque.ts';

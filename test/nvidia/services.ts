@@ -1,7 +1,7 @@
 // NVIDIA's RIM and OCSP services as NVIDIA's verifier sees them, answered from genuine documents on a loopback port.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { toHex } from '../../verify/bytes.ts';
+import { toHex } from '../../verify/common/bytes.ts';
 import { parseOcspResponse } from '../../verify/ocsp/messages.ts';
 import { expectTag, integer, readOne, sequence } from '../../verify/x509/der.ts';
 

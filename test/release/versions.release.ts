@@ -27,7 +27,7 @@ const everywhere = () => ({
   lock: [jsonOf('package-lock.json').version, jsonOf('package-lock.json').packages[''].version],
   npm: jsonOf('packages/verify/package.json').version,
   pypi: matchOf('python/src/countersign/__init__.py', /^__version__ = "([^"]*)"$/m),
-  code: matchOf('verify/version.ts', /VERSION = '(.*)'/),
+  code: matchOf('verify/common/version.ts', /VERSION = '(.*)'/),
   image: matchOf('Dockerfile', /^ARG VERSION=(.*)$/m),
   chart: ['version', 'appVersion'].map((name) =>
     matchOf('deploy/helm/countersign/Chart.yaml', new RegExp(`^${name}: (.*)$`, 'm')),
@@ -102,7 +102,7 @@ describe('the version', () => {
       (text: string) => text.replace(/^__version__ = ".*"/m, '__version__ = "9.9.9"'),
     ],
     ['python/src/countersign/__init__.py', (text: string) => text.replace(/^__version__ = .*\n/m, '')],
-    ['verify/version.ts', (text: string) => text.replace(/VERSION = '.*'/, "VERSION = '9.9.9'")],
+    ['verify/common/version.ts', (text: string) => text.replace(/VERSION = '.*'/, "VERSION = '9.9.9'")],
     ['Dockerfile', (text: string) => text.replace(/^ARG VERSION=.*$/m, 'ARG VERSION=9.9.9')],
     ['deploy/helm/countersign/Chart.yaml', (text: string) => text.replace(/^appVersion: .*$/m, 'appVersion: 9.9.9')],
     ['docs/exports.md', (text: string) => text.replace(/countersign \d[\d.]*"/, 'countersign 9.9.9"')],

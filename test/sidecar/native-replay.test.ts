@@ -10,7 +10,7 @@ import { createStore } from '../../sidecar/attesters/native/kept-collateral.ts';
 import { createNativeAttester, type NativeAttester } from '../../sidecar/attesters/native/native.ts';
 import type { Collector } from '../../sidecar/driver/collector.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
-import { toHex } from '../../verify/bytes.ts';
+import { toHex } from '../../verify/common/bytes.ts';
 import { rimRoots } from '../../verify/gpu/nvidia.ts';
 import { createCollateral } from '../../verify/index.ts';
 import { makeCertId, parseOcspResponse } from '../../verify/ocsp/messages.ts';

@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type Batch, MAX_LEAVES, MAX_PATH, nodeMessage, sidesOf } from '../../proto/batch.ts';
 import { leafOf, nonceOver, pathOf, rootOf } from '../../scripts/vectors/tree.ts';
+import { sha256 } from '../../verify/common/sha256.ts';
 import {
   appraiseAttestation,
   CheckFailure,
@@ -12,7 +13,6 @@ import {
   verifyAttestation,
 } from '../../verify/index.ts';
 import { checkBatch } from '../../verify/service.ts';
-import { sha256 } from '../../verify/sha256.ts';
 import { AT, a, attest, attestInBatch, b, EXCHANGE, simulatedRoot } from './maker.ts';
 import { makeSession, processorRoots, signAnswer } from './session-maker.ts';
 

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { foldPayloads } from '../../proto/fold.ts';
 import { unsigned } from '../../scripts/vectors/tokens.ts';
 import { COMMANDS } from '../../verify/cli/table.ts';
-import { VERSION } from '../../verify/version.ts';
+import { VERSION } from '../../verify/common/version.ts';
 import { answer, type Backend, chatAnswer, chatStream, startBackend } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
 import {

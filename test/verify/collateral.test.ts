@@ -3,7 +3,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { answerAbout, answers, rims, subjects } from '../../scripts/vectors/endorsements.ts';
 import { evidenceOf, forge } from '../../scripts/vectors/forge.ts';
 import { DAY_MS } from '../../scripts/vectors/world.ts';
-import { toHex } from '../../verify/bytes.ts';
+import { toHex } from '../../verify/common/bytes.ts';
 import { appraiseAttestation, type Collateral, createCollateral } from '../../verify/index.ts';
 import { makeCertId } from '../../verify/ocsp/messages.ts';
 import { parseCertificate } from '../../verify/x509/certificate.ts';

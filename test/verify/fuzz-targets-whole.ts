@@ -9,7 +9,7 @@ import { answers, rims } from '../../scripts/vectors/endorsements.ts';
 import { nonceHex, PAYLOADS, rawOf, STREAMED, transcript, WHOLE } from '../../scripts/vectors/exchange.ts';
 import { bare, evidenceOf, forge } from '../../scripts/vectors/forge.ts';
 import { AT, type World } from '../../scripts/vectors/world.ts';
-import { fromBase64 } from '../../verify/bytes.ts';
+import { fromBase64 } from '../../verify/common/bytes.ts';
 import { createCollateral, type VerifyOptions, verifyAttestation, verifyEvidence } from '../../verify/index.ts';
 import { mutateText } from './fuzz-bytes.ts';
 import { mutateJson } from './fuzz-json.ts';

@@ -1,8 +1,8 @@
 // The table: every genuine vector, what a right verifier says of it, and what ours says.
 import { describe, expect, test } from 'vitest';
 import { compareTokenWithReports } from '../../verify/attestation.ts';
-import { equal, toBase64 } from '../../verify/bytes.ts';
 import { CheckFailure } from '../../verify/checks.ts';
+import { equal, toBase64 } from '../../verify/common/bytes.ts';
 import { appraiseEvidence, createCollateral, type VerificationReport, type VerifyOptions } from '../../verify/index.ts';
 import { parseOcspResponse } from '../../verify/ocsp/messages.ts';
 import { parseReport } from '../../verify/spdm/report.ts';

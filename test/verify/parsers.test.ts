@@ -1,8 +1,8 @@
 // Everything that reads bytes from others: it reads the genuine ones, and refuses what is cut short or changed with a code.
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { fromHex } from '../../verify/bytes.ts';
 import { CheckFailure } from '../../verify/checks.ts';
+import { fromHex } from '../../verify/common/bytes.ts';
 import { deviceRoots, fwidOf, rimRoots } from '../../verify/gpu/nvidia.ts';
 import { OcspRefusal, parseOcspResponse } from '../../verify/ocsp/messages.ts';
 import { parseOpaque } from '../../verify/spdm/opaque.ts';

@@ -1,5 +1,5 @@
 // Help, shell completion and the man page, from the table.
-import { VERSION } from '../version.ts';
+import { VERSION } from '../common/version.ts';
 import { COMMANDS, type Command, EXIT_STATUS, OF_SERVICE, type Option } from './table.ts';
 
 const left = ({ name, value }: Option): string => `--${name}${value === undefined ? '' : ` ${value}`}`;

@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { VERSION } from '../common/version.ts';
 // `countersign`: checks what it is given, prints the report, and says by its exit status how that went (EXIT_STATUS of table.ts).
 import { appraiseCpu, appraiseSession, type CpuReference, type CpuReport, readReference } from '../cpu/index.ts';
 import { type EarOptions, earOf, earOfCpu } from '../forms/ear.ts';
@@ -12,7 +13,6 @@ import {
   type VerificationReport,
   type VerifyOptions,
 } from '../index.ts';
-import { VERSION } from '../version.ts';
 import { parsePem } from '../x509/certificate.ts';
 import { type Arguments, helpOf, type Request, readArguments, UsageError } from './args.ts';
 import { collateralFor, fetched, fetchingInto, onFetch } from './collateral-folder.ts';

@@ -5,11 +5,11 @@ import { withLastMember } from '../../proto/json.ts';
 import { nonceOf } from '../../proto/raw.ts';
 import { isDone, type NamedEvent, NamedEventReader, SseError, writeNamedEvent } from '../../proto/sse.ts';
 import { verifyAttestation } from '../attestation.ts';
-import { concatAll, toBase64Url } from '../bytes.ts';
 import { type FailureCode, VerificationError } from '../checks.ts';
 import { readLimited } from '../collateral.ts';
+import { concatAll, toBase64Url } from '../common/bytes.ts';
+import { LruMap } from '../common/lru.ts';
 import { attestationIn } from '../input.ts';
-import { LruMap } from '../lru.ts';
 import type { Expected, Verified, VerifyOptions } from '../options.ts';
 
 export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {

@@ -4,7 +4,7 @@ import type { BaseMessage } from '@langchain/core/messages';
 import type { ChatGenerationChunk, ChatResult } from '@langchain/core/outputs';
 import { ChatOpenAI, type ChatOpenAIFields } from '@langchain/openai';
 import type { Attestation } from '../../proto/attestation.ts';
-import { LruMap } from '../lru.ts';
+import { LruMap } from '../common/lru.ts';
 import type { Level, Verified } from '../options.ts';
 import { type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
 

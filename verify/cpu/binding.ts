@@ -9,8 +9,8 @@ import {
   type Statement,
   sessionMessage,
 } from '../../proto/statement.ts';
-import { digest, EncodingError, fromBase64, fromHex, toHex, utf8 } from '../bytes.ts';
 import { CheckFailure, type CheckList, type Passed, passed, seen } from '../checks.ts';
+import { digest, EncodingError, fromBase64, fromHex, toHex, utf8 } from '../common/bytes.ts';
 import { parseChain, parseEvidence } from '../input.ts';
 import type { VerifyOptions } from '../options.ts';
 import type { Certificate } from '../x509/certificate.ts';

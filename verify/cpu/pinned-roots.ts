@@ -1,6 +1,6 @@
 // The roots that are pinned: AMD's, one for each product, and Intel's. A trust anchor is a name and a key (RFC 5280 §6.1.1), so
 // each stands here as the signed part of its certificate, base64 of DER; a root's signature of itself proves nothing.
-import { concat, fromBase64, fromHex } from '../bytes.ts';
+import { concat, fromBase64, fromHex } from '../common/bytes.ts';
 import { type Certificate, parseCertificate } from '../x509/certificate.ts';
 
 /** As AMD's key service gives them at /vcek/v1/PRODUCT/cert_chain; VCEK and VLEK stand under the same ones. */

@@ -1,5 +1,5 @@
 // Verifies a processor's evidence: the list of checks, read top to bottom.
-import { equal, fromHex, toHex } from '../bytes.ts';
+
 import {
   CheckFailure,
   CheckList,
@@ -10,7 +10,8 @@ import {
   skipped,
   VerificationError,
 } from '../checks.ts';
-import { requireWebCrypto } from '../webcrypto.ts';
+import { equal, fromHex, toHex } from '../common/bytes.ts';
+import { requireWebCrypto } from '../common/webcrypto.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { checkVtpm, type HclReport, parseHclReport, parseTpmAttest, type TpmAttest } from './azure-vtpm.ts';
 import { type CpuMember, readCpuMember, readTdxCollateral, type TpmQuote } from './cpu-member.ts';

@@ -2,8 +2,8 @@
 // It is read and not verified. An entry point of its own beside index.ts, as ear.ts is. docs/exports.md.
 import type { Evidence } from '../../proto/attestation.ts';
 import { sessionMessage } from '../../proto/statement.ts';
-import { digest, EncodingError, fromBase64, fromHex, toBase64Url, utf8 } from '../bytes.ts';
 import { CheckFailure, type Limits } from '../checks.ts';
+import { digest, EncodingError, fromBase64, fromHex, toBase64Url, utf8 } from '../common/bytes.ts';
 import { type CpuForm, readAnswerCpu, readSession } from '../cpu/binding.ts';
 import { parseCpu } from '../cpu/cpu-member.ts';
 import type { TdxCollateral } from '../cpu/cpu-options.ts';

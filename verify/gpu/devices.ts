@@ -1,6 +1,7 @@
 // The checks made on devices: of each its report, who signed it, whether that is still endorsed and what runs on it; of all their topology.
-import { equal } from '../bytes.ts';
+
 import { CheckFailure, type CheckList, type Passed, passed, seen, skipped } from '../checks.ts';
+import { equal } from '../common/bytes.ts';
 import { type DeviceInput, type ParsedEvidence, parseEvidence } from '../input.ts';
 import type { Context, DeviceClaims } from '../options.ts';
 import { type Report, verifyReportSignature } from '../spdm/report.ts';

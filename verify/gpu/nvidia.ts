@@ -1,6 +1,7 @@
 // What is NVIDIA's own: the pinned roots, the device that a chain is about, its RIMs' names, and the firmware id that its report must repeat.
-import { toHex } from '../bytes.ts';
+
 import { CheckFailure } from '../checks.ts';
+import { toHex } from '../common/bytes.ts';
 import type { OpaqueData } from '../spdm/opaque.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { children, DerError, type DerValue, expectTag, oid, readOne, sequence, TAG } from '../x509/der.ts';

@@ -1,6 +1,7 @@
 // A device's endorsements and reference values: finds and verifies its RIMs, checks revocation, compares measurements.
-import { equal } from '../bytes.ts';
+
 import { CheckFailure } from '../checks.ts';
+import { equal } from '../common/bytes.ts';
 import { verifyOcsp } from '../ocsp/revocation.ts';
 import type { Context, OcspQuery, RimQuery, VerifyOptions } from '../options.ts';
 import { type Manifest, type Measurement, type Rim, verifyRim } from '../rim/rim.ts';

@@ -2,9 +2,9 @@
 // over our nonce, signed by such a device's own key under the trust anchor. NVIDIA's verifier has returned `true` for less.
 // Revocation, reference values and the device's mode are for the relying party to check: attestation.ts.
 import type { Evidence } from '../../proto/attestation.ts';
-import { EncodingError, fromBase64, toHex } from '../bytes.ts';
 import { CheckFailure } from '../checks.ts';
-import { LruMap } from '../lru.ts';
+import { EncodingError, fromBase64, toHex } from '../common/bytes.ts';
+import { LruMap } from '../common/lru.ts';
 import { parseReport, type Report, verifyReportSignature } from '../spdm/report.ts';
 import { parseToken, type TokenDevice } from '../token/token.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';

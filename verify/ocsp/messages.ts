@@ -1,5 +1,5 @@
 // OCSP requests and responses as bytes (RFC 6960).
-import { type Bytes, concat, digest } from '../bytes.ts';
+import { type Bytes, concat, digest } from '../common/bytes.ts';
 import { type Certificate, parseCertificate, parseExtensions } from '../x509/certificate.ts';
 import {
   bitString,

@@ -1,7 +1,8 @@
 // Verifies an OCSP response about a certificate (RFC 6960 §3.2): which certificate, which responder, when, and which status.
-import { concat, digest, equal, toHex } from '../bytes.ts';
+
 import { CheckFailure } from '../checks.ts';
-import { LruMap } from '../lru.ts';
+import { concat, digest, equal, toHex } from '../common/bytes.ts';
+import { LruMap } from '../common/lru.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { names, notUnderstood, signedBy } from '../x509/chain.ts';
 import { DerError } from '../x509/der.ts';

@@ -1,7 +1,8 @@
 // A verified reference integrity manifest: parsed, its XML signature and its signer's chain checked, then read.
-import { digest, toHex, utf8 } from '../bytes.ts';
+
 import { CheckFailure } from '../checks.ts';
-import { LruMap } from '../lru.ts';
+import { digest, toHex, utf8 } from '../common/bytes.ts';
+import { LruMap } from '../common/lru.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { ChainError, verifyChain } from '../x509/chain.ts';
 import { attribute, childElements, type Element, isNamed, malformed, parseXml } from './xml.ts';

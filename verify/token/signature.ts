@@ -1,6 +1,7 @@
 // Who signed a token, and whether that proves anything: NVIDIA's service, Countersign, or nobody in particular.
-import { buffered, utf8 } from '../bytes.ts';
+
 import { CheckFailure } from '../checks.ts';
+import { buffered, utf8 } from '../common/bytes.ts';
 import type { Jwk, Jwks, TokenSigner } from '../options.ts';
 import type { Jws } from './jws.ts';
 import { type Bundle, COUNTERSIGN_ISSUER, type ParsedToken, text } from './token.ts';

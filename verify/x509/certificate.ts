@@ -1,5 +1,5 @@
 // Parses X.509 certificates (RFC 5280 §4.1). What it returns is not yet trusted: verifyChain in chain.ts makes it so.
-import { equal, fromBase64, toHex } from '../bytes.ts';
+import { equal, fromBase64, toHex } from '../common/bytes.ts';
 import {
   bitString,
   boolean,

@@ -1,7 +1,8 @@
 // Verifies a certificate chain up to a pinned root (RFC 5280 §6.1, for chains that come in order).
-import { digest, equal, toHex } from '../bytes.ts';
+
 import { CheckFailure } from '../checks.ts';
-import { LruMap } from '../lru.ts';
+import { digest, equal, toHex } from '../common/bytes.ts';
+import { LruMap } from '../common/lru.ts';
 import { type Certificate, EXTENSION, type Signed } from './certificate.ts';
 import { ecdsaVerify, type PublicKey, pssVerify } from './public-key.ts';
 

@@ -1,5 +1,5 @@
 // Reads certificate revocation lists (RFC 5280 §5.1) and looks certificates up in them.
-import { toHex } from '../bytes.ts';
+import { toHex } from '../common/bytes.ts';
 import { type Certificate, parseExtensions, readSignature, type Signed } from './certificate.ts';
 import { DerError, type DerValue, expectTag, integer, readAt, readOne, sequence, TAG, time } from './der.ts';
 

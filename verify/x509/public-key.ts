@@ -1,6 +1,6 @@
 // Signatures over WebCrypto, ECDSA and RSASSA-PSS, with each public key imported once.
-import { buffered, concat, toHex } from '../bytes.ts';
-import { LruMap } from '../lru.ts';
+import { buffered, concat, toHex } from '../common/bytes.ts';
+import { LruMap } from '../common/lru.ts';
 import { DerError, integer, readOne, sequence } from './der.ts';
 
 const MAX_KEYS = 256;

@@ -1,6 +1,6 @@
 """
 Bytes and their texts: hex, base64, UTF-8. A text is measured and encoded as UTF-16 has it, so that limits are those of
-verify/bytes.ts.
+verify/common/bytes.ts.
 """
 
 import base64

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import * as der from '../../../sidecar/attesters/simulated/certificate.ts';
-import { fromBase64 } from '../../../verify/bytes.ts';
+import { fromBase64 } from '../../../verify/common/bytes.ts';
 import { readCpuMember } from '../../../verify/cpu/cpu-member.ts';
 import type { TcbStatus } from '../../../verify/cpu/cpu-options.ts';
 import { parseSnpReport } from '../../../verify/cpu/snp-report.ts';

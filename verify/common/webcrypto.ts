@@ -1,6 +1,7 @@
 // What a verification needs of the system's WebCrypto, found out once and said clearly where it is missing.
+
+import { deviceRoots } from '../gpu/nvidia.ts';
 import { buffered } from './bytes.ts';
-import { deviceRoots } from './gpu/nvidia.ts';
 
 /** The system lacks what every verification needs. Nothing was checked, and nothing is said about what was given. */
 export class UnsupportedSystemError extends Error {
