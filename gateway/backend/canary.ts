@@ -3,6 +3,7 @@
 import type { Logger } from 'pino';
 import * as z from 'zod';
 import { ANY_TEXT } from '../config.ts';
+import { asProblem } from '../http/problem.ts';
 import type { Backend, BackendRequest } from './backend.ts';
 
 export const CANARY_STATES = ['off', 'pending', 'good', 'wrong', 'unavailable'] as const;
@@ -27,8 +28,9 @@ const QUESTION = 'What is the capital of France? Answer with its name only.';
 const MAX_TOKENS = 64;
 const ANSWER_MS = 60_000;
 const MAX_ANSWER_BYTES = 1024 * 1024;
-/** While the backend loads its model. */
+/** While the backend loads its model. One that refuses the question, as one for embeddings alone does, is asked no sooner than others. */
 const RETRY_MS = 5_000;
+const LOADING = /^(backend_\w+|http_5\d\d|timeout)$/;
 /** Answers must agree so far. Further on, the numbers of a batched backend depend on what else it computes. */
 const SAME = 16;
 
@@ -81,7 +83,8 @@ export function startCanary(backends: () => readonly Asked[], options: CanaryOpt
     if (found.state !== result.state || found.reason !== result.reason)
       log[found.state === 'wrong' ? 'error' : 'info'](found, 'canary');
     result = { ...found, at: new Date().toISOString() };
-    timer = setTimeout(look, found.state === 'unavailable' ? Math.min(RETRY_MS, interval_ms) : interval_ms).unref();
+    const loading = found.state === 'unavailable' && LOADING.test(found.reason ?? '');
+    timer = setTimeout(look, loading ? Math.min(RETRY_MS, interval_ms) : interval_ms).unref();
   }
 
   if (interval_ms > 0) timer = setTimeout(look, 0);
@@ -127,8 +130,7 @@ async function lookAt(backend: Asked, key: string | null, expected: string): Pro
     if (reason !== null) return { state: 'wrong', reason };
     return first.slice(0, SAME) === second.slice(0, SAME) ? { state: 'good' } : { state: 'wrong', reason: 'changed' };
   } catch (error) {
-    if (!(error instanceof Unavailable)) throw error;
-    return { state: 'unavailable', reason: error.reason };
+    return { state: 'unavailable', reason: error instanceof Unavailable ? error.reason : asProblem(error).code };
   }
 }
 

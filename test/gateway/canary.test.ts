@@ -109,6 +109,14 @@ describe('the canary', () => {
     expect(canary.result).toMatchObject({ state: 'unavailable', reason: 'backend_unreachable' });
   });
 
+  it('asks one that refuses the question no sooner than others', async () => {
+    await look(answer('{"error":{}}', 404), { CANARY_INTERVAL_MS: '60000' });
+    const asked = backend.seen.length;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(canary.result).toMatchObject({ state: 'unavailable', reason: 'http_404' });
+    expect(backend.seen.length).toBe(asked);
+  });
+
   it('sees a backend go wrong and well again', async () => {
     expect((await look(saying('Paris'), { CANARY_INTERVAL_MS: '20' })).state).toBe('good');
     backend.script = saying('!'.repeat(64));
