@@ -188,6 +188,19 @@ describe('values', () => {
     expect(podOf(render(helm, null, { 'gpu.runtimeClassName': '' })).runtimeClassName).toBeUndefined();
   });
 
+  it("show the GPUs to sidecar and ready step by the toolkit's NRI plugin, where that is how the cluster does it", () => {
+    const built = render(helm, null, { 'gpu.access': 'nri', 'readyState.enabled': true });
+    const { metadata, spec } = built.one('Deployment', 'countersign').spec.template;
+    expect(spec.runtimeClassName).toBeUndefined();
+    for (const { name } of spec.initContainers)
+      expect(metadata.annotations[`nvidia.cdi.k8s.io/container.${name}`]).toBe('management.nvidia.com/gpu=all');
+    const users = containersOf(built.one('Deployment', 'countersign')).filter(
+      ({ resources }) => resources.limits['nvidia.com/gpu'] !== undefined,
+    );
+    expect(users.map(({ name }) => name)).toEqual(['backend']);
+    expect(JSON.stringify(spec)).not.toContain('NVIDIA_VISIBLE_DEVICES');
+  });
+
   it('let the GPUs accept work without an attestation where that is said', () => {
     const ready = (set: Record<string, unknown>) =>
       podOf(render(helm, null, { 'readyState.enabled': true, ...set })).initContainers.map(describeEnvironment);

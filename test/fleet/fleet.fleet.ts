@@ -20,10 +20,11 @@ beforeAll(async () => {
 afterAll(() => fleet?.close(), 60_000);
 
 const bearer = (key: string = KEYS[0]) => ({ authorization: `Bearer ${key}` });
-const tee = (body: string, url = fleet.front.url, key?: string) =>
-  ask(`${url}/v1/chat/completions`, { body, headers: bearer(key) });
+const tee = (body: string, url = fleet.front.url, key?: string, signal?: AbortSignal) =>
+  ask(`${url}/v1/chat/completions`, { body, headers: bearer(key), ...(signal === undefined ? {} : { signal }) });
 const find = (url: string, id: unknown, key?: string) =>
   ask(`${url}/v1/chat/completions/${id}/attestation`, { method: 'GET', headers: bearer(key) });
+const plain = (text: string) => question(text).replace('"tee":true', '"stream":true');
 const streamed = (text: string) => question(text).replace('{', '{"stream":true,');
 const question = (text: string) => `{"tee":true,"model":"m","messages":[{"role":"user","content":"${text}"}]}`;
 
@@ -114,9 +115,17 @@ describe.skipIf(tools === null)('a fleet behind an InferencePool', () => {
   it('sends requests where the signing queue is short', async () => {
     const slow = await fleet.add({ name: 'slow', ip: '127.0.66.9', collectionMs: 1_500 });
     await eventually(async () => podOf((await tee(question('is it known?'))).text) === slow, 60_000);
-    // Its queue is held long for the whole of the load, by requests that go past the picker.
+    // Its signing queue is long for the whole of the load, by requests that go past the picker. The others have more requests than it,
+    // without tee, so that it is the queue alone that speaks against it.
     const held = Array.from({ length: 8 }, (_, i) => tee(question(`held ${i}`), slow.url));
-    await eventually(async () => (await queueOf(slow)) >= 4, 10_000);
+    const busy = new AbortController();
+    const others = [...fleet.pods.values()].filter((pod) => pod !== slow);
+    for (const { url } of others)
+      for (let i = 0; i < 12; i++) void tee(plain('hold'), url, undefined, busy.signal).catch(() => {});
+    await eventually(async () => {
+      const requests = await Promise.all(others.map((pod) => gaugeOf(pod, 'http_server_active_requests')));
+      return (await queueOf(slow)) >= 4 && requests.every((count) => count >= 12);
+    }, 10_000);
     const counts = new Map<string, number>();
     await inParallel(4, 60, async (i) => {
       const answer = await tee(question(`load ${i}`));
@@ -125,6 +134,11 @@ describe.skipIf(tools === null)('a fleet behind an InferencePool', () => {
       counts.set(name, (counts.get(name) ?? 0) + 1);
     });
     expect(await queueOf(slow)).toBeGreaterThan(0);
+    for (const pod of others)
+      expect(await gaugeOf(pod, 'http_server_active_requests')).toBeGreaterThan(
+        await gaugeOf(slow, 'http_server_active_requests'),
+      );
+    busy.abort();
     console.log(`where 60 tee requests went: ${JSON.stringify(Object.fromEntries(counts))}`);
     expect(counts.get('slow') ?? 0).toBeLessThanOrEqual(2);
     expect(counts.size).toBeGreaterThan(2);
@@ -245,9 +259,11 @@ async function inParallel(atOnce: number, total: number, call: (i: number) => Pr
   );
 }
 
-async function queueOf(pod: Pod): Promise<number> {
-  const text = (await ask(`http://${pod.ip}:9090/metrics`, { method: 'GET' })).text;
-  const value = /^countersign_signing_queue_depth (\S+)$/m.exec(text)?.[1];
-  if (value === undefined) throw new Error('the gateway exports no countersign_signing_queue_depth');
+const queueOf = (pod: Pod) => gaugeOf(pod, 'countersign_signing_queue_depth');
+
+async function gaugeOf(pod: Pod, name: string): Promise<number> {
+  const { text } = await ask(`http://${pod.ip}:9090/metrics`, { method: 'GET' });
+  const value = new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1];
+  if (value === undefined) throw new Error(`the gateway exports no ${name}`);
   return Number(value);
 }

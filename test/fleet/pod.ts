@@ -79,17 +79,20 @@ export async function startPod(options: PodOptions): Promise<Pod> {
   };
 }
 
-/** Answers with its pod's name, whole or streamed, each under an id of its own. */
+/** Answers with its pod's name, whole or streamed, each under an id of its own. To `hold` it says so for a minute. */
 async function startEngine(pod: string): Promise<Backend> {
   let answers = 0;
   return startBackend((request, response) => {
     const id = `chatcmpl-${pod}-${++answers}`;
     const content = `Answered by ${pod}.`;
-    if (/"stream"\s*:\s*true/.test(request.body))
+    if (/"stream"\s*:\s*true/.test(request.body)) {
+      const [deltas, pause_ms] = request.body.includes('"hold"') ? [60, 1_000] : [1, 20];
+      const events = [role(), ...Array(deltas).fill(delta(content)), finish(), DONE];
       return stream(
-        [role(), delta(content), finish(), DONE].map((event) => event.replace('chatcmpl-1', id)),
-        20,
+        events.map((event) => event.replace('chatcmpl-1', id)),
+        pause_ms,
       )(request, response);
+    }
     const body = chatBody(content, id);
     response
       .writeHead(200, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) })
