@@ -161,7 +161,7 @@ describe('a bad backend', () => {
     expect([health.status, health.json().status, health.json().backend]).toEqual([
       503,
       'down',
-      { status: 'down', code: 'backend_unreachable' },
+      { status: 'down', code: 'backend_unreachable', canary: { state: 'off' } },
     ]);
     await alone.close();
   });
