@@ -57,11 +57,21 @@ export async function startCluster(programs: { etcd: string; apiserver: string }
   const authority = join(certificates, 'apiserver.crt');
   const call = (method: string, path: string, body?: unknown, type = 'application/json') =>
     ask({ port, token, authority }, method, path, body, type);
-  await eventually(async () => {
-    if (apiserver.child.exitCode !== null) throw new Error(`the API server ended: ${apiserver.output().slice(-4000)}`);
-    if (!existsSync(authority)) return false;
-    return (await call('GET', '/readyz').catch(() => ({ status: 0 }))).status === 200;
-  }, 120_000);
+  const close = async () => {
+    await Promise.all([apiserver, etcd.process].map((one) => one.child.exitCode ?? one.kill('SIGKILL')));
+    folder.remove();
+  };
+  try {
+    await eventually(async () => {
+      if (apiserver.child.exitCode !== null)
+        throw new Error(`the API server ended: ${apiserver.output().slice(-4000)}`);
+      if (!existsSync(authority)) return false;
+      return (await call('GET', '/readyz').catch(() => ({ status: 0 }))).status === 200;
+    }, 120_000);
+  } catch (error) {
+    await close();
+    throw error;
+  }
 
   const create = async (object: KubernetesObject, { dryRun } = { dryRun: false }) => {
     const { status, body } = await call('POST', `${pathOf(object)}${dryRun ? '?dryRun=All' : ''}`, object);
@@ -114,11 +124,7 @@ export async function startCluster(programs: { etcd: string; apiserver: string }
       writeFileSync(file, JSON.stringify(config));
       return file;
     },
-    async close() {
-      await apiserver.kill('SIGKILL');
-      await etcd.process.kill('SIGKILL');
-      folder.remove();
-    },
+    close,
   };
 }
 

@@ -24,8 +24,24 @@ export interface Fleet {
   close(): Promise<void>;
 }
 
+/** What was started is ended, in the other order. */
+type Closing = (() => Promise<unknown>)[];
+const closeAll = async (closing: Closing) => {
+  for (const close of closing.reverse()) await close().catch(console.error);
+};
+
+/** @throws what went wrong; nothing is left running then. */
 export async function startFleet(tools: Tools): Promise<Fleet> {
-  const closing: (() => Promise<unknown>)[] = [];
+  const closing: Closing = [];
+  try {
+    return await start(tools, closing);
+  } catch (error) {
+    await closeAll(closing);
+    throw error;
+  }
+}
+
+async function start(tools: Tools, closing: Closing): Promise<Fleet> {
   const cluster = await startCluster(tools);
   closing.push(() => cluster.close());
   const store = await startStoreServer(tools.valkey);
@@ -63,9 +79,7 @@ export async function startFleet(tools: Tools): Promise<Fleet> {
       pods.delete(name);
     },
     frontWith,
-    async close() {
-      for (const close of closing.reverse()) await close().catch(console.error);
-    },
+    close: () => closeAll(closing),
   };
 }
 

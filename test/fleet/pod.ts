@@ -3,7 +3,7 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Backend, chatBody, DONE, delta, finish, role, startBackend, stream } from '../backend.ts';
-import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
+import { startGatewayProcess } from '../gateway-process.ts';
 import { eventually, type Folder, temporaryFolder } from '../harness.ts';
 import { type RunningProcess, startProcess } from '../process.ts';
 
@@ -33,50 +33,43 @@ export interface PodOptions {
 
 export const rootDirOf = (folder: Folder) => join(folder.path, 'root');
 
+/** @throws when one of its processes does not start; none is left running then. */
 export async function startPod(options: PodOptions): Promise<Pod> {
   const { name, ip, storeUrl, collectionMs = 20 } = options;
   const folder = temporaryFolder();
   const rootDir = options.rootDir ?? rootDirOf(folder);
   const socket = join(folder.path, 'socket', 'sidecar.sock');
+  const processes: RunningProcess[] = [];
   const engine = await startEngine(name);
-  const sidecar = startProcess('sidecar/main.ts', [], {
-    ATTESTER: 'simulated',
-    SIDECAR_SOCKET: socket,
-    SIMULATED_ROOT_DIR: rootDir,
-    SIMULATED_COLLECTION_MS: String(collectionMs),
-    COLLATERAL_DIR: join(folder.path, 'collateral'),
-  });
-  await eventually(() => existsSync(socket), 30_000);
-  const keys = join(folder.path, 'keys');
-  writeFileSync(keys, KEYS.map((key) => `${key}\n`).join(''), { mode: 0o600 });
-  const gateway = await startGatewayProcess({
-    HOST: ip,
-    PORT: '8080',
-    METRICS_HOST: ip,
-    METRICS_PORT: '9090',
-    BACKEND_URL: engine.url,
-    SIDECAR_SOCKET: socket,
-    API_KEYS_FILE: keys,
-    ATTESTATION_STORE_URL: storeUrl,
-    BATCH: 'off',
-  });
-  const processes: (GatewayProcess | RunningProcess)[] = [gateway, sidecar];
   const kill = async () => {
-    await Promise.all(processes.splice(0).map((one) => one.kill('SIGKILL')));
+    await Promise.all(processes.splice(0).map((one) => one.child.exitCode ?? one.kill('SIGKILL')));
   };
-  return {
-    name,
-    ip,
-    url: `http://${ip}:8080`,
-    engine,
-    root: readFileSync(join(rootDir, 'root.pem'), 'utf8'),
-    kill,
-    async close() {
-      await kill();
-      await engine.close();
-      folder.remove();
-    },
+  const close = async () => {
+    await kill();
+    await engine.close();
+    folder.remove();
   };
+  try {
+    const sidecar = startProcess('sidecar/main.ts', [], {
+      ATTESTER: 'simulated',
+      SIDECAR_SOCKET: socket,
+      SIMULATED_ROOT_DIR: rootDir,
+      SIMULATED_COLLECTION_MS: String(collectionMs),
+      COLLATERAL_DIR: join(folder.path, 'collateral'),
+    });
+    processes.push(sidecar);
+    await eventually(() => existsSync(socket), 30_000);
+    const keys = join(folder.path, 'keys');
+    writeFileSync(keys, KEYS.map((key) => `${key}\n`).join(''), { mode: 0o600 });
+    const settings = { BACKEND_URL: engine.url, SIDECAR_SOCKET: socket, API_KEYS_FILE: keys, BATCH: 'off' };
+    const addresses = { HOST: ip, PORT: '8080', METRICS_HOST: ip, METRICS_PORT: '9090' };
+    processes.push(await startGatewayProcess({ ...settings, ...addresses, ATTESTATION_STORE_URL: storeUrl }));
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  const root = readFileSync(join(rootDir, 'root.pem'), 'utf8');
+  return { name, ip, url: `http://${ip}:8080`, engine, root, kill, close };
 }
 
 /** Answers with its pod's name, whole or streamed, each under an id of its own. To `hold` it says so for a minute. */

@@ -121,6 +121,7 @@ describe.skipIf(tools === null)('the API server', () => {
     ['its defaults', null, {}],
     ['ci/demo.yaml', 'demo', {}],
     ['a claim for the GPUs', null, { 'gpu.access': 'claim', 'gpu.count': 8 }],
+    ["GPUs by the toolkit's NRI plugin", null, { 'gpu.access': 'nri' }],
     ['an engine elsewhere', null, { 'backend.mode': 'url', 'backend.url': 'http://engine.models.svc:8000/v1' }],
   ])('takes what the chart makes of %s', async (_what, values, set) => {
     const rendered = render(await tool('helm'), values, set);
