@@ -299,6 +299,21 @@ describe('a gateway with AUDIT_LOG', () => {
     expect(check(file).status).toBe(0);
   });
 
+  it('rotates at AUDIT_LOG_BYTES, and keeps AUDIT_LOG_FILES', async () => {
+    stage = await startStage();
+    const url = await stage.gateway({ AUDIT_LOG: file, AUDIT_LOG_BYTES: '65536', AUDIT_LOG_FILES: '1' });
+    const body = { ...CHAT, model: 'm'.repeat(128) };
+    // A tenth of a second's lines are written at once: some 150 of them fill a file.
+    for (let round = 0; round < 6; round++) {
+      await Promise.all(Array.from({ length: 100 }, () => chat(url, body)));
+      await eventually(() => lastOnDisk() === (round + 1) * 100);
+    }
+    const names = readdirSync(folder.path).filter((name) => name.startsWith('audit.log.'));
+    expect(names).toHaveLength(1);
+    expect(statSync(join(folder.path, names[0] as string)).size).toBeGreaterThan(65_536);
+    expect(check(file)).toMatchObject({ status: 0, stdout: expect.stringMatching(/lines \d{2,} to 600 in 2 files/) });
+  });
+
   it('names the same device as the verifier, and writes without keys too', async () => {
     stage = await startStage();
     const url = await stage.gateway({ AUDIT_LOG: file });
