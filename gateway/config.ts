@@ -188,7 +188,7 @@ const own = z.object({
     .transform((file) => resolve(file))
     .optional()
     .describe(
-      'A file of JSON lines, one for each request that reached the backend: who, when, which model, tokens, how it was attested; never content. Each line holds the hash of the one before (`countersign audit check`)',
+      'A file of JSON lines, one for each POST and DELETE that reached the backend: who, when, which model, tokens, how it was attested; never content. Each line holds the hash of the one before (`countersign audit check`)',
     ),
   AUDIT_LOG_BYTES: integer(64 * MiB, 64 * 1024, 1024 * MiB).describe(
     'The length at which the audit log is rotated, to `FILE.` and the number of its first line',

@@ -198,6 +198,8 @@ export function createStores(
   return {
     store: createSharedStore(connection, memory, own, config),
     rates: createRates(inStore(counter, limiter)),
-    book: createSharedBook(connection, () => log.error('the store is away for too long: usage of keys is lost')),
+    book: createSharedBook(connection, () =>
+      log.error('usage of keys is lost: the store was away for too long, or is away at the end'),
+    ),
   };
 }

@@ -95,8 +95,12 @@ export interface Backends extends Backend {
   /** The models of all, each once, in the order of the file. @throws {Problem} where no backend tells its models */
   models(): Promise<readonly Model[]>;
   health(): Promise<BackendsHealth>;
-  /** Each by itself, with its own key. */
-  readonly each: readonly (BackendName & Pick<Backend, 'call'>)[];
+  /** Each by itself, with its own key, and which models go to it. */
+  readonly each: readonly {
+    readonly name: string;
+    readonly call: Backend['call'];
+    serves(model: string): boolean;
+  }[];
   /** Whether each is up, by name. */
   readonly states: readonly (readonly [name: string, up: boolean])[];
   /** Requests that were sent to a further backend, since the start. */

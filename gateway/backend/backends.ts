@@ -1,6 +1,7 @@
 // Several backends on one node (BACKENDS_FILE): which one a request goes to, where it goes when that one cannot be reached, and what
 // follows a change of the file.
 import { resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { ConfigError, type GatewayConfig } from '../config.ts';
 import { asProblem, Problem } from '../http/problem.ts';
@@ -93,6 +94,9 @@ class Table {
 
 /** No further backend is tried after this time: one that lets connections wait takes 5 s. */
 const FAILOVER_MS = 10_000;
+
+/** How long /health waits for the first probe of a backend. */
+const FIRST_PROBE_MS = 1_000;
 
 interface Chooser {
   /** @throws {Problem} where no backend serves the request */
@@ -225,11 +229,20 @@ export function createBackends(file: string, config: GatewayConfig, log: Logger,
     models: () => modelsOf(now()),
     async health() {
       const { replicas } = now();
-      await Promise.all(replicas.map(({ ready }) => ready));
+      // One that is silent is not waited for: health checks have seconds.
+      await Promise.race([
+        Promise.all(replicas.map(({ ready }) => ready)),
+        sleep(FIRST_PROBE_MS, undefined, { ref: false }),
+      ]);
       return healthOf(replicas, file_error);
     },
     get each() {
-      return now().replicas;
+      const table = now();
+      return table.replicas.map((replica) => ({
+        name: replica.name,
+        call: (request: BackendRequest, handler: ResponseHandler) => replica.call(request, handler),
+        serves: (model: string) => table.allows(replica, model),
+      }));
     },
     get states() {
       return now().replicas.map(({ name, up }) => [name, up] as const);

@@ -11,7 +11,7 @@ export const CANARY_STATES = ['off', 'pending', 'good', 'wrong', 'unavailable'] 
 export interface CanaryResult {
   /** `pending`: the first answer is not there. `unavailable`: nothing was learnt, because the backend did not answer the question. */
   readonly state: (typeof CANARY_STATES)[number];
-  /** Of `wrong`: empty, not_text, repetition, unexpected, changed. Of `unavailable`: no_model, no_answer, timeout, a code or a status. */
+  /** Of `wrong`: empty, not_text, repetition, unexpected, changed. Of `unavailable`: no_model, no_answer, cut, timeout, a code or a status. */
   readonly reason?: string;
   /** Of several backends, the one that is wrong. */
   readonly backend?: string;
@@ -25,7 +25,8 @@ export interface Canary {
 }
 
 const QUESTION = 'What is the capital of France? Answer with its name only.';
-const MAX_TOKENS = 64;
+/** A model that reasons first gets as far as the name. */
+const MAX_TOKENS = 256;
 const ANSWER_MS = 60_000;
 const MAX_ANSWER_BYTES = 1024 * 1024;
 /** While the backend loads its model. One that refuses the question, as one for embeddings alone does, is asked no sooner than others. */
@@ -39,6 +40,7 @@ const answerSchema = z.object({
   choices: z
     .array(
       z.object({
+        finish_reason: z.string().nullish(),
         message: z.object({
           content: z.string().nullish(),
           reasoning_content: z.string().nullish(),
@@ -68,6 +70,8 @@ interface CanaryOptions {
 interface Asked {
   readonly name: string | null;
   readonly call: Backend['call'];
+  /** Whether requests for this model go to it; absent: all do. */
+  serves?(model: string): boolean;
 }
 
 /** `backends` tells who is to be asked now. */
@@ -80,9 +84,11 @@ export function startCanary(backends: () => readonly Asked[], options: CanaryOpt
   async function look(): Promise<void> {
     const found = await lookAtAll(backends(), backend_api_key, expected);
     if (closed) return;
-    if (found.state !== result.state || found.reason !== result.reason)
+    const stays = found.state === 'unavailable' && result.state === 'wrong';
+    if (!stays && (found.state !== result.state || found.reason !== result.reason))
       log[found.state === 'wrong' ? 'error' : 'info'](found, 'canary');
-    result = { ...found, at: new Date().toISOString() };
+    // What was wrong stays so until it was seen to be good: a backend that is too busy to answer is not.
+    if (!stays) result = { ...found, at: new Date().toISOString() };
     const loading = found.state === 'unavailable' && LOADING.test(found.reason ?? '');
     timer = setTimeout(look, loading ? Math.min(RETRY_MS, interval_ms) : interval_ms).unref();
   }
@@ -118,17 +124,24 @@ async function lookAt(backend: Asked, key: string | null, expected: string): Pro
   try {
     const models = modelsSchema.safeParse(await ask('GET', '/models', null));
     if (!models.success) throw new Unavailable('no_model');
+    const model = models.data.data.find(({ id }) => backend.serves?.(id) ?? true)?.id;
+    if (model === undefined) throw new Unavailable('no_model');
     const question = JSON.stringify({
-      model: models.data.data[0]?.id,
+      model,
       messages: [{ role: 'user', content: QUESTION }],
       temperature: 0,
       max_tokens: MAX_TOKENS,
     });
-    const first = textOf(await ask('POST', '/chat/completions', question));
-    const second = textOf(await ask('POST', '/chat/completions', question));
-    const reason = wrongIn(first, expected) ?? wrongIn(second, expected);
-    if (reason !== null) return { state: 'wrong', reason };
-    return first.slice(0, SAME) === second.slice(0, SAME) ? { state: 'good' } : { state: 'wrong', reason: 'changed' };
+    const first = answerOf(await ask('POST', '/chat/completions', question));
+    const second = answerOf(await ask('POST', '/chat/completions', question));
+    for (const { text, cut } of [first, second]) {
+      const reason = wrongIn(text, expected);
+      // Reasoning that was cut off may not have come to the name.
+      if (cut && (reason === 'empty' || reason === 'unexpected')) throw new Unavailable('cut');
+      if (reason !== null) return { state: 'wrong', reason };
+    }
+    const same = first.text.slice(0, SAME) === second.text.slice(0, SAME);
+    return same ? { state: 'good' } : { state: 'wrong', reason: 'changed' };
   } catch (error) {
     return { state: 'unavailable', reason: error instanceof Unavailable ? error.reason : asProblem(error).code };
   }
@@ -153,11 +166,15 @@ function isRepetition(text: string): boolean {
 }
 
 /** What the model wrote, its reasoning first. @throws {Unavailable} */
-function textOf(value: unknown): string {
+function answerOf(value: unknown): { readonly text: string; readonly cut: boolean } {
   const parsed = answerSchema.safeParse(value);
   if (!parsed.success) throw new Unavailable('no_answer');
-  const { content, reasoning_content, reasoning } = parsed.data.choices[0]?.message ?? {};
-  return `${reasoning_content ?? reasoning ?? ''}${content ?? ''}`;
+  const [choice] = parsed.data.choices;
+  const { content, reasoning_content, reasoning } = choice?.message ?? {};
+  return {
+    text: `${reasoning_content ?? reasoning ?? ''}${content ?? ''}`,
+    cut: choice?.finish_reason === 'length',
+  };
 }
 
 /** @throws {Unavailable} */

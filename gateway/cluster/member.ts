@@ -112,6 +112,8 @@ export class PeerRequests {
 
 const REQUEST_TIMEOUT_MS = 3_000;
 const RATE_TIMEOUT_MS = 2_000;
+/** Health checks wait no longer. */
+const STATE_TIMEOUT_MS = 1_000;
 const UNANSWERED = 'The process that keeps usage did not answer in time.';
 
 /** True in a process that is one of several workers. */
@@ -202,7 +204,7 @@ export function joinPrimary(workers: number): Member {
     },
     audit: {
       add: (entry) => primary.send({ countersign: 'audit', entry }),
-      state: () => requests.send(primary, { type: 'audit' }, REQUEST_TIMEOUT_MS),
+      state: () => requests.send(primary, { type: 'audit' }, STATE_TIMEOUT_MS),
       close() {},
     },
     limiter: (options) => new RateLimiterCluster({ ...options, timeoutMs: RATE_TIMEOUT_MS }),

@@ -24,7 +24,7 @@ export function usage({ book, config }: Deps) {
   };
 }
 
-const inSeconds = ({ gpu_ms, ...counts }: Amounts) => ({ ...counts, gpu_seconds: gpu_ms / 1000 });
+const inSeconds = ({ gpu_us, ...counts }: Amounts) => ({ ...counts, gpu_seconds: gpu_us / 1e6 });
 
 function byDayAndModel(a: UsageRecord, b: UsageRecord): number {
   if (a.day !== b.day) return a.day < b.day ? -1 : 1;

@@ -44,14 +44,14 @@ export class Watch {
   /** Answers under the same GPU signature, this one included; null: it has one of its own. */
   tree_size: number | null = null;
   signed: Signed | null = null;
-  /** null: nobody counts tokens. */
-  readonly #reader: TokenReader | null;
-  #contentType: string | undefined;
+  readonly #counts: boolean;
+  /** null: nobody counts tokens, or there is no answer yet. */
+  #reader: TokenReader | null = null;
 
-  constructor(trace: ExchangeTrace | null, reader: TokenReader | null) {
+  constructor(trace: ExchangeTrace | null, counts: boolean) {
     this.began_ms = performance.now();
     this.trace = trace;
-    this.#reader = reader;
+    this.#counts = counts;
   }
 
   generates(operation: Operation, model: string | undefined, tee: boolean): void {
@@ -67,7 +67,7 @@ export class Watch {
   head(status: number, contentType: string | undefined): void {
     this.backend_status = status;
     this.stream = contentType?.startsWith('text/event-stream') === true;
-    this.#contentType = contentType;
+    if (this.#counts) this.#reader = new TokenReader(this.stream);
   }
 
   /** Counts a chunk of the backend's response. */
@@ -92,10 +92,9 @@ export class Watch {
 
   /** The tokens of the backend's answer; null where nobody counts them. */
   tokens(): Tokens | null {
-    if (this.#reader === null) return null;
-    return this.backend_status >= 200 && this.backend_status < 300
-      ? this.#reader.tokens(this.#contentType, this.chunks)
-      : NO_TOKENS;
+    if (!this.#counts) return null;
+    const answered = this.backend_status >= 200 && this.backend_status < 300;
+    return answered && this.#reader !== null ? this.#reader.tokens() : NO_TOKENS;
   }
 }
 
@@ -334,7 +333,7 @@ export function createTelemetry(log: Logger, tracer: Tracer | null, { book, audi
     },
     begin(headers) {
       running++;
-      return new Watch(tracer === null ? null : tracer.begin(headers), accounting.counts ? new TokenReader() : null);
+      return new Watch(tracer === null ? null : tracer.begin(headers), accounting.counts);
     },
     end(exchange, watch, route, response) {
       running--;

@@ -60,7 +60,7 @@ export function createAccounting(registry: Registry, book: UsageBook | null, aud
       attested: signed === null ? 0 : 1,
       input_tokens: tokens.input,
       output_tokens: tokens.output,
-      gpu_ms: Math.round(request.gpu_ms),
+      gpu_us: Math.round(request.gpu_ms * 1_000),
     };
     book.add(caller.name, model, amounts);
     const of = { key: keyLabel(caller.name), model };
@@ -98,7 +98,7 @@ function createUsageMetrics(registry: Registry) {
   return {
     requests: new Counter({
       name: 'countersign_key_requests_total',
-      help: 'Requests of an API key that reached the backend. counted: who counted the tokens, the backend, the gateway by chunks, or nobody.',
+      help: 'Requests of an API key that reached the backend. counted: who counted the tokens, the backend, the gateway by the events of a stream, or nobody.',
       labelNames: ['key', 'model', 'counted'] as const,
       registers,
     }),

@@ -1,12 +1,12 @@
 // The command `countersign audit check FILE…`: follows the chain of an audit log's lines and says where it is broken.
-import { createReadStream, existsSync } from 'node:fs';
+import { closeSync, createReadStream, existsSync, fstatSync, openSync, readSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
 import { lineHash, NO_LINE, rotatedFiles } from './audit-log.ts';
 
-const USAGE = `usage: countersign audit check FILE [FILE…] [--head HASH]
+const USAGE = `usage: countersign audit check FILE [FILE…] [--head N:HASH]
   FILE          an audit log; with one, the rotated files beside it (FILE.000000000001) come first
-  --head HASH   a hash that an earlier check printed: the log must still hold that line, so that a cut end shows too
+  --head N:HASH what an earlier check printed as the head: the log must still hold that line, so that a cut end shows too
 Exit codes: 0 unbroken, 1 broken, 2 usage.`;
 
 /** Where and how the chain is broken. The message quotes no line. */
@@ -17,20 +17,24 @@ interface Chain {
   readonly last: number;
   readonly head: string;
   readonly lost: number;
-  readonly hasHead: boolean;
+  /** Of the wanted line; null: it is not there. */
+  readonly found: string | null;
+  /** The last line has no end: a crash or a full disk cut it off. */
+  readonly cut: boolean;
 }
 
 /** @throws {Broken} */
-async function follow(files: readonly string[], wanted: string | undefined): Promise<Chain> {
+async function follow(files: readonly Opened[], wanted: number | null): Promise<Chain> {
   let first = 0;
   let last = 0;
   let lost = 0;
   let head = NO_LINE;
-  let hasHead = wanted === undefined;
-  for (const file of files) {
+  let found: string | null = null;
+  for (const [i, { name, fd, cut }] of files.entries()) {
     let number = 0;
-    for await (const line of createInterface({ input: createReadStream(file, 'utf8'), crlfDelay: Infinity })) {
-      const place = `${file}, line ${++number}`;
+    let held: string | null = null;
+    const take = (line: string) => {
+      const place = `${name}, line ${++number}`;
       const { seq, prev, missing } = readLine(line, place);
       if (last === 0) {
         first = seq;
@@ -41,11 +45,56 @@ async function follow(files: readonly string[], wanted: string | undefined): Pro
       last = seq;
       lost += missing;
       head = lineHash(line);
-      hasHead ||= head === wanted;
+      if (seq === wanted) found = head;
+    };
+    for await (const line of createInterface({
+      input: createReadStream(name, { fd, encoding: 'utf8' }),
+      crlfDelay: Infinity,
+    })) {
+      if (held !== null) take(held);
+      held = line;
     }
+    // A line that was cut off was never whole, and only the last one can be.
+    if (held !== null && !(cut && i === files.length - 1)) take(held);
   }
   if (last === 0) throw new Broken('there is no line');
-  return { first, last, head, lost, hasHead };
+  return { first, last, head, lost, found, cut: files.at(-1)?.cut === true };
+}
+
+interface Opened {
+  readonly name: string;
+  readonly fd: number;
+  /** The file does not end in a line feed. */
+  readonly cut: boolean;
+}
+
+/** The log's files, the oldest first: those that are named, or one and the rotated ones beside it. */
+const filesOf = (given: readonly string[]): string[] => {
+  const [file = ''] = given;
+  return given.length > 1 ? [...given] : [...rotatedFiles(file), ...(existsSync(file) ? [file] : [])];
+};
+
+/** Opens all before one is read: a gateway may rotate them meanwhile, and then they are listed again. */
+function openAll(given: readonly string[]): Opened[] {
+  for (;;) {
+    const names = filesOf(given);
+    const opened: Opened[] = [];
+    try {
+      for (const name of names) opened.push(openOne(name));
+      if (filesOf(given).join('\n') === names.join('\n')) return opened;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || given.length > 1) throw error;
+    }
+    for (const { fd } of opened) closeSync(fd);
+  }
+}
+
+function openOne(name: string): Opened {
+  const fd = openSync(name, 'r');
+  const { size } = fstatSync(fd);
+  const last = Buffer.alloc(1);
+  const read = size === 0 ? 0 : readSync(fd, last, 0, 1, size - 1);
+  return { name, fd, cut: read === 1 && last[0] !== 0x0a };
 }
 
 function readLine(line: string, place: string): { seq: number; prev: string; missing: number } {
@@ -68,32 +117,41 @@ async function main(args: string[]): Promise<number> {
     console.log(USAGE);
     return 0;
   }
-  const head = values.head?.toLowerCase();
-  if (command !== 'check' || given.length === 0 || (head !== undefined && !/^[0-9a-f]{64}$/.test(head))) {
+  const [, wanted, hash] = /^(\d{1,15}):([0-9a-f]{64})$/.exec(values.head?.toLowerCase() ?? '') ?? [];
+  if (command !== 'check' || given.length === 0 || (values.head !== undefined && hash === undefined)) {
     console.error(USAGE);
     return 2;
   }
-  const absent = given.find((file) => !existsSync(file));
+  const absent = given.find((file) => !existsSync(file) && (given.length > 1 || filesOf(given).length === 0));
   if (absent !== undefined) {
     console.error(`countersign audit: ${absent} is not there`);
     return 2;
   }
-  const files = given.length === 1 ? [...rotatedFiles(given[0] as string), ...given] : given;
   try {
-    const chain = await follow(files, head);
-    if (!chain.hasHead) throw new Broken(`no line has the hash ${head}: lines at the end are missing, or were changed`);
-    const from = chain.first === 1 ? '' : ` The lines before ${chain.first} are in none of these files.`;
-    const lost = chain.lost === 0 ? '' : ` ${chain.lost} requests are in none of them: the disk took nothing then.`;
-    console.log(
-      `UNBROKEN: lines ${chain.first} to ${chain.last} in ${files.length} file${files.length === 1 ? '' : 's'}.${from}${lost}`,
-    );
-    console.log(`head ${chain.head}`);
+    const files = openAll(given);
+    const chain = await follow(files, wanted === undefined ? null : Number(wanted));
+    if (wanted !== undefined) checkHead(chain, Number(wanted), hash as string);
+    const notes = [
+      ...(chain.first === 1 ? [] : [`The lines before ${chain.first} are in none of these files.`]),
+      ...(chain.lost === 0 ? [] : [`${chain.lost} requests are in none of them: the disk took nothing then.`]),
+      ...(chain.cut ? ['The last line is cut off, and does not count.'] : []),
+    ];
+    const count = `${files.length} file${files.length === 1 ? '' : 's'}`;
+    console.log([`UNBROKEN: lines ${chain.first} to ${chain.last} in ${count}.`, ...notes].join(' '));
+    console.log(`head ${chain.last}:${chain.head}`);
     return 0;
   } catch (error) {
     if (!(error instanceof Broken)) throw error;
     console.log(`BROKEN: ${error.message}`);
     return 1;
   }
+}
+
+/** @throws {Broken} */
+function checkHead({ first, last, found }: Chain, wanted: number, hash: string): void {
+  if (wanted > last) throw new Broken(`line ${wanted} is missing: the log ends with line ${last}`);
+  if (wanted < first) throw new Broken(`line ${wanted} is in none of these files, which begin with line ${first}`);
+  if (found !== hash) throw new Broken(`line ${wanted}, or one before it, was changed`);
 }
 
 try {

@@ -11,7 +11,6 @@ import {
   readSync,
   renameSync,
   rmSync,
-  write,
   writeSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -28,7 +27,7 @@ export interface AuditEntry {
   readonly status: number;
   readonly input_tokens: number;
   readonly output_tokens: number;
-  /** Who counted: `backend`, `chunks`, or nobody (`unknown`). */
+  /** Who counted: `backend`, `events`, or nobody (`unknown`). */
   readonly tokens: string;
   /** Of an answer that was attested. */
   readonly nonce?: string;
@@ -97,7 +96,6 @@ export function openAuditLog({ file, max_bytes, max_files }: AuditOptions, log: 
   /** Lost since the last line that was taken: the next line says so. */
   let unsaid = 0;
   let failing: string | null = null;
-  let writing = false;
   let timer: NodeJS.Timeout | null = null;
 
   function append(members: object): void {
@@ -116,31 +114,31 @@ export function openAuditLog({ file, max_bytes, max_files }: AuditOptions, log: 
     if (unsaid > 0) append({ lost: unsaid });
     unsaid = 0;
     append(entry);
-    if (waiting.length > FLUSH_LENGTH) flush();
+    if (waiting.length > FLUSH_LENGTH && failing === null) flush();
     else timer ??= setTimeout(flush, FLUSH_MS).unref();
   }
 
+  /** Lines go to the kernel's cache ten times a second: one write, for which nobody waits. What the disk does not take stays. */
   function flush(): void {
     clearTimeout(timer ?? undefined);
     timer = null;
-    if (writing || waiting === '') return;
-    writing = true;
-    const chunk = Buffer.from(waiting);
-    waiting = '';
-    write(fd, chunk, (error, written = 0) => {
-      writing = false;
-      bytes += written;
-      if (error === null && written === chunk.length) return settled();
-      // What was not written comes first at the next try.
-      waiting = chunk.toString('utf8', written) + waiting;
-      setFailing(error?.code ?? 'short write');
-      timer ??= setTimeout(flush, RETRY_MS).unref();
-    });
+    const problem = writeWaiting() ?? (bytes >= max_bytes ? rotate() : null);
+    setFailing(problem);
+    if (problem !== null) timer = setTimeout(flush, RETRY_MS).unref();
   }
 
-  function settled(): void {
-    setFailing(bytes >= max_bytes ? rotate() : null);
-    if (waiting !== '') timer ??= setTimeout(flush, FLUSH_MS).unref();
+  /** @returns the error's code; null when all is written. */
+  function writeWaiting(): string | null {
+    try {
+      while (waiting !== '') {
+        const written = writeSync(fd, waiting);
+        bytes += written;
+        waiting = waiting.slice(written);
+      }
+      return null;
+    } catch (error) {
+      return codeOf(error);
+    }
   }
 
   function setFailing(code: string | null): void {
@@ -150,52 +148,57 @@ export function openAuditLog({ file, max_bytes, max_files }: AuditOptions, log: 
     else log.error({ code }, 'AUDIT_LOG cannot be written');
   }
 
-  /** @returns the error's code; null when it was done. */
+  /** The old file stays in use until the new one is open. @returns the error's code; null when it was done. */
   function rotate(): string | null {
+    const old = rotated(file, first);
     try {
-      renameSync(file, rotated(file, first));
+      renameSync(file, old);
+    } catch (error) {
+      return codeOf(error);
+    }
+    try {
+      const fresh = openSync(file, 'a', 0o600);
       closeSync(fd);
-      fd = openSync(file, 'a', 0o600);
+      fd = fresh;
       bytes = 0;
-      first = seqAfter(waiting, seq);
-      const old = max_files === 0 ? [] : rotatedFiles(file).slice(0, -max_files);
-      for (const one of old) rmSync(one, { force: true });
+      first = seq + 1;
+    } catch (error) {
+      renameSync(old, file);
+      return codeOf(error);
+    }
+    try {
+      for (const one of max_files === 0 ? [] : rotatedFiles(file).slice(0, -max_files)) rmSync(one, { force: true });
       return null;
     } catch (error) {
-      return (error as NodeJS.ErrnoException).code ?? 'unknown';
+      return codeOf(error);
     }
   }
 
-  const atExit = () => {
-    if (waiting !== '') writeSync(fd, waiting);
-    waiting = '';
-  };
-  process.once('exit', atExit);
+  function end(): void {
+    clearTimeout(timer ?? undefined);
+    if (unsaid > 0) append({ lost: unsaid });
+    const problem = writeWaiting();
+    if (problem !== null) log.error({ code: problem }, 'AUDIT_LOG: the last lines are lost');
+  }
+  process.once('exit', end);
   return {
     add,
     state: () => ({ lines: seq, lost, failing }),
     close() {
-      process.off('exit', atExit);
-      clearTimeout(timer ?? undefined);
-      try {
-        atExit();
-      } catch (error) {
-        log.error({ code: (error as NodeJS.ErrnoException).code }, 'AUDIT_LOG: the last lines are lost');
-      }
+      process.off('exit', end);
+      end();
       closeSync(fd);
     },
   };
 }
+
+const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? 'unknown';
 
 /** A write that the disk cuts short can then not divide a character. */
 const inAscii = (json: string): string =>
   json.replace(/[\u0080-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 
 const rotated = (file: string, first: number): string => `${file}.${String(first).padStart(12, '0')}`;
-
-/** The number of the first line that is not yet written. */
-const seqAfter = (waiting: string, seq: number): number =>
-  seq - (waiting === '' ? 0 : waiting.split('\n').length - 1) + 1;
 
 /** The rotated files beside `file`, the oldest first. */
 export function rotatedFiles(file: string): string[] {

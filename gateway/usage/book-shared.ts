@@ -59,6 +59,8 @@ interface Batch {
 /** `onLost` is told of records that found no place. */
 export function createSharedBook(connection: Connection, onLost: () => void, now: () => number = Date.now): UsageBook {
   const waiting = new Map<string, Waiting>();
+  /** Today's tokens of each key as they were last read: what counts while the store is away. */
+  const lastRead = new Map<string, { readonly day: string; readonly tokens: number }>();
   let sent: Batch | null = null;
   let flushing: Promise<void> | null = null;
   const timer = setInterval(() => void flush(), FLUSH_MS).unref();
@@ -139,12 +141,20 @@ export function createSharedBook(connection: Connection, onLost: () => void, now
     },
     async tokensToday(key) {
       const day = dayOf(now());
-      const stored = await connection.run((client) => client.get(tokensKey(key, day))).catch(() => null);
-      return Number(stored ?? 0) + unwritten(key, day);
+      const before = unwritten(key, day);
+      try {
+        const tokens = Number((await connection.run((client) => client.get(tokensKey(key, day)))) ?? 0);
+        lastRead.set(key, { day, tokens });
+        return tokens + before;
+      } catch {
+        const last = lastRead.get(key);
+        return (last?.day === day ? last.tokens : 0) + unwritten(key, day);
+      }
     },
     async close() {
       clearInterval(timer);
       await flush();
+      if (sent !== null || waiting.size > 0) onLost();
     },
   };
 }

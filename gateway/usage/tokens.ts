@@ -1,39 +1,70 @@
-// Reads how many tokens an answer took, from the last bytes of the backend's body.
+// Reads how many tokens an answer took, from the backend's body.
+import { MANY_BYTES } from '../http/bytes.ts';
 
-/** Where a backend writes `usage`, at most so many bytes follow it: the rest of the last object, and `data: [DONE]`. */
-const TAIL_BYTES = 8 * 1024;
+/** A whole answer of this length is parsed; of a longer one, and of a stream, the end is looked at, where backends write `usage`. */
+const WHOLE_BYTES = MANY_BYTES;
+const STREAM_TAIL_BYTES = 64 * 1024;
+/** Of a stream: Anthropic's first event has the prompt's tokens. */
+const STREAM_HEAD_BYTES = 4 * 1024;
 const FIRST_BYTES = 256;
 /** Events of one answer, or members of that name, that are looked at. */
 const MAX_TRIES = 8;
 const USAGE = Buffer.from('"usage":');
-const EVENT_STREAM = /^text\/event-stream\b/i;
+const LF = 0x0a;
+const CR = 0x0d;
 
 /** Tokens in (the prompt's) and out (the answer's). */
 export interface Tokens {
   readonly input: number;
   readonly output: number;
-  /** `backend`: its own count. `chunks`: a stream without one, counted by its pieces, the prompt unknown. `unknown`: nothing was said. */
-  readonly source: 'backend' | 'chunks' | 'unknown';
+  /** `backend`: its own count. `events`: a stream without one, counted by its events, the prompt unknown. `unknown`: nothing was said. */
+  readonly source: 'backend' | 'events' | 'unknown';
 }
 
 export const NO_TOKENS: Tokens = { input: 0, output: 0, source: 'unknown' };
 
 /** Keeps the end of an answer while it goes by. */
 export class TokenReader {
+  readonly #stream: boolean;
+  readonly #kept_bytes: number;
   /** Twice what is kept at most, so that it is moved to the front rarely. */
   #buffer = Buffer.alloc(0);
   #length = 0;
+  #total = 0;
+  #head = '';
+  #events = 0;
+  /** Characters of the line that is open. */
+  #line = 0;
+
+  constructor(stream: boolean) {
+    this.#stream = stream;
+    this.#kept_bytes = stream ? STREAM_TAIL_BYTES : WHOLE_BYTES;
+  }
 
   add(chunk: Buffer): void {
-    const bytes = chunk.subarray(-TAIL_BYTES);
+    this.#total += chunk.length;
+    if (this.#stream) this.#countEvents(chunk);
+    if (this.#stream && this.#head.length < STREAM_HEAD_BYTES)
+      this.#head += chunk.toString('utf8', 0, STREAM_HEAD_BYTES - this.#head.length);
+    const bytes = chunk.subarray(-this.#kept_bytes);
     if (this.#length + bytes.length > this.#buffer.length) this.#makeRoom(bytes.length);
     bytes.copy(this.#buffer, this.#length);
     this.#length += bytes.length;
   }
 
+  /** An empty line ends an event. */
+  #countEvents(chunk: Buffer): void {
+    for (const byte of chunk)
+      if (byte !== LF) this.#line += byte === CR ? 0 : 1;
+      else {
+        if (this.#line === 0) this.#events++;
+        this.#line = 0;
+      }
+  }
+
   #makeRoom(bytes: number): void {
-    const kept = this.#buffer.subarray(Math.max(0, this.#length + bytes - TAIL_BYTES), this.#length);
-    const size = Math.min(2 * TAIL_BYTES, Math.max(FIRST_BYTES, 2 * (kept.length + bytes)));
+    const kept = this.#buffer.subarray(Math.max(0, this.#length + bytes - this.#kept_bytes), this.#length);
+    const size = Math.min(2 * this.#kept_bytes, Math.max(FIRST_BYTES, 2 * (kept.length + bytes)));
     if (size > this.#buffer.length) {
       const larger = Buffer.alloc(size);
       kept.copy(larger);
@@ -42,15 +73,29 @@ export class TokenReader {
     this.#length = kept.length;
   }
 
-  /** @param chunks pieces in which the answer came */
-  tokens(contentType: string | undefined, chunks: number): Tokens {
-    const stream = contentType !== undefined && EVENT_STREAM.test(contentType);
-    const usage = usageIn(this.#buffer.subarray(Math.max(0, this.#length - TAIL_BYTES), this.#length), stream);
+  /** Reads what was kept, and lets go of it. */
+  tokens(): Tokens {
+    const tail = this.#buffer.subarray(Math.max(0, this.#length - this.#kept_bytes), this.#length);
+    const whole = !this.#stream && this.#total <= this.#kept_bytes;
+    const usage = whole ? memberOf(tail.toString('utf8')) : usageIn(tail, this.#stream);
+    const prompt = this.#stream ? promptIn(this.#head) : null;
     this.#buffer = Buffer.alloc(0);
     this.#length = 0;
-    const tokens = usage === null ? null : tokensOf(usage);
+    this.#head = '';
+    const tokens = usage === null ? null : tokensOf(usage, prompt);
     if (tokens !== null) return tokens;
-    return stream ? { input: 0, output: chunks, source: 'chunks' } : NO_TOKENS;
+    return this.#stream ? { input: prompt ?? 0, output: this.#events, source: 'events' } : NO_TOKENS;
+  }
+}
+
+/** The prompt's tokens in Anthropic's `message_start`, whose later events may not say them again. */
+function promptIn(head: string): number | null {
+  const [, payload = ''] = /(?:^|[\r\n])data: ?([^\r\n]*"message_start"[^\r\n]*)[\r\n]/.exec(head) ?? [];
+  try {
+    const { message } = JSON.parse(payload) as { message?: { usage?: { input_tokens?: unknown } } };
+    return countOf(message?.usage?.input_tokens);
+  } catch {
+    return null;
   }
 }
 
@@ -83,15 +128,16 @@ function memberOf(text: string): unknown {
 }
 
 /** OpenAI's chat and completions say prompt and completion, its responses and Anthropic's messages input and output, rerank the total alone. */
-function tokensOf(usage: unknown): Tokens | null {
+function tokensOf(usage: unknown, prompt: number | null): Tokens | null {
   const { prompt_tokens, completion_tokens, input_tokens, output_tokens, total_tokens } = usage as Record<
     string,
     unknown
   >;
-  const input = countOf(prompt_tokens) ?? countOf(input_tokens);
+  const input = countOf(prompt_tokens) ?? countOf(input_tokens) ?? prompt;
   const output = countOf(completion_tokens) ?? countOf(output_tokens);
   const total = countOf(total_tokens);
-  if (input === null && output === null && total === null) return null;
+  // The prompt alone is what an answer begins with.
+  if (output === null && total === null) return null;
   return { input: input ?? Math.max(0, (total ?? 0) - (output ?? 0)), output: output ?? 0, source: 'backend' };
 }
 

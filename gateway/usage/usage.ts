@@ -7,10 +7,10 @@ export interface Amounts {
   readonly input_tokens: number;
   readonly output_tokens: number;
   /** The GPU's time for signatures; answers of a batch divide theirs. */
-  readonly gpu_ms: number;
+  readonly gpu_us: number;
 }
 
-export const AMOUNTS = ['requests', 'attested', 'input_tokens', 'output_tokens', 'gpu_ms'] as const;
+export const AMOUNTS = ['requests', 'attested', 'input_tokens', 'output_tokens', 'gpu_us'] as const;
 
 /** What one key has used of one model on one day (UTC). */
 export interface UsageRecord {
@@ -45,11 +45,11 @@ export function sum(a: Amounts, b: Amounts): Amounts {
     attested: a.attested + b.attested,
     input_tokens: a.input_tokens + b.input_tokens,
     output_tokens: a.output_tokens + b.output_tokens,
-    gpu_ms: a.gpu_ms + b.gpu_ms,
+    gpu_us: a.gpu_us + b.gpu_us,
   };
 }
 
-export const NOTHING: Amounts = { requests: 0, attested: 0, input_tokens: 0, output_tokens: 0, gpu_ms: 0 };
+export const NOTHING: Amounts = { requests: 0, attested: 0, input_tokens: 0, output_tokens: 0, gpu_us: 0 };
 
 /** Keeps usage in this process, and loses it with the process. Records of a key that is no more end with their days. */
 export function createMemoryBook(now: () => number = Date.now): UsageBook {

@@ -121,7 +121,7 @@ describe('the audit log', () => {
     expect(names.every((name) => name === 'audit.log' || /^audit\.log\.\d{12}$/.test(name))).toBe(true);
     const { status, stdout } = check(file);
     expect(stdout).toMatch(
-      /^UNBROKEN: lines \d+ to 60 in \d files\. The lines before \d+ are in none of these files\.\nhead [0-9a-f]{64}\n$/,
+      /^UNBROKEN: lines \d+ to 60 in \d files\. The lines before \d+ are in none of these files\.\nhead 60:[0-9a-f]{64}\n$/,
     );
     expect(status).toBe(0);
     // A file from the middle is away; then the oldest as well, which nobody can see without the head of an earlier check.
@@ -165,6 +165,28 @@ describe('the audit log', () => {
       stop(log);
     },
   );
+
+  it('is whole at whatever moment it is closed, and holds each line once', () => {
+    for (let round = 0; round < 20; round++) {
+      const log = start({ max_bytes: 3_000 });
+      for (let i = 0; i < 240; i++) log.add(ENTRY);
+      stop(log);
+    }
+    expect(check(file)).toMatchObject({ status: 0, stdout: expect.stringContaining('lines 1 to 4800 in') });
+  });
+
+  it('goes on in the old file where a new one cannot be opened', async () => {
+    const log = start({ max_bytes: 1_000 });
+    for (let i = 0; i < 5; i++) log.add(ENTRY);
+    // A folder stands where the rotated file is to be.
+    mkdirSync(`${file}.000000000001`);
+    writeFileSync(join(`${file}.000000000001`, 'x'), '');
+    await eventually(() => stateOf(log).failing !== null);
+    log.add(ENTRY);
+    stop(log);
+    rmSync(`${file}.000000000001`, { recursive: true });
+    expect(check(file)).toMatchObject({ status: 0, stdout: expect.stringContaining('lines 1 to 6 in 1 file') });
+  });
 
   it('holds no character that a write could divide', () => {
     const log = start();
@@ -227,14 +249,45 @@ describe('countersign audit check', () => {
 
   it('sees an end that is cut off by the head of an earlier check', () => {
     written(4);
-    const head = /head ([0-9a-f]{64})/.exec(check(file).stdout)?.[1] as string;
+    const head = /head (4:[0-9a-f]{64})/.exec(check(file).stdout)?.[1] as string;
     expect(check(file, '--head', head).status).toBe(0);
     const lines = linesOf();
     truncateSync(file, lines.slice(0, 3).join('\n').length + 1);
     expect(check(file).status).toBe(0);
     expect(check(file, '--head', head)).toMatchObject({
       status: 1,
-      stdout: expect.stringContaining('lines at the end are missing'),
+      stdout: expect.stringContaining('line 4 is missing: the log ends with line 3'),
+    });
+  });
+
+  it('says of a line before the first one that it is in none of the files, and of a changed one that it was changed', () => {
+    written(4);
+    const lines = linesOf();
+    const hashes = lines.map((line, i) => `${i + 1}:${lineHash(line)}`);
+    for (const hash of hashes) expect(check(file, '--head', hash).status).toBe(0);
+    writeFileSync(
+      file,
+      lines
+        .slice(2)
+        .map((line) => `${line}\n`)
+        .join(''),
+    );
+    expect(check(file, '--head', hashes[1] as string)).toMatchObject({
+      status: 1,
+      stdout: expect.stringContaining('line 2 is in none of these files, which begin with line 3'),
+    });
+    expect(check(file, '--head', `4:${'a'.repeat(64)}`)).toMatchObject({
+      status: 1,
+      stdout: expect.stringContaining('line 4, or one before it, was changed'),
+    });
+  });
+
+  it('leaves out a last line that was cut off, as the gateway does', () => {
+    written(2);
+    appendFileSync(file, '{"seq":3,"prev":"');
+    expect(check(file)).toMatchObject({
+      status: 0,
+      stdout: expect.stringContaining('UNBROKEN: lines 1 to 2 in 1 file. The last line is cut off'),
     });
   });
 

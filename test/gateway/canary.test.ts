@@ -47,7 +47,7 @@ describe('the canary', () => {
     const questions = backend.seen.filter(({ url }) => url.endsWith('/chat/completions'));
     expect(questions).toHaveLength(2);
     for (const { body, headers } of questions) {
-      expect(JSON.parse(body)).toMatchObject({ model: 'first', temperature: 0, max_tokens: 64 });
+      expect(JSON.parse(body)).toMatchObject({ model: 'first', temperature: 0, max_tokens: 256 });
       expect(headers.authorization).toBe('Bearer secret');
     }
   });
@@ -77,6 +77,30 @@ describe('the canary', () => {
     ).toMatchObject({
       state: 'good',
     });
+  });
+
+  it('does not call reasoning wrong that was cut off before the name, but a repetition', async () => {
+    const cut = (text: string | null) =>
+      answer(JSON.stringify({ choices: [{ finish_reason: 'length', message: { content: null, reasoning: text } }] }));
+    expect(await look(cut('They ask for a capital. Let me think'))).toMatchObject({
+      state: 'unavailable',
+      reason: 'cut',
+    });
+    canary.close();
+    await backend.close();
+    expect(await look(cut('!'.repeat(64)))).toMatchObject({ state: 'wrong', reason: 'repetition' });
+  });
+
+  it('stays wrong while nothing is learnt', async () => {
+    await look(saying('!'.repeat(64)), { CANARY_INTERVAL_MS: '20' });
+    const { at } = canary.result;
+    backend.script = answer('{"error":{}}', 429);
+    const asked = backend.seen.length;
+    await eventually(() => backend.seen.length > asked + 3);
+    expect(canary.result).toMatchObject({ state: 'wrong', reason: 'repetition' });
+    expect((canary.result.at as string) >= (at as string)).toBe(true);
+    backend.script = saying('Paris');
+    await eventually(() => canary.result.state === 'good');
   });
 
   it('takes any text where none is expected, but not the same character', async () => {
@@ -191,6 +215,17 @@ describe('the canary', () => {
     } finally {
       await second.close();
     }
+  });
+
+  it('asks for the first model that goes to that backend', async () => {
+    backend = await startBackend(saying('Paris'));
+    backend.models = MODELS;
+    const config = loadConfig({ BACKEND_URL: backend.url, CANARY_INTERVAL_MS: '600000' });
+    const { call } = createBackend({ ...config, backend_url: backend.url });
+    canary = startCanary(() => [{ name: 'b', call, serves: (model) => model === 'second' }], config, SILENT);
+    await eventually(() => canary.result.state !== 'pending');
+    expect(canary.result.state).toBe('good');
+    expect(backend.seen.map(({ body }) => JSON.parse(body).model)).toEqual(['second', 'second']);
   });
 
   it('is off with 0', async () => {

@@ -3,18 +3,18 @@ import { TokenReader } from '../../gateway/usage/tokens.ts';
 
 /** The tokens of an answer that comes in pieces of `size` bytes. */
 function read(body: string, contentType: string, size = Number.POSITIVE_INFINITY) {
-  const reader = new TokenReader();
+  const reader = new TokenReader(contentType.startsWith('text/event-stream'));
   const bytes = Buffer.from(body);
   const step = Math.min(size, bytes.length);
   for (let at = 0; at < bytes.length; at += step) reader.add(bytes.subarray(at, at + step));
-  return reader.tokens(contentType, 7);
+  return reader.tokens();
 }
 const whole = (body: string, size?: number) => read(body, 'application/json', size);
 const streamed = (payloads: readonly string[], size?: number) =>
   read(payloads.map((one) => `data: ${one}\n\n`).join(''), 'text/event-stream; charset=utf-8', size);
 const backend = (input: number, output: number) => ({ input, output, source: 'backend' });
 const UNKNOWN = { input: 0, output: 0, source: 'unknown' };
-const CHUNKS = { input: 0, output: 7, source: 'chunks' };
+const EVENTS = { input: 0, output: 3, source: 'events' };
 
 describe('the tokens of a whole answer', () => {
   it.each([
@@ -56,10 +56,16 @@ describe('the tokens of a whole answer', () => {
     ).toEqual(backend(3, 2));
   });
 
-  it('are not found where more than 8 KiB follow them', () => {
-    const usage = '{"usage":{"prompt_tokens":3,"completion_tokens":2},"more":"';
-    expect(whole(`${usage}${'x'.repeat(8_000)}"}`)).toEqual(backend(3, 2));
-    expect(whole(`${usage}${'x'.repeat(8_200)}"}`)).toEqual(UNKNOWN);
+  it('are found whatever follows them, up to 256 KiB, and in a longer answer at its end', () => {
+    const usage = '"usage":{"prompt_tokens":3,"completion_tokens":2}';
+    const more = (bytes: number) => `"more":${JSON.stringify('x'.repeat(bytes))}`;
+    expect(whole(`{${usage},${more(250_000)}}`)).toEqual(backend(3, 2));
+    expect(whole(`{${more(1_000_000)},${usage},${more(200_000)}}`)).toEqual(backend(3, 2));
+    expect(whole(`{${usage},${more(270_000)}}`)).toEqual(UNKNOWN);
+    // A definition of a tool, which is the client's, comes back in an answer of /v1/responses.
+    const tool = '"tools":[{"parameters":{"usage":{"input_tokens":0,"output_tokens":0}}}]';
+    expect(whole(`{${usage},${tool}}`)).toEqual(backend(3, 2));
+    expect(whole(`{${more(300_000)},${usage},${tool}}`)).toEqual(backend(3, 2));
   });
 });
 
@@ -89,7 +95,20 @@ describe('the tokens of a stream', () => {
       ['{"type":"message_delta","delta":{},"usage":{"input_tokens":5,"output_tokens":6}}', '{"type":"message_stop"}'],
       backend(5, 6),
     ],
-    ['none: its pieces count', [chunk, chunk, '[DONE]'], CHUNKS],
+    ['none: its events count', [chunk, chunk, '[DONE]'], EVENTS],
+    [
+      "a message's, whose prompt the first event has",
+      [
+        '{"type":"message_start","message":{"usage":{"input_tokens":50,"output_tokens":1}}}',
+        '{"type":"message_delta","delta":{},"usage":{"output_tokens":7}}',
+      ],
+      backend(50, 7),
+    ],
+    [
+      'none, of a message that was left',
+      ['{"type":"message_start","message":{"usage":{"input_tokens":50}}}', '{"type":"content_block_delta"}'],
+      { input: 50, output: 2, source: 'events' },
+    ],
   ])('%s', (_name, payloads, expected) => {
     for (const size of [Number.POSITIVE_INFINITY, 100, 3])
       expect(streamed(payloads, size), String(size)).toEqual(expected);

@@ -46,9 +46,11 @@ import { inChunks, prepared, type Reader, reader } from './reader.ts';
 const MAX = 1 << 26;
 const LINES = ['event lines', 'chunks'];
 function tokensIn(pieces: readonly Buffer[]): void {
-  const reader = new TokenReader();
-  for (const piece of pieces) reader.add(piece);
-  reader.tokens('text/event-stream', pieces.length);
+  for (const stream of [true, false]) {
+    const reader = new TokenReader(stream);
+    for (const piece of pieces) reader.add(piece);
+    reader.tokens();
+  }
 }
 
 const headOf = (type: string): ResponseHead => ({
@@ -104,7 +106,7 @@ async function delivered(
       hold() {},
     },
     outgoing: new Sink(),
-    watch: new Watch(null, null),
+    watch: new Watch(null, false),
   } as unknown as TeeExchange;
   const attestor: Attestor = {
     name() {},

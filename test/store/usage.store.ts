@@ -10,7 +10,7 @@ import { type StoreServer, serverProgram, startStoreServer } from './server.ts';
 
 const program = serverProgram();
 const KEYS = ['a', 'b tokens-per-day=8'];
-const AMOUNTS = { requests: 1, attested: 1, input_tokens: 3, output_tokens: 2, gpu_ms: 700 };
+const AMOUNTS = { requests: 1, attested: 1, input_tokens: 3, output_tokens: 2, gpu_us: 700 };
 let server: StoreServer;
 let stage: Stage;
 let one: string;
@@ -64,7 +64,7 @@ describe.skipIf(program === null)('gateways that share a store', () => {
     now += day;
     expect(await book.tokensToday('dated')).toBe(0);
     book.add('dated', 'other', AMOUNTS);
-    const twice = { requests: 2, attested: 2, input_tokens: 6, output_tokens: 4, gpu_ms: 1_400 };
+    const twice = { requests: 2, attested: 2, input_tokens: 6, output_tokens: 4, gpu_us: 1_400 };
     expect(await book.records('dated')).toEqual([
       { day: '2030-01-31', model: 'a model', amounts: twice },
       { day: '2030-02-01', model: 'other', amounts: AMOUNTS },
@@ -82,6 +82,8 @@ describe.skipIf(program === null)('gateways that share a store', () => {
       const health = async () => (await ask(`${one}/health`, { method: 'GET' })).json().store;
       expect((await chat(one, CHAT, bearer('a'))).status).toBe(200);
       await eventually(async () => (await health()).status === 'away');
+      // What was read before still counts: the budget of this key is spent.
+      expectError(await chat(one, CHAT, bearer('b')), 429, 'insufficient_quota');
       expectError(await usage(one), 503, 'store_unavailable');
     } finally {
       server.signal('SIGCONT');
