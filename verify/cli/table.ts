@@ -201,6 +201,7 @@ export const COMMANDS: readonly Command[] = [
 /** Of the service, which the npm package does not contain: its bin/countersign.js has them. */
 export const OF_SERVICE: readonly Pick<Command, 'name' | 'text'>[] = [
   { name: 'keys', text: 'make and list API keys of a gateway' },
+  { name: 'audit', text: "follow the lines of a gateway's audit log" },
   { name: 'doctor', text: 'examine a node: driver, GPUs, services, configuration' },
 ];
 
