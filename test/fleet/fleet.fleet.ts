@@ -117,7 +117,10 @@ describe.skipIf(tools === null)('a fleet behind an InferencePool', () => {
     await eventually(async () => podOf((await tee(question('is it known?'))).text) === slow, 60_000);
     // Its signing queue is long for the whole of the load, by requests that go past the picker. The others have more requests than it,
     // without tee, so that it is the queue alone that speaks against it.
-    const held = Array.from({ length: 8 }, (_, i) => tee(question(`held ${i}`), slow.url));
+    let loading = true;
+    const held = Array.from({ length: 8 }, async (_, i) => {
+      for (let n = 0; loading; n++) await tee(question(`held ${i} ${n}`), slow.url);
+    });
     const busy = new AbortController();
     const others = [...fleet.pods.values()].filter((pod) => pod !== slow);
     for (const { url } of others)
@@ -134,6 +137,7 @@ describe.skipIf(tools === null)('a fleet behind an InferencePool', () => {
       counts.set(name, (counts.get(name) ?? 0) + 1);
     });
     expect(await queueOf(slow)).toBeGreaterThan(0);
+    loading = false;
     for (const pod of others)
       expect(await gaugeOf(pod, 'http_server_active_requests')).toBeGreaterThan(
         await gaugeOf(slow, 'http_server_active_requests'),
