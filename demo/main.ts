@@ -75,6 +75,8 @@ async function start(config: DemoConfig): Promise<void> {
   const { trouble } = health.sidecar;
   if (trouble !== null)
     say(`  Requests with tee are REFUSED: the sidecar cannot attest: ${trouble.message.replace(/\s+/g, ' ')}`);
+  if (health.backend.canary.state === 'wrong')
+    say('  The backend answers with NONSENSE what any model knows (docs/operations.md, the canary).');
   if (health.sidecar.simulated) say('  The GPU is SIMULATED: its signatures prove nothing about hardware.');
   if (config.engine) say('  The model is a demo with seeded random weights: its text is nonsense.');
   say('');
@@ -140,7 +142,7 @@ function end(code: number): never {
 
 interface Health {
   readonly status: string;
-  readonly backend: { readonly status: string };
+  readonly backend: { readonly status: string; readonly canary: { readonly state: string } };
   readonly sidecar: {
     readonly status: string;
     readonly simulated: boolean | null;
@@ -160,7 +162,9 @@ async function healthy(url: string): Promise<Health> {
       // A sidecar that cannot attest tries again by itself, and requests without tee are served meanwhile.
       // So are those for the other backends where one of several is down.
       const { status, sidecar, backend } = health;
-      const without = sidecar.trouble !== null || (sidecar.status === 'connected' && backend.status === 'degraded');
+      const without =
+        sidecar.trouble !== null ||
+        (sidecar.status === 'connected' && (backend.status === 'degraded' || backend.canary.state === 'wrong'));
       if (status === 'ok' || (status === 'degraded' && without)) return health;
       refused = health.sidecar.refused?.message ?? null;
       last = health.status;

@@ -90,7 +90,8 @@ export class TokenReader {
 
 /** The prompt's tokens in Anthropic's `message_start`, whose later events may not say them again. */
 function promptIn(head: string): number | null {
-  const [, payload = ''] = /(?:^|[\r\n])data: ?([^\r\n]*"message_start"[^\r\n]*)[\r\n]/.exec(head) ?? [];
+  const line = head.split(/[\r\n]/).find((one) => one.startsWith('data:') && one.includes('"message_start"'));
+  const payload = line?.slice('data:'.length) ?? '';
   try {
     const { message } = JSON.parse(payload) as { message?: { usage?: { input_tokens?: unknown } } };
     return countOf(message?.usage?.input_tokens);

@@ -1,5 +1,5 @@
 // The next version, made as CONTRIBUTING.md says, in a copy of the repository.
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Copy, copyOfRepository } from './copy.ts';
@@ -54,8 +54,11 @@ describe('the next version', () => {
 
   it.each(['patch', 'minor', 'major'] as const)('is a %s everywhere when a changeset says so', (step) => {
     const version = next(before(), step);
+    // What waits for the next release is not of this test.
+    for (const name of readdirSync(join(copy.path, '.changeset')))
+      if (name.endsWith('.md') && name !== 'README.md') rmSync(join(copy.path, '.changeset', name));
     edit('CHANGELOG.md', (text) =>
-      text.replace('## Unreleased\n', '## Unreleased\n\n### Added\n\n- **A thing** of this test.\n'),
+      text.replace(/## Unreleased\n[\s\S]*?(?=\n## \d)/, '## Unreleased\n\n### Added\n\n- **A thing** of this test.\n'),
     );
     writeFileSync(join(copy.path, '.changeset/a.md'), `---\n"countersign": ${step}\n---\n\nA thing.\n`);
     writeFileSync(join(copy.path, '.changeset/b.md'), '---\n"countersign": patch\n---\n\nAnother.\n');
