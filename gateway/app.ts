@@ -33,7 +33,7 @@ import { attestationById, attestationSession } from './routes/attestation.ts';
 import { generate } from './routes/generate.ts';
 import { createCollateralRoutes, createPage, service } from './routes/page.ts';
 import { passthrough } from './routes/passthrough.ts';
-import { health, metrics, openapi } from './routes/status.ts';
+import { createProbe, health, metrics, openapi } from './routes/status.ts';
 import { usage } from './routes/usage.ts';
 import { verify, verifyQuery } from './routes/verify.ts';
 import { registerBackends, registerGauges } from './telemetry/metrics.ts';
@@ -57,7 +57,8 @@ export function createApp(deps: Deps): Hono<Env> {
   const bodiless = [...admitted, withoutBody];
   on(app, 'OPTIONS', '/*', open, preflight);
 
-  on(app, 'GET', '/health', open, health(deps));
+  const probe = createProbe(deps);
+  on(app, 'GET', '/health', open, health(deps, probe));
   on(app, 'GET', '/metrics', open, metrics(deps));
   on(app, 'GET', '/openapi.json', open, openapi);
   on(app, 'GET POST', '/~sev_gpu@1.0/verify', [...open, verifyBounded(deps), verifyQuery], verify(deps));
@@ -65,9 +66,10 @@ export function createApp(deps: Deps): Hono<Env> {
   const page = createPage();
   const collateral = createCollateralRoutes(deps);
   on(app, 'GET', '/', open, page.document);
-  on(app, 'GET', '/page/service', open, service(deps));
+  on(app, 'GET', '/page/service', open, service(deps, probe));
   on(app, 'GET', '/page/collateral/v1/rim/:id', bodiless, collateral.rim);
   on(app, 'POST', '/page/collateral/ocsp', admitted, collateral.ocsp);
+  on(app, 'GET', '/page/badge', open, page.badge);
   on(app, 'GET', '/page/assets/:asset', open, page.asset);
 
   on(app, 'POST', '/v1/chat/completions', budgeted, generate('chat', deps));

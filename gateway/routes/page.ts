@@ -8,6 +8,7 @@ import { createCollateral, NVIDIA_OCSP_URL } from '../../verify/index.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
+import type { BackendProbe } from './status.ts';
 
 const POLICY = [
   "default-src 'none'",
@@ -31,8 +32,17 @@ const SECURITY = {
   'cross-origin-resource-policy': 'same-origin',
 };
 
+/** The badge stands in frames of other sites. It has nothing to press but a link. */
+const BADGE_SECURITY = {
+  ...SECURITY,
+  'content-security-policy': POLICY.replace("frame-ancestors 'none'", 'frame-ancestors *'),
+  'cross-origin-resource-policy': 'cross-origin',
+};
+
 interface Page {
   document(c: Context): Promise<Response>;
+  /** The document that other sites show in a frame. */
+  badge(c: Context): Promise<Response>;
   asset(c: Context): Promise<Response>;
 }
 
@@ -50,18 +60,21 @@ export function createPage(load: () => Promise<Assets> = loadAssets): Page {
     async document(c) {
       return assetResponse(c, (await assets()).get('index.html'), 'no-cache');
     },
+    async badge(c) {
+      return assetResponse(c, (await assets()).get('badge.html'), 'no-cache', BADGE_SECURITY);
+    },
     async asset(c) {
       const name = c.req.param('asset') ?? '';
-      const found = name === 'index.html' ? undefined : (await assets()).get(name);
+      const found = name.endsWith('.html') ? undefined : (await assets()).get(name);
       return assetResponse(c, found, 'public, max-age=31536000, immutable');
     },
   };
 }
 
-function assetResponse(c: Context, asset: Asset | undefined, cacheControl: string): Response {
+function assetResponse(c: Context, asset: Asset | undefined, cacheControl: string, security = SECURITY): Response {
   if (asset === undefined) throw new Problem('not_found', 'There is no such part of the page.');
   const { type, body, gzipped, etag } = asset;
-  const headers = { ...SECURITY, 'cache-control': cacheControl, vary: 'accept-encoding', etag };
+  const headers = { ...security, 'cache-control': cacheControl, vary: 'accept-encoding', etag };
   if (c.req.header('if-none-match')?.includes(etag)) return c.body(null, 304, headers);
   const zip = /\bgzip\b/.test(c.req.header('accept-encoding') ?? '');
   return c.body(zip ? gzipped : body, 200, {
@@ -73,12 +86,14 @@ function assetResponse(c: Context, asset: Asset | undefined, cacheControl: strin
 
 // GET /page/service: what the page needs to use the service and to check its attestations. Nothing in it is secret.
 
-export function service({ sidecar, config, version }: Deps) {
-  return (c: Context): Response => {
+export function service({ sidecar, config, version, canary }: Deps, probe: BackendProbe) {
+  return async (c: Context): Promise<Response> => {
+    const backend = await probe();
     const { state, hello, unavailable } = sidecar;
     return c.json({
       version,
       key_required: config.api_keys_file !== null,
+      backend: { ...backend, canary: { state: canary.result.state } },
       sidecar: {
         status: state,
         attester: hello?.attester ?? null,
@@ -153,7 +168,7 @@ async function bundled(): Promise<PageFile[]> {
 export async function bundlePage(): Promise<PageFile[]> {
   const { build } = await import('esbuild');
   const { outputFiles } = await build({
-    entryPoints: ['page/main.ts', 'page/style.css', 'page/icon.svg'],
+    entryPoints: ['page/main.ts', 'page/style.css', 'page/icon.svg', 'page/badge/badge.ts', 'page/badge/badge.css'],
     absWorkingDir: ROOT,
     outdir: 'build/page',
     entryNames: '[name]-[hash]',
@@ -172,12 +187,21 @@ export async function bundlePage(): Promise<PageFile[]> {
     logLevel: 'silent',
   });
   const assets = outputFiles.map(({ path, contents }) => ({ name: basename(path), body: contents }));
-  let document = readFileSync(`${ROOT}page/index.html`, 'utf8');
-  for (const { name } of assets) {
-    const [, stem, extension] = /^(\w+)-\w+\.(\w+)$/.exec(name) ?? [];
-    document = document.replace(`./${stem}.${extension === 'js' ? 'ts' : extension}`, `/page/assets/${name}`);
+  return [
+    document('index.html', 'page/index.html', assets),
+    document('badge.html', 'page/badge/badge.html', assets),
+    ...assets,
+  ];
+}
+
+/** A document in which `./main.ts` is the name of what that became. */
+function document(name: string, path: string, assets: readonly PageFile[]): PageFile {
+  let text = readFileSync(`${ROOT}${path}`, 'utf8');
+  for (const asset of assets) {
+    const [, stem, extension] = /^(\w+)-\w+\.(\w+)$/.exec(asset.name) ?? [];
+    text = text.replace(`./${stem}.${extension === 'js' ? 'ts' : extension}`, `/page/assets/${asset.name}`);
   }
-  return [{ name: 'index.html', body: new TextEncoder().encode(document) }, ...assets];
+  return { name, body: new TextEncoder().encode(text) };
 }
 
 function asset(name: string, bytes: Uint8Array): Asset {
