@@ -76,7 +76,7 @@ async function start(config: DemoConfig): Promise<void> {
   if (trouble !== null)
     say(`  Requests with tee are REFUSED: the sidecar cannot attest: ${trouble.message.replace(/\s+/g, ' ')}`);
   if (health.backend.canary.state === 'wrong')
-    say('  The backend answers with NONSENSE what any model knows (docs/operations.md, the canary).');
+    say('  The backend answers with NONSENSE what any model knows (docs/operate.md, the canary).');
   if (health.sidecar.simulated) say('  The GPU is SIMULATED: its signatures prove nothing about hardware.');
   if (config.engine) say('  The model is a demo with seeded random weights: its text is nonsense.');
   say('');
