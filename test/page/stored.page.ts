@@ -9,7 +9,8 @@ import { ask, CHAT, chat } from '../client.ts';
 import { namedStream, responseEvents } from '../named-streams.ts';
 import { evidenceCases } from '../nvidia/cases.ts';
 import { vectorsPresent } from '../vectors.ts';
-import { batchOf } from '../verify/maker.ts';
+import { AT, batchOf } from '../verify/maker.ts';
+import { makeSession } from '../verify/session-maker.ts';
 import { checks, missing, openStage, type Stage, type Visit, verdict } from './stage.ts';
 
 describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
@@ -143,6 +144,31 @@ describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
     await close();
     await other.close();
   });
+});
+
+describe.skipIf(missing !== '')(`evidence of a processor${missing}`, () => {
+  test.each(['a session', 'a session as a JSON string', 'a report alone'])(
+    'is recognized and checked: %s',
+    async (what) => {
+      const stage = await openStage();
+      const { page, complaints, close } = await stage.visit({ at: AT.toISOString() });
+      const { cpu, gpu } = await makeSession();
+      const whole = JSON.stringify({ ...cpu, gpu });
+      const text =
+        what === 'a report alone' ? JSON.stringify(cpu) : what === 'a session' ? whole : JSON.stringify(whole);
+      await page.click('#to-check');
+      await page.fill('#paste', text);
+      await page.click('#drop button[type=submit]');
+      // Nobody knows the processor's root, nor the GPU's.
+      await verdict(page, 'unchecked');
+      expect(await checks(page, 'unchecked')).toContain('cpu_chain');
+      expect(await checks(page, 'pass')).toContain('cpu_signature');
+      expect(await checks(page, 'fail')).toEqual([]);
+      expect(complaints).toEqual([]);
+      await close();
+      await stage.close();
+    },
+  );
 });
 
 describe.skipIf(missing !== '')(`no proof${missing}`, () => {
