@@ -93,8 +93,8 @@ export const healthSchema = z.strictObject({
 
 const count = z.int().min(0);
 const amounts = {
-  requests: count.describe('Requests that were served'),
-  attested: count.describe('Of them, answers with an attestation'),
+  requests: count.describe('Requests but GET, refused ones included'),
+  attested: count.describe('Of them, those whose answer was attested'),
   input_tokens: count.describe('Tokens of prompts, as the backend counts them'),
   output_tokens: count.describe('Tokens of answers, as the backend counts them; of a stream without counts its events'),
   gpu_seconds: z
