@@ -6,5 +6,5 @@ import { json } from './vectors/kit.ts';
 
 const examples = await askForExamples();
 writeFileSync(EXAMPLE_FILE, json(examples));
-const operations = Object.values(examples);
+const operations = Object.values(examples.answers);
 console.log(`examples of ${operations.length} operations: ${operations.flatMap(Object.keys).length} answers`);

@@ -21,7 +21,7 @@ export function openapiDocument(): SharedDocument {
 export type OpenapiDocument = ReturnType<typeof buildDocument>;
 
 export function buildDocument() {
-  const answers = readExamples();
+  const { answers, simulated_root } = readExamples();
   const examples: Examples = (operation, status, type) => responseExamples(answers, operation, status, type);
   return {
     openapi: '3.1.1',
@@ -31,7 +31,7 @@ export function buildDocument() {
       summary:
         'An OpenAI-compatible gateway whose every answer can carry a GPU’s signature over what was asked and answered.',
       description:
-        'Every other path under `/v1` that the backend has is passed through, with GET, POST and DELETE; with `tee` an answer of any POST is attested where request and answer are JSON objects. An error of the backend’s own keeps its status and its words, in the shape of `Error`. The attestations in the examples are real ones of a simulated GPU: they verify under its test root, and their level is `none`.',
+        'Every other path under `/v1` that the backend has is passed through, with GET, POST and DELETE; with `tee` an answer of any POST is attested where request and answer are JSON objects. An error of the backend’s own keeps its status and its words, in the shape of `Error`. The attestations in the examples are real ones of a simulated GPU: they verify under its test root (`x-simulated-root`), and their level is `none`.',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     externalDocs: { url: '/docs', description: 'This document as a page' },
@@ -51,6 +51,8 @@ export function buildDocument() {
       examples: { ...answerExamples(answers), ...errorExamples() },
       securitySchemes: SECURITY_SCHEMES,
     },
+    /** PEM: `--allow-simulated` and the option `simulatedRoot` of the verifiers take it. */
+    'x-simulated-root': simulated_root,
   };
 }
 

@@ -8,6 +8,7 @@ import {
   EXAMPLE_REQUESTS,
   type ExampleAnswer,
   type ExampleAnswers,
+  type ExampleFile,
   type ExampleRequest,
 } from '../../gateway/routes/openapi/examples.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
@@ -17,10 +18,10 @@ import { exampleBackend, MODELS } from './backend.ts';
 /** A gateway's URL by what is special about it; '' for the usual one. */
 type Stages = Readonly<Record<'' | NonNullable<ExampleRequest['stage']>, string>>;
 
-export async function askForExamples(): Promise<ExampleAnswers> {
+export async function askForExamples(): Promise<ExampleFile> {
   const closing: (() => Promise<void>)[] = [];
   try {
-    const stages = await openStages(closing);
+    const { stages, simulated_root } = await openStages(closing);
     const answers: Record<string, Record<string, ExampleAnswer>> = {};
     for (const [operation, named] of Object.entries(EXAMPLE_REQUESTS)) {
       const given: Record<string, ExampleAnswer> = {};
@@ -31,14 +32,14 @@ export async function askForExamples(): Promise<ExampleAnswers> {
         given[name] = await ask(stages[one.stage ?? ''], one, answers);
       }
     }
-    return answers;
+    return { simulated_root, answers };
   } finally {
     for (const close of closing.reverse()) await close();
   }
 }
 
 /** What is to be closed at the end is added to `closing`. */
-async function openStages(closing: (() => Promise<void>)[]): Promise<Stages> {
+async function openStages(closing: (() => Promise<void>)[]): Promise<{ stages: Stages; simulated_root: string }> {
   const open = async (...args: Parameters<typeof startService>) => {
     const service = await startService(...args);
     closing.push(() => service.close());
@@ -65,7 +66,16 @@ async function openStages(closing: (() => Promise<void>)[]): Promise<Stages> {
   };
   for (const url of Object.values(stages)) await connected(url);
   await eventually(async () => (await health(stages[''])).backend.canary.state === 'good');
-  return stages;
+  // The processor signs its first session after the sidecar is connected.
+  await eventually(async () => {
+    const { statusCode, body } = await request(`${stages.cpu}/v1/attestation/session`);
+    await body.dump();
+    return statusCode === 200;
+  });
+  const roots = [service.sidecar.attester, confidential.sidecar.attester, collector].map(
+    ({ simulated }) => simulated?.root,
+  );
+  return { stages, simulated_root: roots.join('') };
 }
 
 interface Health {

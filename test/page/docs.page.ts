@@ -89,7 +89,9 @@ describe.skipIf(missing !== '')(`/docs${missing}`, () => {
     expect(findings).toEqual([]);
     expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(size.width);
     for (const id of ['createChatCompletion', 'example.createChatCompletion.tee', 'errors', 'schema.Attestation']) {
-      await page.locator(`[id="${id}"]`).evaluate('(element) => element.scrollIntoView()');
+      await page.goto(`${stage.service.gateway.url}/docs#${id}`);
+      const seen = await page.locator(`[id="${id}"]`).boundingBox();
+      expect(seen?.y, id).toBeLessThan(size.height / 2);
       await picture(id);
     }
     expect(complaints).toEqual([]);

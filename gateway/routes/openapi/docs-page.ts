@@ -53,6 +53,7 @@ interface Operation {
   readonly responses: Readonly<Record<string, Ref | ResponseObject>>;
 }
 export interface Document {
+  readonly 'x-simulated-root': string;
   readonly info: {
     readonly title: string;
     readonly version: string;
@@ -132,7 +133,7 @@ function exampleOf({ summary, value }: Example): Html {
 }
 
 /** `style`: CSS that holds no markup. */
-export function htmlPage({ info, tags, paths, components }: Document, style: string): string {
+export function htmlPage({ info, tags, paths, components, 'x-simulated-root': root }: Document, style: string): string {
   const operations = Object.entries(paths).flatMap(([path, byMethod]) =>
     Object.entries(byMethod).map(([method, operation]) => ({ path, method, operation })),
   );
@@ -164,7 +165,7 @@ ${membersOf(schema)}${examplesOf(examples)}`,
     return html`<dt><code>${name}</code> <span class="type">${place}, ${typeOf(schema)}${required === true ? ', required' : ''}</span></dt>
 <dd>${prose(description)}. For example ${joined(
       values.map((value) => html`<code>${String(value)}</code>`),
-      ', ',
+      ' or ',
     )}</dd>`;
   };
 
@@ -227,6 +228,7 @@ ${tags.map(({ name }) => html`<h2>${name}</h2><ul>${tagged(name).map(linkTo)}</u
 </nav>
 <main id="content" tabindex="-1">
 <p>${prose(info.description)}</p>
+${exampleOf({ summary: 'The test root of the examples', value: root })}
 ${tags.map(({ name, description }) => html`<section><h2>${name}</h2><p>${prose(description)}</p>${tagged(name).map(operationOf)}</section>`)}
 <section id="keys"><h2>API keys</h2><dl>${Object.values(components.securitySchemes).map(
     ({ name, description }) =>

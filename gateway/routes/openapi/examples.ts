@@ -167,9 +167,16 @@ export const EXAMPLE_REQUESTS: Readonly<Record<string, Readonly<Record<string, E
   },
 };
 
+/** What examples.json holds. */
+export interface ExampleFile {
+  /** PEM: the test roots of the simulated GPU and processor, under which the examples verify. */
+  readonly simulated_root: string;
+  readonly answers: ExampleAnswers;
+}
+
 export const EXAMPLE_FILE = new URL('examples.json', import.meta.url);
 
-export const readExamples = (): ExampleAnswers => JSON.parse(readFileSync(EXAMPLE_FILE, 'utf8')) as ExampleAnswers;
+export const readExamples = (): ExampleFile => JSON.parse(readFileSync(EXAMPLE_FILE, 'utf8')) as ExampleFile;
 
 // As members of the document.
 
