@@ -84,6 +84,7 @@ export function createApp(deps: Deps): Hono<Env> {
   on(rest, 'ALL', '/v1/attestation/session', admitted, only('GET'));
   on(rest, 'ALL', '/v1/*', budgeted, passthrough(deps, attestationById(deps)));
 
+  on(rest, 'ALL', '/', open, only('GET'));
   on(rest, 'ALL', '/health', open, only('GET'));
   on(rest, 'ALL', '/metrics', open, only('GET'));
   on(rest, 'ALL', '/openapi.json', open, only('GET'));

@@ -110,6 +110,7 @@ const OWN: Record<string, Provoke> = {
   'usage method_not_allowed': () => ask(`${open}/usage`, { method: 'PUT' }),
   'metrics not_found': () => get(`${limited}/metrics`),
   'metrics method_not_allowed': () => ask(`${open}/metrics`, { method: 'PUT' }),
+  'page method_not_allowed': () => ask(`${open}/`, { method: 'PUT' }),
   'open method_not_allowed': () => ask(`${open}/health`, { method: 'PUT' }),
 };
 const OWN_ELSEWHERE = ['verification overloaded', 'usage store_unavailable'];

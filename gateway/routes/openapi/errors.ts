@@ -24,7 +24,7 @@ const OF_MODELS = ['permission_denied', 'model_not_found', 'not_found'] as const
 
 export const CODES = {
   open: ANYWHERE,
-  page: [...ANYWHERE.filter((code) => code !== 'method_not_allowed'), 'page_unavailable'],
+  page: [...ANYWHERE, 'page_unavailable'],
   metrics: [...ANYWHERE, 'not_found'],
   verification: [...ANYWHERE, ...WITH_BODY, 'rate_limit_exceeded', 'overloaded'],
   usage: [...WITH_KEY, 'store_unavailable'],
@@ -213,6 +213,7 @@ export const OWN_EXAMPLES: Partial<
     method_not_allowed: { summary: 'Another method than GET', message: 'Only GET is allowed here.' },
   },
   open: { method_not_allowed: { summary: 'Another method than GET', message: 'Only GET is allowed here.' } },
+  page: { method_not_allowed: { summary: 'Another method than GET', message: 'Only GET is allowed here.' } },
 };
 
 /** In a response with the status of the backend's own error. */

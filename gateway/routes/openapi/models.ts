@@ -13,17 +13,27 @@ const ENDPOINT = parameter(
   'rerank',
 );
 
-/** A stream is one text: every event, and the empty line after it. */
-const STREAM = {
-  type: 'string',
-  description:
-    'With `stream: true`: events of `chat.completion.chunk` or `text_completion` and `[DONE]`. With tee, the chunk that carries the last `finish_reason` has the `attestation`; an error takes its place as `data: {"error": …}`.',
-};
-const NAMED_STREAM = {
-  type: 'string',
-  description:
-    'With `stream: true`: named events. With tee, the event that ends the answer (the `response` of `response.completed`, or `message_delta`) has the `attestation`; an event `error` takes its place.',
-};
+/** Some tools read a stream as one text, others event by event. */
+const streamOf = (description: string) => ({
+  description,
+  anyOf: [
+    { type: 'string', description: 'The whole stream' },
+    {
+      type: 'object',
+      description: 'One event of it',
+      properties: {
+        event: { type: 'string', description: 'The event’s name, where its endpoint’s events have names' },
+        data: { type: 'string', description: 'The payload: JSON, or `[DONE]`' },
+      },
+    },
+  ],
+});
+const STREAM = streamOf(
+  'With `stream: true`: events of `chat.completion.chunk` or `text_completion` and `[DONE]`. With tee, the chunk that carries the last `finish_reason` has the `attestation`; an error takes its place as `data: {"error": …}`.',
+);
+const NAMED_STREAM = streamOf(
+  'With `stream: true`: named events. With tee, the event that ends the answer (the `response` of `response.completed`, or `message_delta`) has the `attestation`; an event `error` takes its place.',
+);
 
 const ANSWERED = 'The backend’s answer; with tee, its attestation too';
 
