@@ -98,7 +98,7 @@ describe.skipIf(missing !== '')(`/docs${missing}`, () => {
     await close();
   });
 
-  test('is readable with scripts turned off, under a policy that allows none', async () => {
+  test('has no script, under a policy that allows none, and its style is applied', async () => {
     const { page, close } = await open();
     const policy = (await page.reload())?.headers()['content-security-policy'] ?? '';
     expect(policy).toContain("default-src 'none'");
