@@ -31,6 +31,7 @@ import { createPermits } from './limits/permits.ts';
 import { createOffload } from './offload/pool.ts';
 import { attestationById, attestationSession } from './routes/attestation.ts';
 import { generate } from './routes/generate.ts';
+import { docs } from './routes/openapi/docs.ts';
 import { createCollateralRoutes, createPage, service } from './routes/page.ts';
 import { passthrough } from './routes/passthrough.ts';
 import { createProbe, health, metrics, openapi } from './routes/status.ts';
@@ -61,6 +62,7 @@ export function createApp(deps: Deps): Hono<Env> {
   on(app, 'GET', '/health', open, health(deps, probe));
   on(app, 'GET', '/metrics', open, metrics(deps));
   on(app, 'GET', '/openapi.json', open, openapi);
+  on(app, 'GET', '/docs', open, docs);
   on(app, 'GET POST', '/~sev_gpu@1.0/verify', [...open, verifyBounded(deps), verifyQuery], verify(deps));
 
   const page = createPage();
@@ -84,9 +86,11 @@ export function createApp(deps: Deps): Hono<Env> {
   on(rest, 'ALL', '/v1/attestation/session', admitted, only('GET'));
   on(rest, 'ALL', '/v1/*', budgeted, passthrough(deps, attestationById(deps)));
 
+  on(rest, 'ALL', '/', open, only('GET'));
   on(rest, 'ALL', '/health', open, only('GET'));
   on(rest, 'ALL', '/metrics', open, only('GET'));
   on(rest, 'ALL', '/openapi.json', open, only('GET'));
+  on(rest, 'ALL', '/docs', open, only('GET'));
   on(rest, 'ALL', '/~sev_gpu@1.0/verify', open, only('GET, POST'));
   // This is a route, so that it is logged like the others.
   on(rest, 'ALL', '/*', open, () => {

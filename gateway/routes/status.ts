@@ -2,6 +2,7 @@
 import type * as z from 'zod';
 import type { Backend } from '../backend/backend.ts';
 import type { Context, Deps } from '../http/context.ts';
+import { sendDocument } from '../http/document.ts';
 import { Problem } from '../http/problem.ts';
 import type { AuditLog } from '../usage/audit-log.ts';
 import { openapiDocument } from './openapi.ts';
@@ -116,5 +117,5 @@ export function metrics({ config, telemetry }: Deps) {
 // GET /openapi.json returns the service's own description.
 
 export function openapi(c: Context): Response {
-  return c.body(openapiDocument(), 200, { 'content-type': 'application/json' });
+  return sendDocument(c, openapiDocument());
 }
