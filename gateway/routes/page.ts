@@ -1,11 +1,10 @@
 // GET / and its assets: the page, under a content security policy that lets it load from and connect to this gateway only.
-import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { basename, extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { gzipSync } from 'node:zlib';
 import { createCollateral, NVIDIA_OCSP_URL } from '../../verify/index.ts';
 import type { Context, Deps } from '../http/context.ts';
+import { type SharedDocument, sendDocument, sharedDocument } from '../http/document.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import type { BackendProbe } from './status.ts';
@@ -58,30 +57,22 @@ export function createPage(load: () => Promise<Assets> = loadAssets): Page {
   };
   return {
     async document(c) {
-      return assetResponse(c, (await assets()).get('index.html'), 'no-cache');
+      return send(c, (await assets()).get('index.html'), SECURITY);
     },
     async badge(c) {
-      return assetResponse(c, (await assets()).get('badge.html'), 'no-cache', BADGE_SECURITY);
+      return send(c, (await assets()).get('badge.html'), BADGE_SECURITY);
     },
     async asset(c) {
       const name = c.req.param('asset') ?? '';
       const found = name.endsWith('.html') ? undefined : (await assets()).get(name);
-      return assetResponse(c, found, 'public, max-age=31536000, immutable');
+      return send(c, found, { ...SECURITY, 'cache-control': 'public, max-age=31536000, immutable' });
     },
   };
 }
 
-function assetResponse(c: Context, asset: Asset | undefined, cacheControl: string, security = SECURITY): Response {
+function send(c: Context, asset: SharedDocument | undefined, headers: Record<string, string>): Response {
   if (asset === undefined) throw new Problem('not_found', 'There is no such part of the page.');
-  const { type, body, gzipped, etag } = asset;
-  const headers = { ...security, 'cache-control': cacheControl, vary: 'accept-encoding', etag };
-  if (c.req.header('if-none-match')?.includes(etag)) return c.body(null, 304, headers);
-  const zip = /\bgzip\b/.test(c.req.header('accept-encoding') ?? '');
-  return c.body(zip ? gzipped : body, 200, {
-    ...headers,
-    'content-type': type,
-    ...(zip ? { 'content-encoding': 'gzip' } : {}),
-  });
+  return sendDocument(c, asset, headers);
 }
 
 // GET /page/service: what the page needs to use the service and to check its attestations. Nothing in it is secret.
@@ -109,14 +100,6 @@ export function service({ sidecar, config, version, canary }: Deps, probe: Backe
 
 // The page's files in memory: read from build/page when they are built, or bundled once when esbuild is installed.
 
-interface Asset {
-  readonly type: string;
-  readonly body: Uint8Array<ArrayBuffer>;
-  readonly gzipped: Uint8Array<ArrayBuffer>;
-  /** With quotes, as in the header. */
-  readonly etag: string;
-}
-
 export interface PageFile {
   /** `index.html`, `main-7XQ2ABCD.js` */
   readonly name: string;
@@ -124,7 +107,7 @@ export interface PageFile {
 }
 
 /** Assets by file name. The document is `index.html`. */
-type Assets = ReadonlyMap<string, Asset>;
+type Assets = ReadonlyMap<string, SharedDocument>;
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const BUILT = join(ROOT, 'build/page');
@@ -138,7 +121,7 @@ const TYPES: Readonly<Record<string, string>> = {
 /** @throws {Problem} page_unavailable */
 async function loadAssets(folder: string = BUILT): Promise<Assets> {
   const files = built(folder) ?? (await bundled());
-  return new Map(files.map(({ name, body }) => [name, asset(name, body)]));
+  return new Map(files.map(({ name, body }) => [name, sharedDocument(TYPES[extname(name)] ?? '', body)]));
 }
 
 function built(folder: string): PageFile[] | null {
@@ -202,12 +185,6 @@ function document(name: string, path: string, assets: readonly PageFile[]): Page
     text = text.replace(`./${stem}.${extension === 'js' ? 'ts' : extension}`, `/page/assets/${asset.name}`);
   }
   return { name, body: new TextEncoder().encode(text) };
-}
-
-function asset(name: string, bytes: Uint8Array): Asset {
-  const body = new Uint8Array(bytes);
-  const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`;
-  return { type: TYPES[extname(name)] ?? '', body, gzipped: new Uint8Array(gzipSync(body, { level: 9 })), etag };
 }
 
 // Reference values (RIMs) and revocation responses (OCSP) for verifiers in browsers, which can reach no other origin. They are signed, and

@@ -112,7 +112,7 @@ describe('/openapi.json', () => {
     const served = app.routes.map(({ method, path }) => `${method} ${path.replaceAll(/:(\w+)/g, '{$1}')}`);
     await close();
     const pageAlone = served.filter((route) => route.includes(' /page/') || route.startsWith('OPTIONS '));
-    expect(pageAlone.length).toBe(5);
+    expect(pageAlone.length).toBe(6);
     const described = Object.entries(document.paths).flatMap(([path, operations]) =>
       Object.keys(operations).map((method) => `${method.toUpperCase()} ${path}`),
     );
