@@ -4,7 +4,8 @@ import { slug, toRepository } from './links.ts';
 
 export default defineConfig({
   title: 'Countersign',
-  description: 'An OpenAI-compatible gateway whose answers carry a GPU’s signature over exactly what was asked and answered.',
+  description:
+    'An OpenAI-compatible gateway whose answers carry a GPU’s signature over exactly what was asked and answered.',
   lang: 'en',
   outDir: '../build/site',
   cacheDir: '../.cache/site',

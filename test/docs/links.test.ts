@@ -26,7 +26,14 @@ describe('the links', () => {
 
   it('were looked for in README, docs, CONTRIBUTING and the packages', () => {
     expect(found).toEqual(
-      expect.arrayContaining(['README.md', 'CONTRIBUTING.md', 'docs/quickstart.md', 'docs/nodes/azure.md', 'packages/verify/README.md', 'python/README.md']),
+      expect.arrayContaining([
+        'README.md',
+        'CONTRIBUTING.md',
+        'docs/quickstart.md',
+        'docs/nodes/azure.md',
+        'packages/verify/README.md',
+        'python/README.md',
+      ]),
     );
     expect(found.flatMap((page) => links(read(page))).length).toBeGreaterThan(100);
   });

@@ -12,7 +12,10 @@ export const pages = (): string[] => globSync('docs/**/*.md', { cwd: ROOT }).fil
 
 /** Every page of the project. */
 export const allPages = (): string[] =>
-  globSync('{*.md,{bench,deploy,docs,examples,packages,python,vectors}/**/*.md}', { cwd: ROOT, exclude: installed }).sort();
+  globSync('{*.md,{bench,deploy,docs,examples,packages,python,vectors}/**/*.md}', {
+    cwd: ROOT,
+    exclude: installed,
+  }).sort();
 
 const installed = (path: string) => /(^|\/)(node_modules|\.[^/]+|dist|__pycache__)(\/|$)/.test(path);
 const notInstalled = (path: string) => !installed(path);
@@ -50,12 +53,16 @@ export const prose = (page: string): string =>
 
 /** What a page's links and pictures lead to. */
 export const links = (page: string): string[] =>
-  [...prose(page).matchAll(/\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s*(\S+)/gm)].map(([, inline, reference]) => inline ?? reference ?? '');
+  [...prose(page).matchAll(/\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s*(\S+)/gm)].map(
+    ([, inline, reference]) => inline ?? reference ?? '',
+  );
 
 /** The anchors of a page's headings. */
 export function anchors(page: string): Set<string> {
   const found = new Set<string>();
-  for (const [, heading = ''] of page.replace(/^( *)(```+)[^\n]*\n[\s\S]*?\n *\2 *$/gm, '').matchAll(/^#{1,6} +(.+?) *#*$/gm)) {
+  for (const [, heading = ''] of page
+    .replace(/^( *)(```+)[^\n]*\n[\s\S]*?\n *\2 *$/gm, '')
+    .matchAll(/^#{1,6} +(.+?) *#*$/gm)) {
     const first = slug(heading.replace(/!?\[([^\]]*)\]\([^)]*\)/g, '$1'));
     let anchor = first;
     for (let number = 1; found.has(anchor); number++) anchor = `${first}-${number}`;
