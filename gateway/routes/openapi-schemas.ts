@@ -116,7 +116,7 @@ const ear = z
       z.looseObject({ ear_status: tier, ear_trustworthiness_vector: z.record(z.string(), z.int().min(-128).max(127)) }),
     ),
   })
-  .describe('An attestation result, unsigned (draft-ietf-rats-ear-04); docs/verify.md says what each value means');
+  .describe('An attestation result, unsigned (draft-ietf-rats-ear-04); the values are those of draft-ietf-rats-ar4si');
 
 /** The schemas by their names in `#/components/schemas/`. */
 const NAMED = {
