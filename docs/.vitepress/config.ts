@@ -10,8 +10,8 @@ export default defineConfig({
   outDir: '../build/site',
   cacheDir: '../.cache/site',
   srcExclude: ['**/README.md'],
-  // No system font is fetched, and no script of anybody else.
   markdown: {
+    theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
     anchor: { slugify: slug },
     headers: { slugify: slug },
     config: (md) => {

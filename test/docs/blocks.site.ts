@@ -22,7 +22,7 @@ const STOP_MS = 10_000;
 interface Step {
   readonly title: string;
   readonly command: string;
-  /** Lines that must be in the output; `…` stands for anything. */
+  /** Lines that must be in the output; one `…` in a line stands for anything. */
   readonly expected: readonly string[];
   /** Programs that stand between this command and the one before, by their names. */
   readonly files: Readonly<Record<string, string>>;
@@ -173,8 +173,8 @@ class Reader {
 function absent(output: string, expected: readonly string[]): string[] {
   const lines = output.split('\n').map((line) => line.trimEnd());
   return expected.filter((wanted) => {
-    const pattern = new RegExp(`^${wanted.trimEnd().split('…').map(RegExp.escape).join('.*')}$`);
-    return !lines.some((line) => pattern.test(line));
+    const [begin = '', end] = wanted.trimEnd().split('…');
+    return !lines.some((line) => (end === undefined ? line === begin : line.startsWith(begin) && line.endsWith(end)));
   });
 }
 
