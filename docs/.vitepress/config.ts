@@ -2,6 +2,9 @@
 import { defineConfig } from 'vitepress';
 import { slug, toRepository } from './links.ts';
 
+/** Their tables are wide: they have no outline beside them. */
+const WIDE = new Set(['architecture.md', 'configuration.md', 'conformance.md', 'errors.md', 'index.md', 'metrics.md']);
+
 export default defineConfig({
   title: 'Countersign',
   description:
@@ -10,6 +13,7 @@ export default defineConfig({
   outDir: '../build/site',
   cacheDir: '../.cache/site',
   srcExclude: ['**/README.md'],
+  transformPageData: ({ relativePath }) => (WIDE.has(relativePath) ? { frontmatter: { aside: false } } : {}),
   markdown: {
     theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
     anchor: { slugify: slug },
