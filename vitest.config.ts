@@ -66,6 +66,8 @@ const SUITES: Readonly<Record<string, Suite>> = {
   },
   /** openai-python's own API tests, directly and through the gateway; LiteLLM on either side of it. */
   sdk: { include: ['test/sdk/**/*.sdk.ts'], test_s: 900, hook_s: 900 },
+  /** The documentation's site in Chromium, and the code of its first pages, run as a reader would. */
+  site: { include: ['test/docs/**/*.site.ts'], globalSetup: 'test/browser/setup.ts', test_s: 300, hook_s: 300 },
   /** A real Valkey or Redis server between gateways. */
   store: { include: ['test/store/**/*.store.ts'], test_s: 60, hook_s: 240 },
 };

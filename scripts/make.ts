@@ -11,9 +11,11 @@ const MAKERS: Readonly<Record<string, string>> = {
   examples: 'make-examples.ts',
   /** build/page/. */
   page: 'build-page.ts',
+  /** build/site/: the documentation as a site. */
+  site: 'build-site.ts',
   /** The npm package @countersign/verify, in packages/verify/dist. */
   package: 'build-package.ts',
-  /** docs/licences.md. */
+  /** THIRD-PARTY.md. */
   licences: 'licences.ts',
   /** The version, wherever it stands; `--check [VERSION]` compares. */
   versions: 'versions.ts',

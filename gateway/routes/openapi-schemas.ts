@@ -219,7 +219,7 @@ const ear = z
       .optional()
       .describe('The verification itself: `valid`, `level`, `checks` and what they prove, as with `report=1`'),
   })
-  .describe('An attestation result, unsigned (draft-ietf-rats-ear-04); docs/exports.md says what each value means');
+  .describe('An attestation result, unsigned (draft-ietf-rats-ear-04); the values are those of draft-ietf-rats-ar4si');
 
 const ANY_BODY = 'Any OpenAI body: members that are not listed go to the backend as they are';
 const ANY_ANSWER = 'The backend’s answer, byte for byte, and the attestation; members that are not listed are OpenAI’s';
