@@ -62,7 +62,7 @@ const SUITES: Readonly<Record<string, Suite>> = {
   nvtrust: { include: ['test/**/*.nvtrust.ts'], globalSetup: 'test/twin/setup.ts', test_s: 60, hook_s: 60 },
   /** The npm package, packed and installed elsewhere, on every runtime that it is made for. */
   package: { include: ['test/package/**/*.package.ts'], test_s: 180, hook_s: 180 },
-  /** Prometheus' own tool reads the metrics and the alert rules. It is built from Go first. */
+  /** Prometheus' own tool reads the metrics and the alert rules, Prometheus the dashboard's queries. Both are built from Go first. */
   promtool: {
     include: ['test/promtool/**/*.promtool.ts'],
     globalSetup: 'test/promtool/setup.ts',

@@ -2,6 +2,7 @@
 import { Registry } from 'prom-client';
 import { createMetrics, registerBackends, registerGauges } from '../../gateway/telemetry/metrics.ts';
 import { MAX_MODEL_LABELS } from '../../gateway/telemetry/telemetry.ts';
+import { createAccounting, MAX_KEY_LABELS } from '../../gateway/usage/accounting.ts';
 
 export interface Described {
   readonly name: string;
@@ -14,6 +15,7 @@ export interface Described {
 export async function describedMetrics(): Promise<Described[]> {
   const registry = new Registry();
   createMetrics(registry);
+  createAccounting(registry, null, null);
   const sidecar = { state: 'connecting' as const, unavailable: null, sessionEnds: null, pending: 0, oldest_ms: 0 };
   const store = { usage: { entries: 0, bytes: 0 } } as never;
   registerBackends(registry, { states: [], failovers: 0 });
@@ -47,7 +49,7 @@ export async function metricsPage(): Promise<string> {
 
 Names are those of OpenTelemetry's semantic conventions for generative AI and HTTP where they have one, as Prometheus writes them
 (\`gen_ai.server.time_to_first_token\` is \`gen_ai_server_time_to_first_token_seconds\`). \`gen_ai_request_model\` is one of the first
-${MAX_MODEL_LABELS} names that the backend served, then \`other\`. No label holds anything else that a client wrote.
+${MAX_MODEL_LABELS} names that the backend served, then \`other\`; \`key\` is the name that the operator gave an API key, of the first ${MAX_KEY_LABELS}. No label holds anything else that a client wrote.
 
 | name | type | labels | meaning |
 |---|---|---|---|
