@@ -1,5 +1,19 @@
-// docs/grafana/countersign.json: the state of the service at a glance. Its rows are in panels.ts; Grafana's form is made of them here.
-import { type About, type Panel, ROWS } from './panels.ts';
+// docs/grafana/countersign.json: the state of the service at a glance. Its rows are beside this file; Grafana's form is made of them here.
+import type { About, Panel } from './panel.ts';
+import { PROOFS, SIGNING_QUEUE } from './proofs.ts';
+import { GPU, IS_IT_UP, PROCESS } from './state.ts';
+import { TRAFFIC, USAGE } from './traffic.ts';
+
+/** In the order in which one looks. */
+const ROWS: Readonly<Record<string, readonly Panel[]>> = {
+  'Is it up': IS_IT_UP,
+  Proofs: PROOFS,
+  'Signing queue': SIGNING_QUEUE,
+  Traffic: TRAFFIC,
+  Usage: USAGE,
+  GPU,
+  Process: PROCESS,
+};
 
 const WIDTH = 24;
 const SIZE = { stat: { w: 4, h: 4 }, timeseries: { w: 8, h: 8 } };
