@@ -1,9 +1,12 @@
 // The test suites, one project each: `npm test` runs `unit`, `npm run test:with NAME` another. What is not `unit` installs what it needs, or takes minutes.
-import { defineConfig } from 'vitest/config';
+import { defineConfig, type Plugin } from 'vitest/config';
+import { NEWEST_CLIENTS, newestClients } from './test/clients/newest.ts';
 
 interface Suite {
   readonly include: readonly string[];
   readonly globalSetup?: string;
+  readonly plugins?: readonly Plugin[];
+  readonly env?: Readonly<Record<string, string>>;
   /** Of one test, in seconds. */
   readonly test_s: number;
   /** Of what is set up before tests and taken down after them, in seconds. */
@@ -21,6 +24,17 @@ const SUITES: Readonly<Record<string, Suite>> = {
   },
   /** The page in Chromium, on a gateway of its own. */
   page: { include: ['test/page/**/*.page.ts'], globalSetup: 'test/browser/setup.ts', test_s: 60, hook_s: 60 },
+  /** The clients of npm once more, in their newest versions: some install on newer versions of Node only. */
+  clients: {
+    include: ['adapters', 'ai-sdk', 'embeddings', 'langchain', 'openai', 'refusals', 'responses'].map(
+      (name) => `test/clients/${name}.test.ts`,
+    ),
+    globalSetup: 'test/clients/newest.ts',
+    plugins: [newestClients()],
+    env: { NEWEST_CLIENTS },
+    test_s: 20,
+    hook_s: 20,
+  },
   /** Our verifiers and NVIDIA's over vectors/, as programs, and docs/conformance.md beside them. */
   conformance: { include: ['test/conformance/**/*.conformance.ts'], test_s: 900, hook_s: 300 },
   /** The images and compose.yaml on a Docker daemon of its own. */
@@ -48,7 +62,7 @@ const SUITES: Readonly<Record<string, Suite>> = {
   nvtrust: { include: ['test/**/*.nvtrust.ts'], globalSetup: 'test/twin/setup.ts', test_s: 60, hook_s: 60 },
   /** The npm package, packed and installed elsewhere, on every runtime that it is made for. */
   package: { include: ['test/package/**/*.package.ts'], test_s: 180, hook_s: 180 },
-  /** Prometheus' own tool reads the metrics and the alert rules. It is built from Go first. */
+  /** Prometheus' own tool reads the metrics and the alert rules, Prometheus the dashboard's queries. Both are built from Go first. */
   promtool: {
     include: ['test/promtool/**/*.promtool.ts'],
     globalSetup: 'test/promtool/setup.ts',
@@ -72,10 +86,12 @@ const SUITES: Readonly<Record<string, Suite>> = {
   store: { include: ['test/store/**/*.store.ts'], test_s: 60, hook_s: 240 },
 };
 
-const projects = Object.entries(SUITES).map(([name, { include, globalSetup, test_s, hook_s }]) => ({
+const projects = Object.entries(SUITES).map(([name, { include, globalSetup, plugins, env, test_s, hook_s }]) => ({
+  plugins: [...(plugins ?? [])],
   test: {
     name,
     include: [...include],
+    env: { ...env },
     ...(globalSetup === undefined ? {} : { globalSetup: [globalSetup] }),
     testTimeout: test_s * 1000,
     hookTimeout: hook_s * 1000,

@@ -153,7 +153,8 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     checker,
     onState(state, reason, refused) {
       if (state === 'connected') telemetry.metrics.sidecarConnections.inc();
-      if (refused === null) return log[state === 'connected' ? 'info' : 'warn']({ state, reason }, 'sidecar');
+      const expected = state === 'connected' || state === 'closed';
+      if (refused === null) return log[expected ? 'info' : 'warn']({ state, reason }, 'sidecar');
       telemetry.metrics.sidecarRefusals.inc({ code: refused.code });
       log.error({ state, reason, code: refused.code }, 'sidecar');
     },

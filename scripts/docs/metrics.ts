@@ -2,6 +2,7 @@
 import { Registry } from 'prom-client';
 import { createMetrics, registerBackends, registerGauges } from '../../gateway/telemetry/metrics.ts';
 import { MAX_MODEL_LABELS } from '../../gateway/telemetry/telemetry.ts';
+import { createAccounting, MAX_KEY_LABELS } from '../../gateway/usage/accounting.ts';
 
 export interface Described {
   readonly name: string;
@@ -14,6 +15,7 @@ export interface Described {
 export async function describedMetrics(): Promise<Described[]> {
   const registry = new Registry();
   createMetrics(registry);
+  createAccounting(registry, null, null);
   const sidecar = { state: 'connecting' as const, unavailable: null, sessionEnds: null, pending: 0, oldest_ms: 0 };
   const store = { usage: { entries: 0, bytes: 0 } } as never;
   registerBackends(registry, { states: [], failovers: 0 });
@@ -44,7 +46,7 @@ export async function metricsPage(): Promise<string> {
 ([configuration](configuration.md)). The gateway also tells the sidecar's times and state.
 
 Names are those of OpenTelemetry's conventions for generative AI and HTTP where they have one, as Prometheus writes them.
-\`gen_ai_request_model\` is one of the first ${MAX_MODEL_LABELS} names that the backend served, then \`other\`. No label holds anything
+\`gen_ai_request_model\` is one of the first ${MAX_MODEL_LABELS} names that the backend served, then \`other\`; \`key\` one of the first ${MAX_KEY_LABELS} names of keys. No label holds anything
 else that a client wrote.
 
 | name | type | labels | meaning |

@@ -1,5 +1,5 @@
 // The table of what passed: each test enters its cell when it is through, and the last file to end prints the whole.
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Delivery } from './driver.ts';
@@ -26,6 +26,8 @@ export interface Matrix {
 
 /** Test files run in processes of their own; one run's share their parent. What runs of single files left there goes after a while. */
 const BASE = fileURLToPath(new URL('../../.cache/clients-matrix', import.meta.url));
+/** Where the suite `clients` has them. */
+const { NEWEST_CLIENTS } = process.env;
 const folder = join(BASE, String(process.ppid));
 const FORGET_MS = 600_000;
 
@@ -61,7 +63,9 @@ export function npmName(name: string): string {
 
 export function npmVersion(name: string): string {
   // Read as a file: packages need not export their package.json.
-  const file = new URL(`../../node_modules/${name}/package.json`, import.meta.url);
+  const path = `node_modules/${name}/package.json`;
+  const newest = NEWEST_CLIENTS === undefined ? '' : join(NEWEST_CLIENTS, path);
+  const file = existsSync(newest) ? newest : new URL(`../../${path}`, import.meta.url);
   return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version;
 }
 

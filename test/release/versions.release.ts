@@ -18,7 +18,7 @@ const edit = (file: string, change: (text: string) => string) =>
 const jsonOf = (file: string) => JSON.parse(read(file));
 const matchOf = (file: string, pattern: RegExp) => pattern.exec(read(file))?.[1];
 const versions = (...args: string[]) => copy.run('npm', 'run', '-s', 'make', 'versions', '--', ...args);
-const changeset = (...args: string[]) => copy.run('node_modules/.bin/changeset', ...args);
+const changeset = (...args: string[]) => copy.run('npm', 'run', '-s', 'changeset', '--', ...args);
 const before = (): string => jsonOf('package.json').version;
 
 /** Read here by other means than the script's own. */
