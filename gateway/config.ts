@@ -164,6 +164,12 @@ const own = z.object({
     .max(64)
     .default('Paris')
     .describe('What the answer about France’s capital must contain; `*`: any text'),
+  SEALED: z
+    .enum(['off', 'allowed', 'required'])
+    .default('allowed')
+    .describe(
+      'Sealed requests (`POST /ohttp`), which nothing in between reads; they need a session with the processor. `required`: `/v1` serves nothing else but the session',
+    ),
   ALLOW_SIMULATED: flag.describe('`1`: accept a sidecar whose GPU is simulated'),
   RIM_URL: httpUrl.optional().describe('The verify endpoint’s service for reference values, in place of NVIDIA’s'),
   OCSP_URL: httpUrl.optional().describe('The verify endpoint’s service for revocation, in place of NVIDIA’s'),

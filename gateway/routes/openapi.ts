@@ -7,6 +7,7 @@ import { HEADERS } from './openapi/headers.ts';
 import { modelPaths } from './openapi/models.ts';
 import { operationPaths } from './openapi/operation.ts';
 import type { Examples } from './openapi/parts.ts';
+import { sealingPaths } from './openapi/sealing.ts';
 import { verificationPath } from './openapi/verification.ts';
 import { componentSchemas } from './openapi-schemas.ts';
 
@@ -41,6 +42,7 @@ export function buildDocument() {
     paths: {
       ...modelPaths(examples),
       '/~sev_gpu@1.0/verify': verificationPath(examples),
+      ...sealingPaths(),
       ...operationPaths(examples),
     },
     components: {

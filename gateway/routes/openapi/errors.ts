@@ -38,7 +38,10 @@ export const CODES = {
     ...FROM_BACKEND,
     'insufficient_quota',
     'attestation_unavailable',
+    'sealed_required',
   ],
+  sealed: [...ANYWHERE, 'sealed_malformed', 'sealed_stale', 'sealed_replayed', 'sealed_key_unknown', 'overloaded'],
+  keys: [...ANYWHERE, 'not_found', 'attestation_unavailable'],
 } as const satisfies Readonly<Record<string, readonly ProblemCode[]>>;
 
 /** Routes that forward an answer of the backend, and so its errors. */
@@ -147,6 +150,27 @@ export const ERROR_EXAMPLES: Readonly<Record<Exclude<ProblemCode, 'collateral_un
     summary: 'The page was not built',
     message: 'The page has not been built: "npm run make page" makes it. The API at /v1 works without it.',
   },
+  sealed_malformed: {
+    summary: 'Not a sealed request, or one that was changed or cut',
+    message: 'A sealed request is of type message/ohttp-chunked-req.',
+  },
+  sealed_stale: {
+    summary: 'Said inside: it was sealed long ago, or the clock of the client is wrong',
+    message: 'A sealed request names when it was made, in a date header.',
+  },
+  sealed_replayed: {
+    summary: 'The same sealed request came before',
+    message: 'This sealed request was received before: seal it anew.',
+  },
+  sealed_key_unknown: {
+    summary: 'Sealed to a key of another session',
+    message: 'No key here opens this request. Verify the current session and seal to the keys that it names.',
+  },
+  sealed_required: {
+    summary: 'A request in the clear, where only sealed ones are served',
+    message:
+      'This gateway serves only requests that are sealed to its attested key (POST /ohttp): a prompt in the clear could be read on its way.',
+  },
 };
 
 /** What a code means on one kind of route, where that is something else than elsewhere. */
@@ -212,6 +236,14 @@ export const OWN_EXAMPLES: Partial<
     },
     method_not_allowed: { summary: 'Another method than GET', message: 'Only GET is allowed here.' },
   },
+  keys: {
+    not_found: {
+      summary: 'The service runs in no confidential VM',
+      message: 'No processor signs here: there are no sessions.',
+    },
+    method_not_allowed: { summary: 'Another method than GET', message: 'Only GET is allowed here.' },
+  },
+  sealed: { method_not_allowed: { summary: 'Another method than POST', message: 'Only POST is allowed here.' } },
   open: { method_not_allowed: { summary: 'Another method than GET', message: 'Only GET is allowed here.' } },
   page: { method_not_allowed: { summary: 'Another method than GET', message: 'Only GET is allowed here.' } },
 };

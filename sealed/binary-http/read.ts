@@ -1,0 +1,178 @@
+// Reads binary HTTP (RFC 9292) of known and of indeterminate length: the head first, then the content as it arrives.
+import { ByteSource } from '../byte-source.ts';
+import { malformed, type SealedError, tooLarge, truncated } from '../errors.ts';
+import { type Field, FRAMING, faultOfField, isFinalStatus, type RequestHead, type ResponseHead } from './write.ts';
+
+export interface MessageLimits {
+  /** Bytes of the control data and of each section of fields. */
+  readonly max_head_bytes: number;
+  /** Fields of a section. */
+  readonly max_fields: number;
+  /** Zeros behind the message. */
+  readonly max_padding_bytes: number;
+}
+
+export const DEFAULT_LIMITS: MessageLimits = {
+  max_head_bytes: 32 * 1024,
+  max_fields: 1_000,
+  max_padding_bytes: 256 * 1024,
+};
+/** Responses with a status of 1xx before the final one. */
+const MAX_INFORMATIONAL = 16;
+
+export interface Message<Head> {
+  readonly head: Head;
+  /**
+   * The content, in chunks of any size. It throws where the message breaks off or goes wrong behind the head; trailers are checked and
+   * dropped. Only when it has ended is the message whole.
+   */
+  readonly content: AsyncGenerator<Uint8Array, void, undefined>;
+}
+
+/** @throws {SealedError} sealed_malformed, sealed_truncated, sealed_too_large */
+export async function readRequest(
+  chunks: AsyncIterable<Uint8Array>,
+  limits: MessageLimits = DEFAULT_LIMITS,
+): Promise<Message<RequestHead>> {
+  const reader = new Reader(chunks, limits);
+  const isKnown = await reader.framing(FRAMING.known_request, FRAMING.request);
+  reader.allow();
+  const method = await reader.text('the method');
+  const scheme = await reader.text('the scheme');
+  const authority = await reader.text('the authority');
+  const path = await reader.text('the path');
+  if (faultOfField(method, '') !== null) throw malformed('The method is not one.');
+  const fields = await reader.fields(isKnown);
+  return { head: { method, scheme, authority, path, fields }, content: reader.content(isKnown) };
+}
+
+/** Informational responses are skipped. @throws {SealedError} sealed_malformed, sealed_truncated, sealed_too_large */
+export async function readResponse(
+  chunks: AsyncIterable<Uint8Array>,
+  limits: MessageLimits = DEFAULT_LIMITS,
+): Promise<Message<ResponseHead>> {
+  const reader = new Reader(chunks, limits);
+  const isKnown = await reader.framing(FRAMING.known_response, FRAMING.response);
+  for (let informational = 0; ; informational++) {
+    reader.allow();
+    const status = await reader.number('the status');
+    if (isFinalStatus(status)) {
+      const fields = await reader.fields(isKnown);
+      return { head: { status, fields }, content: reader.content(isKnown) };
+    }
+    if (status < 100 || status > 199) throw malformed('The status is not one of HTTP.');
+    if (informational === MAX_INFORMATIONAL) throw tooLarge(`More than ${MAX_INFORMATIONAL} informational responses.`);
+    await reader.fields(isKnown);
+  }
+}
+
+class Reader {
+  readonly #bytes: ByteSource;
+  readonly #limits: MessageLimits;
+  /** What the current section may still have. */
+  #allowed_bytes = 0;
+
+  constructor(chunks: AsyncIterable<Uint8Array>, limits: MessageLimits) {
+    this.#bytes = new ByteSource(chunks);
+    this.#limits = limits;
+  }
+
+  /** Returns whether the message has a known length. */
+  async framing(known: number, indeterminate: number): Promise<boolean> {
+    const framing = await this.#bytes.varint('the framing indicator');
+    if (framing !== known && framing !== indeterminate)
+      throw malformed('The framing indicator is none of this kind of message.');
+    return framing === known;
+  }
+
+  number(what: string): Promise<number> {
+    return this.#bytes.varint(what);
+  }
+
+  /** Begins to count the bytes of the control data. */
+  allow(): void {
+    this.#allowed_bytes = this.#limits.max_head_bytes;
+  }
+
+  async text(what: string, bytes = this.#bytes): Promise<string> {
+    return this.#text(await bytes.varint(what), what, bytes);
+  }
+
+  async #text(length: number, what: string, bytes: ByteSource): Promise<string> {
+    this.#allowed_bytes -= length;
+    if (this.#allowed_bytes < 0) throw this.#tooLargeHead();
+    const taken = await bytes.take(length, what);
+    let text = '';
+    for (let at = 0; at < length; at += CHARACTERS) text += String.fromCharCode(...taken.subarray(at, at + CHARACTERS));
+    return text;
+  }
+
+  #tooLargeHead(): SealedError {
+    return tooLarge(`The head of the message has more than ${this.#limits.max_head_bytes} bytes.`);
+  }
+
+  /** A section of fields. A message may end before it, as if it were empty (§3.8). */
+  async fields(isKnown: boolean): Promise<Field[]> {
+    if (await this.#bytes.isAtEnd()) return [];
+    this.allow();
+    if (!isKnown) return this.#lines(this.#bytes, false);
+    const length = await this.#bytes.varint('the length of the fields');
+    if (length > this.#limits.max_head_bytes) throw this.#tooLargeHead();
+    const section = await this.#bytes.take(length, 'the fields');
+    return this.#lines(new ByteSource(only(section)), true);
+  }
+
+  /** Reads lines to the end of `bytes`, or else to the terminator. */
+  async #lines(bytes: ByteSource, toEnd: boolean): Promise<Field[]> {
+    const fields: Field[] = [];
+    while (!(toEnd && (await bytes.isAtEnd()))) {
+      const length = await bytes.varint('a field');
+      if (length === 0 && !toEnd) break;
+      const name = (await this.#text(length, 'a field', bytes)).toLowerCase();
+      const value = await this.text('a field', bytes);
+      const fault = faultOfField(name, value);
+      if (fault !== null) throw malformed(fault);
+      if (fields.push([name, value]) > this.#limits.max_fields)
+        throw tooLarge(`The message has more than ${this.#limits.max_fields} headers.`);
+    }
+    return fields;
+  }
+
+  async *content(isKnown: boolean): AsyncGenerator<Uint8Array, void, undefined> {
+    const bytes = this.#bytes;
+    // A message without content and trailers may end here.
+    if (await bytes.isAtEnd()) return;
+    for (let length = await bytes.varint('the content'); length > 0; length = await bytes.varint('the content')) {
+      for (let left = length; left > 0; ) {
+        const some = await bytes.some(left);
+        if (some === null) throw truncated('the content');
+        left -= some.length;
+        yield some;
+      }
+      if (isKnown) break;
+    }
+    await this.fields(isKnown);
+    await this.#padding();
+  }
+
+  async #padding(): Promise<void> {
+    const { max_padding_bytes } = this.#limits;
+    let length = 0;
+    for (
+      let some = await this.#bytes.some(max_padding_bytes);
+      some !== null;
+      some = await this.#bytes.some(max_padding_bytes)
+    ) {
+      if (some.some((byte) => byte !== 0)) throw malformed('Behind the message stands something else than zeros.');
+      length += some.length;
+      if (length > max_padding_bytes) throw tooLarge(`More than ${max_padding_bytes} bytes of padding.`);
+    }
+  }
+}
+
+async function* only(chunk: Uint8Array): AsyncGenerator<Uint8Array, void, undefined> {
+  yield chunk;
+}
+
+/** As many arguments as every engine takes. */
+const CHARACTERS = 8_192;

@@ -1,0 +1,50 @@
+// Sealed prompts: HTTP messages that only the holder of an attested key reads. Binary HTTP (RFC 9292) inside of chunked Oblivious HTTP
+// (RFC 9458, draft-ietf-ohai-chunked-ohttp). It needs WebCrypto and nothing else of its runtime.
+export { DEFAULT_LIMITS, type Message, type MessageLimits, readRequest, readResponse } from './binary-http/read.ts';
+export {
+  contentHead,
+  type Field,
+  type RequestHead,
+  type ResponseHead,
+  writeContent,
+  writeEnd,
+  writeRequestHead,
+  writeResponseHead,
+} from './binary-http/write.ts';
+export { type Bytes, chunksOf } from './byte-source.ts';
+export { SealedError, type SealedErrorCode } from './errors.ts';
+export { MAX_CHUNK_BYTES } from './oblivious-http/chunks.ts';
+export {
+  chooseKey,
+  KEYS_MEDIA_TYPE,
+  KEYS_OF_A_SESSION,
+  type KeyConfiguration,
+  MAX_KEYS_BYTES,
+  makeKeys,
+  type OpeningKey,
+  type OpeningKeys,
+  readKeys,
+  SECRET_BYTES,
+  type SealingKey,
+  writeKeys,
+} from './oblivious-http/keys.ts';
+export {
+  isFor,
+  type OpenedRequest,
+  openRequest,
+  REQUEST_MEDIA_TYPE,
+  type RequestHeader,
+  readRequestHeader,
+  type SealedRequest,
+  sealRequest,
+  unknownKey,
+} from './oblivious-http/request.ts';
+export {
+  type Encrypt,
+  nonceBytes,
+  openResponse,
+  RESPONSE_MEDIA_TYPE,
+  ResponseSealer,
+  type ResponseSecret,
+  responseKeys,
+} from './oblivious-http/response.ts';

@@ -1,0 +1,131 @@
+// Key configurations (RFC 9458 §3): the public halves in a document, and the private halves that open.
+import type { Key, KeyPair } from 'hpke';
+import { type Bytes, joined } from '../byte-source.ts';
+import { malformed, SealedError } from '../errors.ts';
+import { type Algorithms, isUnsupported, lengthsOf, SUITES, type Suite, suiteOf } from './suites.ts';
+
+export const KEYS_MEDIA_TYPE = 'application/ohttp-keys';
+/** A document of more is none of ours: both of our configurations together have 1,300 bytes. */
+export const MAX_KEYS_BYTES = 3_072;
+
+export interface KeyConfiguration {
+  /** 0 to 255. */
+  readonly key_id: number;
+  readonly kem_id: number;
+  readonly public_key: Uint8Array;
+  /** At least one. */
+  readonly algorithms: readonly Omit<Algorithms, 'kem_id'>[];
+}
+
+/** A document of type {@link KEYS_MEDIA_TYPE}: each configuration behind its length (§3.2). */
+export function writeKeys(configurations: readonly KeyConfiguration[]): Bytes {
+  return joined(
+    configurations.flatMap(({ key_id, kem_id, public_key, algorithms }) => {
+      const pairs = algorithms.flatMap(({ kdf_id, aead_id }) => [u16(kdf_id), u16(aead_id)]);
+      const bytes = joined([Uint8Array.of(key_id), u16(kem_id), public_key, u16(4 * algorithms.length), ...pairs]);
+      return [u16(bytes.length), bytes];
+    }),
+  );
+}
+
+/** The configurations of a document, without those of KEMs that are not ours. @throws {SealedError} sealed_malformed */
+export function readKeys(document: Uint8Array): KeyConfiguration[] {
+  if (document.length > MAX_KEYS_BYTES) throw malformed('The document of keys is too large.');
+  const configurations: KeyConfiguration[] = [];
+  for (let at = 0; at < document.length; ) {
+    const length = u16At(document, at);
+    const end = at + 2 + length;
+    if (end > document.length) throw malformed('The document of keys breaks off.');
+    const configuration = readKey(document.subarray(at + 2, end));
+    if (configuration !== null) configurations.push(configuration);
+    at = end;
+  }
+  return configurations;
+}
+
+/** One configuration, without its length (§3.1). null: its KEM is none of ours. @throws {SealedError} sealed_malformed */
+export function readKey(bytes: Uint8Array): KeyConfiguration | null {
+  const kem_id = u16At(bytes, 1);
+  const length = lengthsOf(kem_id)?.public_key;
+  if (length === undefined) return null;
+  const at = 3 + length;
+  const pairs_bytes = u16At(bytes, at);
+  if (pairs_bytes === 0 || pairs_bytes % 4 !== 0 || bytes.length !== at + 2 + pairs_bytes)
+    throw malformed('A key configuration has not the length that it must have.');
+  const algorithms = [];
+  for (let pair = at + 2; pair < bytes.length; pair += 4)
+    algorithms.push({ kdf_id: u16At(bytes, pair), aead_id: u16At(bytes, pair + 2) });
+  return { key_id: bytes[0] as number, kem_id, public_key: bytes.slice(3, at), algorithms };
+}
+
+/** A public key, ready to seal to. */
+export interface SealingKey extends Algorithms {
+  readonly key_id: number;
+  readonly suite: Suite;
+  readonly publicKey: Key;
+}
+
+/** The first key of a document that this runtime can seal to. @throws {SealedError} sealed_malformed, sealed_unsupported */
+export async function chooseKey(document: Uint8Array): Promise<SealingKey> {
+  for (const { key_id, kem_id, public_key, algorithms } of readKeys(document)) {
+    for (const pair of algorithms) {
+      const suite = suiteOf({ kem_id, ...pair });
+      if (suite === null) continue;
+      try {
+        return { key_id, kem_id, ...pair, suite, publicKey: await suite.DeserializePublicKey(public_key) };
+      } catch (error) {
+        if (!isUnsupported(error)) throw malformed('A public key is not one of its KEM.');
+      }
+    }
+  }
+  throw new SealedError('sealed_unsupported', 'This runtime has none of the algorithms that the keys are for.');
+}
+
+/** A private key. */
+export interface OpeningKey extends Algorithms {
+  readonly key_id: number;
+  readonly suite: Suite;
+  readonly pair: KeyPair;
+}
+
+/** The keys of one session: their document, and what opens. */
+export interface OpeningKeys {
+  readonly document: Bytes;
+  readonly keys: readonly OpeningKey[];
+}
+
+/** Bytes of a secret that keys are made of. */
+export const SECRET_BYTES = 32;
+
+/**
+ * Makes a key of each suite that this runtime has. The same secrets make the same keys, so that processes can share them.
+ * `first_id` is the first key's identifier; the others follow, modulo 256. `secrets`: one of {@link SECRET_BYTES} random bytes for each suite.
+ */
+export async function makeKeys(first_id: number, secrets: readonly Uint8Array[]): Promise<OpeningKeys> {
+  const keys: OpeningKey[] = [];
+  const configurations: KeyConfiguration[] = [];
+  for (const [i, algorithms] of SUITES.entries()) {
+    const suite = suiteOf(algorithms) as Suite;
+    const { kem_id, kdf_id, aead_id } = algorithms;
+    const key_id = (first_id + i) % 256;
+    try {
+      const pair = await suite.DeriveKeyPair(secrets[i] as Uint8Array);
+      const public_key = await suite.SerializePublicKey(pair.publicKey);
+      configurations.push({ key_id, kem_id, public_key, algorithms: [{ kdf_id, aead_id }] });
+      keys.push({ key_id, ...algorithms, suite, pair });
+    } catch (error) {
+      if (!isUnsupported(error)) throw error;
+    }
+  }
+  return { document: writeKeys(configurations), keys };
+}
+
+/** As many identifiers as {@link makeKeys} uses, and secrets as it needs. */
+export const KEYS_OF_A_SESSION = SUITES.length;
+
+const u16 = (value: number) => Uint8Array.of(value >> 8, value & 0xff);
+
+function u16At(bytes: Uint8Array, at: number): number {
+  if (at + 2 > bytes.length) throw malformed('A key configuration breaks off.');
+  return ((bytes[at] as number) << 8) | (bytes[at + 1] as number);
+}
