@@ -48,6 +48,8 @@ const SUITES: Readonly<Record<string, Suite>> = {
   cvm: { include: ['test/cvm/**/*.cvm.ts'], test_s: 60, hook_s: 60 },
   /** The systemd units under a systemd of their own, the Kubernetes manifests against its schemas, compose.cpu.yaml by Compose v2. */
   deploy: { include: ['test/deploy/**/*.deploy.ts'], test_s: 60, hook_s: 60 },
+  /** A real nginx in front of the gateway, which sees sealed requests. */
+  edge: { include: ['test/edge/**/*.edge.ts'], test_s: 60, hook_s: 240 },
   /** A real llama-server behind the gateway, built at the first run. */
   engines: { include: ['test/engines/**/*.engine.ts'], globalSetup: 'test/engines/setup.ts', test_s: 60, hook_s: 60 },
   /** Every program of examples/ as a reader would run it. */

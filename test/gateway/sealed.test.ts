@@ -288,6 +288,39 @@ describe('a gateway', () => {
     await eventually(() => gone);
   });
 
+  it('holds the backend back while the client takes nothing, and goes on when it does', async () => {
+    const total = 96 * 1024 * 1024;
+    const piece = Buffer.alloc(256 * 1024, 'x');
+    let sent = 0;
+    service.backend.script = (_request, response) => {
+      response.writeHead(200, { 'content-type': 'application/octet-stream', 'content-length': total });
+      const more = () => {
+        while (sent < total) {
+          sent += piece.length;
+          if (!response.write(piece)) return void response.once('drain', more);
+        }
+        response.end();
+      };
+      more();
+    };
+    const { request, chunks } = await sealMessage(
+      await currentKey(url),
+      messageOf({ path: '/v1/files/f/content', method: 'GET' }),
+    );
+    const outer = await post(url, chunks);
+    let before = -1;
+    await eventually(async () => {
+      before = sent;
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      return sent > 0 && sent === before;
+    });
+    expect(sent).toBeLessThan(total / 2);
+    const { content } = await readResponse(request.openResponse(outer.body));
+    let received = 0;
+    for await (const part of content) received += part.length;
+    expect(received).toBe(total);
+  });
+
   it('cuts the response where the backend breaks off, and the client sees it', async () => {
     service.backend.script = (_request, response) => {
       response.writeHead(200, { 'content-type': 'application/octet-stream', 'content-length': '100000' });
