@@ -14,7 +14,7 @@ interface Suite {
 }
 
 const SUITES: Readonly<Record<string, Suite>> = {
-  unit: { include: ['test/**/*.test.ts'], test_s: 20, hook_s: 20 },
+  unit: { include: ['test/**/*.test.ts'], plugins: [newestClients('/test/decoders/')], test_s: 20, hook_s: 20 },
   /** The verifier's bundle, and how EventSource reads streams, in Chromium. */
   browser: {
     include: ['test/browser/**/*.browser.ts', 'test/decoders/**/*.browser.ts'],

@@ -57,15 +57,16 @@ export function createMatrix(file: string, files = 7): Matrix {
 }
 
 /** `openai 7.57.0 (npm)`, from what is installed. */
-export function npmName(name: string): string {
-  return `${name} ${npmVersion(name)} (npm)`;
+export function npmName(name: string, newest = NEWEST_CLIENTS): string {
+  return `${name} ${npmVersion(name, newest)} (npm)`;
 }
 
-export function npmVersion(name: string): string {
+/** `newest`: the folder to look in first. */
+export function npmVersion(name: string, newest = NEWEST_CLIENTS): string {
   // Read as a file: packages need not export their package.json.
   const path = `node_modules/${name}/package.json`;
-  const newest = NEWEST_CLIENTS === undefined ? '' : join(NEWEST_CLIENTS, path);
-  const file = existsSync(newest) ? newest : new URL(`../../${path}`, import.meta.url);
+  const first = newest === undefined ? '' : join(newest, path);
+  const file = existsSync(first) ? first : new URL(`../../${path}`, import.meta.url);
   return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version;
 }
 

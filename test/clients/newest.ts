@@ -1,4 +1,5 @@
-// The suite `clients`: the tests of this folder, with the newest of each client in place of the version that `npm ci` installs.
+// The newest of each client, in place of the version that `npm ci` installs: for the suite `clients`, which is the tests of this folder, and
+// for test/decoders, which says what clients read of forged streams. openai has decoded such streams rightly since version 7.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -11,19 +12,22 @@ const NAMES = Object.keys((JSON.parse(readFileSync(MANIFEST, 'utf8')) as { depen
 
 export const NEWEST_CLIENTS = packagesFolder(MANIFEST, ROOM);
 
+/** Installed once; null where npm's registry cannot be reached. */
+export const installNewest = (): string | null => installPackages(MANIFEST, ROOM);
+
 export default function setup(): void {
-  if (installPackages(MANIFEST, ROOM) === null) throw new Error("npm's registry cannot be reached: no client to test");
+  if (installNewest() === null) throw new Error("npm's registry cannot be reached: no client to test");
 }
 
-/** Finds them and what they export where the newest are installed. */
-export function newestClients(): Plugin {
-  const importer = join(NEWEST_CLIENTS, 'package.json');
+/** Finds them and what they export where the newest are installed, for the modules in `folder`; without them, those of `npm ci`. */
+export function newestClients(folder = '/'): Plugin {
   return {
     name: 'newest-clients',
     enforce: 'pre',
-    resolveId(id) {
+    resolveId(id, importer) {
       const named = NAMES.some((name) => id === name || id.startsWith(`${name}/`));
-      return named ? this.resolve(id, importer, { skipSelf: true }) : null;
+      if (!named || importer?.includes(folder) !== true || installNewest() === null) return null;
+      return this.resolve(id, join(NEWEST_CLIENTS, 'package.json'), { skipSelf: true });
     },
   };
 }
