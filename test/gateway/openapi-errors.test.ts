@@ -85,6 +85,8 @@ const GENERAL: Partial<Record<ProblemCode, Provoke>> = {
     backendSays(() => {});
     return chat(await stage.gateway({ BACKEND_TIMEOUT_MS: '100' }), CHAT);
   },
+  sealed_malformed: () => post(`${open}/ohttp`, 'x'),
+  sealed_required: async () => chat(await stage.gateway({ SEALED: 'required' }), CHAT),
   attestation_unavailable: async () =>
     chat(await stage.gateway({ SIDECAR_SOCKET: join(stage.service.folder.path, 'none'), SIDECAR_WAIT_MS: '50' }), {
       ...CHAT,
@@ -92,8 +94,11 @@ const GENERAL: Partial<Record<ProblemCode, Provoke>> = {
     }),
 };
 
-/** What cannot be had here: time, a fault of ours, a store that is away, a full gateway. */
-const ELSEWHERE = ['request_timeout', 'internal_error', 'store_unavailable', 'overloaded', 'page_unavailable'] as const;
+/** What cannot be had here: time, a fault of ours, a store that is away, a full gateway, a session with a processor. */
+const ELSEWHERE = [
+  ...(['request_timeout', 'internal_error', 'store_unavailable', 'overloaded', 'page_unavailable'] as const),
+  ...(['sealed_stale', 'sealed_replayed', 'sealed_key_unknown'] as const),
+] as const;
 
 const OWN: Record<string, Provoke> = {
   'generation invalid_request': () => chat(open, { ...CHAT, tee: 'yes' }),
@@ -102,6 +107,9 @@ const OWN: Record<string, Provoke> = {
   'session invalid_request': () => get(`${open}/v1/attestation/session?challenge=x`),
   'session not_found': () => get(`${open}/v1/attestation/session`),
   'session method_not_allowed': () => ask(`${open}/v1/attestation/session`, { method: 'PUT' }),
+  'keys not_found': () => get(`${open}/.well-known/ohttp-keys`),
+  'keys method_not_allowed': () => ask(`${open}/.well-known/ohttp-keys`, { method: 'PUT' }),
+  'sealed method_not_allowed': () => ask(`${open}/ohttp`, { method: 'PUT' }),
   'verification invalid_json': () => post(open + VERIFY, '{'),
   'verification invalid_request': () => post(`${open}${VERIFY}?report=x`, '{}'),
   'verification method_not_allowed': () => ask(open + VERIFY, { method: 'PUT' }),

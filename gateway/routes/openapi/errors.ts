@@ -156,7 +156,7 @@ export const ERROR_EXAMPLES: Readonly<Record<Exclude<ProblemCode, 'collateral_un
   },
   sealed_stale: {
     summary: 'Said inside: it was sealed long ago, or the clock of the client is wrong',
-    message: 'A sealed request names when it was made, in a date header.',
+    message: 'A sealed request needs a date header.',
   },
   sealed_replayed: {
     summary: 'The same sealed request came before',
