@@ -6,6 +6,7 @@ import {
   chunksOf,
   type Field,
   isFor,
+  MAX_CHUNK_BYTES,
   makeKeys,
   nonceBytes,
   type OpeningKeys,
@@ -98,7 +99,7 @@ export async function makeOrigin(spec: SessionSpec = {}, first_id = 7): Promise<
       return joined([cipher.update(plaintext), cipher.final(), cipher.getAuthTag()]);
     });
     const parts = [writeResponseHead({ status, fields }), ...chunks.map((one) => writeContent(Buffer.from(one)))];
-    return [...parts.map((part) => sealer.seal(part, false)), sealer.seal(writeEnd(), true)];
+    return [...parts.flatMap(cut).map((part) => sealer.seal(part, false)), sealer.seal(writeEnd(), true)];
   }
 
   const origin: Origin = {
@@ -131,6 +132,11 @@ export async function makeOrigin(spec: SessionSpec = {}, first_id = 7): Promise<
   };
   return origin;
 }
+
+const cut = (part: Uint8Array): Uint8Array[] =>
+  Array.from({ length: Math.ceil(part.length / MAX_CHUNK_BYTES) }, (_, i) =>
+    part.subarray(i * MAX_CHUNK_BYTES, (i + 1) * MAX_CHUNK_BYTES),
+  );
 
 /** The instant of its sessions and proofs. */
 export const now_ms = () => AT.getTime();

@@ -1,7 +1,9 @@
 // The sealed fetch before an origin that a test bends: what is sealed to whom, and whatever stands in between.
 import { describe, expect, it } from 'vitest';
+import { withLastMember } from '../../proto/json.ts';
 import { KEM } from '../../sealed/oblivious-http/suites.ts';
 import { pem } from '../../sidecar/cpu/simulated/authority.ts';
+import { type VerifyingFetchOptions, verifyingFetch } from '../../verify/clients/fetch.ts';
 import {
   MEANING,
   type SealedFetchError,
@@ -9,11 +11,21 @@ import {
   type SealedSession,
   sealedFetch,
 } from '../../verify/clients/sealed.ts';
+import { verifySession } from '../../verify/cpu/index.ts';
 import type { CpuReference } from '../../verify/index.ts';
 import { LAUNCH_SHA256 } from '../launch-file.ts';
-import { bytesOf, makeOrigin, now_ms, type Origin, sealedResponse } from '../sealed-origin.ts';
-import { simulatedRoot } from './maker.ts';
-import { amd, processorRoots } from './session-maker.ts';
+import { bytesOf, makeOrigin, now_ms, type Opened, type Origin, type Plain, sealedResponse } from '../sealed-origin.ts';
+import { AT, attest, SECONDS, simulatedRoot } from './maker.ts';
+import { readProven } from './refusal.ts';
+import {
+  amd,
+  answerIn,
+  type MadeSession,
+  makeSession,
+  processorRoots,
+  signAnswer,
+  statementDigest,
+} from './session-maker.ts';
 
 type Fetch = typeof globalThis.fetch;
 type Between = (response: Response, request: { readonly url: string; readonly body: Uint8Array }) => Promise<Response>;
@@ -619,6 +631,64 @@ describe('an answer', () => {
     );
     const response = await chat();
     await expect(response.text()).rejects.toThrow('terminated');
+  });
+});
+
+describe('under a verifying fetch', () => {
+  const RESPONSE = '{"id":"c1","choices":[{"message":{"role":"assistant","content":"Hello."},"finish_reason":"stop"}]}';
+  const attested = (attestation: object): Plain => ({
+    fields: [['content-type', 'application/json']],
+    chunks: [withLastMember(RESPONSE, 'attestation', JSON.stringify(attestation))],
+  });
+  const chatOf = ({ body }: Opened) => ({ request: body, response: RESPONSE, timestamp: SECONDS - 10 });
+
+  async function ask(
+    answerOf: (origin: Origin, opened: Opened) => Promise<object>,
+    options: VerifyingFetchOptions = {},
+  ) {
+    const origin = await makeOrigin();
+    origin.answer = async (opened) => attested(await answerOf(origin, opened));
+    const { fetch } = client(origin);
+    const send = verifyingFetch({ ...SIMULATED, at: AT, fetch, ...options });
+    const headers = { 'content-type': 'application/json' };
+    const init = { method: 'POST', headers, body: '{"model":"m"}' };
+    return { ...(await readProven(send(`${origin.url}/v1/chat/completions`, init))), asked: asked(origin).length };
+  }
+
+  it('an answer of the session that was sealed to is proven', async () => {
+    const got = await ask((origin, opened) => answerIn(origin.session(), chatOf(opened)));
+    expect(got).toMatchObject({ text: expect.stringContaining('Hello.'), refused: null, asked: 1 });
+  });
+
+  it('one of another session, however genuine, is refused after a look at the newest session', async () => {
+    const other = await makeSession();
+    const got = await ask((_origin, opened) => answerIn(other, chatOf(opened)));
+    expect(got).toEqual({ text: '', refused: 'session_mismatch', asked: 2 });
+  });
+
+  it('one that no processor signed is refused', async () => {
+    const got = await ask((_origin, opened) => attest(chatOf(opened)));
+    expect(got).toEqual({ text: '', refused: 'session_mismatch', asked: 1 });
+  });
+
+  it('one in the short form is proven beside its session, and no other', async () => {
+    const short = async (session: MadeSession, opened: Opened) => {
+      const made = await attest(chatOf(opened));
+      return { ...made, cpu: { statement_sha256: statementDigest(session), signature: signAnswer(session, made) } };
+    };
+    const other = await makeSession();
+    const { session } = await verifySession({ ...other.cpu, gpu: other.gpu }, { ...SIMULATED, at: AT });
+    const got = await ask((_origin, opened) => short(other, opened), { session });
+    expect(got).toEqual({ text: '', refused: 'session_mismatch', asked: 2 });
+    const unknown = await ask((origin, opened) => short(origin.session(), opened));
+    expect(unknown.refused).toBe('cpu_missing');
+  });
+
+  it('a refusal of the sealed fetch is handed on as it is', async () => {
+    const origin = await makeOrigin();
+    const send = verifyingFetch({ fetch: client(origin, { ...SIMULATED, policy: {} }).fetch });
+    const init = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' };
+    expect(await refusal(await send(`${origin.url}/v1/chat/completions`, init))).toEqual(own('level_too_low'));
   });
 });
 
