@@ -408,7 +408,14 @@ describe('a key that the gateway no longer has', () => {
     const origin = await makeOrigin();
     const unknown = answering(async () => Response.json({ error: { code: 'sealed_key_unknown' } }, { status: 422 }));
     const { chat } = client(origin, SIMULATED, unknown);
-    expect(await refusal(await chat())).toEqual(own('sealed_key_unknown'));
+    const given = await chat();
+    expect(given.headers.get('retry-after')).toBe('2');
+    expect(await refusal(given)).toEqual({
+      status: 503,
+      retry: null,
+      type: 'edge_refused',
+      code: 'sealed_key_unknown',
+    });
     expect([asked(origin).length, ohttp(origin).length, origin.sent.length]).toEqual([2, 2, 4]);
   });
 

@@ -88,6 +88,8 @@ const REFUSED_STATUS = 400;
 export function refusalOf({ message, code, status, retry_after }: SealedFetchError): Response {
   const type = status === null ? 'sealing_refused' : 'edge_refused';
   const body = { error: { message, type, param: null, code } };
+  // Seconds after its start, a gateway's session names keys that it has.
+  if (code === 'sealed_key_unknown') return Response.json(body, { status: 503, headers: { 'retry-after': '2' } });
   if (!isHandedOver(status))
     return Response.json(body, { status: REFUSED_STATUS, headers: { 'x-should-retry': 'false' } });
   return Response.json(body, { status, headers: retry_after === null ? {} : { 'retry-after': retry_after } });

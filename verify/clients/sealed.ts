@@ -89,7 +89,7 @@ export function sealedFetch(options: SealedFetchOptions): typeof globalThis.fetc
     const response =
       (await exchangeSealed(request, message, sealing)) ??
       (await exchangeSealed(request, message, await sessions.current(request.signal, sealing)));
-    if (response === null) throw new SealedFetchError('sealed_key_unknown');
+    if (response === null) throw new SealedFetchError('sealed_key_unknown', { status: 422 });
     cameSealed(response, sessions.isInSession);
     return response;
   }
