@@ -316,6 +316,7 @@ describe('the proxy does not serve', () => {
     [['--gateway', 'http://a', '--allow-origin', 'localhost'], 'not an origin'],
     [['--gateway', 'http://a', '--unproven-path', 'audio'], 'not a path under /v1/'],
     [['--gateway', 'http://a', '--api-key-file', '/nonexistent'], 'no such file'],
+    [['--gateway', 'http://a', '--plain', '--padding'], '--plain seals nothing'],
     [['--gateway', 'http://a', 'file'], 'takes no FILE'],
     [['--gateway', 'http://a', '--quiet'], '--quiet'],
   ])('for %j', async (args, words) => {

@@ -104,6 +104,9 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
   if (command.name === 'collateral' && text('into') === null) throw new UsageError('collateral needs --into DIR');
   if (command.name === 'replay' && text('base-url') === null) throw new UsageError('replay needs --base-url URL');
   if (command.name === 'proxy' && text('gateway') === null) throw new UsageError('proxy needs --gateway URL');
+  for (const name of ['edge-key-file', 'padding'])
+    if (flag('plain') && values[name] !== undefined)
+      throw new UsageError(`--${name} is for what is sealed, and --plain seals nothing`);
   if (flag('ear') && flag('json')) throw new UsageError('--ear is another form of the result than --json');
   return {
     command: command.name as Arguments['command'],

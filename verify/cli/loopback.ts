@@ -32,6 +32,7 @@ export interface Loopback {
 export const MAX_BODY_BYTES = 32 * 1024 * 1024;
 /** Requests at once: each may hold a body and an answer. */
 export const MAX_REQUESTS = 64;
+const MAX_CONNECTIONS = 4 * MAX_REQUESTS;
 const HOST = '127.0.0.1';
 /** Of a connection or of this hop, of browsers, or written anew. */
 const NOT_SENT_ON = new Set([
@@ -66,8 +67,7 @@ export async function startLoopback({ port, token, origins, serve }: LoopbackOpt
   const server = createServer((request, response) => {
     handle(request, response).catch((error: unknown) => fail(response, error));
   });
-  // The largest heads that Node reads are those that it refuses by itself.
-  server.on('clientError', (_error, socket) => socket.end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n'));
+  server.maxConnections = MAX_CONNECTIONS;
   const listening = await listen(server, port);
 
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -206,8 +206,8 @@ async function deliver(answer: Response, path: string, response: ServerResponse)
   } catch (error) {
     if (response.destroyed) return;
     const isStream = answer.headers.get('content-type')?.startsWith('text/event-stream') === true;
-    const event = isStream ? errorEvent(path, error) : '';
-    response.write(event, () => response.destroy());
+    if (!isStream) response.destroy();
+    else response.write(errorEvent(path, error), () => response.destroy());
   }
 }
 
