@@ -199,7 +199,7 @@ print(client.chat.completions.create(**ask).choices[0].message.content)
     expect([limited.status, limited.headers['retry-after']]).toEqual([429, '3']);
     const audio = await post({ 'content-type': 'multipart/form-data; boundary=x' }, '/audio/transcriptions', '--x--');
     expect(codeOf(audio)).toEqual([400, 'endpoint_not_proven']);
-    expect(proxy.process.output()).toContain('countersign: refused: endpoint_not_proven: ');
+    await eventually(() => proxy.process.output().includes('countersign: refused: endpoint_not_proven: '));
     expect(proxy.process.output()).not.toContain('canary-prompt');
   });
 });
