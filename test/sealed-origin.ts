@@ -1,5 +1,6 @@
 // A gateway of a few lines for tests of whoever seals to one: its sessions, what it opens, what it answers, and the bytes of both, as a fetch.
-import { createCipheriv, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
+import { encryptWith } from '../gateway/sealing/sealed-response.ts';
 import { joined } from '../sealed/byte-source.ts';
 import {
   type Bytes,
@@ -93,13 +94,10 @@ export async function makeOrigin(spec: SessionSpec = {}, first_id = 7): Promise<
     const found = await open(body);
     if (found === null) throw new Error('no key for this request');
     const secrets = await responseKeys(found.secret, randomBytes(nonceBytes(found.secret)));
-    const sealer = new ResponseSealer(secrets, (nonce, aad, plaintext) => {
-      const algorithm = secrets.key.length === 16 ? 'aes-128-gcm' : 'aes-256-gcm';
-      const cipher = createCipheriv(algorithm, secrets.key, nonce).setAAD(aad);
-      return joined([cipher.update(plaintext), cipher.final(), cipher.getAuthTag()]);
-    });
+    const sealer = new ResponseSealer(secrets, encryptWith(secrets.key));
     const parts = [writeResponseHead({ status, fields }), ...chunks.map((one) => writeContent(Buffer.from(one)))];
-    return [...parts.flatMap(cut).map((part) => sealer.seal(part, false)), sealer.seal(writeEnd(), true)];
+    const sealed = parts.flatMap(cut).map((part) => joined(sealer.seal(part, false)));
+    return [...sealed, joined(sealer.seal(writeEnd(), true))];
   }
 
   const origin: Origin = {
