@@ -91,7 +91,7 @@ def verifying_async_client(*, library: ModuleType | None = None, **options: Any)
 
 
 def _make(library: ModuleType | None, which: int, options: dict[str, Any]) -> Any:
-    own, verify, http = _sorted_options(options)
+    own, verify, http = sorted_options(options)
     chosen = httpx if library is None else library
     verifier = Verifier(chosen, verify, **own)
     client = _classes(chosen)[which](**http)
@@ -102,7 +102,7 @@ def _make(library: ModuleType | None, which: int, options: dict[str, Any]) -> An
 _OWN_OPTIONS = ("on_verified", "on_unproven", "unproven_paths", "strict", "max_stream_bytes", "verify_limits")
 
 
-def _sorted_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def sorted_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     if "expected" in options:
         raise TypeError("expected is not an option here: it is what each request sends")
     own = {name: options[name] for name in _OWN_OPTIONS if name in options}
