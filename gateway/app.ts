@@ -23,6 +23,7 @@ import {
   withinBudget,
   withoutBody,
 } from './http/middleware.ts';
+import type { Fetch } from './http/plain-path/connection.ts';
 import { Problem } from './http/problem.ts';
 import { pathOf } from './http/target.ts';
 import { loadKeys } from './keys/keys-file.ts';
@@ -33,9 +34,11 @@ import { attestationById, attestationSession } from './routes/attestation.ts';
 import { generate } from './routes/generate.ts';
 import { createCollateralRoutes, createPage, service } from './routes/page.ts';
 import { passthrough } from './routes/passthrough.ts';
+import { sealed, sealedOnly, sealingKeys } from './routes/sealed.ts';
 import { health, metrics, openapi } from './routes/status.ts';
 import { usage } from './routes/usage.ts';
 import { verify, verifyQuery } from './routes/verify.ts';
+import { createSealingKeys, ownSeeds } from './sealing/keys.ts';
 import { registerBackends, registerGauges } from './telemetry/metrics.ts';
 import { createTelemetry, type Telemetry, type Tracer } from './telemetry/telemetry.ts';
 import { auditLogOf } from './usage/audit-log.ts';
@@ -53,8 +56,10 @@ export function createApp(deps: Deps): Hono<Env> {
     routes.on(methods.split(' '), path, exchange(path, middleware, handle));
   const open = [origins(deps)];
   const admitted = [...open, authenticated(deps), bounded(deps)];
-  const budgeted = [...admitted, withinBudget(deps)];
   const bodiless = [...admitted, withoutBody];
+  /** Routes of the API, which SEALED=required closes to what comes in the clear. */
+  const api = deps.config.sealed === 'required' ? [...open, sealedOnly, ...admitted.slice(open.length)] : admitted;
+  const budgeted = [...api, withinBudget(deps)];
   on(app, 'OPTIONS', '/*', open, preflight);
 
   on(app, 'GET', '/health', open, health(deps));
@@ -73,14 +78,21 @@ export function createApp(deps: Deps): Hono<Env> {
   on(app, 'POST', '/v1/chat/completions', budgeted, generate('chat', deps));
   on(app, 'POST', '/v1/completions', budgeted, generate('completion', deps));
   for (const path of ['/v1/chat/completions/:id/attestation', '/v1/completions/:id/attestation']) {
-    on(app, 'GET', path, bodiless, attestationById(deps));
-    on(rest, 'ALL', path, admitted, only('GET'));
+    on(app, 'GET', path, [...api, withoutBody], attestationById(deps));
+    on(rest, 'ALL', path, api, only('GET'));
   }
   on(app, 'GET', '/usage', bodiless, usage(deps));
   on(rest, 'ALL', '/usage', admitted, only('GET'));
   on(app, 'GET', '/v1/attestation/session', bodiless, attestationSession(deps));
   on(rest, 'ALL', '/v1/attestation/session', admitted, only('GET'));
   on(rest, 'ALL', '/v1/*', budgeted, passthrough(deps, attestationById(deps)));
+
+  if (deps.sealing !== null) {
+    on(app, 'GET', '/.well-known/ohttp-keys', open, sealingKeys(deps));
+    on(rest, 'ALL', '/.well-known/ohttp-keys', open, only('GET'));
+    on(app, 'POST', '/ohttp', open, sealed(deps, deps.sealing, app.fetch as Fetch));
+    on(rest, 'ALL', '/ohttp', open, only('POST'));
+  }
 
   on(rest, 'ALL', '/health', open, only('GET'));
   on(rest, 'ALL', '/metrics', open, only('GET'));
@@ -152,9 +164,15 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
       log.error({ state, reason, code: refused.code }, 'sidecar');
     },
     onRetry: () => telemetry.metrics.sidecarRetries.inc(),
+    onProcessor: () => sealing?.start(),
+    onSession: ({ statement }) => sealing?.sessionNames(statement),
     onSigned: telemetry.signed,
     batches: config.batch === 'auto',
   });
+  const sealing =
+    config.sealed === 'off'
+      ? null
+      : createSealingKeys(member === null ? ownSeeds() : member.seeds, (hpke) => sidecar.tellKeys(hpke), log);
   const offload = createOffload();
   const attestor = createAttestor(offload, sidecar, store, config.attest_timeout_ms, Date.now);
   const verifier = createVerifier(config, member?.permits(SLOW_PERMITS, slowPermits(config)));
@@ -174,6 +192,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     book,
     audit,
     verifier,
+    sealing,
     log,
     telemetry,
     version: VERSION,

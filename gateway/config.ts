@@ -204,6 +204,12 @@ const own = z.object({
     .describe(
       'What the answer must contain, in whatever case, when the capital of France is asked for. `*`: only that it is text, and the same twice',
     ),
+  SEALED: z
+    .enum(['off', 'allowed', 'required'])
+    .default('allowed')
+    .describe(
+      'Requests that are sealed to a key which the session with the processor names (`POST /ohttp`), so that nothing in between reads prompts and answers. Without such a session there are no keys. `required`: `/v1` serves nothing else, but for `/v1/attestation/session`',
+    ),
   ALLOW_SIMULATED: flag.describe('`1`: accept a sidecar whose GPU is simulated'),
   RIM_URL: httpUrl.optional().describe('Another service for reference values than NVIDIA’s, for the verify endpoint'),
   OCSP_URL: httpUrl.optional().describe('Another service for revocation than NVIDIA’s, for the verify endpoint'),

@@ -5,7 +5,7 @@ import { evidenceSchema } from './attestation-schema.ts';
 import { MAX_LEAVES, MAX_PATH } from './batch.ts';
 import { MAX_RAW_LENGTH } from './raw.ts';
 
-export const PROTOCOL = 'countersign/3';
+export const PROTOCOL = 'countersign/4';
 /** The path for health checks. They connect as a gateway does, but every few seconds, and are not logged. */
 export const HEALTH_PATH = '/health';
 /** Limit for a frame. raw contains a request and a response as one JSON string, which escaping can double in size. */
@@ -53,6 +53,14 @@ export const attestHeadSchema = attestSchema.omit({ raw: true });
 const cancelSchema = z.strictObject({ type: z.literal('cancel'), id });
 /** Gateway → sidecar: a request for a session that holds this challenge. */
 const sessionRequestSchema = z.strictObject({ type: z.literal('session'), id, challenge: digest });
+/**
+ * Gateway → sidecar: the key configurations of sealed prompts that the gateway can open, each the document of one session in base64, sent
+ * behind the hello and at each change. Sessions from now on name the first. Where the current session names none of them, another is made.
+ */
+const keysSchema = z.strictObject({
+  type: z.literal('keys'),
+  hpke: z.array(z.base64().min(1).max(4_096)).min(1).max(4),
+});
 /** Gateway → sidecar: a request for the status. */
 const statusRequestSchema = z.strictObject({ type: z.literal('status') });
 
@@ -191,6 +199,7 @@ export const toSidecarSchema = z.discriminatedUnion('type', [
   attestSchema,
   cancelSchema,
   sessionRequestSchema,
+  keysSchema,
   statusRequestSchema,
 ]);
 export const fromSidecarSchema = z.discriminatedUnion('type', [

@@ -29,7 +29,7 @@ export interface VerifyOptions {
   /** Of the processor's evidence: whom to trust in place of AMD and Intel, the caller's collateral, what is accepted. */
   readonly cpu?: Pick<CpuVerifyOptions, 'roots' | 'collateral' | 'policy' | 'reference'> | undefined;
   /** A session that `verifySession` verified, for attestations that name it and do not carry it (`x-tee-session`). */
-  readonly session?: VerifiedSession | undefined;
+  readonly session?: Omit<VerifiedSession, 'hpke'> | undefined;
   /** NVIDIA's keys for tokens of its remote service. */
   readonly nrasKeys?: Jwks | undefined;
   /** Fetches NVIDIA's keys where `nrasKeys` lacks the one that is needed. */

@@ -1,5 +1,6 @@
 // Verifies a session by itself: the statement that devices and processor both signed, before any answer or for many.
 import type { Evidence } from '../proto/attestation.ts';
+import { readStatement } from '../proto/statement.ts';
 import { CheckFailure, CheckList, type CheckName, passed, VerificationError } from './checks.ts';
 import { digest, toHex, utf8 } from './common/bytes.ts';
 import { requireWebCrypto } from './common/webcrypto.ts';
@@ -66,9 +67,13 @@ export async function appraiseSession(input: unknown, options: VerifyOptions = {
   };
   await list.run('policy', ['form'], () => checkPolicy(findings, context));
   const report = concluded(findings);
-  const session =
-    report.valid && given !== null && findings.cpu !== null ? { statement: given.statement, cpu: findings.cpu } : null;
-  return { ...report, session };
+  return { ...report, session: report.valid ? sessionOf(given, findings.cpu) : null };
+}
+
+function sessionOf(given: Given | null, cpu: Findings['cpu']): VerifiedSession | null {
+  if (given === null || cpu === null) return null;
+  const { statement } = given;
+  return { statement, cpu, hpke: readStatement(statement).hpke };
 }
 
 interface Given {

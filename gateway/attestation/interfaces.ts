@@ -125,6 +125,8 @@ export interface Sidecar {
   readonly session: Session | null;
   /** When that session ends; null without one. */
   readonly sessionEnds: SessionEnds | null;
+  /** Hands the sidecar the key configurations of sealed requests, now and at each connection; sessions from now on name the first. */
+  tellKeys(hpke: readonly string[]): void;
   /** A session that holds this challenge. @throws {Problem} not_found, overloaded, attestation_unavailable */
   challenge(challenge: string): Promise<Session>;
   /** Number of attestations that are pending. */

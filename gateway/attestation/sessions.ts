@@ -44,6 +44,9 @@ export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_m
   const requests = new Map<string, { resolve(frame: SessionFrame): void; reject(error: Error): void }>();
   let current: Session | null = null;
   let ends: SessionEnds | null = null;
+  /** Sessions received, and which of them is the current one: the check of one may take longer than that of the next. */
+  let received = 0;
+  let currentNumber = 0;
 
   return {
     get current() {
@@ -59,6 +62,7 @@ export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_m
         return null;
       }
       const session = sessionOf(frame);
+      const number = ++received;
       const checked = checker.checkSession({ session: wholeSession(session), simulatedRoot }).catch(unchecked);
       sessions.set(
         session.id,
@@ -67,6 +71,8 @@ export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_m
       for (const id of [...sessions.keys()].slice(0, -MAX_SESSIONS)) sessions.delete(id);
       const refusal = await checked;
       if (refusal !== null) return refusal;
+      if (number < currentNumber) return null;
+      currentNumber = number;
       current = session;
       ends = endsOf(session);
       return null;
@@ -94,6 +100,8 @@ export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_m
       }
     },
     disconnected() {
+      // What is still being checked came over this connection.
+      currentNumber = ++received;
       current = null;
       ends = null;
       for (const { reject } of requests.values()) reject(unavailable('The sidecar has left.'));

@@ -2,14 +2,14 @@
 // is used.
 import type { Socket } from 'node:net';
 import { MAX_LEAVES } from '../../proto/batch.ts';
-import type { BatchGroup, Failed, Hello, Signed } from '../../proto/frames.ts';
+import type { BatchGroup, Failed, Hello, SessionFrame, Signed } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import { Problem } from '../http/problem.ts';
 import { ClientGone } from '../http/request.ts';
 import { delayAfter } from '../limits/backoff.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
 import { type Checker, unchecked } from './checker.ts';
-import type { Attested, Members, Refusal, Sidecar, SidecarState } from './interfaces.ts';
+import type { Attested, Members, Refusal, Session, Sidecar, SidecarState } from './interfaces.ts';
 import { createSessions, noSession, timedOut, unavailable } from './sessions.ts';
 import { type AttestedFrame, connectOwned, type Link, openLink, SocketRefused } from './sidecar-link.ts';
 
@@ -41,6 +41,10 @@ interface SidecarOptions {
   readonly onRetry?: () => void;
   /** A GPU signature was checked, under which so many answers go out: alone, or as those of a batch. */
   readonly onSigned?: (answers: number, kind: 'strict' | 'batch') => void;
+  /** A sidecar with a processor is connected. */
+  readonly onProcessor?: () => void;
+  /** A session was checked, and answers are signed in it from now on. */
+  readonly onSession?: (session: Session) => void;
   /** Whether answers may share a signature: what a client that waits in vain for its own is told. */
   readonly batches?: boolean;
 }
@@ -85,6 +89,8 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   let hello: Hello | null = null;
   let cause: Hello['trouble'] = null;
   let link: Link | null = null;
+  /** Key configurations of sealed requests. */
+  let hpke: readonly string[] = [];
   let failures = 0;
   let reconnect: NodeJS.Timeout | null = null;
   const waiting = new Set<() => void>();
@@ -141,6 +147,10 @@ export function createSidecar(options: SidecarOptions): Sidecar {
         cause = greeting.trouble;
         setState('connected', greeting.attester);
         options.checker.warm();
+        if (greeting.cpu !== null) {
+          options.onProcessor?.();
+          if (hpke.length > 0) opened.send({ type: 'keys', hpke: [...hpke] });
+        }
         if (greeted) return; // Everything pending was already requested on this connection.
         for (const [id, one] of pending) {
           clearTimeout(one.retry ?? undefined);
@@ -158,8 +168,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           return;
         }
         const simulatedRoot = hello?.simulated?.root ?? null;
-        const checked =
-          frame.type === 'session' ? sessions.received(frame, simulatedRoot) : attested(frame, simulatedRoot);
+        const checked = frame.type === 'session' ? received(frame, simulatedRoot) : attested(frame, simulatedRoot);
         void checked.then((refusal) => {
           // A new connection may have replaced this one.
           if (refusal === null || link !== opened) return;
@@ -173,6 +182,12 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       },
     });
     link = opened;
+  }
+
+  async function received(frame: SessionFrame, simulatedRoot: string | null): Promise<Refusal | null> {
+    const refusal = await sessions.received(frame, simulatedRoot);
+    if (refusal === null && frame.id === null && sessions.current !== null) options.onSession?.(sessions.current);
+    return refusal;
   }
 
   /** Checks an attestation, or those of a batch, and settles their requests. @returns the reason to refuse the sidecar, or null */
@@ -272,6 +287,11 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     get oldest_ms() {
       const [oldest] = pending.values();
       return oldest === undefined ? 0 : performance.now() - oldest.began_ms;
+    },
+
+    tellKeys(documents) {
+      hpke = documents;
+      if (state === 'connected' && hello !== null && hello.cpu !== null) link?.send({ type: 'keys', hpke: [...hpke] });
     },
 
     async challenge(challenge) {

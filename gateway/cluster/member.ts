@@ -16,6 +16,8 @@ import {
 } from '../limits/concurrency.ts';
 import type { PermitLimits, Permits } from '../limits/permits.ts';
 import type { MakeLimiter } from '../limits/rates.ts';
+import type { SeedSource } from '../sealing/keys.ts';
+import type { Seed } from '../sealing/seeds.ts';
 import type { AuditEntry, AuditLog, AuditState } from '../usage/audit-log.ts';
 import type { Amounts, UsageBook, UsageRecord } from '../usage/usage.ts';
 
@@ -32,6 +34,10 @@ export type PeerRequest =
   | { readonly type: 'tokens'; readonly key: string }
   /** Asks the primary how the audit log is. */
   | { readonly type: 'audit' }
+  /** Asks the primary for what the keys of sealed requests are made of. The worker is told of later ones. */
+  | { readonly type: 'seeds' }
+  /** Asks the primary whether no worker has opened this encapsulated key before. */
+  | { readonly type: 'admit'; readonly n: number; readonly enc: Uint8Array }
   /** Counts one more for this key, unless the limit is reached. `limit` 0: no limit. */
   | { readonly type: 'count'; readonly key: string; readonly counted: Counted; readonly limit: number };
 
@@ -42,6 +48,8 @@ export interface PeerResponses {
   readonly usage: readonly UsageRecord[];
   readonly tokens: number;
   readonly audit: AuditState | undefined;
+  readonly seeds: readonly Seed[];
+  readonly admit: boolean;
   readonly count: boolean;
 }
 
@@ -52,6 +60,10 @@ export type Message =
   | { readonly countersign: 'uncount'; readonly key: string; readonly counted: Counted }
   /** Adds to what a key has used. */
   | { readonly countersign: 'used'; readonly key: string; readonly model: string; readonly amounts: Amounts }
+  /** What the keys of sealed requests are made of, from now on. The primary sends it. */
+  | { readonly countersign: 'seeds'; readonly seeds: readonly Seed[] }
+  /** A session names the keys of this seed. */
+  | { readonly countersign: 'named'; readonly n: number }
   /** Adds a line to the audit log. */
   | { readonly countersign: 'audit'; readonly entry: AuditEntry }
   /** Requests a permit from the queue `name`. `n` is the worker's own number for this request. */
@@ -127,6 +139,8 @@ export interface Member {
   /** The queue of that name, which the primary keeps for all workers. */
   permits(name: string, limits: PermitLimits): Permits;
   readonly limiter: MakeLimiter;
+  /** What the keys of sealed requests are made of, by the primary for all workers. */
+  readonly seeds: SeedSource;
   /** What keys have used, which the primary keeps for all workers. */
   readonly book: UsageBook;
   /** The audit log, which the primary writes for all workers. */
@@ -140,10 +154,12 @@ export function joinPrimary(workers: number): Member {
   const queues = new Map<string, SharedPermits>();
   let localStore: MemoryStore | null = null;
   let localRegistry: Registry | null = null;
+  let seedsChanged: (seeds: readonly Seed[]) => void = () => {};
   const primary: Peer = { send: (message) => void process.send?.(message) };
   process.on('message', (message: unknown) => {
     if (!isMessage(message)) return;
     if (message.countersign === 'response') requests.settle(message.n, message.response);
+    if (message.countersign === 'seeds') seedsChanged(message.seeds);
     if (message.countersign === 'permit') queues.get(message.name)?.settle(message.n, message.granted);
     if (message.countersign !== 'request') return;
     const { n, request: peerRequest } = message;
@@ -206,6 +222,19 @@ export function joinPrimary(workers: number): Member {
       add: (entry) => primary.send({ countersign: 'audit', entry }),
       state: () => requests.send(primary, { type: 'audit' }, STATE_TIMEOUT_MS),
       close() {},
+    },
+    seeds: {
+      start(changed) {
+        seedsChanged = changed;
+        const ask = async () => {
+          const seeds = await requests.send(primary, { type: 'seeds' }, REQUEST_TIMEOUT_MS);
+          if (seeds === undefined) return ask();
+          changed(seeds);
+        };
+        void ask();
+      },
+      named: (n) => primary.send({ countersign: 'named', n }),
+      admit: async (n, enc) => (await requests.send(primary, { type: 'admit', n, enc }, REQUEST_TIMEOUT_MS)) ?? null,
     },
     limiter: (options) => new RateLimiterCluster({ ...options, timeoutMs: RATE_TIMEOUT_MS }),
     metrics(registry) {

@@ -10,6 +10,7 @@ import { delayAfter } from '../limits/backoff.ts';
 import { WORKER_HEAP_MB } from '../limits/bounds.ts';
 import type { Counted } from '../limits/concurrency.ts';
 import { createPermits, type Permits } from '../limits/permits.ts';
+import { createSeeds, type Seeds } from '../sealing/seeds.ts';
 import { serveMetrics } from '../telemetry/metrics.ts';
 import { auditLogOf } from '../usage/audit-log.ts';
 import { createMemoryBook } from '../usage/usage.ts';
@@ -35,6 +36,14 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   const requests = new PeerRequests();
   const book = createMemoryBook();
   const audit = auditLogOf(config, log);
+  /** Made when the first worker asks: its sidecar has a processor. */
+  let seeds: Seeds | null = null;
+  const ownSeeds = () => {
+    seeds ??= createSeeds((changed) => {
+      for (const worker of concurrency.keys()) peerOf(worker).send({ countersign: 'seeds', seeds: changed });
+    });
+    return seeds;
+  };
   const concurrency = new Map<Worker, Map<string, number>>();
   const queues = new Map<string, Permits>();
   /** The permits that each worker waits for or holds, and how to release them. All are released when the worker ends. */
@@ -77,7 +86,8 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     else if (message.countersign === 'release') release(worker, `${message.name} ${message.n}`);
     else if (message.countersign === 'used') book.add(message.key, message.model, message.amounts);
     else if (message.countersign === 'audit') audit?.add(message.entry);
-    else if (message.countersign === 'permit') return;
+    else if (message.countersign === 'named') seeds?.named(message.n);
+    else if (message.countersign === 'permit' || message.countersign === 'seeds') return;
     else
       void respond(worker, message.request).then((response) =>
         peerOf(worker).send({ countersign: 'response', n: message.n, response }),
@@ -109,6 +119,8 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     if (request.type === 'usage') return book.records(request.key);
     if (request.type === 'tokens') return book.tokensToday(request.key);
     if (request.type === 'audit') return audit?.state();
+    if (request.type === 'seeds') return ownSeeds().current;
+    if (request.type === 'admit') return ownSeeds().admit(request.n, request.enc);
     if (request.type !== 'count') return undefined;
     const { key, counted, limit } = request;
     let taken = 0;

@@ -1,5 +1,4 @@
 // What the routes share: their dependencies, and the state of one exchange, which Hono hands from middleware to handler.
-import type { IncomingMessage } from 'node:http';
 import type { Context as HonoContext } from 'hono';
 import type { Logger } from 'pino';
 import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
@@ -10,12 +9,14 @@ import type { Caller, Keys, Owner } from '../keys/keys.ts';
 import type { Concurrency, ConcurrencyPermit } from '../limits/concurrency.ts';
 import type { Rates } from '../limits/rates.ts';
 import type { Offload } from '../offload/pool.ts';
+import type { SealingKeys } from '../sealing/keys.ts';
 import type { Outcome, Telemetry, Watch } from '../telemetry/telemetry.ts';
 import type { AuditLog } from '../usage/audit-log.ts';
 import type { UsageBook } from '../usage/usage.ts';
 import type { Verifier } from '../verifier/verifier.ts';
 import type { Outgoing } from './outgoing.ts';
 import type { PlainRequest } from './plain-path/request.ts';
+import type { StreamedRequest } from './request.ts';
 
 export interface Deps {
   readonly config: GatewayConfig;
@@ -34,6 +35,8 @@ export interface Deps {
   /** null: there is no audit log. */
   readonly audit: AuditLog | null;
   readonly verifier: Verifier;
+  /** null: SEALED=off. */
+  readonly sealing: SealingKeys | null;
   readonly log: Logger;
   readonly telemetry: Telemetry;
   readonly version: string;
@@ -41,10 +44,12 @@ export interface Deps {
   readonly draining: () => boolean;
 }
 
-/** The request and response of an exchange: Node's own, or those of the plain path. */
+/** The request and response of an exchange: Node's own, those of the plain path, or those inside of a sealed request. */
 export interface HttpBindings {
-  readonly incoming: IncomingMessage | PlainRequest;
+  readonly incoming: StreamedRequest | PlainRequest;
   readonly outgoing: Outgoing;
+  /** The request came sealed. */
+  readonly sealed?: boolean;
 }
 
 /** The state of an exchange. It is one object, because Hono's variables are a Map and cost as much as one. */

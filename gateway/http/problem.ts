@@ -28,7 +28,12 @@ export type ProblemCode =
   | 'store_unavailable'
   | 'overloaded'
   | 'collateral_unavailable'
-  | 'page_unavailable';
+  | 'page_unavailable'
+  | 'sealed_malformed'
+  | 'sealed_stale'
+  | 'sealed_replayed'
+  | 'sealed_key_unknown'
+  | 'sealed_required';
 
 interface ProblemOptions extends ErrorOptions {
   readonly param?: string | null | undefined;
@@ -65,6 +70,11 @@ export const STATUS: Record<ProblemCode, number> = {
   overloaded: 503,
   collateral_unavailable: 502,
   page_unavailable: 503,
+  sealed_malformed: 400,
+  sealed_stale: 400,
+  sealed_replayed: 409,
+  sealed_key_unknown: 422,
+  sealed_required: 421,
 };
 
 /** An error for the client, thrown anywhere in the gateway. The middleware, or the running stream, turns it into bytes. */

@@ -1,9 +1,17 @@
 // Reads a request body from Node's IncomingMessage: Fetch's Request carries none on GET, and the size limit is ours.
 import { isUtf8 } from 'node:buffer';
-import type { IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders } from 'node:http';
+import type { Readable } from 'node:stream';
 import { ChunkBuffer } from './bytes.ts';
 import type { PlainRequest } from './plain-path/request.ts';
 import { Problem } from './problem.ts';
+
+/** A request whose body arrives as it is read: Node's, or one that was sealed. */
+export interface StreamedRequest extends Readable {
+  readonly headers: IncomingHttpHeaders;
+  readonly method?: string | undefined;
+  readonly url?: string | undefined;
+}
 
 /** The client left before its request was complete, so there is no response. */
 export class ClientGone extends Error {
@@ -35,7 +43,7 @@ const EMPTY = Buffer.alloc(0);
  * @throws {Problem} body_too_large, unsupported_encoding, and what `limits` throws. @throws {ClientGone}
  */
 export function readBody(
-  incoming: IncomingMessage | PlainRequest,
+  incoming: StreamedRequest | PlainRequest,
   max_bytes: number,
   limits: BodyLimits = UNLIMITED,
 ): Buffer | Promise<Buffer> {
@@ -57,7 +65,7 @@ export function readBody(
   return new Promise((resolve, reject) => {
     const chunks = new ChunkBuffer(announced);
     const settle = (error: Error | null) => {
-      incoming.off('data', onData).off('end', onEnd).off('error', onGone).off('close', onGone);
+      incoming.off('data', onData).off('end', onEnd).off('error', onError).off('close', onGone);
       if (error !== null) reject(error);
       else resolve(chunks.whole());
     };
@@ -79,7 +87,8 @@ export function readBody(
       settle(null);
     };
     const onGone = () => settle(clientGone());
-    incoming.on('data', onData).on('end', onEnd).on('error', onGone).on('close', onGone);
+    const onError = (error: Error) => settle(error instanceof Problem ? error : clientGone());
+    incoming.on('data', onData).on('end', onEnd).on('error', onError).on('close', onGone);
   });
 }
 

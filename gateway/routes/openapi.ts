@@ -1,6 +1,7 @@
 // The OpenAPI document of the whole service, built from the schemas that validate requests.
 import * as z from 'zod';
 import { MAX_LEAVES } from '../../proto/batch.ts';
+import { KEYS_MEDIA_TYPE, REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE } from '../../sealed/index.ts';
 import { LEVELS } from '../../verify/index.ts';
 import { VERSION } from '../config.ts';
 import { type ProblemCode, STATUS } from '../http/problem.ts';
@@ -56,7 +57,13 @@ function document() {
 // The error responses of a route, by status, each with its codes.
 
 /** Codes of some routes only. Every other code may come from any route under /v1. */
-const PARTICULAR: ReadonlySet<ProblemCode> = new Set(['attestation_pending']);
+const PARTICULAR: ReadonlySet<ProblemCode> = new Set([
+  'attestation_pending',
+  'sealed_malformed',
+  'sealed_stale',
+  'sealed_replayed',
+  'sealed_key_unknown',
+]);
 
 const EVERY_V1_CODE = (Object.keys(STATUS) as ProblemCode[]).filter((code) => !PARTICULAR.has(code));
 
@@ -283,6 +290,46 @@ const verification = {
   },
 };
 
+const SEALED_MESSAGE = { schema: { type: 'string', format: 'binary' } };
+const sealedRequest = {
+  post: {
+    operationId: 'sealedRequest',
+    summary: 'A request that is sealed to a key of the current session, and its response, sealed too',
+    tags: ['Generation'],
+    ...OPEN,
+    description:
+      'Chunked Oblivious HTTP (RFC 9458, draft-ietf-ohai-chunked-ohttp). Inside is a request for a path under `/v1` or the verify endpoint, with its own API key and `date`. What goes wrong once it is opened is said inside, with `sealed_stale` among it.',
+    requestBody: { required: true, content: { [REQUEST_MEDIA_TYPE]: SEALED_MESSAGE } },
+    responses: {
+      200: {
+        description: 'The sealed response, whatever its own status',
+        content: { [RESPONSE_MEDIA_TYPE]: SEALED_MESSAGE },
+      },
+      ...errorResponses([
+        'sealed_malformed',
+        'sealed_stale',
+        'sealed_replayed',
+        'sealed_key_unknown',
+        'origin_not_allowed',
+        'internal_error',
+        'overloaded',
+      ]),
+    },
+  },
+};
+const sealingKeys = {
+  get: {
+    operationId: 'getSealingKeys',
+    summary: 'The keys to seal to, as the current session names them: trust them only there',
+    tags: ['Attestation'],
+    ...OPEN,
+    responses: {
+      200: { description: 'Key configurations (RFC 9458 §3.2)', content: { [KEYS_MEDIA_TYPE]: SEALED_MESSAGE } },
+      ...errorResponses(['not_found', 'origin_not_allowed', 'attestation_unavailable']),
+    },
+  },
+};
+
 const text = (type: string) => ({ content: { [type]: { schema: { type: 'string' } } } });
 
 const paths = {
@@ -321,6 +368,8 @@ const paths = {
     get: { operationId: 'verifyByGet', ...verification },
     post: { operationId: 'verify', ...verification },
   },
+  '/ohttp': sealedRequest,
+  '/.well-known/ohttp-keys': sealingKeys,
   '/health': {
     get: {
       operationId: 'health',

@@ -111,6 +111,11 @@ export function createMetrics(registry: Registry) {
       buckets: ATTESTATION_S,
       registers,
     }),
+    sealedRequests: new Counter({
+      name: 'countersign_sealed_requests_total',
+      help: 'Requests that were sealed to an attested key and opened. Those that were refused are among countersign_refusals_total, by code.',
+      registers,
+    }),
     sidecarConnections: new Counter({
       name: 'countersign_sidecar_connections_total',
       help: 'Sidecars that said hello and were accepted, by each worker for itself; each after its first is a restart or a reconnect.',

@@ -17,7 +17,15 @@ from countersign.checks import CheckFailure, VerificationError
 from countersign.cpu.azure import HclReport, TpmAttest, TpmQuote, check_vtpm, parse_tpm_attest
 from countersign.cpu.event_log import read_event_log, replay, runtime_payload
 from countersign.cpu.launch import read_launch_images
-from countersign.cpu.options import CpuCollateral, CpuExpected, CpuPolicy, CpuRoots, CpuVerifyOptions, CpuWithout
+from countersign.cpu.options import (
+    CpuCollateral,
+    CpuExpected,
+    CpuPolicy,
+    CpuRoots,
+    CpuVerifyOptions,
+    CpuWithout,
+    VerifiedSession,
+)
 from countersign.cpu.reference import read_reference
 from countersign.cpu.roots import amd_roots, intel_roots
 from countersign.cpu.snp import parse_snp_report, tcb_of
@@ -379,6 +387,8 @@ def written(**change: object) -> str:
 
 def test_a_statement_is_read_as_it_is_written() -> None:
     assert read_statement(written()).not_after == 4_600
+    assert VerifiedSession(written(hpke="AAAA"), None).hpke == "AAAA"  # type: ignore[arg-type]
+    assert VerifiedSession(written(), None).hpke is None  # type: ignore[arg-type]
     assert read_statement(written(challenge="cd" * 32, hpke="AAAA", tls=["ab" * 32] * 16)).hpke == "AAAA"
     texts = [
         "",

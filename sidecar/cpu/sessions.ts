@@ -45,6 +45,11 @@ export interface Sessions {
    * @throws {SessionBusy} another one is being made. @throws {AttesterError}
    */
   challenged(challenge: string, signal: AbortSignal): Promise<Session>;
+  /**
+   * The key configurations of sealed prompts (base64) that the gateway can open. Sessions from now on name the first; where the current one
+   * names none of them, another is made at once.
+   */
+  setKeys(hpke: readonly string[]): void;
   close(): void;
 }
 
@@ -87,6 +92,8 @@ interface Live {
   readonly digest: Uint8Array;
   readonly key: Key;
   readonly devices: ReadonlySet<string>;
+  /** The key configuration that the statement names. */
+  readonly hpke: string | null;
   readonly not_after_ms: number;
 }
 
@@ -100,6 +107,7 @@ export function createSessions(options: SessionsOptions): Sessions {
   let live: Live | null = null;
   let last: AttesterError | null = null;
   let renew: (() => void) | null = null;
+  let hpkeKeys: readonly string[] = [];
   let challenge: { readonly value: string; readonly made: Promise<Session>; readonly until_ms: number } | null = null;
   let first: () => void = () => {};
   const ready = new Promise<void>((resolve) => {
@@ -127,6 +135,7 @@ export function createSessions(options: SessionsOptions): Sessions {
   /** Makes a session. `known`: the devices' keys, where an earlier session has them. */
   async function make(
     key: Key,
+    hpke: string | null,
     challenged: string | null,
     known: readonly string[] | null,
     signal: AbortSignal,
@@ -137,7 +146,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     const [not_before, not_after] = [now_s - MARGIN_S, now_s - MARGIN_S + life_s];
     const own = { challenge: challenged, key: key.spki, devices, not_before, not_after };
     const launchDigest = launch === null ? null : sha256(Buffer.from(launch)).toString('hex');
-    const statement = writeStatement({ ...own, tls: [], hpke: null, launch: launchDigest });
+    const statement = writeStatement({ ...own, tls: [], hpke, launch: launchDigest });
     const digest = sha256(Buffer.from(statement));
     const id = digest.toString('hex');
     const { evidence } = await options.attest(id as Nonce, signal);
@@ -157,6 +166,7 @@ export function createSessions(options: SessionsOptions): Sessions {
       digest,
       key,
       devices: new Set(devices),
+      hpke,
       not_after_ms: not_after * 1000,
     };
   }
@@ -190,11 +200,12 @@ export function createSessions(options: SessionsOptions): Sessions {
       try {
         const key = newKey();
         const known = failures > 0 || live === null ? null : [...live.devices];
-        live = await make(key, null, known, stop.signal);
+        live = await make(key, hpkeKeys[0] ?? null, null, known, stop.signal);
         last = null;
         failures = 0;
         options.onSession(live.session);
         first();
+        if (!namesOpenedKeys(live)) continue;
         await waitFor(((life_s - MARGIN_S) / 2) * 1000);
       } catch (error) {
         if (stop.signal.aborted) return;
@@ -206,6 +217,9 @@ export function createSessions(options: SessionsOptions): Sessions {
       }
     }
   }
+
+  /** Whether the gateway can open what is sealed to the session's keys, or has none. */
+  const namesOpenedKeys = ({ hpke }: Live) => hpkeKeys.length === 0 || (hpke !== null && hpkeKeys.includes(hpke));
 
   /** Waits, but for no longer than until a session is needed at once. */
   async function waitFor(ms: number): Promise<void> {
@@ -219,7 +233,7 @@ export function createSessions(options: SessionsOptions): Sessions {
   async function makeChallenged(value: string, signal: AbortSignal): Promise<Session> {
     const now = current();
     if (now === null) throw last ?? unavailable('there is no session yet');
-    return (await make(now.key, value, [...now.devices], signal)).session;
+    return (await make(now.key, now.hpke, value, [...now.devices], signal)).session;
   }
 
   void run();
@@ -265,6 +279,10 @@ export function createSessions(options: SessionsOptions): Sessions {
         challenge = null;
         throw error;
       }
+    },
+    setKeys(hpke) {
+      hpkeKeys = hpke;
+      if (live !== null && !namesOpenedKeys(live)) renew?.();
     },
     close: () => stop.abort(),
   };

@@ -162,6 +162,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     const frame = isBinary ? parseBinary(data as Buffer) : parseFrame((data as Buffer).toString('utf8'));
     if (frame === null) return fail(null, 'invalid_frame', 'the frame is not one of the protocol');
     if (frame.type === 'status') return sendStatus();
+    if (frame.type === 'keys') return sessions?.setKeys(frame.hpke);
     if (frame.type === 'cancel') return requests.get(frame.id)?.abort(new Error('cancelled'));
     if (requests.has(frame.id)) return fail(frame.id, 'duplicate_id', 'this id is being worked on');
     if (drained !== null) return fail(frame.id, 'shutting_down', 'the sidecar stops', RETRY_AFTER_MS.shutting_down);

@@ -33,7 +33,7 @@ export interface Options {
     | undefined;
   readonly expected?: (Omit<Expected, 'transcript'> & { readonly transcript?: string | undefined }) | undefined;
   readonly cpu?: OptionsOfCpu | undefined;
-  readonly session?: VerifiedSession | undefined;
+  readonly session?: Omit<VerifiedSession, 'hpke'> | undefined;
   /** Of a processor's bare evidence. */
   readonly simulatedRoots?: string | undefined;
   readonly simulatedRoot?: string | undefined;

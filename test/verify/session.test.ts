@@ -319,7 +319,13 @@ describe('a session by itself', () => {
         session: { statement: (made as Record<string, unknown>).statement },
       });
     }
-    expect(await verifySession(made, OWN_ROOTS)).toMatchObject({ level: 'gpu+cpu' });
+    expect(await verifySession(made, OWN_ROOTS)).toMatchObject({ level: 'gpu+cpu', session: { hpke: null } });
+  });
+
+  test('hands on the key configurations of sealed prompts that its statement names', async () => {
+    const hpke = Buffer.alloc(1_300, 7).toString('base64');
+    const made = whole(await makeSession({ statement: { hpke } }));
+    expect((await verifySession(made, OPTIONS)).session.hpke).toBe(hpke);
   });
 
   test.each([

@@ -19,6 +19,9 @@ import { parseCpu } from './cpu-member.ts';
 import type { CpuClaims, CpuContext, VerifiedSession } from './cpu-options.ts';
 import { type CpuEvidence, checkCpuEvidence, readCpuEvidence, readCpuOptions, skipCpuEvidence } from './verify-cpu.ts';
 
+/** A session that the caller has verified. */
+type HeldSession = Omit<VerifiedSession, 'hpke'>;
+
 /** What an attestation's session must belong to. */
 export interface Answer {
   /** SHA-256 of raw in hex, also where a batch has another nonce; null for a session by itself. */
@@ -50,7 +53,7 @@ export interface CpuForm {
 
 export interface CpuExpected {
   /** The session that the caller holds. */
-  readonly session: VerifiedSession | null;
+  readonly session: HeldSession | null;
   /** The challenge that the statement must hold; undefined: any. */
   readonly challenge: string | undefined;
   /** The caller's clock, for a session by itself; null: the time in raw alone counts. */
@@ -136,7 +139,7 @@ export async function readSession(member: unknown, gpu: readonly Evidence[]): Pr
  * Reads the member `cpu` of an answer, whole or in its short form.
  * @throws {CheckFailure} cpu_missing, cpu_malformed, cpu_unsupported
  */
-export async function readAnswerCpu(member: unknown, held: VerifiedSession | null): Promise<Passed<CpuForm>> {
+export async function readAnswerCpu(member: unknown, held: HeldSession | null): Promise<Passed<CpuForm>> {
   const value = recordOf(member);
   if (value.statement_sha256 !== undefined) return readShort(value, held);
   const { gpu_sha256 } = value;
@@ -150,7 +153,7 @@ export async function readAnswerCpu(member: unknown, held: VerifiedSession | nul
 
 async function readShort(
   { statement_sha256, signature, ...more }: Readonly<Record<string, unknown>>,
-  held: VerifiedSession | null,
+  held: HeldSession | null,
 ): Promise<Passed<CpuForm>> {
   if (Object.keys(more).length > 0) throw bad('the short form has two members: statement_sha256 and signature');
   if (held === null)

@@ -178,6 +178,8 @@ export interface VerifiedSession {
   /** The exact text that GPUs and processor signed. */
   readonly statement: string;
   readonly cpu: CpuClaims;
+  /** The key configurations that the statement names for sealed prompts: `application/ohttp-keys` in base64. null: it names none. */
+  readonly hpke: string | null;
 }
 
 export interface CpuReport {

@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from .statement import read_statement
+
 if TYPE_CHECKING:
     from ..x509 import Certificate
 
@@ -211,3 +213,11 @@ class VerifiedSession:
     statement: str
     """The exact text that GPUs and processor signed."""
     cpu: CpuClaims
+
+    @property
+    def hpke(self) -> str | None:
+        """
+        The key configurations that the statement names for sealed prompts: `application/ohttp-keys` in base64.
+        None: it names none.
+        """
+        return read_statement(self.statement).hpke

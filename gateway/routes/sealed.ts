@@ -1,0 +1,161 @@
+// POST /ohttp: opens a request that is sealed to a key of the current session, has it served like any other, and seals the response.
+// GET /.well-known/ohttp-keys: those keys, as the session's statement names them.
+import { randomBytes } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import { where } from '../../proto/log.ts';
+import {
+  KEYS_MEDIA_TYPE,
+  nonceBytes,
+  openRequest,
+  REQUEST_MEDIA_TYPE,
+  ResponseSealer,
+  readRequest,
+  readRequestHeader,
+  responseKeys,
+  SealedError,
+} from '../../sealed/index.ts';
+import { noSession, unavailable } from '../attestation/sessions.ts';
+import { mediaType } from '../exchange/relay.ts';
+import type { Bindings, Context, Deps, Middleware } from '../http/context.ts';
+import { commonHeaders, newId } from '../http/outgoing.ts';
+import { asProblem, Problem } from '../http/problem.ts';
+import { ClientGone } from '../http/request.ts';
+import type { SealingKeys } from '../sealing/keys.ts';
+import {
+  checkDate,
+  headOf,
+  IncomingChunks,
+  type OpenedRequest,
+  problemOf,
+  servable,
+} from '../sealing/opened-request.ts';
+import { encryptWith, SealedResponse } from '../sealing/sealed-response.ts';
+
+/** The app, for what was opened. */
+type Serve = (request: Request, bindings: Bindings) => Response | Promise<Response>;
+
+/** With SEALED=required: what comes in the clear is not served. The sealed routes serve with `sealed` in the bindings. */
+export const sealedOnly: Middleware = (c) => {
+  if (c.env.sealed === true) return;
+  throw new Problem(
+    'sealed_required',
+    'This gateway serves only requests that are sealed to its attested key (POST /ohttp): a prompt in the clear could be read on its way.',
+  );
+};
+
+export function sealingKeys({ sidecar, sealing }: Deps) {
+  return (c: Context): Response => {
+    const document = sealing?.published(sidecar.session?.statement ?? null) ?? null;
+    if (document !== null) return c.body(new Uint8Array(document), 200, { 'content-type': KEYS_MEDIA_TYPE });
+    throw sidecar.hello?.cpu === null ? noSession() : unavailable('No session names the keys of this gateway yet.');
+  };
+}
+
+/** Requests whose encapsulated key is being opened, in all: a millisecond of a thread each, for whoever asks. */
+const MAX_OPENING = 64;
+
+export function sealed(deps: Deps, keys: SealingKeys, serve: Serve) {
+  const { log, telemetry, config } = deps;
+  let opening = 0;
+
+  return async (c: Context): Promise<Response> => {
+    const incoming = c.env.incoming as IncomingMessage;
+    if (mediaType(incoming.headers) !== REQUEST_MEDIA_TYPE)
+      throw new Problem('sealed_malformed', `A sealed request is of type ${REQUEST_MEDIA_TYPE}.`);
+    const chunks = new IncomingChunks(incoming);
+    try {
+      await exchange(c, chunks);
+      return RESPONSE_ALREADY_SENT;
+    } catch (error) {
+      if (incoming.destroyed && !incoming.complete) throw new ClientGone('the client left before its request was open');
+      throw problemOf(error);
+    } finally {
+      chunks.release();
+    }
+  };
+
+  async function exchange(c: Context, chunks: IncomingChunks): Promise<void> {
+    const { message, response } = await open(c, chunks);
+    telemetry.metrics.sealedRequests.inc();
+    c.env.outcome = { status: 200 };
+    let request: OpenedRequest;
+    try {
+      const opened = await readRequest(message);
+      const head = headOf(opened.head);
+      const { client_address_header } = config;
+      // Only the proxy in front says the client's address, and it writes outside.
+      if (client_address_header !== null) {
+        delete head.headers[client_address_header];
+        const outer = c.env.incoming.headers[client_address_header];
+        if (outer !== undefined) head.headers[client_address_header] = outer;
+      }
+      checkDate(head.headers, Date.now());
+      request = await servable(head, opened);
+    } catch (error) {
+      return refuse(c, response, asProblem(problemOf(error)));
+    }
+    await answer(c, request, response);
+  }
+
+  /** Opens the first chunk, which shows that the request is for this key; what is wrong until then is said in the clear. */
+  async function open(c: Context, chunks: IncomingChunks) {
+    const header = await readRequestHeader(chunks);
+    const found = keys.find(header);
+    if (found === null) throw keyUnknown();
+    if (opening >= MAX_OPENING)
+      throw new Problem('overloaded', 'Too many sealed requests are being opened.', { retryAfterSeconds: 1 });
+    opening++;
+    const opened = await openRequest(header, found.key).finally(() => opening--);
+    const first = await opened.chunks.next().catch((error: unknown) => {
+      // The key of an identifier is another one after a restart.
+      throw error instanceof SealedError && error.code === 'sealed_not_opened' ? keyUnknown() : error;
+    });
+    const isFirst = await keys.admit(found, header.enc);
+    if (isFirst === null)
+      throw new Problem('overloaded', 'Sealed requests cannot be counted now.', { retryAfterSeconds: 1 });
+    if (!isFirst) throw new Problem('sealed_replayed', 'This sealed request was received before: seal it anew.');
+    async function* message() {
+      if (first.done !== true) yield first.value;
+      yield* opened.chunks;
+    }
+    const secrets = await responseKeys(opened.secret, randomBytes(nonceBytes(opened.secret)));
+    const sealer = new ResponseSealer(secrets, encryptWith(secrets.key));
+    return { message: message(), response: new SealedResponse(c.env.outgoing, sealer) };
+  }
+
+  /** Hands the opened request to the app, whose exchanges write their responses themselves. */
+  async function answer(c: Context, request: OpenedRequest, response: SealedResponse): Promise<void> {
+    const { method, url, headers } = request;
+    const fetched = new Request(`http://${headers.host}${url}`, { method, headers: headers as Record<string, string> });
+    try {
+      const bindings = { incoming: request, outgoing: response, sealed: true };
+      const written = await serve(fetched, bindings as unknown as Bindings);
+      if (response.headersSent || response.destroyed) return;
+      const body = Buffer.from(await written.arrayBuffer());
+      response.writeHead(written.status, { ...Object.fromEntries(written.headers), 'content-length': body.length });
+      response.end(method === 'HEAD' ? undefined : body);
+    } catch (error) {
+      // The app handles its own errors. An error that gets here has no response, and the client must not wait for one.
+      log.error({ id: c.env.id, ...where(error) }, 'internal error');
+      response.destroy();
+    } finally {
+      request.destroy();
+    }
+  }
+
+  /** The error is sealed too: what it says may be about what was opened. */
+  function refuse(c: Context, response: SealedResponse, problem: Problem): void {
+    c.env.outcome = { status: problem.status, problem };
+    const body = JSON.stringify(problem.body);
+    const headers = { ...commonHeaders(newId()), ...problem.headers, 'content-type': 'application/json' };
+    response.writeHead(problem.status, { ...headers, 'content-length': Buffer.byteLength(body) });
+    response.end(body);
+  }
+}
+
+const keyUnknown = () =>
+  new Problem(
+    'sealed_key_unknown',
+    'No key here opens this request. Verify the current session and seal to the keys that it names.',
+  );

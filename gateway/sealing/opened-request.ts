@@ -1,0 +1,192 @@
+// A sealed request once it is opened: what its head says, and its body as it is opened. The routes read it as any other request.
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
+import { Readable } from 'node:stream';
+import { type Message, type RequestHead, SealedError } from '../../sealed/index.ts';
+import { Problem } from '../http/problem.ts';
+import { decodedPath, isHost } from '../http/target.ts';
+
+/** The bytes of a request as they arrive. It reads on only when asked, and never ends the connection, which is still to carry the response. */
+export class IncomingChunks implements AsyncIterableIterator<Uint8Array> {
+  readonly #incoming: IncomingMessage;
+  #chunk: Buffer | null = null;
+  #state: 'open' | 'ended' | 'gone' = 'open';
+  #wake: (() => void) | null = null;
+
+  constructor(incoming: IncomingMessage) {
+    this.#incoming = incoming;
+    incoming
+      .on('data', this.#onData)
+      .on('end', this.#onEnd)
+      .on('error', this.#onGone)
+      .on('close', this.#onGone)
+      .pause();
+    // The client may have left before, and `close` is not emitted twice.
+    if (incoming.destroyed) this.#state = 'gone';
+  }
+
+  async next(): Promise<IteratorResult<Uint8Array, undefined>> {
+    while (this.#chunk === null && this.#state === 'open') {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      this.#wake = resolve;
+      this.#incoming.resume();
+      await promise;
+    }
+    const value = this.#chunk;
+    this.#chunk = null;
+    if (value !== null) return { done: false, value };
+    if (this.#state === 'gone') throw new Error('the client left before its request was complete');
+    return { done: true, value: undefined };
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  /** Discards the rest: a client that still sends would lose its response if the connection were cut. */
+  release(): void {
+    const incoming = this.#incoming;
+    incoming.off('data', this.#onData).off('end', this.#onEnd).off('error', this.#onGone).off('close', this.#onGone);
+    incoming.resume();
+  }
+
+  #onData = (chunk: Buffer): void => {
+    this.#incoming.pause();
+    this.#chunk = this.#chunk === null ? chunk : Buffer.concat([this.#chunk, chunk]);
+    this.#wake?.();
+  };
+  #onEnd = (): void => this.#end('ended');
+  #onGone = (): void => this.#end('gone');
+
+  #end(state: 'ended' | 'gone'): void {
+    if (this.#state === 'open') this.#state = state;
+    this.#wake?.();
+  }
+}
+
+/** A request's head, in the form of Node's. */
+export interface OpenedHead {
+  readonly method: string;
+  /** With the query. */
+  readonly url: string;
+  readonly headers: IncomingHttpHeaders;
+}
+
+export class OpenedRequest extends Readable {
+  readonly method: string;
+  readonly url: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly #content: AsyncIterator<Uint8Array>;
+  /** What the head announces and has not come yet; null: it announces nothing. */
+  #announced_bytes: number | null;
+
+  /** `content` throws where the request is not whole. */
+  constructor({ method, url, headers }: OpenedHead, content: AsyncIterable<Uint8Array>) {
+    super();
+    this.method = method;
+    this.url = url;
+    this.headers = headers;
+    this.#content = content[Symbol.asyncIterator]();
+    this.#announced_bytes = headers['content-length'] === undefined ? null : Number(headers['content-length']);
+    // It may break off when nobody listens any more.
+    this.on('error', () => {});
+  }
+
+  override _read(): void {
+    this.#content.next().then(
+      (next) => {
+        if (this.destroyed) return;
+        const fault = this.#count(next.done === true ? null : next.value.length);
+        if (fault !== null) this.destroy(fault);
+        else this.push(next.done === true ? null : next.value);
+      },
+      (error: unknown) => this.destroy(problemOf(error)),
+    );
+  }
+
+  /** `bytes` null: the end. */
+  #count(bytes: number | null): Problem | null {
+    if (this.#announced_bytes === null) return null;
+    this.#announced_bytes -= bytes ?? 0;
+    const wrong = bytes === null ? this.#announced_bytes !== 0 : this.#announced_bytes < 0;
+    return wrong ? new Problem('invalid_request', 'The body has not the length that content-length says.') : null;
+  }
+}
+
+/** What a client is told of a request that cannot be read. Other errors are its connection's, and stay. */
+export function problemOf(error: unknown): Error {
+  if (!(error instanceof SealedError)) return error as Error;
+  return error.code === 'sealed_key_unknown'
+    ? new Problem('sealed_key_unknown', error.message)
+    : new Problem('sealed_malformed', error.message);
+}
+
+/** Fields of a connection (RFC 9110 §7.6.1) and of one hop, which mean nothing inside of a sealed message. */
+const OF_A_CONNECTION = new Set([
+  ...['connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'expect'],
+]);
+const ONCE = new Set(['authorization', 'x-api-key', 'content-length', 'content-type', 'date', 'host']);
+const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
+/** As Node's parser. */
+const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+const VERIFY_PATH = '/~sev_gpu@1.0/verify';
+
+/** The head of an opened request, checked as the server checks others. @throws {Problem} */
+export function headOf({ method, authority, path, fields }: RequestHead): OpenedHead {
+  if (!/^\/[!-~]*$/.test(path)) throw new Problem('invalid_request', 'The request target is none that is served here.');
+  const route = decodedPath(path);
+  if (!route.startsWith('/v1/') && route !== VERIFY_PATH)
+    throw new Problem('not_found', 'Sealed requests are for what is under /v1, and for the verify endpoint.');
+  if (!METHODS.has(method)) throw new Problem('method_not_allowed', 'This method is not served here.');
+  const headers: Record<string, string> = {};
+  for (const [name, value] of fields) {
+    if (OF_A_CONNECTION.has(name)) continue;
+    if (!FIELD_VALUE.test(value))
+      throw new Problem('invalid_request', 'A header has a value that HTTP does not allow.');
+    const before = headers[name];
+    if (before !== undefined && ONCE.has(name)) throw new Problem('invalid_request', `Send one ${name} header.`);
+    headers[name] = before === undefined ? value : `${before}${name === 'cookie' ? '; ' : ', '}${value}`;
+  }
+  const host = authority === '' ? headers.host : authority;
+  if (host === undefined || !isHost(host)) throw new Problem('invalid_request', 'The request names no host.');
+  const length = headers['content-length'];
+  if (length !== undefined && !/^\d{1,15}$/.test(length))
+    throw new Problem('invalid_request', 'The content-length is no number.');
+  return { method, url: path, headers: { ...headers, host } };
+}
+
+/** How far the client's clock and the gateway's may be apart. */
+const MAX_APART_MS = 5 * 60_000;
+
+/** An edge may hold a request back for as long as its key lives: its date says when it was sealed. @throws {Problem} sealed_stale */
+export function checkDate({ date }: IncomingHttpHeaders, now_ms: number): void {
+  if (date === undefined) throw new Problem('sealed_stale', 'A sealed request needs a date header.');
+  const sealed_ms = Date.parse(date);
+  if (!(Math.abs(now_ms - sealed_ms) <= MAX_APART_MS))
+    throw new Problem(
+      'sealed_stale',
+      'The date of the sealed request is more than five minutes away from the clock here.',
+    );
+}
+
+/** What a request with another method than POST may carry. */
+const MAX_SMALL_BYTES = 64 * 1024;
+
+/**
+ * The request, to be served. A route that reads no body would answer before the request is known to be whole, so every method but POST, whose
+ * routes read theirs, waits for its end here. @throws {Problem} body_too_large, sealed_malformed
+ */
+export async function servable(head: OpenedHead, { content }: Message<RequestHead>): Promise<OpenedRequest> {
+  if (head.method === 'POST') return new OpenedRequest(head, content);
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of content) {
+    bytes += chunk.length;
+    if (bytes > MAX_SMALL_BYTES)
+      throw new Problem(
+        'body_too_large',
+        `The body of a sealed ${head.method} is larger than ${MAX_SMALL_BYTES} bytes.`,
+      );
+    chunks.push(chunk);
+  }
+  return new OpenedRequest(head, Readable.from(chunks));
+}
