@@ -104,7 +104,7 @@ class RequestSealer:
             enc, self._context = suite.create_sender_context(
                 KEMKey.from_pyca_cryptography_key(key.public_key), info=_REQUEST_LABEL + b"\0" + ids
             )
-        except PyHPKEError as cause:
+        except (PyHPKEError, ValueError) as cause:
             raise malformed() from cause
         self._key = key
         self._enc = enc

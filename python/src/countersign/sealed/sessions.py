@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ..checks import VerificationError
-from ..cpu.statement import Statement, read_statement
+from ..cpu.statement import read_statement
 from ..encoding import EncodingError, from_base64
 from ..lru import LruMap
 from ..options import Expected, Policy, VerifyOptions, read_options
@@ -63,8 +63,8 @@ class Sessions:
             report = verify_session(text.decode("utf-8"), **self._verify, expected=Expected(challenge=challenge))
         except (VerificationError, UnicodeDecodeError) as cause:
             raise SealedError("session_not_verified") from cause
-        statement = read_statement(report.session.statement)
-        return Sealing(report, choose_key(_document_of(statement)), statement.not_after)
+        key = choose_key(_document_of(report.session.hpke))
+        return Sealing(report, key, read_statement(report.session.statement).not_after)
 
     def keep(self, gateway: str, sealing: Sealing) -> Sealing:
         if self._on_session is not None:
@@ -73,11 +73,11 @@ class Sessions:
         return sealing
 
 
-def _document_of(statement: Statement) -> bytes:
-    if statement.hpke is None:
+def _document_of(hpke: str | None) -> bytes:
+    if hpke is None:
         raise SealedError("sealed_not_offered")
     try:
-        return from_base64(statement.hpke)
+        return from_base64(hpke)
     except EncodingError as cause:
         raise malformed() from cause
 
