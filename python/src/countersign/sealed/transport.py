@@ -101,7 +101,7 @@ class SealedTransport(_Sealed, httpx.BaseTransport):
                 outer, reader, refusal = self._sent(request, gateway, self._sealing(request, gateway))
             if refusal is not None:
                 return self._refusal(refusal, outer)
-            parts = outer.iter_raw()
+            parts = _parts(outer)
             handed = self._until_head(parts, reader)
         except SealedError as error:
             if outer is not None:
@@ -156,7 +156,7 @@ class SealedTransport(_Sealed, httpx.BaseTransport):
 
     def _whole(self, response: Any, most: int) -> bytes:
         whole = bytearray()
-        for part in response.iter_raw():
+        for part in _parts(response):
             whole += part
             if len(whole) > most:
                 raise too_large()
@@ -198,7 +198,7 @@ class AsyncSealedTransport(_Sealed, httpx.AsyncBaseTransport):
                 outer, reader, refusal = await self._sent(request, gateway, await self._sealing(request, gateway))
             if refusal is not None:
                 return self._refusal(refusal, outer)
-            parts = outer.aiter_raw()
+            parts = _async_parts(outer)
             handed = await self._until_head(parts, reader)
         except SealedError as error:
             if outer is not None:
@@ -254,7 +254,7 @@ class AsyncSealedTransport(_Sealed, httpx.AsyncBaseTransport):
 
     async def _whole(self, response: Any, most: int) -> bytes:
         whole = bytearray()
-        async for part in response.aiter_raw():
+        async for part in _async_parts(response):
             whole += part
             if len(whole) > most:
                 raise too_large()
@@ -266,6 +266,21 @@ class AsyncSealedTransport(_Sealed, httpx.AsyncBaseTransport):
             if reader.head is not None:
                 return handed
         return reader.end()
+
+
+def _parts(response: Any) -> Iterator[bytes]:
+    if response.is_stream_consumed:  # by a hook of the caller's
+        yield response.content
+    else:
+        yield from response.iter_raw()
+
+
+async def _async_parts(response: Any) -> AsyncIterator[bytes]:
+    if response.is_stream_consumed:
+        yield response.content
+    else:
+        async for part in response.aiter_raw():
+            yield part
 
 
 class _Stream:
