@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ..unproven import HEADERS
 from .binary_http import END, Field, ResponseHead, ResponseParser, write_content, write_request_head
-from .errors import SealedError
+from .errors import SealedError, malformed
 from .oblivious_http import MAX_CHUNK_BYTES, REQUEST_MEDIA_TYPE, RESPONSE_MEDIA_TYPE, RequestSealer
 from .sessions import Sealing
 
@@ -65,6 +65,8 @@ class SealedExchange:
     def __init__(self, request: Any, gateway: Gateway, sealing: Sealing) -> None:
         """@raises SealedError: sealed_malformed where a header or the key cannot be sent."""
         self._head = _head_of(request, gateway)
+        length: str | None = request.headers.get("content-length")
+        self._left_bytes = int(length) if length is not None and length.isascii() and length.isdigit() else None
         self._sealer = RequestSealer(sealing.key)
         self.headers = {
             "content-type": REQUEST_MEDIA_TYPE,
@@ -81,8 +83,8 @@ class SealedExchange:
             if len(waiting) >= MAX_CHUNK_BYTES:
                 yield from self._sealer.seal(waiting)
                 waiting = b""
-            waiting += write_content(part)
-        yield from self._sealer.seal(waiting + END)
+            waiting += self._counted(part)
+        yield from self._sealer.seal(waiting + self._end())
         yield self._sealer.end()
 
     async def async_body(self, content: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
@@ -93,10 +95,21 @@ class SealedExchange:
                 for chunk in self._sealer.seal(waiting):
                     yield chunk
                 waiting = b""
-            waiting += write_content(part)
-        for chunk in self._sealer.seal(waiting + END):
+            waiting += self._counted(part)
+        for chunk in self._sealer.seal(waiting + self._end()):
             yield chunk
         yield self._sealer.end()
+
+    def _counted(self, part: bytes) -> bytes:
+        if self._left_bytes is not None:
+            self._left_bytes -= len(part)
+        return write_content(part)
+
+    def _end(self) -> bytes:
+        """A content that came to its end before, in another attempt, may come as an empty one: it must not pass for a whole one."""
+        if self._left_bytes not in (None, 0):
+            raise malformed()
+        return END
 
     def reader(self) -> SealedReader:
         return SealedReader(self._sealer)
@@ -132,6 +145,11 @@ class SealedReader:
 
     def _read(self, opened: list[bytes]) -> list[bytes]:
         return [part for chunk in opened for part in self._message.feed(chunk)]
+
+
+def can_come_again(request: Any) -> bool:
+    """Whether the content of a request can be sent a second time: there is none, or it has a length that shows whether it came whole."""
+    return "transfer-encoding" not in request.headers
 
 
 def is_sealed(response: Any) -> bool:

@@ -14,7 +14,16 @@ import httpx
 
 from ..session import VerifiedSessionReport
 from .errors import SealedError, too_large
-from .exchange import MAX_REFUSAL_BYTES, Gateway, SealedExchange, SealedReader, is_sealed, refusal_of, refusal_response
+from .exchange import (
+    MAX_REFUSAL_BYTES,
+    Gateway,
+    SealedExchange,
+    SealedReader,
+    can_come_again,
+    is_sealed,
+    refusal_of,
+    refusal_response,
+)
 from .sessions import MAX_SESSION_BYTES, Sealing, Sessions, fresh_challenge
 
 if TYPE_CHECKING:
@@ -98,6 +107,8 @@ class SealedTransport(_Sealed, httpx.BaseTransport):
             outer, reader, refusal = self._sent(request, gateway, sealing)
             if refusal is not None and refusal.code == "sealed_key_unknown":
                 self._sessions.forget(str(gateway), sealing)
+                if not can_come_again(request):
+                    return self._refusal(refusal, outer)
                 outer, reader, refusal = self._sent(request, gateway, self._sealing(request, gateway))
             if refusal is not None:
                 return self._refusal(refusal, outer)
@@ -139,7 +150,7 @@ class SealedTransport(_Sealed, httpx.BaseTransport):
         try:
             outer = self._send(self._request(request, "POST", gateway.at(b"/ohttp"), exchange.headers, body))
         except self._library.StreamConsumed as cause:
-            # The second attempt of a body that comes but once.
+            # In the second attempt: the content comes but once.
             raise SealedError("sealed_key_unknown") from cause
         if is_sealed(outer):
             return outer, exchange.reader(), None
@@ -195,6 +206,8 @@ class AsyncSealedTransport(_Sealed, httpx.AsyncBaseTransport):
             outer, reader, refusal = await self._sent(request, gateway, sealing)
             if refusal is not None and refusal.code == "sealed_key_unknown":
                 self._sessions.forget(str(gateway), sealing)
+                if not can_come_again(request):
+                    return self._refusal(refusal, outer)
                 outer, reader, refusal = await self._sent(request, gateway, await self._sealing(request, gateway))
             if refusal is not None:
                 return self._refusal(refusal, outer)
