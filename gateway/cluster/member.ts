@@ -17,7 +17,7 @@ import {
 import type { PermitLimits, Permits } from '../limits/permits.ts';
 import type { MakeLimiter } from '../limits/rates.ts';
 import type { SeedSource } from '../sealing/keys.ts';
-import type { Seed } from '../sealing/seeds.ts';
+import type { Admission, Seed } from '../sealing/seeds.ts';
 import type { AuditEntry, AuditLog, AuditState } from '../usage/audit-log.ts';
 import type { Amounts, UsageBook, UsageRecord } from '../usage/usage.ts';
 
@@ -36,7 +36,7 @@ export type PeerRequest =
   | { readonly type: 'audit' }
   /** Asks the primary for what the keys of sealed requests are made of. The worker is told of later ones. */
   | { readonly type: 'seeds' }
-  /** Asks the primary whether no worker has opened this encapsulated key before. */
+  /** Asks the primary whether keys may open this encapsulated key: no worker has done so before. */
   | { readonly type: 'admit'; readonly n: number; readonly enc: Uint8Array }
   /** Counts one more for this key, unless the limit is reached. `limit` 0: no limit. */
   | { readonly type: 'count'; readonly key: string; readonly counted: Counted; readonly limit: number };
@@ -49,7 +49,7 @@ export interface PeerResponses {
   readonly tokens: number;
   readonly audit: AuditState | undefined;
   readonly seeds: readonly Seed[];
-  readonly admit: boolean;
+  readonly admit: Admission;
   readonly count: boolean;
 }
 

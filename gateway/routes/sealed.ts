@@ -52,11 +52,13 @@ export function sealingKeys({ sidecar, sealing }: Deps) {
   };
 }
 
+/** The sidecar and the primary of several workers answer in a fraction of it. */
+const KEYS_WAIT_MS = 2_000;
 /** Requests whose encapsulated key is being opened, in all: a millisecond of a thread each, for whoever asks. */
 const MAX_OPENING = 64;
 
 export function sealed(deps: Deps, keys: SealingKeys, serve: Serve) {
-  const { log, telemetry, config } = deps;
+  const { log, telemetry, config, sidecar } = deps;
   let opening = 0;
 
   return async (c: Context): Promise<Response> => {
@@ -101,6 +103,7 @@ export function sealed(deps: Deps, keys: SealingKeys, serve: Serve) {
   /** Opens the first chunk, which shows that the request is for this key; what is wrong until then is said in the clear. */
   async function open(c: Context, chunks: IncomingChunks) {
     const header = await readRequestHeader(chunks);
+    if (sidecar.hello?.cpu !== null) await keys.ready(KEYS_WAIT_MS);
     const found = keys.find(header);
     if (found === null) throw keyUnknown();
     if (opening >= MAX_OPENING)
@@ -111,10 +114,12 @@ export function sealed(deps: Deps, keys: SealingKeys, serve: Serve) {
       // The key of an identifier is another one after a restart.
       throw error instanceof SealedError && error.code === 'sealed_not_opened' ? keyUnknown() : error;
     });
-    const isFirst = await keys.admit(found, header.enc);
-    if (isFirst === null)
+    const admission = await keys.admit(found, header.enc);
+    if (admission === 'ended') throw keyUnknown();
+    if (admission === null)
       throw new Problem('overloaded', 'Sealed requests cannot be counted now.', { retryAfterSeconds: 1 });
-    if (!isFirst) throw new Problem('sealed_replayed', 'This sealed request was received before: seal it anew.');
+    if (admission === 'replayed')
+      throw new Problem('sealed_replayed', 'This sealed request was received before: seal it anew.');
     async function* message() {
       if (first.done !== true) yield first.value;
       yield* opened.chunks;

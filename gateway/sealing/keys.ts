@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import { where } from '../../proto/log.ts';
 import { readStatement } from '../../proto/statement.ts';
 import { isFor, makeKeys, type OpeningKey, type OpeningKeys, type RequestHeader } from '../../sealed/index.ts';
-import { createSeeds, type Seed } from './seeds.ts';
+import { type Admission, createSeeds, type Seed } from './seeds.ts';
 
 /** Where the seeds are: in this process, or in the primary of several workers. */
 export interface SeedSource {
@@ -11,7 +11,7 @@ export interface SeedSource {
   start(changed: (seeds: readonly Seed[]) => void): void;
   named(n: number): void;
   /** null: nobody knows now. */
-  admit(n: number, enc: Uint8Array): boolean | Promise<boolean | null>;
+  admit(n: number, enc: Uint8Array): Admission | Promise<Admission | null>;
 }
 
 export interface SealingKeys {
@@ -21,10 +21,12 @@ export interface SealingKeys {
   sessionNames(statement: string): void;
   /** The document of the keys that the current session names; null while it names none of ours. */
   published(statement: string | null): Uint8Array | null;
+  /** Resolves when there are keys, and at the latest after `wait_ms`: a worker that has just started does not have them yet. */
+  ready(wait_ms: number): Promise<void>;
   /** null: no key is for this request. */
   find(header: RequestHeader): FoundKey | null;
-  /** Whether a request was not opened before; null: nobody knows now. */
-  admit(found: FoundKey, enc: Uint8Array): boolean | Promise<boolean | null>;
+  /** Whether a request may be opened, by its encapsulated key; null: nobody knows now. */
+  admit(found: FoundKey, enc: Uint8Array): Admission | Promise<Admission | null>;
 }
 
 export interface FoundKey {
@@ -46,6 +48,7 @@ export function createSealingKeys(
 ): SealingKeys {
   let made: readonly Made[] = [];
   let started = false;
+  const waiting = new Set<() => void>();
   /** What was asked for last. Making keys takes some milliseconds. */
   let wanted: readonly Seed[] = [];
   let published: { readonly statement: string; readonly hpke: string | null } | null = null;
@@ -56,6 +59,7 @@ export function createSealingKeys(
     const next = await Promise.all(seeds.map((seed) => known.get(seed.n) ?? make(seed)));
     if (wanted !== seeds) return;
     made = next;
+    for (const wake of waiting) wake();
     tell(next.map(({ hpke }) => hpke));
     // The session may be older than these keys: those of a primary come later than its worker's first session.
     if (published?.hpke != null) namedBy(published.hpke);
@@ -93,6 +97,18 @@ export function createSealingKeys(
       const hpke = hpkeOf(statement);
       return made.find((one) => one.hpke === hpke)?.document ?? null;
     },
+    ready(wait_ms) {
+      if (made.length > 0) return Promise.resolve();
+      return new Promise((resolve) => {
+        const wake = () => {
+          clearTimeout(timer);
+          waiting.delete(wake);
+          resolve();
+        };
+        const timer = setTimeout(wake, wait_ms);
+        waiting.add(wake);
+      });
+    },
     find(header) {
       for (const { n, keys } of made) {
         const key = keys.find((one) => isFor(header, one));
@@ -113,6 +129,6 @@ export function ownSeeds(): SeedSource {
       changed(seeds.current);
     },
     named: (n) => seeds?.named(n),
-    admit: (n, enc) => seeds?.admit(n, enc) ?? false,
+    admit: (n, enc) => seeds?.admit(n, enc) ?? 'ended',
   };
 }

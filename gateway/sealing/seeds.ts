@@ -12,13 +12,16 @@ export interface Seed {
   readonly secrets: readonly Uint8Array[];
 }
 
+/** Whether keys may open a request: `ended`: they are none any more; `replayed`: they opened it before. */
+export type Admission = 'admitted' | 'replayed' | 'ended';
+
 export interface Seeds {
   /** The newest first: it is for the next session. */
   readonly current: readonly Seed[];
   /** A session that was checked names the keys of seed `n`: the next one has its own. */
   named(n: number): void;
-  /** Whether the keys of seed `n` open this encapsulated key for the first time. False, too, where they have ended. */
-  admit(n: number, enc: Uint8Array): boolean;
+  /** Asks for a request by its encapsulated key, which the keys of seed `n` open. */
+  admit(n: number, enc: Uint8Array): Admission;
 }
 
 /** The keys for the next session, those of the current one, and those of the one before. */
@@ -55,15 +58,15 @@ export function createSeeds(changed: (seeds: readonly Seed[]) => void, max_reque
       if (current[0]?.n === named) set([newSeed(), ...current].slice(0, KEPT));
     },
     admit(by, enc) {
-      if (!current.some((seed) => seed.n === by)) return false;
+      if (!current.some((seed) => seed.n === by)) return 'ended';
       const before = opened.get(by) ?? new Set();
       opened.set(by, before);
       const digest = hash('sha256', enc, 'buffer').toString('latin1', 0, DIGEST_BYTES);
-      if (before.has(digest)) return false;
+      if (before.has(digest)) return 'replayed';
       before.add(digest);
       // Full: these keys end, and with them the session that names them.
       if (before.size >= max_requests) set(endedEarly(by));
-      return true;
+      return 'admitted';
     },
   };
 
