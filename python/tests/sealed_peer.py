@@ -126,7 +126,8 @@ def read_inner(message: bytes) -> Inner:
         fields = []
         while length := (yield from data.varint()):
             name = yield from data.take(length)
-            fields.append((name.decode(), (yield from data.take((yield from data.varint()))).decode()))
+            value = yield from data.take((yield from data.varint()))
+            fields.append((name.decode("latin-1"), value.decode("latin-1")))
         content = b""
         while length := (yield from data.varint()):
             content += yield from data.take(length)
