@@ -42,6 +42,8 @@ const SUITES: Readonly<Record<string, Suite>> = {
   faults: { include: ['test/faults/**/*.faults.ts'], globalSetup: 'test/faults/bound.ts', test_s: 100, hook_s: 20 },
   /** A real endpoint picker, Envoy and API server before three pods. They are built or fetched first. */
   fleet: { include: ['test/fleet/**/*.fleet.ts'], test_s: 240, hook_s: 2400 },
+  /** Mozilla's Oblivious HTTP and binary HTTP, in Rust, as the other side of sealed messages. They are built first. */
+  interop: { include: ['test/interop/**/*.interop.ts'], test_s: 120, hook_s: 1300 },
   /** NVIDIA's own verifier over the genuine evidence, beside ours. */
   nvidia: { include: ['test/nvidia/**/*.nvidia.ts'], globalSetup: 'test/nvidia/setup.ts', test_s: 180, hook_s: 60 },
   /** NVIDIA's own Python SDK over a simulated GPU. */
