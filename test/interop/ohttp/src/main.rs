@@ -21,17 +21,42 @@ use serde::{Deserialize, Serialize};
 #[serde(tag = "call", rename_all = "snake_case")]
 enum Call {
     /// Makes a key. Returns its document, and its number here.
-    Key { key_id: u8, kem: u16 },
+    Key {
+        key_id: u8,
+        kem: u16,
+    },
     /// Opens a request to a key of ours. Returns the message, and the request's number.
-    OpenRequest { key: u32, request: String, #[serde(default)] size: usize },
+    OpenRequest {
+        key: u32,
+        request: String,
+        #[serde(default)]
+        size: usize,
+    },
     /// Seals a response to a request that was opened.
-    SealResponse { request: u32, message: String, size: usize },
+    SealResponse {
+        request: u32,
+        message: String,
+        size: usize,
+    },
     /// Seals a request to the last key of a document that can be used. Returns what is sent, and the request's number.
-    SealRequest { document: String, message: String, size: usize },
+    SealRequest {
+        document: String,
+        message: String,
+        size: usize,
+    },
     /// Opens the response to a request that was sealed.
-    OpenResponse { request: u32, response: String, #[serde(default)] size: usize },
+    OpenResponse {
+        request: u32,
+        response: String,
+        #[serde(default)]
+        size: usize,
+    },
     /// Reads a binary HTTP message: whole, or as it comes in parts of `size` bytes.
-    Read { message: String, #[serde(default)] size: usize },
+    Read {
+        message: String,
+        #[serde(default)]
+        size: usize,
+    },
     Write(HttpMessage),
 }
 
@@ -70,7 +95,11 @@ type Opening = Box<dyn Fn(Vec<u8>, usize) -> Result<Vec<u8>, Failure>>;
 struct Sink(Rc<RefCell<Vec<u8>>>);
 
 impl AsyncWrite for Sink {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<IoResult<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<IoResult<usize>> {
         self.0.borrow_mut().extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
@@ -89,17 +118,34 @@ struct Source {
 }
 
 impl AsyncRead for Source {
-    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut [u8]) -> Poll<IoResult<usize>> {
-        let most = if self.size == 0 { buffer.len() } else { buffer.len().min(self.size) };
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<IoResult<usize>> {
+        // bhttp 0.8.0 waits after a short read without having asked to be woken.
+        context.waker().wake_by_ref();
+        let most = if self.size == 0 {
+            buffer.len()
+        } else {
+            buffer.len().min(self.size)
+        };
         Poll::Ready(std::io::Read::read(&mut self.bytes, &mut buffer[..most]))
     }
 }
 
 fn source(bytes: Vec<u8>, size: usize) -> Source {
-    Source { bytes: Cursor::new(bytes), size }
+    Source {
+        bytes: Cursor::new(bytes),
+        size,
+    }
 }
 
-async fn write_all(mut writer: impl AsyncWrite + Unpin, message: &[u8], size: usize) -> IoResult<()> {
+async fn write_all(
+    mut writer: impl AsyncWrite + Unpin,
+    message: &[u8],
+    size: usize,
+) -> IoResult<()> {
     for part in message.chunks(size.max(1)) {
         writer.write_all(part).await?;
     }
@@ -148,14 +194,29 @@ impl State {
                         Ok(sink.0.take())
                     }),
                 );
-                Ok(Outcome { number: Some(number), bytes: Some(hex::encode(message)), ..Outcome::default() })
+                Ok(Outcome {
+                    number: Some(number),
+                    bytes: Some(hex::encode(message)),
+                    ..Outcome::default()
+                })
             }
-            Call::SealResponse { request, message, size } => {
+            Call::SealResponse {
+                request,
+                message,
+                size,
+            } => {
                 let seal = self.sealing.remove(&request).ok_or("no such request")?;
                 let bytes = seal(&hex::decode(message)?, size)?;
-                Ok(Outcome { bytes: Some(hex::encode(bytes)), ..Outcome::default() })
+                Ok(Outcome {
+                    bytes: Some(hex::encode(bytes)),
+                    ..Outcome::default()
+                })
             }
-            Call::SealRequest { document, message, size } => {
+            Call::SealRequest {
+                document,
+                message,
+                size,
+            } => {
                 let client = ClientRequest::from_encoded_config_list(&hex::decode(document)?)?;
                 let sink = Sink::default();
                 let mut request = client.encapsulate_stream(sink.clone())?;
@@ -171,12 +232,23 @@ impl State {
                         Ok(message)
                     }),
                 );
-                Ok(Outcome { number: Some(number), bytes: Some(hex::encode(bytes)), ..Outcome::default() })
+                Ok(Outcome {
+                    number: Some(number),
+                    bytes: Some(hex::encode(bytes)),
+                    ..Outcome::default()
+                })
             }
-            Call::OpenResponse { request, response, size } => {
+            Call::OpenResponse {
+                request,
+                response,
+                size,
+            } => {
                 let open = self.opening.get(&request).ok_or("no such request")?;
                 let bytes = open(hex::decode(response)?, size)?;
-                Ok(Outcome { bytes: Some(hex::encode(bytes)), ..Outcome::default() })
+                Ok(Outcome {
+                    bytes: Some(hex::encode(bytes)),
+                    ..Outcome::default()
+                })
             }
             Call::Read { message, size } => {
                 let bytes = hex::decode(message)?;
@@ -186,10 +258,17 @@ impl State {
                 } else {
                     block_on(read_as_it_comes(source(bytes, size)))?
                 };
-                Ok(Outcome { http: Some(http), ..Outcome::default() })
+                Ok(Outcome {
+                    http: Some(http),
+                    ..Outcome::default()
+                })
             }
             Call::Write(http) => {
-                let mode = if http.known_length { Mode::KnownLength } else { Mode::IndeterminateLength };
+                let mode = if http.known_length {
+                    Mode::KnownLength
+                } else {
+                    Mode::IndeterminateLength
+                };
                 let mut message = match (http.request, http.status) {
                     (Some(parts), None) => {
                         let [method, scheme, authority, path] = parts.map(String::into_bytes);
@@ -204,7 +283,10 @@ impl State {
                 message.write_content(hex::decode(http.content)?);
                 let mut bytes = Vec::new();
                 message.write_bhttp(mode, &mut bytes)?;
-                Ok(Outcome { bytes: Some(hex::encode(bytes)), ..Outcome::default() })
+                Ok(Outcome {
+                    bytes: Some(hex::encode(bytes)),
+                    ..Outcome::default()
+                })
             }
         }
     }
@@ -219,7 +301,11 @@ async fn read_as_it_comes(source: Source) -> Result<HttpMessage, Failure> {
     described(header.control(), &header, &content)
 }
 
-fn described(control: &ControlData, fields: &FieldSection, content: &[u8]) -> Result<HttpMessage, Failure> {
+fn described(
+    control: &ControlData,
+    fields: &FieldSection,
+    content: &[u8],
+) -> Result<HttpMessage, Failure> {
     let text = |bytes: Option<&[u8]>| String::from_utf8(bytes.unwrap_or_default().to_vec());
     let request = if control.is_request() {
         Some([
@@ -236,7 +322,13 @@ fn described(control: &ControlData, fields: &FieldSection, content: &[u8]) -> Re
         .map(|field| Ok((text(Some(field.name()))?, text(Some(field.value()))?)))
         .collect::<Result<_, Failure>>()?;
     let status = control.status().map(StatusCode::code);
-    Ok(HttpMessage { request, status, fields, content: hex::encode(content), known_length: false })
+    Ok(HttpMessage {
+        request,
+        status,
+        fields,
+        content: hex::encode(content),
+        known_length: false,
+    })
 }
 
 fn main() -> IoResult<()> {
@@ -246,7 +338,10 @@ fn main() -> IoResult<()> {
         let outcome = serde_json::from_str(&line?)
             .map_err(Failure::from)
             .and_then(|call| state.run(call))
-            .unwrap_or_else(|error| Outcome { error: Some(error.to_string()), ..Outcome::default() });
+            .unwrap_or_else(|error| Outcome {
+                error: Some(error.to_string()),
+                ..Outcome::default()
+            });
         writeln!(output, "{}", serde_json::to_string(&outcome)?)?;
         output.flush()?;
     }
