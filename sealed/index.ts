@@ -2,6 +2,7 @@
 // (RFC 9458, draft-ietf-ohai-chunked-ohttp). It needs WebCrypto and nothing else of its runtime.
 export { DEFAULT_LIMITS, type Message, type MessageLimits, readRequest, readResponse } from './binary-http/read.ts';
 export {
+  contentHead,
   type Field,
   type RequestHead,
   type ResponseHead,

@@ -4,12 +4,12 @@ import { createCipheriv } from 'node:crypto';
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
 import {
+  contentHead,
   type Encrypt,
   type Field,
   MAX_CHUNK_BYTES,
   RESPONSE_MEDIA_TYPE,
   type ResponseSealer,
-  writeContent,
   writeEnd,
   writeResponseHead,
 } from '../../sealed/index.ts';
@@ -24,8 +24,12 @@ const OUTER_HEADERS = { 'content-type': RESPONSE_MEDIA_TYPE, incremental: '?1' }
 export const encryptWith = (key: Uint8Array): Encrypt => {
   const algorithm = key.length === 16 ? 'aes-128-gcm' : 'aes-256-gcm';
   return (nonce, aad, plaintext) => {
-    const cipher = createCipheriv(algorithm, key, nonce).setAAD(aad);
-    return Buffer.concat([cipher.update(plaintext), cipher.final(), cipher.getAuthTag()]);
+    const cipher = createCipheriv(algorithm, key, nonce);
+    if (aad.length > 0) cipher.setAAD(aad);
+    const ciphertext = cipher.update(plaintext);
+    // GCM has no more bytes at its end, only the tag.
+    cipher.final();
+    return [ciphertext, cipher.getAuthTag()];
   };
 };
 
@@ -89,7 +93,7 @@ export class SealedResponse implements Outgoing {
 
   write(bytes: Uint8Array): boolean {
     if (this.destroyed || this.#ended) return false;
-    if (bytes.length > 0) this.#add(writeContent(bytes));
+    this.#addContent(bytes);
     if (this.#waiting_bytes >= MAX_CHUNK_BYTES) this.#seal(false);
     return !this.#needsDrain;
   }
@@ -98,7 +102,7 @@ export class SealedResponse implements Outgoing {
     if (this.destroyed || this.#ended) return this;
     if (!this.headersSent) this.writeHead(this.statusCode);
     const bytes = typeof body === 'string' ? Buffer.from(body) : body;
-    if (bytes !== undefined && bytes.length > 0) this.#add(writeContent(bytes));
+    if (bytes !== undefined) this.#addContent(bytes);
     this.#add(writeEnd());
     this.#ended = true;
     this.#seal(true);
@@ -128,6 +132,12 @@ export class SealedResponse implements Outgoing {
     return this;
   }
 
+  #addContent(bytes: Uint8Array): void {
+    if (bytes.length === 0) return;
+    this.#add(contentHead(bytes.length));
+    this.#add(bytes);
+  }
+
   #add(bytes: Uint8Array): void {
     this.#waiting.push(bytes);
     this.#waiting_bytes += bytes.length;
@@ -151,7 +161,7 @@ export class SealedResponse implements Outgoing {
     if (!this.#outer.headersSent) this.#outer.writeHead(200, OUTER_HEADERS);
     for (let at = 0; at < bytes.length; at += MAX_CHUNK_BYTES) {
       const isFinal = isLast && at + MAX_CHUNK_BYTES >= bytes.length;
-      const sealed = this.#sealer.seal(bytes.subarray(at, at + MAX_CHUNK_BYTES), isFinal);
+      const sealed = Buffer.concat(this.#sealer.seal(bytes.subarray(at, at + MAX_CHUNK_BYTES), isFinal));
       if (isFinal) this.#outer.end(sealed);
       else this.#needsDrain = !this.#outer.write(sealed);
     }

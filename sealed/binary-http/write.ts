@@ -41,6 +41,9 @@ export function writeContent(bytes: Uint8Array): Bytes {
   return bytes.length === 0 ? NO_BYTES : joined([varint(bytes.length), bytes]);
 }
 
+/** What stands before a chunk of the content of that length, which is not 0. */
+export const contentHead = (length: number): Bytes => varint(length);
+
 /** What ends the content and the message, with no trailers, and then `padding_bytes` of padding. */
 export function writeEnd(padding_bytes = 0): Bytes {
   return new Uint8Array(2 + padding_bytes);

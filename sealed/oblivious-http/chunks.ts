@@ -1,21 +1,20 @@
 // The chunks of a sealed message (draft-ietf-ohai-chunked-ohttp): each behind its length, the last behind a zero and up to the end of the
 // message. That last one is sealed in another way than the rest, so that a message cut short never looks whole.
-import { type ByteSource, type Bytes, joined, varint } from '../byte-source.ts';
+import { type ByteSource, type Bytes, varint } from '../byte-source.ts';
 import { malformed, SealedError, tooLarge } from '../errors.ts';
 
 /** What every receiver must take (§3), and the most that we seal in a chunk. */
 export const MAX_CHUNK_BYTES = 16 * 1024;
 /** The tag of every AEAD of ours. */
-const TAG_BYTES = 16;
+export const TAG_BYTES = 16;
 const MAX_SEALED_BYTES = MAX_CHUNK_BYTES + TAG_BYTES;
 
 export const NO_BYTES: Bytes = new Uint8Array();
 /** The additional data of the last chunk. */
 export const FINAL: Bytes = new TextEncoder().encode('final');
 
-/** A sealed chunk behind its length. */
-export const framed = (sealed: Uint8Array, isFinal: boolean): Bytes =>
-  joined([varint(isFinal ? 0 : sealed.length), sealed]);
+/** What stands before a sealed chunk of that length. */
+export const chunkHead = (length: number, isFinal: boolean): Bytes => varint(isFinal ? 0 : length);
 
 /** Opens one chunk after the other. Rejects where that fails. */
 export type OpenChunk = (sealed: Bytes, aad: Bytes) => Promise<Uint8Array>;

@@ -1,7 +1,7 @@
 // Sealed requests: a client seals to a key of the gateway, which opens. What HPKE agrees upon seals the response too.
 import { ByteSource, type Bytes, joined } from '../byte-source.ts';
 import { malformed, SealedError } from '../errors.ts';
-import { FINAL, framed, NO_BYTES, openChunks, partsOf } from './chunks.ts';
+import { chunkHead, FINAL, NO_BYTES, openChunks, partsOf } from './chunks.ts';
 import type { OpeningKey, SealingKey } from './keys.ts';
 import { openResponse, type ResponseSecret } from './response.ts';
 import { type Algorithms, lengthsOf } from './suites.ts';
@@ -29,7 +29,8 @@ export async function sealRequest(key: SealingKey, message: AsyncIterable<Uint8A
     // The first chunk goes out with the head.
     let head = joined([ids, encapsulatedSecret]);
     for await (const { part, isFinal } of partsOf(message)) {
-      yield joined([head, framed(await ctx.Seal(part, isFinal ? FINAL : NO_BYTES), isFinal)]);
+      const sealed = await ctx.Seal(part, isFinal ? FINAL : NO_BYTES);
+      yield joined([head, chunkHead(sealed.length, isFinal), sealed]);
       head = NO_BYTES;
     }
   }

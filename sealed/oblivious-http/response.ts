@@ -2,7 +2,7 @@
 // AEADs of ours are AES-GCM.
 import { ByteSource, type Bytes, joined } from '../byte-source.ts';
 import { tooLarge } from '../errors.ts';
-import { FINAL, framed, MAX_CHUNK_BYTES, NO_BYTES, openChunks } from './chunks.ts';
+import { chunkHead, FINAL, MAX_CHUNK_BYTES, NO_BYTES, openChunks, TAG_BYTES } from './chunks.ts';
 
 export const RESPONSE_MEDIA_TYPE = 'message/ohttp-chunked-res';
 
@@ -40,8 +40,12 @@ export async function responseKeys(secret: ResponseSecret, response_nonce: Uint8
   return { response_nonce: new Uint8Array(response_nonce), key, nonce };
 }
 
-/** AES-GCM with the key of a response: returns the ciphertext and behind it the tag. */
-export type Encrypt = (nonce: Bytes, aad: Bytes, plaintext: Uint8Array) => Uint8Array;
+/** AES-GCM with the key of a response: returns the ciphertext and the tag. */
+export type Encrypt = (
+  nonce: Bytes,
+  aad: Bytes,
+  plaintext: Uint8Array,
+) => readonly [ciphertext: Uint8Array, tag: Uint8Array];
 
 /** Seals a response, without waiting: its cipher is the caller's, because WebCrypto's takes 50 µs a chunk. */
 export class ResponseSealer {
@@ -54,13 +58,17 @@ export class ResponseSealer {
     this.#encrypt = encrypt;
   }
 
-  /** Seals the next chunk, of {@link MAX_CHUNK_BYTES} at most and of one byte at least unless it is the last; before the first stands the nonce. */
-  seal(plaintext: Uint8Array, isFinal: boolean): Bytes {
+  /**
+   * Seals the next chunk, of {@link MAX_CHUNK_BYTES} at most and of one byte at least unless it is the last. Returns its parts, in order; before
+   * those of the first stands the nonce.
+   */
+  seal(plaintext: Uint8Array, isFinal: boolean): Uint8Array[] {
     if (plaintext.length > MAX_CHUNK_BYTES || (plaintext.length === 0 && !isFinal))
       throw new RangeError('a chunk has a length that it must not have');
     const nonce = chunkNonce(this.#keys.nonce, this.#counter);
-    const chunk = framed(this.#encrypt(nonce, isFinal ? FINAL : NO_BYTES, plaintext), isFinal);
-    return this.#counter++ === 0 ? joined([this.#keys.response_nonce, chunk]) : chunk;
+    const [ciphertext, tag] = this.#encrypt(nonce, isFinal ? FINAL : NO_BYTES, plaintext);
+    const chunk = [chunkHead(plaintext.length + TAG_BYTES, isFinal), ciphertext, tag];
+    return this.#counter++ === 0 ? [this.#keys.response_nonce, ...chunk] : chunk;
   }
 }
 
@@ -90,7 +98,7 @@ const MAX_CHUNKS = 2 ** 32;
 function chunkNonce(base: Bytes, counter: number): Bytes {
   if (counter >= MAX_CHUNKS) throw tooLarge('The response has too many chunks.');
   const nonce = base.slice();
-  const view = new DataView(nonce.buffer, nonce.length - 4);
-  view.setUint32(0, view.getUint32(0) ^ counter);
+  for (let at = nonce.length - 1, rest = counter; rest > 0; at--, rest = Math.floor(rest / 256))
+    nonce[at] = (nonce[at] as number) ^ (rest % 256);
   return nonce;
 }
