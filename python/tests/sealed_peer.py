@@ -132,7 +132,9 @@ def read_inner(message: bytes) -> Inner:
         while length := (yield from data.varint()):
             content += yield from data.take(length)
         assert (yield from data.varint()) == 0
-        assert (yield from data.is_at_end())
+        padding = yield from data.rest(1 << 20)
+        assert padding is not None
+        assert not padding.strip(b"\0")
         method, scheme, authority, path = control
         return Inner(method, scheme, authority, path, fields, content)
 

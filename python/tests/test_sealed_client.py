@@ -24,7 +24,8 @@ import pytest
 from pyhpke import OpenError
 
 import countersign.sealed.sessions
-from countersign import Check, Policy, UnprovenAnswerError, VerificationError
+import countersign.sealed.transport
+from countersign import Check, Policy, UnprovenAnswerError
 from countersign.sealed import (
     AsyncSealedTransport,
     SealedError,
@@ -74,20 +75,22 @@ class Gateway:
     hpke: str | None = ""
     """What the statement names; by default the document of the first key."""
     level: str = "measured"
-    not_after: float = field(default_factory=lambda: time.time() + 60)
+    not_after: float = field(default_factory=lambda: time.time() + 600)
     script: Callable[[Inner], list[bytes]] = lambda _: message(200, b'{"answer":1}')
     bend: Callable[[list[bytes]], list[bytes] | Any] = lambda chunks: chunks
     seen: list[Any] = field(default_factory=list)
     """Every request, as whoever is in between sees it."""
     inner: list[Inner] = field(default_factory=list)
-    challenges: list[str] = field(default_factory=list)
+    messages: list[int] = field(default_factory=list)
+    """The length of each opened message."""
+    challenges: list[str | None] = field(default_factory=list)
     bodies: list[_Parts] = field(default_factory=list)
 
     def __call__(self, request: Any) -> Any:
         self.seen.append(request)
         if request.method == "GET":
             assert request.url.path == "/mounted/v1/attestation/session"
-            self.challenges.append(request.url.params["challenge"])
+            self.challenges.append(request.url.params.get("challenge"))
             return self.library.Response(200, json=self.session(self.challenges[-1]))
         assert (request.method, request.url.path) == ("POST", "/mounted/ohttp")
         assert request.headers["content-type"] == "message/ohttp-chunked-req"
@@ -96,6 +99,7 @@ class Gateway:
         except (UnknownKeyError, OpenError):
             return self.library.Response(422, json={"error": {"message": "no", "code": "sealed_key_unknown"}})
         self.inner.append(read_inner(opened.message))
+        self.messages.append(len(opened.message))
         sent = self.bend(opened.sealer.all([*self.script(self.inner[-1]), b""]))
         return sent if isinstance(sent, self.library.Response) else self.sealed(sent)
 
@@ -106,7 +110,8 @@ class Gateway:
 
     def session(self, challenge: str) -> dict[str, Any]:
         hpke = base64.b64encode(self.keys[0].document).decode() if self.hpke == "" else self.hpke
-        return {"challenge": challenge, "level": self.level, "hpke": hpke, "not_after": int(self.not_after)}
+        times = {"not_after": int(self.not_after)}
+        return {"challenge": challenge, "level": self.level, "hpke": hpke, "key": KEY, **times}
 
     def sessions(self) -> int:
         return len(self.challenges)
@@ -128,21 +133,21 @@ def message(status: int, *contents: bytes, kind: bytes = b"application/json") ->
 
 @pytest.fixture(autouse=True)
 def _made_up_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    levels = ["none", "gpu", "gpu+cpu", "measured"]
-
-    def verify(text: str, *, expected: Any, policy: Policy, **_: Any) -> Any:
+    def appraise(text: str, *, expected: Any, policy: Policy, **_: Any) -> Any:
         session = json.loads(text)
-        fault = None
-        if session["challenge"] != expected.challenge:
-            fault = "cpu_binding_mismatch"
-        elif levels.index(session["level"]) < levels.index(policy.min_level or "none"):
-            fault = "policy_refused"
-        if fault is not None:
-            raise VerificationError([Check(name="policy", device=None, status="fail", detail="", code=fault)])
-        return SimpleNamespace(session=SimpleNamespace(hpke=session["hpke"], statement=text), level=session["level"])
+        made = SimpleNamespace(hpke=session["hpke"], statement=text)
+        code = "cpu_binding_mismatch" if session["challenge"] != expected.challenge else None
+        check = Check(name="cpu_binding", device=None, status="fail" if code else "pass", detail="", code=code)
+        return SimpleNamespace(session=None if code else made, level=session["level"], checks=(check,))
 
-    monkeypatch.setattr(countersign.sealed.sessions, "verify_session", verify)
-    monkeypatch.setattr(countersign.sealed.sessions, "read_statement", lambda text: SimpleNamespace(**json.loads(text)))
+    module = countersign.sealed.sessions
+    monkeypatch.setattr(module, "appraise_session", appraise)
+    monkeypatch.setattr(module, "read_statement", lambda text: SimpleNamespace(**json.loads(text)))
+    # The recorded answers are signed in no session: they count as signed in the one that the gateway says.
+    monkeypatch.setattr(module, "name_of", lambda _: KEY)
+
+
+KEY = "the session's key"
 
 
 @dataclass
@@ -158,7 +163,7 @@ class Heard:
         if self.error is not None:
             return self.error.code if isinstance(self.error, SealedError) else type(self.error).__name__
         error = json.loads(self.content)["error"] if self.status >= 400 else {}
-        return error["code"] if error.get("type") == "sealed_error" else None
+        return error["code"] if error.get("type") in ("sealing_refused", "edge_refused") else None
 
 
 def outer_client(kind: str, gateway: Gateway) -> Any:
@@ -172,7 +177,7 @@ def outer_client(kind: str, gateway: Gateway) -> Any:
 
 def transport_of(kind: str, gateway: Gateway, **given: Any) -> Any:
     make = SealedTransport if kind == "sync" else AsyncSealedTransport
-    return make(outer_client(kind, gateway), library=gateway.library, **given)
+    return make(HOST, outer_client(kind, gateway), library=gateway.library, **given)
 
 
 def ask_all(kind: str, gateway: Gateway, asked: list[dict[str, Any]], **given: Any) -> list[Heard]:
@@ -280,12 +285,14 @@ def test_nothing_is_sealed_to_a_session_below_the_level_that_is_asked_for(kind: 
         ("gpu+cpu", {"policy": Policy(min_level="gpu+cpu")}, 200),
         ("none", {"policy": Policy(min_level="none")}, 200),
         ("gpu", {"policy": Policy(min_level="gpu+cpu")}, 422),
+        ("measured", {"policy": Policy(required_checks=["raw_form"])}, 200),
     ]:
         gateway = Gateway(level=level)
         heard = ask(kind, gateway, policy)
         assert (level, policy, heard.status) == (level, policy, status)
         if status == 422:
-            assert heard.code == "session_not_verified"
+            assert heard.code == "level_too_low"
+            assert b"reads prompts" in heard.content or b"runs that machine" in heard.content
             assert heard.headers["x-should-retry"] == "false"
             assert gateway.sealed_requests() == 0
             assert b"secret" not in gateway.outside()
@@ -294,12 +301,8 @@ def test_nothing_is_sealed_to_a_session_below_the_level_that_is_asked_for(kind: 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("hpke", "code"),
-    [
-        (None, "sealed_not_offered"),
-        ("AAAA", "sealed_malformed"),
-        ("A", "sealed_malformed"),
-        ("AAIBAAAA", "sealed_malformed"),
-    ],
+    [(hpke, "session_without_key") for hpke in (None, "AAAA", "A", "AAIBAAAA")]
+    + [("AAcFd3cBAgME", "sealed_unsupported")],
 )
 def test_a_session_without_a_key_that_can_be_used_is_refused(kind: str, hpke: str | None, code: str) -> None:
     gateway = Gateway(hpke=hpke)
@@ -311,31 +314,52 @@ def test_a_session_without_a_key_that_can_be_used_is_refused(kind: str, hpke: st
 def test_a_session_for_another_challenge_is_refused(kind: str) -> None:
     gateway = Gateway()
     gateway.session = lambda _: Gateway.session(gateway, "00" * 32)
-    assert ask(kind, gateway).code == "session_not_verified"
+    assert ask(kind, gateway).code == "cpu_binding_mismatch"
     assert gateway.sealed_requests() == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("status", "expected"), [(401, 401), (429, 429), (503, 503), (204, 400), (302, 400)])
-def test_a_session_that_is_not_given_is_an_error_of_that_status(kind: str, status: int, expected: int) -> None:
-    gateway = Gateway()
-    refusal = httpx.Response(
-        status, headers={"retry-after": "7", "location": "http://other.test/"}, text="words of an edge"
-    )
-    transport = httpx.MockTransport(lambda _: refusal)
-    outer = httpx.Client(transport=transport) if kind == "sync" else httpx.AsyncClient(transport=transport)
-    make = {"sync": SealedTransport, "async": AsyncSealedTransport}[kind]
-    heard = ask_through(kind, make(outer), gateway)
-    assert (heard.status, heard.code) == (expected, "session_unavailable")
+@pytest.mark.parametrize(
+    ("status", "expected", "code"),
+    [(status, status, "session_unavailable") for status in (401, 403, 429, 500, 503)]
+    + [(status, 422, "session_unavailable") for status in (204, 302, 400, 418)]
+    + [(404, 422, "session_missing")],
+)
+def test_a_session_that_is_not_given_is_an_error(
+    kind: str, status: int, expected: int, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(countersign.sealed.transport, "time", SimpleNamespace(sleep=waited.append))
+    monkeypatch.setattr(countersign.sealed.transport.anyio, "sleep", sleep)
+    headers = {"retry-after": "7", "location": "http://other.test/"}
+    seen: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        seen.append(request)
+        return httpx.Response(status, headers=headers, text="words of an edge")
+
+    heard = ask_through(kind, answer)
+    assert (heard.status, heard.code) == (expected, code)
     assert b"words" not in heard.content
+    assert heard.headers.get("retry-after") == (None if expected == 422 else "7")
+    # The sidecar makes one session at a time.
+    assert (len(seen), waited) == ((5, [5.0] * 4) if status == 503 else (1, []))
 
 
-def ask_through(kind: str, transport: Any, gateway: Gateway) -> Heard:
+def ask_through(kind: str, answer: Callable[[Any], Any]) -> Heard:
+    """Sends one request, which ``answer`` answers all of outside."""
+    network = httpx.MockTransport(answer)
     if kind == "sync":
-        response = httpx.Client(transport=transport).post(CHAT, content=BODY)
+        sealed = SealedTransport(HOST, httpx.Client(transport=network))
+        response = httpx.Client(transport=sealed).post(CHAT, content=BODY)
     else:
 
         async def run() -> httpx.Response:
+            transport = AsyncSealedTransport(HOST, httpx.AsyncClient(transport=network))
             async with httpx.AsyncClient(transport=transport) as client:
                 return await client.post(CHAT, content=BODY)
 
@@ -427,8 +451,9 @@ def test_a_body_that_comes_but_once_is_sent_in_parts_and_not_sent_again(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("status", "expected", "code"),
-    [(200, 422, "sealed_answer_plain"), (302, 422, "sealed_answer_plain"), (400, 400, "sealed_refused")]
-    + [(status, status, "sealed_refused") for status in (401, 409, 422, 429, 503)],
+    [(200, 422, "answer_not_sealed"), (302, 422, "answer_not_sealed")]
+    + [(status, 422, "edge_refused") for status in (400, 409, 422)]
+    + [(status, status, "edge_refused") for status in (401, 403, 429, 503)],
 )
 def test_an_answer_in_the_clear_is_an_error(kind: str, status: int, expected: int, code: str) -> None:
     gateway = Gateway()
@@ -438,9 +463,27 @@ def test_an_answer_in_the_clear_is_an_error(kind: str, status: int, expected: in
     heard = ask(kind, gateway)
     assert (heard.status, heard.code) == (expected, code)
     assert b"words" not in heard.content
-    assert heard.headers["retry-after"] == "3"
+    assert heard.headers.get("retry-after") == (None if expected == 422 else "3")
     assert heard.headers.get("x-should-retry") == ("false" if expected == 422 else None)
     assert len(gateway.seen) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (503, "overloaded", 503),
+        (409, "sealed_replayed", 422),
+        (400, "sealed_malformed", 422),
+        (421, "sealed_required", 422),
+    ],
+)
+def test_what_the_gateway_says_before_it_opens_has_its_code(kind: str, status: int, code: str, expected: int) -> None:
+    gateway = Gateway()
+    gateway.bend = lambda _: httpx.Response(status, json={"error": {"message": "words", "code": code}})
+    heard = ask(kind, gateway)
+    assert (heard.status, heard.code) == (expected, code)
+    assert b"words" not in heard.content
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -454,7 +497,7 @@ def test_an_answer_in_the_clear_that_calls_itself_sealed_is_an_error(kind: str) 
     for headers in ({"content-encoding": "gzip"}, {"content-type": "text/plain"}):
         gateway = Gateway()
         gateway.bend = lambda chunks, sealed=gateway.sealed, headers=headers: sealed(chunks, **headers)
-        assert ask(kind, gateway).code == "sealed_answer_plain"
+        assert ask(kind, gateway).code == "answer_not_sealed"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -542,14 +585,46 @@ def test_a_failing_network_is_the_networks_error(kind: str) -> None:
     def broken(_: Any) -> Any:
         raise httpx.ConnectError("no route")
 
-    outer = (
-        httpx.Client(transport=httpx.MockTransport(broken))
-        if kind == "sync"
-        else httpx.AsyncClient(transport=httpx.MockTransport(broken))
-    )
-    make = {"sync": SealedTransport, "async": AsyncSealedTransport}[kind]
     with pytest.raises(httpx.ConnectError):
-        ask_through(kind, make(outer), Gateway())
+        ask_through(kind, broken)
+
+
+OTHERS = [
+    "http://other.test/mounted/v1/x",
+    "http://edge.test/v1/x",
+    "https://edge.test/mounted/v1/x",
+    "http://edge.test:81/mounted/v1/x",
+    "http://edge.test/mountedv1/x",
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("url", OTHERS)
+def test_a_request_for_another_address_is_refused(kind: str, url: str) -> None:
+    gateway = Gateway()
+    refused: list[SealedError] = []
+    assert ask(kind, gateway, {"on_refused": refused.append}, url=url).code == "other_gateway"
+    assert gateway.seen == []
+    assert [error.code for error in refused] == ["other_gateway"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_session_may_do_without_a_challenge(kind: str) -> None:
+    gateway = Gateway()
+    gateway.session = lambda _: {**Gateway.session(gateway, ""), "challenge": None}
+    assert ask(kind, gateway, {"challenge": False}).status == 200
+    assert gateway.seen[0].url.query == b""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_requests_are_padded_where_that_is_asked_for(kind: str) -> None:
+    lengths = []
+    for length in (0, 100, 600, 1_100, 3_700, 60_000, 70_000, 140_000):
+        gateway = Gateway()
+        assert ask(kind, gateway, {"padding": True}, content=b"x" * length).status == 200
+        assert gateway.inner[0].content == b"x" * length
+        lengths.append(gateway.messages[0])
+    assert lengths == [1024, 1024, 1024, 4096, 4096, 65_536, 131_072, 196_608]
 
 
 def test_threads_share_one_session() -> None:
@@ -578,11 +653,14 @@ def test_tasks_share_one_session() -> None:
 
 def test_an_option_that_cannot_be_used_is_told_at_once() -> None:
     with pytest.raises(TypeError, match="expected"):
-        SealedTransport(expected=None)
+        SealedTransport(HOST, expected=None)
     with pytest.raises(TypeError):
-        SealedTransport(simulated_root="no certificate")
+        SealedTransport(HOST, simulated_root="no certificate")
     with pytest.raises(TypeError):
-        sealed_client(no_such_option=1)
+        sealed_client(HOST, no_such_option=1)
+    for url in ("edge.test", "ftp://edge.test", "http://edge.test/?a=b", "http://edge.test/#a", "http://a:b@edge.test"):
+        with pytest.raises(TypeError, match="base URL"):
+            SealedTransport(url)
 
 
 # With proofs: the recorded answers, which are proven to the verifying client.
@@ -594,6 +672,7 @@ def proven(kind: str, name: str, gateway: Gateway, **given: Any) -> tuple[Heard,
     made = sealed_client if kind == "sync" else sealed_async_client
     transport = gateway.library.MockTransport(gateway)
     client = made(
+        f"{HOST}/v1",
         **{
             **options(),
             "policy": Policy(min_level="none"),
@@ -601,7 +680,7 @@ def proven(kind: str, name: str, gateway: Gateway, **given: Any) -> tuple[Heard,
             "library": gateway.library,
             "on_verified": proofs.append,
             **given,
-        }
+        },
     )
     heard = Heard()
     asked = {
@@ -656,10 +735,31 @@ def test_a_sealed_client_hands_on_what_is_proven(kind: str, name: str, library: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["chat-whole", "chat-stream"])
+def test_an_answer_that_is_signed_in_another_session_is_refused(
+    kind: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = recorded(name)
+    media = b"text/event-stream" if answer.stream else b"application/json"
+    parts = [answer.answer[at : at + 700] for at in range(0, len(answer.answer), 700)]
+    gateway = Gateway(script=lambda _: message(200, *parts, kind=media))
+    monkeypatch.setattr(countersign.sealed.sessions, "name_of", lambda _: "another session's key")
+    heard, proofs = proven(kind, name, gateway)
+    assert proofs == []
+    if answer.stream:
+        assert isinstance(heard.error, UnprovenAnswerError)
+        assert heard.error.code == "session_mismatch"
+    else:
+        assert json.loads(heard.content)["error"]["code"] == "session_mismatch"
+    # The gateway's session may be newer than the one that was verified: it is asked for once more.
+    assert gateway.sessions() == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_sealed_client_asks_for_measured_by_default(kind: str) -> None:
     gateway = Gateway(level="gpu+cpu")
     heard, proofs = proven(kind, "chat-whole", gateway, policy=Policy())
-    assert (heard.status, heard.code, proofs) == (422, "session_not_verified", [])
+    assert (heard.status, heard.code, proofs) == (422, "level_too_low", [])
     assert gateway.sealed_requests() == 0
 
 

@@ -354,6 +354,7 @@ def test_an_inner_request_is_read_back() -> None:
 
 
 def test_an_error_can_be_pickled() -> None:
-    error = pickle.loads(pickle.dumps(SealedError("sealed_refused", 503)))
-    assert (error.code, error.status, str(error)) == ("sealed_refused", 503, str(SealedError("sealed_refused")))
+    error = pickle.loads(pickle.dumps(SealedError("edge_refused", 503, "7")))
+    assert (error.code, error.status, error.retry_after) == ("edge_refused", 503, "7")
+    assert str(error) == str(SealedError("edge_refused"))
     assert isinstance(error, OSError)
