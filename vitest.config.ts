@@ -48,8 +48,6 @@ const SUITES: Readonly<Record<string, Suite>> = {
   nvidia: { include: ['test/nvidia/**/*.nvidia.ts'], globalSetup: 'test/nvidia/setup.ts', test_s: 180, hook_s: 60 },
   /** NVIDIA's own Python SDK over a simulated GPU. */
   nvtrust: { include: ['test/**/*.nvtrust.ts'], globalSetup: 'test/twin/setup.ts', test_s: 60, hook_s: 60 },
-  /** Mozilla's implementation of Oblivious HTTP as the other side of ours. It is built from Rust first. */
-  ohttp: { include: ['test/ohttp/**/*.ohttp.ts'], globalSetup: 'test/ohttp/setup.ts', test_s: 60, hook_s: 60 },
   /** The npm package, packed and installed elsewhere, on every runtime that it is made for. */
   package: { include: ['test/package/**/*.package.ts'], test_s: 180, hook_s: 180 },
   /** Prometheus' own tool reads the metrics and the alert rules. It is built from Go first. */

@@ -64,7 +64,7 @@ async function sealedResponse(secret: Awaited<ReturnType<typeof opened>>['secret
   const keys = await responseKeys(secret, randomBytes(nonceBytes(secret)));
   const sealer = new ResponseSealer(keys, encryptWith(keys.key));
   const ended = [...contents, new Uint8Array()];
-  return joined(ended.map((part, i) => sealer.seal(part, i === ended.length - 1)));
+  return joined(ended.flatMap((part, i) => sealer.seal(part, i === ended.length - 1)));
 }
 
 describe.skipIf(missing !== null)(`sealed/ beside ${CRATES.join(' and ')}${skipped}`, () => {

@@ -113,7 +113,7 @@ describe.skipIf(python === null).each([
         sealed: 0,
         calls: 1,
         seen: [],
-        failure: { type: 'UnprocessableEntityError', code: 'session_not_verified' },
+        failure: { type: 'UnprocessableEntityError', code: 'level_too_low' },
       });
     expect(service.backend.seen).toHaveLength(0);
   });
@@ -125,11 +125,11 @@ describe.skipIf(python === null).each([
   });
 
   it.each([
-    ['in the clear', /^sealed_answer_plain$/],
+    ['in the clear', /^answer_not_sealed$/],
     ['cut', /^(response_broken|sealed_truncated|sealed_not_opened)$/],
     ['changed', /^(response_broken|sealed_not_opened)$/],
     ['of before', /^sealed_not_opened$/],
-    ['sent twice', /^sealed_refused$/],
+    ['sent twice', /^sealed_replayed$/],
   ])('refuses an answer that is %s', async (mode, code) => {
     await ask('as it is');
     service.backend.seen.length = 0;

@@ -74,7 +74,7 @@ describe.skipIf(python === null)(`sealed messages of the Python package beside s
     const derived = await responseKeys(opened.secret, randomBytes(nonceBytes(opened.secret)));
     const sealer = new ResponseSealer(derived, encryptWith(derived.key));
     const ended = [...parts, new Uint8Array()];
-    return { got, key, sealed: ended.map((part, i) => sealer.seal(part, i === ended.length - 1)) };
+    return { got, key, sealed: ended.flatMap((part, i) => sealer.seal(part, i === ended.length - 1)) };
   }
 
   it(

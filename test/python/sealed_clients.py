@@ -153,7 +153,7 @@ def options(question, http):
 
 
 def ask(question, outcome):
-    with openai.OpenAI(**options(question, sealed_client(**outcome.options))) as client:
+    with openai.OpenAI(**options(question, sealed_client(question["edge"], **outcome.options))) as client:
         for _ in range(question["times"]):
             if not question["stream"]:
                 take_whole(outcome, client.chat.completions.create(**body(question)))
@@ -163,7 +163,7 @@ def ask(question, outcome):
 
 
 async def ask_async(question, outcome):
-    async with openai.AsyncOpenAI(**options(question, sealed_async_client(**outcome.options))) as client:
+    async with openai.AsyncOpenAI(**options(question, sealed_async_client(question["edge"], **outcome.options))) as client:
         for _ in range(question["times"]):
             if not question["stream"]:
                 take_whole(outcome, await client.chat.completions.create(**body(question)))
