@@ -54,6 +54,7 @@ LABEL org.opencontainers.image.title="Countersign gateway" \
       org.opencontainers.image.description="An OpenAI-compatible gateway whose answers carry a GPU's signature"
 COPY --from=gateway-modules /app/node_modules node_modules
 COPY --from=page /app/build build
+COPY sealed sealed
 COPY gateway gateway
 
 FROM gateway-sources AS gateway-compiled

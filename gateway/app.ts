@@ -32,10 +32,11 @@ import { createPermits } from './limits/permits.ts';
 import { createOffload } from './offload/pool.ts';
 import { attestationById, attestationSession } from './routes/attestation.ts';
 import { generate } from './routes/generate.ts';
+import { docs } from './routes/openapi/docs.ts';
 import { createCollateralRoutes, createPage, service } from './routes/page.ts';
 import { passthrough } from './routes/passthrough.ts';
 import { sealed, sealedOnly, sealingKeys } from './routes/sealed.ts';
-import { health, metrics, openapi } from './routes/status.ts';
+import { createProbe, health, metrics, openapi } from './routes/status.ts';
 import { usage } from './routes/usage.ts';
 import { verify, verifyQuery } from './routes/verify.ts';
 import { createSealingKeys, ownSeeds } from './sealing/keys.ts';
@@ -62,17 +63,20 @@ export function createApp(deps: Deps): Hono<Env> {
   const budgeted = [...api, withinBudget(deps)];
   on(app, 'OPTIONS', '/*', open, preflight);
 
-  on(app, 'GET', '/health', open, health(deps));
+  const probe = createProbe(deps);
+  on(app, 'GET', '/health', open, health(deps, probe));
   on(app, 'GET', '/metrics', open, metrics(deps));
   on(app, 'GET', '/openapi.json', open, openapi);
+  on(app, 'GET', '/docs', open, docs);
   on(app, 'GET POST', '/~sev_gpu@1.0/verify', [...open, verifyBounded(deps), verifyQuery], verify(deps));
 
   const page = createPage();
   const collateral = createCollateralRoutes(deps);
   on(app, 'GET', '/', open, page.document);
-  on(app, 'GET', '/page/service', open, service(deps));
+  on(app, 'GET', '/page/service', open, service(deps, probe));
   on(app, 'GET', '/page/collateral/v1/rim/:id', bodiless, collateral.rim);
   on(app, 'POST', '/page/collateral/ocsp', admitted, collateral.ocsp);
+  on(app, 'GET', '/page/badge', open, page.badge);
   on(app, 'GET', '/page/assets/:asset', open, page.asset);
 
   on(app, 'POST', '/v1/chat/completions', budgeted, generate('chat', deps));
@@ -87,6 +91,7 @@ export function createApp(deps: Deps): Hono<Env> {
   on(rest, 'ALL', '/v1/attestation/session', admitted, only('GET'));
   on(rest, 'ALL', '/v1/*', budgeted, passthrough(deps, attestationById(deps)));
 
+  on(rest, 'ALL', '/', open, only('GET'));
   if (deps.sealing !== null) {
     on(app, 'GET', '/.well-known/ohttp-keys', open, sealingKeys(deps));
     on(rest, 'ALL', '/.well-known/ohttp-keys', open, only('GET'));
@@ -97,6 +102,7 @@ export function createApp(deps: Deps): Hono<Env> {
   on(rest, 'ALL', '/health', open, only('GET'));
   on(rest, 'ALL', '/metrics', open, only('GET'));
   on(rest, 'ALL', '/openapi.json', open, only('GET'));
+  on(rest, 'ALL', '/docs', open, only('GET'));
   on(rest, 'ALL', '/~sev_gpu@1.0/verify', open, only('GET, POST'));
   // This is a route, so that it is logged like the others.
   on(rest, 'ALL', '/*', open, () => {
@@ -159,7 +165,8 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
     checker,
     onState(state, reason, refused) {
       if (state === 'connected') telemetry.metrics.sidecarConnections.inc();
-      if (refused === null) return log[state === 'connected' ? 'info' : 'warn']({ state, reason }, 'sidecar');
+      const expected = state === 'connected' || state === 'closed';
+      if (refused === null) return log[expected ? 'info' : 'warn']({ state, reason }, 'sidecar');
       telemetry.metrics.sidecarRefusals.inc({ code: refused.code });
       log.error({ state, reason, code: refused.code }, 'sidecar');
     },

@@ -26,7 +26,7 @@ const limit = (fallback: number) => integer(fallback, 0, 1_000_000);
 /** The most that a key's budget may be. */
 export const MAX_TOKENS_PER_DAY = 1_000_000_000_000;
 const limitPerKey = wholeNumber(0, 1_000_000).optional();
-const WITHOUT = (all: string) => `Without it half of \`${all}\`, and no limit where there are no API keys`;
+const HALF = 'Default: half of all, or no limit without API keys; 0: no limit';
 const flag = z
   .enum(['0', '1'])
   .default('0')
@@ -56,181 +56,137 @@ const own = z.object({
     .string()
     .min(1)
     .default('127.0.0.1')
-    .describe('The address to listen on. Another than a loopback address needs `API_KEYS_FILE`'),
-  PORT: integer(8080, 0, 65_535).describe('The port to listen on; 0: a free one'),
+    .describe('The address to listen on; beyond loopback it needs `API_KEYS_FILE`'),
+  PORT: integer(8080, 0, 65_535).describe('The port to listen on; 0 takes a free one'),
   BACKEND_URL: backendUrl('BACKEND_API_KEY')
     .optional()
-    .describe(
-      'The OpenAI-compatible backend, such as `http://127.0.0.1:8000/v1`; its path stands where a client writes `/v1`. **Required**, or `BACKENDS_FILE`',
-    ),
-  BACKENDS_FILE: z
-    .string()
-    .min(1)
-    .optional()
-    .describe(
-      'In place of `BACKEND_URL`: several backends on this node, in JSON, read again when it changes: `{"backends": [{"url", "name", "models", "weight", "api_key_file"}]}`. Only `url` is required. A request goes to those whose `models` (names) have its model, else to those without `models`, by `weight` (1 to 1000)',
-    ),
+    .describe('The OpenAI-compatible backend, such as `http://127.0.0.1:8000/v1`. **Required**, or `BACKENDS_FILE`'),
+  BACKENDS_FILE: z.string().min(1).optional().describe('Several backends in a JSON file, in place of `BACKEND_URL`'),
   BACKEND_API_KEY: backendKey
     .optional()
-    .describe('Sent to the backend as `Authorization: Bearer`. A client’s own key never leaves the gateway'),
+    .describe('The gateway’s own key, sent to the backend as `Authorization: Bearer`'),
   BACKEND_API_KEY_FILE: z
     .string()
     .min(1)
     .optional()
-    .describe('The same from a file, where secrets are files; not together with `BACKEND_API_KEY`'),
+    .describe('A file with that key; not together with `BACKEND_API_KEY`'),
   SIDECAR_SOCKET: socketPath(resolve).describe(
-    'The Unix socket that the sidecar listens on. It and its folder must belong to root, to the gateway’s own user or to `SIDECAR_UID`; nobody else may write in the folder',
+    'The sidecar’s Unix socket; root, the gateway’s user or `SIDECAR_UID` must own it and its folder',
   ),
   SIDECAR_UID: wholeNumber(0, 0xffff_fffe)
     .optional()
-    .describe(
-      'The number of the user that the sidecar runs as, where that is another than the gateway’s. The image has it set',
-    ),
+    .describe('The sidecar’s user number, if it differs from the gateway’s'),
   API_KEYS_FILE: z
     .string()
     .min(1)
     .optional()
-    .describe(
-      'API keys, one a line; a line that begins with `#` is a comment. Without it everybody who can connect may ask',
-    ),
+    .describe('API keys, one a line; without it everybody who can connect may ask'),
   MAX_BODY_BYTES: integer(16 * MiB, 1024, 256 * MiB).describe('The largest request body'),
-  MAX_ANSWER_BYTES: integer(16 * MiB, 1024, 256 * MiB).describe(
-    'The largest answer, whole or streamed, that is kept to be attested',
-  ),
+  MAX_ANSWER_BYTES: integer(16 * MiB, 1024, 256 * MiB).describe('The largest answer that is kept to be attested'),
   MAX_CONNECTIONS: integer(8192, 1, 1_000_000).describe(
-    'Connections open at once, idle ones included, divided among workers; another is closed at once. Fewer where the limit of open files leaves none for the backend',
+    'Open connections, idle ones included; the next is closed at once',
   ),
-  MAX_CONCURRENT_REQUESTS: integer(4096, 1, 1_000_000).describe(
-    'Requests served at once, each from when all of its body is here; past it: 503 `overloaded`',
-  ),
+  MAX_CONCURRENT_REQUESTS: integer(4096, 1, 1_000_000).describe('Requests served at once'),
   MAX_CONCURRENT_PER_KEY: limitPerKey.describe(
-    `Requests at once of one API key, from the first line on; 0: no limit. A key’s own \`concurrent=\` comes first. ${WITHOUT('MAX_CONCURRENT_REQUESTS')}`,
+    `Requests at once of one key, unless it has its own \`concurrent=\`. ${HALF}`,
   ),
   MAX_REQUESTS_PER_SECOND_PER_KEY: limit(0).describe(
-    'Requests in any second of one API key; 0: no limit. A key’s own `rps=` comes first',
+    'Requests a second of one key, unless it has its own `rps=`; 0: no limit',
   ),
   MAX_TOKENS_PER_DAY_PER_KEY: integer(0, 0, MAX_TOKENS_PER_DAY).describe(
-    'Tokens in and out on one day (UTC) of one API key, by the backend’s count; 0: no limit. A key’s own `tokens-per-day=` comes first. Kept in the store where there is one, else until the gateway ends',
+    'Tokens a day (UTC) of one key, unless it has its own `tokens-per-day=`; 0: no limit',
   ),
   MAX_HELD_BYTES: integer(160 * MiB, MiB, 1024 * 1024 * MiB).describe(
-    'Bodies and answers held in memory for all requests together, those with tee four times, no less than `MAX_BODY_BYTES`; past it: 503 `overloaded`',
+    'Memory for all bodies and answers together; with tee each counts four times',
   ),
   MAX_HELD_BYTES_PER_KEY: wholeNumber(0, 1024 * 1024 * MiB)
     .optional()
-    .describe(
-      `Of these, what one API key may have, no less than \`MAX_BODY_BYTES\`; 0: no limit. ${WITHOUT('MAX_HELD_BYTES')}`,
-    ),
-  MAX_STREAMS: integer(2048, 1, 1_000_000).describe('Streams at once; past it: 503 `overloaded`'),
-  MAX_STREAMS_PER_KEY: limitPerKey.describe(
-    `Streams at once of one API key; 0: no limit. A key’s own \`streams=\` comes first. ${WITHOUT('MAX_STREAMS')}`,
-  ),
+    .describe(`The part of that for one key. ${HALF}`),
+  MAX_STREAMS: integer(2048, 1, 1_000_000).describe('Streams at once'),
+  MAX_STREAMS_PER_KEY: limitPerKey.describe(`Streams at once of one key, unless it has its own \`streams=\`. ${HALF}`),
   MAX_TEE_PER_KEY: limitPerKey.describe(
-    `Requests with tee at once of one API key; 0: no limit. A key’s own \`tee=\` comes first. ${WITHOUT('MAX_ATTESTATIONS_WAITING')}`,
+    `Requests with tee at once of one key, unless it has its own \`tee=\`. ${HALF}`,
   ),
-  MAX_STREAM_BYTES: integer(256 * MiB, 1024, 1024 * 1024 * MiB).describe('The greatest length of a stream'),
-  MAX_STREAM_EVENTS: integer(1_000_000, 1, 1_000_000_000).describe('The greatest number of a stream’s events'),
-  MAX_ANSWER_MS: integer(3_600_000, 100, 86_400_000).describe('The longest that an answer may take, whole or streamed'),
-  WRITE_STALL_MS: integer(60_000, 100, 86_400_000).describe(
-    'A client that takes nothing of its answer for so long is let go',
-  ),
+  MAX_STREAM_BYTES: integer(256 * MiB, 1024, 1024 * 1024 * MiB).describe('The longest stream'),
+  MAX_STREAM_EVENTS: integer(1_000_000, 1, 1_000_000_000).describe('The most events of a stream'),
+  MAX_ANSWER_MS: integer(3_600_000, 100, 86_400_000).describe('The longest time for an answer'),
+  WRITE_STALL_MS: integer(60_000, 100, 86_400_000).describe('How long a client may take no byte of its answer'),
   MAX_VERIFY_BYTES: integer(16 * MiB, 1024, 64 * MiB).describe('The largest body of the verify endpoint'),
-  MAX_VERIFY_CONCURRENT: integer(32, 1, 10_000).describe(
-    'Verifications in the queue; past it 503 `overloaded` for whoever has most of them',
-  ),
-  MAX_VERIFY_PER_SECOND: limit(50).describe('Verifications in any second from one address; 0: no limit'),
-  VERIFY_TIMEOUT_MS: integer(30_000, 100, 600_000).describe(
-    'The longest that a verification may take, and may wait in the queue',
-  ),
+  MAX_VERIFY_CONCURRENT: integer(32, 1, 10_000).describe('Verifications in the queue'),
+  MAX_VERIFY_PER_SECOND: limit(50).describe('Verifications a second from one address; 0: no limit'),
+  VERIFY_TIMEOUT_MS: integer(30_000, 100, 600_000).describe('The longest verification, and the longest wait for it'),
   CLIENT_ADDRESS_HEADER: z
     .string()
     .regex(/^[a-z0-9-]{1,64}$/i, 'must be the name of a header')
     .transform((name) => name.toLowerCase())
     .optional()
-    .describe('Behind a proxy: the header in which it names the client’s address'),
-  BACKEND_TIMEOUT_MS: integer(600_000, 100, 86_400_000).describe(
-    'The backend’s longest silence: until its headers, then between two pieces of its answer',
-  ),
-  SIDECAR_WAIT_MS: integer(15_000, 0, 60_000).describe(
-    'How long a tee request waits for a sidecar that is away before it is refused; the default covers the start of a sidecar with `nvtrust`',
-  ),
+    .describe('The header in which your proxy names the client’s address'),
+  BACKEND_TIMEOUT_MS: integer(600_000, 100, 86_400_000).describe('The backend’s longest silence'),
+  SIDECAR_WAIT_MS: integer(15_000, 0, 60_000).describe('How long a request with tee waits for a sidecar that is away'),
   ATTEST_TIMEOUT_MS: integer(60_000, 100, 3_600_000).describe(
-    'From the end of an answer to its attestation, restarts of the sidecar included',
+    'The longest time from an answer’s end to its attestation',
   ),
   MAX_ATTESTATIONS_IN_FLIGHT: integer(2, 1, 1024).describe(
-    'Attestations that the sidecar is asked for at once, by all workers together; the others wait in a queue that is fair between keys. A GPU makes one at a time, and 2 keep it busy: more only make other keys wait longer',
+    'Attestations asked of the sidecar at once, by all workers together',
   ),
   MAX_ATTESTATIONS_WAITING: integer(4096, 1, 1_000_000).describe(
-    'Answers that wait for their attestation, of all workers together; past it the key with most of them gets 503 `overloaded`',
+    'Answers that wait for their attestation, of all workers together',
   ),
   BATCH: z
     .enum(['auto', 'off'])
     .default('auto')
-    .describe(
-      'Whether answers may share a GPU signature where their clients allow it. `off`: each has one of its own, whatever a client allows',
-    ),
-  BATCH_PER_KEY: flag.describe(
-    '`1`: answers share a GPU signature with those of the same API key alone, so that two keys’ proofs have nothing in common',
-  ),
+    .describe('`auto`: answers share a GPU signature where their clients allow it; `off`: never'),
+  BATCH_PER_KEY: flag.describe('`1`: answers share signatures only with those of the same API key'),
   ATTESTATION_TTL_MS: integer(3_600_000, 1_000, 604_800_000).describe(
     'How long an attestation is kept for `GET …/attestation`',
   ),
-  ATTESTATION_STORE_BYTES: integer(64 * MiB, MiB, 1024 * 1024 * MiB).describe(
-    'The memory that kept attestations may take',
-  ),
+  ATTESTATION_STORE_BYTES: integer(64 * MiB, MiB, 1024 * 1024 * MiB).describe('Memory for kept attestations'),
   ATTESTATION_STORE_URL: z
     .url({ protocol: /^(redis|rediss|valkey|valkeys)$/, error: 'must be a URL such as redis://127.0.0.1:6379' })
     .optional()
-    .describe('Valkey or Redis, in which several gateways share kept attestations and rates: `redis://127.0.0.1:6379`'),
-  ATTESTATION_STORE_TIMEOUT_MS: integer(500, 10, 60_000).describe('How long that store is waited for'),
+    .describe('A Valkey or Redis server that several gateways share: `redis://127.0.0.1:6379`'),
+  ATTESTATION_STORE_TIMEOUT_MS: integer(500, 10, 60_000).describe('How long to wait for that server'),
   AUDIT_LOG: z
     .string()
     .min(1)
     .transform((file) => resolve(file))
     .optional()
-    .describe(
-      'A file of JSON lines, one for each POST and DELETE that reached the backend: who, when, which model, tokens, how it was attested; never content. Each line holds the hash of the one before (`countersign audit check`)',
-    ),
+    .describe('The audit log’s file: a JSON line for each POST and DELETE, never content'),
   AUDIT_LOG_BYTES: integer(64 * MiB, 64 * 1024, 1024 * MiB).describe(
-    'The length at which the audit log is rotated, to `FILE.` and the number of its first line',
+    'The size at which the audit log goes on in a new file',
   ),
-  AUDIT_LOG_FILES: integer(64, 0, 1_000_000).describe('Rotated files that are kept, the oldest go; 0: all'),
+  AUDIT_LOG_FILES: integer(64, 0, 1_000_000).describe('Full files to keep; 0: all'),
   CANARY_INTERVAL_MS: integer(300_000, 0, 86_400_000).describe(
-    'How often the backend is asked what it must know, at the start and from then on; `/health` and a metric say whether the answer makes sense. 0: never',
+    'How often the gateway asks the backend a known question; 0: never',
   ),
   CANARY_EXPECT: z
     .string()
     .max(64)
     .default('Paris')
-    .describe(
-      'What the answer must contain, in whatever case, when the capital of France is asked for. `*`: only that it is text, and the same twice',
-    ),
+    .describe('What the answer about France’s capital must contain; `*`: any text'),
   SEALED: z
     .enum(['off', 'allowed', 'required'])
     .default('allowed')
     .describe(
-      'Requests that are sealed to a key which the session with the processor names (`POST /ohttp`), so that nothing in between reads prompts and answers. Without such a session there are no keys. `required`: `/v1` serves nothing else, but for `/v1/attestation/session`',
+      'Sealed requests (`POST /ohttp`), which nothing in between reads; they need a session with the processor. `required`: `/v1` serves nothing else but the session',
     ),
   ALLOW_SIMULATED: flag.describe('`1`: accept a sidecar whose GPU is simulated'),
-  RIM_URL: httpUrl.optional().describe('Another service for reference values than NVIDIA’s, for the verify endpoint'),
-  OCSP_URL: httpUrl.optional().describe('Another service for revocation than NVIDIA’s, for the verify endpoint'),
+  RIM_URL: httpUrl.optional().describe('The verify endpoint’s service for reference values, in place of NVIDIA’s'),
+  OCSP_URL: httpUrl.optional().describe('The verify endpoint’s service for revocation, in place of NVIDIA’s'),
   METRICS_PORT: wholeNumber(0, 65_535)
     .optional()
-    .describe(
-      'A port of its own for `/metrics`, which is then nowhere else. Without it `/metrics` is on the main port, unless there are API keys',
-    ),
+    .describe('A port for `/metrics` alone; without it the main port serves them, unless there are API keys'),
   METRICS_HOST: z
     .string()
     .min(1)
     .default('127.0.0.1')
-    .describe(
-      'The address of `METRICS_PORT`. What it serves needs no key: keep it from strangers. It is asked for by an address, a name without a dot, or one that `CORS_ORIGINS` names',
-    ),
-  TLS_CERT_FILE: z.string().min(1).optional().describe('PEM certificate chain; with `TLS_KEY_FILE`: HTTPS'),
-  TLS_KEY_FILE: z
+    .describe('The address of `METRICS_PORT`, which needs no key: keep it from strangers'),
+  TLS_CERT_FILE: z
     .string()
     .min(1)
     .optional()
-    .describe('Its PEM key. Both are read again on SIGHUP and when they change'),
+    .describe('PEM certificate chain; with `TLS_KEY_FILE` the gateway speaks HTTPS'),
+  TLS_KEY_FILE: z.string().min(1).optional().describe('Its PEM key; both are read again when they change'),
   CORS_ORIGINS: z
     .string()
     .transform((list, context) =>
@@ -244,17 +200,15 @@ const own = z.object({
     )
     .optional()
     .describe(
-      'Origins of web pages that may ask, such as `https://app.example`, with commas between, or `*`. By default every one with API keys, this machine’s without',
+      'Origins of web pages that may ask, with commas between, or `*`; by default any with API keys, else this machine’s',
     ),
   HEADERS_TIMEOUT_MS: integer(15_000, 100, 600_000).describe('How long a client may take to send its headers'),
   REQUEST_TIMEOUT_MS: integer(120_000, 100, 86_400_000).describe(
     'How long a client may take to send its whole request',
   ),
   DRAIN_MS: integer(25_000, 0, 86_400_000).describe('How long running answers may take to end after SIGTERM'),
-  WORKERS: integer(1, 1, 64).describe('Processes that serve the port together, one for each core at most'),
-  LOG_LEVEL: logLevel.describe(
-    'JSON lines on stdout, for people on a terminal. From `info` on, one line a request; never a prompt, a completion or a key',
-  ),
+  WORKERS: integer(1, 1, 64).describe('Processes that share the port, at most one for each core'),
+  LOG_LEVEL: logLevel.describe('JSON lines on stdout; from `info` on one a request, never a prompt, completion or key'),
 });
 
 export { NO_ARGUMENTS };

@@ -9,6 +9,7 @@ import { ConfigError, type GatewayConfig, loadConfig, NO_ARGUMENTS } from './con
 import { type Fetch, takeConnections } from './http/plain-path/connection.ts';
 import { createDrain, createHttpServer, readCredentials, watchCredentials } from './http/server.ts';
 import { checkMemory, connectionsWithin } from './limits/memory.ts';
+import { docsPage } from './routes/openapi/docs.ts';
 import { openapiDocument } from './routes/openapi.ts';
 import { createLog } from './telemetry/log.ts';
 import { serveMetrics } from './telemetry/metrics.ts';
@@ -65,8 +66,9 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
   server.listen(config.port, config.host, () => {
     const backend = backend_url === null ? undefined : new URL(backend_url).origin;
     log.info({ address: server.address(), tls: tls !== null, backend }, 'listening');
-    // The document is made now, so that the first request for it does not delay others.
+    // These documents are made now, so that the first request for one does not delay others.
     openapiDocument();
+    setImmediate(docsPage);
   });
   if (tls !== null) renewCredentials(server as TlsServer, tls, log);
   // The primary of several workers serves their metrics together.

@@ -55,32 +55,29 @@ export function follow(element: HTMLElement): void {
 
 export interface Writer {
   write(text: string): void;
-  /** Shows what still waits. */
-  flush(): void;
+  /** Shows what still waits, and that it is all. */
+  end(): Promise<void>;
 }
 
 /** Adds text to an element once a frame, however fast it comes. `onShown` runs after each. */
 export function writerInto(element: HTMLElement, onShown: () => void): Writer {
   let waiting = '';
   let frame = 0;
-  const flush = () => {
-    cancelAnimationFrame(frame);
+  function show(): void {
     frame = 0;
     if (waiting === '') return;
     element.append(waiting);
     waiting = '';
     onShown();
-  };
+  }
   return {
     write(text) {
       waiting += text;
-      frame ||= requestAnimationFrame(flush);
+      frame ||= requestAnimationFrame(show);
     },
-    flush,
+    async end() {
+      cancelAnimationFrame(frame);
+      show();
+    },
   };
 }
-
-/** True where the visitor asked for no motion. */
-export const still = (): boolean => matchMedia('(prefers-reduced-motion: reduce)').matches;
-
-export const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));

@@ -5,6 +5,11 @@ import type { Jwks } from '../verify/index.ts';
 export interface Service {
   readonly version: string;
   readonly key_required: boolean;
+  readonly backend: {
+    readonly status: 'ok' | 'down';
+    readonly code?: string;
+    readonly canary: { readonly state: string };
+  };
   readonly sidecar: {
     readonly status: string;
     readonly attester: string | null;
@@ -46,6 +51,8 @@ let key = '';
 export function useKey(value: string): void {
   key = value.trim();
 }
+
+export const hasKey = (): boolean => key !== '';
 
 /** With the visitor's key. @throws {GatewayError} @throws {DOMException} when `signal` was aborted. */
 export async function ask(path: string, init: RequestInit = {}): Promise<Response> {

@@ -16,9 +16,19 @@ export interface Answer {
   readonly error: { readonly code: string; readonly message: string } | null;
 }
 
-/** @param onText is given each piece of the answer, untrusted. @throws {GatewayError} when the connection breaks. @throws {DOMException} when it was aborted. */
-export async function readAnswer(response: Response, onText: (text: string) => void): Promise<Answer> {
-  if (!(response.headers.get('content-type') ?? '').startsWith('text/event-stream')) return readWhole(response, onText);
+/** Is given each piece of an answer as it comes, untrusted. */
+export interface Listener {
+  content(text: string): void;
+  reasoning(text: string): void;
+  refusal(text: string): void;
+  /** A piece of the tool call with this number: its name comes first, then its arguments. */
+  toolCall(index: number, text: string): void;
+}
+
+/** @throws {GatewayError} when the connection breaks. @throws {DOMException} when it was aborted. */
+export async function readAnswer(response: Response, listener: Listener): Promise<Answer> {
+  if (!(response.headers.get('content-type') ?? '').startsWith('text/event-stream'))
+    return readWhole(response, listener);
   const payloads = new PayloadReader(MAX_STREAM_BYTES);
   const kept: Uint8Array[] = [];
   let carrier: string | null = null;
@@ -32,8 +42,7 @@ export async function readAnswer(response: Response, onText: (text: string) => v
     if (chunk.attestation !== undefined) carrier ??= text;
     if (chunk.error !== undefined && chunk.error !== null)
       error = { code: String(chunk.error.code ?? 'error'), message: String(chunk.error.message ?? '') };
-    const content = chunk.choices?.[0]?.delta?.content;
-    if (typeof content === 'string' && content !== '') onText(content);
+    tell(listener, chunk.choices?.[0]?.delta);
   }
 
   const reader = response.body?.getReader();
@@ -67,11 +76,10 @@ function broken(cause: unknown): unknown {
 }
 
 /** Some backends answer whole although a stream was asked for. */
-async function readWhole(response: Response, onText: (text: string) => void): Promise<Answer> {
+async function readWhole(response: Response, listener: Listener): Promise<Answer> {
   const text = await response.text().catch((cause) => Promise.reject(broken(cause)));
   const whole = parse(text);
-  const content = whole?.choices?.[0]?.message?.content;
-  if (typeof content === 'string') onText(content);
+  tell(listener, whole?.choices?.[0]?.message);
   return { transcript: null, carrier: whole?.attestation === undefined ? null : text, error: null };
 }
 
@@ -90,7 +98,30 @@ export function carrierOf(transcript: Uint8Array): string | null {
 
 interface Said {
   readonly content?: unknown;
+  readonly reasoning_content?: unknown;
+  readonly reasoning?: unknown;
+  readonly refusal?: unknown;
+  readonly tool_calls?: unknown;
 }
+
+function tell(listener: Listener, said: Said | undefined): void {
+  if (said === undefined) return;
+  const { reasoning_content, reasoning = reasoning_content, content, refusal, tool_calls } = said;
+  if (isText(reasoning)) listener.reasoning(reasoning);
+  if (isText(content)) listener.content(content);
+  if (isText(refusal)) listener.refusal(refusal);
+  if (!Array.isArray(tool_calls)) return;
+  for (const [i, call] of tool_calls.entries()) {
+    const { index = i, function: called = {} } = (call ?? {}) as {
+      index?: unknown;
+      function?: Record<string, unknown>;
+    };
+    const text = [called.name, called.arguments].filter(isText).join(' ');
+    if (text !== '') listener.toolCall(Number(index), text);
+  }
+}
+
+const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
 
 interface Chunk {
   readonly choices?: readonly ({ readonly delta?: Said; readonly message?: Said } | null)[];

@@ -131,6 +131,25 @@ function finish(text: string, brace: number, members: Member[]): Member[] {
   return members;
 }
 
+/**
+ * Returns where each element of a JSON array stands in its text. As {@link topLevelMembers} it finds offsets and does not validate.
+ * @throws {JsonTextError} when the text is not an array.
+ */
+export function arrayElements(text: string): Pick<Member, 'valueStart' | 'valueEnd'>[] {
+  const elements: Pick<Member, 'valueStart' | 'valueEnd'>[] = [];
+  let i = skipSpace(text, 0);
+  if (text[i] !== '[') throw new JsonTextError('not a JSON array');
+  i = skipSpace(text, i + 1);
+  while (text[i] !== ']') {
+    const valueEnd = skipValue(text, i);
+    elements.push({ valueStart: i, valueEnd });
+    i = skipSpace(text, valueEnd);
+    if (text[i] === ',') i = skipSpace(text, i + 1);
+    else if (text[i] !== ']') throw new JsonTextError('elements are not separated by a comma');
+  }
+  return elements;
+}
+
 /** The text without the member at `index` of `members`. Every other byte is kept. */
 export function withoutMember(text: string, members: readonly Member[], index: number): string {
   const member = members[index];

@@ -1,10 +1,10 @@
-// `npm run make licences`: writes docs/licences.md, the packages that the images carry and their licences.
+// `npm run make licences`: writes THIRD-PARTY.md, the packages that the images carry and their licences.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const read = (path: string) => readFileSync(`${ROOT}${path}`, 'utf8');
-export const FILE = 'docs/licences.md';
+export const FILE = 'THIRD-PARTY.md';
 
 export interface Package {
   readonly name: string;

@@ -1,7 +1,7 @@
 // `npm run make docs`: writes the pages of docs/ that are made from code. A test fails while one of them is out of date.
 import { writeFileSync } from 'node:fs';
 import { configuration } from './docs/configuration.ts';
-import { dashboard } from './docs/dashboard.ts';
+import { dashboard } from './docs/dashboard/grafana.ts';
 import { metricsPage } from './docs/metrics.ts';
 
 /** Page by page, under docs/. */

@@ -7,11 +7,15 @@ const MAKERS: Readonly<Record<string, string>> = {
   docs: 'make-docs.ts',
   /** vectors/, what is missing of it; `--force` for everything anew. */
   vectors: 'make-vectors.ts',
+  /** gateway/routes/openapi/examples.json. */
+  examples: 'make-examples.ts',
   /** build/page/. */
   page: 'build-page.ts',
+  /** build/site/: the documentation as a site. */
+  site: 'build-site.ts',
   /** The npm package @countersign/verify, in packages/verify/dist. */
   package: 'build-package.ts',
-  /** docs/licences.md. */
+  /** THIRD-PARTY.md. */
   licences: 'licences.ts',
   /** The version, wherever it stands; `--check [VERSION]` compares. */
   versions: 'versions.ts',

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { chatStream } from '../test/backend.ts';
 import { startService } from '../test/harness.ts';
 
-const ROOMS = ['proto', 'verify', 'sidecar', 'gateway'];
+const ROOMS = ['proto', 'verify', 'sealed', 'sidecar', 'gateway'];
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
 const files = globSync(

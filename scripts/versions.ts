@@ -23,7 +23,6 @@ const PLACES: readonly Place[] = [
   { file: 'verify/common/version.ts', pattern: /^export const VERSION = '([^']+)';/gm },
   { file: 'Dockerfile', pattern: /^ARG VERSION=(\S+)/gm },
   { file: 'deploy/helm/countersign/Chart.yaml', pattern: /^(?:version|appVersion): (\S+)/gm, times: 2 },
-  { file: 'docs/exports.md', pattern: /"build": "countersign ([^"]+)"/g },
 ];
 const UNRELEASED = '## Unreleased\n';
 

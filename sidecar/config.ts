@@ -44,104 +44,75 @@ export const schema = z.object({
   ATTESTER: z
     .enum(ATTESTERS, `must be one of ${ATTESTERS.join(', ')}`)
     .default('nvtrust')
-    .describe(
-      'Who collects and appraises. `auto`: `native` where the driver’s libraries can be asked directly, else `nvtrust`; the log says which, and why. With drivers from branch 620 on, `nvattest` takes the place of `nvtrust` by itself',
-    ),
+    .describe('Who collects and appraises evidence; `auto`: `native` where it can, else `nvtrust`'),
   SIGNERS: z
     .enum(['all', 'any'])
     .default('all')
     .describe(
-      '`all`: every GPU of the node signs each nonce. `any`: each nonce is signed by one GPU, whichever is free, so that several GPUs sign more in a second; a proof then shows that one. Not with `nvtrust`, `nvattest` or NVSwitches; set the gateway’s MAX_ATTESTATIONS_IN_FLIGHT to one more than there are GPUs',
+      '`all`: every GPU signs each nonce; `any`: one free GPU signs, which the proof then shows; with `native` or `nras` alone',
     ),
-  ATTEST_QUEUE_MAX: integer(1024, 1, 100_000).describe('How many requests may wait for the GPU'),
-  ATTEST_DEADLINE_MS: integer(50_000, 100, 3_600_000).describe('From a request’s arrival to its answer'),
-  DRAIN_MS: integer(5_000, 0, 600_000).describe(
-    'After SIGTERM, how long attestations under way may take; the gateway asks the next sidecar for the rest',
-  ),
+  ATTEST_QUEUE_MAX: integer(1024, 1, 100_000).describe('Requests that may wait for the GPU'),
+  ATTEST_DEADLINE_MS: integer(50_000, 100, 3_600_000).describe('The longest time from a request to its answer'),
+  DRAIN_MS: integer(5_000, 0, 600_000).describe('How long running attestations may take after SIGTERM'),
   SIMULATED_ROOT_DIR: z
     .string()
     .min(1)
     .default('run/simulated-root')
-    .describe('`simulated`: where the test root is kept between starts, its certificate as `root.pem`'),
-  SIMULATED_GPUS: integer(1, 1, 16).describe('`simulated`: how many GPUs the twin has'),
-  SIMULATED_COLLECTION_MS: integer(0, 0, 600_000).describe(
-    '`simulated`: how long a collection takes; a real H100 needs hundreds of milliseconds',
-  ),
+    .describe('`simulated`: the folder of the test root, whose certificate is `root.pem`'),
+  SIMULATED_GPUS: integer(1, 1, 16).describe('`simulated`: the number of GPUs'),
+  SIMULATED_COLLECTION_MS: integer(0, 0, 600_000).describe('`simulated`: how long a collection takes'),
   CPU_EVIDENCE: z
     .enum(CPU_EVIDENCE)
     .default('off')
     .describe(
-      'Whether the processor of this confidential VM signs as well. `auto`: answers go out without it where it fails; `required`: nothing is attested without it',
+      'Whether the processor signs too; `auto`: answers go out without it where it fails; `required`: nothing is attested then',
     ),
-  SIMULATED_CPU: z
-    .enum(['SEV_SNP', 'TDX'])
-    .default('SEV_SNP')
-    .describe('`simulated`: the processor that signs, where CPU_EVIDENCE is not `off`'),
-  SIMULATED_CPU_MS: integer(0, 0, 600_000).describe(
-    '`simulated`: how long the processor’s report takes; stock TDX needs a second',
-  ),
+  SIMULATED_CPU: z.enum(['SEV_SNP', 'TDX']).default('SEV_SNP').describe('`simulated`: the processor that signs'),
+  SIMULATED_CPU_MS: integer(0, 0, 600_000).describe('`simulated`: how long the processor’s report takes'),
   TSM_ENTRY: z
     .string()
     .min(1)
     .default(TSM_ENTRY)
-    .describe('The entry of configfs-tsm by which the processor is asked; `countersign-tsm.service` makes it'),
+    .describe('The processor’s entry in configfs-tsm, which `countersign-tsm.service` makes'),
   LAUNCH_FILE: z
     .string()
     .min(1)
     .optional()
-    .describe(
-      'What runs in this confidential VM, as `npm run launch` writes it; sessions carry it, and say its SHA-256. Needs CPU_EVIDENCE',
-    ),
-  KDS_URL: httpUrl
-    .default('https://kdsintf.amd.com')
-    .describe('The service for AMD’s certificates and revocation lists'),
-  PCS_URL: httpUrl.default(INTEL_PCS_URL).describe('The service for Intel’s collateral; a PCCS serves the same'),
+    .describe('The launch file that `npm run launch` wrote; needs `CPU_EVIDENCE`'),
+  KDS_URL: httpUrl.default('https://kdsintf.amd.com').describe('AMD’s service for certificates and revocation lists'),
+  PCS_URL: httpUrl.default(INTEL_PCS_URL).describe('Intel’s service for collateral, or a PCCS'),
   NVTRUST_VENV: z
     .string()
     .min(1)
     .default('run/nvtrust-venv')
-    .describe('`nvtrust`: the Python environment that `sidecar/attesters/nvtrust/python/install.sh` makes'),
-  NVTRUST_WORKERS: integer(2, 1, 16).describe('`nvtrust`: workers that wait, imported and ready'),
+    .describe('`nvtrust`: the Python environment that its `install.sh` makes'),
+  NVTRUST_WORKERS: integer(2, 1, 16).describe('`nvtrust`: workers kept ready'),
   NVML_LIBRARY: z.string().min(1).default('libnvidia-ml.so.1').describe('`native`, `nras`: the driver’s NVML'),
   NSCQ_LIBRARY: z
     .string()
     .min(1)
     .default('libnvidia-nscq.so.2')
-    .describe('`native`: the driver’s library for NVSwitches, behind protected PCIe'),
+    .describe('`native`: the driver’s library for NVSwitches'),
   COLLATERAL_DIR: z
     .string()
     .min(1)
     .default('run/collateral')
-    .describe(
-      '`native`, CPU_EVIDENCE: where reference values, revocation answers and the processor’s endorsements are kept across restarts',
-    ),
-  NRAS_URL: httpUrl.optional().describe('`nras`: another service than NVIDIA’s'),
-  NRAS_SERVICE_KEY_FILE: z
-    .string()
-    .min(1)
-    .optional()
-    .describe('`nras`: a file with the service key; read again for every request'),
+    .describe('`native`, `CPU_EVIDENCE`: where fetched endorsements are kept across restarts'),
+  NRAS_URL: httpUrl.optional().describe('`nras`: a service other than NVIDIA’s'),
+  NRAS_SERVICE_KEY_FILE: z.string().min(1).optional().describe('`nras`: a file with the service key'),
   UV_THREADPOOL_SIZE: integer(4, 1, 1024).describe(
-    'Node’s own variable: `native` and `nras` make one call into the driver at a time for each thread less one',
+    'Node’s threads; `native` and `nras` make at most one driver call fewer at once',
   ),
-  NVATTEST: z
-    .string()
-    .min(1)
-    .default('nvattest')
-    .describe('`nvattest`: NVIDIA’s C++ CLI, a name on the PATH or an absolute path'),
-  RIM_URL: httpUrl.optional().describe('Another service for reference values than NVIDIA’s'),
-  OCSP_URL: httpUrl.optional().describe('Another service for revocation than NVIDIA’s'),
+  NVATTEST: z.string().min(1).default('nvattest').describe('`nvattest`: NVIDIA’s C++ CLI, by name or absolute path'),
+  RIM_URL: httpUrl.optional().describe('A service for reference values, in place of NVIDIA’s'),
+  OCSP_URL: httpUrl.optional().describe('A service for revocation, in place of NVIDIA’s'),
   NVIDIA_ATTESTATION_SERVICE_KEY: z
     .string()
     .min(1)
     .optional()
-    .describe('`nvtrust`, `nvattest`: the key that NVIDIA gives to its customers, handed to its programs alone'),
-  GATEWAY_URL: httpUrl
-    .default('http://127.0.0.1:8080')
-    .describe('The doctor alone: the gateway whose `/health` it reads, where one answers'),
-  LOG_LEVEL: logLevel.describe(
-    'JSON lines on stdout, for people on a terminal. From `info` on, one line an attestation; never content',
-  ),
+    .describe('`nvtrust`, `nvattest`: the key that NVIDIA gives its customers'),
+  GATEWAY_URL: httpUrl.default('http://127.0.0.1:8080').describe('The gateway whose `/health` the doctor reads'),
+  LOG_LEVEL: logLevel.describe('JSON lines on stdout; from `info` on one an attestation, never content'),
 });
 
 /** Settings by their variables' names in lower case, and what else the environment says. Folders are absolute paths. */

@@ -10,10 +10,14 @@ const INSTALL_TIMEOUT_MS = 240_000;
 /** What npm says of a registry that is not there, or that lacks what nobody could have put there by mistake. */
 const AWAY = /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|ERR_SOCKET_TIMEOUT)\b/;
 
-/** The folder whose node_modules has what `manifest` names; null where npm's registry cannot be reached. @throws {Error} for everything else. */
+/** The folder whose node_modules has, or will have, what `manifest` names. */
+export function packagesFolder(manifest: string, room: string): string {
+  return join(CACHE, room, createHash('sha256').update(readFileSync(manifest)).digest('hex').slice(0, 16));
+}
+
+/** That folder, filled; null where npm's registry cannot be reached. @throws {Error} for everything else. */
 export function installPackages(manifest: string, room: string): string | null {
-  const name = createHash('sha256').update(readFileSync(manifest)).digest('hex').slice(0, 16);
-  const folder = join(CACHE, room, name);
+  const folder = packagesFolder(manifest, room);
   return existsSync(folder) || install(manifest, folder) ? folder : null;
 }
 

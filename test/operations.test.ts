@@ -10,34 +10,30 @@ const read = (path: string) => readFileSync(at(path), 'utf8');
 const found = (text: string, ...patterns: RegExp[]) =>
   patterns.flatMap((pattern) => [...text.matchAll(pattern)].map(([, name]) => name as string));
 
-const part7 = read('docs/operations.md').split('## 7 ').at(-1) ?? '';
-const explained = new Set(found(part7, /`([a-z_]+)`/g));
+const page = read('docs/operate.md');
+const part = (heading: string) => page.split(`### ${heading}\n`)[1]?.split(/^#+ /m)[0] ?? '';
+const reasons = part('Why the sidecar cannot attest');
+const explained = new Set(found(reasons, /`([a-z_]+)`/g));
 const unexplained = (names: readonly string[]) => [...new Set(names)].filter((name) => !explained.has(name));
 
 describe('the operations guide says what to do for', () => {
-  it('every code that the gateway gives', () => {
-    const codes = found(read('gateway/http/problem.ts'), /^ {2}\| '([a-z_]+)'/gm);
-    expect(codes).toContain('attestation_unavailable');
-    expect(unexplained(codes)).toEqual([]);
-  });
-
   it('every code that the sidecar gives', () => {
     expect(unexplained(FAILURE_CODES)).toEqual([]);
   });
 
   it('every reason that an attester gives', () => {
     const union = /export type Reason =(?<members>[^;]*);/.exec(read('sidecar/common/attester.ts'));
-    const reasons = found(union?.groups?.members ?? '', /^ {2}\| '([a-z_]+)'/gm);
-    expect(reasons).toEqual(
+    const given = found(union?.groups?.members ?? '', /^ {2}\| '([a-z_]+)'/gm);
+    expect(given).toEqual(
       expect.arrayContaining(['cc_off', 'gpu_busy', 'rim_forbidden', 'nras_error', 'no_ffi', 'nras_busy']),
     );
-    expect(unexplained(reasons)).toEqual([]);
+    expect(unexplained(given)).toEqual([]);
   });
 });
 
 it('settings that it names for the service key reach the sidecar under compose', () => {
   const compose = parse(read('compose.yaml'), { merge: true });
-  const named = found(part7, /`((?:NVIDIA|NRAS)_[A-Z_]*KEY(?:_FILE)?)`/g);
+  const named = found(reasons, /`((?:NVIDIA|NRAS)_[A-Z_]*KEY(?:_FILE)?)`/g);
   expect(named).toHaveLength(2);
   expect(Object.keys(compose.services.sidecar.environment)).toEqual(expect.arrayContaining(named));
 });
@@ -51,8 +47,17 @@ it('every setting reaches the gateway under compose, but for those that are not 
   for (const name of elsewhere) expect(read('.env.example')).toContain(name);
 });
 
+it('every code with which the gateway refuses the sidecar has what to do', () => {
+  const codes = found(read('gateway/attestation/sidecar-link.ts'), /readonly code: ('socket_[^;]*);/g);
+  const named = found(codes.join(), /'([a-z_]+)'/g);
+  expect(named).toContain('socket_owner');
+  expect(found(part('Why the gateway refuses the sidecar'), /`([a-z_]+)`/g)).toEqual(
+    expect.arrayContaining([...named, 'simulated', 'batch_refused']),
+  );
+});
+
 describe('the steps for systemd', () => {
-  const steps = read('docs/operations.md').split('### systemd')[1]?.split('```')[1] ?? '';
+  const steps = part('systemd').split('```')[1] ?? '';
 
   it('install the page too, built where its sources and esbuild are', () => {
     expect(steps).toMatch(/^npm ci && npm run make page && cp -r build \/opt\/countersign\//m);

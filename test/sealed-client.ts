@@ -16,10 +16,13 @@ import {
 import { eventually } from './harness.ts';
 
 /** The document of keys that the current session names, and its statement. */
-export async function currentKeys(url: string): Promise<{ readonly document: Uint8Array; readonly statement: string }> {
+export async function currentKeys(
+  url: string,
+  headers: Record<string, string> = {},
+): Promise<{ readonly document: Uint8Array; readonly statement: string }> {
   let found: { document: Uint8Array; statement: string } | null = null;
   await eventually(async () => {
-    const response = await fetch(`${url}/v1/attestation/session`);
+    const response = await fetch(`${url}/v1/attestation/session`, { headers });
     const { statement = null } = (await response.json()) as { statement?: string };
     const hpke = statement === null ? null : (JSON.parse(statement).hpke as string | null);
     if (statement !== null && hpke !== null) found = { document: Buffer.from(hpke, 'base64'), statement };
@@ -28,7 +31,8 @@ export async function currentKeys(url: string): Promise<{ readonly document: Uin
   return found as unknown as { document: Uint8Array; statement: string };
 }
 
-export const currentKey = async (url: string): Promise<SealingKey> => chooseKey((await currentKeys(url)).document);
+export const currentKey = async (url: string, headers: Record<string, string> = {}): Promise<SealingKey> =>
+  chooseKey((await currentKeys(url, headers)).document);
 
 export interface Inner {
   readonly method?: string;

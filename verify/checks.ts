@@ -111,7 +111,6 @@ export type FailureCode =
   | 'event_log_mismatch'
   | 'software_mismatch';
 
-/** What a check says that could not get what it needs from a service or a folder: nothing was found wrong. */
 const UNAVAILABLE: ReadonlySet<FailureCode | undefined> = new Set<FailureCode>([
   'revocation_unavailable',
   'rim_unavailable',
@@ -119,8 +118,11 @@ const UNAVAILABLE: ReadonlySet<FailureCode | undefined> = new Set<FailureCode>([
   'collateral_unavailable',
 ]);
 
+/** Whether a check that failed could not get what it needs from a service or a folder: it found nothing wrong. */
+export const isUnavailable = ({ code }: Pick<Check, 'code'>): boolean => UNAVAILABLE.has(code);
+
 const isIncomplete = (checks: readonly Check[]): boolean =>
-  checks.every(({ status, code }) => status !== 'fail' || UNAVAILABLE.has(code));
+  checks.every((check) => check.status !== 'fail' || isUnavailable(check));
 
 export interface Check {
   readonly name: CheckName;

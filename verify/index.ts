@@ -10,6 +10,7 @@ export {
   type CheckName,
   CPU_CHECKS,
   type FailureCode,
+  isUnavailable,
   type Limits,
   VerificationError,
 } from './checks.ts';
@@ -26,7 +27,7 @@ export type { CpuClaims, CpuReference, VerifiedSession } from './cpu/cpu-options
 export { appraiseEvidence, verifyEvidence } from './evidence.ts';
 // For whoever takes either a saved stream or JSON, and looks for an attestation in it.
 export { isTranscript } from './exchange.ts';
-export { attestationIn } from './input.ts';
+export { attestationIn, type Kind, kindOf } from './input.ts';
 export type {
   Claims,
   Clocks,

@@ -296,6 +296,31 @@ function isThat(text: string, { raw, nonce }: Attestation): boolean {
   }
 }
 
+// What a file is.
+
+/** What a file is, by its shape alone; whatever is not known is taken for an attestation, whose reader says what is wrong. */
+export type Kind = 'attestation' | 'evidence' | 'cpu' | 'session';
+
+/** @param input a text, or the bytes of a stream */
+export function kindOf(input: string | Uint8Array): Kind {
+  if (typeof input !== 'string') return 'attestation';
+  const value = parsedTwice(input);
+  if (Array.isArray(value)) return 'evidence';
+  if (typeof value !== 'object' || value === null || 'raw' in value || 'attestation' in value) return 'attestation';
+  if ('statement' in value && 'gpu' in value) return 'session';
+  return 'type' in value && 'report' in value ? 'cpu' : 'attestation';
+}
+
+/** JSON, or JSON in a JSON string; undefined where it is neither. */
+function parsedTwice(text: string): unknown {
+  try {
+    const value: unknown = JSON.parse(text.startsWith('\ufeff') ? text.slice(1) : text);
+    return typeof value === 'string' ? JSON.parse(value) : value;
+  } catch {
+    return undefined;
+  }
+}
+
 // Evidence in its parts: a report and the certificates beside it.
 
 /** Evidence in its parts. Nothing of it is verified yet. */

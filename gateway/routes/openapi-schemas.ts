@@ -1,138 +1,253 @@
 // The schemas in /openapi.json. The schema that validates a request also describes it; responses of the backend are loose.
 import * as z from 'zod';
-import { attestationSchema, evidenceSchema } from '../../proto/attestation-schema.ts';
+import { attestationSchema, evidenceSchema, sessionSchema } from '../../proto/attestation-schema.ts';
 import { chatRequestSchema, completionRequestSchema, errorBodySchema, teeSchema } from '../../proto/openai.ts';
-import { EAR_PROFILE } from '../../verify/forms/ear.ts';
+import { APPRAISAL_CLAIMS, EAR_PROFILE } from '../../verify/forms/ear.ts';
 import { CHECKS, CPU_CHECKS, LEVELS } from '../../verify/index.ts';
 import { CANARY_STATES } from '../backend/canary.ts';
 import { SIDECAR_STATES } from '../telemetry/metrics.ts';
+
+const fault = z.strictObject({
+  code: z.string().describe('The reason, for programs'),
+  message: z.string().describe('The reason, for people'),
+});
 
 /** Of GET /health. */
 export const healthSchema = z.strictObject({
   status: z
     .enum(['ok', 'degraded', 'down', 'draining'])
-    .describe('degraded: without tee, without some of several backends, or with a canary that is wrong'),
-  backend: z.strictObject({
-    status: z.enum(['ok', 'degraded', 'down']),
-    code: z.string().optional(),
-    backends: z
-      .array(z.strictObject({ name: z.string(), state: z.enum(['up', 'down']) }))
-      .optional()
-      .describe('with `BACKENDS_FILE`: each by its name, or its place in the file from 0'),
-    file_error: z.string().optional().describe('why `BACKENDS_FILE` as it is now is not used, but what it held before'),
-    canary: z
-      .strictObject({
-        state: z.enum(CANARY_STATES),
-        reason: z.string().optional(),
-        backend: z.string().optional(),
-        at: z.string().optional(),
-      })
-      .describe('whether an answer that any model knows makes sense and repeats; wrong: status is degraded'),
-  }),
-  sidecar: z.strictObject({
-    status: z.enum(SIDECAR_STATES),
-    attester: z.string().nullable(),
-    devices: z.array(z.strictObject({ arch: z.string(), model: z.string() })),
-    simulated: z.boolean().nullable(),
-    cpu: z.string().nullable().describe('the processor that signs as well'),
-    trouble: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
-    refused: z
-      .strictObject({ code: z.string(), message: z.string() })
-      .nullable()
-      .describe('why it may not be used, where status is refused'),
-  }),
+    .describe(
+      'The whole service. degraded: without tee, without some of several backends, or with a canary that is wrong; down: no backend; draining: it was told to stop',
+    ),
+  backend: z
+    .strictObject({
+      status: z.enum(['ok', 'degraded', 'down']).describe('Whether it answers; degraded: some of several do not'),
+      code: z.string().optional().describe('Why it is down, as in an error’s `code`'),
+      backends: z
+        .array(
+          z.strictObject({
+            name: z.string().describe('Its name in `BACKENDS_FILE`, or its place there from 0'),
+            state: z.enum(['up', 'down']).describe('Whether requests are sent to it'),
+          }),
+        )
+        .optional()
+        .describe('With `BACKENDS_FILE`: each of the backends'),
+      file_error: z
+        .string()
+        .optional()
+        .describe('Why `BACKENDS_FILE` as it is now is not used, but what it held before'),
+      canary: z
+        .strictObject({
+          state: z
+            .enum(CANARY_STATES)
+            .describe(
+              'off: not asked; pending: not answered yet; unavailable: nothing was learnt; wrong: status is degraded',
+            ),
+          reason: z.string().optional().describe('Of wrong and unavailable: what was found, for programs'),
+          backend: z.string().optional().describe('Of several backends the one that is wrong'),
+          at: z.string().optional().describe('When that was found, RFC 3339'),
+        })
+        .describe('Whether the backend’s answer to what any language model knows makes sense and repeats'),
+    })
+    .describe('The model server or servers behind the gateway, asked at most once a second'),
+  sidecar: z
+    .strictObject({
+      status: z.enum(SIDECAR_STATES).describe('The gateway’s connection to it'),
+      attester: z
+        .string()
+        .nullable()
+        .describe('How evidence is collected and appraised (`ATTESTER`); null: not connected'),
+      devices: z
+        .array(
+          z.strictObject({
+            arch: z.string().describe('The architecture: `HOPPER`, `BLACKWELL`, `LS10`'),
+            model: z.string().describe('The product’s name, as the driver gives it'),
+          }),
+        )
+        .describe('The devices that sign'),
+      simulated: z
+        .boolean()
+        .nullable()
+        .describe('Whether the GPU is simulated and proves nothing; null: not connected'),
+      cpu: z.string().nullable().describe('The kind of processor that signs as well; null: none'),
+      trouble: fault.nullable().describe('Why it cannot attest now; null: it can'),
+      refused: fault.nullable().describe('Why it may not be used, where status is refused; else null'),
+    })
+    .describe('The process that has the GPU sign'),
   store: z
-    .strictObject({ status: z.enum(['connected', 'away']) })
+    .strictObject({ status: z.enum(['connected', 'away']).describe('Whether it can be reached') })
     .nullable()
-    .describe('the Valkey or Redis that gateways share; null: there is none'),
+    .describe('The Valkey or Redis that gateways share; null: there is none'),
   audit: z
-    .strictObject({ status: z.enum(['ok', 'failing', 'unknown']), code: z.string().optional(), lost: z.int() })
+    .strictObject({
+      status: z
+        .enum(['ok', 'failing', 'unknown'])
+        .describe('Whether lines are written; unknown: the primary did not say'),
+      code: z.string().optional().describe('The system’s code of the error, where it is failing'),
+      lost: z.int().describe('Lines that were lost since the start'),
+    })
     .nullable()
-    .describe('the audit log; null: there is none'),
-  version: z.string(),
+    .describe('The audit log; null: there is none'),
+  version: z.string().describe('The version of the gateway'),
 });
 
 const count = z.int().min(0);
 const amounts = {
-  requests: count,
-  attested: count,
-  input_tokens: count,
-  output_tokens: count,
-  gpu_seconds: z.number().min(0).describe('the GPU’s time for signatures'),
+  requests: count.describe('Requests but GET, refused ones included'),
+  attested: count.describe('Of them, those whose answer was attested'),
+  input_tokens: count.describe('Tokens of prompts, as the backend counts them'),
+  output_tokens: count.describe('Tokens of answers, as the backend counts them; of a stream without counts its events'),
+  gpu_seconds: z
+    .number()
+    .min(0)
+    .describe('The GPU’s time for signatures, seconds; of a shared signature this answer’s part'),
 };
 
 /** Of GET /usage. */
 const usageSchema = z.strictObject({
-  key: z.string(),
-  tokens_per_day: count.nullable().describe('the key’s budget; null: none'),
-  tokens_today: count,
-  days: count.describe('that are kept, today (UTC) included'),
-  total: z.strictObject(amounts),
-  records: z.array(z.strictObject({ day: z.iso.date(), model: z.string(), ...amounts })),
+  key: z.string().describe('The name of the API key, never the key itself'),
+  tokens_per_day: count.nullable().describe('The key’s budget of tokens for a day (UTC); null: none'),
+  tokens_today: count.describe('Tokens used today (UTC), prompts and answers'),
+  days: count.describe('How many days are kept, today included'),
+  total: z.strictObject(amounts).describe('The sum of all records'),
+  records: z
+    .array(
+      z.strictObject({
+        day: z.iso.date().describe('The day (UTC), `YYYY-MM-DD`'),
+        model: z.string().describe('The model that was asked'),
+        ...amounts,
+      }),
+    )
+    .describe('One a day and model, the oldest first'),
 });
 
-const attestation = attestationSchema.describe('docs/attestation.md says what each member is, byte by byte');
+const attestation = attestationSchema.describe(
+  'What a device signed about one request and its answer. docs/attestation.md says what each member is, byte by byte',
+);
 
-const completion = (object: string) =>
+const completion = (object: string, choice: z.ZodRawShape) =>
   z.looseObject({
-    id: z.string(),
-    object: z.literal(object),
-    choices: z.array(z.looseObject({ index: z.int(), finish_reason: z.string().nullish() })),
-    attestation: attestation.optional().describe('Where `tee` was true'),
+    id: z.string().describe('The backend’s id of the answer: the attestation can be fetched under it'),
+    object: z.literal(object).describe('The kind of answer'),
+    choices: z
+      .array(
+        z.looseObject({
+          index: z.int().describe('The choice’s place, from 0'),
+          finish_reason: z
+            .string()
+            .nullish()
+            .describe(
+              'Why the text ends: `stop`, `length`, `tool_calls`, `content_filter` or another of the backend’s',
+            ),
+          ...choice,
+        }),
+      )
+      .describe('The answers, as many as `n` asked for'),
+    attestation: attestation.optional().describe('Where `tee` was asked for: the last member of the answer'),
   });
 
-const sessionSchema = z
-  .looseObject({ type: z.string(), statement: z.string(), report: z.string(), gpu: z.array(evidenceSchema) })
-  .describe('docs/attestation.md §6 says what each member is');
-
-const verificationReport = z.looseObject({
-  valid: z.boolean(),
-  incomplete: z.boolean().describe('Not valid, and nothing was found wrong: what a check needs was not to be had'),
-  level: z.enum(LEVELS).describe('What vouches for it: `none` for a simulated GPU, however right the rest is'),
-  checks: z.array(
-    z.looseObject({
-      name: z.enum([...CHECKS, ...CPU_CHECKS]),
-      status: z.enum(['pass', 'fail', 'skip']),
-      code: z.string().optional().describe('Of a check that failed'),
-      detail: z.string(),
-      device: z.int().optional(),
-    }),
-  ),
-  proven: z.array(z.string()),
-  not_proven: z.array(z.string()),
-});
+/** `report=1`. */
+const verificationReport = z
+  .looseObject({
+    valid: z.boolean().describe('Whether no check failed'),
+    incomplete: z.boolean().describe('Not valid, and nothing was found wrong: what a check needs was not to be had'),
+    level: z.enum(LEVELS).describe('What vouches for it: `none` for a simulated GPU, however right the rest is'),
+    checks: z
+      .array(
+        z.looseObject({
+          name: z.enum([...CHECKS, ...CPU_CHECKS]).describe('The check (docs/errors.md)'),
+          status: z
+            .enum(['pass', 'fail', 'skip'])
+            .describe('How it went; skip: it does not apply, or rests on one that failed'),
+          code: z.string().optional().describe('Of a check that failed: what is wrong, for programs'),
+          detail: z.string().describe('What was seen, or why it was skipped: one sentence'),
+          device: z.int().optional().describe('Which device, from 0, of a check that is made for each'),
+        }),
+      )
+      .describe('Every check, in the order in which they count'),
+    claims: z
+      .looseObject({
+        simulated: z.boolean().describe('Whether a device or processor is simulated'),
+        time: z.string().nullable().describe('When the answer was complete, by the gateway’s clock, ISO 8601'),
+        nonce: z.string().nullable().describe('What the devices signed, 64 hex digits'),
+        batch: z
+          .looseObject({
+            tree_size: z.int().describe('How many answers share the nonce'),
+            leaf_index: z.int().describe('This answer’s place among them, from 0'),
+          })
+          .nullable()
+          .describe('The batch that the answer is of; null: the nonce is its own'),
+        token: z.looseObject({}).nullable().describe('What the token says; null: it could not be read'),
+        devices: z.array(z.looseObject({})).describe('What each device’s evidence says: its id, versions and modes'),
+        cpu: z.looseObject({}).nullable().describe('What the processor’s evidence says; null: there is none'),
+      })
+      .describe('What the evidence says; of an attestation that is not valid only what could be read'),
+    proven: z.array(z.string()).describe('What a valid attestation proves, in sentences'),
+    not_proven: z.array(z.string()).describe('What it does not prove, in sentences'),
+  })
+  .describe('Every check of a verification, and what follows from it');
 
 const tier = z.enum(['none', 'affirming', 'warning', 'contraindicated']);
 
 const ear = z
   .looseObject({
-    eat_profile: z.literal(EAR_PROFILE),
-    iat: z.int(),
-    ear_verifier_id: z.strictObject({ developer: z.string(), build: z.string() }),
-    ear_status: tier,
-    ear_all_submods_bound: z.enum(['true', 'false', 'unknown']),
-    submods: z.record(
-      z.string(),
-      z.looseObject({ ear_status: tier, ear_trustworthiness_vector: z.record(z.string(), z.int().min(-128).max(127)) }),
-    ),
+    eat_profile: z.literal(EAR_PROFILE).describe('The profile of the claims'),
+    iat: z.int().describe('When the result was made, Unix seconds'),
+    ear_verifier_id: z
+      .strictObject({
+        developer: z.string().describe('Who made the verifier'),
+        build: z.string().describe('Its name and version'),
+      })
+      .describe('The verifier'),
+    ear_status: tier.describe('The worst of the submodules, or worse'),
+    ear_all_submods_bound: z
+      .enum(['true', 'false', 'unknown'])
+      .describe('Whether the processor’s evidence is bound to the devices’'),
+    submods: z
+      .record(
+        z.string(),
+        z.looseObject({
+          ear_status: tier.describe('What was found of this attester'),
+          ear_trustworthiness_vector: z
+            .record(z.string(), z.int().min(-128).max(127))
+            .describe('AR4SI’s value for each category that something is claimed of'),
+        }),
+      )
+      .describe('One appraisal for each device (`gpu/ID`, `nvswitch/ID`) and for the processor (`cpu`)'),
+    [APPRAISAL_CLAIMS]: z
+      .looseObject({})
+      .optional()
+      .describe('The verification itself: `valid`, `level`, `checks` and what they prove, as with `report=1`'),
   })
-  .describe('An attestation result, unsigned (draft-ietf-rats-ear-04); docs/exports.md says what each value means');
+  .describe('An attestation result, unsigned (draft-ietf-rats-ear-04); the values are those of draft-ietf-rats-ar4si');
+
+const ANY_BODY = 'Any OpenAI body: members that are not listed go to the backend as they are';
+const ANY_ANSWER = 'The backend’s answer, byte for byte, and the attestation; members that are not listed are OpenAI’s';
 
 /** The schemas by their names in `#/components/schemas/`. */
 const NAMED = {
-  ChatCompletionRequest: chatRequestSchema.describe('Any OpenAI body: members that are not listed go to the backend'),
-  CompletionRequest: completionRequestSchema.describe('Any OpenAI body: members that are not listed go to the backend'),
-  ChatCompletion: completion('chat.completion').describe('The backend’s answer, byte for byte, and the attestation'),
-  Completion: completion('text_completion').describe('The backend’s answer, byte for byte, and the attestation'),
+  ChatCompletionRequest: chatRequestSchema.describe(ANY_BODY),
+  CompletionRequest: completionRequestSchema.describe(ANY_BODY),
+  ChatCompletion: completion('chat.completion', {
+    message: z
+      .looseObject({})
+      .optional()
+      .describe('The message: its `role` and `content`, tool calls, and what else the backend has'),
+  }).describe(ANY_ANSWER),
+  Completion: completion('text_completion', {
+    text: z.string().optional().describe('The text that continues the prompt'),
+  }).describe(ANY_ANSWER),
   Tee: teeSchema,
   Attestation: attestation,
   Evidence: evidenceSchema,
-  Session: sessionSchema,
+  Session: sessionSchema.describe(
+    'The session with the processor that answers are signed in. docs/attestation.md §6 says what each member is',
+  ),
   VerificationReport: verificationReport,
   AttestationResult: ear,
-  Health: healthSchema,
-  Usage: usageSchema,
-  Error: errorBodySchema,
+  Health: healthSchema.describe('The state of the service and of what it depends on'),
+  Usage: usageSchema.describe('What one API key has used'),
+  Error: errorBodySchema.describe('Every error, whoever made it: OpenAI’s shape with all four members'),
 };
 
 export type SchemaName = keyof typeof NAMED;

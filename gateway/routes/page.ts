@@ -1,13 +1,13 @@
 // GET / and its assets: the page, under a content security policy that lets it load from and connect to this gateway only.
-import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { basename, extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { gzipSync } from 'node:zlib';
 import { createCollateral, NVIDIA_OCSP_URL } from '../../verify/index.ts';
 import type { Context, Deps } from '../http/context.ts';
+import { type SharedDocument, sendDocument, sharedDocument } from '../http/document.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
+import type { BackendProbe } from './status.ts';
 
 const POLICY = [
   "default-src 'none'",
@@ -31,8 +31,17 @@ const SECURITY = {
   'cross-origin-resource-policy': 'same-origin',
 };
 
+/** The badge stands in frames of other sites. It has nothing to press but a link. */
+const BADGE_SECURITY = {
+  ...SECURITY,
+  'content-security-policy': POLICY.replace("frame-ancestors 'none'", 'frame-ancestors *'),
+  'cross-origin-resource-policy': 'cross-origin',
+};
+
 interface Page {
   document(c: Context): Promise<Response>;
+  /** The document that other sites show in a frame. */
+  badge(c: Context): Promise<Response>;
   asset(c: Context): Promise<Response>;
 }
 
@@ -48,37 +57,34 @@ export function createPage(load: () => Promise<Assets> = loadAssets): Page {
   };
   return {
     async document(c) {
-      return assetResponse(c, (await assets()).get('index.html'), 'no-cache');
+      return send(c, (await assets()).get('index.html'), SECURITY);
+    },
+    async badge(c) {
+      return send(c, (await assets()).get('badge.html'), BADGE_SECURITY);
     },
     async asset(c) {
       const name = c.req.param('asset') ?? '';
-      const found = name === 'index.html' ? undefined : (await assets()).get(name);
-      return assetResponse(c, found, 'public, max-age=31536000, immutable');
+      const found = name.endsWith('.html') ? undefined : (await assets()).get(name);
+      return send(c, found, { ...SECURITY, 'cache-control': 'public, max-age=31536000, immutable' });
     },
   };
 }
 
-function assetResponse(c: Context, asset: Asset | undefined, cacheControl: string): Response {
+function send(c: Context, asset: SharedDocument | undefined, headers: Record<string, string>): Response {
   if (asset === undefined) throw new Problem('not_found', 'There is no such part of the page.');
-  const { type, body, gzipped, etag } = asset;
-  const headers = { ...SECURITY, 'cache-control': cacheControl, vary: 'accept-encoding', etag };
-  if (c.req.header('if-none-match')?.includes(etag)) return c.body(null, 304, headers);
-  const zip = /\bgzip\b/.test(c.req.header('accept-encoding') ?? '');
-  return c.body(zip ? gzipped : body, 200, {
-    ...headers,
-    'content-type': type,
-    ...(zip ? { 'content-encoding': 'gzip' } : {}),
-  });
+  return sendDocument(c, asset, headers);
 }
 
 // GET /page/service: what the page needs to use the service and to check its attestations. Nothing in it is secret.
 
-export function service({ sidecar, config, version }: Deps) {
-  return (c: Context): Response => {
+export function service({ sidecar, config, version, canary }: Deps, probe: BackendProbe) {
+  return async (c: Context): Promise<Response> => {
+    const backend = await probe();
     const { state, hello, unavailable } = sidecar;
     return c.json({
       version,
       key_required: config.api_keys_file !== null,
+      backend: { ...backend, canary: { state: canary.result.state } },
       sidecar: {
         status: state,
         attester: hello?.attester ?? null,
@@ -94,14 +100,6 @@ export function service({ sidecar, config, version }: Deps) {
 
 // The page's files in memory: read from build/page when they are built, or bundled once when esbuild is installed.
 
-interface Asset {
-  readonly type: string;
-  readonly body: Uint8Array<ArrayBuffer>;
-  readonly gzipped: Uint8Array<ArrayBuffer>;
-  /** With quotes, as in the header. */
-  readonly etag: string;
-}
-
 export interface PageFile {
   /** `index.html`, `main-7XQ2ABCD.js` */
   readonly name: string;
@@ -109,7 +107,7 @@ export interface PageFile {
 }
 
 /** Assets by file name. The document is `index.html`. */
-type Assets = ReadonlyMap<string, Asset>;
+type Assets = ReadonlyMap<string, SharedDocument>;
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const BUILT = join(ROOT, 'build/page');
@@ -123,7 +121,7 @@ const TYPES: Readonly<Record<string, string>> = {
 /** @throws {Problem} page_unavailable */
 async function loadAssets(folder: string = BUILT): Promise<Assets> {
   const files = built(folder) ?? (await bundled());
-  return new Map(files.map(({ name, body }) => [name, asset(name, body)]));
+  return new Map(files.map(({ name, body }) => [name, sharedDocument(TYPES[extname(name)] ?? '', body)]));
 }
 
 function built(folder: string): PageFile[] | null {
@@ -153,7 +151,7 @@ async function bundled(): Promise<PageFile[]> {
 export async function bundlePage(): Promise<PageFile[]> {
   const { build } = await import('esbuild');
   const { outputFiles } = await build({
-    entryPoints: ['page/main.ts', 'page/style.css', 'page/icon.svg'],
+    entryPoints: ['page/main.ts', 'page/style.css', 'page/icon.svg', 'page/badge/badge.ts', 'page/badge/badge.css'],
     absWorkingDir: ROOT,
     outdir: 'build/page',
     entryNames: '[name]-[hash]',
@@ -172,18 +170,21 @@ export async function bundlePage(): Promise<PageFile[]> {
     logLevel: 'silent',
   });
   const assets = outputFiles.map(({ path, contents }) => ({ name: basename(path), body: contents }));
-  let document = readFileSync(`${ROOT}page/index.html`, 'utf8');
-  for (const { name } of assets) {
-    const [, stem, extension] = /^(\w+)-\w+\.(\w+)$/.exec(name) ?? [];
-    document = document.replace(`./${stem}.${extension === 'js' ? 'ts' : extension}`, `/page/assets/${name}`);
-  }
-  return [{ name: 'index.html', body: new TextEncoder().encode(document) }, ...assets];
+  return [
+    document('index.html', 'page/index.html', assets),
+    document('badge.html', 'page/badge/badge.html', assets),
+    ...assets,
+  ];
 }
 
-function asset(name: string, bytes: Uint8Array): Asset {
-  const body = new Uint8Array(bytes);
-  const etag = `"${createHash('sha256').update(body).digest('base64url').slice(0, 22)}"`;
-  return { type: TYPES[extname(name)] ?? '', body, gzipped: new Uint8Array(gzipSync(body, { level: 9 })), etag };
+/** A document in which `./main.ts` is the name of what that became. */
+function document(name: string, path: string, assets: readonly PageFile[]): PageFile {
+  let text = readFileSync(`${ROOT}${path}`, 'utf8');
+  for (const asset of assets) {
+    const [, stem, extension] = /^(\w+)-\w+\.(\w+)$/.exec(asset.name) ?? [];
+    text = text.replace(`./${stem}.${extension === 'js' ? 'ts' : extension}`, `/page/assets/${asset.name}`);
+  }
+  return { name, body: new TextEncoder().encode(text) };
 }
 
 // Reference values (RIMs) and revocation responses (OCSP) for verifiers in browsers, which can reach no other origin. They are signed, and

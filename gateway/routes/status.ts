@@ -2,6 +2,7 @@
 import type * as z from 'zod';
 import type { Backend } from '../backend/backend.ts';
 import type { Context, Deps } from '../http/context.ts';
+import { sendDocument } from '../http/document.ts';
 import { Problem } from '../http/problem.ts';
 import type { AuditLog } from '../usage/audit-log.ts';
 import { openapiDocument } from './openapi.ts';
@@ -13,11 +14,15 @@ const PROBE_CACHE_MS = 1_000;
 
 type Health = z.infer<typeof healthSchema>;
 
-export function health(deps: Deps) {
-  const { sidecar, version, config, draining } = deps;
-  const { backends } = deps;
-  const probe =
-    backends === null ? cached(() => probeBackend(deps.backend, config.backend_api_key)) : () => backends.health();
+/** How the backend is, asked at most once a second. */
+export type BackendProbe = () => Promise<BackendHealth>;
+
+export function createProbe({ backends, backend, config }: Deps): BackendProbe {
+  return backends === null ? cached(() => probeBackend(backend, config.backend_api_key)) : () => backends.health();
+}
+
+export function health(deps: Deps, probe: BackendProbe) {
+  const { sidecar, version, draining } = deps;
   return async (c: Context): Promise<Response> => {
     const [probed, audit] = await Promise.all([probe(), auditHealth(deps.audit)]);
     const { state, hello, unavailable, refused } = sidecar;
@@ -112,5 +117,5 @@ export function metrics({ config, telemetry }: Deps) {
 // GET /openapi.json returns the service's own description.
 
 export function openapi(c: Context): Response {
-  return c.body(openapiDocument(), 200, { 'content-type': 'application/json' });
+  return sendDocument(c, openapiDocument());
 }

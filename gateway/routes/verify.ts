@@ -11,7 +11,7 @@ import type { Context, Deps, Middleware } from '../http/context.ts';
 import { errorBody, Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
 import type { Verdict } from '../verifier/verifier.ts';
-import { REPORTS } from './openapi.ts';
+import { REPORTS } from './openapi/verification.ts';
 
 const query = z.object({
   report: z.enum(REPORTS).optional(),

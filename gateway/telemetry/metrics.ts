@@ -47,7 +47,7 @@ export function createMetrics(registry: Registry) {
   const metrics = {
     requests: new Histogram({
       name: 'http_server_request_duration_seconds',
-      help: 'From a request to the end of its answer. tee: none, attested, failed, or left when the client did not wait.',
+      help: 'From a request to the end of its answer. tee: none, attested, failed, or left where the client did not wait.',
       labelNames: ['http_request_method', 'http_route', 'http_response_status_code', 'tee'] as const,
       buckets: HTTP_S,
       registers,
@@ -68,7 +68,7 @@ export function createMetrics(registry: Registry) {
     }),
     outputToken: new Histogram({
       name: 'gen_ai_server_time_per_output_token_seconds',
-      help: "Mean time between a stream's pieces after the first. Backends write one token a piece, and answers are not parsed to count them.",
+      help: "Mean time between a stream's pieces after the first, each of which is taken for a token.",
       labelNames: GEN_AI,
       buckets: OUTPUT_TOKEN_S,
       registers,
@@ -81,33 +81,33 @@ export function createMetrics(registry: Registry) {
     }),
     attestations: new Histogram({
       name: 'countersign_attestation_duration_seconds',
-      help: 'From the end of an answer to its attestation, the way to the sidecar and its restarts included.',
+      help: 'From the end of an answer to its attestation.',
       labelNames: ['outcome'] as const,
       buckets: ATTESTATION_S,
       registers,
     }),
     phases: new Histogram({
       name: 'countersign_attestation_phase_duration_seconds',
-      help: 'What the sidecar spent its time on: queue, collection, appraisal, check (its own look at the result).',
+      help: "The sidecar's time by phase: queue, collection, appraisal, check.",
       labelNames: ['phase'] as const,
       buckets: ATTESTATION_S,
       registers,
     }),
     signatures: new Counter({
       name: 'countersign_signatures_total',
-      help: 'GPU signatures that answers of this gateway went out with. kind: strict, one answer each; batch, shared by answers whose clients allow it.',
+      help: 'GPU signatures. kind: strict for one answer each, batch where answers share one.',
       labelNames: ['kind'] as const,
       registers,
     }),
     batchLeaves: new Histogram({
       name: 'countersign_batch_leaves',
-      help: 'Answers of this gateway under one shared GPU signature.',
+      help: 'Answers under one shared GPU signature.',
       buckets: BATCH_LEAVES,
       registers,
     }),
     batchWait: new Histogram({
       name: 'countersign_batch_wait_seconds',
-      help: 'How long an answer of a batch waited in the sidecar until the GPU was free for its batch.',
+      help: 'How long an answer of a batch waited in the sidecar for the GPU.',
       buckets: ATTESTATION_S,
       registers,
     }),
@@ -118,18 +118,18 @@ export function createMetrics(registry: Registry) {
     }),
     sidecarConnections: new Counter({
       name: 'countersign_sidecar_connections_total',
-      help: 'Sidecars that said hello and were accepted, by each worker for itself; each after its first is a restart or a reconnect.',
+      help: "Connections to the sidecar. Each after a worker's first is a restart or a reconnect.",
       registers,
     }),
     sidecarRefusals: new Counter({
       name: 'countersign_sidecar_refusals_total',
-      help: 'Sidecars that were refused: for whose socket it is, for being simulated, or by the code of the check that an answer of theirs failed.',
+      help: 'Sidecars that the gateway refused, by reason.',
       labelNames: ['code'] as const,
       registers,
     }),
     sidecarRetries: new Counter({
       name: 'countersign_attestation_retries_total',
-      help: 'Attestations that were asked for again: after a restart of the sidecar, or because it said so.',
+      help: 'Attestations that the gateway asked for again.',
       registers,
     }),
     verifications: new Counter({
@@ -140,7 +140,7 @@ export function createMetrics(registry: Registry) {
     }),
     backendErrors: new Counter({
       name: 'countersign_backend_errors_total',
-      help: "Failures of the backend: our code for how it failed, or http_ and its own error's status.",
+      help: 'Failures of the backend: our code, or http_ and its status.',
       labelNames: ['code'] as const,
       registers,
     }),
@@ -224,7 +224,7 @@ export function registerGauges(
   gauge('http_server_active_requests', 'Requests that are being served.', running);
   gauge(
     'countersign_signing_queue_depth',
-    'Answers that wait for their attestation. A router can score it, to send tee requests where fewest wait.',
+    'Answers that wait for their attestation. A router can score it.',
     () => sidecar.pending,
   );
   // Of several workers, the one in which an answer waits longest.
@@ -243,7 +243,7 @@ export function registerGauges(
   gauge('countersign_store_bytes', 'Memory that kept attestations take, at most.', () => store.usage.bytes);
   new Gauge({
     name: 'countersign_canary',
-    help: 'Whether the backend answers with sense what any model knows: 1 for the state it is in, or how many workers found it.',
+    help: "Whether the backend's answers make sense: 1 for the state it is in, or how many workers found it.",
     labelNames: ['state'] as const,
     registers,
     collect() {
@@ -275,7 +275,7 @@ export function registerGauges(
     });
   ofAudit(
     'countersign_audit_lines',
-    'The number of the last line of the audit log, counted from its beginning. Lines that are cut off its end show here.',
+    "The number of the audit log's last line. Lines cut off its end show here.",
     ({ lines }) => lines,
   );
   ofAudit('countersign_audit_failing', 'Whether the audit log cannot be written now: 1 or 0.', ({ failing }) =>
@@ -283,7 +283,7 @@ export function registerGauges(
   );
   ofAudit(
     'countersign_audit_lost',
-    'Requests since the start that the audit log has no line of, because the disk took nothing.',
+    'Requests that the audit log has no line of, because the disk took nothing.',
     ({ lost }) => lost,
   );
   new Gauge({
@@ -325,12 +325,12 @@ export function registerGauges(
     });
   end(
     'countersign_session_end_timestamp_seconds',
-    'Unix time at which the session that answers are signed in ends. A new one is made at half of its hour. type: SEV_SNP, TDX.',
+    "Unix time at which the processor's session ends. A new one is made at half of its hour. type: SEV_SNP, TDX.",
     (ends) => ends.session_ms,
   );
   end(
     'countersign_collateral_end_timestamp_seconds',
-    "Unix time at which the first part of the session's collateral of Intel ends. It is fetched daily, and holds for 30 days.",
+    "Unix time at which Intel's collateral ends. It is fetched daily and holds for 30 days.",
     (ends) => ends.collateral_ms,
   );
   new Gauge({
@@ -350,7 +350,7 @@ export function registerBackends(registry: Registry, backends: Pick<Backends, 's
   const registers = [registry];
   new Counter({
     name: 'countersign_backend_failovers_total',
-    help: 'Requests that were sent to a further backend because the one before could not be connected to. Only with BACKENDS_FILE.',
+    help: 'Requests sent on because a backend could not be connected to. Only with BACKENDS_FILE.',
     registers,
     collect() {
       this.reset();
@@ -359,7 +359,7 @@ export function registerBackends(registry: Registry, backends: Pick<Backends, 's
   });
   new Gauge({
     name: 'countersign_backend_up',
-    help: 'Whether the backend of that name, or of that place from 0, is up: 1, or 0 while a worker finds it down. Only with BACKENDS_FILE.',
+    help: 'Whether a backend, by name or place from 0, is up: 1, or 0 while a worker finds it down. Only with BACKENDS_FILE.',
     labelNames: ['backend'] as const,
     registers,
     aggregator: 'min',

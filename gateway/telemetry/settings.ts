@@ -16,38 +16,28 @@ const SAMPLERS = [
 
 export const otelShape = {
   OTEL_EXPORTER_OTLP_ENDPOINT: url.optional().describe('Turns tracing on: spans go to this collector, `/v1/traces`'),
-  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url
-    .optional()
-    .describe('Turns tracing on: the whole URL for spans, instead of the one above'),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url.optional().describe('The whole URL for spans, in place of the one above'),
   OTEL_EXPORTER_OTLP_HEADERS: z
     .string()
     .max(8192)
     .optional()
-    .describe('`name=value,…`, sent with every batch of spans: a collector’s key'),
+    .describe('`name=value,…`, sent with every batch of spans'),
   OTEL_EXPORTER_OTLP_PROTOCOL: z
     .enum(['http/json', 'http/protobuf'], 'must be http/json or http/protobuf: spans are sent over HTTP')
     .default('http/json')
-    .describe('Spans are sent as JSON over HTTP in either case; receivers of OTLP/HTTP take both'),
+    .describe('Spans are JSON over HTTP in either case'),
   OTEL_SERVICE_NAME: z.string().min(1).max(128).default('countersign-gateway').describe('`service.name` of the spans'),
   OTEL_RESOURCE_ATTRIBUTES: z.string().max(8192).optional().describe('`name=value,…`, on every span'),
   OTEL_TRACES_SAMPLER: z
     .enum(SAMPLERS, `must be one of ${SAMPLERS.join(', ')}`)
     .default('parentbased_always_on')
     .describe('Which requests are traced'),
-  OTEL_TRACES_SAMPLER_ARG: fraction(0, 1)
-    .prefault(1)
-    .describe('The part that is traced, for the samplers with `ratio` in their name'),
-  OTEL_TRACES_EXPORTER: z
-    .enum(['otlp', 'none'], 'must be otlp or none')
-    .default('otlp')
-    .describe('`none`: no tracing, whatever else is set'),
-  OTEL_SDK_DISABLED: z
-    .enum(['true', 'false'], 'must be true or false')
-    .default('false')
-    .describe('`true`: no tracing, whatever else is set'),
-  OTEL_BSP_SCHEDULE_DELAY: count(3_600_000).describe('ms from one batch of spans to the next; 5000 by default'),
-  OTEL_BSP_MAX_QUEUE_SIZE: count(1_000_000).describe('Spans that may wait; more are dropped; 2048 by default'),
-  OTEL_BSP_MAX_EXPORT_BATCH_SIZE: count(100_000).describe('Spans in one batch; 512 by default'),
+  OTEL_TRACES_SAMPLER_ARG: fraction(0, 1).prefault(1).describe('The traced part, for samplers with `ratio`'),
+  OTEL_TRACES_EXPORTER: z.enum(['otlp', 'none'], 'must be otlp or none').default('otlp').describe('`none`: no tracing'),
+  OTEL_SDK_DISABLED: z.enum(['true', 'false'], 'must be true or false').default('false').describe('`true`: no tracing'),
+  OTEL_BSP_SCHEDULE_DELAY: count(3_600_000).describe('ms between batches of spans; default 5000'),
+  OTEL_BSP_MAX_QUEUE_SIZE: count(1_000_000).describe('Spans that may wait; default 2048'),
+  OTEL_BSP_MAX_EXPORT_BATCH_SIZE: count(100_000).describe('Spans in one batch; default 512'),
 };
 
 export interface TracingConfig {

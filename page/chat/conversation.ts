@@ -1,10 +1,12 @@
 // The conversation: what was asked, the answer as it comes, then its proof; or, in its place, what went wrong.
-import { announce, el, follow, hidden, writerInto } from '../dom.ts';
+import { announce, el, follow, hidden } from '../dom.ts';
 import { chat, chatRequest, GatewayError, type Message } from '../gateway.ts';
 import { createProof, type Proof } from '../proof/proof.ts';
 import type { Subject } from '../proof/subject.ts';
+import type { Bubbles } from '../proof/tamper.ts';
 import type { Settings } from '../proof/verifier.ts';
 import { type Answer, readAnswer } from '../stream.ts';
+import { answerActions, createAnswer } from './answer.ts';
 import { trouble } from './trouble.ts';
 
 export interface Conversation {
@@ -18,7 +20,7 @@ export interface ConversationOptions {
   readonly refresh: () => Promise<void>;
   /** Told of every refusal, so that the rest of the page can show what is needed. */
   readonly onRefused: (error: GatewayError) => void;
-  /** The visitor wants this asked again; `turn` is where it went wrong. */
+  /** The visitor wants this asked again, in the place of `turn`. */
   readonly onAgain: (turn: HTMLElement, text: string) => void;
 }
 
@@ -34,53 +36,57 @@ export function createConversation(
     model: (signal: AbortSignal) => Promise<string>,
     signal: AbortSignal,
   ): Promise<void> {
-    const answer = el('p', { class: 'answer' });
+    const before = messages.length;
     const note = el('p', { class: 'note' }, 'Waiting for the first word …');
-    const turn = el(
-      'li',
-      { class: 'turn' },
-      el('p', { class: 'asked' }, hidden('You: '), text),
-      el('article', { 'aria-busy': 'true', 'aria-label': 'Answer' }, answer, note),
-    );
-    const article = turn.querySelector('article') as HTMLElement;
+    const question = el('p', { class: 'asked' }, text);
+    const answer = createAnswer(() => {
+      note.textContent = 'Not proven yet: the proof comes with the end.';
+      follow(note);
+    });
+    const article = el('article', { 'aria-busy': 'true', 'aria-label': 'Answer' }, answer.element, note);
+    const turn = el('li', { class: 'turn' }, el('div', { class: 'question' }, hidden('You: '), question), article);
+    const again = () => {
+      messages.length = before;
+      onAgain(turn, text);
+    };
     newest?.fold();
     turns.append(turn);
     turn.scrollIntoView({ block: 'start' });
     const asked = [...messages, { role: 'user', content: text } as const];
-    const writer = writerInto(answer, () => {
-      note.textContent = 'Not proven yet: the proof comes with the end.';
-      follow(note);
-    });
     try {
       const body = chatRequest(await model(signal), asked);
       const response = await chat(body, signal);
-      const received = await readAnswer(response, writer.write).finally(writer.flush);
-      announce(`The answer: ${(answer.textContent ?? '').slice(0, 2000)}`);
+      const received = await readAnswer(response, answer).finally(answer.end);
+      performance.mark('answer');
+      announce(`The answer: ${answer.text().slice(0, 2000)}`);
       note.remove();
-      const proof = proofOf(received, body);
-      messages.push({ role: 'user', content: text }, { role: 'assistant', content: answer.textContent ?? '' });
+      const proof = proofOf(received, body, { question, answer: answer.words });
+      messages.push({ role: 'user', content: text }, { role: 'assistant', content: answer.text() });
       newest = proof;
-      article.append(proof.element);
+      article.append(answerActions(answer, again), proof.element);
+      const known = await proof.run(settings());
+      follow(proof.element);
+      if (known) return;
       await refresh();
-      await proof.run();
+      await proof.run(settings());
     } catch (error) {
       if (!(error instanceof GatewayError || error instanceof DOMException)) throw error;
       note.remove();
-      article.append(trouble(error, answer.textContent !== '', settings().service, () => onAgain(turn, text)));
+      article.append(trouble(error, answer.element.textContent !== '', settings().service, again));
       if (error instanceof GatewayError) onRefused(error);
     } finally {
       article.setAttribute('aria-busy', 'false');
     }
   }
 
-  /** @throws {GatewayError} where an error came in the place of the proof, or none came. */
-  function proofOf({ transcript, carrier, error }: Answer, request: string): Proof {
-    if (error !== null) throw new GatewayError(200, error.code, error.message);
-    if (carrier === null) throw new GatewayError(200, 'no_attestation', 'The answer ended without an attestation.');
-    const name = `countersign-${new Date().toISOString().slice(0, 19).replace(/\W/g, '')}`;
-    const subject: Subject = { kind: 'attestation', text: carrier, transcript, request, name };
-    return createProof(subject, settings);
-  }
-
   return { ask };
+}
+
+/** @throws {GatewayError} where an error came in the place of the proof, or none came. */
+function proofOf({ transcript, carrier, error }: Answer, request: string, bubbles: Bubbles): Proof {
+  if (error !== null) throw new GatewayError(200, error.code, error.message);
+  if (carrier === null) throw new GatewayError(200, 'no_attestation', 'The answer ended without an attestation.');
+  const name = `countersign-${new Date().toISOString().slice(0, 19).replace(/\W/g, '')}`;
+  const subject: Subject = { kind: 'attestation', text: carrier, transcript, request, asked: true, name };
+  return createProof(subject, bubbles);
 }

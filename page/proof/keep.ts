@@ -1,6 +1,8 @@
 // What to take along: the files, and the command that checks them without this page.
 import type { Attestation } from '../../verify/index.ts';
+import { copyButton } from '../copy.ts';
 import { el } from '../dom.ts';
+import { hasKey } from '../gateway.ts';
 import type { Subject } from './subject.ts';
 
 export function keepView(subject: Subject, attestation: Attestation | null, simulated: boolean): HTMLElement {
@@ -8,7 +10,6 @@ export function keepView(subject: Subject, attestation: Attestation | null, simu
   const stream = `${name}.sse`;
   const alone = `${name}.json`;
   const file = transcript === null ? alone : stream;
-  const evidence = subject.kind === 'evidence' ? 'evidence ' : '';
   const root = simulated ? ' --allow-simulated run/simulated-root/root.pem' : '';
   const sent = request === null ? '' : ` --request ${name}-request.json`;
   return el(
@@ -20,14 +21,24 @@ export function keepView(subject: Subject, attestation: Attestation | null, simu
       download('Download the attestation', alone, attestation === null ? text : JSON.stringify(attestation)),
       transcript === null ? null : download('the stream', stream, transcript),
       request === null ? null : download('the request', `${name}-request.json`, request),
+      attestation === null ? null : copyButton('Copy the attestation', () => JSON.stringify(attestation)),
+      request === null ? null : copyButton('Copy as curl', () => curlOf(request)),
     ),
     el(
       'p',
       { class: 'meaning' },
       'To check it without this page: ',
-      el('code', {}, `npm run verify -- ${evidence}${file}${sent}${root}`),
+      el('code', {}, `npx @countersign/verify ${file}${sent}${root}`),
     ),
   );
+}
+
+/** The same request, for a shell. */
+function curlOf(request: string): string {
+  const quoted = `'${request.replaceAll("'", "'\\''")}'`;
+  const endpoint = `${location.origin}/v1/chat/completions`;
+  const key = hasKey() ? ' -H "authorization: Bearer $API_KEY"' : '';
+  return `curl -sN ${endpoint} -H 'content-type: application/json'${key} -d ${quoted}`;
 }
 
 function download(label: string, name: string, data: string | Uint8Array<ArrayBuffer>): HTMLElement {

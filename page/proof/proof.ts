@@ -1,164 +1,170 @@
-// One proof on the page: its verdict, its checks, what is proven and what is not, and everything to look at and to take along.
-import type { Check, CheckName, VerificationReport } from '../../verify/index.ts';
-import { ageInWords } from '../../verify/verdict.ts';
-import { announce, el, follow } from '../dom.ts';
-import { createCheckList } from './check-list.ts';
+// One proof on the page: its verdict in view, and everything behind it closed below.
+import type { Attestation, VerificationReport } from '../../verify/index.ts';
+import { copyButton } from '../copy.ts';
+import { announce, el, hidden } from '../dom.ts';
+import { checkList } from './check-list.ts';
 import { exchangeView } from './exchange.ts';
+import { factsView } from './facts.ts';
 import { keepView } from './keep.ts';
+import { linkTo } from './link.ts';
 import { attestationIn, type Subject } from './subject.ts';
-import { tamperView } from './tamper.ts';
-import { type Result, type Settings, type Verdict, verdictOf, verify } from './verifier.ts';
-import { VERDICTS, WORDS } from './words.ts';
+import { type Bubbles, tamperBubbles } from './tamper.ts';
+import { tamperBench } from './tamper-bench.ts';
+import { type Claim, type ClaimState, type Conclusion, concluded, STEPS, tally } from './verdict.ts';
+import { type Settings, verify } from './verifier.ts';
+import { BADGES, ICONS } from './words.ts';
 
 export interface Proof {
   readonly element: HTMLElement;
-  /** Checks it and shows how that went. */
-  run(): Promise<void>;
-  /** Folds the list of checks, for a proof that is no longer the newest. */
+  /** Checks it and shows how that went. @returns false where a root is unknown that the service may have changed meanwhile. */
+  run(settings: Settings): Promise<boolean>;
+  /** Folds it to one line, for a proof that is no longer the newest. */
   fold(): void;
 }
 
+const MARK: Readonly<Record<ClaimState, string>> = { proven: '✓', open: '○', unchecked: '?', wrong: '✕' };
+const STATE: Readonly<Record<ClaimState, string>> = {
+  proven: 'proven',
+  open: 'not proven',
+  unchecked: 'not checked',
+  wrong: 'wrong',
+};
+
 let count = 0;
 
-export function createProof(original: Subject, settings: () => Settings): Proof {
+/** @param bubbles where question and answer stand on the page; null where they do not. */
+export function createProof(original: Subject, bubbles: Bubbles | null): Proof {
   const id = `proof-${++count}`;
-  const list = createCheckList();
-  const title = el('h2', { id, class: 'verdict-title', tabindex: -1 }, 'Checking the proof');
-  const said = el('p', { class: 'verdict-text' }, 'The verifier runs in this browser.');
-  const numbers = el('p', { class: 'verdict-numbers' });
-  const verdict = el('header', { class: 'verdict' }, title, said, numbers);
-  const summary = el('summary', {}, 'Every check');
-  const checks = el('details', { class: 'fold', open: true }, summary, list.element);
-  const claims = el('div', { class: 'claims' });
-  const element = el(
-    'section',
-    { class: 'proof', 'aria-labelledby': id, 'data-verdict': 'running' },
-    verdict,
-    checks,
+  const attestation = attestationIn(original);
+  const icon = el('span', { class: 'icon', 'aria-hidden': 'true' }, ICONS.running);
+  const badge = el('h2', { id, class: 'verdict-title', tabindex: -1 }, 'Checking the proof');
+  const sentence = el('p', { class: 'verdict-text' }, 'The verifier runs in this browser.');
+  const claims = el('ul', { class: 'claims' });
+  const ladder = el('div', { class: 'steps' });
+  const actions = el('div', { class: 'actions' });
+  const summary = el('summary', {}, 'Details');
+  const behind = el('div', { class: 'behind' });
+  const more = el('details', { class: 'fold more' }, summary, behind);
+  const card = el(
+    'details',
+    { class: 'card', open: true },
+    el('summary', { class: 'verdict' }, icon, badge),
+    sentence,
     claims,
+    ladder,
+    actions,
+    more,
   );
+  const element = el('section', { class: 'proof', 'aria-labelledby': id, 'data-verdict': 'running' }, card);
+  let settings: Settings;
+  let turn = 0;
 
-  /** @returns null where another check of the same proof came between, or the verifier itself could not run. */
-  async function check(subject: Subject, slowly: boolean): Promise<VerificationReport | null> {
-    element.dataset.verdict = 'running';
-    title.textContent = 'Checking the proof';
-    let result: Result;
+  /** @returns null where another check of the same proof came between, or the verifier could not run. */
+  async function check(subject: Subject, copy: Attestation | null): Promise<VerificationReport | null> {
+    const mine = ++turn;
+    let report: VerificationReport;
     try {
-      result = await verify(subject, settings(), fetching);
+      report = await verify(subject, settings, fetching);
     } catch (error) {
-      show('incomplete', `The verifier could not run: ${error instanceof Error ? error.message : 'no reason given'}.`);
+      cannotRun(error instanceof Error ? error.message : 'no reason given');
       return null;
     }
-    const { report, took_ms } = result;
-    summary.textContent = tally(report.checks);
-    if (!(await list.show(report.checks, report.claims.simulated ? 'simulated GPU' : 'device', slowly))) return null;
-    const kind = verdictOf(report);
-    numbers.textContent = `level ${report.level} · ${tally(report.checks)} · ${took_ms.toFixed(0)} ms in this browser`;
-    claims.replaceChildren(...claimsOf(report));
-    show(kind, verdictText(kind, report));
+    if (mine !== turn) return null;
+    summary.textContent = `Details: ${tally(report.checks)}`;
+    show(concluded(report, subject, new Date()));
+    const list = checkList(report.checks, report.claims.simulated ? 'simulated GPU' : 'device');
+    const shown = behind.querySelector<HTMLDetailsElement>('.exchange');
+    behind.querySelector('.results')?.replaceChildren(list, factsView(report));
+    if (shown !== null && copy !== null) {
+      const next = exchangeView(subject, copy);
+      next.open = shown.open;
+      shown.replaceWith(next);
+    }
     return report;
   }
 
   function fetching(what: string): void {
-    numbers.textContent = `Fetching ${new URL(what).pathname.replace(/.*\//, '')} …`;
+    sentence.textContent = `Fetching ${new URL(what).pathname.replace(/.*\//, '')} …`;
   }
 
-  function show(kind: Verdict, text: string): void {
-    title.textContent = VERDICTS[kind].title;
-    said.textContent = text;
-    element.dataset.verdict = kind;
-    announce(`${title.textContent}. ${text}`);
+  function cannotRun(reason: string): void {
+    show({
+      verdict: 'unchecked',
+      badge: BADGES.unchecked,
+      sentence: `The verifier could not run: ${reason}.`,
+      claims: [],
+      ladder: null,
+    });
+  }
+
+  function show(conclusion: Conclusion): void {
+    const { verdict } = conclusion;
+    icon.textContent = ICONS[verdict];
+    badge.textContent = conclusion.badge;
+    sentence.textContent = conclusion.sentence;
+    claims.replaceChildren(...conclusion.claims.map(claimView));
+    ladder.replaceChildren(...ladderView(conclusion));
+    element.dataset.verdict = verdict;
+    performance.mark('verdict');
+    announce(`${conclusion.badge}. ${conclusion.sentence}`);
   }
 
   return {
     element,
-    async run() {
-      follow(verdict);
-      const report = await check(original, true);
-      const attestation = attestationIn(original);
-      if (report !== null && attestation !== null) {
-        let shown = exchangeView(original, attestation);
-        const bench = tamperView(original, attestation, async (subject, copy) => {
-          checks.open = true;
-          const next = exchangeView(subject, copy);
-          next.open = shown.open;
-          shown.replaceWith(next);
-          shown = next;
-          return (await check(subject, false))?.checks ?? [];
-        });
-        checks.after(bench);
-        element.append(shown);
+    async run(given) {
+      settings = given;
+      const first = behind.childElementCount === 0;
+      const report = await check(original, null);
+      if (first) {
+        behind.append(el('div', { class: 'results' }));
+        if (report !== null) {
+          behind
+            .querySelector('.results')
+            ?.append(checkList(report.checks, report.claims.simulated ? 'simulated GPU' : 'device'), factsView(report));
+          if (attestation !== null) addTampering(attestation);
+        }
+        behind.append(
+          keepView(original, attestation, (report?.claims.simulated ?? false) || settings.simulatedRoots !== ''),
+        );
+        element.dataset.complete = 'yes';
       }
-      element.append(
-        keepView(
-          original,
-          attestation,
-          report?.claims.simulated ?? (settings().service?.simulated_root ?? null) !== null,
-        ),
-      );
+      return report?.checks.every(({ code }) => code !== 'simulated_root_refused' && code !== 'untrusted_root') ?? true;
     },
     fold() {
-      checks.open = false;
+      card.open = false;
     },
   };
-}
 
-/** What the visitor can choose not to have checked. */
-const LEFT_OUT: readonly CheckName[] = ['revocation', 'reference_values'];
-
-/** For a valid proof the verifier's own words; for another the check that failed first. */
-function verdictText(kind: Verdict, { checks, proven }: VerificationReport): string {
-  const failed = checks.find(({ status }) => status === 'fail');
-  if (failed !== undefined) return `${WORDS[failed.name].title}: no, ${failed.detail}. ${VERDICTS[kind].text}`;
-  if (kind !== 'valid') return VERDICTS[kind].text;
-  const left = checks.filter(({ name, status }) => status === 'skip' && LEFT_OUT.includes(name));
-  const titles = left.map(({ name }) => `“${WORDS[name].title}”`).join(', ');
-  return `${proven[0] ?? ''}${titles === '' ? '' : ` Left out, as you asked: ${titles}.`}`;
-}
-
-function tally(checks: readonly Check[]): string {
-  const count = (status: Check['status']) => checks.filter((check) => check.status === status).length;
-  const failed = count('fail');
-  return `${checks.length} checks: ${count('pass')} passed, ${failed === 0 ? '' : `${failed} failed, `}${count('skip')} skipped`;
-}
-
-function claimsOf({ proven, not_proven, claims }: VerificationReport): HTMLElement[] {
-  const list = (title: string, kind: string, texts: readonly string[]) =>
-    el('section', { class: kind }, el('h3', {}, title), el('ul', {}, ...texts.map((text) => el('li', {}, text))));
-  const facts: [string, string][] = [];
-  if (claims.time !== null)
-    facts.push([
-      'Time',
-      `${new Date(claims.time).toLocaleString()}, ${ageInWords(claims.time, new Date())}, by the gateway's clock`,
-    ]);
-  if (claims.batch !== null) facts.push(['Answers under this nonce', `${claims.batch.tree_size}`]);
-  for (const { model, driver, vbios, mode, ueid } of claims.devices) {
-    facts.push([claims.simulated ? 'Device (simulated)' : 'Device', model]);
-    facts.push([
-      'Driver and VBIOS',
-      `${driver ?? 'not said'}, ${vbios ?? 'not said'}${mode === null ? '' : `, mode ${mode}`}`,
-    ]);
-    facts.push(['Device id', ueid]);
+  function addTampering(held: Attestation): void {
+    const recheck = async (subject: Subject, copy: Attestation) => (await check(subject, copy))?.checks ?? [];
+    if (bubbles !== null) actions.append(...tamperBubbles(original, held, bubbles, recheck));
+    actions.append(copyButton('Copy link', () => linkTo(original)));
+    behind.append(exchangeView(original, held), tamperBench(original, held, recheck));
   }
-  if (claims.cpu !== null) {
-    const { type, product, measurement } = claims.cpu;
-    const kind = `${type}${product === null ? '' : `, ${product}`}`;
-    facts.push([claims.cpu.simulated ? 'Processor (simulated)' : 'Processor', kind]);
-    facts.push(['Launch measurement', measurement]);
-  }
-  if (claims.token !== null)
-    facts.push([
-      'Token',
-      `${claims.token.kind}, ${claims.token.signature ?? 'signature not checked'}, in the name of ${claims.token.issuer}`,
-    ]);
-  return [
-    ...(proven.length > 0 ? [list('Proven', 'proven', proven)] : []),
-    list('Not proven', 'not-proven', not_proven),
+}
+
+function claimView({ title, state, text }: Claim): HTMLElement {
+  return el(
+    'li',
+    { class: 'claim', 'data-claim': title, 'data-state': state },
+    el('span', { class: 'mark', 'aria-hidden': 'true' }, MARK[state]),
+    el('p', {}, el('strong', {}, title), el('span', { class: 'state-word' }, ` ${STATE[state]}`), hidden(': ')),
+    el('p', { class: 'claim-text' }, text),
+  );
+}
+
+function ladderView({ ladder }: Conclusion): HTMLElement[] {
+  if (ladder === null) return [];
+  const steps = STEPS.map((name, i) =>
     el(
-      'section',
-      { class: 'facts' },
-      el('h3', {}, 'What it says of itself'),
-      el('dl', {}, ...facts.flatMap(([name, value]) => [el('dt', {}, name), el('dd', {}, value)])),
+      'li',
+      { class: i < ladder.reached ? 'reached' : '', 'aria-current': i === ladder.reached - 1 ? 'step' : null },
+      name,
+      hidden(i < ladder.reached ? ', reached' : ', not reached'),
     ),
-  ].filter((section) => section.querySelector('li, dt') !== null);
+  );
+  return [
+    el('ol', { class: 'ladder', 'aria-label': 'How much is proven' }, ...steps),
+    el('p', { class: 'next' }, ladder.next),
+  ];
 }

@@ -1,34 +1,42 @@
 // What is checked: an attestation and whatever came with it. Read from an answer, or from a file or text that was kept.
 
 import { type RawParts, splitRaw } from '../../proto/raw.ts';
-import { type Attestation, attestationIn as carried, isTranscript } from '../../verify/index.ts';
+import { type Attestation, attestationIn as carried, isTranscript, type Kind, kindOf } from '../../verify/index.ts';
 import { carrierOf } from '../stream.ts';
 
 export interface Subject {
-  readonly kind: 'attestation' | 'evidence';
-  /** For the verifier, as it came: an attestation, a response or chunk that carries one, or a list of evidence. Empty: the stream itself. */
+  readonly kind: Kind;
+  /** For the verifier, as it came: an attestation, a response or chunk that carries one, evidence, a session. Empty: the stream itself. */
   readonly text: string;
   /** The bytes of the stream, where there was one. */
   readonly transcript: Uint8Array<ArrayBuffer> | null;
-  /** What was sent, where this page sent it. */
+  /** What was sent, where this page sent it or the visitor brought it. */
   readonly request: string | null;
+  /** Whether this page asked for it, a moment ago. */
+  readonly asked: boolean;
   /** For file names. */
   readonly name: string;
 }
 
 export const MAX_INPUT_BYTES = 64 * 1024 * 1024;
 
-/** Looks at what it is by its form; the verifier decides whether it is right. */
-export function readStored(bytes: Uint8Array<ArrayBuffer>, name: string): Subject {
+/** Looks at what it is by its form; the verifier decides whether it is right. @param request what was sent, as it was kept. */
+export function readStored(bytes: Uint8Array<ArrayBuffer>, name: string, request: string | null = null): Subject {
   const text = textOf(bytes);
-  const rest = { request: null, name };
+  const rest = { request, asked: false, name };
   if (isTranscript(text)) return { kind: 'attestation', text: carrierOf(bytes) ?? '', transcript: bytes, ...rest };
-  const kind = text.trimStart().startsWith('[') ? 'evidence' : 'attestation';
-  return { kind, text, transcript: null, ...rest };
+  const kind = kindOf(text);
+  return { kind, text: kind === 'session' || kind === 'cpu' ? unquoted(text) : text, transcript: null, ...rest };
+}
+
+/** Whether a file may hold a proof: a request does not. */
+export function mayBeProof(bytes: Uint8Array<ArrayBuffer>): boolean {
+  const text = textOf(bytes);
+  return isTranscript(text) || kindOf(text) !== 'attestation' || attestationIn({ kind: 'attestation', text }) !== null;
 }
 
 /** What is not UTF-8 has no text, and nothing that a check could pass: one that is nearly right would be the text of other files too. */
-function textOf(bytes: Uint8Array<ArrayBuffer>): string {
+export function textOf(bytes: Uint8Array<ArrayBuffer>): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch {
@@ -36,9 +44,15 @@ function textOf(bytes: Uint8Array<ArrayBuffer>): string {
   }
 }
 
+/** The text of a JSON string's value; any other text as it is. */
+function unquoted(text: string): string {
+  const value: unknown = JSON.parse(text);
+  return typeof value === 'string' ? value : text;
+}
+
 /** The attestation in it, not yet checked; null where none can be read. */
-export function attestationIn({ kind, text }: Subject): Attestation | null {
-  if (kind === 'evidence') return null;
+export function attestationIn({ kind, text }: Pick<Subject, 'kind' | 'text'>): Attestation | null {
+  if (kind !== 'attestation') return null;
   try {
     const found: unknown = JSON.parse(carried(text) ?? text);
     const inner: unknown = typeof found === 'string' ? JSON.parse(carried(found) ?? found) : found;

@@ -1,125 +1,169 @@
-// The bench for tampering: choose a part and a byte of it, change it, watch which check fails, undo.
+// Tampering where the text stands: a character of the question or of the answer is chosen in its bubble and changed in this page's copy,
+// and the verdict beside it changes.
 import type { Attestation, Check } from '../../verify/index.ts';
-import { el, hidden } from '../dom.ts';
-import { otherByte, type Part, partsToDamage, shown, withPart } from './damage.ts';
+import { announce, el } from '../dom.ts';
+import { answerOf, changedAt, conversationIn, questionOf, type Said } from './signed-text.ts';
 import { type Subject, withAttestation } from './subject.ts';
+import { isUnchecked } from './verdict.ts';
 import { WORDS } from './words.ts';
 
-/** Bytes to the left and to the right of the one that is changed. */
-const AROUND = 18;
+/** The elements that show the two texts. */
+export interface Bubbles {
+  readonly question: HTMLElement;
+  readonly answer: HTMLElement;
+}
 
-/** @param check shows how the checks go for what is now there, and returns them. */
-export function tamperView(
+interface Target {
+  readonly name: 'question' | 'answer';
+  readonly element: HTMLElement;
+  readonly said: Said & { readonly at: number };
+}
+
+type Recheck = (subject: Subject, attestation: Attestation) => Promise<readonly Check[]>;
+
+/** @returns buttons and the line that says what happened; none where raw holds no text that could be chosen from. */
+export function tamperBubbles(
   original: Subject,
   attestation: Attestation,
-  check: (subject: Subject, attestation: Attestation) => Promise<readonly Check[]>,
-): HTMLElement {
-  const parts = partsToDamage(attestation);
-  const [first] = parts;
-  if (first === undefined) return el('div');
-  let part: Part = first;
-  let changed = false;
-  const name = `part-${crypto.randomUUID()}`;
-  const position = el('input', {
-    type: 'number',
-    min: 0,
-    value: part.suggested,
-    inputmode: 'numeric',
-    on: { input: preview },
-  });
-  const slider = el('input', {
-    type: 'range',
-    min: 0,
-    value: part.suggested,
-    'aria-label': 'Which byte',
-    on: { input: slide },
-  });
-  const before = el('code', { class: 'window' });
-  const after = el('code', { class: 'window' });
-  const change = el('button', { type: 'button', on: { click: () => void damage() } }, 'Change this byte');
-  const undo = el('button', { type: 'button', class: 'quiet', on: { click: () => void restore() } }, 'Undo');
-  undo.disabled = true;
-  const said = el('p', { class: 'said', 'aria-live': 'polite' });
+  { question, answer }: Bubbles,
+  recheck: Recheck,
+): HTMLElement[] {
+  const found = conversationIn(attestation.raw);
+  const targets = [
+    ...target('question', question, found === null ? undefined : questionOf(found)),
+    ...target('answer', answer, found === null ? undefined : answerOf(found)),
+  ];
+  if (targets.length === 0) return [];
+  let shown: { readonly element: HTMLElement; readonly before: readonly Node[] }[] = [];
+  const said = el('p', { class: 'said', hidden: true });
+  const begin = el('button', { type: 'button', on: { click: start } }, 'Change a character');
+  const undo = el('button', { type: 'button', hidden: true, on: { click: () => void restore() } }, 'Undo');
+  const end = el('button', { type: 'button', class: 'quiet', hidden: true, on: { click: () => void stop() } }, 'Done');
 
-  const choices = parts.map((one) => {
-    const radio = el('input', { type: 'radio', name, value: one.name, on: { change: () => choose(one) } });
-    radio.checked = one === part;
-    return el('label', { class: 'choice' }, radio, el('span', {}, one.label));
-  });
+  function start(): void {
+    begin.hidden = true;
+    end.hidden = said.hidden = false;
+    shown = targets.map(({ element }) => ({ element, before: [...element.childNodes] }));
+    invite();
+    said.textContent = 'Choose any character of the question or of the answer above.';
+    announce(said.textContent);
+    targets[0]?.element.querySelector<HTMLElement>('.source')?.focus();
+  }
 
-  function choose(one: Part): void {
-    part = one;
-    slider.max = position.max = String(part.bytes.length - 1);
-    position.value = slider.value = String(part.suggested);
-    preview();
+  function invite(
+    changed: { readonly target: Target; readonly index: number; readonly is: string } | null = null,
+  ): void {
+    for (const target of targets) {
+      const mark = changed?.target === target ? { index: changed.index, text: changed.is } : null;
+      target.element.replaceChildren(sourceView(target, mark, (index) => void change(target, index)));
+    }
   }
-  function slide(): void {
-    position.value = slider.value;
-    preview();
+
+  async function change(target: Target, index: number): Promise<void> {
+    const { raw, was, is } = changedAt(attestation.raw, target.said.at, index);
+    const copy = { ...attestation, raw };
+    invite({ target, index, is });
+    undo.hidden = false;
+    const checks = await recheck(withAttestation(original, copy), copy);
+    const noticed = checks.filter((check) => check.status === 'fail' && !isUnchecked(check));
+    const titles = noticed.map(({ name }) => `“${WORDS[name].title}”`).join(', ');
+    said.textContent = `You changed ${visible(was)} to ${visible(is)} in the ${target.name}. Noticed by ${titles === '' ? 'no check' : titles}.`;
+    undo.focus({ preventScroll: true });
+    // The changed character above, the verdict below it.
+    target.element.scrollIntoView({ block: 'start' });
   }
-  function at(): number {
-    const value = Math.floor(Number(position.value));
-    return Number.isFinite(value) ? Math.min(Math.max(value, 0), part.bytes.length - 1) : 0;
-  }
-  function damaged(): Uint8Array {
-    const bytes = part.bytes.slice();
-    bytes[at()] = otherByte(bytes[at()] ?? 0, part);
-    return bytes;
-  }
-  function preview(): void {
-    slider.value = String(at());
-    show(before, 'now: ', part.bytes);
-    show(after, 'then: ', damaged());
-  }
-  function show(target: HTMLElement, label: string, bytes: Uint8Array): void {
-    const i = at();
-    const cut = (from: number, to: number) =>
-      shown(bytes.subarray(Math.max(from, 0), Math.min(to, bytes.length)), part);
-    const gap = part.binary ? ' ' : '';
-    const around = part.binary ? AROUND / 3 : AROUND;
-    target.replaceChildren(
-      hidden(label),
-      `${cut(i - around, i)}${gap}`,
-      el('mark', {}, cut(i, i + 1)),
-      `${gap}${cut(i + 1, i + 1 + around)}`,
-    );
-  }
-  async function damage(): Promise<void> {
-    const i = at();
-    const [was, is] = [part.bytes, damaged()].map((bytes) => shown(bytes.subarray(i, i + 1), part));
-    changed = true;
-    undo.disabled = false;
-    const copy = withPart(attestation, part, damaged());
-    const checks = await check(withAttestation(original, copy), copy);
-    const failed = new Set(
-      checks.filter(({ status }) => status === 'fail').map(({ name }) => `“${WORDS[name].title}”`),
-    );
-    const noticed = failed.size === 0 ? 'No check' : [...failed].join(', ');
-    said.textContent = `Byte ${i} of ${part.label} changed from ${was} to ${is}. ${noticed} noticed.`;
-  }
+
   async function restore(): Promise<void> {
-    if (!changed) return;
-    changed = false;
-    said.textContent = 'Undone: the checks above are about what came.';
-    await check(original, attestation);
-    change.focus();
-    undo.disabled = true;
+    undo.hidden = true;
+    said.textContent = 'Undone. Choose another character, or end with Done.';
+    invite();
+    await recheck(original, attestation);
+    targets[0]?.element.querySelector<HTMLElement>('.source')?.focus();
   }
-  choose(part);
 
-  return el(
-    'details',
-    { class: 'fold tamper' },
-    el('summary', {}, 'Tamper with it: change one byte'),
-    el(
-      'p',
-      { class: 'meaning' },
-      'Pick a part and a byte. Your copy is changed, the checks run again, and the ones that notice turn red.',
-    ),
-    el('fieldset', {}, el('legend', {}, 'Part'), ...choices),
-    el('p', { class: 'field' }, el('label', {}, 'Byte ', position), slider),
-    el('p', { class: 'windows' }, before, el('span', { 'aria-hidden': 'true' }, '→'), after),
-    el('p', { class: 'actions' }, change, undo),
-    said,
+  async function stop(): Promise<void> {
+    for (const { element, before } of shown) element.replaceChildren(...before);
+    const changed = !undo.hidden;
+    begin.hidden = false;
+    undo.hidden = end.hidden = said.hidden = true;
+    begin.focus();
+    if (changed) await recheck(original, attestation);
+  }
+  return [begin, undo, end, said];
+}
+
+function target(name: Target['name'], element: HTMLElement, said: Said | undefined): Target[] {
+  return said === undefined || said.at === null ? [] : [{ name, element, said: { ...said, at: said.at } }];
+}
+
+const visible = (character: string) =>
+  character === '\n' ? 'a line break' : character === ' ' ? 'a space' : `“${character}”`;
+
+/** The text as it was signed. A character is chosen with the pointer, or with the arrow keys and Enter. */
+function sourceView(
+  { name, said: { text } }: Target,
+  changed: { readonly index: number; readonly text: string } | null,
+  choose: (index: number) => void,
+): HTMLElement {
+  let at = changed?.index ?? 0;
+  const source = el('div', {
+    class: 'source',
+    tabindex: 0,
+    role: 'group',
+    'aria-label': `The signed ${name}. Arrow keys choose a character, Enter changes it.`,
+    on: { click: press, keydown: key },
+  });
+  /** The text around one character: `shown` in its place. */
+  function show(kind: 'changed' | 'cursor', shown: string): void {
+    const length = lengthAt(text, at);
+    source.replaceChildren(text.slice(0, at), el('mark', { class: kind }, shown), text.slice(at + length));
+  }
+  function press({ clientX, clientY }: MouseEvent): void {
+    const index = indexAt(source, clientX, clientY);
+    if (index !== null && index < text.length) choose(index);
+  }
+  function key(event: KeyboardEvent): void {
+    const step = { ArrowRight: 1, ArrowDown: 10, ArrowLeft: -1, ArrowUp: -10 }[event.key];
+    if (step === undefined && event.key !== 'Enter' && event.key !== ' ') return;
+    event.preventDefault();
+    if (step === undefined) return choose(at);
+    at = wholeCharacter(text, Math.min(Math.max(at + step, 0), text.length - 1));
+    show('cursor', text.slice(at, at + lengthAt(text, at)));
+    announce(visible(text.slice(at, at + lengthAt(text, at))));
+  }
+  if (changed === null) source.replaceChildren(text);
+  else show('changed', changed.text);
+  return source;
+}
+
+const lengthAt = (text: string, at: number) => ((text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1);
+
+/** Where the character begins of which this unit is a part. */
+const wholeCharacter = (text: string, at: number) =>
+  /^[\udc00-\udfff]$/.test(text[at] ?? '') ? Math.max(at - 1, 0) : at;
+
+/** Which character of the element's text lies there; null where none does. */
+function indexAt(element: HTMLElement, x: number, y: number): number | null {
+  const caret = document.caretPositionFromPoint?.(x, y);
+  // Older browsers have only this.
+  const range = caret === undefined ? document.caretRangeFromPoint?.(x, y) : null;
+  const node = caret?.offsetNode ?? range?.startContainer;
+  const offset = caret?.offset ?? range?.startOffset ?? 0;
+  if (!(node instanceof Text) || !element.contains(node)) return null;
+  let before = 0;
+  const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
+  for (let text = walker.nextNode(); text !== null && text !== node; text = walker.nextNode())
+    before += (text as Text).length;
+  // A caret stands between two characters: the one that lies under the pointer is meant.
+  const under = [offset, offset - 1].find((i) => i >= 0 && i < node.length && lies(node, i, x, y));
+  return under === undefined ? null : wholeCharacter(element.textContent ?? '', before + under);
+}
+
+function lies(node: Text, offset: number, x: number, y: number): boolean {
+  const range = document.createRange();
+  range.setStart(node, offset);
+  range.setEnd(node, offset + 1);
+  return [...range.getClientRects()].some(
+    ({ left, right, top, bottom }) => x >= left && x <= right && y >= top && y <= bottom,
   );
 }

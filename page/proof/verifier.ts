@@ -2,6 +2,7 @@
 import {
   appraiseAttestation,
   appraiseEvidence,
+  type Claims,
   createCollateral,
   type VerificationReport,
   type VerifyOptions,
@@ -12,13 +13,10 @@ import type { Subject } from './subject.ts';
 export interface Settings {
   /** As the gateway last said; null while it is away. */
   readonly service: Service | null;
+  /** PEM of the test roots of the simulated GPUs that this service had while the page was open; empty: none. */
+  readonly simulatedRoots: string;
   /** Whether reference values and revocation are checked. */
   readonly collateral: boolean;
-}
-
-export interface Result {
-  readonly report: VerificationReport;
-  readonly took_ms: number;
 }
 
 const COLLATERAL_URL = new URL('/page/collateral', location.origin).href;
@@ -38,37 +36,60 @@ export function cannotVerify(): string | null {
   return 'Browsers check signatures only on pages that come over HTTPS or from this machine, and this one came over HTTP';
 }
 
-/** @param onFetch told what is being fetched, when something is. */
+/** @param onFetch told what is being fetched, when something is. @throws {Error} where this browser cannot check anything. */
 export async function verify(
   subject: Subject,
-  { service, collateral: asked }: Settings,
+  settings: Settings,
   onFetch: (what: string) => void,
-): Promise<Result> {
+): Promise<VerificationReport> {
   const reason = cannotVerify();
   if (reason !== null) throw new Error(reason);
-  const began = performance.now();
   told = onFetch;
-  const options: VerifyOptions = {
+  return appraise(subject, optionsFor(subject, settings));
+}
+
+function optionsFor(subject: Subject, { service, simulatedRoots, collateral: asked }: Settings): VerifyOptions {
+  return {
     collateral,
     without: { referenceValues: !asked, revocation: !asked },
-    simulatedRoot: service?.simulated_root ?? undefined,
+    simulatedRoot: simulatedRoots === '' ? undefined : simulatedRoots,
     countersignKeys: service?.token_keys ?? undefined,
     // An answer that this page asked for and that was no stream is the whole of it.
     expected: {
-      response: subject.request !== null && subject.transcript === null ? subject.text : undefined,
+      response: subject.asked && subject.transcript === null ? subject.text : undefined,
       request: subject.request ?? undefined,
       transcript: subject.transcript ?? undefined,
     },
   };
-  const appraise = subject.kind === 'evidence' ? appraiseEvidence : appraiseAttestation;
-  const report = await appraise(subject.text === '' ? (subject.transcript ?? '') : subject.text, options);
-  return { report, took_ms: performance.now() - began };
 }
 
-/** `simulated` is a valid proof about no hardware; `incomplete` failed for what could not be fetched, and for nothing else. */
-export type Verdict = 'valid' | 'simulated' | 'incomplete' | 'invalid';
-
-export function verdictOf({ valid, incomplete, claims }: VerificationReport): Verdict {
-  if (valid) return claims.simulated ? 'simulated' : 'valid';
-  return incomplete ? 'incomplete' : 'invalid';
+async function appraise(subject: Subject, options: VerifyOptions): Promise<VerificationReport> {
+  const { kind, text, transcript } = subject;
+  const input = text === '' ? (transcript ?? '') : text;
+  if (kind === 'evidence') return appraiseEvidence(input, options);
+  if (kind === 'attestation') return appraiseAttestation(input, options);
+  // These come with the first file of their kind.
+  const { appraiseCpu, appraiseSession } = await import('../../verify/cpu/index.ts');
+  if (kind === 'session') return appraiseSession(text, options);
+  const { simulatedRoot: simulatedRoots, without } = options;
+  const { valid, incomplete, checks, claims: cpu } = await appraiseCpu(text, { simulatedRoots, without });
+  return {
+    valid,
+    incomplete,
+    checks,
+    level: 'none',
+    claims: { ...NO_CLAIMS, cpu, simulated: cpu?.simulated ?? false },
+    proven: [],
+    not_proven: [],
+  };
 }
+
+const NO_CLAIMS: Claims = {
+  simulated: false,
+  time: null,
+  nonce: null,
+  batch: null,
+  token: null,
+  devices: [],
+  cpu: null,
+};

@@ -13,8 +13,9 @@ export function configuration(): string {
 
 <!-- Made by \`npm run make docs\` from the schemas in gateway/config.ts and in the config.ts of the others: change it there. -->
 
-Each process reads its settings from the environment when it starts. A wrong one stops the start with one line that names it; an empty
-one counts as unset. Numbers are decimal digits, times in milliseconds and sizes in bytes, as the names say.
+Each process reads its settings from the environment when it starts. A wrong one stops the start with one line that names it.
+An empty one counts as unset. Numbers are decimal digits; names say the unit: \`_MS\` milliseconds, \`_BYTES\` bytes.
+What a client gets past a limit: [limits](operate.md#limits).
 
 ## Gateway
 
@@ -22,8 +23,8 @@ ${variableTable(gateway, (name) => !isOtel(name))}
 
 ### Tracing
 
-Off unless an endpoint is set. OpenTelemetry's own variables, as far as the gateway has them; \`OTEL_EXPORTER_OTLP_TIMEOUT\`,
-\`…_COMPRESSION\`, \`…_CERTIFICATE\`, \`…_CLIENT_KEY\`, \`…_CLIENT_CERTIFICATE\` and their \`…_TRACES_…\` forms are read by its exporter.
+Off unless an endpoint is set. These are OpenTelemetry's own variables. Its exporter also reads \`OTEL_EXPORTER_OTLP_TIMEOUT\`,
+\`…_COMPRESSION\`, \`…_CERTIFICATE\`, \`…_CLIENT_KEY\`, \`…_CLIENT_CERTIFICATE\` and their \`…_TRACES_…\` forms.
 
 ${variableTable(gateway, isOtel)}
 
@@ -33,14 +34,14 @@ A name before a colon says which attester reads the variable.
 
 ${variableTable(sidecar)}
 
-The attesters that start a process of NVIDIA's hand it an allow-list of the environment: where programs, libraries and certificates lie,
-the way to the network (\`https_proxy\` and its like), which GPUs there are, and \`NVIDIA_ATTESTATION_SERVICE_KEY\`.
+NVIDIA's programs get an allow-list of the environment: paths of programs, libraries and certificates, proxies (\`https_proxy\` and
+its like), which GPUs there are, and \`NVIDIA_ATTESTATION_SERVICE_KEY\`.
 
 ## Launcher
 
-\`npm start\` takes the variables of both processes and hands them on, with defaults of its own: ${demo.join(', ')}.
-\`PORT=0\` is not for it. With \`BACKEND_URL\` or \`BACKENDS_FILE\` set it starts no demo engine. When it is stopped, running answers have the gateway's
-\`DRAIN_MS\` to end; a second Ctrl-C ends everything at once.
+\`npm start\` hands the variables of both processes on, with defaults of its own: ${demo.join(', ')}.
+It takes no \`PORT=0\`. With \`BACKEND_URL\` or \`BACKENDS_FILE\` set it starts no demo engine. Ctrl-C gives running answers the gateway's
+\`DRAIN_MS\` to end; a second one ends everything at once.
 
 ## Demo engine
 

@@ -2,6 +2,7 @@
 import { Registry } from 'prom-client';
 import { createMetrics, registerBackends, registerGauges } from '../../gateway/telemetry/metrics.ts';
 import { MAX_MODEL_LABELS } from '../../gateway/telemetry/telemetry.ts';
+import { createAccounting, MAX_KEY_LABELS } from '../../gateway/usage/accounting.ts';
 
 export interface Described {
   readonly name: string;
@@ -14,6 +15,7 @@ export interface Described {
 export async function describedMetrics(): Promise<Described[]> {
   const registry = new Registry();
   createMetrics(registry);
+  createAccounting(registry, null, null);
   const sidecar = { state: 'connecting' as const, unavailable: null, sessionEnds: null, pending: 0, oldest_ms: 0 };
   const store = { usage: { entries: 0, bytes: 0 } } as never;
   registerBackends(registry, { states: [], failovers: 0 });
@@ -31,38 +33,36 @@ export async function describedMetrics(): Promise<Described[]> {
 
 export async function metricsPage(): Promise<string> {
   const all = await describedMetrics();
-  const rows = (wanted: (name: string) => boolean) =>
-    all
-      .filter(({ name }) => wanted(name))
-      .map(({ name, type, help, labels }) => `| \`${name}\` | ${type} | ${list(labels)} | ${help} |`)
-      .join('\n');
   const list = (labels: readonly string[]) => labels.map((label) => `\`${label}\``).join(', ');
-  const ofProcess = (name: string) => /^(process|nodejs)_/.test(name);
+  const own = all.filter(({ name }) => !/^(process|nodejs)_/.test(name));
+  const rows = own
+    .map(({ name, type, help, labels }) => `| \`${name}\` | ${type} | ${list(labels)} | ${help} |`)
+    .join('\n');
   return `# Metrics
 
 <!-- Made by \`npm run make docs\` from gateway/telemetry/: change it there. -->
 
-\`GET /metrics\` in Prometheus' text format: on the main port while there are no API keys, otherwise on \`METRICS_PORT\` alone
-([configuration](configuration.md)). The sidecar has no port: the gateway tells its times and its state.
+\`GET /metrics\` has Prometheus' text format. Without API keys it is on the main port, with them on \`METRICS_PORT\` alone
+([configuration](configuration.md)). The gateway also tells the sidecar's times and state.
 
-Names are those of OpenTelemetry's semantic conventions for generative AI and HTTP where they have one, as Prometheus writes them
-(\`gen_ai.server.time_to_first_token\` is \`gen_ai_server_time_to_first_token_seconds\`). \`gen_ai_request_model\` is one of the first
-${MAX_MODEL_LABELS} names that the backend served, then \`other\`. No label holds anything else that a client wrote.
+Names are those of OpenTelemetry's conventions for generative AI and HTTP where they have one, as Prometheus writes them.
+\`gen_ai_request_model\` is one of the first ${MAX_MODEL_LABELS} names that the backend served, then \`other\`; \`key\` one of the first ${MAX_KEY_LABELS} names of keys. No label holds anything
+else that a client wrote.
 
 | name | type | labels | meaning |
 |---|---|---|---|
-${rows((name) => !ofProcess(name))}
+${rows}
 
-With the attesters \`nvtrust\` and \`nvattest\`, NVIDIA's program collects and appraises in one step: all of it counts as collection.
+With API keys there are also \`countersign_key_requests_total\`, \`countersign_key_tokens_total\`, \`countersign_key_attested_total\` and
+\`countersign_key_gpu_seconds_total\`, with the labels \`key\` and \`model\`.
 
-To look at: [grafana/countersign.json](grafana/countersign.json), a dashboard. To be woken by: [alerts.yaml](alerts.yaml).
+NVIDIA's programs (\`nvtrust\`, \`nvattest\`) collect and appraise in one step, which counts as collection.
+
+The [Grafana dashboard](grafana/countersign.json) shows these metrics; the [alert rules](alerts.yaml) watch them.
 
 ## The process
 
-The event loop is looked at every 100 ms: of its delays, 0.1 s is that pause itself, and what is above it is lateness.
-
-| name | type | labels | meaning |
-|---|---|---|---|
-${rows(ofProcess)}
+More metrics begin with \`process_\` or \`nodejs_\`: processor time, memory, descriptors, event loop, garbage collection.
+[prom-client](https://github.com/siimon/prom-client) describes them. The event loop is sampled every 100 ms, so only a delay above 0.1 s is lateness.
 `;
 }

@@ -34,7 +34,7 @@ export interface Attester {
   close(): Promise<void>;
 }
 
-/** Why an attester failed. docs/operations.md says for each what to do. Failures of verify/'s checks have their own codes. */
+/** Why an attester failed. docs/operate.md says for each what to do. Failures of verify/'s checks have their own codes. */
 export type Reason =
   // Driver, GPUs and switches.
   | 'no_ffi'

@@ -1,5 +1,5 @@
 // The table of what passed: each test enters its cell when it is through, and the last file to end prints the whole.
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Delivery } from './driver.ts';
@@ -26,6 +26,8 @@ export interface Matrix {
 
 /** Test files run in processes of their own; one run's share their parent. What runs of single files left there goes after a while. */
 const BASE = fileURLToPath(new URL('../../.cache/clients-matrix', import.meta.url));
+/** Where the suite `clients` has them. */
+const { NEWEST_CLIENTS } = process.env;
 const folder = join(BASE, String(process.ppid));
 const FORGET_MS = 600_000;
 
@@ -55,13 +57,16 @@ export function createMatrix(file: string, files = 7): Matrix {
 }
 
 /** `openai 7.57.0 (npm)`, from what is installed. */
-export function npmName(name: string): string {
-  return `${name} ${npmVersion(name)} (npm)`;
+export function npmName(name: string, newest = NEWEST_CLIENTS): string {
+  return `${name} ${npmVersion(name, newest)} (npm)`;
 }
 
-export function npmVersion(name: string): string {
+/** `newest`: the folder to look in first. */
+export function npmVersion(name: string, newest = NEWEST_CLIENTS): string {
   // Read as a file: packages need not export their package.json.
-  const file = new URL(`../../node_modules/${name}/package.json`, import.meta.url);
+  const path = `node_modules/${name}/package.json`;
+  const first = newest === undefined ? '' : join(newest, path);
+  const file = existsSync(first) ? first : new URL(`../../${path}`, import.meta.url);
   return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version;
 }
 

@@ -133,12 +133,16 @@ const agents: FormClient = {
   },
 };
 
+/** Which parts of an answer the AI SDK hands on: `include` since version 7, before it a setting of its own, and the body always. */
+const AI_SDK_WHOLE = { include: { responseBody: true } };
+const AI_SDK_STREAM = { include: { rawChunks: true }, includeRawChunks: true };
+
 const aiSdk: FormClient = {
   name: `ai ${npmVersion('ai')} + ${npmName('@ai-sdk/openai')}`,
   form: '/v1/responses',
   deliveries: BOTH,
   asks: { body: null, header: 'headers' },
-  places: { whole: ['response.body.attestation'], stream: ['include.rawChunks: rawValue.response.attestation'] },
+  places: { whole: ['response.body.attestation'], stream: ['raw chunks: rawValue.response.attestation'] },
   async ask({ baseURL, apiKey, fetch, model, content, delivery, tee }, heard) {
     const provider = createOpenAI({ baseURL, apiKey, fetch, headers: tee === 'header' ? { 'x-tee': '1' } : {} });
     const weather = tool({
@@ -148,14 +152,14 @@ const aiSdk: FormClient = {
     const tools = (model === 'tools' ? { [WEATHER.name]: weather } : {}) as ToolSet;
     const settings = { model: provider(model), prompt: content, maxRetries: 0, tools };
     if (delivery === 'whole') {
-      const result = await generateText({ ...settings, include: { responseBody: true } });
+      const result = await generateText({ ...settings, ...AI_SDK_WHOLE });
       heard.text = result.text;
       heard.call = result.toolCalls[0]?.input ?? null;
       heard.ended = true;
       heard.id = result.response.id;
       return put(heard, 'response.body.attestation', attestationOf(result.response.body));
     }
-    const result = streamText({ ...settings, include: { rawChunks: true }, onError: () => {} });
+    const result = streamText({ ...settings, ...AI_SDK_STREAM, onError: () => {} });
     for await (const part of result.fullStream) {
       if (part.type === 'error') throw part.error;
       if (part.type === 'text-delta') heard.text += part.text;
@@ -166,7 +170,7 @@ const aiSdk: FormClient = {
       }
       if (part.type === 'raw') {
         const found = attestationOf((part.rawValue as { response?: unknown }).response);
-        put(heard, 'include.rawChunks: rawValue.response.attestation', found);
+        put(heard, 'raw chunks: rawValue.response.attestation', found);
       }
     }
   },

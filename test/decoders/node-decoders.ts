@@ -4,6 +4,7 @@ import { ChatOpenAI } from '@langchain/openai';
 import { streamText } from 'ai';
 import OpenAI from 'openai';
 import { npmName, npmVersion } from '../clients/matrix.ts';
+import { NEWEST_CLIENTS } from '../clients/newest.ts';
 import { type Answer, canonical, type Decoder, type Reading } from './reading.ts';
 import { responseOf } from './stream.ts';
 
@@ -41,7 +42,7 @@ interface Chunk {
 }
 
 export const openai = decoder(
-  npmName('openai'),
+  npmName('openai', NEWEST_CLIENTS),
   async (fetch, take) => {
     const client = new OpenAI({ baseURL, apiKey, fetch, maxRetries: 0, logLevel: 'off' });
     for await (const chunk of await client.chat.completions.create({ model: 'm', messages, stream: true })) take(chunk);
@@ -56,7 +57,7 @@ export const openai = decoder(
 );
 
 export const aiSdk = decoder(
-  `ai ${npmVersion('ai')} + ${npmName('@ai-sdk/openai-compatible')}`,
+  `ai ${npmVersion('ai', NEWEST_CLIENTS)} + ${npmName('@ai-sdk/openai-compatible', NEWEST_CLIENTS)}`,
   async (fetch, take) => {
     const { chatModel } = createOpenAICompatible({ name: 'm', baseURL, apiKey, fetch });
     const { fullStream } = streamText({
@@ -76,7 +77,7 @@ export const aiSdk = decoder(
 );
 
 export const langchain = decoder(
-  npmName('@langchain/openai'),
+  npmName('@langchain/openai', NEWEST_CLIENTS),
   async (fetch, take) => {
     const model = new ChatOpenAI({
       model: 'm',

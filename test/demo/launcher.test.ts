@@ -57,6 +57,41 @@ describe('npm start', () => {
     expect((statSync(join(folder.path, 'run')).mode & 0o777).toString(8)).toBe('750');
   }, 30_000);
 
+  it('says step by step what it does, and at last what to try and how to end it', async () => {
+    launcher = start();
+    await eventually(() => launcher.output().includes('Ctrl-C ends everything.'), 20_000);
+    const lines = [
+      'Countersign: the whole service on this machine',
+      'starting demo engine, sidecar and gateway',
+      '  demo engine  runs, its model is countersign-demo\n',
+      `  gateway      listens on http://127.0.0.1:${port}\n`,
+      '  sidecar      attests with a simulated GPU\n',
+      'ready in ',
+      'SIMULATED',
+      'Try it:\n',
+      `  page       http://127.0.0.1:${port}/\n`,
+      `curl -s http://127.0.0.1:${port}/v1/chat/completions`,
+      'Ctrl-C ends everything.\n',
+    ];
+    const places = lines.map((line) => launcher.output().indexOf(line));
+    expect(places[0]).toBe(0);
+    expect(places).toEqual([...places].sort((a, b) => a - b));
+    expect(places).not.toContain(-1);
+    await launcher.kill('SIGINT');
+    // Nothing but these lines: no log line of an ordinary start and stop.
+    expect(launcher.output()).toMatch(/Ctrl-C ends everything\.\nstopped\n$/);
+    expect(launcher.output()).not.toContain('{"level"');
+  }, 30_000);
+
+  it('names no demo engine where the backend is another', async () => {
+    const backend = await startBackend();
+    launcher = start({ BACKEND_URL: backend.url });
+    await eventually(() => launcher.output().includes('Ctrl-C ends everything.'), 20_000);
+    expect(launcher.output()).toContain('\nstarting sidecar and gateway …\n');
+    expect(launcher.output()).not.toContain('demo engine');
+    await backend.close();
+  }, 30_000);
+
   it.each(['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGKILL'] as const)(
     'leaves nothing behind after %s',
     async (signal) => {
@@ -87,12 +122,16 @@ describe('npm start', () => {
     await backend.close();
   }, 40_000);
 
-  it('ends in order when it is told so before it is ready', async () => {
-    launcher = start();
-    await eventually(() => launcher.output().includes('starting: '));
-    expect(await launcher.kill('SIGTERM')).toEqual({ code: 0, signal: null });
-    expect(launcher.output()).not.toContain('ready');
-  }, 20_000);
+  it.each(['Countersign: ', 'starting '])(
+    'ends in order when it is told so before it is ready, after "%s"',
+    async (line) => {
+      launcher = start();
+      await eventually(() => launcher.output().includes(line));
+      expect(await launcher.kill('SIGTERM')).toEqual({ code: 0, signal: null });
+      expect(launcher.output()).not.toContain('ready');
+    },
+    20_000,
+  );
 
   it('ends at once on a second signal', async () => {
     const backend = await startBackend();
@@ -115,6 +154,7 @@ describe('npm start', () => {
     const NVML_LIBRARY = join(folder.path, 'no-driver.so');
     launcher = start({ ATTESTER: 'native', NVML_LIBRARY, COLLATERAL_DIR: join(folder.path, 'collateral') });
     await eventually(() => launcher.output().includes('Ctrl-C ends everything.'), 20_000);
+    expect(launcher.output()).toContain('\n  sidecar      runs, but cannot attest\n');
     expect(launcher.output()).toMatch(/^ {2}Requests with tee are REFUSED: the sidecar cannot attest: \S.*$/m);
     const body = /-d '([^']+)'/.exec(launcher.output())?.[1] ?? '';
     expect((await chat(`http://127.0.0.1:${port}`, body)).status).toBe(200);
@@ -126,7 +166,9 @@ describe('npm start', () => {
     await new Promise<void>((resolve) => squatter.listen(port, '127.0.0.1', resolve));
     launcher = start();
     expect((await launcher.exited).code).toBe(1);
-    expect(launcher.output()).toMatch(/cannot listen on 127\.0\.0\.1:\d+ \(EADDRINUSE\)/);
+    expect(launcher.output()).toMatch(
+      /^countersign: cannot listen on 127\.0\.0\.1:\d+ \(EADDRINUSE\): another program listens there; PORT=\d+ npm start takes another port$/m,
+    );
     expect(launcher.output()).not.toContain('ready');
     squatter.close();
   }, 20_000);

@@ -25,7 +25,7 @@ mount -t tmpfs tmpfs /sys/fs/cgroup
 mkdir /sys/fs/cgroup/systemd
 mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/systemd
 
-# What docs/operations.md has an operator do.
+# What docs/operate.md has an operator do.
 mkdir -p /opt/countersign /etc/countersign
 mount --bind -o ro "$tree" /opt/countersign
 mount --bind "$node" /usr/bin/node

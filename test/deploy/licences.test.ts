@@ -25,7 +25,7 @@ describe('the licences of what the images carry', () => {
     expect(packages.filter(({ licence }) => !allowed(licence))).toEqual([]);
   });
 
-  it('are listed in docs/licences.md as they are installed (npm run make licences writes it)', () => {
+  it('are listed in THIRD-PARTY.md as they are installed (npm run make licences writes it)', () => {
     expect(readFileSync(new URL(`../../${FILE}`, import.meta.url), 'utf8')).toBe(document());
   });
 

@@ -34,7 +34,7 @@ describe.each(PAGES)('%s', (page) => {
 });
 
 test("what bites has the doctor's names", async () => {
-  const names = all(read('docs/nodes/README.md'), /^\| `(\w+)` \|/gm);
+  const names = all(read('docs/nodes/index.md'), /^\| `(\w+)` \|/gm);
   expect(names).toContain('lkca');
   const { findings } = await look();
   for (const name of names) expect(findings.map((finding) => finding.name)).toContain(name);

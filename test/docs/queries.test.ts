@@ -37,10 +37,10 @@ interface Rule {
   annotations: { summary: string; description: string };
 }
 
-describe('the alert rules', () => {
-  const { groups } = parse(read('alerts.yaml')) as { groups: { rules: Rule[] }[] };
-  const rules = groups.flatMap((group) => group.rules);
+const { groups } = parse(read('alerts.yaml')) as { groups: { rules: Rule[] }[] };
+const rules = groups.flatMap((group) => group.rules);
 
+describe('the alert rules', () => {
   it.each(rules.map((rule) => [rule.alert, rule] as const))('%s reads metrics and labels that exist', (_name, rule) => {
     expectKnown(rule.expr);
     expect(['critical', 'warning']).toContain(rule.labels.severity);
@@ -58,12 +58,14 @@ describe('the dashboard', () => {
     id: number;
     type: string;
     title: string;
+    description: string;
+    fieldConfig: { defaults: { unit: string } };
     gridPos: { x: number; y: number; w: number; h: number };
     targets?: { expr: string; legendFormat: string }[];
   }
   const board = JSON.parse(read('grafana/countersign.json')) as {
     panels: Panel[];
-    templating: { list: { name: string; definition?: string }[] };
+    templating: { list: { name: string }[] };
   };
   const drawn = board.panels.filter((panel) => panel.type !== 'row');
 
@@ -84,6 +86,33 @@ describe('the dashboard', () => {
       }
     },
   );
+
+  it('has its rows in the order in which one looks', () => {
+    const rows = board.panels.filter(({ type }) => type === 'row').map(({ title }) => title);
+    expect(rows).toEqual(['Is it up', 'Proofs', 'Signing queue', 'Traffic', 'Usage', 'GPU', 'Process']);
+  });
+
+  /** Of Grafana's ids of units, those that fit our metrics. */
+  const UNITS = ['none', 'short', 's', 'bytes', 'percentunit', 'reqps', 'ops'];
+
+  it.each(drawn.map((panel) => [panel.title, panel] as const))(
+    '%s says what it shows, in which unit',
+    (_name, panel) => {
+      expect(panel.description).toMatch(/^[A-Z`1].{20,}\.$/s);
+      const { unit } = panel.fieldConfig.defaults;
+      expect(UNITS).toContain(unit);
+      // What its metrics count, by the end of their names.
+      const exprs = (panel.targets ?? []).map(({ expr }) => expr).join(' ');
+      if (exprs.includes('histogram_quantile')) expect(unit).toBe(/_seconds_bucket/.test(exprs) ? 's' : 'none');
+      if (/^sum by \(\w+\) \(rate\(\w+_seconds_count/.test(exprs)) expect(unit).toBe('reqps');
+      if (exprs.includes('_bytes{')) expect(unit).toBe('bytes');
+    },
+  );
+
+  it('names every alert at a panel, and none that is not there', () => {
+    const named = drawn.flatMap(({ description }) => description.match(/\bCountersign[A-Z]\w+/g) ?? []);
+    expect([...new Set(named)].sort()).toEqual(rules.map((rule) => rule.alert).sort());
+  });
 
   it('lays its panels out side by side, none over another', () => {
     expect(new Set(board.panels.map(({ id }) => id)).size).toBe(board.panels.length);

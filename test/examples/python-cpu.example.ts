@@ -1,4 +1,4 @@
-// cpu_verify.py, written from docs/attestation.md alone, beside our own verifier: the same verdicts on genuine CPU evidence.
+// cpu_verify.py, written from docs/attestation.md and the standards that it names, beside our own verifier: the same verdicts on genuine CPU evidence.
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
 import { appraiseCpu, type CpuReference, type CpuVerifyOptions } from '../../verify/cpu/index.ts';
@@ -11,7 +11,7 @@ import { GENUINE, UNUSABLE, USABLE } from './cpu-references.ts';
 import { ask, both, runPython, verdict } from './cpu-verifiers.ts';
 import { python, SKIPPED } from './python.ts';
 
-/** A case as text and options, and the one check that its verdict is of, where it is of one alone (docs/attestation.md §7.11). */
+/** A case as text and options, and the one check that its verdict is of, where it is of one alone. */
 function questionOf(one: Case): readonly [text: string, options: CpuVerifyOptions & { at: Date }, only?: string] {
   const options = { ...optionsOf(one), at: new Date(one.at) };
   if (one.kind === 'software') {

@@ -8,6 +8,3 @@ export const REQUESTS = {
 
 /** `FAULT_STREAMS=500`: streams that are open at once. */
 export const STREAMS = Number(process.env.FAULT_STREAMS ?? 2_000);
-
-/** `FAULTS_DOCUMENT=docs/faults.md`: the file whose table is replaced by this run's. */
-export const DOCUMENT = process.env.FAULTS_DOCUMENT ?? null;

@@ -144,8 +144,9 @@ describe.skipIf(tools === null)('a fleet behind an InferencePool', () => {
       );
     busy.abort();
     console.log(`where 60 tee requests went: ${JSON.stringify(Object.fromEntries(counts))}`);
-    expect(counts.get('slow') ?? 0).toBeLessThanOrEqual(2);
-    expect(counts.size).toBeGreaterThan(2);
+    // The picker scores what it scraped a moment ago, so that a few may still go there.
+    expect(counts.get('slow') ?? 0).toBeLessThanOrEqual(6);
+    for (const pod of others) expect(counts.get(pod.name) ?? 0).toBeGreaterThan(2 * (counts.get('slow') ?? 0));
     await Promise.all(held);
     await fleet.remove('slow');
   });

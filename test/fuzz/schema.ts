@@ -28,15 +28,12 @@ if (python === null) {
   process.exit(0);
 }
 const service = await startService({ MAX_BODY_BYTES: '1048576' });
-/** What the backend has beside generation, and by which method. */
-const METHODS: readonly (readonly [string, string])[] = [
-  ['/v1/models', 'GET'],
-  ['/v1/embeddings', 'POST'],
-  ['/v1/responses', 'POST'],
-];
+/** What the backend has by another method than POST. */
+const METHODS: readonly (readonly [string, string])[] = [['/v1/models', 'GET']];
 service.backend.script = (request, response) => {
-  const allow = METHODS.find(([path]) => request.url.startsWith(path))?.[1];
-  const other = allow !== undefined && allow !== request.method;
+  const own = request.url.split('?', 1)[0]?.endsWith('/attestation') ? 'GET' : 'POST';
+  const allow = METHODS.find(([path]) => request.url.startsWith(path))?.[1] ?? own;
+  const other = allow !== request.method;
   return (other ? answer('{"detail":"Method Not Allowed"}', 405, { allow }) : blameless(false))(request, response);
 };
 const document = join(service.folder.path, 'openapi.json');

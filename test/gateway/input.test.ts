@@ -89,6 +89,8 @@ describe('bad input', () => {
     for (const [path, method, allow] of [
       ['/v1/chat/completions', 'PUT', 'GET, POST, DELETE'],
       ['/health', 'POST', 'GET'],
+      ['/', 'POST', 'GET'],
+      ['/docs', 'POST', 'GET'],
       ['/~sev_gpu@1.0/verify', 'DELETE', 'GET, POST'],
       ['/v1/models', 'PATCH', 'GET, POST, DELETE'],
     ] as const) {

@@ -1,12 +1,13 @@
 // Sealed requests through the gateway: every route inside, streams chunk by chunk, refusals in the clear before and sealed after opening.
 import { Agent, request as httpRequest } from 'node:http';
+import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { KEYS_MEDIA_TYPE, RESPONSE_MEDIA_TYPE, readResponse } from '../../sealed/index.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
 import { appraiseAttestation } from '../../verify/index.ts';
 import { chatAnswer, chatStream } from '../backend.ts';
 import { ask, CHAT, chat } from '../client.ts';
-import { eventually, type Folder, type Service, startService, temporaryFolder } from '../harness.ts';
+import { eventually, type Folder, type Service, startGateway, startService, temporaryFolder } from '../harness.ts';
 import { codeOf } from '../sealed/chunks.ts';
 import { currentKey, currentKeys, messageOf, open, post, sealedAsk, sealMessage, textOf } from '../sealed-client.ts';
 import { parseSamples } from '../telemetry/samples.ts';
@@ -287,6 +288,39 @@ describe('a gateway', () => {
     await eventually(() => gone);
   });
 
+  it('holds the backend back while the client takes nothing, and goes on when it does', async () => {
+    const total = 96 * 1024 * 1024;
+    const piece = Buffer.alloc(256 * 1024, 'x');
+    let sent = 0;
+    service.backend.script = (_request, response) => {
+      response.writeHead(200, { 'content-type': 'application/octet-stream', 'content-length': total });
+      const more = () => {
+        while (sent < total) {
+          sent += piece.length;
+          if (!response.write(piece)) return void response.once('drain', more);
+        }
+        response.end();
+      };
+      more();
+    };
+    const { request, chunks } = await sealMessage(
+      await currentKey(url),
+      messageOf({ path: '/v1/files/f/content', method: 'GET' }),
+    );
+    const outer = await post(url, chunks);
+    let before = -1;
+    await eventually(async () => {
+      before = sent;
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      return sent > 0 && sent === before;
+    });
+    expect(sent).toBeLessThan(total / 2);
+    const { content } = await readResponse(request.openResponse(outer.body));
+    let received = 0;
+    for await (const part of content) received += part.length;
+    expect(received).toBe(total);
+  });
+
   it('cuts the response where the backend breaks off, and the client sees it', async () => {
     service.backend.script = (_request, response) => {
       response.writeHead(200, { 'content-type': 'application/octet-stream', 'content-length': '100000' });
@@ -331,6 +365,43 @@ describe('a gateway', () => {
     expectError(await ask(`${url}/ohttp`, { method: 'GET' }), 405, 'method_not_allowed');
     expectError(await ask(`${url}/.well-known/ohttp-keys`, { method: 'POST' }), 405, 'method_not_allowed');
   });
+});
+
+it('nothing of a sealed request is in the log, and its edge learns one path', async () => {
+  await start();
+  const lines: string[] = [];
+  const log = pino({ level: 'trace' }, { write: (line: string) => void lines.push(line) });
+  const env = { BACKEND_URL: service.backend.url, SIDECAR_SOCKET: service.sidecar.socket };
+  await service.gateway.close();
+  const own = await startGateway(env, log);
+  try {
+    service.backend.script = chatAnswer('answer-canary');
+    const body = JSON.stringify({ model: 'model-canary', messages: [{ role: 'user', content: 'prompt-canary' }] });
+    const headers = { authorization: 'Bearer key-canary' };
+    const { request, chunks } = await sealMessage(await currentKey(own.url), messageOf({ body, headers }));
+    const outer = await post(own.url, chunks);
+    const bytes: Buffer[] = [];
+    for await (const part of outer.body) bytes.push(part as Buffer);
+    const response = Buffer.concat(bytes);
+    const opened = await open(
+      request,
+      (async function* () {
+        yield response;
+      })(),
+    );
+    expect(opened.text).toContain('answer-canary');
+    expect((await sealedAsk(own.url, { body: '{"prompt-canary"', headers })).status).toBe(400);
+    expect(lines.filter((line) => line.includes('"/ohttp"'))).toHaveLength(2);
+    expect(lines.some((line) => line.includes('"/v1/chat/completions"'))).toBe(true);
+    expect(lines.filter((line) => /(answer|prompt|key)-canary/.test(line))).toEqual([]);
+    const seen = Buffer.concat([...chunks.map((chunk) => Buffer.from(chunk)), response]).toString('latin1');
+    expect(seen).not.toMatch(/canary|chat|completions/);
+  } finally {
+    await own.close();
+    await service.sidecar.close();
+    await service.backend.close();
+    folder.remove();
+  }
 });
 
 describe('with SEALED=required', () => {

@@ -1,5 +1,5 @@
 // The readers of proto, verify and page, and everything that is fuzzed.
-import { readAnswer } from '../../page/stream.ts';
+import { type Listener, readAnswer } from '../../page/stream.ts';
 import type { Attestation } from '../../proto/attestation.ts';
 import { recordEvents } from '../../proto/events.ts';
 import { Fold, foldPayloads, joined, parseChunk } from '../../proto/fold.ts';
@@ -377,11 +377,13 @@ const ofVerify = (world: World): readonly Reader[] => {
   ];
 };
 
+const IGNORED: Listener = { content() {}, reasoning() {}, refusal() {}, toolCall() {} };
+
 const ofPage: readonly Reader[] = inChunks(
   'page/stream: readAnswer',
   LINES,
   async (pieces) => {
-    await readAnswer(answering(pieces, 'text/event-stream'), () => {});
+    await readAnswer(answering(pieces, 'text/event-stream'), IGNORED);
   },
   [64, Number.POSITIVE_INFINITY],
 );

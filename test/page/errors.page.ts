@@ -93,9 +93,9 @@ describe.skipIf(missing !== '')(`errors${missing}`, () => {
     const { page, close } = await stage.visit({ insecure: true });
     expect(await page.textContent('#state')).toContain('only on pages that come over HTTPS');
     await say(page, 'Hello');
-    await verdict(page, 'incomplete');
-    expect(await page.textContent('.verdict')).toContain('The verifier could not run');
-    expect(await page.textContent('.keep')).toMatch(/npm run verify -- .+ --allow-simulated/);
+    await verdict(page, 'unchecked');
+    expect(await page.textContent('.card')).toContain('The verifier could not run');
+    expect(await page.textContent('.keep')).toMatch(/npx @countersign\/verify .+ --allow-simulated/);
     await close();
   });
 
@@ -165,21 +165,39 @@ describe.skipIf(missing !== '')(`API keys${missing}`, () => {
   test('the page asks for a key, keeps it in memory alone, and works with it', async () => {
     stage.service.backend.script = chatStream(['Open.']);
     const { page, close } = await stage.visit();
-    await say(page, 'Hello');
-    expect(await page.textContent('.trouble')).toMatch(/401 invalid_api_key.*Enter an API key/s);
+    await page.locator('#key-form').waitFor();
+    expect(await page.locator('#composer').isVisible()).toBe(false);
+    await page.click('text=Use key');
+    expect(await page.textContent('#key-problem')).toBe('Enter the key first.');
+    await page.fill('#key', 'wrong');
+    await page.keyboard.press('Enter');
+    await page.locator('#key-problem', { hasText: 'does not know this key' }).waitFor();
     expect(await page.evaluate('document.activeElement.id')).toBe('key');
-    await page.keyboard.type('wrong');
-    await page.keyboard.press('Tab');
-    await page.locator('#state[data-kind=away]').waitFor();
     await page.fill('#key', 'sesame');
-    await page.keyboard.press('Tab');
-    await page.locator('#state[data-kind=ready]').waitFor();
-    await page.locator('#model option').waitFor({ state: 'attached' });
-    await page.click('button:has-text("Try again")');
+    await page.keyboard.press('Enter');
+    await page.locator('#composer').waitFor();
+    expect(await page.evaluate('document.activeElement.id')).toBe('message');
+    await say(page, 'Hello');
     await verdict(page, 'simulated');
     expect(await page.evaluate('JSON.stringify([localStorage.length, sessionStorage.length, document.cookie])')).toBe(
       '[0,0,""]',
     );
+    // A key that is revoked meanwhile is asked for again, and what was asked can be asked again.
+    writeFileSync(join(folder.path, 'keys'), 'open\n');
+    await expect
+      .poll(
+        async () =>
+          (await fetch(`${stage.service.gateway.url}/v1/models`, { headers: { authorization: 'Bearer sesame' } }))
+            .status,
+        { timeout: 10_000 },
+      )
+      .toBe(401);
+    await say(page, 'Again');
+    await page.locator('#key-problem', { hasText: 'any more' }).waitFor();
+    await page.fill('#key', 'open');
+    await page.keyboard.press('Enter');
+    await page.click('button:has-text("Try again")');
+    await verdict(page, 'simulated');
     await page.reload();
     expect(await page.inputValue('#key')).toBe('');
     await close();

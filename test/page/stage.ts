@@ -63,7 +63,7 @@ export async function openStage(env: Record<string, string> = {}): Promise<Stage
 
 async function open(browser: Browser, url: string, options: VisitOptions): Promise<Visit> {
   const context = await browser.newContext({
-    viewport: options.phone ? { width: 390, height: 844 } : { width: 1200, height: 900 },
+    viewport: options.phone ? { width: 360, height: 740 } : { width: 1280, height: 800 },
     colorScheme: options.dark ? 'dark' : 'light',
     reducedMotion: options.still === false ? 'no-preference' : 'reduce',
     acceptDownloads: true,
@@ -99,7 +99,7 @@ export async function say(page: Page, text: string): Promise<void> {
   const turns = await page.locator('.turn').count();
   await page.fill('#message', text);
   await page.press('#message', 'Enter');
-  await page.locator('.turn').nth(turns).locator('.keep, .trouble').waitFor({ timeout: 20_000 });
+  await page.locator('.turn').nth(turns).locator('.proof[data-complete], .trouble').waitFor({ timeout: 20_000 });
 }
 
 /** Waits for a verdict of the newest proof. */
@@ -108,7 +108,7 @@ export async function verdict(page: Page, kind: string): Promise<void> {
 }
 
 /** The checks of the newest proof by how they went. */
-export async function checks(page: Page, status: 'pass' | 'fail' | 'skip'): Promise<string[]> {
+export async function checks(page: Page, status: 'pass' | 'fail' | 'skip' | 'unchecked'): Promise<string[]> {
   const rows = page.locator('.proof').last().locator(`[data-check][data-status=${status}]`);
   return rows.evaluateAll((elements) => elements.map((element) => element.getAttribute('data-check') ?? ''));
 }

@@ -9,7 +9,8 @@ import { ask, CHAT, chat } from '../client.ts';
 import { namedStream, responseEvents } from '../named-streams.ts';
 import { evidenceCases } from '../nvidia/cases.ts';
 import { vectorsPresent } from '../vectors.ts';
-import { batchOf } from '../verify/maker.ts';
+import { AT, batchOf } from '../verify/maker.ts';
+import { makeSession } from '../verify/session-maker.ts';
 import { checks, missing, openStage, type Stage, type Visit, verdict } from './stage.ts';
 
 describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
@@ -60,8 +61,8 @@ describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
       // The page's own icon may come late.
       expect(requests.slice(before).filter((one) => !one.startsWith('GET /page/assets/'))).toEqual([]);
     }
-    await page.locator('.keep').waitFor();
-    expect(await page.evaluate('document.activeElement.className')).toBe('verdict-title');
+    await page.locator('.proof[data-complete]').waitFor();
+    await expect.poll(() => page.evaluate('document.activeElement.className')).toBe('verdict-title');
     expect(complaints).toEqual([]);
     await close();
   });
@@ -78,10 +79,10 @@ describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
   test('a pasted text is checked; one that was changed is not valid, and says why', async () => {
     const { page, close } = await stage.visit();
     await page.click('#to-check');
-    await page.click('text=Check it');
-    expect(await page.textContent('#drop-problem')).toContain('Paste an attestation first');
+    await page.click('#drop button[type=submit]');
+    expect(await page.textContent('#drop-problem')).toContain('Paste a proof first');
     await page.fill('#paste', whole.replaceAll('Kept.', 'Bent.'));
-    await page.click('text=Check it');
+    await page.click('#drop button[type=submit]');
     await verdict(page, 'invalid');
     expect(await checks(page, 'fail')).toContain('raw_hash');
     await close();
@@ -95,8 +96,9 @@ describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
     const { page, complaints, close } = await stage.visit();
     await page.click('#to-check');
     await page.fill('#paste', text);
-    await page.click('text=Check it');
-    await verdict(page, 'invalid');
+    await page.click('#drop button[type=submit]');
+    await verdict(page, 'foreign');
+    expect(await page.textContent('.verdict')).toContain('Not a proof file');
     expect(await page.textContent('[data-check=form]')).toContain(code);
     expect(complaints).toEqual([]);
     await close();
@@ -110,7 +112,7 @@ describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
     await page.click('#to-check');
     const check = async (member: unknown, kind: string) => {
       await page.fill('#paste', JSON.stringify({ ...signed, raw, nonce, batch: member }));
-      await page.click('text=Check it');
+      await page.click('#drop button[type=submit]');
       await verdict(page, kind);
       return page.textContent('.hashes');
     };
@@ -130,17 +132,43 @@ describe.skipIf(missing !== '')(`a stored proof${missing}`, () => {
     await close();
   });
 
-  test('the proof of another service, whose simulated root this one does not name, is not valid', async () => {
+  test('the proof of another service, whose simulated root this one does not name, is not fully checked', async () => {
     const other = await openStage();
     const { page, close } = await other.visit();
     await page.click('#to-check');
     await page.fill('#paste', whole);
-    await page.click('text=Check it');
-    await verdict(page, 'invalid');
-    expect(await checks(page, 'fail')).toEqual(['report_chain']);
+    await page.click('#drop button[type=submit]');
+    await verdict(page, 'unchecked');
+    expect([await checks(page, 'fail'), await checks(page, 'unchecked')]).toEqual([[], ['report_chain']]);
+    expect(await page.textContent('[data-claim="Who signed"]')).toContain('not checked');
     await close();
     await other.close();
   });
+});
+
+describe.skipIf(missing !== '')(`evidence of a processor${missing}`, () => {
+  test.each(['a session', 'a session as a JSON string', 'a report alone'])(
+    'is recognized and checked: %s',
+    async (what) => {
+      const stage = await openStage();
+      const { page, complaints, close } = await stage.visit({ at: AT.toISOString() });
+      const { cpu, gpu } = await makeSession();
+      const whole = JSON.stringify({ ...cpu, gpu });
+      const text =
+        what === 'a report alone' ? JSON.stringify(cpu) : what === 'a session' ? whole : JSON.stringify(whole);
+      await page.click('#to-check');
+      await page.fill('#paste', text);
+      await page.click('#drop button[type=submit]');
+      // Nobody knows the processor's root, nor the GPU's.
+      await verdict(page, 'unchecked');
+      expect(await checks(page, 'unchecked')).toContain('cpu_chain');
+      expect(await checks(page, 'pass')).toContain('cpu_signature');
+      expect(await checks(page, 'fail')).toEqual([]);
+      expect(complaints).toEqual([]);
+      await close();
+      await stage.close();
+    },
+  );
 });
 
 describe.skipIf(missing !== '')(`no proof${missing}`, () => {
@@ -162,9 +190,9 @@ describe.skipIf(missing !== '')(`no proof${missing}`, () => {
     const { page, complaints, close } = await stage.visit();
     await page.click('#to-check');
     await page.fill('#paste', '{"raw":"x","nonce":"x","token":"x","evidence":[{}]}');
-    await page.click('text=Check it');
-    await verdict(page, 'invalid');
-    await page.locator('.keep').waitFor();
+    await page.click('#drop button[type=submit]');
+    await verdict(page, 'foreign');
+    await page.locator('.proof[data-complete]').waitFor();
     expect(complaints).toEqual([]);
     await close();
     await stage.close();
@@ -206,8 +234,9 @@ describe.skipIf(missing + genuine !== '')(`genuine evidence of an H100${missing}
 
   test('reference values come through the gateway; what is not to be had makes it incomplete, not false', async () => {
     const { page, requests } = visit;
-    await page.click('text=Check it');
-    await verdict(page, 'incomplete');
+    await page.click('#drop button[type=submit]');
+    await verdict(page, 'unchecked');
+    expect(await checks(page, 'fail')).toEqual([]);
     expect(await page.textContent('[data-check=reference_values]')).toMatch(/all \d+ active measurements/);
     expect(await page.getAttribute('[data-check=reference_values]', 'data-status')).toBe('pass');
     expect(await page.textContent('[data-check=revocation]')).toContain('revocation_unavailable');
@@ -218,11 +247,12 @@ describe.skipIf(missing + genuine !== '')(`genuine evidence of an H100${missing}
   test('without them it is valid at level gpu, and the page says what that leaves open', async () => {
     const { page } = visit;
     await page.evaluate('document.querySelector("#drop-collateral").checked = false');
-    await page.click('text=Check it');
+    await page.click('#drop button[type=submit]');
     await verdict(page, 'valid');
-    expect(await page.textContent('.verdict')).toMatch(
-      /A genuine NVIDIA GPU.*Left out, as you asked: “Nothing was revoked”.*level gpu/s,
+    expect(await page.textContent('.card')).toMatch(
+      /Proven: a GPU signed this.*A genuine NVIDIA GPU.*Left out, as you asked: “Nothing was revoked”/s,
     );
+    expect(await page.locator('.ladder [aria-current=step]').textContent()).toContain('GPU, reached');
     expect(await page.textContent('.not-proven')).toMatch(/measurements were not compared.*nobody was asked/s);
     expect(await page.textContent('[data-check=revocation]')).toContain('the caller asked for no such check');
   });

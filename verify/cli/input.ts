@@ -47,29 +47,6 @@ function decode(bytes: Uint8Array, file: string): string {
   }
 }
 
-/** What a file is, by its shape alone; whatever is not known is taken for an attestation, whose reader says what is wrong. */
-export type Kind = 'attestation' | 'evidence' | 'cpu' | 'session';
-
-/** @param input as readInput returns it */
-export function kindOf(input: string | Uint8Array): Kind {
-  if (typeof input !== 'string') return 'attestation';
-  const value = parsed(input);
-  if (Array.isArray(value)) return 'evidence';
-  if (typeof value !== 'object' || value === null || 'raw' in value || 'attestation' in value) return 'attestation';
-  if ('statement' in value && 'gpu' in value) return 'session';
-  return 'type' in value && 'report' in value ? 'cpu' : 'attestation';
-}
-
-/** JSON, or JSON in a JSON string; undefined where it is neither. */
-function parsed(text: string): unknown {
-  try {
-    const value: unknown = JSON.parse(text.startsWith('\ufeff') ? text.slice(1) : text);
-    return typeof value === 'string' ? JSON.parse(value) : value;
-  } catch {
-    return undefined;
-  }
-}
-
 /** The text of a JSON string's value; any other text as it is. */
 export function unquoted(text: string): string {
   if (!text.trimStart().startsWith('"')) return text;

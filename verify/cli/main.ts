@@ -9,6 +9,8 @@ import {
   appraiseEvidence,
   CheckFailure,
   fetchNrasKeys,
+  type Kind,
+  kindOf,
   UnsupportedSystemError,
   type VerificationReport,
   type VerifyOptions,
@@ -17,7 +19,7 @@ import { parsePem } from '../x509/certificate.ts';
 import { type Arguments, helpOf, type Request, readArguments, UsageError } from './args.ts';
 import { collateralFor, fetched, fetchingInto, onFetch } from './collateral-folder.ts';
 import { completion } from './help.ts';
-import { type Kind, kindOf, MAX_INPUT_BYTES, readInput, readText, unquoted } from './input.ts';
+import { MAX_INPUT_BYTES, readInput, readText, unquoted } from './input.ts';
 import { replay } from './replay.ts';
 import { plain, printCpuReport, printReport } from './report.ts';
 

@@ -1,5 +1,5 @@
 // An attestation result in the field's common form: EAR (draft-ietf-rats-ear-04) with AR4SI's trustworthiness vector (draft-ietf-rats-ar4si),
-// made of our report. Unsigned. An entry point of its own beside index.ts, so that a browser's bundle does not grow by it. docs/exports.md.
+// made of our report. Unsigned. An entry point of its own beside index.ts, so that a browser's bundle does not grow by it. docs/verify.md.
 
 import type { Check, CheckName, FailureCode } from '../checks.ts';
 import { fromHex, toBase64Url } from '../common/bytes.ts';

@@ -1,5 +1,5 @@
 // Evidence in others' forms: a CMW collection (RFC 9999), and the claims of the CVM profile (tag:confidential.ai,2026:cvm#1, draft of 2026-10-01).
-// It is read and not verified. An entry point of its own beside index.ts, as ear.ts is. docs/exports.md.
+// It is read and not verified. An entry point of its own beside index.ts, as ear.ts is. docs/verify.md.
 import type { Evidence } from '../../proto/attestation.ts';
 import { sessionMessage } from '../../proto/statement.ts';
 import { CheckFailure, type Limits } from '../checks.ts';
@@ -22,7 +22,7 @@ export type CmwCollection = { readonly __cmwc_t: string } & { readonly [label: s
 const ENDORSEMENT = 2;
 const EVIDENCE = 4;
 
-/** The collection of an answer, and of a session by itself. docs/exports.md says what the labels are. */
+/** The collection of an answer, and of a session by itself. docs/verify.md says what the labels are. */
 export const CMW_TYPES = {
   answer: 'urn:uuid:56f534b3-cf3e-4a1d-8902-1eeb8f75859e',
   session: 'urn:uuid:e136eff3-6308-4265-b7f2-bca288e421ec',

@@ -1,4 +1,4 @@
-// ATTESTER=nvattest: NVIDIA's C++ command line, for drivers that the Python SDK does not read (docs/attestation.md).
+// ATTESTER=nvattest: NVIDIA's C++ command line, for drivers that the Python SDK does not read (docs/operate.md).
 import { randomBytes, X509Certificate } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

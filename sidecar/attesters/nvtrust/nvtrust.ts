@@ -1,4 +1,4 @@
-// ATTESTER=nvtrust: NVIDIA's Python SDK with its local verifier, in one-shot workers kept warm (docs/attestation.md).
+// ATTESTER=nvtrust: NVIDIA's Python SDK with its local verifier, in one-shot workers kept warm (docs/operate.md).
 import { createHash } from 'node:crypto';
 import { accessSync, constants, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { rm } from 'node:fs/promises';

@@ -97,6 +97,40 @@ describe('a session', () => {
     expect(not_after).toBeGreaterThan(now + 3000);
   });
 
+  it('names the keys that a gateway can open, at once where the current one names none of them', async () => {
+    const running = await start();
+    const hpkeOf = (session: Session | null) => readStatement((session as Session).statement).hpke;
+    expect(hpkeOf(running.current)).toBeNull();
+    running.setKeys(['AAAA']);
+    await eventually(() => made.length === 2);
+    expect(hpkeOf(running.current)).toBe('AAAA');
+    // Keys for the session to come are no reason for one now.
+    running.setKeys(['BBBB', 'AAAA']);
+    expect(hpkeOf(await running.challenged(CHALLENGE, never))).toBe('AAAA');
+    expect(made).toHaveLength(2);
+    // A gateway that was restarted.
+    running.setKeys(['CCCC']);
+    await eventually(() => made.length === 3);
+    expect(hpkeOf(running.current)).toBe('CCCC');
+    expect((await appraiseSession(whole(running.current as Session), { simulatedRoot: roots() })).valid).toBe(true);
+  });
+
+  it('is made again where keys came while it was being made', async () => {
+    const { promise: held, resolve: release } = Promise.withResolvers<void>();
+    let collections = 0;
+    const collector = withCollect((collect) => async (...args) => {
+      if (++collections === 1) await held;
+      return collect(...args);
+    });
+    const starting = start({ collector });
+    await eventually(() => collections === 1);
+    (sessions as Sessions).setKeys(['AAAA']);
+    release();
+    await starting;
+    await eventually(() => made.length === 2);
+    expect(readStatement((made[1] as Session).statement).hpke).toBe('AAAA');
+  });
+
   it('is renewed with a new key at half of its life; what the old one signed stays right', async () => {
     // A second of life beyond the margin before it, which a clock that stands still does not use up.
     const now_ms = Date.now();
