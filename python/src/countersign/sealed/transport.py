@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from .exchange import (
     retry_after,
     session_refusal_of,
 )
+from .opened_stream import async_parts_of, opened_streams, parts_of
 from .sessions import MAX_SESSION_BYTES, Sealing, Sessions, fresh_challenge
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class SealedTransport(_Sealed, httpx.BaseTransport):
             outer, reader = self._answer(request)
         except SealedError as error:
             return self._refusal(error)
-        parts = _parts(outer)
+        parts = parts_of(outer)
         try:
             handed = self._until_head(parts, reader)
         except SealedError as error:
@@ -153,7 +153,7 @@ class SealedTransport(_Sealed, httpx.BaseTransport):
         except BaseException:
             outer.close()
             raise
-        stream = _streams(self._library)[0](handed, parts, reader, outer)
+        stream = opened_streams(self._library)[0](handed, parts, reader, outer)
         return self._opened(reader, stream, self._is_in_session)
 
     def close(self) -> None:
@@ -220,7 +220,7 @@ class SealedTransport(_Sealed, httpx.BaseTransport):
         """The body of a response, which is closed; None: it is larger."""
         whole = bytearray()
         try:
-            for part in _parts(response):
+            for part in parts_of(response):
                 whole += part
                 if len(whole) > most:
                     return None
@@ -263,7 +263,7 @@ class AsyncSealedTransport(_Sealed, httpx.AsyncBaseTransport):
             outer, reader = await self._answer(request)
         except SealedError as error:
             return self._refusal(error)
-        parts = _async_parts(outer)
+        parts = async_parts_of(outer)
         try:
             handed = await self._until_head(parts, reader)
         except SealedError as error:
@@ -272,7 +272,7 @@ class AsyncSealedTransport(_Sealed, httpx.AsyncBaseTransport):
         except BaseException:
             await outer.aclose()
             raise
-        stream = _streams(self._library)[1](handed, parts, reader, outer)
+        stream = opened_streams(self._library)[1](handed, parts, reader, outer)
         return self._opened(reader, stream, self._is_in_session)
 
     async def aclose(self) -> None:
@@ -335,7 +335,7 @@ class AsyncSealedTransport(_Sealed, httpx.AsyncBaseTransport):
     async def _whole(self, response: Any, most: int) -> bytes | None:
         whole = bytearray()
         try:
-            async for part in _async_parts(response):
+            async for part in async_parts_of(response):
                 whole += part
                 if len(whole) > most:
                     return None
@@ -353,62 +353,3 @@ class AsyncSealedTransport(_Sealed, httpx.AsyncBaseTransport):
 
 def _wait_seconds(response: Any) -> float:
     return min(float(retry_after(response) or 1), _MAX_WAIT_SECONDS)
-
-
-def _parts(response: Any) -> Iterator[bytes]:
-    if response.is_stream_consumed:  # by a hook of the caller's
-        yield response.content
-    else:
-        yield from response.iter_raw()
-
-
-async def _async_parts(response: Any) -> AsyncIterator[bytes]:
-    if response.is_stream_consumed:
-        yield response.content
-    else:
-        async for part in response.aiter_raw():
-            yield part
-
-
-class _Stream:
-    """The content of an answer as it is opened: what came with the head, and the rest."""
-
-    def __init__(self, handed: list[bytes], parts: Any, reader: SealedReader, outer: Any) -> None:
-        self._handed = handed
-        self._parts = parts
-        self._reader = reader
-        self._outer = outer
-
-
-class _SyncStream(_Stream):
-    def __iter__(self) -> Iterator[bytes]:
-        yield from self._handed
-        for part in self._parts:
-            yield from self._reader.feed(part)
-        yield from self._reader.end()
-
-    def close(self) -> None:
-        self._outer.close()
-
-
-class _AsyncStream(_Stream):
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for content in self._handed:
-            yield content
-        async for part in self._parts:
-            for content in self._reader.feed(part):
-                yield content
-        for content in self._reader.end():
-            yield content
-
-    async def aclose(self) -> None:
-        await self._outer.aclose()
-
-
-@lru_cache(maxsize=4)
-def _streams(library: ModuleType) -> tuple[Any, Any]:
-    """The bodies of a library: httpx, or one that has its names."""
-    return (
-        type("OpenedStream", (_SyncStream, library.SyncByteStream), {}),
-        type("OpenedAsyncStream", (_AsyncStream, library.AsyncByteStream), {}),
-    )
