@@ -4,10 +4,14 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
-import { afterAll, describe, expect, it } from 'vitest';
-import { MAX_GZIPPED_BYTES, weigh } from '../../scripts/build-package.ts';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { MAX_GZIPPED_BYTES, MAX_SEALED_GZIPPED_BYTES, SEALING, weigh } from '../../scripts/build-package.ts';
 import { inputOf, type Vector, type VectorOptions } from '../../scripts/vectors/vector.ts';
+import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
+import { ask, CHAT } from '../client.ts';
+import { eventually, type Folder, type Service, startService, temporaryFolder } from '../harness.ts';
 import { startCommand } from '../process.ts';
+import { currentKeys } from '../sealed-client.ts';
 import { vector, vectorsPresent } from '../vectors.ts';
 import { installPackage, run } from './installed.ts';
 
@@ -67,6 +71,24 @@ export async function verdicts() {
 }
 `;
 
+/** An answer of a service that takes sealed requests alone, and its level. */
+const SEALING_PROGRAM = `
+import { verifyingFetch } from '@countersign/verify/fetch';
+import { sealedFetch } from '@countersign/verify/sealed';
+import where from './where.js';
+export async function sealed() {
+  const { url, simulatedRoot } = where;
+  let level = '';
+  const options = { simulatedRoot, policy: { minLevel: 'none' } };
+  const carrier = sealedFetch({ ...options, url });
+  const send = verifyingFetch({ ...options, fetch: carrier, onVerified: (verified) => { level = verified.level; } });
+  const body = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'Hi' }] });
+  const response = await send(url + '/v1/chat/completions', { method: 'POST', headers: { 'content-type': 'application/json' }, body });
+  const { choices, error } = await response.json();
+  return (error?.code ?? choices[0].message.content) + ' ' + level;
+}
+`;
+
 describe.skipIf(installed === null)(`@countersign/verify${missing}`, () => {
   if (installed === null) return;
   const { folder, tools, tarball } = installed;
@@ -79,9 +101,9 @@ describe.skipIf(installed === null)(`@countersign/verify${missing}`, () => {
   const node = (major: number) => join(tools, `node-${major}/bin/node`);
   const bin = join(folder, 'node_modules/.bin/countersign');
 
-  it('brings no other package along, and no source but in its maps', () => {
+  it('brings one other package along, for what seals, and no source but in its maps', () => {
     const others = readdirSync(join(folder, 'node_modules')).filter((name) => !name.startsWith('.'));
-    expect(others).toEqual(['@countersign']);
+    expect(others).toEqual(['@countersign', 'hpke']);
     expect(readdirSync(join(folder, 'node_modules/@countersign'))).toEqual(['verify']);
     const files = readdirSync(join(folder, 'node_modules/@countersign/verify'), { recursive: true, encoding: 'utf8' });
     const kinds = new Set(
@@ -99,7 +121,7 @@ describe.skipIf(installed === null)(`@countersign/verify${missing}`, () => {
     const arguments_ = [tarball, '--profile', 'esm-only', '--no-color', '--no-emoji'];
     const attw = await run(node(22), [join(tools, '@arethetypeswrong/cli/dist/index.js'), ...arguments_], folder);
     expect(attw.code, attw.output).toBe(0);
-    expect(attw.output.match(/node16 \(from ESM\): OK/g)).toHaveLength(7);
+    expect(attw.output.match(/node16 \(from ESM\): OK/g)).toHaveLength(8);
   });
 
   const CONSUMER = `
@@ -107,6 +129,7 @@ describe.skipIf(installed === null)(`@countersign/verify${missing}`, () => {
     import { verifyCpu } from '@countersign/verify/cpu';
     import { UnprovenAnswerError, verifyingFetch } from '@countersign/verify/fetch';
     import { createCollateral } from '@countersign/verify/nvidia';
+    import { SealedFetchError, type SealedSession, sealedFetch } from '@countersign/verify/sealed';
     const fetched = verifyingFetch({ strict: true, collateral: createCollateral({ fetch }), onVerified: ({ level }) => level });
     export const send: typeof globalThis.fetch = fetched;
     export async function one(text: string): Promise<Verified> {
@@ -116,6 +139,15 @@ describe.skipIf(installed === null)(`@countersign/verify${missing}`, () => {
     }
     export const code = (error: unknown): FailureCode | string | null =>
       error instanceof VerificationError || error instanceof UnprovenAnswerError ? error.code : null;
+    export const refusals: SealedFetchError[] = [];
+    export const sealed: typeof globalThis.fetch = sealedFetch({
+      url: 'https://gateway.example',
+      policy: { minLevel: 'gpu+cpu' },
+      onSession: ({ level, report }: SealedSession) => report.proven.concat(level),
+      onRefused: (error) => void refusals.push(error),
+    });
+    // @ts-expect-error no gateway
+    void sealedFetch({});
     export const cpu = verifyCpu('', { policy: { products: ['Genoa'] } });
     // @ts-expect-error no such level
     void verifyAttestation('', { policy: { minLevel: 'high' } });
@@ -211,12 +243,81 @@ const verifier :Workerd.Worker = (modules = [(name = "bundled.js", esModule = em
     }
   });
 
+  describe('seals', () => {
+    let service: Service;
+    let cpuFolder: Folder;
+    let roots: string;
+    beforeAll(async () => {
+      cpuFolder = temporaryFolder();
+      const collector = await createSimulatedCpu({ type: 'TDX', rootDir: cpuFolder.path });
+      service = await startService({ SEALED: 'required' }, { cpu: { collector, required: true } });
+      await currentKeys(service.gateway.url);
+      roots = (service.sidecar.attester.simulated?.root ?? '') + (collector.simulated?.root ?? '');
+      const where = { url: service.gateway.url, simulatedRoot: roots };
+      installed.write('where.js', `export default ${JSON.stringify(where)};`);
+      installed.write('seal.js', SEALING_PROGRAM);
+      installed.write('sealed.js', "import { sealed } from './seal.js';\nconsole.log(await sealed());\n");
+    });
+    afterAll(async () => {
+      await service.close();
+      cpuFolder.remove();
+    });
+    const HELLO = { code: 0, output: 'Hello. none\n' };
+
+    it.each([20, 22, 24])('on Node %i', async (major) => {
+      expect(await run(node(major), ['--no-warnings', 'sealed.js'], folder)).toEqual(HELLO);
+    });
+
+    it('for clients that take a URL alone, by countersign proxy on Node 20', async () => {
+      const { url } = service.gateway;
+      const root = installed.write('roots.pem', roots);
+      const args = ['proxy', '--gateway', url, '--port', '0', '--allow-simulated', root, '--min-level', 'none'];
+      const proxy = startCommand(node(20), [join(folder, 'node_modules/.bin/countersign'), ...args, '--offline']);
+      try {
+        await eventually(() => proxy.output().includes('API key') || proxy.child.exitCode !== null);
+        const [, baseURL = '', key = ''] = /^base URL {2}(\S+)\nAPI key {3}(\S+)$/m.exec(proxy.output()) ?? [];
+        const headers = { authorization: `Bearer ${key}` };
+        const { json } = await ask(`${baseURL}/chat/completions`, { headers, body: JSON.stringify(CHAT) });
+        expect(json()).toMatchObject({ choices: [{ message: { content: 'Hello.' } }], attestation: {} });
+      } finally {
+        await proxy.kill('SIGKILL');
+      }
+    });
+
+    it('on Deno, with the permission to use the network', async () => {
+      const deno = join(tools, '@deno/linux-x64-glibc/deno');
+      const args = ['run', '--no-prompt', '--cached-only', '--allow-net=127.0.0.1', '--node-modules-dir=manual'];
+      expect(await run(deno, [...args, 'sealed.js'], folder, { NO_COLOR: '1' })).toEqual(HELLO);
+    });
+
+    it('on Bun', async () => {
+      expect(await run(join(tools, '@oven/bun-linux-x64/bin/bun'), ['run', 'sealed.js'], folder)).toEqual(HELLO);
+    });
+  });
+
+  it('loads what seals where it is asked for alone', async () => {
+    const { metafile } = await build({
+      stdin: { contents: "export * from '@countersign/verify/fetch';", resolveDir: folder },
+      bundle: true,
+      format: 'esm',
+      platform: 'browser',
+      metafile: true,
+      write: false,
+    });
+    const inputs = Object.keys(metafile.inputs);
+    expect(inputs.filter((name) => /hpke|dist\/sealed\//.test(name))).toEqual([]);
+    expect(inputs.length).toBeGreaterThan(10);
+  });
+
   it('weighs what a page may load', async () => {
     const { first, later } = await weigh();
     console.log(
       `a page loads ${first} bytes gzipped to verify an attestation, ${later} more for a processor's evidence`,
     );
     expect(first).toBeLessThanOrEqual(MAX_GZIPPED_BYTES);
+    const sealing = await weigh(SEALING);
+    console.log(`./fetch and ./sealed together are ${sealing.first + sealing.later} bytes gzipped`);
+    expect(sealing.first + sealing.later).toBeLessThanOrEqual(MAX_SEALED_GZIPPED_BYTES);
   });
 
   it('has the command line, on the oldest Node too', async () => {

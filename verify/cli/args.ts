@@ -12,7 +12,8 @@ export class UsageError extends Error {
 }
 
 export interface Arguments {
-  readonly command: 'verify' | 'evidence' | 'cpu' | 'session' | 'collateral' | 'export' | 'replay';
+  readonly command: 'verify' | 'evidence' | 'cpu' | 'session' | 'collateral' | 'export' | 'replay' | 'proxy';
+  /** Empty for `proxy`, which has none. */
   readonly file: string;
   readonly request: string | null;
   readonly response: string | null;
@@ -50,6 +51,17 @@ export interface Arguments {
   readonly baseUrl: string | null;
   readonly times: number;
   readonly apiKeyFile: string | null;
+  /** Of `proxy`. */
+  readonly gateway: string | null;
+  readonly port: number;
+  readonly minLevel: Level | null;
+  readonly edgeKeyFile: string | null;
+  readonly tokenFile: string | null;
+  /** As browsers send them. */
+  readonly allowOrigins: readonly string[];
+  readonly unprovenPaths: readonly string[];
+  readonly plain: boolean;
+  readonly padding: boolean;
 }
 
 /** What is only printed: help, the version, a script for a shell. */
@@ -60,6 +72,7 @@ export type Request =
 /** What `export` writes. */
 const FORMS = ['cmw', 'cvm1'] as const;
 const MAX_TIMES = 100;
+const PROXY_PORT = 8787;
 
 /** @throws {UsageError} */
 export function readArguments(argv: readonly string[]): Arguments | Request {
@@ -78,9 +91,7 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
   if (flag('help')) return { print: 'help', command };
   if (flag('version')) return { print: 'version', command: null };
   if (command.name === 'completion') return { shell: oneOf('completion', positionals[0] ?? '', SHELLS) };
-  const [file, ...more] = positionals;
-  if (file === undefined) throw new UsageError(`${command.name}: a FILE is needed`);
-  if (more.length > 0) throw new UsageError(`one FILE at a time, not ${more.length + 1}`);
+  const file = fileIn(positionals, command);
 
   const text = (name: string): string | null => (values[name] as string | undefined) ?? null;
   const texts = (name: string): readonly string[] => (values[name] as string[] | undefined) ?? [];
@@ -92,6 +103,10 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
   if (command.name === 'export' && forms.length !== 1) throw new UsageError('export needs one of --cmw and --cvm1');
   if (command.name === 'collateral' && text('into') === null) throw new UsageError('collateral needs --into DIR');
   if (command.name === 'replay' && text('base-url') === null) throw new UsageError('replay needs --base-url URL');
+  if (command.name === 'proxy' && text('gateway') === null) throw new UsageError('proxy needs --gateway URL');
+  for (const name of ['edge-key-file', 'padding'])
+    if (flag('plain') && values[name] !== undefined)
+      throw new UsageError(`--${name} is for what is sealed, and --plain seals nothing`);
   if (flag('ear') && flag('json')) throw new UsageError('--ear is another form of the result than --json');
   return {
     command: command.name as Arguments['command'],
@@ -126,7 +141,27 @@ export function readArguments(argv: readonly string[]): Arguments | Request {
     baseUrl: read('base-url', (value) => url('--base-url', value)),
     times: read('times', times) ?? 1,
     apiKeyFile: text('api-key-file'),
+    gateway: read('gateway', (value) => url('--gateway', value)),
+    port: read('port', port) ?? PROXY_PORT,
+    minLevel: read('min-level', (value) => oneOf('--min-level', value, LEVELS)),
+    edgeKeyFile: text('edge-key-file'),
+    tokenFile: text('token-file'),
+    allowOrigins: texts('allow-origin').map(origin),
+    unprovenPaths: texts('unproven-path').map(unprovenPath),
+    plain: flag('plain'),
+    padding: flag('padding'),
   };
+}
+
+/** The one operand; none, and so an empty text, of a command that has none. @throws {UsageError} */
+function fileIn([file, ...more]: readonly string[], { name, operands }: Command): string {
+  if (operands === '') {
+    if (file !== undefined) throw new UsageError(`${name} takes no FILE`);
+    return '';
+  }
+  if (file === undefined) throw new UsageError(`${name}: a FILE is needed`);
+  if (more.length > 0) throw new UsageError(`one FILE at a time, not ${more.length + 1}`);
+  return file;
 }
 
 interface Parsed {
@@ -194,6 +229,23 @@ function times(value: string): number {
   if (!/^[1-9]\d{0,2}$/.test(value) || Number(value) > MAX_TIMES)
     throw new UsageError(`--times ${value}: not a number from 1 to ${MAX_TIMES}`);
   return Number(value);
+}
+
+function port(value: string): number {
+  if (!/^\d{1,5}$/.test(value) || Number(value) > 65_535) throw new UsageError(`--port ${value}: not a port`);
+  return Number(value);
+}
+
+function origin(value: string): string {
+  const parsed = URL.canParse(value) ? new URL(value) : null;
+  if (parsed === null || parsed.origin === 'null' || parsed.origin !== value.toLowerCase().replace(/\/$/, ''))
+    throw new UsageError(`--allow-origin ${value}: not an origin such as http://localhost:3000`);
+  return parsed.origin;
+}
+
+function unprovenPath(value: string): string {
+  if (!/^\/v1\/[!-~]+$/.test(value)) throw new UsageError(`--unproven-path ${value}: not a path under /v1/`);
+  return value;
 }
 
 const MAX_REPORT_DATA_DIGITS = 128;

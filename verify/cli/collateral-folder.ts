@@ -12,7 +12,7 @@ const OCSP_FOLDER = 'ocsp';
 const MAX_FILES = 1024;
 
 /** @throws {UsageError} when a folder or a file cannot be read. */
-export function collateralFor(args: Arguments): Collateral {
+export function collateralFor(args: Arguments, told = onFetch): Collateral {
   const rims: Uint8Array[] = [];
   const ocsp: Uint8Array[] = args.ocsp.map((file) => derOrBase64(readBytes(file)));
   if (args.rimDir !== null) rims.push(...filesIn(args.rimDir));
@@ -20,7 +20,7 @@ export function collateralFor(args: Arguments): Collateral {
     rims.push(...filesIn(join(args.collateral, RIM_FOLDER)));
     ocsp.push(...filesIn(join(args.collateral, OCSP_FOLDER)).map(derOrBase64));
   }
-  return createCollateral({ rims, ocsp, ...network(args) });
+  return createCollateral({ rims, ocsp, ...network(args, told) });
 }
 
 /**
@@ -34,7 +34,7 @@ export function fetchingInto(dir: string, args: Arguments, onKept: (path: string
       accessSync(folder, constants.W_OK);
     });
   return createCollateral({
-    ...network(args),
+    ...network(args, onFetch),
     onFetched(kind, id, bytes) {
       const name = kind === 'rim' ? `${id.replace(/[^A-Za-z0-9._-]/g, '_')}.xml` : `${id.slice(-40)}.der`;
       const path = join(dir, kind === 'rim' ? RIM_FOLDER : OCSP_FOLDER, name);
@@ -44,9 +44,9 @@ export function fetchingInto(dir: string, args: Arguments, onKept: (path: string
   });
 }
 
-function network(args: Arguments): CollateralOptions {
+function network(args: Arguments, told: (what: string) => void): CollateralOptions {
   return {
-    ...(args.offline ? {} : { fetch: globalThis.fetch, onFetch }),
+    ...(args.offline ? {} : { fetch: globalThis.fetch, onFetch: told }),
     ...(args.rimUrl === null ? {} : { rim_url: args.rimUrl }),
     ...(args.ocspUrl === null ? {} : { ocsp_url: args.ocspUrl }),
   };

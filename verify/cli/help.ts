@@ -4,6 +4,8 @@ import { COMMANDS, type Command, EXIT_STATUS, OF_SERVICE, type Option } from './
 
 const left = ({ name, value }: Option): string => `--${name}${value === undefined ? '' : ` ${value}`}`;
 
+const called = (name: string, operands: string): string => (operands === '' ? name : `${name} ${operands}`);
+
 /** @param rows their left halves are padded to one width. */
 function columns(rows: readonly (readonly [string, string])[]): string[] {
   const width = Math.max(...rows.map(([one]) => one.length));
@@ -14,7 +16,7 @@ const status = (): string[] => ['exit status:', ...columns(EXIT_STATUS.map(([cod
 
 /** `countersign --help`. */
 export function usage(): string {
-  const commands = COMMANDS.map(({ name, operands, text }) => [`${name} ${operands}`, text] as const);
+  const commands = COMMANDS.map(({ name, operands, text }) => [called(name, operands), text] as const);
   return [
     `countersign ${VERSION}: checks that a confidential GPU signed exactly this request and this answer`,
     '',
@@ -37,7 +39,7 @@ export function usage(): string {
 /** `countersign COMMAND --help`. */
 export function usageOf({ name, operands, text, options, examples }: Command): string {
   return [
-    `countersign ${name} ${operands}${options.length > 0 ? ' [options]' : ''}`,
+    `countersign ${called(name, operands)}${options.length > 0 ? ' [options]' : ''}`,
     `  ${text}`,
     '',
     ...(options.length > 0 ? [...columns(options.map((option) => [left(option), option.text])), ''] : []),
@@ -163,7 +165,7 @@ export function manPage(): string {
     '.B countersign\n[\\fIverify\\fR] \\fIFILE\\fR [\\fIoptions\\fR]',
     '.SH COMMANDS',
     ...COMMANDS.flatMap((command) => [
-      `.SS ${roff(`${command.name} ${command.operands}`)}`,
+      `.SS ${roff(called(command.name, command.operands))}`,
       roff(command.text),
       ...options(command),
     ]),

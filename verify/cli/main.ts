@@ -39,6 +39,7 @@ async function run(argv: readonly string[]): Promise<number> {
   if ('shell' in args || 'print' in args) return printRequested(args);
   if (args.command === 'export') return exportEvidence(args);
   if (args.command === 'collateral') return fetchCollateral(args);
+  if (args.command === 'proxy') return serve(args);
   const options = { ...optionsOf(args), collateral: collateralFor(args) };
   if (args.command === 'replay')
     return replay(readInput(args.file), { ...args, baseUrl: args.baseUrl ?? '', apiKey: apiKeyOf(args), options });
@@ -60,6 +61,13 @@ function printRequested(asked: Request): number {
   if ('shell' in asked) console.log(completion(asked.shell));
   else console.log(asked.print === 'version' ? VERSION : helpOf(asked.command));
   return 0;
+}
+
+/** Only this command loads what seals. */
+async function serve(args: Arguments): Promise<number> {
+  const { proxy } = await import('./proxy.ts');
+  const silent = () => {};
+  return proxy(args, { ...optionsOf(args, silent), collateral: collateralFor(args, silent) });
 }
 
 function kindNamed(command: Arguments['command']): Kind {
@@ -173,7 +181,7 @@ function refuseExpected({ request, response, endpoint }: Arguments): void {
     );
 }
 
-function optionsOf(args: Arguments): VerifyOptions {
+function optionsOf(args: Arguments, told = onFetch): VerifyOptions {
   return {
     ...(args.at === null ? {} : { at: args.at }),
     ...(args.allowSimulated === null ? {} : { simulatedRoot: readRoot(args.allowSimulated) }),
@@ -188,7 +196,7 @@ function optionsOf(args: Arguments): VerifyOptions {
     limits: { maxCharacters: MAX_INPUT_BYTES },
     without: { referenceValues: args.withoutReferenceValues, revocation: args.withoutRevocation },
     // NVIDIA's keys for its remote service's tokens come over the network too.
-    ...(args.offline ? {} : { fetchNrasKeys: (url: string) => fetchNrasKeys(url, fetch, { onFetch }) }),
+    ...(args.offline ? {} : { fetchNrasKeys: (url: string) => fetchNrasKeys(url, fetch, { onFetch: told }) }),
   };
 }
 

@@ -190,6 +190,56 @@ export const COMMANDS: readonly Command[] = [
     examples: ['countersign replay answer.json --base-url http://127.0.0.1:8080/v1 --times 5'],
   },
   {
+    name: 'proxy',
+    operands: '',
+    text: "serve OpenAI's API on this machine for clients that take a URL alone: their requests are sealed to the attested machine, answers verified",
+    options: [
+      { name: 'gateway', value: 'URL', text: 'the service, such as https://gateway.example' },
+      { name: 'port', value: 'N', text: 'on 127.0.0.1; 8787 without it, 0: any that is free' },
+      {
+        name: 'min-level',
+        value: 'LEVEL',
+        text: 'the least level of the machine that requests are sealed to; measured without it, for which --reference names the software. With less, whoever runs that machine may read them',
+        among: ['none', 'gpu', 'gpu+cpu', 'measured'],
+      },
+      {
+        name: 'api-key-file',
+        value: 'FILE',
+        text: 'a file that holds the API key of the gateway; it is sent inside of the seal',
+      },
+      {
+        name: 'edge-key-file',
+        value: 'FILE',
+        text: 'a file that holds a key for what stands before the gateway; it is sent outside of the seal',
+      },
+      {
+        name: 'token-file',
+        value: 'FILE',
+        text: "the proxy's own key, for its clients to send as their API key; made where the file does not exist; without it, a new one is printed",
+      },
+      {
+        name: 'allow-origin',
+        value: 'ORIGIN',
+        multiple: true,
+        text: 'web pages of this origin may use the proxy, with its key; may be repeated; none without it',
+      },
+      {
+        name: 'unproven-path',
+        value: 'PATH',
+        multiple: true,
+        text: 'hand over answers of this path although nothing proves them, such as /v1/audio/speech; may be repeated',
+      },
+      { name: 'padding', text: 'pad requests to 1, 4, 16 or 64 KiB, so that their sizes say less' },
+      { name: 'plain', text: 'seal nothing: whatever stands before the gateway reads prompts; answers are verified' },
+      ...GPU.filter(({ name }) => name !== 'at'),
+      ...PROCESSOR,
+    ],
+    examples: [
+      'countersign proxy --gateway https://gateway.example --reference reference.json --api-key-file key',
+      'countersign proxy --gateway http://127.0.0.1:8080 --allow-simulated run/simulated-root/root.pem --min-level none',
+    ],
+  },
+  {
     name: 'completion',
     operands: 'bash|zsh|fish',
     text: 'print a script that completes commands and options in your shell',
@@ -206,8 +256,8 @@ export const OF_SERVICE: readonly Pick<Command, 'name' | 'text'>[] = [
 ];
 
 export const EXIT_STATUS: readonly (readonly [status: number, text: string])[] = [
-  [0, 'valid; exported; every replay proven and identical'],
-  [1, 'invalid, or a replay that differs'],
-  [2, 'usage: the command line, or a file that cannot be read'],
+  [0, 'valid; exported; every replay proven and identical; the proxy was told to end'],
+  [1, 'invalid, or a replay that differs; a session that the proxy does not seal to'],
+  [2, 'usage: the command line, a file that cannot be read, a service that cannot be reached'],
   [3, 'incomplete: nothing was found wrong, but a required check could not run (no network, no collateral)'],
 ];

@@ -11,6 +11,7 @@ import { concatAll, toBase64Url } from '../common/bytes.ts';
 import { LruMap } from '../common/lru.ts';
 import { attestationIn } from '../input.ts';
 import type { Expected, Verified, VerifyOptions } from '../options.ts';
+import { type IsInSession, sessionOf } from './sealed-answers.ts';
 
 export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {
   /** What carries the requests; the global fetch by default. */
@@ -39,6 +40,7 @@ const MESSAGES = {
   response_not_provable: 'The response has a status or a type that no proof covers, or another than was asked for.',
   attestation_missing: 'The answer ended without an attestation.',
   attestation_seen: 'The attestation was handed over before, with another answer.',
+  session_mismatch: 'The answer came sealed, and is signed in no session that was verified for sealing.',
   stream_malformed: 'The stream has more than data lines and comments, or is not in UTF-8.',
   stream_too_large: 'The stream is larger than what is kept to be checked.',
   response_broken: 'The answer broke off before its end.',
@@ -107,13 +109,19 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
   const seen = new LruMap<string, true>(MAX_SEEN);
 
   /** `answer`: the text of a whole one, the bytes of a stream. @throws {UnprovenAnswerError} */
-  async function prove(answer: string | Uint8Array, expected: Expected, request: Request): Promise<void> {
+  async function prove(
+    answer: string | Uint8Array,
+    expected: Expected,
+    request: Request,
+    isInSession: IsInSession | null,
+  ): Promise<void> {
     const verified = await verifyAttestation(answer, { ...verify, policy, expected }).catch((cause) => {
       throw cause instanceof VerificationError ? new UnprovenAnswerError(cause.code, { cause }) : cause;
     });
     // A part of a stream must not pass for a whole answer.
     if (typeof answer === 'string' && verified.exchange.stream !== null)
       throw new UnprovenAnswerError('response_mismatch');
+    if (isInSession !== null && !(await isInSession(verified))) throw new UnprovenAnswerError('session_mismatch');
     const rawHash = await nonceOf(verified.attestation.raw);
     if (seen.get(rawHash)) throw new UnprovenAnswerError('attestation_seen');
     seen.set(rawHash, true);
@@ -130,19 +138,20 @@ export function verifyingFetch(options: VerifyingFetchOptions = {}): typeof glob
     const response = await send(request.url, { ...membersOf(request), ...init, ...sending(request, body) });
     if (response.status >= 400) return response;
     if (response.status !== 200) throw new UnprovenAnswerError('response_not_provable');
+    const proven = (answer: string | Uint8Array) => prove(answer, expected, request, sessionOf(response));
     const type = mediaType(response);
     const form = streamFormOf(endpoint);
     if (type === 'text/event-stream' && stream && response.body !== null && form !== null) {
-      const held = heldUntilProven(form, (events) => prove(events, expected, request), max_stream_bytes);
+      const held = heldUntilProven(form, proven, max_stream_bytes);
       const received = failingWith((cause) => broken(cause, request.signal), response.body);
-      const proven = failingWith(told, received.pipeThrough(new TransformStream(held)));
-      return rebuilt(response, 'text/event-stream; charset=utf-8', proven);
+      const checked = failingWith(told, received.pipeThrough(new TransformStream(held)));
+      return rebuilt(response, 'text/event-stream; charset=utf-8', checked);
     }
     // A client that requested a stream reads nothing of a whole response, and reports no error.
     if (type !== 'application/json' || stream) throw new UnprovenAnswerError('response_not_provable');
     const text = await textOf(response, max_stream_bytes, request.signal);
     if (attestationIn(text) === null) throw new UnprovenAnswerError('attestation_missing');
-    await prove(text, expected, request);
+    await proven(text);
     return rebuilt(response, 'application/json', text);
   }
 

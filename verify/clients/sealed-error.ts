@@ -1,0 +1,96 @@
+// Why nothing was sealed, or a sealed answer was not handed over: the error, in words, and the response that clients get of it.
+import type { SealedErrorCode } from '../../sealed/index.ts';
+import type { FailureCode } from '../checks.ts';
+import type { Level } from '../options.ts';
+
+const MESSAGES = {
+  other_gateway: 'The request is for another address than that of the gateway. Nothing was sent.',
+  session_missing: 'The gateway has no session: no processor signs there, and so there is no attested key to seal to.',
+  session_unavailable: 'The session was not to be had, so nothing was sealed and nothing was sent.',
+  session_refused: "The gateway's session does not verify, so nothing was sealed and nothing was sent.",
+  session_without_key:
+    "The gateway's verified session names no key for sealed requests (SEALED=off?). Nothing was sent.",
+  answer_not_sealed: 'What came back is not sealed: the attested machine did not write it, and it is not handed over.',
+  edge_refused: 'What stands before the attested machine refused the request, without opening it.',
+  overloaded: 'The gateway is at its limit, and did not open the request.',
+  sealed_required: 'The gateway takes sealed requests alone, and this one did not reach it sealed.',
+  sealed_replayed: 'The gateway had this sealed request before: something in between sent it twice.',
+  sealed_key_unknown: 'The gateway cannot open what is sealed to the key of its own verified session, of two in a row.',
+  sealed_malformed: 'Something in between changed the sealed request or its answer.',
+  sealed_truncated: 'The sealed answer broke off.',
+  sealed_not_opened: 'The sealed answer cannot be opened: something in between changed it.',
+  sealed_too_large: 'The head of the sealed answer is larger than what is read.',
+  sealed_unsupported: "This runtime has none of the algorithms that the gateway's keys are for.",
+} as const satisfies Partial<Record<SealedErrorCode, string>> & Record<string, string>;
+
+/** The code of a {@link SealedFetchError}: one of its own, or that of the check that the session failed. */
+export type SealedFetchCode = keyof typeof MESSAGES | 'level_too_low' | FailureCode;
+
+/** What sealing means where the machine is of this level. */
+export const MEANING: Readonly<Record<Level, string>> = {
+  none: 'No hardware vouches for whoever holds the key: it may be a simulation, or anything between here and the gateway, and it reads prompts.',
+  gpu: 'A GPU signed, but no processor vouches for the software that holds the key: whoever runs that machine reads prompts.',
+  'gpu+cpu':
+    'A confidential VM on a genuine processor holds the key, but which software runs in it was compared with nothing: sealing keeps prompts from the network and from everything in between, and not from whoever runs that machine.',
+  measured:
+    'Only the software that you named, started in a confidential VM on a genuine processor, opens what is sealed to its key.',
+};
+
+/** Nothing was sent, or what came back is not handed over. The message holds nothing that a server sent. */
+export class SealedFetchError extends Error {
+  override readonly name = 'SealedFetchError';
+  readonly code: SealedFetchCode;
+  /** Of the refusal outside of the seal; null where this client refuses. */
+  readonly status: number | null;
+  /** How long to wait, as the refusal outside of the seal says it. */
+  readonly retry_after: string | null;
+
+  constructor(code: SealedFetchCode, options: ErrorOptions & SealedFetchDetails = {}) {
+    const { status = null, retry_after = null, message } = options;
+    const text = message ?? (Object.hasOwn(MESSAGES, code) ? MESSAGES[code as Known] : MESSAGES.session_refused);
+    super(status === null ? text : `${text} (status ${status})`, options);
+    this.code = code;
+    this.status = status;
+    this.retry_after = retry_after;
+  }
+}
+
+type Known = keyof typeof MESSAGES;
+
+interface SealedFetchDetails {
+  readonly message?: string;
+  readonly status?: number | null;
+  readonly retry_after?: string | null;
+}
+
+export function levelTooLow(level: Level, minLevel: Level): SealedFetchError {
+  const message = `The gateway's machine is of level ${level}, and policy.minLevel is ${minLevel}, so nothing was sealed and nothing was sent. ${MEANING[level]}`;
+  return new SealedFetchError('level_too_low', { message });
+}
+
+/** Codes of the gateway itself, for what it did not open. Every other refusal counts as one of the edge. */
+export const OUTER_CODES = [
+  'overloaded',
+  'sealed_required',
+  'sealed_replayed',
+  'sealed_key_unknown',
+  'sealed_malformed',
+] as const;
+
+/** Statuses that clients have errors for, or ask again after. Others would make some ask again without a reason. */
+const isHandedOver = (status: number | null): status is number =>
+  status !== null && (status === 401 || status === 403 || status === 429 || (status >= 500 && status <= 599));
+
+/** As `verifyingFetch` refuses: after it no client asks again. */
+const REFUSED_STATUS = 400;
+
+/** What clients of OpenAI's and Anthropic's APIs make an error of their own from. */
+export function refusalOf({ message, code, status, retry_after }: SealedFetchError): Response {
+  const type = status === null ? 'sealing_refused' : 'edge_refused';
+  const body = { error: { message, type, param: null, code } };
+  // Seconds after its start, a gateway's session names keys that it has.
+  if (code === 'sealed_key_unknown') return Response.json(body, { status: 503, headers: { 'retry-after': '2' } });
+  if (!isHandedOver(status))
+    return Response.json(body, { status: REFUSED_STATUS, headers: { 'x-should-retry': 'false' } });
+  return Response.json(body, { status, headers: retry_after === null ? {} : { 'retry-after': retry_after } });
+}

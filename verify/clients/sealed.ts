@@ -1,0 +1,251 @@
+// A fetch that seals every request to a key of the attested machine, and opens its answer: nothing in between reads or changes either.
+import {
+  chunksOf,
+  type Field,
+  REQUEST_MEDIA_TYPE,
+  RESPONSE_MEDIA_TYPE,
+  readResponse,
+  SealedError,
+  type SealedRequest,
+  sealRequest,
+  writeContent,
+  writeEnd,
+  writeRequestHead,
+} from '../../sealed/index.ts';
+import { readLimited } from '../collateral.ts';
+import { concatAll } from '../common/bytes.ts';
+import { cameSealed } from './sealed-answers.ts';
+import { OUTER_CODES, refusalOf, type SealedFetchCode, SealedFetchError } from './sealed-error.ts';
+import { createSessions, retryAfter, type Sealing, type SessionOptions } from './sealed-session.ts';
+
+export { MEANING, type SealedFetchCode, SealedFetchError } from './sealed-error.ts';
+export type { SealedSession, SessionOptions } from './sealed-session.ts';
+
+export interface SealedFetchOptions extends SessionOptions {
+  /** The gateway's base URL, with or without `/v1`. Requests for any other address are refused. */
+  readonly url: string;
+  /** What carries the sealed requests; the global fetch by default. */
+  readonly fetch?: typeof globalThis.fetch;
+  /** Sent outside of the seal, with each sealed request and to get the session: a key of the edge's own, for one. Whatever stands before the gateway reads it. */
+  readonly edgeHeaders?: Readonly<Record<string, string>>;
+  /** Whether requests are padded to the next of 1, 4, 16, 64 KiB, and above to whole 64 KiB, so that sizes say less. Not by default. */
+  readonly padding?: boolean;
+  /** Called for every refusal. */
+  readonly onRefused?: (error: SealedFetchError) => void;
+  /** The clock, in milliseconds; Date.now by default. */
+  readonly now_ms?: () => number;
+}
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+/** Of a refusal in the clear. */
+const MAX_OUTER_ERROR_BYTES = 64 * 1024;
+/** Of a connection, or written anew here. Nothing decodes what is opened, so no encoding is asked for. */
+const WITHHELD = new Set([
+  ...['accept-encoding', 'connection', 'content-length', 'date', 'expect', 'host', 'keep-alive', 'te', 'trailer'],
+  ...['proxy-connection', 'transfer-encoding', 'upgrade'],
+]);
+/** Responses that Fetch allows no body. */
+const BODILESS = [204, 205, 304];
+
+/**
+ * A `fetch` for one gateway. Before the first request it verifies the gateway's session (GPUs, processor, and which software, by `policy.minLevel`)
+ * and then seals method, path, headers and body of each request to the key that this session names. What comes back is a response that
+ * only the holder of that key can have written; its body errors where it was cut or changed on the way. A session is verified anew before it ends, and
+ * once where the gateway no longer has the key. No request is ever sent in the clear, and no answer in the clear is handed over.
+ *
+ * ```ts
+ * const options = { collateral, cpu: { reference } };
+ * const sealed = sealedFetch({ ...options, url: 'https://gateway.example' });
+ * const client = new OpenAI({ baseURL: 'https://gateway.example/v1', fetch: verifyingFetch({ ...options, fetch: sealed }) });
+ * ```
+ * Over it, `verifyingFetch` accepts no answer that is signed in another session than one that was verified here.
+ *
+ * A refusal is a response with an error in OpenAI's form, after which clients throw an error of their own: of type `sealing_refused` with status 400
+ * and `x-should-retry: false` where this client refuses; of type `edge_refused` with its status where whatever stands before the machine does. Errors of the network are thrown as they are.
+ * @throws {TypeError} for a URL or options that cannot be used.
+ */
+export function sealedFetch(options: SealedFetchOptions): typeof globalThis.fetch {
+  const {
+    url,
+    fetch: send = globalThis.fetch,
+    edgeHeaders,
+    padding = false,
+    onRefused,
+    now_ms = Date.now,
+    ...session
+  } = options;
+  const gateway = baseOf(url);
+  const outer = new Headers(edgeHeaders);
+  const source = { url: `${gateway}/v1/attestation/session`, headers: new Headers(outer), fetch: send, now_ms };
+  const sessions = createSessions(source, session);
+  outer.set('content-type', REQUEST_MEDIA_TYPE);
+  // Whoever is in between should hand on chunks as they come (draft-ietf-httpbis-incremental).
+  outer.set('incremental', '?1');
+
+  async function exchange(request: Request): Promise<Response> {
+    const message = await messageOf(request, gateway, new Date(now_ms()), padding);
+    const sealing = await sessions.current(request.signal);
+    const response =
+      (await exchangeSealed(request, message, sealing)) ??
+      (await exchangeSealed(request, message, await sessions.current(request.signal, sealing)));
+    if (response === null) throw new SealedFetchError('sealed_key_unknown', { status: 422 });
+    cameSealed(response, sessions.isInSession);
+    return response;
+  }
+
+  /** null: the gateway does not have the key. */
+  async function exchangeSealed(request: Request, message: Bytes, { key }: Sealing): Promise<Response | null> {
+    const sealed = await sealRequest(key, only(message));
+    // Whole: no browser sends a body as it is made over HTTP/1.1.
+    const body = await whole(sealed.chunks);
+    const leaving = new AbortController();
+    const signal = AbortSignal.any([request.signal, leaving.signal]);
+    const response = await send(`${gateway}/ohttp`, {
+      method: 'POST',
+      headers: outer,
+      body,
+      signal,
+      redirect: 'manual',
+    });
+    if (isSealed(response)) return opened(request.method, sealed, response.body, leaving);
+    const error = await outerError(response);
+    leaving.abort();
+    if (error.code === 'sealed_key_unknown') return null;
+    throw error;
+  }
+
+  return async (input, init) => {
+    try {
+      return await exchange(new Request(input, init));
+    } catch (error) {
+      if (!(error instanceof SealedFetchError)) throw error;
+      onRefused?.(error);
+      return refusalOf(error);
+    }
+  };
+}
+
+/** Without a slash at its end, and without `/v1`. @throws {TypeError} */
+function baseOf(url: string): string {
+  const parsed = URL.canParse(url) ? new URL(url) : null;
+  if (parsed === null || !/^https?:$/.test(parsed.protocol) || parsed.search !== '' || parsed.hash !== '')
+    throw new TypeError('url is not the base URL of a gateway');
+  return parsed.origin + parsed.pathname.replace(/\/+$/, '').replace(/\/v1$/, '');
+}
+
+// The request, as it is sealed.
+
+/** Binary HTTP. @throws {SealedFetchError} other_gateway */
+async function messageOf(request: Request, gateway: string, date: Date, padding: boolean): Promise<Bytes> {
+  const url = new URL(request.url);
+  const target = url.origin + url.pathname + url.search;
+  if (!target.startsWith(`${gateway}/`)) throw new SealedFetchError('other_gateway');
+  const fields: Field[] = [...request.headers].filter(([name]) => !WITHHELD.has(name));
+  const head = writeRequestHead({
+    method: request.method,
+    scheme: url.protocol.slice(0, -1),
+    authority: url.host,
+    path: target.slice(gateway.length),
+    fields: [...fields, ['date', date.toUTCString()]],
+  });
+  const content = writeContent(new Uint8Array(await request.arrayBuffer()));
+  const length = head.length + content.length + writeEnd().length;
+  return concatAll([head, content, writeEnd(padding ? paddedTo(length) - length : 0)]);
+}
+
+const LARGEST_SIZE = 64 * 1024;
+const SIZES = [1024, 4 * 1024, 16 * 1024, LARGEST_SIZE];
+
+const paddedTo = (length: number): number =>
+  SIZES.find((size) => length <= size) ?? Math.ceil(length / LARGEST_SIZE) * LARGEST_SIZE;
+
+async function* only(chunk: Bytes): AsyncGenerator<Bytes, void, undefined> {
+  yield chunk;
+}
+
+async function whole(chunks: AsyncIterable<Uint8Array>): Promise<Bytes> {
+  const list: Uint8Array[] = [];
+  for await (const chunk of chunks) list.push(chunk);
+  return concatAll(list);
+}
+
+// The response, outside and inside of the seal.
+
+interface Sealed extends Response {
+  readonly body: NonNullable<Response['body']>;
+}
+
+function isSealed(response: Response): response is Sealed {
+  const [type = ''] = (response.headers.get('content-type') ?? '').split(';', 1);
+  return response.status === 200 && type.trim().toLowerCase() === RESPONSE_MEDIA_TYPE && response.body !== null;
+}
+
+/** Of a response that is not sealed. None of its words are handed over: anyone in between may have written them. */
+async function outerError(response: Response): Promise<SealedFetchError> {
+  const { status } = response;
+  if (status < 400 || status > 599) return new SealedFetchError('answer_not_sealed');
+  const named = await codeIn(response);
+  const code: SealedFetchCode = OUTER_CODES.find((one) => one === named) ?? 'edge_refused';
+  return new SealedFetchError(code, { status, retry_after: retryAfter(response) });
+}
+
+async function codeIn(response: Response): Promise<unknown> {
+  try {
+    const text = new TextDecoder().decode(await readLimited(response, MAX_OUTER_ERROR_BYTES));
+    return (JSON.parse(text) as { error?: { code?: unknown } | null } | null)?.error?.code;
+  } catch {
+    return null;
+  }
+}
+
+/** @throws {SealedFetchError} for what was cut or changed before its head could be read; what the network throws. */
+async function opened(
+  method: string,
+  request: SealedRequest,
+  body: ReadableStream<Uint8Array>,
+  leaving: AbortController,
+): Promise<Response> {
+  try {
+    const { head, content } = await readResponse(request.openResponse(chunksOf(body)));
+    const { status } = head;
+    const headers = new Headers(head.fields.map(([name, value]): [string, string] => [name, value]));
+    const isBodiless = method === 'HEAD' || BODILESS.includes(status);
+    if (isBodiless) await endOf(content);
+    return new Response(isBodiless ? null : streamOf(content, leaving), { status, headers });
+  } catch (error) {
+    leaving.abort();
+    throw refused(error);
+  }
+}
+
+const refused = (error: unknown): unknown =>
+  error instanceof SealedError ? new SealedFetchError(error.code, { cause: error }) : error;
+
+/** @throws {SealedError} sealed_malformed where there is more before it. */
+async function endOf(content: AsyncGenerator<Uint8Array>): Promise<void> {
+  if ((await content.next()).done !== true)
+    throw new SealedError('sealed_malformed', 'A response that has no body came with one.');
+}
+
+/** It ends where the whole message was opened, and errors in every other case. */
+function streamOf(content: AsyncGenerator<Uint8Array>, leaving: AbortController): ReadableStream<Uint8Array> {
+  return new ReadableStream(
+    {
+      async pull(controller) {
+        try {
+          const next = await content.next();
+          if (next.done === true) controller.close();
+          else controller.enqueue(next.value);
+        } catch (error) {
+          leaving.abort();
+          controller.error(refused(error));
+        }
+      },
+      cancel() {
+        leaving.abort();
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}
