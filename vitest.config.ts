@@ -58,12 +58,12 @@ const SUITES: Readonly<Record<string, Suite>> = {
   faults: { include: ['test/faults/**/*.faults.ts'], globalSetup: 'test/faults/bound.ts', test_s: 100, hook_s: 20 },
   /** A real endpoint picker, Envoy and API server before three pods. They are built or fetched first. */
   fleet: { include: ['test/fleet/**/*.fleet.ts'], test_s: 240, hook_s: 2400 },
+  /** Mozilla's Oblivious HTTP and binary HTTP, in Rust, as the other side of sealed messages. They are built first. */
+  interop: { include: ['test/interop/**/*.interop.ts'], test_s: 120, hook_s: 1300 },
   /** NVIDIA's own verifier over the genuine evidence, beside ours. */
   nvidia: { include: ['test/nvidia/**/*.nvidia.ts'], globalSetup: 'test/nvidia/setup.ts', test_s: 180, hook_s: 60 },
   /** NVIDIA's own Python SDK over a simulated GPU. */
   nvtrust: { include: ['test/**/*.nvtrust.ts'], globalSetup: 'test/twin/setup.ts', test_s: 60, hook_s: 60 },
-  /** Mozilla's implementation of Oblivious HTTP as the other side of ours. It is built from Rust first. */
-  ohttp: { include: ['test/ohttp/**/*.ohttp.ts'], globalSetup: 'test/ohttp/setup.ts', test_s: 60, hook_s: 60 },
   /** The npm package, packed and installed elsewhere, on every runtime that it is made for. */
   package: { include: ['test/package/**/*.package.ts'], test_s: 180, hook_s: 180 },
   /** Prometheus' own tool reads the metrics and the alert rules, Prometheus the dashboard's queries. Both are built from Go first. */

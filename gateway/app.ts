@@ -87,7 +87,13 @@ export function createApp(deps: Deps): Hono<Env> {
   }
   on(app, 'GET', '/usage', bodiless, usage(deps));
   on(rest, 'ALL', '/usage', admitted, only('GET'));
-  on(app, 'GET', '/v1/attestation/session', bodiless, attestationSession(deps));
+  on(
+    app,
+    'GET',
+    '/v1/attestation/session',
+    [...open, ...bodiless.slice(open.length).map(challenged)],
+    attestationSession(deps),
+  );
   on(rest, 'ALL', '/v1/attestation/session', admitted, only('GET'));
   on(rest, 'ALL', '/v1/*', budgeted, passthrough(deps, attestationById(deps)));
 
@@ -115,6 +121,11 @@ export function createApp(deps: Deps): Hono<Env> {
       throw error;
     });
   return app;
+}
+
+/** The current session is for whoever is about to seal a first request, an API key inside of it. One of its own costs signatures. */
+function challenged(middleware: Middleware): Middleware {
+  return (c) => (c.req.query('challenge') === undefined ? undefined : middleware(c));
 }
 
 function only(allow: string) {

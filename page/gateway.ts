@@ -16,6 +16,8 @@ export interface Service {
     readonly devices: readonly { readonly arch: string; readonly model: string }[];
     readonly trouble: { readonly code: string; readonly message: string } | null;
   };
+  /** Whether requests can be encrypted to a key of the attested machine, and whether others are taken. */
+  readonly sealing: { readonly mode: 'off' | 'allowed' | 'required'; readonly available: boolean };
   /** PEM of the test root, where the GPU is simulated. */
   readonly simulated_root: string | null;
   readonly token_keys: Jwks | null;
@@ -45,6 +47,13 @@ export class GatewayError extends Error {
   }
 }
 
+/** What carries requests under /v1: in the clear, or sealed. */
+let carry: typeof fetch = (input, init) => fetch(input, init);
+/** Carries every request under /v1 from now on; null: in the clear. */
+export function carryWith(sealed: typeof fetch | null): void {
+  carry = sealed ?? ((input, init) => fetch(input, init));
+}
+
 /** In memory alone. */
 let key = '';
 /** Sent with every request from now on; empty: none is. */
@@ -60,7 +69,8 @@ export async function ask(path: string, init: RequestInit = {}): Promise<Respons
   if (key !== '') headers.set('authorization', `Bearer ${key}`);
   let response: Response;
   try {
-    response = await fetch(path, { ...init, headers });
+    const send = path.startsWith('/v1/') ? carry : fetch;
+    response = await send(path, { ...init, headers });
   } catch (error) {
     if (init.signal?.aborted) throw error;
     throw new GatewayError(0, 'gateway_unreachable', 'The gateway does not answer. Is it still running?');

@@ -1,6 +1,7 @@
 // The page: its two views, and what the service says of itself.
 import { createComposer } from './chat/composer.ts';
 import { createConversation } from './chat/conversation.ts';
+import { createSealing } from './chat/sealing.ts';
 import { createCheck } from './check/check.ts';
 import { byId } from './dom.ts';
 import type { GatewayError, Service } from './gateway.ts';
@@ -24,6 +25,8 @@ const composer = createComposer(
   () => void live.refresh(),
 );
 
+const sealing = createSealing(() => live.settings(collateral('collateral')));
+
 function onRefused({ status }: GatewayError): void {
   if (status === 401 && live.service?.key_required !== false)
     composer.askForKey('The service does not know this key any more.');
@@ -35,6 +38,7 @@ function showStatus({ kind, text }: Status, service: Service | null): void {
   // Said once, not with every question.
   if (state.textContent !== text) state.textContent = text;
   state.dataset.kind = kind;
+  sealing.serviceIs(service);
   composer.serviceIs(service);
   if (service === null) return;
   byId('simulated').hidden = service.simulated_root === null;

@@ -77,13 +77,17 @@ function send(c: Context, asset: SharedDocument | undefined, headers: Record<str
 
 // GET /page/service: what the page needs to use the service and to check its attestations. Nothing in it is secret.
 
-export function service({ sidecar, config, version, canary }: Deps, probe: BackendProbe) {
+export function service({ sidecar, config, version, canary, sealing }: Deps, probe: BackendProbe) {
   return async (c: Context): Promise<Response> => {
     const backend = await probe();
     const { state, hello, unavailable } = sidecar;
     return c.json({
       version,
       key_required: config.api_keys_file !== null,
+      sealing: {
+        mode: config.sealed,
+        available: (sealing?.published(sidecar.session?.statement ?? null) ?? null) !== null,
+      },
       backend: { ...backend, canary: { state: canary.result.state } },
       sidecar: {
         status: state,

@@ -23,7 +23,7 @@ const COLLATERAL_URL = new URL('/page/collateral', location.origin).href;
 
 // One for all proofs: it keeps what it fetched.
 let told: (what: string) => void = () => {};
-const collateral = createCollateral({
+export const collateral = createCollateral({
   fetch: (url, init) => ask(String(url), init),
   rim_url: COLLATERAL_URL,
   ocsp_url: `${COLLATERAL_URL}/ocsp`,

@@ -1,5 +1,6 @@
 // Answers of a confidential VM: the processor's session in each attestation, by itself, by its name alone; and sidecars that lie about it.
 import { randomBytes } from 'node:crypto';
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
@@ -88,6 +89,24 @@ describe.each(['SEV_SNP', 'TDX'] as const)('with %s', (type) => {
 
   it('an answer without tee carries nothing', async () => {
     expect((await chat(service.gateway.url, CHAT)).text).not.toContain('statement');
+  });
+
+  it('the current session is for everybody, one of its own for whoever has a key', async () => {
+    writeFileSync(join(folder.path, 'keys'), 'sesame\n');
+    const { socket } = service.sidecar;
+    const gateway = await startGateway({
+      BACKEND_URL: service.backend.url,
+      SIDECAR_SOCKET: socket,
+      API_KEYS_FILE: join(folder.path, 'keys'),
+      ALLOW_SIMULATED: '1',
+    });
+    const get = (query = '', headers = {}) =>
+      ask(`${gateway.url}/v1/attestation/session${query}`, { method: 'GET', headers });
+    await eventually(async () => (await get()).status === 200);
+    expect(await appraiseSession((await get()).text, { simulatedRoot })).toMatchObject({ valid: true });
+    expectError(await get(`?challenge=${CHALLENGE}`), 401, 'invalid_api_key');
+    expect((await get(`?challenge=${CHALLENGE}`, { authorization: 'Bearer sesame' })).status).toBe(200);
+    await gateway.close();
   });
 
   it('a client that holds the session gets its name alone', async () => {

@@ -42,8 +42,11 @@ export interface Stage {
   close(): Promise<void>;
 }
 
-export async function openStage(env: Record<string, string> = {}): Promise<Stage> {
-  const service = await startService(env);
+export async function openStage(
+  env: Record<string, string> = {},
+  options: Parameters<typeof startService>[1] = {},
+): Promise<Stage> {
+  const service = await startService(env, options);
   const browser: Browser = await chromium.launch({
     executablePath: 'path' in found ? found.path : '',
     args: [...CHROMIUM_ARGS, `--host-resolver-rules=MAP ${INSECURE_HOST} 127.0.0.1`],

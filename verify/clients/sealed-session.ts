@@ -21,7 +21,8 @@ export interface SessionOptions
   readonly policy?: Policy | undefined;
   /**
    * Whether the session must hold a challenge of this client: proof that devices and processor signed now, which has the gateway's GPU sign
-   * once more for each client. True by default; without it, a session of this hour will do.
+   * once more for each client. `false`: a session of this hour will do. By default it is asked for with a challenge, and without one where
+   * the gateway wants an API key for that, which could be read on the way.
    */
   readonly challenge?: boolean;
   /** Called with each session that requests are sealed to from now on. */
@@ -72,7 +73,7 @@ export function createSessions(source: SessionSource, options: SessionOptions): 
   const { url, headers, fetch, now_ms } = source;
   const {
     policy: { minLevel = 'measured', requiredChecks } = {},
-    challenge: isChallenged = true,
+    challenge: isChallenged,
     onSession,
     ...verify
   } = options;
@@ -90,8 +91,7 @@ export function createSessions(source: SessionSource, options: SessionOptions): 
   }
 
   async function make(): Promise<Sealing> {
-    const challenge = isChallenged ? toHex(crypto.getRandomValues(new Uint8Array(32))) : undefined;
-    const text = await fetchSession(challenge);
+    const { text, challenge } = await challengedSession();
     const { session, ...report } = await appraiseSession(text, {
       ...verify,
       at: new Date(now_ms()),
@@ -115,6 +115,18 @@ export function createSessions(source: SessionSource, options: SessionOptions): 
     kept = made;
     onSession?.(made.session);
     return made;
+  }
+
+  async function challengedSession(): Promise<{ readonly text: string; readonly challenge: string | undefined }> {
+    if (isChallenged === false) return { text: await fetchSession(undefined), challenge: undefined };
+    const challenge = toHex(crypto.getRandomValues(new Uint8Array(32)));
+    try {
+      return { text: await fetchSession(challenge), challenge };
+    } catch (error) {
+      const wantsKey = error instanceof SealedFetchError && (error.status === 401 || error.status === 403);
+      if (isChallenged === true || !wantsKey) throw error;
+      return { text: await fetchSession(undefined), challenge: undefined };
+    }
   }
 
   /** @throws {SealedFetchError} session_missing, session_unavailable */

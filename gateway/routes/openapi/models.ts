@@ -116,13 +116,16 @@ function attestationById(examples: Examples, operationId: string, id: string, pa
 function attestationSession(examples: Examples) {
   const operationId = 'getAttestationSession';
   const description =
-    'The client’s own, 64 hex digits, which the statement will hold: a new session under the same key';
+    'The client’s own, 64 hex digits, which the statement will hold: a new session under the same key. This needs an API key, where the gateway has any';
   const schema = { type: 'string', pattern: '^[0-9a-f]{64}$' };
   return {
     get: {
       operationId,
       summary: 'The session with the processor that attestations are signed in',
+      description:
+        'The current one is for everybody: a client verifies it before it seals a request, with its API key inside.',
       tags: ['Attestation'],
+      security: [{}],
       parameters: [parameter('challenge', 'query', description, schema, 'c0'.repeat(32))],
       responses: {
         200: response(examples, operationId, 'The session', { [JSON_TYPE]: schemaRef('Session') }),

@@ -18,6 +18,8 @@ from .held_stream import HeldStream
 from .options import Limits, Verified, VerifyOptions
 from .unproven import UnprovenAnswerError
 
+IS_IN_SESSION = "countersign_is_in_session"
+"""In the extensions of an answer that came sealed: whether a proof is signed in a session that was verified for sealing."""
 _MAX_LOOP_BYTES = 32 * 1024
 """A larger request or event is parsed in a worker thread."""
 _in_thread = anyio.to_thread.run_sync
@@ -91,7 +93,7 @@ def verifying_async_client(*, library: ModuleType | None = None, **options: Any)
 
 
 def _make(library: ModuleType | None, which: int, options: dict[str, Any]) -> Any:
-    own, verify, http = _sorted_options(options)
+    own, verify, http = sorted_options(options)
     chosen = httpx if library is None else library
     verifier = Verifier(chosen, verify, **own)
     client = _classes(chosen)[which](**http)
@@ -102,7 +104,7 @@ def _make(library: ModuleType | None, which: int, options: dict[str, Any]) -> An
 _OWN_OPTIONS = ("on_verified", "on_unproven", "unproven_paths", "strict", "max_stream_bytes", "verify_limits")
 
 
-def _sorted_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+def sorted_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     if "expected" in options:
         raise TypeError("expected is not an option here: it is what each request sends")
     own = {name: options[name] for name in _OWN_OPTIONS if name in options}
@@ -148,7 +150,7 @@ class _Sending:
                 body.add(part)
             response.close()
             whole = body.whole()
-            verifier.accept(verifier.prove(whole, asked, stream=False))
+            self._prove(response, whole, asked, stream=False)
             answer = verifier.rebuilt(response, "application/json", content=whole)
             answer.elapsed = timedelta(seconds=time.perf_counter() - began)
             return answer
@@ -162,8 +164,15 @@ class _Sending:
         for part in self._parts(response):
             yield from held.feed(part)
         yield from held.end()
-        self._verifier.accept(self._verifier.prove(held.transcript(), asked, stream=True))
+        self._prove(response, held.transcript(), asked, stream=True)
         yield held.rest()
+
+    def _prove(self, response: Any, answer: bytes, asked: Asked, *, stream: bool) -> None:
+        verified = self._verifier.prove(answer, asked, stream=stream)
+        is_in_session = response.extensions.get(IS_IN_SESSION)
+        if is_in_session is not None and not is_in_session(verified):
+            raise UnprovenAnswerError("session_mismatch")
+        self._verifier.accept(verified)
 
     def _parts(self, response: Any) -> Iterator[bytes]:
         if response.is_stream_consumed:  # by a hook of the caller's
@@ -218,7 +227,7 @@ class _AsyncSending:
                 body.add(part)
             await response.aclose()
             whole = body.whole()
-            await self._prove(whole, asked, stream=False)
+            await self._prove(response, whole, asked, stream=False)
             answer = verifier.rebuilt(response, "application/json", content=whole)
             answer.elapsed = timedelta(seconds=time.perf_counter() - began)
             return answer
@@ -228,8 +237,11 @@ class _AsyncSending:
         stream.answer = verifier.rebuilt(response, "text/event-stream; charset=utf-8", stream=stream)
         return stream.answer
 
-    async def _prove(self, answer: bytes, asked: Asked, *, stream: bool) -> None:
+    async def _prove(self, response: Any, answer: bytes, asked: Asked, *, stream: bool) -> None:
         verified = await _in_thread(lambda: self._verifier.prove(answer, asked, stream=stream))
+        is_in_session = response.extensions.get(IS_IN_SESSION)
+        if is_in_session is not None and not await is_in_session(verified):
+            raise UnprovenAnswerError("session_mismatch")
         self._verifier.accept(verified)
 
     async def _events(self, response: Any, held: HeldStream, asked: Asked) -> AsyncIterator[bytes]:
@@ -242,7 +254,7 @@ class _AsyncSending:
                 raise fault
         for event in held.end():
             yield event
-        await self._prove(held.transcript(), asked, stream=True)
+        await self._prove(response, held.transcript(), asked, stream=True)
         yield held.rest()
 
     async def _parts(self, response: Any) -> AsyncIterator[bytes]:

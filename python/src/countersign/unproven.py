@@ -11,6 +11,7 @@ MESSAGES: Final = {
     "response_not_provable": "The response has a status or a type that no proof covers, or another than was asked for.",
     "attestation_missing": "The answer ended without an attestation.",
     "attestation_seen": "The attestation was handed over before, with another answer.",
+    "session_mismatch": "The answer came sealed, and is signed in no session that was verified for sealing.",
     "stream_malformed": "The stream has more than data lines and comments, or is not in UTF-8.",
     "stream_too_large": "The stream is larger than what is kept to be checked.",
     "response_broken": "The answer broke off before its end.",

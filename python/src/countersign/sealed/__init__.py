@@ -1,0 +1,20 @@
+"""
+Seals requests to a Countersign gateway in an attested machine, so that whoever stands between sees ciphertext.
+
+```python
+from countersign.sealed import sealed_client
+
+client = openai.OpenAI(base_url="https://example.com/v1", http_client=sealed_client(collateral=…, cpu=…))
+```
+"""
+
+from importlib.util import find_spec
+
+if find_spec("pyhpke") is None:
+    raise ImportError("countersign.sealed needs pyhpke: pip install 'countersign[sealed]'")
+
+from .client import sealed_async_client, sealed_client
+from .errors import SealedError
+from .transport import AsyncSealedTransport, SealedTransport
+
+__all__ = ["AsyncSealedTransport", "SealedError", "SealedTransport", "sealed_async_client", "sealed_client"]
