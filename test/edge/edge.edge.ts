@@ -2,10 +2,13 @@
 import { writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { join } from 'node:path';
+import OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import type { SealedRequest, SealingKey } from '../../sealed/index.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
-import { appraiseAttestation } from '../../verify/index.ts';
+import { verifyingFetch } from '../../verify/clients/fetch.ts';
+import { sealedFetch } from '../../verify/clients/sealed.ts';
+import { appraiseAttestation, type Verified } from '../../verify/index.ts';
 import { chatBody, chatStream, answer as respondWith } from '../backend.ts';
 import { CHAT } from '../client.ts';
 import { type Folder, type Service, startService, temporaryFolder } from '../harness.ts';
@@ -119,6 +122,38 @@ describe.skipIf(program === null)('an edge in front of the gateway', () => {
     expect(refused).toBeGreaterThanOrEqual(3);
     expect(statuses.filter((status) => status === 200).length).toBe(statuses.length - refused);
     expect(service.backend.seen.length - asked).toBe(statuses.length - refused);
+  });
+
+  /** A key in `authorization` gets the session, in the clear, so it is another than the inner one. */
+  const client = (edgeKey: string) => {
+    const options = { simulatedRoot, policy: { minLevel: 'none' } } as const;
+    const edgeHeaders = { 'x-edge-key': edgeKey, authorization: `Bearer ${PLAIN}` };
+    const sealed = sealedFetch({ ...options, url: edge.url, edgeHeaders });
+    const proofs: Verified[] = [];
+    const fetch = verifyingFetch({ ...options, fetch: sealed, onVerified: (proof) => void proofs.push(proof) });
+    return { openai: new OpenAI({ baseURL: `${edge.url}/v1`, apiKey: INNER_KEY, maxRetries: 0, fetch }), proofs };
+  };
+  const question = { model: MODEL, messages: [{ role: 'user' as const, content: PROMPT }] };
+
+  it('serves openai over the sealed fetch: session, answers and proofs pass through it', async () => {
+    const { openai, proofs } = client(EDGE_KEY);
+    expect((await openai.chat.completions.create(question)).choices[0]?.message.content).toBe(ANSWER);
+    service.backend.script = chatStream([ANSWER, ' and ', 'more.']);
+    let text = '';
+    for await (const chunk of await openai.chat.completions.create({ ...question, stream: true }))
+      text += chunk.choices[0]?.delta.content ?? '';
+    expect(text).toBe(`${ANSWER} and more.`);
+    expect(proofs).toHaveLength(2);
+  });
+
+  it('has its own refusals shown as its own', async () => {
+    const unknown = client('nobody').openai.chat.completions.create(question);
+    await expect(unknown).rejects.toMatchObject({ status: 401, type: 'edge_refused', code: 'edge_refused' });
+    // What another test has left of this customer's burst is used up.
+    const { openai } = client('another-edge-key');
+    const asked = Array.from({ length: BURST + 1 }, () => openai.chat.completions.create(question).catch((one) => one));
+    const limited = (await Promise.all(asked)).find((one) => one instanceof OpenAI.RateLimitError);
+    expect(limited).toMatchObject({ status: 429, type: 'edge_refused', code: 'edge_refused' });
   });
 
   it('sees no prompt, answer, model or inner key: not on the wire, in its logs, nor in its memory', async () => {

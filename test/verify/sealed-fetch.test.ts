@@ -361,6 +361,11 @@ describe('the session', () => {
     );
     expect((await chat()).status).toBe(200);
     expect(asked(origin)).toHaveLength(3);
+    busy = Number.POSITIVE_INFINITY;
+    await origin.renew();
+    const refused = { status: 503, retry: null, type: 'edge_refused', code: 'session_unavailable' };
+    expect(await refusal(await chat())).toEqual(refused);
+    expect(asked(origin)).toHaveLength(3 + 5);
   });
 
   it('that is no session, or endless, is refused', async () => {

@@ -1,8 +1,11 @@
 // The sealed fetch before a real gateway, and the verifying fetch over it: what an OpenAI client gets, and whose session its proof is of.
+import { generateText } from 'ai';
 import OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
+import { createCountersign } from '../../verify/clients/ai-sdk.ts';
 import { type VerifyingFetchOptions, verifyingFetch } from '../../verify/clients/fetch.ts';
+import { ChatCountersign } from '../../verify/clients/langchain.ts';
 import { type SealedFetchOptions, type SealedSession, sealedFetch } from '../../verify/clients/sealed.ts';
 import type { Verified } from '../../verify/index.ts';
 import { answer, chatAnswer, chatStream, DONE, delta, finish, role } from '../backend.ts';
@@ -94,6 +97,23 @@ describe('over a gateway that takes sealed requests alone', () => {
       for (const canary of ['canary-prompt', 'inner-key', 'completions', '"m"']) expect(one).not.toContain(canary);
     expect(sent).toHaveLength(3);
     for await (const model of openai.models.list()) expect(model.id).toBe('scripted');
+  });
+
+  it('LangChain and the AI SDK have theirs', async () => {
+    const { sealed, sessions } = client();
+    const verify = { fetch: sealed, simulatedRoot };
+    const configuration = { baseURL: `${url}/v1` };
+    const message = await new ChatCountersign({ model: 'm', apiKey: 'any', configuration, verify }).invoke('Hi');
+    expect([message.text, message.response_metadata.countersign]).toEqual([
+      'Hello.',
+      expect.objectContaining({ level: 'none' }),
+    ]);
+    const { text, providerMetadata } = await generateText({
+      model: createCountersign({ baseURL: `${url}/v1`, verify })('m'),
+      prompt: 'Hi',
+    });
+    expect([text, Object.keys(providerMetadata ?? {})]).toEqual(['Hello.', ['countersign']]);
+    expect(sessions).toHaveLength(1);
   });
 
   it.each([
