@@ -35,6 +35,7 @@ export default defineConfig({
       { text: 'Quickstart', link: '/quickstart' },
       { text: 'How it works', link: '/how-it-works' },
       { text: 'Verify', link: '/verify' },
+      { text: 'Sealed prompts', link: '/sealed' },
     ],
     sidebar: [
       {
@@ -43,6 +44,7 @@ export default defineConfig({
           { text: 'How it works', link: '/how-it-works' },
           { text: 'Clients', link: '/clients' },
           { text: 'Verify', link: '/verify' },
+      { text: 'Sealed prompts', link: '/sealed' },
         ],
       },
       {

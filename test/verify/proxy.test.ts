@@ -1,6 +1,9 @@
 // `countersign proxy` as a process before a gateway that takes sealed requests alone: who may use it, what it prints, and what clients get.
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import Anthropic from '@anthropic-ai/sdk';
@@ -253,6 +256,12 @@ describe('the proxy', () => {
     expect(codeOf(large)).toEqual([413, 'body_too_large']);
   });
 
+  it('needs no key outside of the seal where the gateway asks for keys: its current session is for everybody', async () => {
+    const { baseURL, apiKey } = await serving('--api-key-file', file('inner', 'sk-inner\n'), '--min-level', 'none');
+    const headers = { authorization: `Bearer ${apiKey}` };
+    expect((await ask(`${baseURL}/chat/completions`, { headers, body: JSON.stringify(CHAT) })).status).toBe(200);
+  });
+
   it('says what it seals to, and what that means', () => {
     const output = proxy.process.output();
     expect(output).toContain(`sealing to ${service.gateway.url}\nlevel     none\n          ${MEANING.none}\n`);
@@ -302,8 +311,12 @@ describe('the proxy does not serve', () => {
     expect(output).toContain('--allow-simulated');
   });
 
-  it('where the session asks for a key', async () => {
-    const { status, output } = await ended(...common(), '--min-level', 'none');
+  it('where what stands in between asks for a key', async () => {
+    const edge = createServer((_request, response) => response.writeHead(401).end()).listen(0, '127.0.0.1');
+    await once(edge, 'listening');
+    const gateway = `http://127.0.0.1:${(edge.address() as AddressInfo).port}`;
+    const { status, output } = await ended('--gateway', gateway, '--min-level', 'none');
+    edge.close();
     expect([status, output]).toEqual([1, expect.stringContaining('session_unavailable')]);
     expect(output).toContain('--edge-key-file');
   });
