@@ -61,7 +61,7 @@ FROM gateway-sources AS gateway-compiled
 USER 10002
 # With the flags it will run with: V8 takes no code that was compiled under others.
 RUN export NODE_COMPILE_CACHE=/tmp/compiled; \
-    node --max-old-space-size=320 --max-semi-space-size=16 --use-largepages=silent --no-allocation-site-pretenuring --no-memory-reducer gateway/main.ts; \
+    node --max-old-space-size=320 --max-semi-space-size=16 --use-largepages=silent --no-allocation-site-pretenuring --no-memory-reducer --disable-warning=ExperimentalWarning gateway/main.ts; \
     node gateway/healthcheck.ts; \
     chmod -R a+rX,go-w /tmp/compiled/*
 
@@ -74,7 +74,7 @@ EXPOSE 8080
 USER 10002:10000
 HEALTHCHECK --interval=10s --timeout=10s --start-period=20s --retries=3 CMD ["node", "gateway/healthcheck.ts"]
 # gateway/node-flags.ts says what they are for.
-CMD ["node", "--max-old-space-size=320", "--max-semi-space-size=16", "--use-largepages=silent", "--no-allocation-site-pretenuring", "--no-memory-reducer", "gateway/main.ts"]
+CMD ["node", "--max-old-space-size=320", "--max-semi-space-size=16", "--use-largepages=silent", "--no-allocation-site-pretenuring", "--no-memory-reducer", "--disable-warning=ExperimentalWarning", "gateway/main.ts"]
 
 # NVIDIA's Python SDK, from hashed requirements, compiled once because nobody may write beside it later.
 FROM ${NODE_IMAGE} AS venv

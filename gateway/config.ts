@@ -26,7 +26,6 @@ const limit = (fallback: number) => integer(fallback, 0, 1_000_000);
 /** The most that a key's budget may be. */
 export const MAX_TOKENS_PER_DAY = 1_000_000_000_000;
 const limitPerKey = wholeNumber(0, 1_000_000).optional();
-const HALF = 'Default: half of all, or no limit without API keys; 0: no limit';
 const flag = z
   .enum(['0', '1'])
   .default('0')
@@ -57,19 +56,13 @@ const own = z.object({
     .min(1)
     .default('127.0.0.1')
     .describe('The address to listen on; beyond loopback it needs `API_KEYS_FILE`'),
-  PORT: integer(8080, 0, 65_535).describe('The port to listen on; 0 takes a free one'),
+  PORT: integer(8080, 0, 65_535).describe('The port to listen on; 0: a free one'),
   BACKEND_URL: backendUrl('BACKEND_API_KEY')
     .optional()
     .describe('The OpenAI-compatible backend, such as `http://127.0.0.1:8000/v1`. **Required**, or `BACKENDS_FILE`'),
   BACKENDS_FILE: z.string().min(1).optional().describe('Several backends in a JSON file, in place of `BACKEND_URL`'),
-  BACKEND_API_KEY: backendKey
-    .optional()
-    .describe('The gateway’s own key, sent to the backend as `Authorization: Bearer`'),
-  BACKEND_API_KEY_FILE: z
-    .string()
-    .min(1)
-    .optional()
-    .describe('A file with that key; not together with `BACKEND_API_KEY`'),
+  BACKEND_API_KEY: backendKey.optional().describe('The gateway’s own key for the backend'),
+  BACKEND_API_KEY_FILE: z.string().min(1).optional().describe('A file with that key, in its place'),
   SIDECAR_SOCKET: socketPath(resolve).describe(
     'The sidecar’s Unix socket; root, the gateway’s user or `SIDECAR_UID` must own it and its folder',
   ),
@@ -83,30 +76,22 @@ const own = z.object({
     .describe('API keys, one a line; without it everybody who can connect may ask'),
   MAX_BODY_BYTES: integer(16 * MiB, 1024, 256 * MiB).describe('The largest request body'),
   MAX_ANSWER_BYTES: integer(16 * MiB, 1024, 256 * MiB).describe('The largest answer that is kept to be attested'),
-  MAX_CONNECTIONS: integer(8192, 1, 1_000_000).describe(
-    'Open connections, idle ones included; the next is closed at once',
-  ),
+  MAX_CONNECTIONS: integer(8192, 1, 1_000_000).describe('Open connections, idle ones included'),
   MAX_CONCURRENT_REQUESTS: integer(4096, 1, 1_000_000).describe('Requests served at once'),
-  MAX_CONCURRENT_PER_KEY: limitPerKey.describe(
-    `Requests at once of one key, unless it has its own \`concurrent=\`. ${HALF}`,
-  ),
-  MAX_REQUESTS_PER_SECOND_PER_KEY: limit(0).describe(
-    'Requests a second of one key, unless it has its own `rps=`; 0: no limit',
-  ),
+  MAX_CONCURRENT_PER_KEY: limitPerKey.describe('Requests at once of one key (`concurrent=`)'),
+  MAX_REQUESTS_PER_SECOND_PER_KEY: limit(0).describe('Requests a second of one key (`rps=`)'),
   MAX_TOKENS_PER_DAY_PER_KEY: integer(0, 0, MAX_TOKENS_PER_DAY).describe(
-    'Tokens a day (UTC) of one key, unless it has its own `tokens-per-day=`; 0: no limit',
+    'Tokens a day (UTC) of one key (`tokens-per-day=`)',
   ),
   MAX_HELD_BYTES: integer(160 * MiB, MiB, 1024 * 1024 * MiB).describe(
     'Memory for all bodies and answers together; with tee each counts four times',
   ),
   MAX_HELD_BYTES_PER_KEY: wholeNumber(0, 1024 * 1024 * MiB)
     .optional()
-    .describe(`The part of that for one key. ${HALF}`),
+    .describe('The part of that for one key'),
   MAX_STREAMS: integer(2048, 1, 1_000_000).describe('Streams at once'),
-  MAX_STREAMS_PER_KEY: limitPerKey.describe(`Streams at once of one key, unless it has its own \`streams=\`. ${HALF}`),
-  MAX_TEE_PER_KEY: limitPerKey.describe(
-    `Requests with tee at once of one key, unless it has its own \`tee=\`. ${HALF}`,
-  ),
+  MAX_STREAMS_PER_KEY: limitPerKey.describe('Streams at once of one key (`streams=`)'),
+  MAX_TEE_PER_KEY: limitPerKey.describe('Requests with tee at once of one key (`tee=`)'),
   MAX_STREAM_BYTES: integer(256 * MiB, 1024, 1024 * 1024 * MiB).describe('The longest stream'),
   MAX_STREAM_EVENTS: integer(1_000_000, 1, 1_000_000_000).describe('The most events of a stream'),
   MAX_ANSWER_MS: integer(3_600_000, 100, 86_400_000).describe('The longest time for an answer'),
@@ -114,7 +99,7 @@ const own = z.object({
   MAX_VERIFY_BYTES: integer(16 * MiB, 1024, 64 * MiB).describe('The largest body of the verify endpoint'),
   MAX_VERIFY_CONCURRENT: integer(32, 1, 10_000).describe('Verifications in the queue'),
   MAX_VERIFY_PER_SECOND: limit(50).describe('Verifications a second from one address; 0: no limit'),
-  VERIFY_TIMEOUT_MS: integer(30_000, 100, 600_000).describe('The longest verification, and the longest wait for it'),
+  VERIFY_TIMEOUT_MS: integer(30_000, 100, 600_000).describe('The longest verification, and wait for it'),
   CLIENT_ADDRESS_HEADER: z
     .string()
     .regex(/^[a-z0-9-]{1,64}$/i, 'must be the name of a header')
@@ -126,17 +111,12 @@ const own = z.object({
   ATTEST_TIMEOUT_MS: integer(60_000, 100, 3_600_000).describe(
     'The longest time from an answer’s end to its attestation',
   ),
-  MAX_ATTESTATIONS_IN_FLIGHT: integer(2, 1, 1024).describe(
-    'Attestations asked of the sidecar at once, by all workers together',
-  ),
+  MAX_ATTESTATIONS_IN_FLIGHT: integer(2, 1, 1024).describe('Attestations asked of the sidecar at once, by all workers'),
   MAX_ATTESTATIONS_WAITING: integer(4096, 1, 1_000_000).describe(
-    'Answers that wait for their attestation, of all workers together',
+    'Answers that wait for their attestation, of all workers',
   ),
-  BATCH: z
-    .enum(['auto', 'off'])
-    .default('auto')
-    .describe('`auto`: answers share a GPU signature where their clients allow it; `off`: never'),
-  BATCH_PER_KEY: flag.describe('`1`: answers share signatures only with those of the same API key'),
+  BATCH: z.enum(['auto', 'off']).default('auto').describe('`off`: answers never share a GPU signature'),
+  BATCH_PER_KEY: flag.describe('`1`: only answers to one API key share signatures'),
   ATTESTATION_TTL_MS: integer(3_600_000, 1_000, 604_800_000).describe(
     'How long an attestation is kept for `GET …/attestation`',
   ),
@@ -151,7 +131,7 @@ const own = z.object({
     .min(1)
     .transform((file) => resolve(file))
     .optional()
-    .describe('The audit log’s file: a JSON line for each POST and DELETE, never content'),
+    .describe('The audit log’s file'),
   AUDIT_LOG_BYTES: integer(64 * MiB, 64 * 1024, 1024 * MiB).describe(
     'The size at which the audit log goes on in a new file',
   ),
@@ -168,7 +148,7 @@ const own = z.object({
     .enum(['off', 'allowed', 'required'])
     .default('allowed')
     .describe(
-      'Sealed requests (`POST /ohttp`), which nothing in between reads; they need a session with the processor. `required`: `/v1` serves nothing else but the session',
+      'Sealed requests (`POST /ohttp`); they need a session with the processor. `required`: `/v1` serves nothing else but the session',
     ),
   ALLOW_SIMULATED: flag.describe('`1`: accept a sidecar whose GPU is simulated'),
   RIM_URL: httpUrl.optional().describe('The verify endpoint’s service for reference values, in place of NVIDIA’s'),
@@ -208,7 +188,7 @@ const own = z.object({
   ),
   DRAIN_MS: integer(25_000, 0, 86_400_000).describe('How long running answers may take to end after SIGTERM'),
   WORKERS: integer(1, 1, 64).describe('Processes that share the port, at most one for each core'),
-  LOG_LEVEL: logLevel.describe('JSON lines on stdout; from `info` on one a request, never a prompt, completion or key'),
+  LOG_LEVEL: logLevel.describe('JSON lines on stdout; from `info` on one a request, never content'),
 });
 
 export { NO_ARGUMENTS };

@@ -14,4 +14,7 @@ export const NODE_FLAGS = [
   // In a quiet minute V8 drops shapes of objects that are not in use, and with them the compiled code that depends on them: the first
   // seconds after a pause cost up to three times as much. Dead objects are still collected as before.
   '--no-memory-reducer',
+  // ML-KEM in WebCrypto, with which sealed requests are opened, is experimental in Node 24: each process would say so in about seven lines
+  // between those of the log.
+  '--disable-warning=ExperimentalWarning',
 ] as const;

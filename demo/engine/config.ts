@@ -4,7 +4,7 @@ import * as z from 'zod';
 /** Every variable, with what it means: docs/configuration.md is made from this. */
 export const schema = z.object({
   HOST: z.string().min(1).default('127.0.0.1').describe('The address to listen on'),
-  PORT: z.coerce.number().int().min(0).max(65_535).default(8000).describe('The port to listen on; 0 takes a free one'),
+  PORT: z.coerce.number().int().min(0).max(65_535).default(8000).describe('The port to listen on; 0: a free one'),
   LOG_LEVEL: z.string().default('info').describe('From `info` on it says where it listens'),
 });
 

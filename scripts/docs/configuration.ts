@@ -3,7 +3,7 @@ import { DEMO_DEFAULTS } from '../../demo/config.ts';
 import { schema as engine } from '../../demo/engine/config.ts';
 import { schema as gateway } from '../../gateway/config.ts';
 import { schema as sidecar } from '../../sidecar/config.ts';
-import { variableTable } from './variables.ts';
+import { namesAndDefaults, variableTable } from './variables.ts';
 
 const isOtel = (name: string) => name.startsWith('OTEL_');
 
@@ -14,8 +14,10 @@ export function configuration(): string {
 <!-- Made by \`npm run make docs\` from the schemas in gateway/config.ts and in the config.ts of the others: change it there. -->
 
 Each process reads its settings from the environment when it starts. A wrong one stops the start with one line that names it.
-An empty one counts as unset. Numbers are decimal digits; names say the unit: \`_MS\` milliseconds, \`_BYTES\` bytes.
+An empty one counts as unset. Names say the unit: \`_MS\` milliseconds, \`_BYTES\` bytes.
 What a client gets past a limit: [limits](operate.md#limits).
+
+Of limits for one key (\`MAX_…_PER_KEY\`) 0 means none, and the key's own comes first. Without a default it is half of all; without API keys, none.
 
 ## Gateway
 
@@ -23,10 +25,9 @@ ${variableTable(gateway, (name) => !isOtel(name))}
 
 ### Tracing
 
-Off unless an endpoint is set. These are OpenTelemetry's own variables. Its exporter also reads \`OTEL_EXPORTER_OTLP_TIMEOUT\`,
-\`…_COMPRESSION\`, \`…_CERTIFICATE\`, \`…_CLIENT_KEY\`, \`…_CLIENT_CERTIFICATE\` and their \`…_TRACES_…\` forms.
-
-${variableTable(gateway, isOtel)}
+Off unless an endpoint is set. OpenTelemetry's own variables, with their defaults here: ${namesAndDefaults(gateway, isOtel)}.
+Spans go out over HTTP as JSON. The exporter also reads \`OTEL_EXPORTER_OTLP_TIMEOUT\`, \`…_COMPRESSION\`, \`…_CERTIFICATE\`, \`…_CLIENT_KEY\`,
+\`…_CLIENT_CERTIFICATE\` and their \`…_TRACES_…\` forms.
 
 ## Sidecar
 
@@ -34,19 +35,16 @@ A name before a colon says which attester reads the variable.
 
 ${variableTable(sidecar)}
 
-NVIDIA's programs get an allow-list of the environment: paths of programs, libraries and certificates, proxies (\`https_proxy\` and
-its like), which GPUs there are, and \`NVIDIA_ATTESTATION_SERVICE_KEY\`.
+NVIDIA's programs get only such variables as \`PATH\`, \`https_proxy\` and \`NVIDIA_ATTESTATION_SERVICE_KEY\`.
 
 ## Launcher
 
 \`npm start\` hands the variables of both processes on, with defaults of its own: ${demo.join(', ')}.
-It takes no \`PORT=0\`. With \`BACKEND_URL\` or \`BACKENDS_FILE\` set it starts no demo engine. Ctrl-C gives running answers the gateway's
-\`DRAIN_MS\` to end; a second one ends everything at once.
+With \`BACKEND_URL\` or \`BACKENDS_FILE\` set it starts no demo engine. Ctrl-C gives running answers the gateway's
+\`DRAIN_MS\` to end.
 
 ## Demo engine
 
-The launcher sets \`HOST\` and \`PORT\` itself. Started alone (\`node demo/engine/main.ts\`):
-
-${variableTable(engine)}
+The launcher sets \`HOST\` and \`PORT\` itself. Started alone, \`node demo/engine/main.ts\` reads ${namesAndDefaults(engine)}.
 `;
 }

@@ -43,9 +43,9 @@ export async function metricsPage(): Promise<string> {
 <!-- Made by \`npm run make docs\` from gateway/telemetry/: change it there. -->
 
 \`GET /metrics\` has Prometheus' text format. Without API keys it is on the main port, with them on \`METRICS_PORT\` alone
-([configuration](configuration.md)). The gateway also tells the sidecar's times and state.
+([configuration](configuration.md)).
 
-Names are those of OpenTelemetry's conventions for generative AI and HTTP where they have one, as Prometheus writes them.
+Names follow OpenTelemetry's conventions for generative AI and HTTP.
 \`gen_ai_request_model\` is one of the first ${MAX_MODEL_LABELS} names that the backend served, then \`other\`; \`key\` one of the first ${MAX_KEY_LABELS} names of keys. No label holds anything
 else that a client wrote.
 
@@ -53,16 +53,14 @@ else that a client wrote.
 |---|---|---|---|
 ${rows}
 
-With API keys there are also \`countersign_key_requests_total\`, \`countersign_key_tokens_total\`, \`countersign_key_attested_total\` and
-\`countersign_key_gpu_seconds_total\`, with the labels \`key\` and \`model\`.
+Those with the label \`key\` are there with API keys alone.
 
 NVIDIA's programs (\`nvtrust\`, \`nvattest\`) collect and appraise in one step, which counts as collection.
 
-The [Grafana dashboard](grafana/countersign.json) shows these metrics; the [alert rules](alerts.yaml) watch them.
+The [Grafana dashboard](grafana/README.md) shows these metrics; the [alert rules](alerts.yaml) watch them.
 
 ## The process
 
-More metrics begin with \`process_\` or \`nodejs_\`: processor time, memory, descriptors, event loop, garbage collection.
-[prom-client](https://github.com/siimon/prom-client) describes them. The event loop is sampled every 100 ms, so only a delay above 0.1 s is lateness.
+[prom-client](https://github.com/siimon/prom-client) describes those that begin with \`process_\` or \`nodejs_\`. The event loop is sampled every 100 ms, so only a delay above 0.1 s is lateness.
 `;
 }

@@ -26,6 +26,15 @@ export function variableTable(schema: z.ZodObject, names: (name: string) => bool
   return ['| variable | default | values | meaning |', '|---|---|---|---|', ...rows].join('\n');
 }
 
+/** The names alone, each with its default where it has one: for variables whose meaning is known elsewhere. */
+export function namesAndDefaults(schema: z.ZodObject, names: (name: string) => boolean = () => true): string {
+  const json = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' });
+  return Object.entries((json.properties ?? {}) as Record<string, Property>)
+    .filter(([name]) => names(name))
+    .map(([name, { default: value }]) => (value === undefined ? `\`${name}\`` : `\`${name}\` (\`${String(value)}\`)`))
+    .join(', ');
+}
+
 function defaultOf(name: string, property: Property, required: boolean): string {
   if (required) return '**required**';
   if (property.default === undefined) return '';

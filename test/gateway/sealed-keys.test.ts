@@ -214,6 +214,15 @@ describe('the keys of a gateway', () => {
       if (one !== served) expect(JSON.parse(await textOf(one)).error.code).toBe('sealed_replayed');
   }, 60_000);
 
+  it('are made and open a request without a warning of Node among the log lines', async () => {
+    await start(undefined, NOT_THIS_ONE);
+    const running = await startWorkers();
+    await eventually(async () => (await fetch(`${running.url}/.well-known/ohttp-keys`)).status === 200);
+    expect((await sealedAsk(running.url, { body: BODY })).status).toBe(200);
+    const others = running.output().split('\n');
+    expect(others.filter((line) => line !== '' && !line.startsWith('{'))).toEqual([]);
+  });
+
   it('change in every worker, and come to one that was started again', async () => {
     await start(312, NOT_THIS_ONE);
     const running = await startWorkers();
