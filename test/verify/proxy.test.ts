@@ -261,6 +261,14 @@ describe('the proxy', () => {
     expect(output).not.toContain('sk-edge');
   });
 
+  it('needs no key outside of the seal, and says where the one inside is missing', async () => {
+    const inner = await serving('--api-key-file', file('inner', 'sk-inner\n'), '--min-level', 'none');
+    const openai = new OpenAI({ baseURL: inner.baseURL, apiKey: inner.apiKey });
+    expect((await openai.chat.completions.create(CHAT)).choices[0]?.message.content).toBe('Hello.');
+    const none = await serving('--min-level', 'none');
+    expect(none.process.output()).toContain('countersign: the gateway answers 401 to GET /v1/models');
+  });
+
   it('ends with status 0 when it is told to', async () => {
     const own = await serving(...KEYS(), '--min-level', 'none');
     expect(await own.process.kill('SIGTERM')).toEqual({ code: 0, signal: null });
@@ -300,12 +308,6 @@ describe('the proxy does not serve', () => {
     const { status, output } = await ended(...args);
     expect([status, output]).toEqual([1, expect.stringContaining('simulated_root_refused')]);
     expect(output).toContain('--allow-simulated');
-  });
-
-  it('where the session asks for a key', async () => {
-    const { status, output } = await ended(...common(), '--min-level', 'none');
-    expect([status, output]).toEqual([1, expect.stringContaining('session_unavailable')]);
-    expect(output).toContain('--edge-key-file');
   });
 
   it.each([
