@@ -1,5 +1,6 @@
 // Runs once before the browser tests: makes sure of Chromium, or says by name what is missing and lets them be skipped.
 import type { TestProject } from 'vitest/node';
+import { writePage } from '../../scripts/build-page.ts';
 import { debianProgram, MissingPart } from '../debian.ts';
 
 declare module 'vitest' {
@@ -9,7 +10,9 @@ declare module 'vitest' {
   }
 }
 
-export default function setup(project: TestProject): void {
+export default async function setup(project: TestProject): Promise<void> {
+  // A page that was built before would be served in place of the one that is to be tested.
+  await writePage();
   try {
     project.provide('chromium', { path: debianProgram('chromium', 'chromium') });
   } catch (error) {
