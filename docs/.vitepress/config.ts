@@ -44,7 +44,7 @@ export default defineConfig({
           { text: 'How it works', link: '/how-it-works' },
           { text: 'Clients', link: '/clients' },
           { text: 'Verify', link: '/verify' },
-      { text: 'Sealed prompts', link: '/sealed' },
+          { text: 'Sealed prompts', link: '/sealed' },
         ],
       },
       {
