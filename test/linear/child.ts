@@ -28,8 +28,10 @@ async function readers(): Promise<void> {
   const { xmlFormats } = await import('./formats-xml.ts');
   const { cpuFormats } = await import('./formats-cpu.ts');
   const { httpFormats } = await import('./formats-http.ts');
+  const { sealedFormats } = await import('./formats-sealed.ts');
   const { readers: ofAll } = await import('./readers.ts');
   const { gatewayReaders } = await import('./readers-gateway.ts');
+  const { sealedReaders } = await import('./readers-sealed.ts');
   const world = makeWorld();
   const formats = new Map(
     [
@@ -39,6 +41,7 @@ async function readers(): Promise<void> {
       ...xmlFormats(world),
       ...httpFormats,
       ...cpuFormats,
+      ...sealedFormats,
     ].map((one) => [one.name, one]),
   );
   const [part = 0, parts = 1] = which.split('/').map(Number);
@@ -48,7 +51,7 @@ async function readers(): Promise<void> {
   const files = new Set<string>();
   const signed = new Map<string, Promise<string>>();
   let counted = 0;
-  const all = [...(await ofAll(world)), ...gatewayReaders].filter(
+  const all = [...(await ofAll(world)), ...gatewayReaders, ...sealedReaders].filter(
     ({ name }, i) => i % parts === part && name.includes(wanted),
   );
   for (const { name, formats: read, begin, share = 1 } of all) {

@@ -5,7 +5,8 @@ import { type LoadHookSync, registerHooks } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { parseAst } from 'rolldown/parseAst';
 
-const COUNTED = /\/(?:(?:gateway|page|proto|verify)\/.*\.ts|node_modules\/zod\/.*\.js|test\/linear\/planted\.ts)$/;
+const COUNTED =
+  /\/(?:(?:gateway|page|proto|sealed|verify)\/.*\.ts|node_modules\/zod\/.*\.js|test\/linear\/planted\.ts)$/;
 const MAX_FILES = 4_096;
 
 /** By the place of the file in {@link files}. */
