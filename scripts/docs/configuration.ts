@@ -17,7 +17,7 @@ Each process reads its settings from the environment when it starts. A wrong one
 An empty one counts as unset. Names say the unit: \`_MS\` milliseconds, \`_BYTES\` bytes.
 What a client gets past a limit: [limits](operate.md#limits).
 
-Of limits for one key (\`MAX_…_PER_KEY\`) 0 means none, and the key's own comes first. Without a default it is half of all; without API keys, none.
+\`MAX_…_PER_KEY\`: 0 is no limit; the key's own setting comes first. Where no default stands, it is half of all, without API keys no limit.
 
 ## Gateway
 
