@@ -7,8 +7,6 @@ export interface Sealing {
   serviceIs(service: Service | null): void;
 }
 
-const BETWEEN = 'Nothing between this page and the machine reads what you write.';
-
 export function createSealing(settings: () => Settings): Sealing {
   const field = byId('seal-field');
   const checkbox = byId<HTMLInputElement>('seal');
@@ -29,7 +27,7 @@ export function createSealing(settings: () => Settings): Sealing {
         without: { referenceValues: !asked, revocation: !asked },
         ...(simulatedRoots === '' ? {} : { simulatedRoot: simulatedRoots }),
         onSession: ({ level }) => {
-          note.textContent = `${BETWEEN} ${MEANING[level]}`;
+          note.textContent = `Encrypted, to a machine of level ${level}. ${MEANING[level]}`;
         },
       }),
     );

@@ -36,7 +36,7 @@ describe.skipIf(missing !== '')(`a sealed chat${missing}`, () => {
     expect(await page.isChecked('#seal')).toBe(false);
     await page.check('#seal');
     await page.locator('#seal-note', { hasText: 'No hardware vouches for whoever holds the key' }).waitFor();
-    expect(await page.textContent('#seal-note')).toContain('Nothing between this page and the machine reads');
+    expect(await page.textContent('#seal-note')).toContain('Encrypted, to a machine of level none.');
     const before = requests.length;
     await say(page, QUESTION);
     expect(await page.textContent('.answer')).toBe('Sealed words.');
