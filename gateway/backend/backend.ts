@@ -1,4 +1,4 @@
-// The interface between the gateway and its backend: the request, the head of the response, and the handler that reads the response.
+// The interface between the gateway and its backend: the request, the response and its handler, and what the canary found.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ErrorBody } from '../../proto/openai.ts';
 import type { SerializedHeaders, SharedHeaders } from '../http/outgoing.ts';
@@ -105,6 +105,26 @@ export interface Backends extends Backend {
   readonly states: readonly (readonly [name: string, up: boolean])[];
   /** Requests that were sent to a further backend, since the start. */
   readonly failovers: number;
+}
+
+// What the canary found (canary.ts).
+
+export const CANARY_STATES = ['off', 'pending', 'good', 'wrong', 'unavailable'] as const;
+
+export interface CanaryResult {
+  /** `pending`: the first answer is not there. `unavailable`: nothing was learnt, because the backend did not answer the question. */
+  readonly state: (typeof CANARY_STATES)[number];
+  /** Of `wrong`: empty, not_text, repetition, unexpected, changed. Of `unavailable`: no_model, no_answer, cut, timeout, a code or a status. */
+  readonly reason?: string;
+  /** Of several backends, the one that is wrong. */
+  readonly backend?: string;
+  /** When that was found, RFC 3339. */
+  readonly at?: string;
+}
+
+export interface Canary {
+  readonly result: CanaryResult;
+  close(): void;
 }
 
 // Errors of the backend: faults of the connection, and the backend's own errors in OpenAI's shape.

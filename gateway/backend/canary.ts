@@ -4,25 +4,7 @@ import type { Logger } from 'pino';
 import * as z from 'zod';
 import { ANY_TEXT } from '../config.ts';
 import { asProblem } from '../http/problem.ts';
-import type { Backend, BackendRequest } from './backend.ts';
-
-export const CANARY_STATES = ['off', 'pending', 'good', 'wrong', 'unavailable'] as const;
-
-export interface CanaryResult {
-  /** `pending`: the first answer is not there. `unavailable`: nothing was learnt, because the backend did not answer the question. */
-  readonly state: (typeof CANARY_STATES)[number];
-  /** Of `wrong`: empty, not_text, repetition, unexpected, changed. Of `unavailable`: no_model, no_answer, cut, timeout, a code or a status. */
-  readonly reason?: string;
-  /** Of several backends, the one that is wrong. */
-  readonly backend?: string;
-  /** When that was found, RFC 3339. */
-  readonly at?: string;
-}
-
-export interface Canary {
-  readonly result: CanaryResult;
-  close(): void;
-}
+import type { Backend, BackendRequest, Canary, CanaryResult } from './backend.ts';
 
 const QUESTION = 'What is the capital of France? Answer with its name only.';
 /** A model that reasons first gets as far as the name. */

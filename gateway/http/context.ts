@@ -2,8 +2,7 @@
 import type { Context as HonoContext } from 'hono';
 import type { Logger } from 'pino';
 import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
-import type { Backend, Backends } from '../backend/backend.ts';
-import type { Canary } from '../backend/canary.ts';
+import type { Backend, Backends, Canary } from '../backend/backend.ts';
 import type { GatewayConfig } from '../config.ts';
 import type { Caller, Keys, Owner } from '../keys/keys.ts';
 import type { Concurrency, ConcurrencyPermit } from '../limits/concurrency.ts';

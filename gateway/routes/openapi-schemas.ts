@@ -4,7 +4,7 @@ import { attestationSchema, evidenceSchema, sessionSchema } from '../../proto/at
 import { chatRequestSchema, completionRequestSchema, errorBodySchema, teeSchema } from '../../proto/openai.ts';
 import { APPRAISAL_CLAIMS, EAR_PROFILE } from '../../verify/forms/ear.ts';
 import { CHECKS, CPU_CHECKS, LEVELS } from '../../verify/index.ts';
-import { CANARY_STATES } from '../backend/canary.ts';
+import { CANARY_STATES } from '../backend/backend.ts';
 import { SIDECAR_STATES } from '../telemetry/metrics.ts';
 
 const fault = z.strictObject({

@@ -3,11 +3,11 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { basename, extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createCollateral, NVIDIA_OCSP_URL } from '../../verify/index.ts';
+import type { BackendProbe } from '../backend/probe.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { type SharedDocument, sendDocument, sharedDocument } from '../http/document.ts';
 import { Problem } from '../http/problem.ts';
 import { readBody } from '../http/request.ts';
-import type { BackendProbe } from './status.ts';
 
 const POLICY = [
   "default-src 'none'",

@@ -1,6 +1,6 @@
 // GET /health for operators and load balancers: 200 while chat without tee works and new requests are accepted.
 import type * as z from 'zod';
-import type { Backend } from '../backend/backend.ts';
+import type { BackendProbe } from '../backend/probe.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { sendDocument } from '../http/document.ts';
 import { Problem } from '../http/problem.ts';
@@ -8,18 +8,7 @@ import type { AuditLog } from '../usage/audit-log.ts';
 import { openapiDocument } from './openapi.ts';
 import type { healthSchema } from './openapi-schemas.ts';
 
-const PROBE_TIMEOUT_MS = 2_000;
-/** Probes within this time share one result, so that health checks put no load on the backend. */
-const PROBE_CACHE_MS = 1_000;
-
 type Health = z.infer<typeof healthSchema>;
-
-/** How the backend is, asked at most once a second. */
-export type BackendProbe = () => Promise<BackendHealth>;
-
-export function createProbe({ backends, backend, config }: Deps): BackendProbe {
-  return backends === null ? cached(() => probeBackend(backend, config.backend_api_key)) : () => backends.health();
-}
 
 export function health(deps: Deps, probe: BackendProbe) {
   const { sidecar, version, draining } = deps;
@@ -51,50 +40,12 @@ export function health(deps: Deps, probe: BackendProbe) {
   };
 }
 
-type BackendHealth = Omit<Health['backend'], 'canary'>;
-
 async function auditHealth(audit: AuditLog | null): Promise<Health['audit']> {
   if (audit === null) return null;
   const state = await audit.state();
   if (state === undefined) return { status: 'unknown', lost: 0 };
   const { failing, lost } = state;
   return failing === null ? { status: 'ok', lost } : { status: 'failing', code: failing, lost };
-}
-
-/** The backend is up when it responds to a request for its models, even with a 401 or a 404. */
-function probeBackend(backend: Backend, apiKey: string | null): Promise<BackendHealth> {
-  return new Promise((resolve) => {
-    const headers: Record<string, string> = { accept: 'application/json' };
-    if (apiKey !== null) headers.authorization = `Bearer ${apiKey}`;
-    const finish = (result: BackendHealth) => {
-      clearTimeout(timer);
-      call.cancel();
-      resolve(result);
-    };
-    const call = backend.call(
-      { method: 'GET', path: '/models', headers, body: null, repeatable: true, owner: null },
-      {
-        head: ({ status }) =>
-          finish(status < 500 ? { status: 'ok' } : { status: 'down', code: 'backend_bad_response' }),
-        data: () => {},
-        end: () => {},
-        fail: (problem) => finish({ status: 'down', code: problem.code }),
-      },
-    );
-    const timer = setTimeout(() => finish({ status: 'down', code: 'backend_timeout' }), PROBE_TIMEOUT_MS);
-  });
-}
-
-function cached<T>(make: () => Promise<T>): () => Promise<T> {
-  let made_ms = Number.NEGATIVE_INFINITY;
-  let value: Promise<T> | null = null;
-  return () => {
-    if (value === null || performance.now() - made_ms > PROBE_CACHE_MS) {
-      made_ms = performance.now();
-      value = make();
-    }
-    return value;
-  };
 }
 
 // GET /metrics: Prometheus text, on the main port when no API keys are set. With API keys it has a port of its own.

@@ -3,8 +3,7 @@
 import { createServer, type Server } from 'node:http';
 import type { Logger } from 'pino';
 import { Counter, collectDefaultMetrics, Gauge, Histogram, type Registry } from 'prom-client';
-import type { Backends } from '../backend/backend.ts';
-import { CANARY_STATES, type Canary } from '../backend/canary.ts';
+import { type Backends, CANARY_STATES, type Canary } from '../backend/backend.ts';
 import { STATUS } from '../http/problem.ts';
 import { createOwnHosts } from '../http/target.ts';
 import type { AuditLog, AuditState } from '../usage/audit-log.ts';

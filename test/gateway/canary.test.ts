@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { type Canary, startCanary } from '../../gateway/backend/canary.ts';
+import type { Canary } from '../../gateway/backend/backend.ts';
+import { startCanary } from '../../gateway/backend/canary.ts';
 import { createBackend } from '../../gateway/backend/client.ts';
 import { type GatewayConfig, loadConfig } from '../../gateway/config.ts';
 import { answer, type Backend, chatBody, type Script, startBackend } from '../backend.ts';
