@@ -5,8 +5,8 @@ import { Session } from 'node:inspector/promises';
 import { basename, join, relative } from 'node:path';
 import { dirname } from 'node:path/posix';
 import { fileURLToPath } from 'node:url';
-import { chatStream } from '../test/backend.ts';
-import { startService } from '../test/harness.ts';
+import { chatStream } from '../test/support/backend.ts';
+import { startService } from '../test/support/harness.ts';
 
 const ROOMS = ['proto', 'verify', 'sealed', 'sidecar', 'gateway'];
 const ROOT = fileURLToPath(new URL('..', import.meta.url));

@@ -1,9 +1,9 @@
 // Many requests with tee at once on one GPU: every one answered with a proof of its own, in order of arrival, or refused at once.
 import { createHash } from 'node:crypto';
 import { createNativeAttester } from '../../sidecar/attesters/native/native.ts';
-import { answer, chatBody, startBackend } from '../../test/backend.ts';
-import { startGateway, startSidecar, temporaryFolder } from '../../test/harness.ts';
 import { missing, startBench } from '../../test/sidecar/native-bench.ts';
+import { answer, chatBody, startBackend } from '../../test/support/backend.ts';
+import { startGateway, startSidecar, temporaryFolder } from '../../test/support/harness.ts';
 import type { Grid } from '../table.ts';
 
 const REQUESTS = 200;

@@ -1,6 +1,6 @@
 // A sidecar in this process with an attester of choice, and somebody who asks it.
 import type { Attester } from '../../sidecar/common/attester.ts';
-import { startSidecar, temporaryFolder } from '../../test/harness.ts';
+import { startSidecar, temporaryFolder } from '../../test/support/harness.ts';
 import { connectTo } from '../trip.ts';
 
 const RAW_BYTES = 1024;

@@ -1,7 +1,7 @@
 // `npm run bench verify`: how fast the verifier is, warm and cold, and against NVIDIA's own on the same genuine evidence.
 import { MAX_GZIPPED_BYTES, weigh } from '../../scripts/build-package.ts';
 import { RELAXED } from '../../test/nvidia/verifier.ts';
-import { vectorsPresent } from '../../test/vectors.ts';
+import { vectorsPresent } from '../../test/support/vectors.ts';
 import { describeMachine, machineLine } from '../machine.ts';
 import { median } from '../stats.ts';
 import type { Measured } from './measure.ts';

@@ -1,8 +1,9 @@
 // NVIDIA's Python verifier on the same genuine evidence, with its services on this machine.
-import { MissingPart } from '../../test/debian.ts';
+
 import { servicesFor } from '../../test/nvidia/rows.ts';
 import { nvidiaTools } from '../../test/nvidia/tools.ts';
 import { nvidiaAppraises } from '../../test/nvidia/verifier.ts';
+import { MissingPart } from '../../test/support/debian.ts';
 import { median } from '../stats.ts';
 import { genuineCase } from './subject.ts';
 

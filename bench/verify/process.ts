@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { which } from '../../test/debian.ts';
+import { which } from '../../test/support/debian.ts';
 import type { LeafMeasured } from './leaf.ts';
 import type { Measured } from './measure.ts';
 import type { SubjectName } from './subject.ts';

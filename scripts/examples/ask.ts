@@ -12,7 +12,7 @@ import {
   type ExampleRequest,
 } from '../../gateway/routes/openapi/examples.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
-import { eventually, freePort, type Service, startGateway, startService } from '../../test/harness.ts';
+import { eventually, freePort, type Service, startGateway, startService } from '../../test/support/harness.ts';
 import { exampleBackend, MODELS } from './backend.ts';
 
 /** A gateway's URL by what is special about it; '' for the usual one. */

@@ -1,6 +1,6 @@
 // The backend that the examples of /openapi.json are made with: a model that knows one ocean and one capital, on every endpoint.
 import { EXAMPLE_MODEL as model } from '../../gateway/routes/openapi/examples.ts';
-import { answer, DONE, event, type Script, stream } from '../../test/backend.ts';
+import { answer, DONE, event, type Script, stream } from '../../test/support/backend.ts';
 
 const created = () => Math.floor(Date.now() / 1000);
 const json = (value: object): Script => answer(JSON.stringify(value));

@@ -6,9 +6,9 @@ import { build } from 'esbuild';
 import { type Browser, chromium, type Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
-import { chatStream } from '../backend.ts';
-import { type Folder, type Service, startService, temporaryFolder } from '../harness.ts';
-import { currentKeys } from '../sealed-client.ts';
+import { chatStream } from '../support/backend.ts';
+import { type Folder, type Service, startService, temporaryFolder } from '../support/harness.ts';
+import { currentKeys } from '../support/sealed-client.ts';
 import { CHROMIUM_ARGS } from './page.ts';
 
 const found = inject('chromium');

@@ -1,7 +1,7 @@
 // Runs once before the browser tests: makes sure of Chromium, or says by name what is missing and lets them be skipped.
 import type { TestProject } from 'vitest/node';
 import { writePage } from '../../scripts/build-page.ts';
-import { debianProgram, MissingPart } from '../debian.ts';
+import { debianProgram, MissingPart } from '../support/debian.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {

@@ -1,6 +1,6 @@
 // The verifier in a real browser: the same bundle a page would load, over the same evidence, with the same results.
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { vectorsPresent } from '../vectors.ts';
+import { vectorsPresent } from '../support/vectors.ts';
 import { appraise } from './appraise.ts';
 import { ownSpecs } from './own.ts';
 import { openVerifierPage, type VerifierPage } from './page.ts';

@@ -5,9 +5,9 @@ import { createCountersign } from '../../verify/clients/ai-sdk.ts';
 import { UnprovenAnswerError } from '../../verify/clients/fetch.ts';
 import { ChatCountersign, type Proof } from '../../verify/clients/langchain.ts';
 import { verifyAttestation } from '../../verify/index.ts';
-import { answer, chatAnswer, chatStream } from '../backend.ts';
-import { namedStream, responseBody, responseEvents } from '../named-streams.ts';
-import { useService } from '../service.ts';
+import { answer, chatAnswer, chatStream } from '../support/backend.ts';
+import { namedStream, responseBody, responseEvents } from '../support/named-streams.ts';
+import { useService } from '../support/service.ts';
 
 const service = useService();
 const simulatedRoot = () => service.sidecar.attester.simulated?.root;

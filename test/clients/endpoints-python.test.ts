@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { appraiseAttestation } from '../../verify/index.ts';
-import { type Service, startService, temporaryFolder } from '../harness.ts';
+import { type Service, startService, temporaryFolder } from '../support/harness.ts';
 import { FORM_ANSWER, FORM_CALL, formScripts, vectorOf } from './form-scripts.ts';
 import { makeVenv, pinned } from './venv.ts';
 

@@ -1,6 +1,6 @@
 // The scripted backend of /v1/responses, /v1/messages and /v1/embeddings: the model's name in a request says how it answers.
 import type { ServerResponse } from 'node:http';
-import { answer, type Script, type Seen } from '../backend.ts';
+import { answer, type Script, type Seen } from '../support/backend.ts';
 import {
   functionCallEvents,
   MESSAGE_ID,
@@ -9,7 +9,7 @@ import {
   named,
   RESPONSE_ID,
   responseEvents,
-} from '../named-streams.ts';
+} from '../support/named-streams.ts';
 import { WEATHER } from './driver.ts';
 
 export const FORMS = ['/v1/responses', '/v1/messages', '/v1/embeddings'] as const;

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Plugin } from 'vitest/config';
-import { installPackages, packagesFolder } from '../npm-packages.ts';
+import { installPackages, packagesFolder } from '../support/npm-packages.ts';
 
 const MANIFEST = fileURLToPath(new URL('../package/clients/package.json', import.meta.url));
 const ROOM = 'package-clients';

@@ -4,7 +4,7 @@ import { expect } from 'vitest';
 import type { Attestation } from '../../proto/attestation.ts';
 import { attestationSchema } from '../../proto/attestation-schema.ts';
 import { splitRaw } from '../../proto/raw.ts';
-import { ask } from '../client.ts';
+import { ask } from '../support/client.ts';
 import { expectedRaw } from './scripts.ts';
 import type { Service } from './service.ts';
 

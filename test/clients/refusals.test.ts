@@ -9,9 +9,9 @@ import { describe, expect, it } from 'vitest';
 import { createCountersign } from '../../verify/clients/ai-sdk.ts';
 import { UnprovenAnswerError, type VerifyingFetchOptions, verifyingFetch } from '../../verify/clients/fetch.ts';
 import { ChatCountersign } from '../../verify/clients/langchain.ts';
-import { answer, chatAnswer } from '../backend.ts';
-import { messageBody } from '../named-streams.ts';
-import { useService } from '../service.ts';
+import { answer, chatAnswer } from '../support/backend.ts';
+import { messageBody } from '../support/named-streams.ts';
+import { useService } from '../support/service.ts';
 
 const service = useService();
 const QUESTION = 'Hi';

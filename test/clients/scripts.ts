@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
 import { foldPayloads } from '../../proto/fold.ts';
-import { answer, DONE, event, type Script } from '../backend.ts';
+import { answer, DONE, event, type Script } from '../support/backend.ts';
 import { formOf, formScripts } from './form-scripts.ts';
 
 export const ANSWER = 'Well met, traveller.';

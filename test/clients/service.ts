@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll } from 'vitest';
 import { startEngine } from '../../demo/engine/server.ts';
 import type { Attester } from '../../sidecar/common/attester.ts';
-import { type Backend, type Seen, startBackend } from '../backend.ts';
-import { startGateway, startSidecar, temporaryFolder } from '../harness.ts';
+import { type Backend, type Seen, startBackend } from '../support/backend.ts';
+import { startGateway, startSidecar, temporaryFolder } from '../support/harness.ts';
 import { createMatrix, type Matrix } from './matrix.ts';
 import { MODELS, type Scripted, scripted } from './scripts.ts';
 

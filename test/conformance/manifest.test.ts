@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest';
 import { FEATURES, readManifest } from '../../scripts/conformance/manifest.ts';
 import { manifestOf } from '../../scripts/vectors/manifest.ts';
 import type { Vector } from '../../scripts/vectors/vector.ts';
-import { temporaryFolder } from '../harness.ts';
+import { temporaryFolder } from '../support/harness.ts';
 
 const VECTORS = fileURLToPath(new URL('../../vectors/', import.meta.url));
 

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { Outcome, Row } from '../../scripts/conformance/compare.ts';
-import { debianProgram } from '../debian.ts';
 import { nvidiaPython } from '../nvidia/venv.ts';
+import { debianProgram } from '../support/debian.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const VENV = join(ROOT, '.cache/conformance-venv');

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { agrees, compare, count } from '../../scripts/conformance/compare.ts';
 import { readManifest } from '../../scripts/conformance/manifest.ts';
-import { temporaryFolder } from '../harness.ts';
+import { temporaryFolder } from '../support/harness.ts';
 
 const VECTORS = fileURLToPath(new URL('../../vectors/', import.meta.url));
 const RUNNER = ['scripts/conformance/main.ts'];

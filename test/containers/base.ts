@@ -12,7 +12,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { MissingPart, which } from '../debian.ts';
+import { MissingPart, which } from '../support/debian.ts';
 import { attempt, run } from './command.ts';
 
 const CACHE = fileURLToPath(new URL('../../.cache/containers/', import.meta.url));

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { MissingPart } from '../debian.ts';
+import { MissingPart } from '../support/debian.ts';
 import { attempt } from './command.ts';
 
 const START_MS = 60_000;

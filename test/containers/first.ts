@@ -1,5 +1,5 @@
 // From nothing to the first verified answer: what an operator waits for after `compose up`.
-import { ask } from '../client.ts';
+import { ask } from '../support/client.ts';
 import type { Stage } from './stage.ts';
 
 const PATIENCE_MS = 60_000;

@@ -1,8 +1,8 @@
 import { chownSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, describe, expect, inject, it } from 'vitest';
-import { ask } from '../client.ts';
-import { eventually } from '../harness.ts';
+import { ask } from '../support/client.ts';
+import { eventually } from '../support/harness.ts';
 import { type Made, stageOf } from './stage.ts';
 
 const made = inject('containers');

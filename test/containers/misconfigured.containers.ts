@@ -1,6 +1,6 @@
 // What an operator reads when something in .env is wrong: one line that names it.
 import { afterAll, describe, expect, inject, it } from 'vitest';
-import { eventually } from '../harness.ts';
+import { eventually } from '../support/harness.ts';
 import { type Made, stageOf } from './stage.ts';
 
 const made = inject('containers');

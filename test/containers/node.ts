@@ -1,6 +1,6 @@
 // A network of its own for the test's Docker: a namespace with one cable to this machine, so that nothing of ours touches its firewall.
 import { randomBytes } from 'node:crypto';
-import { MissingPart } from '../debian.ts';
+import { MissingPart } from '../support/debian.ts';
 import { attempt, run } from './command.ts';
 
 export interface Node {

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, describe, expect, inject, it } from 'vitest';
-import { eventually } from '../harness.ts';
+import { eventually } from '../support/harness.ts';
 import { type Made, stageOf } from './stage.ts';
 
 const made = inject('containers');

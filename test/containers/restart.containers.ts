@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, inject, it } from 'vitest';
-import { ask } from '../client.ts';
-import { eventually } from '../harness.ts';
+import { ask } from '../support/client.ts';
+import { eventually } from '../support/harness.ts';
 import { type Outcome, startLoad } from './load.ts';
 import { type Made, stageOf } from './stage.ts';
 

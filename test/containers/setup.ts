@@ -1,8 +1,8 @@
 // Runs once before the container tests: Docker, base image, images, the demo profile up. Takes down all that it made.
 import { mkdtempSync, rmSync } from 'node:fs';
 import type { TestProject } from 'vitest/node';
-import { composeProgram } from '../compose-program.ts';
-import { debianProgram, MissingPart } from '../debian.ts';
+import { composeProgram } from '../support/compose-program.ts';
+import { debianProgram, MissingPart } from '../support/debian.ts';
 import { importBase } from './base.ts';
 import { docker, startDaemon } from './daemon.ts';
 import { firstAnswer } from './first.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, inject, it } from 'vitest';
-import { eventually } from '../harness.ts';
+import { eventually } from '../support/harness.ts';
 import { imageOf } from './images.ts';
 import { type Made, PROJECT, stageOf } from './stage.ts';
 

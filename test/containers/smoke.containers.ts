@@ -1,6 +1,6 @@
 import { describe, expect, inject, it } from 'vitest';
-import { ask } from '../client.ts';
-import { eventually } from '../harness.ts';
+import { ask } from '../support/client.ts';
+import { eventually } from '../support/harness.ts';
 import { startLoad } from './load.ts';
 import { type Made, stageOf } from './stage.ts';
 

@@ -1,7 +1,7 @@
 // The demo profile of compose.yaml, up on the test's own Docker.
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { composeProgram } from '../compose-program.ts';
+import { composeProgram } from '../support/compose-program.ts';
 import { attempt, type Ended, run } from './command.ts';
 import { docker } from './daemon.ts';
 import { imageOf, type Sizes } from './images.ts';

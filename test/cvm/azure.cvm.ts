@@ -13,8 +13,8 @@ import { pem } from '../../sidecar/cpu/simulated/authority.ts';
 import { amdCrl, makeAmd, makeLeaf, makeSnpReport } from '../../sidecar/cpu/simulated/snp.ts';
 import { makeCollateral, makeIntel, makePck, makeQuote } from '../../sidecar/cpu/simulated/tdx.ts';
 import { appraiseCpu } from '../../verify/cpu/index.ts';
-import { debianProgram, MissingPart } from '../debian.ts';
-import { freePort, temporaryFolder } from '../harness.ts';
+import { debianProgram, MissingPart } from '../support/debian.ts';
+import { freePort, temporaryFolder } from '../support/harness.ts';
 
 function missing(): string | null {
   try {

@@ -18,7 +18,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { stringify } from 'yaml';
 import { readReference } from '../../verify/cpu/index.ts';
-import { temporaryFolder } from '../harness.ts';
+import { temporaryFolder } from '../support/harness.ts';
 import { toolsOrNull } from './tools.ts';
 
 const tools = toolsOrNull();

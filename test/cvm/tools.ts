@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { debianFile, debianProgram, MissingPart } from '../debian.ts';
+import { debianFile, debianProgram, MissingPart } from '../support/debian.ts';
 
 /** OVMF.fd, and the folder of sev-snp-measure. */
 export interface Tools {

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { splitRaw } from '../../proto/raw.ts';
 import type { VerificationReport } from '../../verify/index.ts';
-import { temporaryFolder } from '../harness.ts';
+import { temporaryFolder } from '../support/harness.ts';
 import { AT, simulatedRoot } from '../verify/maker.ts';
 import type { Way } from './differential.ts';
 import { EVENT_STREAM } from './grammar.ts';

@@ -1,7 +1,7 @@
 // The way through a running gateway with tee, whose backend sends the nasty stream.
 import { topLevelMembers } from '../../proto/json.ts';
 import { VerificationError, verifyAttestation } from '../../verify/index.ts';
-import { type Service, startService } from '../harness.ts';
+import { type Service, startService } from '../support/harness.ts';
 import { isEventStream, type Way } from './differential.ts';
 import { cutAt, encode, PROOF } from './grammar.ts';
 import { type Answer, readByStandard } from './reading.ts';

@@ -3,10 +3,10 @@ import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { chatStream, startBackend } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { eventually, type Folder, temporaryFolder } from '../harness.ts';
-import { type RunningProcess, startProcess } from '../process.ts';
+import { chatStream, startBackend } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { eventually, type Folder, temporaryFolder } from '../support/harness.ts';
+import { type RunningProcess, startProcess } from '../support/process.ts';
 
 let folder: Folder;
 let port: number;

@@ -5,7 +5,13 @@ import { createEngine } from '../../demo/engine/engine.ts';
 import { type RunningEngine, startEngine } from '../../demo/engine/server.ts';
 import { verifyingFetch } from '../../verify/clients/fetch.ts';
 import type { Verified } from '../../verify/index.ts';
-import { type RunningGateway, type RunningSidecar, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
+import {
+  type RunningGateway,
+  type RunningSidecar,
+  startGateway,
+  startSidecar,
+  temporaryFolder,
+} from '../support/harness.ts';
 
 const SAME = { model: 'any', temperature: 0, max_output_tokens: 12 };
 

@@ -3,8 +3,8 @@ import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { loadConfig } from '../../sidecar/config.ts';
-import { composeProgram } from '../compose-program.ts';
-import { MissingPart } from '../debian.ts';
+import { composeProgram } from '../support/compose-program.ts';
+import { MissingPart } from '../support/debian.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const LAUNCH_FILE = '/srv/countersign/launch.json';

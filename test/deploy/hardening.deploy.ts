@@ -3,7 +3,7 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'nod
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Folder, temporaryFolder } from '../harness.ts';
+import { type Folder, temporaryFolder } from '../support/harness.ts';
 
 const FOLDER = fileURLToPath(new URL('../../deploy/systemd/', import.meta.url));
 const UNITS = readdirSync(FOLDER).filter((name) => /\.(service|socket)$/.test(name));

@@ -5,9 +5,9 @@ import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
 import { unavailableAttester } from '../../sidecar/attesters/choose.ts';
 import { AttesterError } from '../../sidecar/common/attester.ts';
 import { startServer } from '../../sidecar/server/server.ts';
-import { startBackend } from '../backend.ts';
-import { type Folder, SILENT, startGateway, startSidecar, temporaryFolder, UNCHECKED } from '../harness.ts';
-import { startProcess } from '../process.ts';
+import { startBackend } from '../support/backend.ts';
+import { type Folder, SILENT, startGateway, startSidecar, temporaryFolder, UNCHECKED } from '../support/harness.ts';
+import { startProcess } from '../support/process.ts';
 
 let folder: Folder;
 let ends: (() => unknown)[];

@@ -8,7 +8,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 import { readLaunch, writeLaunch } from '../../proto/launch.ts';
 import { ConfigError, loadConfig, readLaunchFile } from '../../sidecar/config.ts';
-import { temporaryFolder } from '../harness.ts';
+import { temporaryFolder } from '../support/harness.ts';
 
 const SCRIPT = fileURLToPath(new URL('../../scripts/launch.ts', import.meta.url));
 const folder = temporaryFolder();

@@ -4,7 +4,7 @@ import { cpSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { eventually, type Folder } from '../harness.ts';
+import { eventually, type Folder } from '../support/harness.ts';
 
 const run = promisify(execFile);
 const TREE = fileURLToPath(new URL('../..', import.meta.url));

@@ -4,7 +4,7 @@ import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, describe, expect, it } from 'vitest';
-import { temporaryFolder } from '../harness.ts';
+import { temporaryFolder } from '../support/harness.ts';
 
 const INSTALL = fileURLToPath(new URL('../../sidecar/attesters/nvtrust/python/install.sh', import.meta.url));
 const folder = temporaryFolder();

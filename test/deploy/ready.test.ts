@@ -3,8 +3,8 @@ import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, w
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { AttesterError } from '../../sidecar/common/attester.ts';
-import { eventually, type Folder, startSidecar, temporaryFolder } from '../harness.ts';
-import { type RunningProcess, startCommand } from '../process.ts';
+import { eventually, type Folder, startSidecar, temporaryFolder } from '../support/harness.ts';
+import { type RunningProcess, startCommand } from '../support/process.ts';
 
 /** Each attestation that is asked for starts Node twice, which takes seconds on a machine that has other things to do. */
 const PATIENCE_MS = 30_000;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Backend, startBackend } from '../backend.ts';
-import { type Answer, ask, CHAT } from '../client.ts';
-import { eventually, type Folder, freePort, temporaryFolder } from '../harness.ts';
+import { type Backend, startBackend } from '../support/backend.ts';
+import { type Answer, ask, CHAT } from '../support/client.ts';
+import { eventually, type Folder, freePort, temporaryFolder } from '../support/harness.ts';
 import { GPU, type Machine, startMachine, whyNoMachine } from './machine.ts';
 
 const why = whyNoMachine();

@@ -9,10 +9,19 @@ import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
 import { verifyingFetch } from '../../verify/clients/fetch.ts';
 import { sealedFetch } from '../../verify/clients/sealed.ts';
 import { appraiseAttestation, type Verified } from '../../verify/index.ts';
-import { chatBody, chatStream, answer as respondWith } from '../backend.ts';
-import { CHAT } from '../client.ts';
-import { type Folder, type Service, startService, temporaryFolder } from '../harness.ts';
-import { currentKey, type Inner, messageOf, type Outer, open, post, sealMessage, textOf } from '../sealed-client.ts';
+import { chatBody, chatStream, answer as respondWith } from '../support/backend.ts';
+import { CHAT } from '../support/client.ts';
+import { type Folder, type Service, startService, temporaryFolder } from '../support/harness.ts';
+import {
+  currentKey,
+  type Inner,
+  messageOf,
+  type Outer,
+  open,
+  post,
+  sealMessage,
+  textOf,
+} from '../support/sealed-client.ts';
 import { BURST, EDGE_KEY, type Edge, nginxProgram, startEdge } from './nginx.ts';
 
 const PROMPT = 'CANARY-prompt-8c1d5e';

@@ -5,8 +5,8 @@ import { once } from 'node:events';
 import { closeSync, mkdirSync, openSync, readFileSync, readSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
-import { debianProgram, MissingPart } from '../debian.ts';
-import { eventually } from '../harness.ts';
+import { debianProgram, MissingPart } from '../support/debian.ts';
+import { eventually } from '../support/harness.ts';
 
 /** The path of nginx; null where it cannot be had, which is said. */
 export function nginxProgram(): string | null {

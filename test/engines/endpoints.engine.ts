@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { splitRaw } from '../../proto/raw.ts';
 import { readEvents } from '../../proto/sse.ts';
-import { type Answer, ask } from '../client.ts';
+import { type Answer, ask } from '../support/client.ts';
 import { MODEL, missing } from './llama-server.ts';
 import { type Stage, startStage } from './stage.ts';
 import { TOOL_CALL, VOCABULARY } from './vocabulary.ts';

@@ -3,8 +3,8 @@ import { spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { inject } from 'vitest';
-import { ask } from '../client.ts';
-import { eventually, type Folder } from '../harness.ts';
+import { ask } from '../support/client.ts';
+import { eventually, type Folder } from '../support/harness.ts';
 import { writeModel } from './model.ts';
 
 const provided = inject('llamaServer');

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ask } from '../client.ts';
-import { type Folder, temporaryFolder } from '../harness.ts';
+import { ask } from '../support/client.ts';
+import { type Folder, temporaryFolder } from '../support/harness.ts';
 import { type LlamaServer, MODEL, missing, startLlamaServer } from './llama-server.ts';
 import { writeModel } from './model.ts';
 import { VOCABULARY } from './vocabulary.ts';

@@ -4,7 +4,7 @@ import { expect } from 'vitest';
 import { foldPayloads } from '../../proto/fold.ts';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { splitRaw } from '../../proto/raw.ts';
-import { type Answer, ask } from '../client.ts';
+import { type Answer, ask } from '../support/client.ts';
 
 interface Cut {
   /** The text as the engine sent it. */

@@ -1,5 +1,11 @@
 // The whole service over a real engine: llama-server, a sidecar with the simulated GPU, and the gateway between them.
-import { type RunningGateway, type RunningSidecar, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
+import {
+  type RunningGateway,
+  type RunningSidecar,
+  startGateway,
+  startSidecar,
+  temporaryFolder,
+} from '../support/harness.ts';
 import { type LlamaServer, startLlamaServer } from './llama-server.ts';
 
 export interface Stage {

@@ -1,7 +1,7 @@
 // A copy of examples/ beside the packages that its agents need.
 import { cpSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { installPackages } from '../npm-packages.ts';
+import { installPackages } from '../support/npm-packages.ts';
 import { ROOT } from './run.ts';
 
 export interface Agents {

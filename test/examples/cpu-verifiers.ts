@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect } from 'vitest';
 import { appraiseCpu, type CpuVerifyOptions } from '../../verify/cpu/index.ts';
 import type { Check } from '../../verify/index.ts';
-import { vectorsPresent } from '../vectors.ts';
+import { vectorsPresent } from '../support/vectors.ts';
 import { python } from './python.ts';
 
 const DRIVER = fileURLToPath(new URL('cpu_verify.py', import.meta.url));

@@ -2,7 +2,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
 import { appraiseCpu, type CpuReference, type CpuVerifyOptions } from '../../verify/cpu/index.ts';
-import { vectorsPresent } from '../vectors.ts';
+import { vectorsPresent } from '../support/vectors.ts';
 import { bytesOf, type Case, caseOf, cases, lastDigest, memberOf, optionsOf } from '../verify/cpu/cases.ts';
 import { AT } from '../verify/maker.ts';
 import { amd, snpLeaf } from '../verify/session-maker.ts';

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { withLastMember } from '../../proto/json.ts';
 import { inputOf, type Vector, verifyOptions } from '../../scripts/vectors/vector.ts';
 import { appraiseAttestation, appraiseEvidence, type Check, type CheckName } from '../../verify/index.ts';
-import { vectorsPresent } from '../vectors.ts';
+import { vectorsPresent } from '../support/vectors.ts';
 import { evidenceOf, h100, type NvidiaEvidence, text } from '../verify/genuine.ts';
 import { AT, attest, EXCHANGE, PAYLOADS, simulatedRoot, streamed, transcript } from '../verify/maker.ts';
 import { python, SKIPPED } from './python.ts';

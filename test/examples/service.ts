@@ -2,9 +2,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startEngine } from '../../demo/engine/server.ts';
-import { answer, DONE, event, type Script, startBackend, stream } from '../backend.ts';
 import { formOf, formScripts } from '../clients/form-scripts.ts';
-import { type RunningGateway, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
+import { answer, DONE, event, type Script, startBackend, stream } from '../support/backend.ts';
+import { type RunningGateway, startGateway, startSidecar, temporaryFolder } from '../support/harness.ts';
 
 /** A type, not an interface: an environment takes it. */
 type Client = { readonly OPENAI_BASE_URL: string; readonly OPENAI_API_KEY: string };

@@ -1,7 +1,7 @@
 // The backend killed at every stage of its answer, and away.
 import type { ServerResponse } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { DONE, finish, role, type Script, usage } from '../backend.ts';
+import { DONE, finish, role, type Script, usage } from '../support/backend.ts';
 import { Fault } from './fault.ts';
 import { Stage } from './stage.ts';
 import { askedIn, beginStream, deltasFor, echo, sleep } from './words.ts';

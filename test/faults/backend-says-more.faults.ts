@@ -1,6 +1,6 @@
 // The backend says more than it was asked: a second answer to nobody, some milliseconds behind each of its answers.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { chatBody, type Script } from '../backend.ts';
+import { chatBody, type Script } from '../support/backend.ts';
 import { Fault } from './fault.ts';
 import { Stage } from './stage.ts';
 import { answerTo, askedIn, beginStream, echo, eventsFor, sleep } from './words.ts';

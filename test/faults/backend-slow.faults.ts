@@ -1,6 +1,6 @@
 // The backend slow, silent, never ending and flooding.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { delta, role } from '../backend.ts';
+import { delta, role } from '../support/backend.ts';
 import { Fault } from './fault.ts';
 import { Stage } from './stage.ts';
 import { askedIn, beginStream, deltasFor, echo, eventsFor, sleep, writtenOut } from './words.ts';

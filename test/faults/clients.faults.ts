@@ -1,7 +1,7 @@
 // Clients that leave, stall, half-close, or send a byte at a time; a thousand that say nothing at all.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { delta, type Script } from '../backend.ts';
-import { eventually } from '../harness.ts';
+import { delta, type Script } from '../support/backend.ts';
+import { eventually } from '../support/harness.ts';
 import { Fault } from './fault.ts';
 import { NEVER } from './judge.ts';
 import { dial, letGo, lines, PLAIN, TEE } from './line.ts';

@@ -3,9 +3,9 @@ import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { chatAnswer } from '../backend.ts';
-import { CHAT, chat } from '../client.ts';
-import { type Folder, temporaryFolder } from '../harness.ts';
+import { chatAnswer } from '../support/backend.ts';
+import { CHAT, chat } from '../support/client.ts';
+import { type Folder, temporaryFolder } from '../support/harness.ts';
 import { Stage } from './stage.ts';
 import { sleep } from './words.ts';
 

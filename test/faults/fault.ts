@@ -1,7 +1,7 @@
 // One fault, judged as every fault is: nothing that must never happen, nobody left waiting, nothing left behind; a row of the table.
 import { expect, inject, type TestContext } from 'vitest';
-import type { Script } from '../backend.ts';
-import { eventually } from '../harness.ts';
+import type { Script } from '../support/backend.ts';
+import { eventually } from '../support/harness.ts';
 import type { Cost } from './cost.ts';
 import { NEVER } from './judge.ts';
 import { type Question, see } from './seen.ts';

@@ -1,6 +1,6 @@
 // The figures: thousands of tee requests while the sidecar is restarted every two seconds, thousands of open streams.
 import { afterEach, describe, expect, it } from 'vitest';
-import { DONE, delta, finish, role, usage } from '../backend.ts';
+import { DONE, delta, finish, role, usage } from '../support/backend.ts';
 import { Fault } from './fault.ts';
 import { REQUESTS, STREAMS } from './settings.ts';
 import { Stage } from './stage.ts';

@@ -2,8 +2,8 @@
 import { createServer, type RequestListener, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { chatBody, DONE, delta, event, finish } from '../backend.ts';
-import { chat } from '../client.ts';
+import { chatBody, DONE, delta, event, finish } from '../support/backend.ts';
+import { chat } from '../support/client.ts';
 import { see } from './seen.ts';
 import { Stage } from './stage.ts';
 import { answerTo, eventsFor } from './words.ts';

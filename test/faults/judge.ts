@@ -1,6 +1,6 @@
 // Judges an answer on its bytes: whole or cut, its own or another's, proven or not.
 import { type VerificationError, verifyAttestation } from '../../verify/index.ts';
-import type { Answer } from '../client.ts';
+import type { Answer } from '../support/client.ts';
 import { ANSWER, answerTo } from './words.ts';
 
 /** Words that begin so are what must never happen. */

@@ -1,6 +1,6 @@
 // Connections on which a test speaks when it likes, and what became of them.
 import { connect, type Socket } from 'node:net';
-import { eventually } from '../harness.ts';
+import { eventually } from '../support/harness.ts';
 import { NEVER } from './judge.ts';
 
 /** A request for a stream with tee, and one without. */

@@ -1,5 +1,5 @@
 // A client that asks one question, and what it saw in a few words.
-import { ask } from '../client.ts';
+import { ask } from '../support/client.ts';
 import { type Asked, judge, NEVER } from './judge.ts';
 
 /** Words that begin so are a client's that asked for no proof. */

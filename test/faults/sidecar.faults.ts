@@ -4,7 +4,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it, type TestContext } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
-import { startFalseSidecar } from '../false-sidecar.ts';
+import { startFalseSidecar } from '../support/false-sidecar.ts';
 import { Fault, NOTHING_LOST, STREAMS } from './fault.ts';
 import { Stage, type StageOptions } from './stage.ts';
 import { echo, sleep } from './words.ts';

@@ -1,11 +1,11 @@
 // What a fault happens to: a gateway and a sidecar as processes of their own, and a scripted backend between them.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Backend, startBackend } from '../backend.ts';
-import { ask } from '../client.ts';
-import { type Bounds, type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
-import { eventually, type Folder, temporaryFolder } from '../harness.ts';
-import { type RunningProcess, startProcess } from '../process.ts';
+import { type Backend, startBackend } from '../support/backend.ts';
+import { ask } from '../support/client.ts';
+import { type Bounds, type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import { eventually, type Folder, temporaryFolder } from '../support/harness.ts';
+import { type RunningProcess, startProcess } from '../support/process.ts';
 import { type Cost, childrenOf, costOf } from './cost.ts';
 import { echo, sleep } from './words.ts';
 

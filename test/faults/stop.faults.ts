@@ -1,7 +1,7 @@
 // The gateway told to stop, and killed: alone, and with workers.
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, describe, expect, it, type TestContext } from 'vitest';
-import { eventually } from '../harness.ts';
+import { eventually } from '../support/harness.ts';
 import { childrenOf } from './cost.ts';
 import { Fault, NOTHING_LOST, STREAMS } from './fault.ts';
 import { Stage, type StageOptions } from './stage.ts';

@@ -1,6 +1,6 @@
 // What the backend of the fault suite says: every answer names its question, so that a crossed one shows.
 import type { ServerResponse } from 'node:http';
-import { chatBody, DONE, delta, finish, role, type Script, type Seen, usage } from '../backend.ts';
+import { chatBody, DONE, delta, finish, role, type Script, type Seen, usage } from '../support/backend.ts';
 
 /** Every answer begins so. */
 export const ANSWER = 'answer to ';

@@ -3,8 +3,8 @@ import { generateKeyPairSync, randomUUID } from 'node:crypto';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { request } from 'node:https';
 import { join } from 'node:path';
-import { eventually, type Folder, freePort, temporaryFolder } from '../harness.ts';
-import { type RunningProcess, startCommand } from '../process.ts';
+import { eventually, type Folder, freePort, temporaryFolder } from '../support/harness.ts';
+import { type RunningProcess, startCommand } from '../support/process.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: objects of every kind; the API server checks their shapes
 export type KubernetesObject = any;

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { VerificationError, verifyAttestation } from '../../verify/index.ts';
-import { type Answer, ask } from '../client.ts';
-import { eventually, temporaryFolder } from '../harness.ts';
+import { type Answer, ask } from '../support/client.ts';
+import { eventually, temporaryFolder } from '../support/harness.ts';
 import { type Fleet, startFleet } from './fleet.ts';
 import { KEYS, type Pod, rootDirOf } from './pod.ts';
 import { fleetTools } from './tools.ts';

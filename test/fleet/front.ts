@@ -3,8 +3,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
-import { eventually, freePort, temporaryFolder } from '../harness.ts';
-import { type RunningProcess, startCommand } from '../process.ts';
+import { eventually, freePort, temporaryFolder } from '../support/harness.ts';
+import { type RunningProcess, startCommand } from '../support/process.ts';
 
 export interface Front {
   /** Envoy's. */

@@ -2,10 +2,10 @@
 // a simulated GPU under a root of its own, a gateway on the ports that the chart gives it.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type Backend, chatBody, DONE, delta, finish, role, startBackend, stream } from '../backend.ts';
-import { startGatewayProcess } from '../gateway-process.ts';
-import { eventually, type Folder, temporaryFolder } from '../harness.ts';
-import { type RunningProcess, startProcess } from '../process.ts';
+import { type Backend, chatBody, DONE, delta, finish, role, startBackend, stream } from '../support/backend.ts';
+import { startGatewayProcess } from '../support/gateway-process.ts';
+import { eventually, type Folder, temporaryFolder } from '../support/harness.ts';
+import { type RunningProcess, startProcess } from '../support/process.ts';
 
 export const KEYS = ['tenant-a', 'tenant-b'] as const;
 

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Built, build, OVERLAYS, render } from '../deploy/manifests.ts';
 import { tool } from '../deploy/tools.ts';
-import { eventually, freePort } from '../harness.ts';
-import { type RunningProcess, startCommand } from '../process.ts';
+import { eventually, freePort } from '../support/harness.ts';
+import { type RunningProcess, startCommand } from '../support/process.ts';
 import { type Cluster, type KubernetesObject, startCluster } from './cluster.ts';
 import { install, objectsOf, podObject } from './fleet.ts';
 import { schedulingTools } from './tools.ts';

@@ -1,5 +1,5 @@
 // A backend that is never at fault, whatever it is asked: what is a 5xx then is the gateway's own.
-import { answer, chatBody, chatStream, type Script } from '../backend.ts';
+import { answer, chatBody, chatStream, type Script } from '../support/backend.ts';
 
 /** The shapes of 4xx that are met in the wild. */
 const ERRORS = [

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { CHAT, chat } from '../client.ts';
-import { type RawAnswer, raw } from '../raw.ts';
-import { useService } from '../service.ts';
+import { CHAT, chat } from '../support/client.ts';
+import { type RawAnswer, raw } from '../support/raw.ts';
+import { useService } from '../support/service.ts';
 import { blameless } from './blameless.ts';
 import { type FuzzRequest, fuzzRequest } from './requests.ts';
 

@@ -3,9 +3,9 @@ import { spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { answer } from '../backend.ts';
 import { makeVenv } from '../clients/venv.ts';
-import { startService } from '../harness.ts';
+import { answer } from '../support/backend.ts';
+import { startService } from '../support/harness.ts';
 import { blameless } from './blameless.ts';
 import { openapi } from './openapi.ts';
 

@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { describe, expect, it, vi } from 'vitest';
 import { ConfigError, loadConfig } from '../../gateway/config.ts';
-import { chatAnswer } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { eventually, startGateway } from '../harness.ts';
-import { useService } from '../service.ts';
+import { chatAnswer } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { eventually, startGateway } from '../support/harness.ts';
+import { useService } from '../support/service.ts';
 import { expectError } from './expect-error.ts';
 
 const service = useService({ MAX_BODY_BYTES: '4096', BACKEND_TIMEOUT_MS: '400' });

@@ -7,7 +7,7 @@ import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
 import type { TeeExchange } from '../../gateway/exchange/relay.ts';
 import { type DraftInput, draft } from '../../gateway/offload/jobs.ts';
 import type { Offload } from '../../gateway/offload/pool.ts';
-import { temporaryFolder, UNCHECKED } from '../harness.ts';
+import { temporaryFolder, UNCHECKED } from '../support/harness.ts';
 
 const EXCHANGE = {
   owner: 'owner',

@@ -23,9 +23,9 @@ import {
   NO_LINE,
   openAuditLog,
 } from '../../gateway/usage/audit-log.ts';
-import { answer, chatAnswer } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { eventually, type Folder, SILENT, temporaryFolder } from '../harness.ts';
+import { answer, chatAnswer } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { eventually, type Folder, SILENT, temporaryFolder } from '../support/harness.ts';
 import { bearer, type Stage, startStage } from './limits-stage.ts';
 
 const BIN = fileURLToPath(new URL('../../bin/countersign.js', import.meta.url));

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 import type { Problem } from '../../gateway/http/problem.ts';
-import { eventually } from '../harness.ts';
+import { eventually } from '../support/harness.ts';
 
 import { ask, BAD, backend, CHUNKED, client, OK, rest, server, sockets } from './backend-stage.ts';
 

@@ -2,7 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../gateway/config.ts';
-import { type Folder, temporaryFolder } from '../harness.ts';
+import { type Folder, temporaryFolder } from '../support/harness.ts';
 
 let folder: Folder;
 const file = () => join(folder.path, 'key');

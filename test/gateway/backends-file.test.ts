@@ -7,10 +7,10 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { loadDemoConfig } from '../../demo/config.ts';
 import { createBackends } from '../../gateway/backend/backends.ts';
 import { ConfigError, loadConfig } from '../../gateway/config.ts';
-import { type Backend, chatBody, DONE, delta, finish, role } from '../backend.ts';
-import { CHAT, chat } from '../client.ts';
-import { startGatewayProcess } from '../gateway-process.ts';
-import { eventually, type Folder, SILENT, startGateway, temporaryFolder } from '../harness.ts';
+import { type Backend, chatBody, DONE, delta, finish, role } from '../support/backend.ts';
+import { CHAT, chat } from '../support/client.ts';
+import { startGatewayProcess } from '../support/gateway-process.ts';
+import { eventually, type Folder, SILENT, startGateway, temporaryFolder } from '../support/harness.ts';
 import { parseSamples } from '../telemetry/samples.ts';
 import {
   afterwards,

@@ -3,9 +3,9 @@ import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { afterEach } from 'vitest';
-import { type Backend, chatAnswer, startBackend } from '../backend.ts';
-import { type Answer, ask, CHAT, chat } from '../client.ts';
-import { type Folder, type RunningGateway, startGateway, temporaryFolder } from '../harness.ts';
+import { type Backend, chatAnswer, startBackend } from '../support/backend.ts';
+import { type Answer, ask, CHAT, chat } from '../support/client.ts';
+import { type Folder, type RunningGateway, startGateway, temporaryFolder } from '../support/harness.ts';
 
 export interface BackendsStage {
   readonly folder: Folder;

@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { splitRaw } from '../../proto/raw.ts';
 import { verifyAttestation } from '../../verify/index.ts';
-import { answer, type Backend, chatBody, chatStream } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { eventually, startSidecar, temporaryFolder } from '../harness.ts';
+import { answer, type Backend, chatBody, chatStream } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { eventually, startSidecar, temporaryFolder } from '../support/harness.ts';
 import { afterwards, answeredBy, get, modelsAt, stageOf, turns } from './backends-stage.ts';
 import { expectError } from './expect-error.ts';
 

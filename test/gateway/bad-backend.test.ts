@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { answer, chatAnswer, delta, startBackend } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { startGateway } from '../harness.ts';
-import { post, raw } from '../raw.ts';
-import { useService } from '../service.ts';
+import { answer, chatAnswer, delta, startBackend } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { startGateway } from '../support/harness.ts';
+import { post, raw } from '../support/raw.ts';
+import { useService } from '../support/service.ts';
 import { expectError } from './expect-error.ts';
 
 const service = useService({ MAX_BODY_BYTES: '4096', BACKEND_TIMEOUT_MS: '400' });

@@ -3,10 +3,10 @@ import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
-import { chatStream } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { type Service, startGateway, startService, temporaryFolder } from '../harness.ts';
-import { nonceOfLeaf } from '../tree.ts';
+import { chatStream } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { type Service, startGateway, startService, temporaryFolder } from '../support/harness.ts';
+import { nonceOfLeaf } from '../support/tree.ts';
 import { expectError } from './expect-error.ts';
 
 let service: Service | null = null;

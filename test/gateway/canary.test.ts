@@ -3,9 +3,9 @@ import type { Canary } from '../../gateway/backend/backend.ts';
 import { startCanary } from '../../gateway/backend/canary.ts';
 import { createBackend } from '../../gateway/backend/client.ts';
 import { type GatewayConfig, loadConfig } from '../../gateway/config.ts';
-import { answer, type Backend, chatBody, type Script, startBackend } from '../backend.ts';
-import { ask } from '../client.ts';
-import { eventually, freePort, SILENT, startGateway, startService } from '../harness.ts';
+import { answer, type Backend, chatBody, type Script, startBackend } from '../support/backend.ts';
+import { ask } from '../support/client.ts';
+import { eventually, freePort, SILENT, startGateway, startService } from '../support/harness.ts';
 
 const MODELS = '{"object":"list","data":[{"id":"first"},{"id":"second"}]}';
 let backend: Backend;

@@ -5,9 +5,9 @@ import { loadConfig } from '../../gateway/config.ts';
 import { Problem } from '../../gateway/http/problem.ts';
 import { type Caller, NO_LIMITS } from '../../gateway/keys/keys.ts';
 import { createConcurrency } from '../../gateway/limits/concurrency.ts';
-import { chatAnswer } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { eventually } from '../harness.ts';
+import { chatAnswer } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { eventually } from '../support/harness.ts';
 import { expectError } from './expect-error.ts';
 import { bearer, holdResponses, type Stage, startStage } from './limits-stage.ts';
 

@@ -5,10 +5,10 @@ import { type AddressInfo, createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { chatBody } from '../backend.ts';
-import { chat } from '../client.ts';
-import { type RunningGateway, startGateway } from '../harness.ts';
-import { useService } from '../service.ts';
+import { chatBody } from '../support/backend.ts';
+import { chat } from '../support/client.ts';
+import { type RunningGateway, startGateway } from '../support/harness.ts';
+import { useService } from '../support/service.ts';
 
 const service = useService();
 let gateway: RunningGateway;

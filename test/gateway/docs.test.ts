@@ -2,8 +2,8 @@
 import { createHash } from 'node:crypto';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ask } from '../client.ts';
-import { type Service, startService } from '../harness.ts';
+import { ask } from '../support/client.ts';
+import { type Service, startService } from '../support/harness.ts';
 import { expectError } from './expect-error.ts';
 
 /** gzipped, of each: what a visitor loads. */

@@ -2,7 +2,7 @@ import { type AddressInfo, connect } from 'node:net';
 import { pino } from 'pino';
 import { describe, expect, it } from 'vitest';
 import { createDrain, createHttpServer } from '../../gateway/http/server.ts';
-import { eventually } from '../harness.ts';
+import { eventually } from '../support/harness.ts';
 
 const OPTIONS = { headers_timeout_ms: 5_000, request_timeout_ms: 5_000, max_connections: 10, tls: null };
 const REQUEST = 'GET / HTTP/1.1\r\nhost: h\r\n\r\n';

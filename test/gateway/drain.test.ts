@@ -1,9 +1,9 @@
 import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { chatAnswer, DONE, delta, finish, role } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
-import { eventually, type Service, startService } from '../harness.ts';
+import { chatAnswer, DONE, delta, finish, role } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import { eventually, type Service, startService } from '../support/harness.ts';
 
 let service: Service;
 let gateway: GatewayProcess;

@@ -2,10 +2,10 @@
 import { describe, expect, it } from 'vitest';
 import { splitRaw } from '../../proto/raw.ts';
 import { appraiseAttestation, verifyAttestation } from '../../verify/index.ts';
-import { answer, chatAnswer, chatBody, chatStream, stream } from '../backend.ts';
-import { ask, CHAT } from '../client.ts';
-import { messageBody, messageEvents, namedStream, responseBody, responseEvents } from '../named-streams.ts';
-import { useService } from '../service.ts';
+import { answer, chatAnswer, chatBody, chatStream, stream } from '../support/backend.ts';
+import { ask, CHAT } from '../support/client.ts';
+import { messageBody, messageEvents, namedStream, responseBody, responseEvents } from '../support/named-streams.ts';
+import { useService } from '../support/service.ts';
 
 const service = useService();
 const options = () => ({ simulatedRoot: service.sidecar.attester.simulated?.root });

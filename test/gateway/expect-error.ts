@@ -1,6 +1,6 @@
 // What every error of the gateway looks like.
 import { expect } from 'vitest';
-import type { Answer } from '../client.ts';
+import type { Answer } from '../support/client.ts';
 
 /** OpenAI's shape, always: four members, no more. */
 export function expectError(got: Answer, status: number, code: string, param: string | null = null): void {

@@ -11,10 +11,17 @@ import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simul
 import type { Collected } from '../../sidecar/common/attester.ts';
 import { makeLeaf, makeTree } from '../../sidecar/signing/tree.ts';
 import { verifyAttestation } from '../../verify/index.ts';
-import { type Backend, chatStream, startBackend } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { type FalseSidecar, type Lies, startFalseSidecar } from '../false-sidecar.ts';
-import { eventually, type Folder, type RunningGateway, SILENT, startGateway, temporaryFolder } from '../harness.ts';
+import { type Backend, chatStream, startBackend } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { type FalseSidecar, type Lies, startFalseSidecar } from '../support/false-sidecar.ts';
+import {
+  eventually,
+  type Folder,
+  type RunningGateway,
+  SILENT,
+  startGateway,
+  temporaryFolder,
+} from '../support/harness.ts';
 import { parseSamples } from '../telemetry/samples.ts';
 import { expectError } from './expect-error.ts';
 

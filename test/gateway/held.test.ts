@@ -2,9 +2,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
-import { DONE, delta, finish, role, stream, usage } from '../backend.ts';
-import { CHAT, chat, payloadsOf } from '../client.ts';
-import { useService } from '../service.ts';
+import { DONE, delta, finish, role, stream, usage } from '../support/backend.ts';
+import { CHAT, chat, payloadsOf } from '../support/client.ts';
+import { useService } from '../support/service.ts';
 
 const TEE = { ...CHAT, stream: true, tee: true };
 const RUNS = 150;

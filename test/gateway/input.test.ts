@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { ask, CHAT, chat } from '../client.ts';
-import { useService } from '../service.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { useService } from '../support/service.ts';
 import { expectError } from './expect-error.ts';
 
 const service = useService({ MAX_BODY_BYTES: '4096', BACKEND_TIMEOUT_MS: '400' });

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Problem } from '../../gateway/http/problem.ts';
 import { ANYONE, type Caller, checkModel, checkRoute, NO_LIMITS } from '../../gateway/keys/keys.ts';
-import { ask } from '../client.ts';
+import { ask } from '../support/client.ts';
 import { expectError } from './expect-error.ts';
 import { bearer, type Stage, startStage } from './limits-stage.ts';
 

@@ -18,7 +18,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ConfigError } from '../../gateway/config.ts';
 import type { Keys } from '../../gateway/keys/keys.ts';
 import { loadKeys } from '../../gateway/keys/keys-file.ts';
-import { eventually, type Folder, SILENT, temporaryFolder } from '../harness.ts';
+import { eventually, type Folder, SILENT, temporaryFolder } from '../support/harness.ts';
 
 // Many short processes: a second each on a busy machine.
 vi.setConfig({ testTimeout: 90_000 });

@@ -10,8 +10,8 @@ import {
 } from '../../gateway/offload/jobs.ts';
 import { createOffload } from '../../gateway/offload/pool.ts';
 import { splitRaw } from '../../proto/raw.ts';
-import { ask } from '../client.ts';
-import { useService } from '../service.ts';
+import { ask } from '../support/client.ts';
+import { useService } from '../support/service.ts';
 import { expectError } from './expect-error.ts';
 import { CLIENT } from './here.ts';
 

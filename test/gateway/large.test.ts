@@ -4,9 +4,9 @@ import { type Draft, type DraftInput, draft } from '../../gateway/offload/jobs.t
 import { createOffload } from '../../gateway/offload/pool.ts';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { CHAT_ENDPOINT, MAX_RAW_LENGTH, splitRaw } from '../../proto/raw.ts';
-import { answer, DONE, delta, finish, role, stream } from '../backend.ts';
-import { ask, chat } from '../client.ts';
-import { type Service, startService } from '../harness.ts';
+import { answer, DONE, delta, finish, role, stream } from '../support/backend.ts';
+import { ask, chat } from '../support/client.ts';
+import { type Service, startService } from '../support/harness.ts';
 import { expectError } from './expect-error.ts';
 import { CLIENT } from './here.ts';
 

@@ -1,8 +1,8 @@
 import { connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { chatBody, delta, role, type Script, stream } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { eventually } from '../harness.ts';
+import { chatBody, delta, role, type Script, stream } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { eventually } from '../support/harness.ts';
 import { expectError } from './expect-error.ts';
 import { type Stage, startStage } from './limits-stage.ts';
 

@@ -2,8 +2,8 @@
 import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { chatAnswer, DONE, delta, finish, role, type Script } from '../backend.ts';
-import { type Service, startGateway, startService } from '../harness.ts';
+import { chatAnswer, DONE, delta, finish, role, type Script } from '../support/backend.ts';
+import { type Service, startGateway, startService } from '../support/harness.ts';
 
 export interface Stage {
   readonly service: Service;

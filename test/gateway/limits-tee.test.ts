@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { MAX_MESSAGES } from '../../proto/openai.ts';
-import { chatAnswer } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { eventually } from '../harness.ts';
+import { chatAnswer } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { eventually } from '../support/harness.ts';
 import { expectError } from './expect-error.ts';
 import { bearer, holdResponses, type Stage, startStage } from './limits-stage.ts';
 

@@ -3,9 +3,9 @@ import { connect } from 'node:net';
 import { Worker } from 'node:worker_threads';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { addressOf } from '../../gateway/limits/rates.ts';
-import { chatAnswer } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { eventually } from '../harness.ts';
+import { chatAnswer } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { eventually } from '../support/harness.ts';
 import { expectError } from './expect-error.ts';
 import { type Stage, startStage } from './limits-stage.ts';
 

@@ -1,11 +1,11 @@
 // A log that nobody can take any more: its reader is gone. What the log is about goes on, and a stop is a clean stop.
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { DONE, delta, finish, role } from '../backend.ts';
-import { CHAT, chat } from '../client.ts';
-import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
-import { eventually, type Service, startService, temporaryFolder } from '../harness.ts';
-import { startProcess } from '../process.ts';
+import { DONE, delta, finish, role } from '../support/backend.ts';
+import { CHAT, chat } from '../support/client.ts';
+import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import { eventually, type Service, startService, temporaryFolder } from '../support/harness.ts';
+import { startProcess } from '../support/process.ts';
 
 let service: Service;
 let gateway: GatewayProcess;

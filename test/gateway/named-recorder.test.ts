@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { NamedRecorder } from '../../gateway/exchange/named-recorder.ts';
 import type { Problem } from '../../gateway/http/problem.ts';
-import { messageEvents, named, responseEvents } from '../named-streams.ts';
+import { messageEvents, named, responseEvents } from '../support/named-streams.ts';
 
 type Form = 'response' | 'message';
 const [CREATED = '', ...MORE] = responseEvents(['one', 'two']).map(named);

@@ -3,8 +3,8 @@ import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { splitRaw } from '../../proto/raw.ts';
 import { appraiseAttestation, verifyAttestation } from '../../verify/index.ts';
-import { stream } from '../backend.ts';
-import { ask } from '../client.ts';
+import { stream } from '../support/backend.ts';
+import { ask } from '../support/client.ts';
 import {
   functionCallEvents,
   messageBody,
@@ -13,8 +13,8 @@ import {
   namedStream,
   responseBody,
   responseEvents,
-} from '../named-streams.ts';
-import { useService } from '../service.ts';
+} from '../support/named-streams.ts';
+import { useService } from '../support/service.ts';
 
 const service = useService({ MAX_ANSWER_BYTES: '65536', BACKEND_TIMEOUT_MS: '2500' });
 const options = () => ({ simulatedRoot: service.sidecar.attester.simulated?.root });

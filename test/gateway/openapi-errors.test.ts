@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ProblemCode, STATUS } from '../../gateway/http/problem.ts';
 import { CODES, ERROR_EXAMPLES, errorExamples, OWN_EXAMPLES } from '../../gateway/routes/openapi/errors.ts';
-import { answer, DONE, delta, finish, role, stream } from '../backend.ts';
-import { type Answer, ask, CHAT, chat } from '../client.ts';
-import { eventually, freePort } from '../harness.ts';
-import { raw } from '../raw.ts';
+import { answer, DONE, delta, finish, role, stream } from '../support/backend.ts';
+import { type Answer, ask, CHAT, chat } from '../support/client.ts';
+import { eventually, freePort } from '../support/harness.ts';
+import { raw } from '../support/raw.ts';
 import { bearer, holdResponses, type Stage, startStage } from './limits-stage.ts';
 
 let stage: Stage;

@@ -9,9 +9,9 @@ import { loadConfig } from '../../gateway/config.ts';
 import { STATUS } from '../../gateway/http/problem.ts';
 import { chatRequestSchema, completionRequestSchema } from '../../proto/openai.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
-import { chatAnswer, chatStream } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { type Folder, type Service, SILENT, startService, temporaryFolder } from '../harness.ts';
+import { chatAnswer, chatStream } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { type Folder, type Service, SILENT, startService, temporaryFolder } from '../support/harness.ts';
 
 interface Operation {
   operationId: string;

@@ -11,8 +11,8 @@ import { loadConfig } from '../../gateway/config.ts';
 import type { Env } from '../../gateway/http/context.ts';
 import { asProblem, Problem } from '../../gateway/http/problem.ts';
 import { createPage } from '../../gateway/routes/page.ts';
-import { ask } from '../client.ts';
-import { type Service, SILENT, startService } from '../harness.ts';
+import { ask } from '../support/client.ts';
+import { type Service, SILENT, startService } from '../support/harness.ts';
 
 let service: Service;
 let url: string;

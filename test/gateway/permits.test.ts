@@ -2,9 +2,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createPermits } from '../../gateway/limits/permits.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
-import { chatAnswer } from '../backend.ts';
-import { CHAT, chat } from '../client.ts';
-import { eventually, type Folder, temporaryFolder } from '../harness.ts';
+import { chatAnswer } from '../support/backend.ts';
+import { CHAT, chat } from '../support/client.ts';
+import { eventually, type Folder, temporaryFolder } from '../support/harness.ts';
 import { bearer, type Stage, startStage } from './limits-stage.ts';
 
 function queueOf(max_permits: number, max_waiting: number) {

@@ -2,8 +2,8 @@ import { Agent, request as httpRequest } from 'node:http';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { HeadCache, type ReadResult, readRequest } from '../../gateway/http/plain-path/request.ts';
-import { startBackend } from '../backend.ts';
-import { startGateway } from '../harness.ts';
+import { startBackend } from '../support/backend.ts';
+import { startGateway } from '../support/harness.ts';
 
 describe('a head that a connection says again', () => {
   const lines = ['Host: a', 'Accept: */*', 'X-Stainless-Lang: js', 'Authorization: Bearer b', 'X: 1234567'];

@@ -8,8 +8,8 @@ import { connect as connectTls } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Outgoing } from '../../gateway/http/outgoing.ts';
 import { type PlainPath, takeConnections } from '../../gateway/http/plain-path/connection.ts';
-import { writeCertificate } from '../certificate.ts';
-import { eventually, SILENT, temporaryFolder } from '../harness.ts';
+import { writeCertificate } from '../support/certificate.ts';
+import { eventually, SILENT, temporaryFolder } from '../support/harness.ts';
 
 const BODY = '{"model":"m","messages":[]}';
 const PLAIN = `POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY}`;

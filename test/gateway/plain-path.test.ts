@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Bindings } from '../../gateway/http/context.ts';
 import { type PlainPath, takeConnections } from '../../gateway/http/plain-path/connection.ts';
 import { MAX_PLAIN_BYTES, readRequest } from '../../gateway/http/plain-path/request.ts';
-import { eventually, SILENT } from '../harness.ts';
+import { eventually, SILENT } from '../support/harness.ts';
 
 const BODY = '{"model":"m","messages":[{"role":"user","content":"é"}]}';
 const LENGTH = Buffer.byteLength(BODY);

@@ -2,9 +2,9 @@
 import { connect, type Socket } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Backend, role, startBackend } from '../backend.ts';
-import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
-import { eventually } from '../harness.ts';
+import { type Backend, role, startBackend } from '../support/backend.ts';
+import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import { eventually } from '../support/harness.ts';
 
 const FLAGS = ['--expose-gc', '--import', fileURLToPath(new URL('./tell-memory.ts', import.meta.url))];
 const STREAMS = 40;

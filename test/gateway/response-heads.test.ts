@@ -3,8 +3,8 @@ import { describe, expect, it, vi } from 'vitest';
 import { HeadCache, type ParsedHead, parseResponseHead } from '../../gateway/backend/response.ts';
 import { share } from '../../gateway/http/outgoing.ts';
 import { PlainResponse } from '../../gateway/http/plain-path/response.ts';
-import { answer, startBackend } from '../backend.ts';
-import { startGateway } from '../harness.ts';
+import { answer, startBackend } from '../support/backend.ts';
+import { startGateway } from '../support/harness.ts';
 
 const DATE = 'Sun, 22 Nov 2026 04:22:51 GMT';
 const OTHER_DATE = 'Mon, 23 Nov 2026 05:33:02 GMT';

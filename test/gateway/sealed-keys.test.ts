@@ -4,11 +4,27 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { createSeeds, type Seed } from '../../gateway/sealing/seeds.ts';
 import { chooseKey, type SealingKey } from '../../sealed/index.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
-import { chatAnswer } from '../backend.ts';
-import { CHAT } from '../client.ts';
-import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
-import { eventually, type Folder, type Service, startService, startSidecar, temporaryFolder } from '../harness.ts';
-import { currentKey, currentKeys, messageOf, open, post, sealedAsk, sealMessage, textOf } from '../sealed-client.ts';
+import { chatAnswer } from '../support/backend.ts';
+import { CHAT } from '../support/client.ts';
+import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import {
+  eventually,
+  type Folder,
+  type Service,
+  startService,
+  startSidecar,
+  temporaryFolder,
+} from '../support/harness.ts';
+import {
+  currentKey,
+  currentKeys,
+  messageOf,
+  open,
+  post,
+  sealedAsk,
+  sealMessage,
+  textOf,
+} from '../support/sealed-client.ts';
 
 const CLOSE = { connection: 'close' };
 const BODY = JSON.stringify(CHAT);

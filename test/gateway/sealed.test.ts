@@ -5,11 +5,27 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { KEYS_MEDIA_TYPE, RESPONSE_MEDIA_TYPE, readResponse } from '../../sealed/index.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
 import { appraiseAttestation } from '../../verify/index.ts';
-import { chatAnswer, chatStream } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { eventually, type Folder, type Service, startGateway, startService, temporaryFolder } from '../harness.ts';
 import { codeOf } from '../sealed/chunks.ts';
-import { currentKey, currentKeys, messageOf, open, post, sealedAsk, sealMessage, textOf } from '../sealed-client.ts';
+import { chatAnswer, chatStream } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import {
+  eventually,
+  type Folder,
+  type Service,
+  startGateway,
+  startService,
+  temporaryFolder,
+} from '../support/harness.ts';
+import {
+  currentKey,
+  currentKeys,
+  messageOf,
+  open,
+  post,
+  sealedAsk,
+  sealMessage,
+  textOf,
+} from '../support/sealed-client.ts';
 import { parseSamples } from '../telemetry/samples.ts';
 import { expectError } from './expect-error.ts';
 

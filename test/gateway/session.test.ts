@@ -12,9 +12,19 @@ import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
 import { appraiseSession, verifySession } from '../../verify/cpu/index.ts';
 import { appraiseAttestation, verifyAttestation } from '../../verify/index.ts';
 import { collateralEnd } from '../../verify/service.ts';
-import { type Backend, chatAnswer, chatStream, DONE, delta, finish, role, startBackend, stream } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { type FalseSidecar, startFalseSidecar } from '../false-sidecar.ts';
+import {
+  type Backend,
+  chatAnswer,
+  chatStream,
+  DONE,
+  delta,
+  finish,
+  role,
+  startBackend,
+  stream,
+} from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { type FalseSidecar, startFalseSidecar } from '../support/false-sidecar.ts';
 import {
   eventually,
   type Folder,
@@ -25,8 +35,8 @@ import {
   startService,
   startSidecar,
   temporaryFolder,
-} from '../harness.ts';
-import { LAUNCH, LAUNCH_SHA256 } from '../launch-file.ts';
+} from '../support/harness.ts';
+import { LAUNCH, LAUNCH_SHA256 } from '../support/launch-file.ts';
 import { parseSamples } from '../telemetry/samples.ts';
 import { expectError } from './expect-error.ts';
 

@@ -9,7 +9,7 @@ import type { Sidecar } from '../../gateway/attestation/interfaces.ts';
 import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
 import { PROTOCOL, splitBinaryFrame } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import { type Folder, temporaryFolder, UNCHECKED } from '../harness.ts';
+import { type Folder, temporaryFolder, UNCHECKED } from '../support/harness.ts';
 
 const NONCE = 'ab'.repeat(32) as Nonce;
 const EACH_BYTES = 20_000;

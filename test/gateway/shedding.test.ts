@@ -1,9 +1,9 @@
 // Past capacity: what was accepted is served as if nothing were wrong, and the rest costs next to nothing.
 import { Agent, request } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { chatStream, DONE, delta, finish, role } from '../backend.ts';
-import { CHAT, chat } from '../client.ts';
-import { eventually } from '../harness.ts';
+import { chatStream, DONE, delta, finish, role } from '../support/backend.ts';
+import { CHAT, chat } from '../support/client.ts';
+import { eventually } from '../support/harness.ts';
 import { bearer, type Stage, startStage } from './limits-stage.ts';
 
 vi.setConfig({ testTimeout: 60_000 });

@@ -8,7 +8,7 @@ import type { Attested, Sidecar } from '../../gateway/attestation/interfaces.ts'
 import { createSidecar } from '../../gateway/attestation/sidecar-client.ts';
 import { PROTOCOL, splitBinaryFrame } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
-import { eventually, type Folder, temporaryFolder, UNCHECKED } from '../harness.ts';
+import { eventually, type Folder, temporaryFolder, UNCHECKED } from '../support/harness.ts';
 
 let folder: Folder;
 let path: string;

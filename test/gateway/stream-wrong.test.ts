@@ -1,9 +1,9 @@
 import { request } from 'node:http';
 import { describe, expect, it } from 'vitest';
-import { chatStream, DONE, delta, event, finish, role, stream } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { eventually } from '../harness.ts';
-import { useService } from '../service.ts';
+import { chatStream, DONE, delta, event, finish, role, stream } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { eventually } from '../support/harness.ts';
+import { useService } from '../support/service.ts';
 
 const ASK = { ...CHAT, stream: true };
 const TEE = { ...ASK, tee: true };

@@ -3,10 +3,10 @@ import { describe, expect, it } from 'vitest';
 import { foldPayloads } from '../../proto/fold.ts';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { splitRaw } from '../../proto/raw.ts';
-import { chatStream, DONE, delta, event, finish, role, stream, usage } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { eventually } from '../harness.ts';
-import { useService } from '../service.ts';
+import { chatStream, DONE, delta, event, finish, role, stream, usage } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { eventually } from '../support/harness.ts';
+import { useService } from '../support/service.ts';
 
 const ASK = { ...CHAT, stream: true };
 const TEE = { ...ASK, tee: true };

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { Thread, ThreadEnded } from '../../gateway/offload/thread.ts';
-import { eventually } from '../harness.ts';
+import { eventually } from '../support/harness.ts';
 
 interface Echo {
   readonly asked: number;

@@ -6,12 +6,12 @@ import { Agent, fetch } from 'undici';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { loadConfig } from '../../gateway/config.ts';
 import { readCredentials, watchCredentials } from '../../gateway/http/server.ts';
-import { chatAnswer, chatStream } from '../backend.ts';
-import { writeCertificate } from '../certificate.ts';
-import { CHAT } from '../client.ts';
-import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
-import { eventually, temporaryFolder } from '../harness.ts';
-import { useService } from '../service.ts';
+import { chatAnswer, chatStream } from '../support/backend.ts';
+import { writeCertificate } from '../support/certificate.ts';
+import { CHAT } from '../support/client.ts';
+import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import { eventually, temporaryFolder } from '../support/harness.ts';
+import { useService } from '../support/service.ts';
 
 const service = useService();
 const folder = temporaryFolder();

@@ -2,10 +2,10 @@
 import { connect, type Socket } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import { MAX_UNSERVED_BYTES } from '../../gateway/limits/bounds.ts';
-import { CHAT, chat } from '../client.ts';
-import { eventually } from '../harness.ts';
-import { get, raw } from '../raw.ts';
-import { useService } from '../service.ts';
+import { CHAT, chat } from '../support/client.ts';
+import { eventually } from '../support/harness.ts';
+import { get, raw } from '../support/raw.ts';
+import { useService } from '../support/service.ts';
 
 const service = useService();
 

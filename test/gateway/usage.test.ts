@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { createMemoryBook, DAYS } from '../../gateway/usage/usage.ts';
-import { answer, chatAnswer, chatStream, DONE, delta, finish, role, stream } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
+import { answer, chatAnswer, chatStream, DONE, delta, finish, role, stream } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
 import { expectError } from './expect-error.ts';
 import { bearer, type Stage, startStage } from './limits-stage.ts';
 

@@ -5,8 +5,8 @@ import { makeToken, makeTokenKey } from '../../sidecar/attesters/native/token.ts
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import type { Attester } from '../../sidecar/common/attester.ts';
 import { appraiseEvidence } from '../../verify/index.ts';
-import { type Backend, startBackend } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
+import { type Backend, startBackend } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
 import {
   eventually,
   type Folder,
@@ -15,7 +15,7 @@ import {
   startGateway,
   startSidecar,
   temporaryFolder,
-} from '../harness.ts';
+} from '../support/harness.ts';
 
 let folder: Folder;
 let backend: Backend;

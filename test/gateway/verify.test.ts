@@ -2,8 +2,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { VERSION } from '../../gateway/config.ts';
 import { CHECKS } from '../../verify/checks.ts';
 import { APPRAISAL_CLAIMS, EAR_MEDIA_TYPE } from '../../verify/forms/ear.ts';
-import { answer, type Backend, startBackend } from '../backend.ts';
-import { type Answer, ask, CHAT, chat } from '../client.ts';
+import { answer, type Backend, startBackend } from '../support/backend.ts';
+import { type Answer, ask, CHAT, chat } from '../support/client.ts';
 import {
   type Folder,
   type RunningGateway,
@@ -11,7 +11,7 @@ import {
   startGateway,
   startSidecar,
   temporaryFolder,
-} from '../harness.ts';
+} from '../support/harness.ts';
 import { wellFormed } from '../verify/ear-reports.ts';
 
 interface Attestation {

@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
 import { splitRaw } from '../../proto/raw.ts';
-import { answer, chatBody } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { useService } from '../service.ts';
+import { answer, chatBody } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { useService } from '../support/service.ts';
 
 const service = useService();
 

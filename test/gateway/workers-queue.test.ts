@@ -3,10 +3,10 @@ import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { chatAnswer } from '../backend.ts';
-import { CHAT, chat } from '../client.ts';
-import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
-import { eventually, type Service, startService } from '../harness.ts';
+import { chatAnswer } from '../support/backend.ts';
+import { CHAT, chat } from '../support/client.ts';
+import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import { eventually, type Service, startService } from '../support/harness.ts';
 
 const COLLECTION_MS = 150;
 const bearer = (name: string) => ({ authorization: `Bearer key-${name}` });

@@ -3,10 +3,10 @@ import { writeFileSync } from 'node:fs';
 import { Agent, request } from 'node:http';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { chatAnswer, chatBody, chatStream } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
-import { eventually, type Service, startService } from '../harness.ts';
+import { chatAnswer, chatBody, chatStream } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import { eventually, type Service, startService } from '../support/harness.ts';
 import { expectError } from './expect-error.ts';
 
 const key = (name: string) => ({ authorization: `Bearer key-${name}` });

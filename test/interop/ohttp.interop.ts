@@ -25,8 +25,8 @@ import {
   writeResponseHead,
 } from '../../sealed/index.ts';
 import { AEAD, KDF, KEM, type Suite, suiteOf } from '../../sealed/oblivious-http/suites.ts';
-import type { LineProcess } from '../line-process.ts';
 import { all, codeOf, hex, inChunks } from '../sealed/chunks.ts';
+import type { LineProcess } from '../support/line-process.ts';
 import { CRATES, missing, type Outcome, startOhttp } from './ohttp.ts';
 
 const RUNS = Number(process.env.COUNTERSIGN_CHANGES ?? 200);

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { LineProcess } from '../line-process.ts';
+import { LineProcess } from '../support/line-process.ts';
 
 const SOURCE = fileURLToPath(new URL('ohttp', import.meta.url));
 const CACHE = fileURLToPath(new URL('../../.cache/interop', import.meta.url));

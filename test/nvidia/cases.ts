@@ -1,6 +1,6 @@
 // The genuine evidence in ../shared/vectors/nvidia, each with the documents and clocks under which its verdict is known.
 import type { Clocks, FailureCode } from '../../verify/index.ts';
-import { vector } from '../vectors.ts';
+import { vector } from '../support/vectors.ts';
 
 export interface EvidenceCase {
   readonly name: string;

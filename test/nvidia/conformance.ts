@@ -8,7 +8,7 @@ import { keepIn } from '../../scripts/vectors/store.ts';
 import { inputOf, type Vector } from '../../scripts/vectors/vector.ts';
 import { makeWorld } from '../../scripts/vectors/world.ts';
 import type { CheckName } from '../../verify/index.ts';
-import { debianProgram } from '../debian.ts';
+import { debianProgram } from '../support/debian.ts';
 import { twinVenv } from '../twin/venv.ts';
 import { startServices } from './services.ts';
 import { nvidiaPython } from './venv.ts';

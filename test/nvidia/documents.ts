@@ -9,7 +9,7 @@ import { verifyRim } from '../../verify/rim/rim.ts';
 import { parseOpaque } from '../../verify/spdm/opaque.ts';
 import { verifyTokenSignature } from '../../verify/token/signature.ts';
 import { parseToken } from '../../verify/token/token.ts';
-import { vector } from '../vectors.ts';
+import { vector } from '../support/vectors.ts';
 import type { Row } from './rows.ts';
 import type { Services } from './services.ts';
 import { nvidiaReads, type Tools } from './verifier.ts';

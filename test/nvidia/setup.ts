@@ -1,6 +1,6 @@
 // Runs once before the side-by-side run: makes sure of its tools, or says by name what is missing and lets it be skipped.
 import type { TestProject } from 'vitest/node';
-import { MissingPart } from '../debian.ts';
+import { MissingPart } from '../support/debian.ts';
 import { nvidiaTools } from './tools.ts';
 import type { Tools } from './verifier.ts';
 

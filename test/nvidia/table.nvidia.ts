@@ -1,6 +1,6 @@
 // The table, vector by vector: expected verdict, ours, and that of NVIDIA's unmodified Python verifier where it can run.
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { vectorsPresent } from '../vectors.ts';
+import { vectorsPresent } from '../support/vectors.ts';
 import { evidenceCases } from './cases.ts';
 import { opaqueRow, rimRows, rootRows, tokenRows } from './documents.ts';
 import { evidenceRow, type Row, servicesFor } from './rows.ts';

@@ -1,6 +1,6 @@
 // What the side-by-side run needs: NVIDIA's verifier, a clock for it, and the genuine evidence.
-import { debianProgram, MissingPart } from '../debian.ts';
-import { vectorsPresent } from '../vectors.ts';
+import { debianProgram, MissingPart } from '../support/debian.ts';
+import { vectorsPresent } from '../support/vectors.ts';
 import { nvidiaPython } from './venv.ts';
 import type { Tools } from './verifier.ts';
 

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { MissingPart, which } from '../debian.ts';
+import { MissingPart, which } from '../support/debian.ts';
 
 const REQUIREMENTS = fileURLToPath(new URL('requirements.txt', import.meta.url));
 const CACHE = fileURLToPath(new URL('../../.cache/nvidia/', import.meta.url));

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeVenv } from '../clients/venv.ts';
 import { type Service, startService } from '../examples/service.ts';
-import { installPackages } from '../npm-packages.ts';
+import { installPackages } from '../support/npm-packages.ts';
 import { installPackage, run } from './installed.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));

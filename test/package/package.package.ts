@@ -8,11 +8,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { MAX_GZIPPED_BYTES, MAX_SEALED_GZIPPED_BYTES, SEALING, weigh } from '../../scripts/build-package.ts';
 import { inputOf, type Vector, type VectorOptions } from '../../scripts/vectors/vector.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
-import { ask, CHAT } from '../client.ts';
-import { eventually, type Folder, type Service, startService, temporaryFolder } from '../harness.ts';
-import { startCommand } from '../process.ts';
-import { currentKeys } from '../sealed-client.ts';
-import { vector, vectorsPresent } from '../vectors.ts';
+import { ask, CHAT } from '../support/client.ts';
+import { eventually, type Folder, type Service, startService, temporaryFolder } from '../support/harness.ts';
+import { startCommand } from '../support/process.ts';
+import { currentKeys } from '../support/sealed-client.ts';
+import { vector, vectorsPresent } from '../support/vectors.ts';
 import { installPackage, run } from './installed.ts';
 
 const VECTORS = fileURLToPath(new URL('../../vectors/', import.meta.url));

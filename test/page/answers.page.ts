@@ -1,6 +1,6 @@
 // What an answer may hold, and how it is shown: Markdown, reasoning, refusals, tool calls, long texts.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { chatStream, DONE, event, finish, stream } from '../backend.ts';
+import { chatStream, DONE, event, finish, stream } from '../support/backend.ts';
 import { missing, openStage, type Stage, say, verdict } from './stage.ts';
 
 const piece = (delta: Readonly<Record<string, unknown>>) =>

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { appraiseAttestation } from '../../verify/index.ts';
-import { chatStream, event } from '../backend.ts';
-import { startProcess } from '../process.ts';
+import { chatStream, event } from '../support/backend.ts';
+import { startProcess } from '../support/process.ts';
 import { checks, missing, openStage, type Stage, say, verdict } from './stage.ts';
 
 const EVERY = [

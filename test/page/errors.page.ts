@@ -2,8 +2,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { answer, chatStream, DONE, delta, finish, role, stream } from '../backend.ts';
-import { startSidecar, temporaryFolder } from '../harness.ts';
+import { answer, chatStream, DONE, delta, finish, role, stream } from '../support/backend.ts';
+import { startSidecar, temporaryFolder } from '../support/harness.ts';
 import { missing, openStage, type Stage, say, verdict } from './stage.ts';
 
 /** The first question for models fails, those after it hang. */

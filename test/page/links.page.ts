@@ -2,8 +2,8 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { chatAnswer } from '../backend.ts';
-import { CHAT, chat } from '../client.ts';
+import { chatAnswer } from '../support/backend.ts';
+import { CHAT, chat } from '../support/client.ts';
 import { missing, openStage, type Stage, say, verdict } from './stage.ts';
 
 describe.skipIf(missing !== '')(`a link to a proof${missing}`, () => {

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { chatStream, DONE, delta, finish, role, usage } from '../backend.ts';
-import { temporaryFolder } from '../harness.ts';
+import { chatStream, DONE, delta, finish, role, usage } from '../support/backend.ts';
+import { temporaryFolder } from '../support/harness.ts';
 import { missing, openStage, type Stage, say, verdict } from './stage.ts';
 
 const FOLDER = fileURLToPath(new URL('../../docs/screenshots', import.meta.url));

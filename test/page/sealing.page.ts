@@ -3,8 +3,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
-import { chatStream } from '../backend.ts';
-import { temporaryFolder } from '../harness.ts';
+import { chatStream } from '../support/backend.ts';
+import { temporaryFolder } from '../support/harness.ts';
 import { missing, openStage, type Stage, say, verdict } from './stage.ts';
 
 const QUESTION = 'CANARY-question-93b1';

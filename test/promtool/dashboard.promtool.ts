@@ -2,10 +2,10 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { ask, CHAT, chat } from '../client.ts';
 import { bearer, keyLine } from '../gateway/limits-stage.ts';
-import { eventually, type Folder, freePort, temporaryFolder } from '../harness.ts';
-import { type RunningProcess, startCommand, startProcess } from '../process.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { eventually, type Folder, freePort, temporaryFolder } from '../support/harness.ts';
+import { type RunningProcess, startCommand, startProcess } from '../support/process.ts';
 import { typeErrors } from './grafana-types.ts';
 import { PROMETHEUS } from './setup.ts';
 

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { installPackages } from '../npm-packages.ts';
+import { installPackages } from '../support/npm-packages.ts';
 
 const at = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const PANELS = '@grafana/schema/dist/esm/raw/composable';

@@ -1,9 +1,9 @@
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { answer, chatAnswer, chatStream } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { useService } from '../service.ts';
+import { answer, chatAnswer, chatStream } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { useService } from '../support/service.ts';
 import { PROMTOOL } from './setup.ts';
 
 const service = useService();

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { type EventRecord, recordEvents, type StreamForm, streamFormOf } from '../../proto/events.ts';
 import { FoldError } from '../../proto/fold.ts';
-import { responseBody, responseEvents } from '../named-streams.ts';
+import { responseBody, responseEvents } from '../support/named-streams.ts';
 
 type Form = Exclude<StreamForm, 'completion'>;
 type Event = Readonly<Record<string, unknown>> & { readonly type: string };

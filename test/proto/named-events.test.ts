@@ -7,7 +7,7 @@ import { buildRaw, nonceOf, type RawParts } from '../../proto/raw.ts';
 import { NamedEventReader, readEvents, SseError, writeNamedEvent } from '../../proto/sse.ts';
 import { CheckFailure } from '../../verify/checks.ts';
 import { compareTranscript } from '../../verify/exchange.ts';
-import { functionCallEvents, messageBody, messageEvents, named, responseEvents } from '../named-streams.ts';
+import { functionCallEvents, messageBody, messageEvents, named, responseEvents } from '../support/named-streams.ts';
 
 type Form = Exclude<StreamForm, 'completion'>;
 type Event = Readonly<Record<string, unknown>> & { readonly type: string };

@@ -25,8 +25,8 @@ import {
   writeResponseHead,
 } from '../../sealed/index.ts';
 import { AEAD, KEM, SUITES } from '../../sealed/oblivious-http/suites.ts';
-import { LineProcess } from '../line-process.ts';
 import { all, codeOf, hex, inChunks } from '../sealed/chunks.ts';
+import { LineProcess } from '../support/line-process.ts';
 import { PACKAGE, python, SKIPPED } from './package.ts';
 
 const RUNS = Number(process.env.COUNTERSIGN_CHANGES ?? 300);

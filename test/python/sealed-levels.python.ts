@@ -24,9 +24,9 @@ import {
 import { SUITES } from '../../sealed/oblivious-http/suites.ts';
 import { pem } from '../../sidecar/cpu/simulated/authority.ts';
 import { listOf, MEASURED, ownOf } from '../examples/cpu-guests.ts';
-import { LAUNCH_SHA256 } from '../launch-file.ts';
-import { LineProcess } from '../line-process.ts';
 import { all } from '../sealed/chunks.ts';
+import { LAUNCH_SHA256 } from '../support/launch-file.ts';
+import { LineProcess } from '../support/line-process.ts';
 import { AT, simulatedRoot } from '../verify/maker.ts';
 import { amd, makeSession, processorRoots } from '../verify/session-maker.ts';
 import { PACKAGE, python, SKIPPED } from './package.ts';

@@ -1,6 +1,6 @@
 // The Python package and verify/ are asked the same, and say the same: valid, incomplete, level, claims, what is proven, and of each check its status and code.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { vectorsPresent } from '../vectors.ts';
+import { vectorsPresent } from '../support/vectors.ts';
 import { mutated } from './mutate.ts';
 import { Driver, python, type Question, type Said, SKIPPED } from './package.ts';
 import { bytewise, gpus, processors, vectors } from './questions.ts';

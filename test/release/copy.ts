@@ -3,7 +3,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, realpathSync, statSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { temporaryFolder } from '../harness.ts';
+import { temporaryFolder } from '../support/harness.ts';
 
 export const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 

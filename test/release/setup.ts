@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { debianProgram } from '../debian.ts';
+import { debianProgram } from '../support/debian.ts';
 
 const VERSION = 'v1.7.12';
 const CACHE = fileURLToPath(new URL('../../.cache/release', import.meta.url));

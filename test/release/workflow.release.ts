@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { temporaryFolder } from '../harness.ts';
+import { temporaryFolder } from '../support/harness.ts';
 import { type Copy, copyOfRepository, ROOT } from './copy.ts';
 import { ACTIONLINT, VENV } from './setup.ts';
 import { FILE, runStep, workflow } from './workflow.ts';

@@ -1,6 +1,6 @@
 // A backend for the tests of OpenAI's own clients: it answers each route of the API with the least that its types allow.
-import { type Backend, chatStream, type Script, startBackend } from '../backend.ts';
-import { namedStream, responseEvents } from '../named-streams.ts';
+import { type Backend, chatStream, type Script, startBackend } from '../support/backend.ts';
+import { namedStream, responseEvents } from '../support/named-streams.ts';
 
 /** As routes.py prints it. */
 export interface Route {

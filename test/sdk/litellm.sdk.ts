@@ -8,10 +8,16 @@ import { freePort, stop } from '../../bench/process.ts';
 import { installLitellm, LITELLM } from '../../bench/targets/others.ts';
 import { Unavailable } from '../../bench/targets/target.ts';
 import { appraiseAttestation } from '../../verify/index.ts';
-import { type Backend, chatAnswer, chatStream, startBackend } from '../backend.ts';
-import { type Answer, ask } from '../client.ts';
 import { FORM_ANSWER, formScripts } from '../clients/form-scripts.ts';
-import { type RunningGateway, type RunningSidecar, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
+import { type Backend, chatAnswer, chatStream, startBackend } from '../support/backend.ts';
+import { type Answer, ask } from '../support/client.ts';
+import {
+  type RunningGateway,
+  type RunningSidecar,
+  startGateway,
+  startSidecar,
+  temporaryFolder,
+} from '../support/harness.ts';
 
 type Delivery = 'whole' | 'stream';
 type Path = keyof typeof REQUEST;

@@ -1,9 +1,15 @@
 // Every API test of openai-python that passes against a backend passes through the gateway before it, also where the client asks for
 // a proof of every answer.
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Backend } from '../backend.ts';
-import { ask } from '../client.ts';
-import { type RunningGateway, type RunningSidecar, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
+import type { Backend } from '../support/backend.ts';
+import { ask } from '../support/client.ts';
+import {
+  type RunningGateway,
+  type RunningSidecar,
+  startGateway,
+  startSidecar,
+  temporaryFolder,
+} from '../support/harness.ts';
 import { startApi } from './backend.ts';
 import { apiTests, OPENAI, type Outcome } from './openai-python.ts';
 

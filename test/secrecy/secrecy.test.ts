@@ -13,12 +13,12 @@ import {
   role,
   startBackend,
   stream,
-} from '../backend.ts';
-import { type Answer, type Ask, ask } from '../client.ts';
-import { type GatewayProcess, startGatewayProcess } from '../gateway-process.ts';
-import { eventually, type Folder, temporaryFolder } from '../harness.ts';
-import { namedStream, responseEvents } from '../named-streams.ts';
-import { type RunningProcess, startProcess } from '../process.ts';
+} from '../support/backend.ts';
+import { type Answer, type Ask, ask } from '../support/client.ts';
+import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import { eventually, type Folder, temporaryFolder } from '../support/harness.ts';
+import { namedStream, responseEvents } from '../support/named-streams.ts';
+import { type RunningProcess, startProcess } from '../support/process.ts';
 import { type Canary, found, newCanary } from './canary.ts';
 import { coreLimit, filePlaces, type Place, processPlaces } from './places.ts';
 

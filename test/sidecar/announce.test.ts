@@ -7,7 +7,7 @@ import { nonceOf, type Raw } from '../../proto/raw.ts';
 import { unavailableAttester, withSuccessor } from '../../sidecar/attesters/choose.ts';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import { type Attester, AttesterError } from '../../sidecar/common/attester.ts';
-import { type Folder, type RunningSidecar, startSidecar, temporaryFolder, UNCHECKED } from '../harness.ts';
+import { type Folder, type RunningSidecar, startSidecar, temporaryFolder, UNCHECKED } from '../support/harness.ts';
 
 let folder: Folder;
 let running: RunningSidecar | null = null;

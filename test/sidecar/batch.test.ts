@@ -10,8 +10,8 @@ import { DeadlineExceeded } from '../../sidecar/signing/batches.ts';
 import { QueueFull } from '../../sidecar/signing/queue.ts';
 import { createScheduler, type Scheduler } from '../../sidecar/signing/scheduler.ts';
 import { makeLeaf, makeTree } from '../../sidecar/signing/tree.ts';
-import { startSidecar, temporaryFolder } from '../harness.ts';
-import { leafHash, nonceOfTree, pathTo } from '../tree.ts';
+import { startSidecar, temporaryFolder } from '../support/harness.ts';
+import { leafHash, nonceOfTree, pathTo } from '../support/tree.ts';
 
 const rawHash = (n: number) => createHash('sha256').update(`raw ${n}`).digest('hex') as Nonce;
 /** One for each: a signal looks through its listeners for each that is added. */

@@ -3,7 +3,7 @@ import { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { WebSocket } from 'ws';
 import { attestedHeadSchema, attestedMembersSchema, splitBinaryFrame } from '../../proto/frames.ts';
-import { type Folder, type RunningSidecar, startSidecar, temporaryFolder } from '../harness.ts';
+import { type Folder, type RunningSidecar, startSidecar, temporaryFolder } from '../support/harness.ts';
 
 let folder: Folder;
 let sidecar: RunningSidecar;

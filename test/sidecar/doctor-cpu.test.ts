@@ -9,7 +9,7 @@ import { createSessions } from '../../sidecar/cpu/sessions.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
 import { exitCode } from '../../sidecar/doctor/finding.ts';
 import type { Host, Ran, Trial } from '../../sidecar/doctor/host.ts';
-import { temporaryFolder } from '../harness.ts';
+import { temporaryFolder } from '../support/harness.ts';
 import { answering, config, look, names } from './doctor-node.ts';
 
 const REPORTS = '/sys/kernel/config/tsm/report';

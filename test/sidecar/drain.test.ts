@@ -5,7 +5,7 @@ import { WebSocket } from 'ws';
 import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
 import type { Attester } from '../../sidecar/common/attester.ts';
 import { startServer } from '../../sidecar/server/server.ts';
-import { eventually, type Folder, SILENT, temporaryFolder } from '../harness.ts';
+import { eventually, type Folder, SILENT, temporaryFolder } from '../support/harness.ts';
 
 const COLLECTION_MS = 300;
 

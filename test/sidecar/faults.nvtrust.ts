@@ -5,7 +5,7 @@ import type { Nonce } from '../../proto/raw.ts';
 import { labelled } from '../../sidecar/attesters/simulated/twin.ts';
 import type { Attester, AttesterError, Collected } from '../../sidecar/common/attester.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
-import { eventually } from '../harness.ts';
+import { eventually } from '../support/harness.ts';
 import { type Faults, noFaults } from '../twin/faults.ts';
 import { plainAttest } from '../twin/plain.ts';
 import { startNvtrust } from '../twin/stage.ts';

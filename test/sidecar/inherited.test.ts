@@ -6,8 +6,8 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, inheritedSocket, loadConfig } from '../../sidecar/config.ts';
 import { listenOnInherited, SocketError } from '../../sidecar/server/server.ts';
-import { eventually, freePort, temporaryFolder } from '../harness.ts';
-import { type RunningProcess, startCommand } from '../process.ts';
+import { eventually, freePort, temporaryFolder } from '../support/harness.ts';
+import { type RunningProcess, startCommand } from '../support/process.ts';
 
 describe('a socket that a service manager hands over', () => {
   it('is descriptor 3 when there is one and it is meant for this process', () => {

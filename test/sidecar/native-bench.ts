@@ -12,7 +12,7 @@ import {
   makeRoot,
   RIM_ROOT,
 } from '../../sidecar/attesters/simulated/pki.ts';
-import { type Folder, temporaryFolder } from '../harness.ts';
+import { type Folder, temporaryFolder } from '../support/harness.ts';
 import { type Faults, noFaults } from '../twin/faults.ts';
 import { buildLibrary, buildSwitchLibrary, NSCQ_FILE, NVML_FILE, SOCKET_FILE } from '../twin/library.ts';
 import { H100, type Model, NVSWITCH } from '../twin/models.ts';

@@ -10,7 +10,7 @@ import { createNativeAttester, type NativeAttester } from '../../sidecar/atteste
 import { chainPem, type makeDevice } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
 import type { Collector } from '../../sidecar/driver/collector.ts';
-import { type Folder, temporaryFolder } from '../harness.ts';
+import { type Folder, temporaryFolder } from '../support/harness.ts';
 import { noFaults } from '../twin/faults.ts';
 import { type EndorsementBench, startEndorsements } from './native-bench.ts';
 

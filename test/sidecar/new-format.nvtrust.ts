@@ -8,7 +8,7 @@ import { createAttester } from '../../sidecar/attesters/choose.ts';
 import type { Attester } from '../../sidecar/common/attester.ts';
 import { loadConfig } from '../../sidecar/config.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
-import { type Folder, temporaryFolder } from '../harness.ts';
+import { type Folder, temporaryFolder } from '../support/harness.ts';
 import { SOCKET_FILE } from '../twin/library.ts';
 import { writeNvattest } from '../twin/nvattest.ts';
 import { plainAttest } from '../twin/plain.ts';

@@ -11,7 +11,7 @@ import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simul
 import type { Attester, AttesterError } from '../../sidecar/common/attester.ts';
 import type { Collector } from '../../sidecar/driver/collector.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
-import { type Folder, temporaryFolder } from '../harness.ts';
+import { type Folder, temporaryFolder } from '../support/harness.ts';
 import { type NrasService, noNrasFaults, startNras } from './nras-service.ts';
 
 const never = new AbortController().signal;

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import type { Nonce } from '../../proto/raw.ts';
 import { loadOrMakeRoot } from '../../sidecar/attesters/simulated/pki.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
-import { vector, vectorsPresent } from '../vectors.ts';
+import { vector, vectorsPresent } from '../support/vectors.ts';
 import {
   at,
   attested,

@@ -9,7 +9,7 @@ import { failure } from '../../sidecar/attesters/nvtrust/failures.ts';
 import { createNvtrustAttester, createPool, type NvtrustOptions } from '../../sidecar/attesters/nvtrust/nvtrust.ts';
 import type { Attester } from '../../sidecar/common/attester.ts';
 import { loadConfig } from '../../sidecar/config.ts';
-import { eventually, type Folder, temporaryFolder } from '../harness.ts';
+import { eventually, type Folder, temporaryFolder } from '../support/harness.ts';
 
 const FAKE = fileURLToPath(new URL('nvtrust-fake-worker.ts', import.meta.url));
 

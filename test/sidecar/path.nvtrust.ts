@@ -11,8 +11,8 @@ import { createNvtrustAttester } from '../../sidecar/attesters/nvtrust/nvtrust.t
 import { loadConfig } from '../../sidecar/config.ts';
 import { appraiseAttestation, createCollateral } from '../../verify/index.ts';
 import { parseToken } from '../../verify/token/token.ts';
-import { CHAT, chat } from '../client.ts';
-import { eventually, temporaryFolder } from '../harness.ts';
+import { CHAT, chat } from '../support/client.ts';
+import { eventually, temporaryFolder } from '../support/harness.ts';
 import { plainAttest } from '../twin/plain.ts';
 import { type Stage, startStage } from '../twin/stage.ts';
 

@@ -2,10 +2,10 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { splitRaw } from '../../proto/raw.ts';
-import { answer, type Backend, chatBody, chatStream, startBackend } from '../backend.ts';
-import { type Answer, ask, chat } from '../client.ts';
-import { eventually, type Folder, type RunningGateway, startGateway, temporaryFolder } from '../harness.ts';
-import { type RunningProcess, startProcess } from '../process.ts';
+import { answer, type Backend, chatBody, chatStream, startBackend } from '../support/backend.ts';
+import { type Answer, ask, chat } from '../support/client.ts';
+import { eventually, type Folder, type RunningGateway, startGateway, temporaryFolder } from '../support/harness.ts';
+import { type RunningProcess, startProcess } from '../support/process.ts';
 
 let folder: Folder;
 let backend: Backend;

@@ -10,7 +10,7 @@ import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simul
 import type { Attester } from '../../sidecar/common/attester.ts';
 import { AttesterError } from '../../sidecar/common/attester.ts';
 import { SocketError, startServer } from '../../sidecar/server/server.ts';
-import { type Folder, type RunningSidecar, SILENT, startSidecar, temporaryFolder } from '../harness.ts';
+import { type Folder, type RunningSidecar, SILENT, startSidecar, temporaryFolder } from '../support/harness.ts';
 
 let folder: Folder;
 let running: RunningSidecar | null = null;

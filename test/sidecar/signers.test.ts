@@ -7,7 +7,7 @@ import { ConfigError, loadConfig } from '../../sidecar/config.ts';
 import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
 import { createScheduler, type Scheduler } from '../../sidecar/signing/scheduler.ts';
 import { appraiseEvidence } from '../../verify/index.ts';
-import { type Folder, temporaryFolder } from '../harness.ts';
+import { type Folder, temporaryFolder } from '../support/harness.ts';
 
 const nonceOf = (n: number) => n.toString(16).padStart(64, '0') as Nonce;
 const never = () => new AbortController().signal;

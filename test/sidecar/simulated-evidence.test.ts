@@ -8,7 +8,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { chainPem, DEVICE_ROOT, makeDevice, makeIssuers, makeRoot } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
 import { FWID, measurementAt } from '../../sidecar/attesters/simulated/twin.ts';
-import { vector, vectorsPresent } from '../vectors.ts';
+import { vector, vectorsPresent } from '../support/vectors.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'simulated-evidence-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { decodeJwt, type JWTVerifyOptions, jwtVerify } from 'jose';
 import { describe, expect, test } from 'vitest';
 import { makeToken, pythonJson } from '../../sidecar/attesters/simulated/token.ts';
-import { vector, vectorsPresent } from '../vectors.ts';
+import { vector, vectorsPresent } from '../support/vectors.ts';
 
 type Claims = Record<string, unknown>;
 type Token = [['JWT', string], { LOCAL_GPU_CLAIMS: [['JWT', string], Record<string, string>] }];

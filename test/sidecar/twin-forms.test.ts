@@ -4,8 +4,8 @@ import { DEVICE_ROOT, type Device, makeDevice, makeIssuers, makeRoot } from '../
 import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
 import { fwidOf } from '../../verify/gpu/nvidia.ts';
 import { type Certificate, parsePem } from '../../verify/x509/certificate.ts';
+import { vector, vectorsPresent } from '../support/vectors.ts';
 import { B200, type Model, NVSWITCH } from '../twin/models.ts';
-import { vector, vectorsPresent } from '../vectors.ts';
 
 const REQUEST_BYTES = 37;
 

@@ -2,8 +2,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { AddressInfo } from 'node:net';
 import { connect, createServer } from 'node:net';
-import { debianProgram, MissingPart, which } from '../debian.ts';
-import { eventually, temporaryFolder } from '../harness.ts';
+import { debianProgram, MissingPart, which } from '../support/debian.ts';
+import { eventually, temporaryFolder } from '../support/harness.ts';
 
 export const PASSWORD = 'of-the-test';
 

@@ -2,12 +2,12 @@ import { request } from 'node:http';
 import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { openConnection } from '../../gateway/attestation/store-connection.ts';
-import { chatAnswer, chatStream } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
 import { expectError } from '../gateway/expect-error.ts';
 import { bearer, holdResponses, type Stage, startStage } from '../gateway/limits-stage.ts';
-import { startGatewayProcess } from '../gateway-process.ts';
-import { eventually, startGateway } from '../harness.ts';
+import { chatAnswer, chatStream } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { startGatewayProcess } from '../support/gateway-process.ts';
+import { eventually, startGateway } from '../support/harness.ts';
 import { PASSWORD, type StoreServer, serverProgram, startStoreServer } from './server.ts';
 
 const TEE = { ...CHAT, tee: true };

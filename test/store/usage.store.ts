@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openConnection } from '../../gateway/attestation/store-connection.ts';
 import { createSharedBook } from '../../gateway/usage/book-shared.ts';
-import { chatAnswer } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
 import { expectError } from '../gateway/expect-error.ts';
 import { bearer, type Stage, startStage } from '../gateway/limits-stage.ts';
-import { eventually } from '../harness.ts';
+import { chatAnswer } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { eventually } from '../support/harness.ts';
 import { type StoreServer, serverProgram, startStoreServer } from './server.ts';
 
 const program = serverProgram();

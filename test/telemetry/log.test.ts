@@ -7,10 +7,10 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { createLog } from '../../gateway/telemetry/log.ts';
 import { prettyLine } from '../../proto/log.ts';
 import { createLog as createSidecarLog } from '../../sidecar/server/server.ts';
-import { answer, type Backend, chatAnswer, chatStream, startBackend } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
-import { eventually } from '../harness.ts';
-import { type RunningProcess, startProcess } from '../process.ts';
+import { answer, type Backend, chatAnswer, chatStream, startBackend } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { eventually } from '../support/harness.ts';
+import { type RunningProcess, startProcess } from '../support/process.ts';
 
 const CANARY = 'xyzzy';
 const messages = [{ role: 'user', content: `${CANARY}-prompt` }];

@@ -2,11 +2,11 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { MAX_MODEL_LABELS } from '../../gateway/telemetry/telemetry.ts';
-import { answer, chatAnswer, chatStream, delta, event, role, stream } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
 import { expectError } from '../gateway/expect-error.ts';
-import { eventually, type Service, startGateway, startService, startSidecar } from '../harness.ts';
-import { startProcess } from '../process.ts';
+import { answer, chatAnswer, chatStream, delta, event, role, stream } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
+import { eventually, type Service, startGateway, startService, startSidecar } from '../support/harness.ts';
+import { startProcess } from '../support/process.ts';
 import { parseSamples, type Samples } from './samples.ts';
 
 let service: Service;

@@ -4,11 +4,11 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { ConfigError, loadConfig } from '../../gateway/config.ts';
-import { answer, chatAnswer, chatStream } from '../backend.ts';
-import { CHAT, chat } from '../client.ts';
-import { startGatewayProcess } from '../gateway-process.ts';
-import { eventually, type Service, startService } from '../harness.ts';
-import { type RunningProcess, startProcess } from '../process.ts';
+import { answer, chatAnswer, chatStream } from '../support/backend.ts';
+import { CHAT, chat } from '../support/client.ts';
+import { startGatewayProcess } from '../support/gateway-process.ts';
+import { eventually, type Service, startService } from '../support/harness.ts';
+import { type RunningProcess, startProcess } from '../support/process.ts';
 
 interface Span {
   traceId: string;

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { temporaryFolder } from '../harness.ts';
+import { temporaryFolder } from '../support/harness.ts';
 import type { Twin } from './twin.ts';
 
 const SCRIPT = fileURLToPath(new URL('plain.py', import.meta.url));

@@ -1,6 +1,6 @@
 // Runs once before the nvtrust tests: makes sure of NVIDIA's SDK and of gcc, or says by name what is missing.
 import type { TestProject } from 'vitest/node';
-import { temporaryFolder } from '../harness.ts';
+import { temporaryFolder } from '../support/harness.ts';
 import { buildLibrary } from './library.ts';
 import { MissingPart } from './missing.ts';
 import { sdkVenv } from './venv.ts';

@@ -2,8 +2,14 @@
 
 import { createNvtrustAttester, type NvtrustOptions } from '../../sidecar/attesters/nvtrust/nvtrust.ts';
 import type { Attester } from '../../sidecar/common/attester.ts';
-import { type Backend, startBackend } from '../backend.ts';
-import { type RunningGateway, type RunningSidecar, startGateway, startSidecar, temporaryFolder } from '../harness.ts';
+import { type Backend, startBackend } from '../support/backend.ts';
+import {
+  type RunningGateway,
+  type RunningSidecar,
+  startGateway,
+  startSidecar,
+  temporaryFolder,
+} from '../support/harness.ts';
 import { startTwin, type Twin, type TwinOptions } from './twin.ts';
 
 export interface Stage {

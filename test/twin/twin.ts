@@ -11,7 +11,7 @@ import {
 } from '../../sidecar/attesters/simulated/pki.ts';
 import type { ProgramEnvironment } from '../../sidecar/common/program.ts';
 import { loadConfig } from '../../sidecar/config.ts';
-import { temporaryFolder } from '../harness.ts';
+import { temporaryFolder } from '../support/harness.ts';
 import { type Faults, noFaults } from './faults.ts';
 import { buildLibrary, buildSwitchLibrary, SOCKET_FILE } from './library.ts';
 import { H100, type Model, NVSWITCH } from './models.ts';

@@ -12,7 +12,7 @@ import {
   type VerifyOptions,
   verifyAttestation,
 } from '../../verify/index.ts';
-import { vectorsPresent } from '../vectors.ts';
+import { vectorsPresent } from '../support/vectors.ts';
 import { text } from './genuine.ts';
 import {
   AT,

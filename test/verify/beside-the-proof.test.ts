@@ -2,8 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { verifyingFetch } from '../../verify/clients/fetch.ts';
 import { verifyAttestation } from '../../verify/index.ts';
-import { event, role, stream } from '../backend.ts';
-import { useService } from '../service.ts';
+import { event, role, stream } from '../support/backend.ts';
+import { useService } from '../support/service.ts';
 import { AT, attest, EXCHANGE, RESPONSE, simulatedRoot } from './maker.ts';
 import { readProven } from './refusal.ts';
 

@@ -9,8 +9,8 @@ import { foldPayloads } from '../../proto/fold.ts';
 import { unsigned } from '../../scripts/vectors/tokens.ts';
 import { COMMANDS } from '../../verify/cli/table.ts';
 import { VERSION } from '../../verify/common/version.ts';
-import { answer, type Backend, chatAnswer, chatStream, startBackend } from '../backend.ts';
-import { ask, CHAT, chat } from '../client.ts';
+import { answer, type Backend, chatAnswer, chatStream, startBackend } from '../support/backend.ts';
+import { ask, CHAT, chat } from '../support/client.ts';
 import {
   type Folder,
   type RunningGateway,
@@ -18,10 +18,10 @@ import {
   startGateway,
   startSidecar,
   temporaryFolder,
-} from '../harness.ts';
-import { namedStream, responseEvents } from '../named-streams.ts';
-import { startProcess } from '../process.ts';
-import { vector, vectorsPresent } from '../vectors.ts';
+} from '../support/harness.ts';
+import { namedStream, responseEvents } from '../support/named-streams.ts';
+import { startProcess } from '../support/process.ts';
+import { vector, vectorsPresent } from '../support/vectors.ts';
 import { AT, attest, attestInBatch, EXCHANGE, PAYLOADS, simulatedRoot, streamed, transcript } from './maker.ts';
 
 const CLI = fileURLToPath(new URL('../../bin/countersign.js', import.meta.url));

@@ -4,7 +4,7 @@ import { pem } from '../../sidecar/cpu/simulated/authority.ts';
 import { appraiseCpu, appraiseSession, type CpuClaims, verifySession } from '../../verify/cpu/index.ts';
 import { APPRAISAL_CLAIMS, earOfCpu } from '../../verify/forms/ear.ts';
 import { appraiseAttestation, appraiseEvidence, createCollateral, type VerifyOptions } from '../../verify/index.ts';
-import { vectorsPresent } from '../vectors.ts';
+import { vectorsPresent } from '../support/vectors.ts';
 import { caseOf, cases, memberOf, ofKind, optionsOf } from './cpu/cases.ts';
 import {
   CPU,

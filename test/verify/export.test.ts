@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { CMW_TYPES, type CmwCollection, type CvmClaims, exportCmw, exportCvm1 } from '../../verify/forms/export.ts';
 import type { FailureCode } from '../../verify/index.ts';
-import { vectorsPresent } from '../vectors.ts';
+import { vectorsPresent } from '../support/vectors.ts';
 import { bytesOf, caseOf, type Member, memberOf, ofKind } from './cpu/cases.ts';
 import { a, b, RESPONSE, streamed, transcript } from './maker.ts';
 import {

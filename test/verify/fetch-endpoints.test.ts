@@ -2,9 +2,16 @@
 import { describe, expect, it } from 'vitest';
 import { verifyingFetch } from '../../verify/clients/fetch.ts';
 import type { Verified } from '../../verify/index.ts';
-import { answer, chatStream, stream } from '../backend.ts';
-import { messageBody, messageEvents, named, namedStream, responseBody, responseEvents } from '../named-streams.ts';
-import { useService } from '../service.ts';
+import { answer, chatStream, stream } from '../support/backend.ts';
+import {
+  messageBody,
+  messageEvents,
+  named,
+  namedStream,
+  responseBody,
+  responseEvents,
+} from '../support/named-streams.ts';
+import { useService } from '../support/service.ts';
 import { readProven } from './refusal.ts';
 
 const service = useService();

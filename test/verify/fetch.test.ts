@@ -2,8 +2,8 @@ import OpenAI from 'openai';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { UnprovenAnswerError, type VerifyingFetchOptions, verifyingFetch } from '../../verify/clients/fetch.ts';
 import type { Verified } from '../../verify/index.ts';
-import { answer, chatAnswer, chatStream } from '../backend.ts';
-import { type Service, startService } from '../harness.ts';
+import { answer, chatAnswer, chatStream } from '../support/backend.ts';
+import { type Service, startService } from '../support/harness.ts';
 import { readProven } from './refusal.ts';
 
 let service: Service;

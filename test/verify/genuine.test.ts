@@ -8,7 +8,7 @@ import { parseOcspResponse } from '../../verify/ocsp/messages.ts';
 import { parseReport } from '../../verify/spdm/report.ts';
 import { parseToken } from '../../verify/token/token.ts';
 import { type Certificate, parsePem } from '../../verify/x509/certificate.ts';
-import { vectorsPresent } from '../vectors.ts';
+import { vectorsPresent } from '../support/vectors.ts';
 import { CLOCKS, chainText, evidenceOf, h100, h100Rims, ocspResponses, reportBytes, text } from './genuine.ts';
 
 const NEITHER: VerifyOptions = { without: { referenceValues: true, revocation: true } };

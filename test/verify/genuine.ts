@@ -1,7 +1,7 @@
 // NVIDIA's genuine evidence as the verifier takes it, read in place.
 import { readdirSync } from 'node:fs';
 import type { Clocks } from '../../verify/index.ts';
-import { vector } from '../vectors.ts';
+import { vector } from '../support/vectors.ts';
 
 export interface NvidiaEvidence {
   arch: string;

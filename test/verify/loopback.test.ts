@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import { type Loopback, type LoopbackOptions, MAX_REQUESTS, startLoopback } from '../../verify/cli/loopback.ts';
 import { UnprovenAnswerError } from '../../verify/clients/fetch.ts';
-import { ask } from '../client.ts';
+import { ask } from '../support/client.ts';
 
 const TOKEN = 'cs-token-of-this-test';
 const headers = { authorization: `Bearer ${TOKEN}` };

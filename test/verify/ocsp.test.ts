@@ -11,8 +11,8 @@ import { makeOcspRequest, parseOcspResponse } from '../../verify/ocsp/messages.t
 import { verifyOcsp } from '../../verify/ocsp/revocation.ts';
 import { type Certificate, parseCertificate, parsePem } from '../../verify/x509/certificate.ts';
 import { readOne, sequence } from '../../verify/x509/der.ts';
+import { vectorsPresent } from '../support/vectors.ts';
 import { makeOcspResponse, makeResponder, nonceExtension, type OcspAnswer, ocspNoCheck } from '../twin/ocsp.ts';
-import { vectorsPresent } from '../vectors.ts';
 import { CLOCKS, chainText, ocspResponses } from './genuine.ts';
 
 const AT = new Date('2025-06-01T12:00:00Z');

@@ -11,7 +11,7 @@ import { type Certificate, parseCertificate, parsePem } from '../../verify/x509/
 import { ChainError, verifyChain } from '../../verify/x509/chain.ts';
 import { DerError, oid, readOne, sequence } from '../../verify/x509/der.ts';
 import { ecdsaVerify } from '../../verify/x509/public-key.ts';
-import { vectorsPresent } from '../vectors.ts';
+import { vectorsPresent } from '../support/vectors.ts';
 import { chainText, ocspResponses, reportBytes, text } from './genuine.ts';
 
 const AT = new Date('2025-09-01T00:00:00Z');

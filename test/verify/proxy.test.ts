@@ -10,12 +10,12 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
 import { MAX_BODY_BYTES } from '../../verify/cli/loopback.ts';
 import { MEANING } from '../../verify/clients/sealed.ts';
-import { answer, chatAnswer, chatStream, DONE, delta, finish, role, stream } from '../backend.ts';
-import { ask } from '../client.ts';
 import { makeVenv } from '../clients/venv.ts';
-import { eventually, type Folder, freePort, type Service, startService, temporaryFolder } from '../harness.ts';
-import { messageBody, named, responseBody, responseEvents } from '../named-streams.ts';
-import { type RunningProcess, startProcess } from '../process.ts';
+import { answer, chatAnswer, chatStream, DONE, delta, finish, role, stream } from '../support/backend.ts';
+import { ask } from '../support/client.ts';
+import { eventually, type Folder, freePort, type Service, startService, temporaryFolder } from '../support/harness.ts';
+import { messageBody, named, responseBody, responseEvents } from '../support/named-streams.ts';
+import { type RunningProcess, startProcess } from '../support/process.ts';
 
 let folder: Folder;
 let service: Service;

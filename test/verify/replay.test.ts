@@ -6,11 +6,11 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { firstDifference } from '../../verify/cli/replay.ts';
-import { chatAnswer, chatStream, type Script } from '../backend.ts';
-import { ask } from '../client.ts';
-import { type Folder, temporaryFolder } from '../harness.ts';
-import { startProcess } from '../process.ts';
-import { useService } from '../service.ts';
+import { chatAnswer, chatStream, type Script } from '../support/backend.ts';
+import { ask } from '../support/client.ts';
+import { type Folder, temporaryFolder } from '../support/harness.ts';
+import { startProcess } from '../support/process.ts';
+import { useService } from '../support/service.ts';
 
 const service = useService();
 let folder: Folder;

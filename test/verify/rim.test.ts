@@ -4,7 +4,7 @@ import { matchMeasurements } from '../../verify/gpu/reference-values.ts';
 import { type Rim, verifyRim } from '../../verify/rim/rim.ts';
 import { parseReport } from '../../verify/spdm/report.ts';
 import { type Certificate, parsePem } from '../../verify/x509/certificate.ts';
-import { vector, vectorsPresent } from '../vectors.ts';
+import { vector, vectorsPresent } from '../support/vectors.ts';
 import { document, newSigner, signed } from './rim-maker.ts';
 
 const roots = (name = 'rim-root'): Certificate[] => parsePem(vector(`nvidia/roots/${name}.pem`).toString());

@@ -13,8 +13,16 @@ import {
 } from '../../verify/clients/sealed.ts';
 import { verifySession } from '../../verify/cpu/index.ts';
 import type { CpuReference } from '../../verify/index.ts';
-import { LAUNCH_SHA256 } from '../launch-file.ts';
-import { bytesOf, makeOrigin, now_ms, type Opened, type Origin, type Plain, sealedResponse } from '../sealed-origin.ts';
+import { LAUNCH_SHA256 } from '../support/launch-file.ts';
+import {
+  bytesOf,
+  makeOrigin,
+  now_ms,
+  type Opened,
+  type Origin,
+  type Plain,
+  sealedResponse,
+} from '../support/sealed-origin.ts';
 import { AT, attest, SECONDS, simulatedRoot } from './maker.ts';
 import { readProven } from './refusal.ts';
 import {

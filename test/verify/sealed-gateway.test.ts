@@ -8,7 +8,7 @@ import { type VerifyingFetchOptions, verifyingFetch } from '../../verify/clients
 import { ChatCountersign } from '../../verify/clients/langchain.ts';
 import { type SealedFetchOptions, type SealedSession, sealedFetch } from '../../verify/clients/sealed.ts';
 import type { Verified } from '../../verify/index.ts';
-import { answer, chatAnswer, chatStream, DONE, delta, finish, role } from '../backend.ts';
+import { answer, chatAnswer, chatStream, DONE, delta, finish, role } from '../support/backend.ts';
 import {
   type Folder,
   type RunningSidecar,
@@ -16,9 +16,9 @@ import {
   startService,
   startSidecar,
   temporaryFolder,
-} from '../harness.ts';
-import { messageBody, messageEvents, namedStream, responseBody, responseEvents } from '../named-streams.ts';
-import { currentKeys } from '../sealed-client.ts';
+} from '../support/harness.ts';
+import { messageBody, messageEvents, namedStream, responseBody, responseEvents } from '../support/named-streams.ts';
+import { currentKeys } from '../support/sealed-client.ts';
 import { readProven } from './refusal.ts';
 
 type Fetch = typeof globalThis.fetch;

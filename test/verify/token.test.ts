@@ -4,7 +4,7 @@ import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
 import { checkTokenDigests } from '../../verify/token/digests.ts';
 import { verifyTokenSignature } from '../../verify/token/signature.ts';
 import { parseToken } from '../../verify/token/token.ts';
-import { vector, vectorsPresent } from '../vectors.ts';
+import { vector, vectorsPresent } from '../support/vectors.ts';
 
 const H100 = {
   name: 'GPU-0',

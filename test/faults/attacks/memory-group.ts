@@ -1,7 +1,7 @@
 // A group of processes that may have so much memory and not a byte more, as a container's are: a cgroup, version 1 or 2.
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { eventually } from '../../harness.ts';
+import { eventually } from '../../support/harness.ts';
 
 const V1 = '/sys/fs/cgroup/memory';
 const V2 = '/sys/fs/cgroup';

@@ -1,7 +1,7 @@
 // A process: the client that means well, and the probe of /health. Says how long each of its requests took.
 import { Agent } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Answer, ask, CHAT } from '../../client.ts';
+import { type Answer, ask, CHAT } from '../../support/client.ts';
 
 export interface PeacefulOptions {
   readonly url: string;

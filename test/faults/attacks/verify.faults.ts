@@ -2,7 +2,7 @@
 import { Agent } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
-import { ask, CHAT } from '../../client.ts';
+import { ask, CHAT } from '../../support/client.ts';
 import { AttackStage, expectUnharmed, PEACEFUL_KEY, percentile, WORKERS } from './stage.ts';
 
 const ATTACK_MS = 20_000;

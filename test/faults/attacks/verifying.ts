@@ -1,6 +1,6 @@
 // Strangers at the verify endpoint, each from an address of its own: what they send takes memory and time to read, or never comes.
 import { Agent } from 'node:http';
-import { ask } from '../../client.ts';
+import { ask } from '../../support/client.ts';
 import { attack, dialed, untilEnd } from './attack.ts';
 
 interface Options {

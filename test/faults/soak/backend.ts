@@ -1,5 +1,5 @@
 // The soak's backend: right answers, and in a while of trouble one that breaks off, stalls or refuses now and then.
-import type { Script } from '../../backend.ts';
+import type { Script } from '../../support/backend.ts';
 import { askedIn, beginStream, echo, eventsFor, sleep } from '../words.ts';
 
 const well = echo(3);

@@ -1,5 +1,5 @@
 // `npm run soak`: mixed load with faults for as long as one likes; fails when something grows, is lost or goes unproven.
-import { eventually } from '../../harness.ts';
+import { eventually } from '../../support/harness.ts';
 import { Stage } from '../stage.ts';
 import { sleep } from '../words.ts';
 import { type Mood, moody } from './backend.ts';

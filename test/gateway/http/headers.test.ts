@@ -2,11 +2,11 @@ import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { answer, chatAnswer, chatBody, chatStream } from '../../backend.ts';
-import { ask, CHAT, chat } from '../../client.ts';
-import { startGateway } from '../../harness.ts';
-import { get, post, raw } from '../../raw.ts';
-import { useService } from '../../service.ts';
+import { answer, chatAnswer, chatBody, chatStream } from '../../support/backend.ts';
+import { ask, CHAT, chat } from '../../support/client.ts';
+import { startGateway } from '../../support/harness.ts';
+import { get, post, raw } from '../../support/raw.ts';
+import { useService } from '../../support/service.ts';
 
 const service = useService();
 

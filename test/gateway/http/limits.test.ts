@@ -1,10 +1,10 @@
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
-import { answer, DONE, delta, event, finish, role, stream } from '../../backend.ts';
-import { ask, CHAT, chat } from '../../client.ts';
-import { eventually, startGateway } from '../../harness.ts';
-import { expectRefusal, get, post, raw } from '../../raw.ts';
-import { useService } from '../../service.ts';
+import { answer, DONE, delta, event, finish, role, stream } from '../../support/backend.ts';
+import { ask, CHAT, chat } from '../../support/client.ts';
+import { eventually, startGateway } from '../../support/harness.ts';
+import { expectRefusal, get, post, raw } from '../../support/raw.ts';
+import { useService } from '../../support/service.ts';
 
 const service = useService({ HEADERS_TIMEOUT_MS: '400', REQUEST_TIMEOUT_MS: '900', BACKEND_TIMEOUT_MS: '3000' });
 

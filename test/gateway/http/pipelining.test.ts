@@ -3,11 +3,11 @@
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
-import { answer } from '../../backend.ts';
-import { CHAT } from '../../client.ts';
-import { eventually } from '../../harness.ts';
-import { expectRefusal, get, post, raw } from '../../raw.ts';
-import { useService } from '../../service.ts';
+import { answer } from '../../support/backend.ts';
+import { CHAT } from '../../support/client.ts';
+import { eventually } from '../../support/harness.ts';
+import { expectRefusal, get, post, raw } from '../../support/raw.ts';
+import { useService } from '../../support/service.ts';
 
 const STALL_MS = 500;
 const MANY_BYTES = 12 * 1024 * 1024;

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { chatAnswer } from '../../backend.ts';
-import { expectRefusal, get, post, raw } from '../../raw.ts';
-import { useService } from '../../service.ts';
+import { chatAnswer } from '../../support/backend.ts';
+import { expectRefusal, get, post, raw } from '../../support/raw.ts';
+import { useService } from '../../support/service.ts';
 
 const CHAT = '{"messages":[{"role":"user","content":"Hi"}]}';
 const PATH = '/v1/chat/completions';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { expectRefusal, get, post, raw } from '../../raw.ts';
-import { useService } from '../../service.ts';
+import { expectRefusal, get, post, raw } from '../../support/raw.ts';
+import { useService } from '../../support/service.ts';
 
 const service = useService();
 

@@ -8,7 +8,7 @@ import { type AmdOptions, createAmdEndorsements, readCertificateTable } from '..
 import { type Holder, pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import { amdCrl, makeAmd, makeLeaf, makeSnpReport, TCB } from '../../../sidecar/cpu/simulated/snp.ts';
 import { appraiseCpu } from '../../../verify/cpu/index.ts';
-import { type Folder, temporaryFolder } from '../../harness.ts';
+import { type Folder, temporaryFolder } from '../../support/harness.ts';
 import { CHAIN, CRL, LEAF, serve, tableOf } from './fake-kds.ts';
 import { type Answer, type FakeService, failure, startFakeService } from './fake-service.ts';
 

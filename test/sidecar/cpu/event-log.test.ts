@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { TSM_ENTRY } from '../../../sidecar/config.ts';
 import { cutEventLog } from '../../../sidecar/cpu/event-log.ts';
 import { createTsmCollector } from '../../../sidecar/cpu/tsm.ts';
-import { vector, vectorsPresent } from '../../vectors.ts';
+import { vector, vectorsPresent } from '../../support/vectors.ts';
 import { makeCcel } from '../../verify/cpu/ccel.ts';
 import { createFakeTsm, tdxBlobs } from './fake-tsm.ts';
 

@@ -18,7 +18,7 @@ import {
 } from '../../../sidecar/cpu/simulated/tdx.ts';
 import { appraiseCpu, type TdxCollateral } from '../../../verify/cpu/index.ts';
 import { collateralEnd } from '../../../verify/service.ts';
-import { type Folder, temporaryFolder } from '../../harness.ts';
+import { type Folder, temporaryFolder } from '../../support/harness.ts';
 import { ALL, PCK_CRL, QE, ROOT_CRL, repliesOf, TCB } from './fake-pcs.ts';
 import { type Answer, type FakeService, failure, type Reply, startFakeService } from './fake-service.ts';
 

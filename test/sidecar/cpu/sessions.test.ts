@@ -10,7 +10,7 @@ import { createSessions, type Session, SessionBusy, type Sessions } from '../../
 import { createSimulatedCpu } from '../../../sidecar/cpu/simulated/simulated.ts';
 import { appraiseSession } from '../../../verify/cpu/index.ts';
 import { checkAnswer } from '../../../verify/service.ts';
-import { eventually, type Folder, temporaryFolder } from '../../harness.ts';
+import { eventually, type Folder, temporaryFolder } from '../../support/harness.ts';
 
 const CHALLENGE = 'c0'.repeat(32);
 const never = new AbortController().signal;

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { pem } from '../../../sidecar/cpu/simulated/authority.ts';
 import { appraiseCpu } from '../../../verify/cpu/index.ts';
-import { vector, vectorsPresent } from '../../vectors.ts';
+import { vector, vectorsPresent } from '../../support/vectors.ts';
 import { createFakeTsm, INTEL_ROOT, snpBlobs, tdxBlobs } from './fake-tsm.ts';
 import { bytes, NEVER, reason, start } from './tsm-collector.ts';
 

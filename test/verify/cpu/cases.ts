@@ -1,6 +1,6 @@
 // The genuine evidence of ../shared/vectors/cpu, each case as the member `cpu` that would carry it.
 import type { CpuPolicy, CpuVerifyOptions } from '../../../verify/cpu/cpu-options.ts';
-import { vector, vectorsPresent } from '../../vectors.ts';
+import { vector, vectorsPresent } from '../../support/vectors.ts';
 
 interface Mutation {
   readonly file: string;

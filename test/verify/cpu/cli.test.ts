@@ -4,8 +4,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type Folder, temporaryFolder } from '../../harness.ts';
-import { vectorsPresent } from '../../vectors.ts';
+import { type Folder, temporaryFolder } from '../../support/harness.ts';
+import { vectorsPresent } from '../../support/vectors.ts';
 import { caseOf, memberOf } from './cases.ts';
 
 const CLI = fileURLToPath(new URL('../../../bin/countersign.js', import.meta.url));

@@ -8,7 +8,7 @@ import { readEventLog } from '../../../verify/cpu/event-log.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
 import { parseCrl } from '../../../verify/x509/crl.ts';
 import { DerError } from '../../../verify/x509/der.ts';
-import { vectorsPresent } from '../../vectors.ts';
+import { vectorsPresent } from '../../support/vectors.ts';
 import { bytesOf, type Case, caseOf, cases, collateralOf, type Member, memberOf } from './cases.ts';
 
 const numRuns = Number(process.env.FUZZ_RUNS ?? 50);

@@ -13,7 +13,7 @@ import type { TcbStatus } from '../../../verify/cpu/cpu-options.ts';
 import { parseSnpReport } from '../../../verify/cpu/snp-report.ts';
 import { parseTdxQuote } from '../../../verify/cpu/tdx-quote.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
-import { vector, vectorsPresent } from '../../vectors.ts';
+import { vector, vectorsPresent } from '../../support/vectors.ts';
 import { bytesOf, type Case, caseOf, collateralOf, memberOf, ofKind, pemOf } from './cases.ts';
 
 const hasOpenssl = spawnSync('openssl', ['version']).status === 0;

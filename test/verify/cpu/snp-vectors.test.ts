@@ -1,7 +1,7 @@
 // Every genuine report of SEV-SNP has the verdict that the vectors expect, by the check that they name.
 import { describe, expect, test } from 'vitest';
 import { appraiseCpu, verifyCpu } from '../../../verify/cpu/verify-cpu.ts';
-import { vectorsPresent } from '../../vectors.ts';
+import { vectorsPresent } from '../../support/vectors.ts';
 import { caseOf, memberOf, ofKind } from './cases.ts';
 import { expectVerdict } from './verdict.ts';
 

@@ -5,7 +5,7 @@ import { readCpuMember } from '../../../verify/cpu/cpu-member.ts';
 import { checkEventLog, readEventLog, runtimePayload } from '../../../verify/cpu/event-log.ts';
 import { parseTdxQuote } from '../../../verify/cpu/tdx-quote.ts';
 import { appraiseCpu } from '../../../verify/cpu/verify-cpu.ts';
-import { vectorsPresent } from '../../vectors.ts';
+import { vectorsPresent } from '../../support/vectors.ts';
 import { bytesOf, caseOf, memberOf, ofKind, optionsOf } from './cases.ts';
 import { expectVerdict } from './verdict.ts';
 

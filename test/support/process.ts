@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
-export const ROOT = fileURLToPath(new URL('..', import.meta.url));
+export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 /** Of a process that goes on for hours only the latest lines are kept. */
 const MAX_OUTPUT = 16 * 1024 * 1024;
@@ -27,7 +27,7 @@ export function startProcess(
 ): RunningProcess {
   return startCommand(
     process.execPath,
-    [fileURLToPath(new URL(`../${script}`, import.meta.url)), ...args],
+    [fileURLToPath(new URL(`../../${script}`, import.meta.url)), ...args],
     env,
     cwd,
     log,

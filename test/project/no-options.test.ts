@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { startProcess } from './process.ts';
+import { startProcess } from '../support/process.ts';
 
 it.each([
   ['demo/main.ts', 'countersign'],

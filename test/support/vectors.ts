@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
-const folder = new URL('../../shared/vectors/', import.meta.url);
+const folder = new URL('../../../shared/vectors/', import.meta.url);
 
 /** False where the folder is not there: tests that need it are skipped, by name. */
 export const vectorsPresent: boolean = existsSync(folder);

@@ -1,7 +1,7 @@
 // A gateway of a few lines for tests of whoever seals to one: its sessions, what it opens, what it answers, and the bytes of both, as a fetch.
 import { randomBytes } from 'node:crypto';
-import { encryptWith } from '../gateway/sealing/sealed-response.ts';
-import { joined } from '../sealed/byte-source.ts';
+import { encryptWith } from '../../gateway/sealing/sealed-response.ts';
+import { joined } from '../../sealed/byte-source.ts';
 import {
   type Bytes,
   chunksOf,
@@ -21,11 +21,11 @@ import {
   writeContent,
   writeEnd,
   writeResponseHead,
-} from '../sealed/index.ts';
-import { SUITES } from '../sealed/oblivious-http/suites.ts';
-import { all } from './sealed/chunks.ts';
-import { AT } from './verify/maker.ts';
-import { type MadeSession, makeSession, type SessionSpec } from './verify/session-maker.ts';
+} from '../../sealed/index.ts';
+import { SUITES } from '../../sealed/oblivious-http/suites.ts';
+import { all } from '../sealed/chunks.ts';
+import { AT } from '../verify/maker.ts';
+import { type MadeSession, makeSession, type SessionSpec } from '../verify/session-maker.ts';
 
 /** What was opened. */
 export interface Opened extends RequestHead {

@@ -5,7 +5,7 @@ import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync } from 
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-const CACHE = fileURLToPath(new URL('../.cache', import.meta.url));
+const CACHE = fileURLToPath(new URL('../../.cache', import.meta.url));
 const INSTALL_TIMEOUT_MS = 240_000;
 /** What npm says of a registry that is not there, or that lacks what nobody could have put there by mistake. */
 const AWAY = /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|ERR_SOCKET_TIMEOUT)\b/;

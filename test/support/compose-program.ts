@@ -7,7 +7,7 @@ import { MissingPart, which } from './debian.ts';
 
 const VERSION = 'v2.40.3';
 const MODULE = 'github.com/docker/compose/v2';
-const FOLDER = fileURLToPath(new URL(`../.cache/compose/${VERSION}/`, import.meta.url));
+const FOLDER = fileURLToPath(new URL(`../../.cache/compose/${VERSION}/`, import.meta.url));
 const BUILD_TIMEOUT_MS = 1_800_000;
 /** What Go says when there is no module proxy to be reached. */
 const NOT_TO_BE_HAD = /dial tcp|no such host|i\/o timeout|connection refused|module lookup disabled|TLS handshake/;

@@ -2,10 +2,10 @@ import { accessSync, constants, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import { schema } from '../gateway/config.ts';
-import { FAILURE_CODES } from '../proto/frames.ts';
+import { schema } from '../../gateway/config.ts';
+import { FAILURE_CODES } from '../../proto/frames.ts';
 
-const at = (path: string) => fileURLToPath(new URL(`../${path}`, import.meta.url));
+const at = (path: string) => fileURLToPath(new URL(`../../${path}`, import.meta.url));
 const read = (path: string) => readFileSync(at(path), 'utf8');
 const found = (text: string, ...patterns: RegExp[]) =>
   patterns.flatMap((pattern) => [...text.matchAll(pattern)].map(([, name]) => name as string));

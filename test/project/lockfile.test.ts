@@ -9,7 +9,7 @@ interface Locked {
   readonly deprecated?: string;
 }
 
-const read = (file: string) => JSON.parse(readFileSync(new URL(`../${file}`, import.meta.url), 'utf8'));
+const read = (file: string) => JSON.parse(readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8'));
 /** Which Node may install: the one that runs the code comes with the package `node`. */
 const installing: string = read('package.json').engines.node;
 const packages = Object.entries(read('package-lock.json').packages as Record<string, Locked>);

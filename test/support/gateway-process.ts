@@ -1,10 +1,10 @@
 // The gateway as a process of its own on a free port, as an operator starts it.
 import { fileURLToPath } from 'node:url';
-import { NODE_FLAGS } from '../gateway/node-flags.ts';
+import { NODE_FLAGS } from '../../gateway/node-flags.ts';
 import { eventually } from './harness.ts';
 import { ROOT, type RunningProcess, startCommand } from './process.ts';
 
-const MAIN = fileURLToPath(new URL('../gateway/main.ts', import.meta.url));
+const MAIN = fileURLToPath(new URL('../../gateway/main.ts', import.meta.url));
 
 export interface GatewayProcess extends RunningProcess {
   /** `http://127.0.0.1:PORT`, or https. */

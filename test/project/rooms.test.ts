@@ -12,7 +12,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   gateway: ['proto', 'sealed', 'verify/index.ts', 'verify/service.ts', 'verify/cpu/index.ts', 'verify/forms/ear.ts'],
   page: ['proto', 'verify'],
   demo: ['gateway/config.ts', 'gateway/node-flags.ts', 'sidecar/config.ts'],
-  scripts: ['proto', 'verify', 'sidecar', 'gateway', 'demo', 'test/twin', 'test/backend.ts', 'test/harness.ts'],
+  scripts: ['proto', 'verify', 'sidecar', 'gateway', 'demo', 'test/twin', 'test/support'],
 };
 
 interface Import {

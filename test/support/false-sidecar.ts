@@ -3,11 +3,11 @@ import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { WebSocketServer } from 'ws';
-import type { Batch } from '../proto/batch.ts';
-import { PROTOCOL, splitBinaryFrame } from '../proto/frames.ts';
-import type { Nonce } from '../proto/raw.ts';
-import { createSimulatedAttester } from '../sidecar/attesters/simulated/simulated.ts';
-import type { Attester, Collected } from '../sidecar/common/attester.ts';
+import type { Batch } from '../../proto/batch.ts';
+import { PROTOCOL, splitBinaryFrame } from '../../proto/frames.ts';
+import type { Nonce } from '../../proto/raw.ts';
+import { createSimulatedAttester } from '../../sidecar/attesters/simulated/simulated.ts';
+import type { Attester, Collected } from '../../sidecar/common/attester.ts';
 import type { Folder } from './harness.ts';
 
 export interface Lies {

@@ -1,6 +1,6 @@
 // A client of sealed requests that tests can bend: the steps of a request one by one, and what came back as it came.
 import { type Agent, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
-import { joined } from '../sealed/byte-source.ts';
+import { joined } from '../../sealed/byte-source.ts';
 import {
   chooseKey,
   type Field,
@@ -12,7 +12,7 @@ import {
   writeContent,
   writeEnd,
   writeRequestHead,
-} from '../sealed/index.ts';
+} from '../../sealed/index.ts';
 import { eventually } from './harness.ts';
 
 /** The document of keys that the current session names, and its statement. */

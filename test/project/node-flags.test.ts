@@ -1,10 +1,10 @@
 // However gateway and sidecar are started, Node is started with the same flags.
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { NODE_FLAGS as GATEWAY_FLAGS } from '../gateway/node-flags.ts';
-import { NODE_FLAGS as SIDECAR_FLAGS } from '../sidecar/config.ts';
+import { NODE_FLAGS as GATEWAY_FLAGS } from '../../gateway/node-flags.ts';
+import { NODE_FLAGS as SIDECAR_FLAGS } from '../../sidecar/config.ts';
 
-const read = (file: string) => readFileSync(new URL(`../${file}`, import.meta.url), 'utf8');
+const read = (file: string) => readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8');
 
 describe.each([
   ['gateway', GATEWAY_FLAGS],
