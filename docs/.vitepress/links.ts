@@ -17,6 +17,6 @@ export function toRepository(href: string, page: string): string {
   if (/^[a-z][a-z+.-]*:|^[#/]/i.test(href)) return href;
   const [path = '', anchor] = href.split('#');
   const target = posix.normalize(posix.join('docs', posix.dirname(page), path));
-  if (target.startsWith('docs/') && /\.md$/.test(target)) return href;
+  if (target.startsWith('docs/') && /\.md$/.test(target) && !target.endsWith('/README.md')) return href;
   return `${REPOSITORY}${target}${anchor === undefined ? '' : `#${anchor}`}`;
 }

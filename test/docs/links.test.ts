@@ -86,6 +86,8 @@ describe('a link in the site', () => {
 
   it('is seen from its page', () => {
     expect(toRepository('../verify.md', 'nodes/azure.md')).toBe('../verify.md');
+    // The site leaves out the READMEs of docs/.
+    expect(toRepository('grafana/README.md', 'operate.md')).toBe(`${REPOSITORY}docs/grafana/README.md`);
     expect(toRepository('../../deploy/cvm/README.md', 'nodes/azure.md')).toBe(`${REPOSITORY}deploy/cvm/README.md`);
   });
 });
