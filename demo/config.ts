@@ -13,13 +13,14 @@ export { ConfigError, NO_ARGUMENTS };
 
 /** Where the demo's defaults are not the processes' own. */
 export const DEMO_DEFAULTS = { ALLOW_SIMULATED: '1', ATTESTER: 'simulated', LOG_LEVEL: 'warn' };
+/** Those with a simulated GPU. */
+export const SIMULATED_DEFAULTS = { CPU_EVIDENCE: 'required' };
 
 /** A free port is taken for the engine. @throws {ConfigError} */
 export function loadDemoConfig(env: NodeJS.ProcessEnv): DemoConfig {
   const engine = !env.BACKEND_URL && !env.BACKENDS_FILE;
-  const withDefaults = { ...env };
-  for (const [name, value] of Object.entries(DEMO_DEFAULTS)) withDefaults[name] ??= value;
-  if (withDefaults.ATTESTER === 'simulated') withDefaults.CPU_EVIDENCE ??= 'required';
+  const withDemo: NodeJS.ProcessEnv = { ...DEMO_DEFAULTS, ...env };
+  const withDefaults = withDemo.ATTESTER === 'simulated' ? { ...SIMULATED_DEFAULTS, ...withDemo } : withDemo;
   const gateway = loadConfig(engine ? { ...withDefaults, BACKEND_URL: 'http://127.0.0.1:1/v1' } : withDefaults);
   return { gateway, engine, env: withDefaults };
 }

@@ -1,5 +1,5 @@
 // docs/configuration.md: every variable of every process, from the schemas that validate them.
-import { DEMO_DEFAULTS } from '../../demo/config.ts';
+import { DEMO_DEFAULTS, SIMULATED_DEFAULTS } from '../../demo/config.ts';
 import { schema as engine } from '../../demo/engine/config.ts';
 import { schema as gateway } from '../../gateway/config.ts';
 import { schema as sidecar } from '../../sidecar/config.ts';
@@ -8,7 +8,9 @@ import { namesAndDefaults, variableTable } from './variables.ts';
 const isOtel = (name: string) => name.startsWith('OTEL_');
 
 export function configuration(): string {
-  const demo = Object.entries(DEMO_DEFAULTS).map(([name, value]) => `\`${name}=${value}\``);
+  const demo = Object.entries({ ...DEMO_DEFAULTS, ...SIMULATED_DEFAULTS }).map(
+    ([name, value]) => `\`${name}=${value}\``,
+  );
   return `# Configuration
 
 <!-- Made by \`npm run make docs\` from the schemas in gateway/config.ts and in the config.ts of the others: change it there. -->
