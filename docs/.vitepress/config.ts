@@ -1,15 +1,19 @@
 // The documentation's site: its pages, their order, and how links are written. `npm run make site` builds it into build/site.
+import { readFileSync } from 'node:fs';
 import { defineConfig } from 'vitepress';
 import { slug, toRepository } from './links.ts';
 
 /** Their tables are wide: they have no outline beside them. */
 const WIDE = new Set(['architecture.md', 'configuration.md', 'conformance.md', 'errors.md', 'index.md', 'metrics.md']);
 
+const ICON = `data:image/svg+xml,${encodeURIComponent(readFileSync(new URL('../../page/icon.svg', import.meta.url), 'utf8'))}`;
+
 export default defineConfig({
   title: 'Countersign',
   description:
     'An OpenAI-compatible gateway whose answers carry a GPU’s signature over exactly what was asked and answered.',
   lang: 'en',
+  head: [['link', { rel: 'icon', href: ICON }]],
   outDir: '../build/site',
   cacheDir: '../.cache/site',
   srcExclude: ['**/README.md'],
