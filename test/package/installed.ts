@@ -32,7 +32,7 @@ export function installPackage(): Installed | null {
   npm(['pack', '--silent', '--pack-destination', folder], join(ROOT, 'packages/verify'));
   const tarball = join(folder, readdirSync(folder).find((name) => name.endsWith('.tgz')) ?? '');
   writeFileSync(join(folder, 'package.json'), '{"name": "consumer", "private": true, "type": "module"}');
-  npm(['install', '--silent', '--no-audit', '--no-fund', '--offline', tarball], folder);
+  npm(['install', '--silent', '--no-audit', '--no-fund', '--prefer-offline', tarball], folder);
   return {
     folder,
     tarball,
