@@ -12,7 +12,7 @@ import { type Block, blocks, ROOT, read } from './markdown.ts';
 
 const PAGES = ['docs/quickstart.md', 'docs/clients.md', 'docs/verify.md'];
 /** A block may be left out for these alone. */
-const REASONS = ['needs a real GPU'];
+const REASONS = ['needs a real GPU', 'a fragment'];
 const REPOSITORY = 'https://github.com/countersign/countersign';
 const SERVICE = 'http://127.0.0.1:8080';
 const REQUIREMENTS = join(ROOT, 'test/python/clients-requirements.txt');
