@@ -44,6 +44,8 @@ export interface Figure {
   readonly columns: readonly Column[];
   /** Measured once whatever the plan's rounds: it starts processes of its own. */
   readonly once?: boolean;
+  /** Its further rounds come before those of other figures: what was promised of it is judged by their median. */
+  readonly first?: boolean;
   /** One round over all subjects. `turn` decides the order. */
   round(bench: Bench, turn: number): Promise<Measured[]>;
 }

@@ -19,6 +19,7 @@ const pacedValues = ({ cost, chunks, age_p50_us }: PacedResult, { proxy }: Watch
 
 export const paced: Figure = {
   name: 'paced',
+  first: true,
   title: (plan) => `${plan.paced_streams} paced streams of ${plan.paced_rate} chunks/s each`,
   columns: [
     CPU,

@@ -43,5 +43,5 @@ function wholeFigure(name: string, label: string, bytes: number): Figure {
   };
 }
 
-export const whole1k = wholeFigure('whole-1k', '1 KB', 1024);
+export const whole1k: Figure = { ...wholeFigure('whole-1k', '1 KB', 1024), first: true };
 export const whole16k = wholeFigure('whole-16k', '16 KB', 16 * 1024);

@@ -209,7 +209,13 @@ type Count = (watch: Watch, ended: ExchangeEnd) => void;
 
 function createCount(metrics: Metrics): Count {
   return (watch, ended) => {
-    metrics.requests.labels(ended.method, ended.route, String(ended.status), ended.tee).observe(ended.total_ms / 1000);
+    const labels = {
+      http_request_method: ended.method,
+      http_route: ended.route,
+      http_response_status_code: ended.status,
+      tee: ended.tee,
+    };
+    metrics.requests.observe(labels, ended.total_ms / 1000);
     if (ended.error !== '') fail(ended);
     if (watch.operation !== null) generation(watch, watch.operation, ended);
     if (watch.attesting_ms !== 0) attestation(watch, ended);
@@ -223,26 +229,29 @@ function createCount(metrics: Metrics): Count {
   function generation(watch: Watch, operation: Operation, ended: ExchangeEnd): void {
     const { model } = ended;
     const error_type = ended.status === CLIENT_LEFT ? 'client_left' : ended.error;
-    metrics.generations.labels(operation, PROVIDER, model, error_type).observe(ended.total_ms / 1000);
+    const labels = {
+      gen_ai_operation_name: operation,
+      gen_ai_provider_name: PROVIDER,
+      gen_ai_request_model: model,
+    };
+    metrics.generations.observe({ ...labels, error_type }, ended.total_ms / 1000);
     if (!watch.stream || watch.chunks === 0) return;
-    metrics.firstToken.labels(operation, PROVIDER, model).observe((watch.first_ms - watch.began_ms) / 1000);
+    metrics.firstToken.observe(labels, (watch.first_ms - watch.began_ms) / 1000);
     if (watch.chunks === 1 || error_type !== '') return;
-    metrics.outputToken
-      .labels(operation, PROVIDER, model)
-      .observe((watch.last_ms - watch.first_ms) / 1000 / (watch.chunks - 1));
+    metrics.outputToken.observe(labels, (watch.last_ms - watch.first_ms) / 1000 / (watch.chunks - 1));
     metrics.gap.observe(watch.gap_ms / 1000);
   }
 
   function attestation(watch: Watch, ended: ExchangeEnd): void {
     const until_ms = watch.attested_ms === 0 ? performance.now() : watch.attested_ms;
     const outcome = watch.attested_ms !== 0 ? 'attested' : ended.tee === 'left' ? 'left' : 'failed';
-    metrics.attestations.labels(outcome).observe((until_ms - watch.attesting_ms) / 1000);
+    metrics.attestations.observe({ outcome }, (until_ms - watch.attesting_ms) / 1000);
     if (watch.phases === null) return;
     const { queue_ms, collection_ms, appraisal_ms, check_ms } = watch.phases;
-    metrics.phases.labels('queue').observe(queue_ms / 1000);
-    metrics.phases.labels('collection').observe(collection_ms / 1000);
-    metrics.phases.labels('appraisal').observe(appraisal_ms / 1000);
-    metrics.phases.labels('check').observe(check_ms / 1000);
+    metrics.phases.observe({ phase: 'queue' }, queue_ms / 1000);
+    metrics.phases.observe({ phase: 'collection' }, collection_ms / 1000);
+    metrics.phases.observe({ phase: 'appraisal' }, appraisal_ms / 1000);
+    metrics.phases.observe({ phase: 'check' }, check_ms / 1000);
     if (watch.tree_size !== null) metrics.batchWait.observe(queue_ms / 1000);
   }
 }
