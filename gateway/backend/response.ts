@@ -1,5 +1,5 @@
 // Parses the head of a backend's response from its bytes (RFC 9112 §4–6). Ambiguous heads are rejected.
-import { digitAt, isSame } from '../http/bytes.ts';
+import { LRUCache } from 'lru-cache';
 import { BackendFault, type ResponseHead } from './backend.ts';
 
 export interface ParsedHead extends ResponseHead {
@@ -29,23 +29,13 @@ const LENGTH = 'content-length';
 const DATE = 'date';
 const CODING = 'transfer-encoding';
 
-/** Where the values of Content-Length and Date stand, which differ between responses. null when a header is missing or occurs twice. */
-interface VariableRanges {
-  length: ByteRange | null;
-  date: ByteRange | null;
-}
-interface ByteRange {
-  readonly from: number;
-  readonly to: number;
-}
-
 /** Whether the bytes from `from` on may complete a head or exceed its limit. Otherwise the head need not be parsed yet. */
 export function mayEndHead(bytes: Buffer, from: number): boolean {
   return bytes.length > MAX_HEAD_BYTES || bytes.indexOf(END, Math.max(0, from - END.length + 1)) >= 0;
 }
 
-/** Returns null while the head is not complete. `ranges` receives the positions of the two values. @throws {BackendFault} not_http */
-export function parseResponseHead(bytes: Buffer, ranges?: VariableRanges): ParsedHead | null {
+/** Returns null while the head is not complete. @throws {BackendFault} not_http */
+export function parseResponseHead(bytes: Buffer): ParsedHead | null {
   const end = bytes.indexOf(END);
   if (end < 0 ? bytes.length > MAX_HEAD_BYTES : end > MAX_HEAD_BYTES) throw notHttp('a head larger than the limit');
   if (end < 0) {
@@ -64,8 +54,6 @@ export function parseResponseHead(bytes: Buffer, ranges?: VariableRanges): Parse
     const value = trimmed(text, colon + 1, to);
     if (colon < 0 || colon > to || !NAME.test(name) || INVALID_IN_VALUE.test(value))
       throw notHttp('a header that is none');
-    if (ranges !== undefined && (name === LENGTH || name === DATE))
-      ranges[name === LENGTH ? 'length' : 'date'] = name in headers ? null : rangeOf(text, value, colon + 1);
     add(headers, name, value);
     from = to;
   }
@@ -91,11 +79,6 @@ function trimmed(text: string, start: number, end: number): string {
 }
 
 const isBlank = (code: number): boolean => code === SP || code === TAB;
-
-function rangeOf(text: string, value: string, after: number): ByteRange | null {
-  const from = text.indexOf(value, after);
-  return value === '' ? null : { from, to: from + value.length };
-}
 
 function add(headers: Record<string, string>, name: string, value: string): void {
   const before = headers[name];
@@ -280,98 +263,40 @@ function joined(bytes: Buffer, ranges: readonly number[]): Buffer {
   return copy;
 }
 
-// A cache of parsed heads. A head that equals a cached one in all bytes but its length and date is not parsed again.
+// A cache of parsed heads. The responses of one backend have a few heads, each of which differs in its length and date only.
 
-/** A backend has one head for whole responses, one for streams, and few others. */
-const MAX_HEADS = 4;
-const MAX_BYTES = 2 * 1024;
-/** After this many misses in a row, only one head in `CACHE_ONE_IN` is cached: the backend writes something different into each. */
-const MAX_MISSES = 8;
-const CACHE_ONE_IN = 64;
-const MAX_DIGITS = 15;
+const MAX_CACHED_HEADS = 4;
+/** A larger head is not cached. */
+const MAX_CACHED_BYTES = 2 * 1024;
+const LENGTH_LINE = /\r\ncontent-length: (\d{1,15})(?=\r\n)/i;
+const DATE_LINE = /\r\ndate: [\x20-\x7e]+(?=\r\n)/i;
+/** Stands for the length in a key. It cannot be part of a head, because it would end the head. */
+const LENGTH_MARK = '\r\n\r\n';
 
-interface CachedHead {
-  /** The bytes that do not change, in order. */
-  readonly parts: readonly Uint8Array[];
-  /** What stands between the parts: the digits of the length, or a date of this many characters. */
-  readonly gaps: readonly (number | 'length')[];
-  readonly head: ParsedHead;
-}
-
-/** The last heads of one backend. */
+/** The last heads of one backend, by their text without the length and the date. */
 export class HeadCache {
-  #entries: readonly CachedHead[] = [];
-  #misses = 0;
+  readonly #heads = new LRUCache<string, ParsedHead>({ max: MAX_CACHED_HEADS });
 
   /** Returns the head between `from` and `to`, or null while it is not complete. @throws {BackendFault} not_http */
   read(bytes: Buffer, from: number, to: number): ParsedHead | null {
-    for (const entry of this.#entries) {
-      const head = matchCached(bytes, from, to, entry);
-      if (head === null) continue;
-      this.#misses = 0;
-      return head;
-    }
-    const ranges: VariableRanges = { length: null, date: null };
     const all = bytes.subarray(from, to);
-    const head = parseResponseHead(all, ranges);
-    // A response without content may have a Content-Length that does not describe its body.
-    if (head !== null && !hasNoContent(head.status) && head.size <= MAX_BYTES) this.#cache(all, head, ranges);
+    const end = all.indexOf(END);
+    if (end < 0 || end > MAX_CACHED_BYTES) return parseResponseHead(all);
+    const text = all.toString('latin1', 0, end + CRLF.length);
+    const length = LENGTH_LINE.exec(text)?.[1];
+    const key = text.replace(LENGTH_LINE, LENGTH_MARK).replace(DATE_LINE, '');
+    const cached = this.#heads.get(key);
+    const size = end + END.length;
+    if (cached === undefined) return this.#parse(all, key);
+    return length === undefined
+      ? { ...cached, size }
+      : { ...cached, length: Number(length), framing: Number(length), size };
+  }
+
+  #parse(bytes: Buffer, key: string): ParsedHead | null {
+    const head = parseResponseHead(bytes);
+    // A second Content-Length must be compared with the first, and without content the length does not describe the body.
+    if (head !== null && !hasNoContent(head.status) && !/content-length/i.test(key)) this.#heads.set(key, head);
     return head;
   }
-
-  #cache(bytes: Buffer, head: ParsedHead, ranges: VariableRanges): void {
-    if (++this.#misses > MAX_MISSES && this.#misses % CACHE_ONE_IN !== 0) return;
-    this.#entries = [cachedHeadOf(bytes, head, ranges), ...this.#entries.slice(0, MAX_HEADS - 1)];
-  }
-}
-
-function cachedHeadOf(bytes: Buffer, head: ParsedHead, { length, date }: VariableRanges): CachedHead {
-  const gaps = [
-    ...(length === null ? [] : [{ ...length, gap: 'length' as const }]),
-    ...(date === null ? [] : [{ ...date, gap: date.to - date.from }]),
-  ].sort((a, b) => a.from - b.from);
-  // The parts are copied: a view would keep the whole read buffer alive.
-  const copyOfRange = (from: number, to: number) => new Uint8Array(bytes.subarray(from, to));
-  const parts = gaps.map(({ from }, i) => copyOfRange(gaps[i - 1]?.to ?? 0, from));
-  return { parts: [...parts, copyOfRange(gaps.at(-1)?.to ?? 0, head.size)], gaps: gaps.map(({ gap }) => gap), head };
-}
-
-function matchCached(bytes: Buffer, from: number, to: number, { parts, gaps, head }: CachedHead): ParsedHead | null {
-  let { framing, length } = head;
-  let at = from;
-  for (let i = 0; i < parts.length; i++) {
-    const part = parts[i] as Uint8Array;
-    if (at + part.length > to || !isSame(bytes, at, part, 0, part.length)) return null;
-    at += part.length;
-    const gap = gaps[i];
-    if (gap === undefined) continue;
-    const end = gap === 'length' ? endOfDigits(bytes, at) : endOfText(bytes, at, gap);
-    if (end < 0) return null;
-    if (gap === 'length') framing = length = numberIn(bytes, at, end);
-    at = end;
-  }
-  const { status, headers, cache, reusable } = head;
-  return { status, headers, length, cache, framing, reusable, size: at - from };
-}
-
-/** Returns -1 when there are no digits or too many. */
-function endOfDigits(bytes: Buffer, from: number): number {
-  let at = from;
-  while (digitAt(bytes, at) >= 0) at++;
-  return at === from || at > from + MAX_DIGITS ? -1 : at;
-}
-
-function numberIn(bytes: Buffer, from: number, to: number): number {
-  let number = 0;
-  for (let at = from; at < to; at++) number = number * 10 + digitAt(bytes, at);
-  return number;
-}
-
-/** Returns -1 when one of the characters is not printable ASCII. */
-function endOfText(bytes: Buffer, from: number, length: number): number {
-  for (let at = from; at < from + length; at++) {
-    const byte = bytes[at];
-    if (byte === undefined || byte < 0x20 || byte > 0x7e) return -1;
-  }
-  return from + length;
 }

@@ -13,12 +13,6 @@ const ZERO = 0x30;
 const LOWER_A = 0x61;
 const NEAR_BYTES = 512;
 
-/** The value of the decimal digit at `at`; -1 where there is none. */
-export function digitAt(bytes: Uint8Array, at: number): number {
-  const digit = (bytes[at] ?? 0) - ZERO;
-  return digit <= 9 ? digit : -1;
-}
-
 /** The number of decimal digits of a whole number that is not negative. */
 export function digitsOf(number: number): number {
   let digits = 1;

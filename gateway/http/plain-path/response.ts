@@ -18,7 +18,9 @@ import {
 /** How the client recognises the end of the body. */
 type Framing = 'length' | 'chunked';
 
-const NO_NAME = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
+const NOT_IN_NAME = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
+/** Control characters, and what is beyond Latin-1. */
+const NOT_IN_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 const OK = 'HTTP/1.1 200 OK\r\n';
 const CLOSE = 'connection: close\r\n\r\n';
 
@@ -31,36 +33,18 @@ export function headerLines(name: string, value: OutgoingHttpHeaders[string]): s
   if (value === undefined) return '';
   if (Array.isArray(value)) return value.map((one) => headerLines(name, one)).join('');
   const text = String(value);
-  const cached = lineCache.get(name);
-  if (cached?.value === text) return cached.line;
-  if ((cached === undefined && NO_NAME.test(name)) || !isValue(text))
-    throw new TypeError(`the header ${name} cannot be sent`);
-  if (cached !== undefined) return `${cached.start}${text}\r\n`;
-  const start = `${name}: `;
-  const line = `${start}${text}\r\n`;
-  if (lineCache.size < MAX_CACHED_LINES) lineCache.set(name, { start, value: text, line });
-  return line;
-}
-
-/** The first line of each name: most headers are the same in every response. */
-const lineCache = new Map<string, { readonly start: string; readonly value: string; readonly line: string }>();
-const MAX_CACHED_LINES = 64;
-const TAB = 0x09;
-
-/** Whether a value consists of tabs and printable Latin-1. */
-function isValue(text: string): boolean {
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i);
-    if ((code < 0x20 && code !== TAB) || (code > 0x7e && code < 0x80) || code > 0xff) return false;
-  }
-  return true;
+  if (NOT_IN_NAME.test(name) || NOT_IN_VALUE.test(text)) throw new TypeError(`the header ${name} cannot be sent`);
+  return `${name}: ${text}\r\n`;
 }
 
 /** The last lines of a head. `keep_alive_ms` null: the connection ends with this response. */
 function endLines(framing: Framing, keep_alive_ms: number | null): string {
   const coding = framing === 'chunked' ? 'transfer-encoding: chunked\r\n' : '';
-  return `${coding}${dateLine()}${keep_alive_ms === null ? CLOSE : keepAlive(keep_alive_ms)}`;
+  return `${coding}${dateLine()}${keep_alive_ms === null ? CLOSE : keepAliveLines(keep_alive_ms)}`;
 }
+
+const keepAliveLines = (ms: number): string =>
+  `connection: keep-alive\r\nkeep-alive: timeout=${Math.floor(ms / 1000)}\r\n\r\n`;
 
 interface EncodedHeadEnd {
   readonly first: SharedHeaders;
@@ -118,14 +102,6 @@ function dateLine(): string {
     1_000 - (now_ms % 1_000),
   ).unref();
   return date;
-}
-
-let keepAliveCache = { ms: Number.NaN, lines: '' };
-
-function keepAlive(ms: number): string {
-  if (keepAliveCache.ms !== ms)
-    keepAliveCache = { ms, lines: `connection: keep-alive\r\nkeep-alive: timeout=${Math.floor(ms / 1000)}\r\n\r\n` };
-  return keepAliveCache.lines;
 }
 
 const NO_HEADERS = share({});
