@@ -1,6 +1,5 @@
 // Decides which headers cross the gateway, in each direction. Hop-by-hop headers never do (RFC 9110 §7.6.1).
 import type { IncomingHttpHeaders } from 'node:http';
-import { digitsOf, putNumber } from '../http/bytes.ts';
 import { SerializedHeaders } from '../http/outgoing.ts';
 import { Problem } from '../http/problem.ts';
 import { keyIn } from '../keys/keys.ts';
@@ -162,7 +161,6 @@ const INVALID_IN_PATH = /[^\x21-\x7e\x80-\xff]/;
 const INVALID_IN_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 const LENGTH = 'content-length: ';
 const END = '\r\n\r\n';
-const END_BYTES = Buffer.from(END);
 /** Up to this size, copying costs less than a second buffer in the write. */
 const MAX_COPIED_BYTES = 64 * 1024;
 
@@ -173,27 +171,24 @@ export function writeRequest(request: BackendRequest, prefix: string, host: stri
     const end = method === 'GET' ? '\r\n' : `${LENGTH}0${END}`;
     return [Buffer.from(headOf(request, linesOf(headers), prefix, host) + end, 'latin1')];
   }
-  const head =
+  const length = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
+  const start =
     headers instanceof SerializedHeaders
       ? sharedHead(request, headers, prefix, host)
-      : Buffer.from(headOf(request, linesOf(headers), prefix, host) + LENGTH, 'latin1');
-  const length = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
-  const single = length <= MAX_COPIED_BYTES;
-  const start = head.length + digitsOf(length) + END.length;
-  const bytes = Buffer.allocUnsafe(single ? start + length : start);
-  bytes.set(head);
-  putNumber(bytes, start - END.length, length);
-  bytes.set(END_BYTES, start - END.length);
-  if (!single) return [bytes, typeof body === 'string' ? Buffer.from(body) : body];
-  if (typeof body === 'string') bytes.write(body, start, 'utf8');
-  else bytes.set(body, start);
+      : headOf(request, headerLines(headers), prefix, host);
+  const head = `${start}${LENGTH}${length}${END}`;
+  if (length > MAX_COPIED_BYTES)
+    return [Buffer.from(head, 'latin1'), typeof body === 'string' ? Buffer.from(body) : body];
+  const bytes = Buffer.allocUnsafe(head.length + length);
+  bytes.write(head, 'latin1');
+  if (typeof body === 'string') bytes.write(body, head.length, 'utf8');
+  else bytes.set(body, head.length);
   return [bytes];
 }
 
-function sharedHead(request: BackendRequest, shared: SerializedHeaders, prefix: string, host: string): Uint8Array {
+function sharedHead(request: BackendRequest, shared: SerializedHeaders, prefix: string, host: string): string {
   const kind = request.owner === null ? 'close' : 'keep_alive';
-  // The head is copied into memory of its own. Otherwise it would keep alive a shared pool with the bytes of other requests.
-  shared.prefix[kind] ??= new Uint8Array(Buffer.from(headOf(request, shared.text, prefix, host) + LENGTH, 'latin1'));
+  shared.prefix[kind] ??= headOf(request, shared.text, prefix, host);
   return shared.prefix[kind];
 }
 

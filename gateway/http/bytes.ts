@@ -13,23 +13,6 @@ const ZERO = 0x30;
 const LOWER_A = 0x61;
 const NEAR_BYTES = 512;
 
-/** The number of decimal digits of a whole number that is not negative. */
-export function digitsOf(number: number): number {
-  let digits = 1;
-  for (let rest = number; rest >= 10; rest /= 10) digits++;
-  return digits;
-}
-
-/** Writes a whole number that is not negative in decimal digits that end before `end`. */
-export function putNumber(bytes: Uint8Array, end: number, number: number): void {
-  let at = end;
-  let rest = number;
-  do {
-    bytes[--at] = ZERO + (rest % 10);
-    rest = Math.floor(rest / 10);
-  } while (rest > 0);
-}
-
 /** The number of hexadecimal digits of a whole number below 2^32. */
 export function hexDigitsOf(number: number): number {
   return number === 0 ? 1 : 8 - (Math.clz32(number) >> 2);

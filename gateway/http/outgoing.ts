@@ -59,11 +59,8 @@ export const cacheOf = (headers: SharedHeaders): HeaderCache => headers[CACHE];
 /** Header lines that are serialized once and sent with many requests. Those requests have a body and share one method and one path. */
 export class SerializedHeaders {
   readonly text: string;
-  /**
-   * The bytes of the head up to the value of Content-Length, written on first use. `close` is for a connection that carries no other
-   * request.
-   */
-  readonly prefix: { keep_alive: Uint8Array | null; close: Uint8Array | null } = { keep_alive: null, close: null };
+  /** The head up to Content-Length, written on first use. `close` is for a connection that carries no other request. */
+  readonly prefix: { keep_alive: string | null; close: string | null } = { keep_alive: null, close: null };
 
   constructor(text: string) {
     this.text = text;
