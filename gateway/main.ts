@@ -10,7 +10,7 @@ import { type Fetch, takeConnections } from './http/plain-path/connection.ts';
 import { createDrain, createHttpServer, readCredentials, watchCredentials } from './http/server.ts';
 import { checkMemory, connectionsWithin } from './limits/memory.ts';
 import { docsPage } from './routes/openapi/docs.ts';
-import { openapiDocument } from './routes/openapi.ts';
+import { openapiDocument } from './routes/openapi/openapi.ts';
 import { createLog } from './telemetry/log.ts';
 import { serveMetrics } from './telemetry/metrics.ts';
 

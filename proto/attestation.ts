@@ -19,7 +19,7 @@ export interface Attestation {
   readonly token: string;
   /** Of 1 to 64 devices. */
   readonly evidence?: readonly Evidence[] | undefined;
-  /** Where the nonce commits to many answers: how this one is found among them (`Batch` in batch.ts). verify/batch.ts reads it. */
+  /** Where the nonce commits to many answers: how this one is found among them (`Batch` in batch.ts). verify/binding/batch.ts reads it. */
   readonly batch?: Readonly<Record<string, unknown>> | undefined;
   /** Evidence of the processor whose session the answer was signed in. verify/cpu reads it. */
   readonly cpu?: Readonly<Record<string, unknown>> | undefined;

@@ -2,7 +2,13 @@
 import type { Attestation } from '../proto/attestation.ts';
 import { JsonTextError } from '../proto/json.ts';
 import { CHAT_ENDPOINT, type RawParts, sha256Hex, splitRaw } from '../proto/raw.ts';
-import { checkBatch } from './batch.ts';
+import { checkBatch } from './binding/batch.ts';
+import { attestationOf, compareExchange } from './binding/exchange.ts';
+import { type Input, readInput } from './binding/input.ts';
+import { requireWebCrypto } from './common/webcrypto.ts';
+import type { CpuClaims } from './cpu/cpu-options.ts';
+import { verifyDevices } from './gpu/devices.ts';
+import type { VerifiedDevice } from './gpu/topology.ts';
 import {
   CheckFailure,
   CheckList,
@@ -12,13 +18,7 @@ import {
   seen,
   skipped,
   VerificationError,
-} from './checks.ts';
-import { requireWebCrypto } from './common/webcrypto.ts';
-import type { CpuClaims } from './cpu/cpu-options.ts';
-import { attestationOf, compareExchange } from './exchange.ts';
-import { verifyDevices } from './gpu/devices.ts';
-import type { VerifiedDevice } from './gpu/topology.ts';
-import { type Input, readInput } from './input.ts';
+} from './policy/checks.ts';
 import {
   type Context,
   type DeviceClaims,
@@ -28,11 +28,11 @@ import {
   type VerificationReport,
   type Verified,
   type VerifyOptions,
-} from './options.ts';
+} from './policy/options.ts';
+import { checkPolicy, concluded, type Findings } from './policy/verdict.ts';
 import { checkTokenDigests } from './token/digests.ts';
 import { verifyTokenSignature } from './token/signature.ts';
 import { type ParsedToken, parseToken, type TokenDevice } from './token/token.ts';
-import { checkPolicy, concluded, type Findings } from './verdict.ts';
 
 /**
  * Verifies that a GPU signed exactly this request and this answer.

@@ -1,11 +1,11 @@
 // Verifies the evidence of one or many devices: every one must pass.
 import type { Evidence } from '../proto/attestation.ts';
-import { CheckFailure, CheckList, passed, VerificationError } from './checks.ts';
+import { parseEvidence, readDevices } from './binding/input.ts';
 import { requireWebCrypto } from './common/webcrypto.ts';
 import { verifyDevices } from './gpu/devices.ts';
 import { rimIds } from './gpu/nvidia.ts';
 import { checkRim, firstEnd } from './gpu/reference-values.ts';
-import { parseEvidence, readDevices } from './input.ts';
+import { CheckFailure, CheckList, passed, VerificationError } from './policy/checks.ts';
 import {
   type Collateral,
   type DeviceClaims,
@@ -13,8 +13,8 @@ import {
   type VerificationReport,
   type VerifiedEvidence,
   type VerifyOptions,
-} from './options.ts';
-import { checkPolicy, concluded, type Findings } from './verdict.ts';
+} from './policy/options.ts';
+import { checkPolicy, concluded, type Findings } from './policy/verdict.ts';
 
 /**
  * Verifies bare evidence: that each device signed the nonce stated beside it, and that each is what its certificates and

@@ -3,6 +3,20 @@
 // Verifies an attestation, or bare evidence, and reports every check.
 export type { Attestation, Evidence } from '../proto/attestation.ts';
 export { appraiseAttestation, verifyAttestation } from './attestation.ts';
+// For whoever takes either a saved stream or JSON, and looks for an attestation in it.
+export { isTranscript } from './binding/exchange.ts';
+export { attestationIn, type Kind, kindOf } from './binding/input.ts';
+export { UnsupportedSystemError } from './common/webcrypto.ts';
+export type { CpuClaims, CpuReference, VerifiedSession } from './cpu/cpu-options.ts';
+export { appraiseEvidence, verifyEvidence } from './evidence.ts';
+// Reference values, revocation and keys from NVIDIA's services.
+export {
+  type CollateralOptions,
+  createCollateral,
+  fetchNrasKeys,
+  NVIDIA_OCSP_URL,
+  NVIDIA_RIM_URL,
+} from './gpu/collateral.ts';
 export {
   CHECKS,
   type Check,
@@ -13,21 +27,7 @@ export {
   isUnavailable,
   type Limits,
   VerificationError,
-} from './checks.ts';
-// Reference values, revocation and keys from NVIDIA's services.
-export {
-  type CollateralOptions,
-  createCollateral,
-  fetchNrasKeys,
-  NVIDIA_OCSP_URL,
-  NVIDIA_RIM_URL,
-} from './collateral.ts';
-export { UnsupportedSystemError } from './common/webcrypto.ts';
-export type { CpuClaims, CpuReference, VerifiedSession } from './cpu/cpu-options.ts';
-export { appraiseEvidence, verifyEvidence } from './evidence.ts';
-// For whoever takes either a saved stream or JSON, and looks for an attestation in it.
-export { isTranscript } from './exchange.ts';
-export { attestationIn, type Kind, kindOf } from './input.ts';
+} from './policy/checks.ts';
 export type {
   Claims,
   Clocks,
@@ -47,5 +47,5 @@ export type {
   Verified,
   VerifiedEvidence,
   VerifyOptions,
-} from './options.ts';
-export { LEVELS } from './options.ts';
+} from './policy/options.ts';
+export { LEVELS } from './policy/options.ts';

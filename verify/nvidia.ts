@@ -5,5 +5,5 @@ export {
   fetchNrasKeys,
   NVIDIA_OCSP_URL,
   NVIDIA_RIM_URL,
-} from './collateral.ts';
+} from './gpu/collateral.ts';
 export { NRAS_KEYS_URL } from './token/signature.ts';

@@ -1,7 +1,7 @@
 // Verifies a session by itself: the statement that devices and processor both signed, before any answer or for many.
 import type { Evidence } from '../proto/attestation.ts';
 import { readStatement } from '../proto/statement.ts';
-import { CheckFailure, CheckList, type CheckName, passed, VerificationError } from './checks.ts';
+import { readSessionEvidence } from './binding/input.ts';
 import { digest, toHex, utf8 } from './common/bytes.ts';
 import { requireWebCrypto } from './common/webcrypto.ts';
 import { checkCpu, checkDevices, checkSignature, readSession, readSigned } from './cpu/binding.ts';
@@ -9,9 +9,9 @@ import { parseCpu } from './cpu/cpu-member.ts';
 import type { VerifiedSession } from './cpu/cpu-options.ts';
 import { readCpuOptions } from './cpu/verify-cpu.ts';
 import { verifyDevices } from './gpu/devices.ts';
-import { readSessionEvidence } from './input.ts';
-import { readOptions, type VerificationReport, type VerifyOptions } from './options.ts';
-import { checkPolicy, concluded, type Findings } from './verdict.ts';
+import { CheckFailure, CheckList, type CheckName, passed, VerificationError } from './policy/checks.ts';
+import { readOptions, type VerificationReport, type VerifyOptions } from './policy/options.ts';
+import { checkPolicy, concluded, type Findings } from './policy/verdict.ts';
 
 export interface SessionReport extends VerificationReport {
   /** For `options.session` of later verifications; null unless valid. */

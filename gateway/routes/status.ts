@@ -5,8 +5,8 @@ import type { Context, Deps } from '../http/context.ts';
 import { sendDocument } from '../http/document.ts';
 import { Problem } from '../http/problem.ts';
 import type { AuditLog } from '../usage/audit-log.ts';
-import { openapiDocument } from './openapi.ts';
-import type { healthSchema } from './openapi-schemas.ts';
+import { openapiDocument } from './openapi/openapi.ts';
+import type { healthSchema } from './openapi/schemas.ts';
 
 type Health = z.infer<typeof healthSchema>;
 

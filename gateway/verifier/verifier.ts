@@ -7,9 +7,9 @@ import { Problem } from '../http/problem.ts';
 import type { BodyLimits } from '../http/request.ts';
 import { QUICK_VERIFICATIONS, type VerifierSizes, verifierBounds } from '../limits/bounds.ts';
 import { createPermits, type PermitLimits, type Permits } from '../limits/permits.ts';
-import { type Share, Shares } from '../limits/shares.ts';
 import { ThreadQueue, type Waiter } from '../offload/pool.ts';
 import { Thread, ThreadEnded } from '../offload/thread.ts';
+import { type Share, Shares } from './shares.ts';
 
 // The job of the verifier's thread, and its result.
 

@@ -1,7 +1,7 @@
 // What a proof says of itself, in full: the verifier's own sentences, devices, processor, token.
 
 import type { VerificationReport } from '../../verify/index.ts';
-import { ageInWords } from '../../verify/verdict.ts';
+import { ageInWords } from '../../verify/policy/verdict.ts';
 import { el } from '../dom.ts';
 
 export function factsView({ proven, not_proven, claims }: VerificationReport): HTMLElement {

@@ -1,7 +1,7 @@
 // The verdict for people: one badge and one sentence, four claims, and the step of the ladder that was reached.
 
 import { type Check, type CheckName, isUnavailable, type Level, type VerificationReport } from '../../verify/index.ts';
-import { ageInWords } from '../../verify/verdict.ts';
+import { ageInWords } from '../../verify/policy/verdict.ts';
 import type { Subject } from './subject.ts';
 import { BADGES, READABLE, WORDS } from './words.ts';
 

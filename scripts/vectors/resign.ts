@@ -1,7 +1,7 @@
 // A manifest of the twin changed in its text and signed anew: for what its maker has no option for.
 import type { RimSigner } from '../../test/twin/rim-signer.ts';
 import { type Element, serialize, withSignature } from '../../test/twin/xml.ts';
-import { isElement, type Element as Parsed, parseXml } from '../../verify/rim/xml.ts';
+import { isElement, type Element as Parsed, parseXml } from '../../verify/gpu/rim/xml.ts';
 
 const SIGNATURE = /<ds:Signature [\s\S]*<\/ds:Signature>/;
 

@@ -99,7 +99,7 @@ describe('regular expressions', () => {
 
   it('are put together at run time only where it is known, from constants', () => {
     const made = [...new Set(all.filter((one) => one.made).map(({ file }) => file))].sort();
-    expect(made).toEqual(['verify/collateral.ts', 'verify/rim/xml.ts']);
+    expect(made).toEqual(['verify/gpu/collateral.ts', 'verify/gpu/rim/xml.ts']);
   });
 
   it.each(MEASURED)('take twice as long for twice the text, no more: %s', (_name, expression, text) => {

@@ -3,7 +3,7 @@ import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { EXAMPLE_REQUESTS, type ExampleAnswers, readExamples } from '../../gateway/routes/openapi/examples.ts';
-import { buildDocument } from '../../gateway/routes/openapi.ts';
+import { buildDocument } from '../../gateway/routes/openapi/openapi.ts';
 import { askForExamples } from '../../scripts/examples/ask.ts';
 import { verifySession } from '../../verify/cpu/index.ts';
 import { verifyAttestation } from '../../verify/index.ts';

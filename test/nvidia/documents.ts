@@ -2,11 +2,11 @@
 import { X509Certificate } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { CheckFailure } from '../../verify/checks.ts';
 import { fromHex } from '../../verify/common/bytes.ts';
 import { DEVICE_ROOT_PEM, RIM_ROOT_PEM, rimRoots } from '../../verify/gpu/nvidia.ts';
-import { verifyRim } from '../../verify/rim/rim.ts';
-import { parseOpaque } from '../../verify/spdm/opaque.ts';
+import { verifyRim } from '../../verify/gpu/rim/rim.ts';
+import { parseOpaque } from '../../verify/gpu/spdm/opaque.ts';
+import { CheckFailure } from '../../verify/policy/checks.ts';
 import { verifyTokenSignature } from '../../verify/token/signature.ts';
 import { parseToken } from '../../verify/token/token.ts';
 import { vector } from '../support/vectors.ts';

@@ -2,8 +2,8 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { toHex } from '../../verify/common/bytes.ts';
-import { parseOcspResponse } from '../../verify/ocsp/messages.ts';
 import { expectTag, integer, readOne, sequence } from '../../verify/x509/der.ts';
+import { parseOcspResponse } from '../../verify/x509/ocsp.ts';
 
 export interface Documents {
   /** RIM documents by id. Any other id is a 404. */

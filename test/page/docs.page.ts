@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { buildDocument } from '../../gateway/routes/openapi.ts';
+import { buildDocument } from '../../gateway/routes/openapi/openapi.ts';
 import { missing, openStage, type Stage, type VisitOptions } from './stage.ts';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');

@@ -3,12 +3,12 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { appraiseAttestation } from '../../verify/attestation.ts';
-import type { Check, FailureCode } from '../../verify/checks.ts';
-import { createCollateral } from '../../verify/collateral.ts';
 import type { CpuVerifyOptions, VerifiedSession } from '../../verify/cpu/cpu-options.ts';
 import { appraiseCpu } from '../../verify/cpu/verify-cpu.ts';
 import { appraiseEvidence } from '../../verify/evidence.ts';
-import type { Expected, VerifyOptions } from '../../verify/options.ts';
+import { createCollateral } from '../../verify/gpu/collateral.ts';
+import type { Check, FailureCode } from '../../verify/policy/checks.ts';
+import type { Expected, VerifyOptions } from '../../verify/policy/options.ts';
 import { appraiseSession } from '../../verify/session.ts';
 import { makeVenv } from '../clients/venv.ts';
 

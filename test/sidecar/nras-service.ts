@@ -2,7 +2,7 @@
 import { createHash, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { parseReport } from '../../verify/spdm/report.ts';
+import { parseReport } from '../../verify/gpu/spdm/report.ts';
 import { parsePem } from '../../verify/x509/certificate.ts';
 
 export interface NrasFaults {

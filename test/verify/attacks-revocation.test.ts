@@ -3,8 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { answerAbout, answers, type Change, NEXT_UPDATE, rims, subjects } from '../../scripts/vectors/endorsements.ts';
 import { AT, DAY_MS } from '../../scripts/vectors/world.ts';
 import { type Collateral, createCollateral, type FailureCode } from '../../verify/index.ts';
-import { verifyOcsp } from '../../verify/ocsp/revocation.ts';
 import { parseCertificate } from '../../verify/x509/certificate.ts';
+import { verifyOcsp } from '../../verify/x509/revocation.ts';
 import { makeResponder } from '../twin/ocsp.ts';
 import { codeOf, good, refused, world } from './attacks.ts';
 

@@ -4,7 +4,6 @@ import { withLastMember } from '../../proto/json.ts';
 import { DEVICE_ROOT, makeDevice, makeIssuers, makeRoot, RIM_ROOT } from '../../sidecar/attesters/simulated/pki.ts';
 import { makeReport } from '../../sidecar/attesters/simulated/report.ts';
 import { makeToken } from '../../sidecar/attesters/simulated/token.ts';
-import { CHECKS } from '../../verify/checks.ts';
 import {
   appraiseAttestation,
   createCollateral,
@@ -12,6 +11,7 @@ import {
   type VerifyOptions,
   verifyAttestation,
 } from '../../verify/index.ts';
+import { CHECKS } from '../../verify/policy/checks.ts';
 import { vectorsPresent } from '../support/vectors.ts';
 import { text } from './genuine.ts';
 import {

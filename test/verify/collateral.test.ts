@@ -5,8 +5,8 @@ import { evidenceOf, forge } from '../../scripts/vectors/forge.ts';
 import { DAY_MS } from '../../scripts/vectors/world.ts';
 import { toHex } from '../../verify/common/bytes.ts';
 import { appraiseAttestation, type Collateral, createCollateral } from '../../verify/index.ts';
-import { makeCertId } from '../../verify/ocsp/messages.ts';
 import { parseCertificate } from '../../verify/x509/certificate.ts';
+import { makeCertId } from '../../verify/x509/ocsp.ts';
 import { RIM_IDS } from '../twin/rim.ts';
 import { codeOf, good, options, world } from './attacks.ts';
 

@@ -1,13 +1,13 @@
 // The table: every genuine vector, what a right verifier says of it, and what ours says.
 import { describe, expect, test } from 'vitest';
 import { compareTokenWithReports } from '../../verify/attestation.ts';
-import { CheckFailure } from '../../verify/checks.ts';
 import { equal, toBase64 } from '../../verify/common/bytes.ts';
+import { parseReport } from '../../verify/gpu/spdm/report.ts';
 import { appraiseEvidence, createCollateral, type VerificationReport, type VerifyOptions } from '../../verify/index.ts';
-import { parseOcspResponse } from '../../verify/ocsp/messages.ts';
-import { parseReport } from '../../verify/spdm/report.ts';
+import { CheckFailure } from '../../verify/policy/checks.ts';
 import { parseToken } from '../../verify/token/token.ts';
 import { type Certificate, parsePem } from '../../verify/x509/certificate.ts';
+import { parseOcspResponse } from '../../verify/x509/ocsp.ts';
 import { vectorsPresent } from '../support/vectors.ts';
 import { CLOCKS, chainText, evidenceOf, h100, h100Rims, ocspResponses, reportBytes, text } from './genuine.ts';
 

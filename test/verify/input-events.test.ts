@@ -1,8 +1,8 @@
 // What an event that carries a whole response is read as, and what may stand beside that response.
 import { describe, expect, it } from 'vitest';
 import { withLastMember } from '../../proto/json.ts';
+import { attestationIn } from '../../verify/binding/input.ts';
 import { appraiseAttestation } from '../../verify/index.ts';
-import { attestationIn } from '../../verify/input.ts';
 import { AT, attest, EXCHANGE, simulatedRoot } from './maker.ts';
 
 describe('an event that carries a response', () => {

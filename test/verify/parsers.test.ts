@@ -1,15 +1,15 @@
 // Everything that reads bytes from others: it reads the genuine ones, and refuses what is cut short or changed with a code.
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { CheckFailure } from '../../verify/checks.ts';
 import { fromHex } from '../../verify/common/bytes.ts';
 import { deviceRoots, fwidOf, rimRoots } from '../../verify/gpu/nvidia.ts';
-import { OcspRefusal, parseOcspResponse } from '../../verify/ocsp/messages.ts';
-import { parseOpaque } from '../../verify/spdm/opaque.ts';
-import { parseReport, verifyReportSignature } from '../../verify/spdm/report.ts';
+import { parseOpaque } from '../../verify/gpu/spdm/opaque.ts';
+import { parseReport, verifyReportSignature } from '../../verify/gpu/spdm/report.ts';
+import { CheckFailure } from '../../verify/policy/checks.ts';
 import { type Certificate, parseCertificate, parsePem } from '../../verify/x509/certificate.ts';
 import { ChainError, verifyChain } from '../../verify/x509/chain.ts';
 import { DerError, oid, readOne, sequence } from '../../verify/x509/der.ts';
+import { OcspRefusal, parseOcspResponse } from '../../verify/x509/ocsp.ts';
 import { ecdsaVerify } from '../../verify/x509/public-key.ts';
 import { vectorsPresent } from '../support/vectors.ts';
 import { chainText, ocspResponses, reportBytes, text } from './genuine.ts';

@@ -1,7 +1,7 @@
 // Canonical XML 1.1: strings written by hand from the standard. A thousand generated documents were compared with Java's.
 import { describe, expect, it } from 'vitest';
-import { descendants, type Element, parseXml } from '../../verify/rim/xml.ts';
-import { canonicalDocument, canonicalSubset } from '../../verify/rim/xml-signature.ts';
+import { descendants, type Element, parseXml } from '../../verify/gpu/rim/xml.ts';
+import { canonicalDocument, canonicalSubset } from '../../verify/gpu/rim/xml-signature.ts';
 
 const NOTHING = parseXml('<nothing/>');
 const whole = (xml: string) => canonicalDocument(parseXml(xml), NOTHING);

@@ -2,8 +2,8 @@
 import { createHash, type KeyObject, sign } from 'node:crypto';
 import type { Holder, Certificate as Issued } from '../../sidecar/attesters/simulated/certificate.ts';
 import { makeRoot, RIM_ROOT } from '../../sidecar/attesters/simulated/pki.ts';
-import { childElements, type Element, isNamed, parseXml } from '../../verify/rim/xml.ts';
-import { canonicalDocument, canonicalSubset } from '../../verify/rim/xml-signature.ts';
+import { childElements, type Element, isNamed, parseXml } from '../../verify/gpu/rim/xml.ts';
+import { canonicalDocument, canonicalSubset } from '../../verify/gpu/rim/xml-signature.ts';
 import { type Certificate, parseCertificate } from '../../verify/x509/certificate.ts';
 import { makeRimSigner, type SignerOptions } from '../twin/rim-signer.ts';
 

@@ -1,8 +1,8 @@
 // RIMs of NVIDIA's, genuine and broken: the verdict that each must get.
 import { describe, expect, it } from 'vitest';
 import { matchMeasurements } from '../../verify/gpu/reference-values.ts';
-import { type Rim, verifyRim } from '../../verify/rim/rim.ts';
-import { parseReport } from '../../verify/spdm/report.ts';
+import { type Rim, verifyRim } from '../../verify/gpu/rim/rim.ts';
+import { parseReport } from '../../verify/gpu/spdm/report.ts';
 import { type Certificate, parsePem } from '../../verify/x509/certificate.ts';
 import { vector, vectorsPresent } from '../support/vectors.ts';
 import { document, newSigner, signed } from './rim-maker.ts';

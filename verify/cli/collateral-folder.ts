@@ -1,9 +1,9 @@
 // Reference values and OCSP responses for the CLI: from folders and files, from the network, or both.
 import { accessSync, constants, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type CollateralOptions, createCollateral } from '../collateral.ts';
 import { fromBase64 } from '../common/bytes.ts';
-import type { Collateral } from '../options.ts';
+import { type CollateralOptions, createCollateral } from '../gpu/collateral.ts';
+import type { Collateral } from '../policy/options.ts';
 import { type Arguments, UsageError } from './args.ts';
 import { readBytes, unusable } from './input.ts';
 

@@ -1,5 +1,5 @@
 // `countersign replay`: asks the signed request again, byte for byte, verifies each new proof, and says where the responses part.
-import { readLimited } from '../collateral.ts';
+import { readLimited } from '../gpu/collateral.ts';
 import { type Exchange, VerificationError, type Verified, type VerifyOptions, verifyAttestation } from '../index.ts';
 import { UsageError } from './args.ts';
 import { MAX_INPUT_BYTES } from './input.ts';

@@ -1,9 +1,9 @@
 // The report for people: a line a check, what was found, what it proves, what it does not, and what to do next.
 import { styleText } from 'node:util';
-import type { Check, CheckName, FailureCode } from '../checks.ts';
 import type { CpuClaims, CpuReport, CpuSoftware } from '../cpu/index.ts';
 import type { Claims, VerificationReport } from '../index.ts';
-import { ageInWords } from '../verdict.ts';
+import type { Check, CheckName, FailureCode } from '../policy/checks.ts';
+import { ageInWords } from '../policy/verdict.ts';
 
 const MARK = { pass: 'pass', fail: 'FAIL', skip: 'skip' } as const;
 

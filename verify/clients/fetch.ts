@@ -5,12 +5,12 @@ import { withLastMember } from '../../proto/json.ts';
 import { nonceOf } from '../../proto/raw.ts';
 import { isDone, type NamedEvent, NamedEventReader, SseError, writeNamedEvent } from '../../proto/sse.ts';
 import { verifyAttestation } from '../attestation.ts';
-import { type FailureCode, VerificationError } from '../checks.ts';
-import { readLimited } from '../collateral.ts';
+import { attestationIn } from '../binding/input.ts';
 import { concatAll, toBase64Url } from '../common/bytes.ts';
 import { LruMap } from '../common/lru.ts';
-import { attestationIn } from '../input.ts';
-import type { Expected, Verified, VerifyOptions } from '../options.ts';
+import { readLimited } from '../gpu/collateral.ts';
+import { type FailureCode, VerificationError } from '../policy/checks.ts';
+import type { Expected, Verified, VerifyOptions } from '../policy/options.ts';
 import { type IsInSession, sessionOf } from './sealed-answers.ts';
 
 export interface VerifyingFetchOptions extends Omit<VerifyOptions, 'expected'> {

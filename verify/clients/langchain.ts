@@ -5,7 +5,7 @@ import type { ChatGenerationChunk, ChatResult } from '@langchain/core/outputs';
 import { ChatOpenAI, type ChatOpenAIFields } from '@langchain/openai';
 import type { Attestation } from '../../proto/attestation.ts';
 import { LruMap } from '../common/lru.ts';
-import type { Level, Verified } from '../options.ts';
+import type { Level, Verified } from '../policy/options.ts';
 import { type VerifyingFetchOptions, verifyingFetch } from './fetch.ts';
 
 /** `message.response_metadata.countersign`, of a whole message and of the last chunks of a stream. */

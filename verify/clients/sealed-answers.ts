@@ -1,5 +1,5 @@
 // Answers that came sealed: the fetch that opened one says in which sessions it may be signed, and the verifying fetch asks.
-import type { Verified } from '../options.ts';
+import type { Verified } from '../policy/options.ts';
 
 /** Whether the answer is signed in a session that was verified before its request was sealed, or in the one after it. */
 export type IsInSession = (verified: Pick<Verified, 'attestation'>) => Promise<boolean>;

@@ -1,7 +1,7 @@
 // Why nothing was sealed, or a sealed answer was not handed over: the error, in words, and the response that clients get of it.
 import type { SealedErrorCode } from '../../sealed/index.ts';
-import type { FailureCode } from '../checks.ts';
-import type { Level } from '../options.ts';
+import type { FailureCode } from '../policy/checks.ts';
+import type { Level } from '../policy/options.ts';
 
 const MESSAGES = {
   other_gateway: 'The request is for another address than that of the gateway. Nothing was sent.',

@@ -1,12 +1,12 @@
 // The session that requests are sealed to: asked for with a challenge, verified, and kept for as long as it holds.
 import { readStatement } from '../../proto/statement.ts';
 import { chooseKey, SealedError, type SealingKey } from '../../sealed/index.ts';
-import { VerificationError } from '../checks.ts';
-import { readLimited } from '../collateral.ts';
 import { digest, fromBase64, toHex, utf8 } from '../common/bytes.ts';
 import { LruMap } from '../common/lru.ts';
 import type { VerifiedSession } from '../cpu/cpu-options.ts';
-import { LEVELS, type Level, type Policy, type VerificationReport, type VerifyOptions } from '../options.ts';
+import { readLimited } from '../gpu/collateral.ts';
+import { VerificationError } from '../policy/checks.ts';
+import { LEVELS, type Level, type Policy, type VerificationReport, type VerifyOptions } from '../policy/options.ts';
 import { appraiseSession } from '../session.ts';
 import type { IsInSession } from './sealed-answers.ts';
 import { levelTooLow, SealedFetchError } from './sealed-error.ts';

@@ -12,8 +12,8 @@ import {
   writeEnd,
   writeRequestHead,
 } from '../../sealed/index.ts';
-import { readLimited } from '../collateral.ts';
 import { concatAll } from '../common/bytes.ts';
+import { readLimited } from '../gpu/collateral.ts';
 import { cameSealed } from './sealed-answers.ts';
 import { OUTER_CODES, refusalOf, type SealedFetchCode, SealedFetchError } from './sealed-error.ts';
 import { createSessions, retryAfter, type Sealing, type SessionOptions } from './sealed-session.ts';

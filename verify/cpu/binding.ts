@@ -9,10 +9,10 @@ import {
   type Statement,
   sessionMessage,
 } from '../../proto/statement.ts';
-import { CheckFailure, type CheckList, type Passed, passed, seen } from '../checks.ts';
+import { parseChain, parseEvidence } from '../binding/input.ts';
 import { digest, EncodingError, fromBase64, fromHex, toHex, utf8 } from '../common/bytes.ts';
-import { parseChain, parseEvidence } from '../input.ts';
-import type { VerifyOptions } from '../options.ts';
+import { CheckFailure, type CheckList, type Passed, passed, seen } from '../policy/checks.ts';
+import type { VerifyOptions } from '../policy/options.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { ecdsaVerifyRaw } from '../x509/public-key.ts';
 import { parseCpu } from './cpu-member.ts';

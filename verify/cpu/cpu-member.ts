@@ -1,7 +1,7 @@
 // Reads a processor's evidence as it travels, the member `cpu`: strictly, and with a limit on every size. Only the form is judged.
 import { duplicateMember } from '../../proto/json.ts';
-import { CheckFailure } from '../checks.ts';
 import { EncodingError, fromBase64, fromHex, fromUtf8 } from '../common/bytes.ts';
+import { CheckFailure } from '../policy/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { DerError } from '../x509/der.ts';
 import type { CpuType, TdxCollateral } from './cpu-options.ts';

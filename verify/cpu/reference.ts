@@ -1,8 +1,8 @@
 // The relying party's reference values: guests that it knows by what they were started with, and launch files that it accepts.
 import { duplicateMember, JsonTextError } from '../../proto/json.ts';
 import { readLaunch } from '../../proto/launch.ts';
-import { CheckFailure, type Passed, passed } from '../checks.ts';
 import { toHex } from '../common/bytes.ts';
+import { CheckFailure, type Passed, passed } from '../policy/checks.ts';
 import type { CpuReference, CpuSoftware, CpuType, GuestReference } from './cpu-options.ts';
 import { type LogEvent, runtimePayload } from './event-log.ts';
 import type { SnpReport } from './snp-report.ts';

@@ -1,8 +1,8 @@
 // Verifies Intel's collateral: TCB info and the quoting enclave's identity, as the exact texts that were signed,
 // and revocation lists (Intel's Provisioning Certification Service, version 4).
 
-import { CheckFailure } from '../checks.ts';
 import { EncodingError, equal, fromHex, utf8 } from '../common/bytes.ts';
+import { CheckFailure } from '../policy/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { ChainError, verifyChain } from '../x509/chain.ts';
 import { type Crl, parseCrl } from '../x509/crl.ts';

@@ -1,5 +1,7 @@
 // Verifies a processor's evidence: the list of checks, read top to bottom.
 
+import { equal, fromHex, toHex } from '../common/bytes.ts';
+import { requireWebCrypto } from '../common/webcrypto.ts';
 import {
   CheckFailure,
   CheckList,
@@ -9,9 +11,7 @@ import {
   seen,
   skipped,
   VerificationError,
-} from '../checks.ts';
-import { equal, fromHex, toHex } from '../common/bytes.ts';
-import { requireWebCrypto } from '../common/webcrypto.ts';
+} from '../policy/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { checkVtpm, type HclReport, parseHclReport, parseTpmAttest, type TpmAttest } from './azure-vtpm.ts';
 import { type CpuMember, readCpuMember, readTdxCollateral, type TpmQuote } from './cpu-member.ts';

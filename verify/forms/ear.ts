@@ -1,10 +1,10 @@
 // An attestation result in the field's common form: EAR (draft-ietf-rats-ear-04) with AR4SI's trustworthiness vector (draft-ietf-rats-ar4si),
 // made of our report. Unsigned. An entry point of its own beside index.ts, so that a browser's bundle does not grow by it. docs/verify.md.
 
-import type { Check, CheckName, FailureCode } from '../checks.ts';
 import { fromHex, toBase64Url } from '../common/bytes.ts';
 import type { CpuClaims, CpuReport, CpuVerifyOptions } from '../cpu/cpu-options.ts';
-import type { Claims, DeviceClaims, Level, VerificationReport, VerifyOptions } from '../options.ts';
+import type { Check, CheckName, FailureCode } from '../policy/checks.ts';
+import type { Claims, DeviceClaims, Level, VerificationReport, VerifyOptions } from '../policy/options.ts';
 
 export const EAR_PROFILE = 'tag:ietf.org,2026:rats/ear#04';
 /** RFC 9782: an EAT claims set without a signature. */

@@ -2,17 +2,17 @@
 // It is read and not verified. An entry point of its own beside index.ts, as ear.ts is. docs/verify.md.
 import type { Evidence } from '../../proto/attestation.ts';
 import { sessionMessage } from '../../proto/statement.ts';
-import { CheckFailure, type Limits } from '../checks.ts';
+import { attestationOf } from '../binding/exchange.ts';
+import { readInput, readSessionEvidence } from '../binding/input.ts';
 import { digest, EncodingError, fromBase64, fromHex, toBase64Url, utf8 } from '../common/bytes.ts';
 import { type CpuForm, readAnswerCpu, readSession } from '../cpu/binding.ts';
 import { parseCpu } from '../cpu/cpu-member.ts';
 import type { TdxCollateral } from '../cpu/cpu-options.ts';
 import type { CpuEvidence } from '../cpu/verify-cpu.ts';
-import { attestationOf } from '../exchange.ts';
-import { readInput, readSessionEvidence } from '../input.ts';
+import { CheckFailure, type Limits } from '../policy/checks.ts';
 
 /** Whose error a refused export is: the codes are those of the checks. */
-export { CheckFailure } from '../checks.ts';
+export { CheckFailure } from '../policy/checks.ts';
 
 /** RFC 9999 §3.1: media type, base64url, and what it is as a sum of bits. */
 export type CmwRecord = readonly [type: string, value: string, indicator: number];

@@ -1,16 +1,16 @@
 // The checks made on devices: of each its report, who signed it, whether that is still endorsed and what runs on it; of all their topology.
 
-import { CheckFailure, type CheckList, type Passed, passed, seen, skipped } from '../checks.ts';
+import { type DeviceInput, type ParsedEvidence, parseEvidence } from '../binding/input.ts';
 import { equal } from '../common/bytes.ts';
-import { type DeviceInput, type ParsedEvidence, parseEvidence } from '../input.ts';
-import type { Context, DeviceClaims } from '../options.ts';
-import { type Report, verifyReportSignature } from '../spdm/report.ts';
+import { CheckFailure, type CheckList, type Passed, passed, seen, skipped } from '../policy/checks.ts';
+import type { Context, DeviceClaims } from '../policy/options.ts';
 import type { TokenDevice } from '../token/token.ts';
 import type { Certificate } from '../x509/certificate.ts';
 import { trustedPath } from '../x509/chain.ts';
 import { DerError } from '../x509/der.ts';
 import { type DeviceIdentity, deviceOf, fwidOf } from './nvidia.ts';
 import { checkRevocation, compare, findReferenceValues, type ReferenceValues } from './reference-values.ts';
+import { type Report, verifyReportSignature } from './spdm/report.ts';
 import { checkTopology, type VerifiedDevice } from './topology.ts';
 
 export interface DeviceToVerify {

@@ -1,10 +1,10 @@
 // What is NVIDIA's own: the pinned roots, the device that a chain is about, its RIMs' names, and the firmware id that its report must repeat.
 
-import { CheckFailure } from '../checks.ts';
 import { toHex } from '../common/bytes.ts';
-import type { OpaqueData } from '../spdm/opaque.ts';
+import { CheckFailure } from '../policy/checks.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { children, DerError, type DerValue, expectTag, oid, readOne, sequence, TAG } from '../x509/der.ts';
+import type { OpaqueData } from './spdm/opaque.ts';
 
 // What a device is, by the certificates that its maker issued to it and the opaque data that it signed.
 

@@ -1,13 +1,13 @@
 // A device's endorsements and reference values: finds and verifies its RIMs, checks revocation, compares measurements.
 
-import { CheckFailure } from '../checks.ts';
 import { equal } from '../common/bytes.ts';
-import { verifyOcsp } from '../ocsp/revocation.ts';
-import type { Context, OcspQuery, RimQuery, VerifyOptions } from '../options.ts';
-import { type Manifest, type Measurement, type Rim, verifyRim } from '../rim/rim.ts';
-import type { Report } from '../spdm/report.ts';
+import { CheckFailure } from '../policy/checks.ts';
+import type { Context, OcspQuery, RimQuery, VerifyOptions } from '../policy/options.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
+import { verifyOcsp } from '../x509/revocation.ts';
 import { type DeviceIdentity, rimIds, rimRoots } from './nvidia.ts';
+import { type Manifest, type Measurement, type Rim, verifyRim } from './rim/rim.ts';
+import type { Report } from './spdm/report.ts';
 
 export interface ReferenceValues {
   readonly driver: Rim | null;

@@ -2,15 +2,15 @@
 // over our nonce, signed by such a device's own key under the trust anchor. NVIDIA's verifier has returned `true` for less.
 // Revocation, reference values and the device's mode are for the relying party to check: attestation.ts.
 import type { Evidence } from '../../proto/attestation.ts';
-import { CheckFailure } from '../checks.ts';
 import { EncodingError, fromBase64, toHex } from '../common/bytes.ts';
 import { LruMap } from '../common/lru.ts';
-import { parseReport, type Report, verifyReportSignature } from '../spdm/report.ts';
+import { CheckFailure } from '../policy/checks.ts';
 import { parseToken, type TokenDevice } from '../token/token.ts';
 import { type Certificate, parsePem } from '../x509/certificate.ts';
 import { ChainError, chainFailure, verifyChain } from '../x509/chain.ts';
 import { DerError } from '../x509/der.ts';
 import { deviceOf, deviceRoots } from './nvidia.ts';
+import { parseReport, type Report, verifyReportSignature } from './spdm/report.ts';
 
 /** What an attestation has beside raw and its nonce. */
 export interface Carried {

@@ -1,8 +1,8 @@
 // Rechecks the digests by which a detached EAT names its submodules (RFC 9711 §4.2.18, as NVIDIA's verifiers make them).
 
 import { topLevelMembers, withoutMember } from '../../proto/json.ts';
-import { CheckFailure } from '../checks.ts';
 import { digest, toHex, utf8 } from '../common/bytes.ts';
+import { CheckFailure } from '../policy/checks.ts';
 import type { Jws } from './jws.ts';
 import { isArray, isObject, type Json } from './jws.ts';
 import type { Bundle, ParsedToken } from './token.ts';

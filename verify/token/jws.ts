@@ -1,7 +1,7 @@
 // Takes a JSON Web Token apart (RFC 7515 §7.1, RFC 7519). What it returns is not yet verified: see signature.ts.
 
-import { CheckFailure } from '../checks.ts';
 import { EncodingError, fromBase64Url, fromUtf8 } from '../common/bytes.ts';
+import { CheckFailure } from '../policy/checks.ts';
 
 // Parses the JSON of tokens (RFC 8259) with limits: a name stands once in its object, and objects have no prototype.
 

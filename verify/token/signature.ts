@@ -1,8 +1,8 @@
 // Who signed a token, and whether that proves anything: NVIDIA's service, Countersign, or nobody in particular.
 
-import { CheckFailure } from '../checks.ts';
 import { buffered, utf8 } from '../common/bytes.ts';
-import type { Jwk, Jwks, TokenSigner } from '../options.ts';
+import { CheckFailure } from '../policy/checks.ts';
+import type { Jwk, Jwks, TokenSigner } from '../policy/options.ts';
 import type { Jws } from './jws.ts';
 import { type Bundle, COUNTERSIGN_ISSUER, type ParsedToken, text } from './token.ts';
 

@@ -3,8 +3,8 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Context } from '../../http/context.ts';
 import { type SharedDocument, sendDocument, sharedDocument } from '../../http/document.ts';
-import { buildDocument } from '../openapi.ts';
 import { type Document, htmlPage } from './docs-page.ts';
+import { buildDocument } from './openapi.ts';
 
 interface Page {
   readonly document: SharedDocument;

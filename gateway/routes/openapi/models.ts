@@ -1,9 +1,10 @@
 // The routes under /v1 in /openapi.json: generation, attestations, and what is passed through.
-import { type SchemaName, schemaRef } from '../openapi-schemas.ts';
+
 import { errorResponses } from './errors.ts';
 import { EXAMPLE_MODEL, requestExamples } from './examples.ts';
 import { RATES, X_TEE, X_TEE_SESSION } from './headers.ts';
 import { EVENTS_TYPE, type Examples, JSON_TYPE, parameter, response } from './parts.ts';
+import { type SchemaName, schemaRef } from './schemas.ts';
 
 const ENDPOINT = parameter(
   'endpoint',

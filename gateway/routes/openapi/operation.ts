@@ -1,9 +1,9 @@
 // The routes in /openapi.json that are for whoever runs the service, and the pages.
 import { VERSION } from '../../config.ts';
-import { schemaRef } from '../openapi-schemas.ts';
 import { errorResponses } from './errors.ts';
 import { RATES } from './headers.ts';
 import { type Examples, fixed, JSON_TYPE, OPEN, response } from './parts.ts';
+import { schemaRef } from './schemas.ts';
 
 const html = (description: string, title: string) =>
   fixed(

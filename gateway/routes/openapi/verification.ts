@@ -1,10 +1,10 @@
 // The verify endpoint in /openapi.json.
 import { MAX_LEAVES } from '../../../proto/batch.ts';
 import { LEVELS } from '../../../verify/index.ts';
-import { schemaRef } from '../openapi-schemas.ts';
 import { errorResponses } from './errors.ts';
 import { exampleRef } from './examples.ts';
 import { type Examples, JSON_TYPE, OPEN, parameter, response } from './parts.ts';
+import { schemaRef } from './schemas.ts';
 
 /** What `?report=` of the verify endpoint may be. */
 export const REPORTS = ['0', '1', 'ear'] as const;

@@ -1,11 +1,11 @@
 // Reads the one ds:Signature of a RIM (XML Signature 1.1) and refuses every form but NVIDIA's: enveloped, over the whole
 // document, by closed algorithms. What it returns is not yet trusted: verifySignature below makes it so.
 
-import { CheckFailure } from '../checks.ts';
-import { digest, EncodingError, equal, fromBase64, utf8 } from '../common/bytes.ts';
-import { type Certificate, parseCertificate } from '../x509/certificate.ts';
-import { DerError } from '../x509/der.ts';
-import { ecdsaVerifyRaw } from '../x509/public-key.ts';
+import { digest, EncodingError, equal, fromBase64, utf8 } from '../../common/bytes.ts';
+import { CheckFailure } from '../../policy/checks.ts';
+import { type Certificate, parseCertificate } from '../../x509/certificate.ts';
+import { DerError } from '../../x509/der.ts';
+import { ecdsaVerifyRaw } from '../../x509/public-key.ts';
 import {
   type Attribute,
   childElements,

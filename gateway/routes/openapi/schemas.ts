@@ -1,11 +1,11 @@
 // The schemas in /openapi.json. The schema that validates a request also describes it; responses of the backend are loose.
 import * as z from 'zod';
-import { attestationSchema, evidenceSchema, sessionSchema } from '../../proto/attestation-schema.ts';
-import { chatRequestSchema, completionRequestSchema, errorBodySchema, teeSchema } from '../../proto/openai.ts';
-import { APPRAISAL_CLAIMS, EAR_PROFILE } from '../../verify/forms/ear.ts';
-import { CHECKS, CPU_CHECKS, LEVELS } from '../../verify/index.ts';
-import { CANARY_STATES } from '../backend/backend.ts';
-import { SIDECAR_STATES } from '../telemetry/metrics.ts';
+import { attestationSchema, evidenceSchema, sessionSchema } from '../../../proto/attestation-schema.ts';
+import { chatRequestSchema, completionRequestSchema, errorBodySchema, teeSchema } from '../../../proto/openai.ts';
+import { APPRAISAL_CLAIMS, EAR_PROFILE } from '../../../verify/forms/ear.ts';
+import { CHECKS, CPU_CHECKS, LEVELS } from '../../../verify/index.ts';
+import { CANARY_STATES } from '../../backend/backend.ts';
+import { SIDECAR_STATES } from '../../telemetry/metrics.ts';
 
 const fault = z.strictObject({
   code: z.string().describe('The reason, for programs'),

@@ -1,8 +1,8 @@
 // Parses the XML that RIMs are written in (XML 1.0, Namespaces in XML 1.0), and refuses what they have no need of:
 // document types, entities of their own, processing instructions, CDATA sections.
 
-import { CheckFailure } from '../checks.ts';
-import { EncodingError, fromUtf8 } from '../common/bytes.ts';
+import { EncodingError, fromUtf8 } from '../../common/bytes.ts';
+import { CheckFailure } from '../../policy/checks.ts';
 
 // The characters of XML 1.0: which are allowed, which make a name, and what references and line ends stand for.
 

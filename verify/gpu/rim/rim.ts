@@ -1,10 +1,10 @@
 // A verified reference integrity manifest: parsed, its XML signature and its signer's chain checked, then read.
 
-import { CheckFailure } from '../checks.ts';
-import { digest, toHex, utf8 } from '../common/bytes.ts';
-import { LruMap } from '../common/lru.ts';
-import type { Certificate } from '../x509/certificate.ts';
-import { ChainError, verifyChain } from '../x509/chain.ts';
+import { digest, toHex, utf8 } from '../../common/bytes.ts';
+import { LruMap } from '../../common/lru.ts';
+import { CheckFailure } from '../../policy/checks.ts';
+import type { Certificate } from '../../x509/certificate.ts';
+import { ChainError, verifyChain } from '../../x509/chain.ts';
 import { attribute, childElements, type Element, isNamed, malformed, parseXml } from './xml.ts';
 import { verifySignature } from './xml-signature.ts';
 

@@ -1,12 +1,11 @@
 // Verifies an OCSP response about a certificate (RFC 6960 §3.2): which certificate, which responder, when, and which status.
 
-import { CheckFailure } from '../checks.ts';
 import { concat, digest, equal, toHex } from '../common/bytes.ts';
 import { LruMap } from '../common/lru.ts';
-import type { Certificate } from '../x509/certificate.ts';
-import { names, notUnderstood, signedBy } from '../x509/chain.ts';
-import { DerError } from '../x509/der.ts';
-import { ecdsaVerify } from '../x509/public-key.ts';
+import { CheckFailure } from '../policy/checks.ts';
+import type { Certificate } from './certificate.ts';
+import { names, notUnderstood, signedBy } from './chain.ts';
+import { DerError } from './der.ts';
 import {
   type CertId,
   issuerHashes,
@@ -14,7 +13,8 @@ import {
   type OcspResponse,
   parseOcspResponse,
   type SingleResponse,
-} from './messages.ts';
+} from './ocsp.ts';
+import { ecdsaVerify } from './public-key.ts';
 
 export interface OcspOptions {
   /** The instant at which the response and the responder's certificate must be valid. */

@@ -1,15 +1,15 @@
 // Compares raw with what the caller holds: the endpoint and request sent, the response or the event stream received.
-import type { Attestation } from '../proto/attestation.ts';
-import { recordEvents, type StreamForm, streamFormOf } from '../proto/events.ts';
-import { foldPayloads } from '../proto/fold.ts';
-import { duplicateMember, hasAtMost, topLevelMembers, withoutSpaceAround } from '../proto/json.ts';
-import { isKeptNumber, keptText, numberOf, parseKeepingNumbers } from '../proto/kept-numbers.ts';
-import { CHAT_ENDPOINT, type RawParts } from '../proto/raw.ts';
-import { BYTE_ORDER_MARK, isDone, readEvents, SseError } from '../proto/sse.ts';
-import { CheckFailure, type Limits, type Outcome, seen, skipped } from './checks.ts';
-import { concatAll, digest, toHex, utf8 } from './common/bytes.ts';
+import type { Attestation } from '../../proto/attestation.ts';
+import { recordEvents, type StreamForm, streamFormOf } from '../../proto/events.ts';
+import { foldPayloads } from '../../proto/fold.ts';
+import { duplicateMember, hasAtMost, topLevelMembers, withoutSpaceAround } from '../../proto/json.ts';
+import { isKeptNumber, keptText, numberOf, parseKeepingNumbers } from '../../proto/kept-numbers.ts';
+import { CHAT_ENDPOINT, type RawParts } from '../../proto/raw.ts';
+import { BYTE_ORDER_MARK, isDone, readEvents, SseError } from '../../proto/sse.ts';
+import { concatAll, digest, toHex, utf8 } from '../common/bytes.ts';
+import { CheckFailure, type Limits, type Outcome, seen, skipped } from '../policy/checks.ts';
+import type { Expected } from '../policy/options.ts';
 import { attestationIn, type Carrier, noDuplicates, withoutAttestation } from './input.ts';
-import type { Expected } from './options.ts';
 
 /**
  * @param attestation the one that is checked, whose parts `raw` are.

@@ -1,9 +1,9 @@
 // Reads an attestation report: an SPDM 1.1 GET_MEASUREMENTS request and the signed MEASUREMENTS response (DMTF DSP0274 §10.11).
 // What it returns is not yet trusted: verifySignature below makes it so, under a leaf that verifyChain has made trusted.
 
-import { CheckFailure } from '../checks.ts';
-import { toHex } from '../common/bytes.ts';
-import { ecdsaVerifyRaw, type PublicKey } from '../x509/public-key.ts';
+import { toHex } from '../../common/bytes.ts';
+import { CheckFailure } from '../../policy/checks.ts';
+import { ecdsaVerifyRaw, type PublicKey } from '../../x509/public-key.ts';
 import { type OpaqueData, parseOpaque } from './opaque.ts';
 
 export interface Report {

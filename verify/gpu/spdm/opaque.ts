@@ -1,7 +1,7 @@
 // Reads the opaque data of NVIDIA's attestation reports, in both of its formats. It is signed with the report.
 
-import { CheckFailure } from '../checks.ts';
-import { concat, equal, toHex, utf8 } from '../common/bytes.ts';
+import { concat, equal, toHex, utf8 } from '../../common/bytes.ts';
+import { CheckFailure } from '../../policy/checks.ts';
 
 /** What is known of the field types; NVIDIA's verifiers name them so. Others are skipped. */
 export const FIELD = {

@@ -1,6 +1,6 @@
 // OCSP requests and responses as bytes (RFC 6960).
 import { type Bytes, concat, digest } from '../common/bytes.ts';
-import { type Certificate, parseCertificate, parseExtensions } from '../x509/certificate.ts';
+import { type Certificate, parseCertificate, parseExtensions } from './certificate.ts';
 import {
   bitString,
   children,
@@ -13,7 +13,7 @@ import {
   sequence,
   TAG,
   time,
-} from '../x509/der.ts';
+} from './der.ts';
 
 // Writes OCSP requests (RFC 6960 §4.1.1) with a nonce (RFC 8954).
 

@@ -1,8 +1,8 @@
 // The verdict in words: the level, what is proven, and what is not. And the relying party's policy.
-import { MAX_LEAVES } from '../proto/batch.ts';
+import { MAX_LEAVES } from '../../proto/batch.ts';
+import type { CpuClaims, CpuSoftware } from '../cpu/cpu-options.ts';
+import { leftOpen, type VerifiedDevice } from '../gpu/topology.ts';
 import { CheckFailure, type CheckList, seen, skipped } from './checks.ts';
-import type { CpuClaims, CpuSoftware } from './cpu/cpu-options.ts';
-import { leftOpen, type VerifiedDevice } from './gpu/topology.ts';
 import {
   type Claims,
   type Context,

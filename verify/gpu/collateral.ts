@@ -1,6 +1,8 @@
 // The sources of reference values and OCSP responses: handed in, kept from before, or fetched. Nothing here is trusted.
-import { concat, fromBase64, toHex } from './common/bytes.ts';
-import { LruMap } from './common/lru.ts';
+import { concat, fromBase64, toHex } from '../common/bytes.ts';
+import { LruMap } from '../common/lru.ts';
+import type { Collateral, Jwks, OcspAnswer, OcspQuery, RimQuery } from '../policy/options.ts';
+import type { Certificate } from '../x509/certificate.ts';
 import {
   MAX_OCSP_BYTES,
   makeCertId,
@@ -8,10 +10,8 @@ import {
   OCSP_NONCE_BYTES,
   type OcspResponse,
   parseOcspResponse,
-} from './ocsp/messages.ts';
-import { statusesOf, validity } from './ocsp/revocation.ts';
-import type { Collateral, Jwks, OcspAnswer, OcspQuery, RimQuery } from './options.ts';
-import type { Certificate } from './x509/certificate.ts';
+} from '../x509/ocsp.ts';
+import { statusesOf, validity } from '../x509/revocation.ts';
 
 export interface CollateralOptions extends ServiceOptions {
   /** RIM documents by their id; or without ids, then found by the version and the chip that they name. */

@@ -1,15 +1,15 @@
 // The OpenAPI document of the whole service, built from the schemas that validate requests. Its routes, errors and examples are in openapi/.
-import { VERSION } from '../config.ts';
-import { type SharedDocument, sharedDocument } from '../http/document.ts';
-import { errorComponents, errorExamples } from './openapi/errors.ts';
-import { answerExamples, readExamples, responseExamples } from './openapi/examples.ts';
-import { HEADERS } from './openapi/headers.ts';
-import { modelPaths } from './openapi/models.ts';
-import { operationPaths } from './openapi/operation.ts';
-import type { Examples } from './openapi/parts.ts';
-import { sealingPaths } from './openapi/sealing.ts';
-import { verificationPath } from './openapi/verification.ts';
-import { componentSchemas } from './openapi-schemas.ts';
+import { VERSION } from '../../config.ts';
+import { type SharedDocument, sharedDocument } from '../../http/document.ts';
+import { errorComponents, errorExamples } from './errors.ts';
+import { answerExamples, readExamples, responseExamples } from './examples.ts';
+import { HEADERS } from './headers.ts';
+import { modelPaths } from './models.ts';
+import { operationPaths } from './operation.ts';
+import type { Examples } from './parts.ts';
+import { componentSchemas } from './schemas.ts';
+import { sealingPaths } from './sealing.ts';
+import { verificationPath } from './verification.ts';
 
 let cached: SharedDocument | null = null;
 

@@ -1,8 +1,8 @@
 // A batched proof: from raw's hash up its path to the root of a tree, and from there to the nonce. docs/attestation.md §8 has the bytes.
-import { type Batch, leafMessage, MAX_LEAVES, nodeMessage, nonceMessage, sidesOf } from '../proto/batch.ts';
-import { CheckFailure } from './checks.ts';
-import { fromHex, toHex } from './common/bytes.ts';
-import { sha256 } from './common/sha256.ts';
+import { type Batch, leafMessage, MAX_LEAVES, nodeMessage, nonceMessage, sidesOf } from '../../proto/batch.ts';
+import { fromHex, toHex } from '../common/bytes.ts';
+import { sha256 } from '../common/sha256.ts';
+import { CheckFailure } from '../policy/checks.ts';
 
 /**
  * Checks that a nonce commits to this raw among others (RFC 9162 §2.1.3.2).

@@ -1,6 +1,6 @@
 // Reads what is given to be verified: an attestation, one in a response, or bare evidence. It is strict about JSON.
-import type { Attestation, Evidence } from '../proto/attestation.ts';
-import { isFinalResponse } from '../proto/events.ts';
+import type { Attestation, Evidence } from '../../proto/attestation.ts';
+import { isFinalResponse } from '../../proto/events.ts';
 import {
   duplicateMember,
   hasAtMost,
@@ -8,13 +8,13 @@ import {
   type Member,
   topLevelMembers,
   withoutMember,
-} from '../proto/json.ts';
-import { CheckFailure, type Limits } from './checks.ts';
-import { EncodingError, fromBase64 } from './common/bytes.ts';
-import { LruMap } from './common/lru.ts';
-import { parseReport, type Report } from './spdm/report.ts';
-import { type Certificate, parsePem } from './x509/certificate.ts';
-import { DerError } from './x509/der.ts';
+} from '../../proto/json.ts';
+import { EncodingError, fromBase64 } from '../common/bytes.ts';
+import { LruMap } from '../common/lru.ts';
+import { parseReport, type Report } from '../gpu/spdm/report.ts';
+import { CheckFailure, type Limits } from '../policy/checks.ts';
+import { type Certificate, parsePem } from '../x509/certificate.ts';
+import { DerError } from '../x509/der.ts';
 
 export interface Input {
   readonly attestation: Attestation;
