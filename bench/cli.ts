@@ -2,8 +2,8 @@
 // `npm run bench -- --fleet`: a model of many nodes.
 const OTHERS: Readonly<Record<string, string>> = {
   verify: './verify/main.ts',
-  telemetry: './telemetry.ts',
-  sealed: './sealed.ts',
+  telemetry: './programs/telemetry.ts',
+  sealed: './programs/sealed.ts',
 };
 
 const args = process.argv.slice(2);

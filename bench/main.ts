@@ -4,14 +4,14 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { curveChart } from './attested/curve.ts';
-import { chart } from './chart.ts';
 import { choose } from './choice.ts';
 import { FIGURES } from './figures/index.ts';
 import { type Options, readOptions, USAGE } from './options.ts';
-import { stopAll } from './process.ts';
-import { markdown } from './report.ts';
+import { chart } from './report/chart.ts';
+import { markdown } from './report/report.ts';
+import { load, save } from './report/saved.ts';
 import { run } from './run.ts';
-import { load, save } from './saved.ts';
+import { stopAll } from './system/process.ts';
 import { TARGETS } from './targets/index.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'bench-'));

@@ -1,19 +1,19 @@
 // One run: starts the processes, warms them, measures every figure in interleaved rounds, prints and keeps what came out.
 import type { BackendCalls } from './backend/main.ts';
-import { BARS, judge } from './bars.ts';
-import { remote } from './calls.ts';
 import type { Choice } from './choice.ts';
 import type { Bench, Figure, Measured } from './figures/figure.ts';
 import type { LoadCalls } from './jobs.ts';
-import { describeMachine, machineLine } from './machine.ts';
 import type { Plan } from './plan.ts';
-import { pidOf, startNode } from './process.ts';
-import { barsGrid, footer } from './report.ts';
-import { type FigureResult, summarise } from './results.ts';
-import type { Saved, SavedFigure } from './saved.ts';
+import { BARS, judge } from './report/bars.ts';
+import { barsGrid, footer } from './report/report.ts';
+import { type FigureResult, summarise } from './report/results.ts';
+import type { Saved, SavedFigure } from './report/saved.ts';
+import { median } from './report/stats.ts';
+import { aligned, grid } from './report/table.ts';
 import type { Scene } from './scene.ts';
-import { median } from './stats.ts';
-import { aligned, grid } from './table.ts';
+import { remote } from './system/calls.ts';
+import { describeMachine, machineLine } from './system/machine.ts';
+import { pidOf, startNode } from './system/process.ts';
 import { type Target, type TargetKind, Unavailable } from './targets/target.ts';
 
 const CALL_MS = 60_000;

@@ -1,7 +1,7 @@
 // Latency over load: what strict and batched answers wait, from one simulated GPU that takes 700 ms, as their clients become more.
 
-import { percentile } from '../stats.ts';
-import { type BarRow, panels } from '../svg.ts';
+import { percentile } from '../report/stats.ts';
+import { type BarRow, panels } from '../report/svg.ts';
 import { type Answers, openStage } from './stage.ts';
 
 const COLLECTION_MS = 700;

@@ -2,8 +2,8 @@
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { WebSocket } from 'ws';
-import { memory_bytes } from '../proc.ts';
-import { freePort, pidOf, stop } from '../process.ts';
+import { memory_bytes } from '../system/proc.ts';
+import { freePort, pidOf, stop } from '../system/process.ts';
 import { startSidecar } from '../targets/ours.ts';
 
 const COLLECTION_MS = 60_000;

@@ -1,8 +1,9 @@
 // npm run bench -- --attested: proven answers from one GPU, strict and in batches, over collections as long as a real GPU's.
-import { describeMachine, machineLine } from '../machine.ts';
-import { number } from '../number.ts';
-import { median, percentile } from '../stats.ts';
-import { aligned, type Grid } from '../table.ts';
+
+import { number } from '../report/number.ts';
+import { median, percentile } from '../report/stats.ts';
+import { aligned, type Grid } from '../report/table.ts';
+import { describeMachine, machineLine } from '../system/machine.ts';
 import { measureCurve, type Point, pointOf } from './curve.ts';
 import { memoryOfLeaves } from './leaves.ts';
 import { type Answers, openStage, type Stage } from './stage.ts';

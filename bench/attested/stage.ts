@@ -1,9 +1,9 @@
 // A gateway, a sidecar with a simulated GPU that takes its time, a backend, and two load generators before them.
 import { join } from 'node:path';
 import type { BackendCalls } from '../backend/main.ts';
-import { remote } from '../calls.ts';
 import type { Aim, Cost, LoadCalls, OpenResult } from '../jobs.ts';
-import { freePort, pidOf, startNode, stop } from '../process.ts';
+import { remote } from '../system/calls.ts';
+import { freePort, pidOf, startNode, stop } from '../system/process.ts';
 import { startGateway, startSidecar } from '../targets/ours.ts';
 import { ready } from '../targets/target.ts';
 
@@ -66,7 +66,7 @@ export async function openStage(folder: string, options: StageOptions): Promise<
   const processes =
     kind === 'receipt'
       ? {
-          proxy: startNode('bench/receipt.ts', {
+          proxy: startNode('bench/programs/receipt.ts', {
             env: { PORT: String(port), BACKEND_URL: `http://127.0.0.1:${backendPort}/v1` },
           }),
         }

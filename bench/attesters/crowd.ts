@@ -1,10 +1,10 @@
 // Many requests with tee at once on one GPU: every one answered with a proof of its own, in order of arrival, or refused at once.
 import { createHash } from 'node:crypto';
 import { createNativeAttester } from '../../sidecar/attesters/native/native.ts';
-import { missing, startBench } from '../../test/sidecar/native-bench.ts';
+import { missing, startBench } from '../../test/sidecar/attesters/native/native-bench.ts';
 import { answer, chatBody, startBackend } from '../../test/support/backend.ts';
 import { startGateway, startSidecar, temporaryFolder } from '../../test/support/harness.ts';
-import type { Grid } from '../table.ts';
+import type { Grid } from '../report/table.ts';
 
 const REQUESTS = 200;
 const COLLECTION_MS = 20;

@@ -1,6 +1,7 @@
 // npm run bench -- --sidecar: what the sidecar adds to a GPU's own time, and 200 at once, over the twin of NVML.
-import { describeMachine, machineLine } from '../machine.ts';
-import { aligned, type Grid } from '../table.ts';
+
+import { aligned, type Grid } from '../report/table.ts';
+import { describeMachine, machineLine } from '../system/machine.ts';
 import { crowd } from './crowd.ts';
 import { nativeOverhead } from './native.ts';
 import { nvtrustOverhead } from './nvtrust.ts';

@@ -1,9 +1,9 @@
 // What a sidecar with `native` adds to the collection itself, its caches warm.
 import { createNativeAttester } from '../../sidecar/attesters/native/native.ts';
 import { type Collector, createCollector } from '../../sidecar/driver/collector.ts';
-import { missing, startBench } from '../../test/sidecar/native-bench.ts';
-import { percentile } from '../stats.ts';
-import type { Grid } from '../table.ts';
+import { missing, startBench } from '../../test/sidecar/attesters/native/native-bench.ts';
+import { percentile } from '../report/stats.ts';
+import type { Grid } from '../report/table.ts';
 import { COLLECTIONS_MS } from './collections.ts';
 import { startTrips } from './trips.ts';
 

@@ -4,9 +4,9 @@ import { MissingPart } from '../../test/twin/missing.ts';
 import { plainAttest } from '../../test/twin/plain.ts';
 import { startNvtrust } from '../../test/twin/stage.ts';
 import { startTwin, type Twin } from '../../test/twin/twin.ts';
-import { sleep } from '../clock.ts';
-import { median } from '../stats.ts';
-import type { Grid } from '../table.ts';
+import { median } from '../report/stats.ts';
+import type { Grid } from '../report/table.ts';
+import { sleep } from '../system/clock.ts';
 import { COLLECTIONS_MS } from './collections.ts';
 import { startTrips } from './trips.ts';
 

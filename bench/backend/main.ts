@@ -1,6 +1,6 @@
 // The backend's process: HTTP/1.1 by hand on raw sockets, so that it costs little beside what is measured.
 import { createServer } from 'node:net';
-import { serveCalls } from '../calls.ts';
+import { serveCalls } from '../system/calls.ts';
 import { Connection } from './connection.ts';
 import { endStreams, leftAt } from './streams.ts';
 

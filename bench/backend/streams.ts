@@ -10,8 +10,8 @@ import {
   responseText,
   stampedDelta,
 } from '../answer.ts';
-import { now_us } from '../clock.ts';
 import type { Scene } from '../scene.ts';
+import { now_us } from '../system/clock.ts';
 
 /** When the other side left a held stream. Read by main. */
 export const leftAt = new Map<number, number>();

@@ -1,6 +1,7 @@
 // A client leaves in the middle of its stream: how long until the backend knows and can stop generating.
-import { sleep } from '../clock.ts';
-import { percentile } from '../stats.ts';
+
+import { percentile } from '../report/stats.ts';
+import { sleep } from '../system/clock.ts';
 import { type Figure, overTargets, wrongOf } from './figure.ts';
 
 const LAST_NOTICE_MS = 500;

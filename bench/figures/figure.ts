@@ -1,11 +1,11 @@
 // A figure: what is measured, for whom, and the columns it is shown in.
 import { createHash } from 'node:crypto';
 import type { BackendCalls } from '../backend/main.ts';
-import type { Remote } from '../calls.ts';
-import { sleep } from '../clock.ts';
 import type { Cost, Judged, LoadCalls } from '../jobs.ts';
 import type { Plan } from '../plan.ts';
-import { cpu_us, tree } from '../proc.ts';
+import type { Remote } from '../system/calls.ts';
+import { sleep } from '../system/clock.ts';
+import { cpu_us, tree } from '../system/proc.ts';
 import type { Target, TargetKind, Where } from '../targets/target.ts';
 
 export interface Column {

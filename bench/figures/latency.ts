@@ -1,5 +1,5 @@
 // Low load: what a proxy adds to one answer when nothing else competes.
-import { percentile } from '../stats.ts';
+import { percentile } from '../report/stats.ts';
 import { type Bench, type Figure, type Measured, overTargets, wrongOf } from './figure.ts';
 
 /** Whoever answers fast is asked in so many slices of a round, all in turn: what the machine does meanwhile meets all alike. */

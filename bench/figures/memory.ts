@@ -1,6 +1,6 @@
 // Memory of an open stream: a fresh process, warmed, then thousands of streams that are open and silent.
-import { sleep } from '../clock.ts';
-import { memory_bytes, tree } from '../proc.ts';
+import { sleep } from '../system/clock.ts';
+import { memory_bytes, tree } from '../system/proc.ts';
 import { type Figure, overTargets, wrongOf } from './figure.ts';
 
 const WARM_STREAMS = 100;

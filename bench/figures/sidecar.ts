@@ -1,7 +1,7 @@
 // The way to the sidecar and back, through the gateway's own client: one attestation at a time, small and large raw.
 import { join } from 'node:path';
-import { stop } from '../process.ts';
-import { percentile } from '../stats.ts';
+import { percentile } from '../report/stats.ts';
+import { stop } from '../system/process.ts';
 import { startSidecar } from '../targets/ours.ts';
 import { type Asker, connectTo } from '../trip.ts';
 import type { Bench, Figure, Measured } from './figure.ts';

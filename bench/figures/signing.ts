@@ -1,8 +1,8 @@
 // What the simulated GPU's signature costs, so that the attested rows can be read without it: a GPU signs by itself.
 import { join } from 'node:path';
-import { remote } from '../calls.ts';
-import { startNode, stop } from '../process.ts';
-import type { SignerCalls } from '../signer.ts';
+import type { SignerCalls } from '../programs/signer.ts';
+import { remote } from '../system/calls.ts';
+import { startNode, stop } from '../system/process.ts';
 import type { Figure } from './figure.ts';
 
 const TIMEOUT_MS = 60_000;
@@ -13,7 +13,7 @@ export const signing: Figure = {
   title: (plan) => `Inside the sidecar, alone in a process, ${plan.signatures} of each`,
   columns: [{ key: 'cpu', title: 'CPU µs', digits: 0 }],
   async round({ where, plan }) {
-    const child = startNode('bench/signer.ts', { channel: true });
+    const child = startNode('bench/programs/signer.ts', { channel: true });
     try {
       const signer = remote<SignerCalls>(child, 'signer', TIMEOUT_MS);
       const { sign_us, check_us } = await signer.measure(join(where.folder, 'simulated-root'), plan.signatures);

@@ -1,10 +1,10 @@
 // A large raw: how long the event loops of gateway and sidecar stand still for it, while other requests wait.
 import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { sleep } from '../clock.ts';
-import type { Longest } from '../loop-probe.ts';
-import { freePort, pidOf } from '../process.ts';
-import { percentile } from '../stats.ts';
+import { percentile } from '../report/stats.ts';
+import { sleep } from '../system/clock.ts';
+import type { Longest } from '../system/loop-probe.ts';
+import { freePort, pidOf } from '../system/process.ts';
 import { startGateway, startSidecar } from '../targets/ours.ts';
 import { ready } from '../targets/target.ts';
 import { type Bench, type Figure, type Measured, wrongOf } from './figure.ts';
@@ -23,7 +23,7 @@ const SCENES = [
 const WARM_ANSWERS = 5;
 const SETTLE_MS = 150;
 const NOTE_MS = 2_000;
-const PROBE = ['--import', './bench/loop-probe.ts'];
+const PROBE = ['--import', './bench/system/loop-probe.ts'];
 
 export const stall: Figure = {
   name: 'stall',

@@ -1,6 +1,6 @@
 // Streams: at an engine's pace for latency and CPU, and as fast as they are taken.
 import type { PacedResult, Watch } from '../jobs.ts';
-import { percentile } from '../stats.ts';
+import { percentile } from '../report/stats.ts';
 import { type Column, type Figure, OTHERS, othersOf, overTargets, wrongOf } from './figure.ts';
 
 const CPU: Column = { key: 'cpu', title: 'CPU µs/chunk', digits: 1, ratio: true };

@@ -2,8 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { appraiseAttestation } from '../../verify/index.ts';
+import { percentile } from '../report/stats.ts';
 import { requestBody } from '../scene.ts';
-import { percentile } from '../stats.ts';
 import type { Bench, Figure } from './figure.ts';
 
 const ASK_MS = 10_000;

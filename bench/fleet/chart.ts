@@ -1,5 +1,5 @@
 // The fleets of the table as SVG: how long an answer waits for its proof, and what a million proofs take of the fleet.
-import { type BarRow, type Panel, panels } from '../svg.ts';
+import { type BarRow, type Panel, panels } from '../report/svg.ts';
 import type { FleetRow } from './row.ts';
 
 /** A bar longer than this is cut: strict answers near the limit wait far longer than all others. */

@@ -1,8 +1,8 @@
 // npm run bench -- --fleet: what many nodes prove, from a model with what was measured on one beside it. Nothing is measured here.
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { number } from '../number.ts';
-import { aligned, type Grid } from '../table.ts';
+import { number } from '../report/number.ts';
+import { aligned, type Grid } from '../report/table.ts';
 import { fleetChart } from './chart.ts';
 import { MEASURED, MEASURED_ALONE, MEASURED_ON } from './measured.ts';
 import { type Fleet, ROUTINGS } from './model.ts';

@@ -1,5 +1,5 @@
 // A line of the table: one fleet at one rate, simulated until its numbers are steady.
-import { percentile } from '../stats.ts';
+import { percentile } from '../report/stats.ts';
 import { type Fleet, MOST_IN_A_BATCH, poisson, simulate } from './model.ts';
 
 /** Counted for so many collections, after as many until the fleet is in its steady state: queues fill slowly near the limit, batches at once. */

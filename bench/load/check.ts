@@ -1,6 +1,6 @@
 // What a right answer looks like. A proxy that answers wrongly is not fast, it is broken: its row is marked.
 import { STAMP, STAMP_DIGITS } from '../answer.ts';
-import { now_us } from '../clock.ts';
+import { now_us } from '../system/clock.ts';
 import type { Reader } from './connection.ts';
 
 export interface Expected {

@@ -1,6 +1,7 @@
 // Closed loop: a fixed number of connections, each asking again as soon as it is answered. For throughput and CPU.
-import { sleep } from '../clock.ts';
+
 import type { ClosedJob, ClosedResult } from '../jobs.ts';
+import { sleep } from '../system/clock.ts';
 import { expectation, Judge, requestSource } from './ask.ts';
 import { streamReader, wholeReader } from './check.ts';
 import { Connection } from './connection.ts';

@@ -1,7 +1,8 @@
 // Streams that are open and silent: held for memory, left one by one for the time until the backend knows.
-import { now_us, sleep } from '../clock.ts';
+
 import type { HoldJob, Judged, LeaveJob, LeaveResult } from '../jobs.ts';
 import type { Scene } from '../scene.ts';
+import { now_us, sleep } from '../system/clock.ts';
 import { expectation, Judge, requestSource } from './ask.ts';
 import { streamReader } from './check.ts';
 import { Connection } from './connection.ts';

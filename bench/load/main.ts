@@ -1,6 +1,7 @@
 // The load generator's process: does one job at a time for main.
-import { serveCalls } from '../calls.ts';
+
 import type { LoadCalls } from '../jobs.ts';
+import { serveCalls } from '../system/calls.ts';
 import { closed } from './closed.ts';
 import { hold, leave, release } from './hold.ts';
 import { once } from './once.ts';

@@ -1,7 +1,8 @@
 // Reads the clock and the CPU of the watched processes, here in the load generator, so that both edges are sharp.
-import { now_us } from '../clock.ts';
+
 import type { Cost, Watch } from '../jobs.ts';
-import { cpu_us, machine_us } from '../proc.ts';
+import { now_us } from '../system/clock.ts';
+import { cpu_us, machine_us } from '../system/proc.ts';
 
 /** Starts counting; the function returned says what it cost so far. */
 export function meter(watch: Watch): () => Cost {

@@ -1,6 +1,7 @@
 // Open loop: requests leave on a clock or at random times, whether or not the one before was answered. For latency.
-import { now_us, sleep } from '../clock.ts';
+
 import type { OpenJob, OpenResult } from '../jobs.ts';
+import { now_us, sleep } from '../system/clock.ts';
 import { expectation, Judge, requestSource } from './ask.ts';
 import { wholeReader } from './check.ts';
 import { Connection } from './connection.ts';

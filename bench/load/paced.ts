@@ -1,8 +1,9 @@
 // Paced streams: many at once, each at an engine's pace. For the time to the first chunk, the age of chunks, CPU per chunk.
-import { now_us, sleep } from '../clock.ts';
+
 import type { PacedJob, PacedResult } from '../jobs.ts';
+import { percentile } from '../report/stats.ts';
 import type { Scene } from '../scene.ts';
-import { percentile } from '../stats.ts';
+import { now_us, sleep } from '../system/clock.ts';
 import { expectation, Judge, requestSource } from './ask.ts';
 import { streamReader } from './check.ts';
 import { Connection } from './connection.ts';

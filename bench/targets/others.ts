@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { freePort, ROOT, runToEnd, start } from '../process.ts';
+import { freePort, ROOT, runToEnd, start } from '../system/process.ts';
 import { ready, type TargetKind, Unavailable } from './target.ts';
 
 const PORTKEY = '1.15.2';

@@ -3,9 +3,9 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { NODE_FLAGS as GATEWAY_FLAGS } from '../../gateway/node-flags.ts';
 import { NODE_FLAGS as SIDECAR_FLAGS } from '../../sidecar/config.ts';
-import { sleep } from '../clock.ts';
-import { tree } from '../proc.ts';
-import { freePort, pidOf, type StartOptions, startNode, stop } from '../process.ts';
+import { sleep } from '../system/clock.ts';
+import { tree } from '../system/proc.ts';
+import { freePort, pidOf, type StartOptions, startNode, stop } from '../system/process.ts';
 import { ready, type TargetKind, Unavailable, type Where } from './target.ts';
 
 /** `blank` is the real session, queue and check over an attester that signs nothing; `unchecked` does not check either. */
@@ -90,7 +90,7 @@ export function startSidecar(
   collection_ms = 0,
   more: Pick<StartOptions, 'env'> & { readonly flags?: readonly string[] } = {},
 ) {
-  return startNode(kind === 'simulated' ? 'sidecar/main.ts' : 'bench/blank-sidecar.ts', {
+  return startNode(kind === 'simulated' ? 'sidecar/main.ts' : 'bench/programs/blank-sidecar.ts', {
     flags: [...SIDECAR_FLAGS, ...profiling(`sidecar ${kind}`), ...(more.flags ?? [])],
     env: {
       SIDECAR_SOCKET: socket,

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Aim } from '../jobs.ts';
-import { freePort, start, startNode } from '../process.ts';
+import { freePort, start, startNode } from '../system/process.ts';
 import { ready, type Target, type TargetKind, Unavailable, type Where } from './target.ts';
 
 export const plainAim = (port: number): Aim => ({ port, headers: '', tee: false, exact: true });
@@ -16,11 +16,11 @@ export const direct: TargetKind = {
 
 export const pipe: TargetKind = {
   name: 'pipe',
-  about: 'bench/pipe.ts: node:http in, node:http out, pipe',
+  about: 'bench/programs/pipe.ts: node:http in, node:http out, pipe',
   async start({ backendPort }) {
     const port = await freePort();
     const env = { PORT: String(port), BACKEND_URL: `http://127.0.0.1:${backendPort}/v1` };
-    return ready('pipe', plainAim(port), { proxy: startNode('bench/pipe.ts', { env }) });
+    return ready('pipe', plainAim(port), { proxy: startNode('bench/programs/pipe.ts', { env }) });
   },
 };
 

@@ -1,13 +1,13 @@
 // What is measured: something that answers on a port, with the backend behind it.
 import type { ChildProcess } from 'node:child_process';
-import { sleep } from '../clock.ts';
 import type { Aim, Watch } from '../jobs.ts';
 import { expectation, requestBytes } from '../load/ask.ts';
 import { streamReader, wholeReader } from '../load/check.ts';
 import { Connection } from '../load/connection.ts';
-import { tree } from '../proc.ts';
-import { pidOf, stop } from '../process.ts';
 import type { Scene } from '../scene.ts';
+import { sleep } from '../system/clock.ts';
+import { tree } from '../system/proc.ts';
+import { pidOf, stop } from '../system/process.ts';
 
 export interface Target {
   readonly name: string;

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { inputOf, type Vector, verifyOptions } from '../../scripts/vectors/vector.ts';
 import { appraiseAttestation } from '../../verify/index.ts';
-import { median } from '../stats.ts';
+import { median } from '../report/stats.ts';
 
 export interface LeafMeasured {
   readonly strict_cpu_ms: number;

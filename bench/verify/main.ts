@@ -2,8 +2,8 @@
 import { MAX_GZIPPED_BYTES, weigh } from '../../scripts/build-package.ts';
 import { RELAXED } from '../../test/nvidia/verifier.ts';
 import { vectorsPresent } from '../../test/support/vectors.ts';
-import { describeMachine, machineLine } from '../machine.ts';
-import { median } from '../stats.ts';
+import { median } from '../report/stats.ts';
+import { describeMachine, machineLine } from '../system/machine.ts';
 import type { Measured } from './measure.ts';
 import { measureNvidia, type NvidiaMeasured } from './nvidia.ts';
 import { cold, leaf, pinned, warm } from './process.ts';

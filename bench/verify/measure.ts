@@ -1,5 +1,5 @@
 // One process: the first verification it ever makes, then as many as it can, one at a time. Prints JSON.
-import { percentile } from '../stats.ts';
+import { percentile } from '../report/stats.ts';
 import { SUBJECTS, type SubjectName, subject } from './subject.ts';
 
 export interface Measured {

@@ -4,7 +4,7 @@ import { servicesFor } from '../../test/nvidia/rows.ts';
 import { nvidiaTools } from '../../test/nvidia/tools.ts';
 import { nvidiaAppraises } from '../../test/nvidia/verifier.ts';
 import { MissingPart } from '../../test/support/debian.ts';
-import { median } from '../stats.ts';
+import { median } from '../report/stats.ts';
 import { genuineCase } from './subject.ts';
 
 export interface NvidiaMeasured {

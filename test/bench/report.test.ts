@@ -1,15 +1,15 @@
 // What the bench makes of what it measured: bars, ratios, tables, chart.
 import { describe, expect, it } from 'vitest';
-import { BARS, judge } from '../../bench/bars.ts';
-import { chart } from '../../bench/chart.ts';
 import { choose } from '../../bench/choice.ts';
 import type { Figure, Measured } from '../../bench/figures/figure.ts';
 import { latency } from '../../bench/figures/latency.ts';
 import { whole1k } from '../../bench/figures/whole.ts';
 import { FULL } from '../../bench/plan.ts';
-import { markdown } from '../../bench/report.ts';
-import { type FigureResult, summarise } from '../../bench/results.ts';
-import type { Saved } from '../../bench/saved.ts';
+import { BARS, judge } from '../../bench/report/bars.ts';
+import { chart } from '../../bench/report/chart.ts';
+import { markdown } from '../../bench/report/report.ts';
+import { type FigureResult, summarise } from '../../bench/report/results.ts';
+import type { Saved } from '../../bench/report/saved.ts';
 
 const row = (name: string, values: Record<string, number>, wrong: string | null = null): Measured => ({
   name,

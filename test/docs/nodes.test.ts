@@ -2,7 +2,7 @@
 import { existsSync, globSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { holding, look } from '../sidecar/doctor-node.ts';
+import { holding, look } from '../sidecar/doctor/doctor-node.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const PAGES = readdirSync(join(ROOT, 'docs/nodes')).map((name) => join('docs/nodes', name));

@@ -5,7 +5,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { vectorsPresent } from '../support/vectors.ts';
-import { h100, h100Rims } from '../verify/genuine.ts';
+import { h100, h100Rims } from '../verify/gpu/genuine.ts';
 import { nonces, ROOT, run } from './run.ts';
 import { type Service, startService } from './service.ts';
 

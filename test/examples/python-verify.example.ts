@@ -9,7 +9,7 @@ import { withLastMember } from '../../proto/json.ts';
 import { inputOf, type Vector, verifyOptions } from '../../scripts/vectors/vector.ts';
 import { appraiseAttestation, appraiseEvidence, type Check, type CheckName } from '../../verify/index.ts';
 import { vectorsPresent } from '../support/vectors.ts';
-import { evidenceOf, h100, type NvidiaEvidence, text } from '../verify/genuine.ts';
+import { evidenceOf, h100, type NvidiaEvidence, text } from '../verify/gpu/genuine.ts';
 import { AT, attest, EXCHANGE, PAYLOADS, simulatedRoot, streamed, transcript } from '../verify/maker.ts';
 import { python, SKIPPED } from './python.ts';
 

@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { bearer, keyLine } from '../gateway/limits-stage.ts';
+import { bearer, keyLine } from '../gateway/limits/limits-stage.ts';
 import { ask, CHAT, chat } from '../support/client.ts';
 import { eventually, type Folder, freePort, temporaryFolder } from '../support/harness.ts';
 import { type RunningProcess, startCommand, startProcess } from '../support/process.ts';

@@ -1,10 +1,10 @@
 // One change in a question that has a right answer: in its JSON, or in one of its texts, by what that text is.
-import { mutateBytes, mutateText } from '../verify/fuzz-bytes.ts';
-import { mutateDer } from '../verify/fuzz-der.ts';
-import { mutateJson } from '../verify/fuzz-json.ts';
-import { type Random, seeded, seedOf } from '../verify/fuzz-random.ts';
-import { mutateToken, mutateTranscript } from '../verify/fuzz-targets-text.ts';
-import { mutateXml } from '../verify/fuzz-xml.ts';
+import { mutateBytes, mutateText } from '../verify/fuzz/fuzz-bytes.ts';
+import { mutateDer } from '../verify/fuzz/fuzz-der.ts';
+import { mutateJson } from '../verify/fuzz/fuzz-json.ts';
+import { type Random, seeded, seedOf } from '../verify/fuzz/fuzz-random.ts';
+import { mutateToken, mutateTranscript } from '../verify/fuzz/fuzz-targets-text.ts';
+import { mutateXml } from '../verify/fuzz/fuzz-xml.ts';
 import type { Input, Options, Question } from './package.ts';
 
 /** `count` of them, of `questions` in turn; the same for the same seed. */

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { inputOf, type Vector, type VectorOptions } from '../../scripts/vectors/vector.ts';
 import type { CpuReference } from '../../verify/cpu/cpu-options.ts';
 import { bytesOf, type Case, caseOf, cases, lastDigest, memberOf, optionsOf } from '../verify/cpu/cases.ts';
-import { CLOCKS, evidenceOf, h100, h100Rims, ocspResponses, text } from '../verify/genuine.ts';
+import { CLOCKS, evidenceOf, h100, h100Rims, ocspResponses, text } from '../verify/gpu/genuine.ts';
 import type { Input, Options, Question } from './package.ts';
 
 const folder = fileURLToPath(new URL('../../vectors/', import.meta.url));

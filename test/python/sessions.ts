@@ -3,9 +3,9 @@ import { createHash } from 'node:crypto';
 import { makeSnpReport, snpMember } from '../../sidecar/cpu/simulated/snp.ts';
 import { makeCollateral, makePck, makeQuote } from '../../sidecar/cpu/simulated/tdx.ts';
 import { behindVtpm, dstackEvent, HOST, listOf, MEASURED, ownOf, RTMR3, snpOf, tdxOf } from '../examples/cpu-guests.ts';
-import { mutateBytes, mutateText } from '../verify/fuzz-bytes.ts';
-import { mutateJson } from '../verify/fuzz-json.ts';
-import { type Random, seeded, seedOf } from '../verify/fuzz-random.ts';
+import { mutateBytes, mutateText } from '../verify/fuzz/fuzz-bytes.ts';
+import { mutateJson } from '../verify/fuzz/fuzz-json.ts';
+import { type Random, seeded, seedOf } from '../verify/fuzz/fuzz-random.ts';
 import { AT, a, attestInBatch, b, EXCHANGE, SECONDS, simulatedRoot } from '../verify/maker.ts';
 import {
   amd,

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { freePort, stop } from '../../bench/process.ts';
+import { freePort, stop } from '../../bench/system/process.ts';
 import { installLitellm, LITELLM } from '../../bench/targets/others.ts';
 import { Unavailable } from '../../bench/targets/target.ts';
 import { appraiseAttestation } from '../../verify/index.ts';

@@ -3,7 +3,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { openConnection } from '../../gateway/attestation/store-connection.ts';
 import { expectError } from '../gateway/expect-error.ts';
-import { bearer, holdResponses, type Stage, startStage } from '../gateway/limits-stage.ts';
+import { bearer, holdResponses, type Stage, startStage } from '../gateway/limits/limits-stage.ts';
 import { chatAnswer, chatStream } from '../support/backend.ts';
 import { ask, CHAT, chat } from '../support/client.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';

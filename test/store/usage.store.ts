@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openConnection } from '../../gateway/attestation/store-connection.ts';
 import { createSharedBook } from '../../gateway/usage/book-shared.ts';
 import { expectError } from '../gateway/expect-error.ts';
-import { bearer, type Stage, startStage } from '../gateway/limits-stage.ts';
+import { bearer, type Stage, startStage } from '../gateway/limits/limits-stage.ts';
 import { chatAnswer } from '../support/backend.ts';
 import { ask, CHAT, chat } from '../support/client.ts';
 import { eventually } from '../support/harness.ts';

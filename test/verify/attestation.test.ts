@@ -13,7 +13,7 @@ import {
 } from '../../verify/index.ts';
 import { CHECKS } from '../../verify/policy/checks.ts';
 import { vectorsPresent } from '../support/vectors.ts';
-import { text } from './genuine.ts';
+import { text } from './gpu/genuine.ts';
 import {
   AT,
   a,

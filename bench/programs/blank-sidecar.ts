@@ -1,0 +1,38 @@
+// A sidecar without the simulated GPU's work: real socket, session, scheduler and check, over evidence whose signatures cost a hash.
+// With BENCH_CHECK=0 without its check too: the gateway makes its own all the same, so what it is given must be right.
+import { createServer } from 'node:http';
+import { pino } from 'pino';
+import { WebSocketServer } from 'ws';
+import { MAX_FRAME_BYTES } from '../../proto/frames.ts';
+import { loadConfig } from '../../sidecar/config.ts';
+import { listenOnSocket } from '../../sidecar/server/server.ts';
+import { runSession } from '../../sidecar/server/session.ts';
+import { checkCollected } from '../../sidecar/signing/evidence-check.ts';
+import { createScheduler } from '../../sidecar/signing/scheduler.ts';
+import { createQuickAttester } from './quick-device.ts';
+
+const config = loadConfig(process.env);
+const log = pino({ name: 'sidecar', level: config.log_level });
+const attester = await createQuickAttester(config.simulated_root_dir);
+const scheduler = createScheduler(attester, {
+  ...config,
+  check: async (collected, nonce) => {
+    if (process.env.BENCH_CHECK !== '0') await checkCollected(collected, nonce, attester);
+  },
+  onUnavailable: () => {},
+});
+
+const server = createServer();
+new WebSocketServer({ server, perMessageDeflate: false, maxPayload: MAX_FRAME_BYTES }).on(
+  'connection',
+  (ws, { socket }) =>
+    runSession(ws, socket, {
+      attester,
+      scheduler,
+      sessions: null,
+      onUnexpected: () => {},
+      totals: () => ({ attested_total: 0, failed_total: 0 }),
+      onResult: ({ code, ms }) => log.debug({ code, ms: Math.round(ms), queued: scheduler.waiting }, 'attest'),
+    }),
+);
+await listenOnSocket(server, config.sidecar_socket);

@@ -1,0 +1,73 @@
+import { afterEach, expect, it, vi } from 'vitest';
+import type { Client, Connection } from '../../../gateway/attestation/store-connection.ts';
+import { createMemoryStore } from '../../../gateway/attestation/store-memory.ts';
+import { createSharedStore } from '../../../gateway/attestation/store-shared.ts';
+import type { Owner } from '../../../gateway/keys/keys.ts';
+
+const OWNER = 'owner' as Owner;
+const options = { attestation_ttl_ms: 3_600_000, max_answer_ms: 3_600_000, attest_timeout_ms: 60_000 };
+
+afterEach(() => void vi.useRealTimers());
+
+it('what runs is renewed as pending until it is kept or dropped', async () => {
+  vi.useFakeTimers();
+  const asked: string[] = [];
+  const client = {
+    set: async (key: string, value: string | Buffer, { expiration }: { expiration: { value: number } }) =>
+      void asked.push(`set ${key.length} ${value} ${expiration.value}`),
+    del: async () => void asked.push('del'),
+  } as unknown as Client;
+  const connection: Connection = { isReady: true, run: (command) => command(client), close: async () => {} };
+  const memory = createMemoryStore({ ...options, attestation_store_bytes: 1_000_000 });
+  const store = createSharedStore(connection, memory, memory, options);
+  const sent = async (pass_ms: number) => {
+    await vi.advanceTimersByTimeAsync(pass_ms);
+    return asked.splice(0).map((one) => one.replace(/^set \d+ /, ''));
+  };
+  store.begin(OWNER, 'a');
+  store.begin(OWNER, 'b');
+  expect(await sent(0)).toEqual(['pending 60000', 'pending 60000']);
+  expect(await sent(20_000)).toEqual(['pending 60000', 'pending 60000']);
+  store.keep(OWNER, 'a', null, Buffer.from('{}'));
+  expect(await sent(20_000)).toEqual(['{} 3600000', 'pending 60000']);
+  store.drop(OWNER, 'b');
+  expect(await sent(60_000)).toEqual(['del']);
+  await store.close();
+});
+
+it('what a batch has in common is on the server once, and another gateway puts each answer together', async () => {
+  const server = new Map<string, Buffer>();
+  const commands = {
+    set: async (key: string, value: string | Buffer) => void server.set(key, Buffer.from(value)),
+    get: async (key: string) => server.get(key) ?? null,
+  };
+  const client = { ...commands, withTypeMapping: () => commands } as unknown as Client;
+  const connection: Connection = { isReady: true, run: (command) => command(client), close: async () => {} };
+  const gateway = () => {
+    const memory = createMemoryStore({ ...options, attestation_store_bytes: 1_000_000 });
+    return createSharedStore(connection, memory, memory, options);
+  };
+  const [one, other] = [gateway(), gateway()];
+  const members = { nonce: 'ab'.repeat(32), json: Buffer.from(`"token":"${'t'.repeat(5_000)}"`), sharing: 3 };
+  const ids = ['a', 'b', 'c'];
+  for (const id of ids)
+    one.keep(OWNER, id, `completion-${id}`, {
+      start: Buffer.from(`{"raw":"é of ${id}",`),
+      members,
+      end: Buffer.from(`,"batch":"${id}"}`),
+    });
+  await vi.waitFor(() => expect(server.size).toBe(7));
+  const tokens = [...server.values()].filter((value) => value.includes('"token"'));
+  expect(tokens).toHaveLength(1);
+  for (const id of ids)
+    for (const by of [id, `completion-${id}`]) {
+      const found = await other.find(OWNER, by);
+      const text = found?.state === 'ready' ? found.json.toString() : '';
+      expect(JSON.parse(text)).toEqual({ raw: `é of ${id}`, token: 't'.repeat(5_000), batch: id });
+      expect(await one.find(OWNER, by)).toEqual(found);
+    }
+  // Without the common part an answer is not found, and never half of it.
+  server.delete([...server].find(([, value]) => value.includes('"token"'))?.[0] ?? '');
+  expect(await other.find(OWNER, 'a')).toBeNull();
+  await Promise.all([one.close(), other.close()]);
+});

@@ -1,0 +1,89 @@
+import { describe, expect, it } from 'vitest';
+import { createMemoryStore, type MemoryStore } from '../../../gateway/attestation/store-memory.ts';
+import type { Owner } from '../../../gateway/keys/keys.ts';
+
+const MIB = 1024 * 1024;
+const OWNER = 'owner' as Owner;
+const open = (bytes: number, ttl_ms = 60_000) =>
+  createMemoryStore({ attestation_ttl_ms: ttl_ms, attestation_store_bytes: bytes });
+/** A text that says whose it is, in every byte. */
+const text = (n: number, length: number) => Buffer.alloc(length, `${n},`);
+const found = (store: MemoryStore, id: string) => {
+  const kept = store.find(OWNER, id);
+  return kept?.state === 'ready' ? kept.json : null;
+};
+const arrayBuffers = () => process.memoryUsage().arrayBuffers;
+
+describe('what is kept in memory', () => {
+  it('is found whole under both names, whatever is forgotten around it, and the oldest are forgotten first', () => {
+    const store = open(4 * MIB);
+    const lengths = [18_000, 300, 40_000, 131_072, 131_073, 200_000];
+    const length = (n: number) => lengths[n % lengths.length] as number;
+    for (let n = 0; n < 2_000; n++) {
+      store.begin(OWNER, `a${n}`);
+      store.keep(OWNER, `a${n}`, n % 3 === 0 ? `b${n}` : null, text(n, length(n)));
+      if (n % 7 === 0) store.drop(OWNER, `a${n - 1}`);
+    }
+    let oldest = 2_000;
+    for (let n = 0; n < 2_000; n++)
+      for (const id of [`a${n}`, `b${n}`]) {
+        const json = found(store, id);
+        if (json === null) continue;
+        oldest = Math.min(oldest, n);
+        expect(json.equals(text(n, length(n)))).toBe(true);
+      }
+    expect(oldest).toBeGreaterThan(1_900);
+    for (let n = oldest + 1; n < 2_000; n++) {
+      const dropped = n < 1_999 && (n + 1) % 7 === 0;
+      expect(found(store, `a${n}`) === null).toBe(dropped);
+    }
+    expect(store.usage.bytes).toBeLessThanOrEqual(4 * MIB);
+    expect(store.usage.bytes).toBeGreaterThan(3 * MIB);
+  });
+
+  it('stays as it was found, although its room is used again', () => {
+    const store = open(2 * MIB);
+    store.keep(OWNER, 'first', null, text(0, 50_000));
+    const json = found(store, 'first');
+    for (let n = 1; n < 500; n++) store.keep(OWNER, `a${n}`, null, text(n, 50_000));
+    expect(found(store, 'first')).toBeNull();
+    expect(json?.equals(text(0, 50_000))).toBe(true);
+  });
+
+  it('uses the same memory again', () => {
+    const store = open(8 * MIB);
+    const one = text(0, 20_000);
+    const before = arrayBuffers();
+    // The completion's id is the same each time: its last entry is replaced, not forgotten.
+    for (let n = 0; n < 5_000; n++) store.keep(OWNER, `a${n}`, 'same', one);
+    expect(arrayBuffers() - before).toBeLessThan(12 * MIB);
+  });
+
+  it('is not kept when it is larger than all the room, and nothing else is lost by it', () => {
+    const store = open(MIB);
+    store.keep(OWNER, 'small', null, text(1, 100));
+    store.begin(OWNER, 'large');
+    store.keep(OWNER, 'large', 'also large', text(2, MIB));
+    expect(store.find(OWNER, 'large')).toBeNull();
+    expect(store.find(OWNER, 'also large')).toBeNull();
+    expect(found(store, 'small')?.equals(text(1, 100))).toBe(true);
+  });
+
+  it('has its room back when its time is over', async () => {
+    const store = open(MIB, 20);
+    store.keep(OWNER, 'one', 'two', text(1, 1_000));
+    await new Promise((resolve) => setTimeout(resolve, 60));
+    expect(store.find(OWNER, 'one')).toBeNull();
+    expect(store.find(OWNER, 'two')).toBeNull();
+  });
+
+  it('says of a running answer that it comes, however much is kept meanwhile, and nothing once it is dropped', () => {
+    const store = open(MIB);
+    store.begin(OWNER, 'running');
+    store.name(OWNER, 'running', 'its completion');
+    for (let n = 0; n < 200; n++) store.keep(OWNER, `a${n}`, null, text(n, 20_000));
+    for (const id of ['running', 'its completion']) expect(store.find(OWNER, id)).toEqual({ state: 'pending' });
+    store.drop(OWNER, 'running');
+    for (const id of ['running', 'its completion']) expect(store.find(OWNER, id)).toBeNull();
+  });
+});

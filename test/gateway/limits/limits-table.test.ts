@@ -1,0 +1,58 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { loadConfig } from '../../../gateway/config.ts';
+import { STATUS } from '../../../gateway/http/problem.ts';
+import { MAX_HEADER_BYTES, MAX_HEADERS } from '../../../gateway/http/server.ts';
+import { MAX_MESSAGES } from '../../../proto/openai.ts';
+
+const page = readFileSync(new URL('../../../docs/operate.md', import.meta.url), 'utf8');
+const document = page.split('### Limits\n')[1]?.split(/^#+ /m)[0] ?? '';
+const rows = [...document.matchAll(/^\| `([A-Z_]+)` \| (\d+)(?: (\S+))? \| (.+) \|$/gm)].map(
+  ([, name = '', value, unit, gets = '']) => ({
+    name,
+    value: Number(value) * (unit === 'MiB' ? 1024 * 1024 : 1),
+    unit,
+    gets,
+  }),
+);
+const config = loadConfig({ BACKEND_URL: 'http://127.0.0.1:1/v1', API_KEYS_FILE: 'keys' });
+/** Every number of the configuration is a limit, but for ports and the number of processes; a key's share without one is half. */
+const limits = new Map(
+  Object.entries(config)
+    .filter(([name, value]) => typeof value === 'number' || (value === null && name.endsWith('_per_key')))
+    .filter(([name]) => !name.endsWith('port') && name !== 'workers')
+    .map(([name, value]) => [name.toUpperCase(), value as number | null]),
+);
+
+describe('the limits in docs/operate.md', () => {
+  it('are limits of the configuration, each with its default, its unit and what a client gets', () => {
+    expect(rows.length).toBeGreaterThan(14);
+    for (const { name, value, unit, gets } of rows) {
+      expect(limits.get(name), name).toBe(value);
+      expect(unit, name).toBe(name.endsWith('_MS') ? 'ms' : name.endsWith('_BYTES') ? 'MiB' : undefined);
+      expect(gets, name).toMatch(/^(with tee: )?[45]\d\d|^the same/);
+    }
+  });
+
+  it('name codes with the statuses that they have', () => {
+    const named = [...document.matchAll(/\b(\d{3}) `(\w+)`/g)];
+    expect(named.length).toBeGreaterThan(8);
+    for (const [, status, code] of named) expect(STATUS).toHaveProperty(code ?? '', Number(status));
+  });
+
+  it('have the fixed ones as they are', () => {
+    expect(document).toContain(`| ${MAX_MESSAGES} messages |`);
+    expect(document).toContain(`| ${MAX_HEADER_BYTES / 1024} KiB, ${MAX_HEADERS} headers |`);
+  });
+});
+
+it('each limit of the configuration is set by a test', () => {
+  expect(limits.size).toBeGreaterThan(20);
+  const texts = ['gateway', 'store']
+    .map((room) => new URL(`../../${room}/`, import.meta.url))
+    .flatMap((room) => readdirSync(room, { encoding: 'utf8', recursive: true }).map((file) => new URL(file, room)))
+    .filter(({ pathname }) => /\.(test|store)\.ts$/.test(pathname))
+    .map((file) => readFileSync(file, 'utf8'))
+    .join('');
+  for (const name of limits.keys()) expect(texts, name).toMatch(new RegExp(`\\b${name}: `));
+});

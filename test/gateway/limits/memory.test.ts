@@ -1,0 +1,90 @@
+// What the gateway may need of a machine: that it says so, refuses to start with less, and that what we ship gives it as much.
+import { readFileSync } from 'node:fs';
+import { pino } from 'pino';
+import { describe, expect, it } from 'vitest';
+import { parse } from 'yaml';
+import { type GatewayConfig, loadConfig } from '../../../gateway/config.ts';
+import { checkMemory, connectionsWithin, memoryNeeded, totalBytes } from '../../../gateway/limits/memory.ts';
+import { NODE_FLAGS } from '../../../gateway/node-flags.ts';
+import { COMPOSE } from '../../faults/attacks/compose.ts';
+
+const MiB = 1024 * 1024;
+const config = (env: Record<string, string> = {}): GatewayConfig =>
+  loadConfig({ BACKEND_URL: 'http://127.0.0.1:8000/v1', ...env });
+const read = (file: string) => readFileSync(new URL(`../../../${file}`, import.meta.url), 'utf8');
+/** V8's limit as the gateway is started, its young generation included. */
+const HEAP_BYTES = (Number(/--max-old-space-size=(\d+)/.exec(NODE_FLAGS.join(' '))?.[1]) + 48) * MiB;
+const needed = (env: Record<string, string> = {}) => totalBytes(memoryNeeded(config(env), HEAP_BYTES));
+
+function logged(): { log: pino.Logger; lines: Record<string, unknown>[] } {
+  const lines: Record<string, unknown>[] = [];
+  return { lines, log: pino({ level: 'info' }, { write: (line) => lines.push(JSON.parse(line)) }) };
+}
+
+describe('the memory that may be needed', () => {
+  it('with the defaults and one worker is what compose.yaml, the systemd unit and Kubernetes give', () => {
+    const systemd = Number(/^MemoryMax=(\d+)G$/m.exec(read('deploy/systemd/countersign-gateway.service'))?.[1]) * 1024;
+    const { containers } = parse(read('deploy/kubernetes/base/deployment.yaml')).spec.template.spec;
+    const kubernetes = Number(/^(\d+)Gi$/.exec(containers[0].resources.limits.memory)?.[1]) * 1024;
+    for (const limit_mib of [COMPOSE.memory_bytes / MiB, systemd, kubernetes])
+      expect(needed() / MiB).toBeLessThanOrEqual(limit_mib);
+  });
+
+  it('with several workers is what compose.yaml says of them', () => {
+    const documented = [...read('compose.yaml').matchAll(/(\d)g for WORKERS=(\d)/g)];
+    expect(documented).toHaveLength(2);
+    for (const [, gib, workers = ''] of documented)
+      expect(needed({ WORKERS: workers })).toBeLessThanOrEqual(Number(gib) * 1024 * MiB);
+  });
+
+  it.each([
+    ['MAX_HELD_BYTES', String(512 * MiB)],
+    ['MAX_CONNECTIONS', '100000'],
+    ['MAX_STREAMS', '100000'],
+    ['ATTESTATION_STORE_BYTES', String(1024 * MiB)],
+    ['MAX_VERIFY_BYTES', String(64 * MiB)],
+    ['WORKERS', '4'],
+  ])('grows with %s, and past the limit the start is refused in words that name it', (name, value) => {
+    const { log, lines } = logged();
+    const limit = needed();
+    expect(() => checkMemory(config(), log, Number.MAX_SAFE_INTEGER)).not.toThrow();
+    expect(needed({ [name]: value })).toBeGreaterThan(limit);
+    expect(() => checkMemory(config({ [name]: value }), log, limit * 0.9)).toThrow(
+      new RegExp(`^the container may have \\d+ MiB of memory.* may need \\d+: .*\\(${name}\\)`),
+    );
+    const { msg, needed_mib, parts_mib } = lines.at(-1) as { msg: string; needed_mib: number; parts_mib: object };
+    const sum = Object.values(parts_mib).reduce((all, part) => all + part, 0);
+    expect(msg).toBe('memory');
+    // Each part is rounded up.
+    expect(sum).toBeGreaterThanOrEqual(needed_mib);
+    expect(sum).toBeLessThan(needed_mib + 12);
+  });
+});
+
+describe('descriptors', () => {
+  it('that compose.yaml and the systemd unit give are enough for every connection, and for the backend', () => {
+    const systemd = Number(/^LimitNOFILE=(\d+)$/m.exec(read('deploy/systemd/countersign-gateway.service'))?.[1]);
+    for (const limit of [COMPOSE.descriptors, systemd]) {
+      const { log, lines } = logged();
+      expect(connectionsWithin(config(), log, limit)).toBe(config().max_connections);
+      expect(lines).toEqual([]);
+    }
+  });
+
+  it('that are fewer leave room for the backend, and say so', () => {
+    const { log, lines } = logged();
+    const small = config({ MAX_CONNECTIONS: '4096', MAX_CONCURRENT_REQUESTS: '1000' });
+    expect(connectionsWithin(small, log, 4096)).toBe(4096 - 64 - 1000);
+    expect(connectionsWithin(small, log, 1024)).toBe(480);
+    expect(lines.map(({ msg }) => msg)).toEqual(
+      Array(2).fill(expect.stringMatching(/^fewer connections than MAX_CONNECTIONS: .* to 5160$/)),
+    );
+    expect(connectionsWithin(small, log, null)).toBe(4096);
+  });
+
+  it('are divided among workers with the connections', () => {
+    const { log } = logged();
+    const env = { MAX_CONNECTIONS: '1000', WORKERS: '4' };
+    expect(connectionsWithin(config(env), log, 100_000)).toBe(250);
+  });
+});

@@ -1,0 +1,104 @@
+// A gateway that stays connected learns what the sidecar has become: an attester that was late, or one that gave way.
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Sidecar } from '../../../gateway/attestation/interfaces.ts';
+import { createSidecar } from '../../../gateway/attestation/sidecar-client.ts';
+import { nonceOf, type Raw } from '../../../proto/raw.ts';
+import { unavailableAttester, withSuccessor } from '../../../sidecar/attesters/choose.ts';
+import { createSimulatedAttester } from '../../../sidecar/attesters/simulated/simulated.ts';
+import { type Attester, AttesterError } from '../../../sidecar/common/attester.ts';
+import { type Folder, type RunningSidecar, startSidecar, temporaryFolder, UNCHECKED } from '../../support/harness.ts';
+
+let folder: Folder;
+let running: RunningSidecar | null = null;
+let gateway: Sidecar | null = null;
+const RAW = '{"request":{},"response":{},"timestamp":1700000000}' as Raw;
+const bytes = Buffer.from(RAW);
+const never = new AbortController().signal;
+const stays = () => {};
+const ccOff = () => new AttesterError('collection_failed', 'cc_off: confidential computing is off', false);
+const newFormat = () =>
+  new AttesterError('collection_failed', 'not one that the SDK reads', false, { reason: 'new_format' });
+
+beforeEach(() => {
+  folder = temporaryFolder();
+});
+afterEach(async () => {
+  gateway?.close();
+  await running?.close();
+  running = null;
+  folder.remove();
+});
+
+const simulated = () => createSimulatedAttester({ rootDir: join(folder.path, 'root') });
+const connect = (sidecar_socket: string) =>
+  createSidecar({
+    sidecar_socket,
+    attest_timeout_ms: 5_000,
+    max_attestations_in_flight: 16,
+    allow_simulated: true,
+    ...UNCHECKED,
+  });
+
+describe('a connected gateway', () => {
+  test('hears of the devices and keys of an attester that was late, on the same connection', async () => {
+    const real = await simulated();
+    const token_keys = { keys: [{ kty: 'EC', kid: 'k' }] };
+    let can = false;
+    const late = unavailableAttester('native', async () => {
+      if (!can) throw ccOff();
+      return { ...real, name: 'native', token_keys };
+    });
+    // Only a test's attester has a test's root.
+    const attester = Object.defineProperty(late, 'simulated', { value: real.simulated });
+    running = await startSidecar(folder, { attester, unavailable: ccOff(), trial_every_ms: 50 });
+    gateway = connect(running.socket);
+    await expect.poll(() => gateway?.unavailable?.message).toMatch(/^cc_off/);
+    expect(gateway.hello).toMatchObject({ attester: 'native', devices: [] });
+    can = true;
+    await expect.poll(() => gateway?.unavailable, { timeout: 3_000 }).toBeNull();
+    expect(gateway.hello).toMatchObject({ attester: 'native', devices: real.devices, token_keys });
+    const attested = await gateway.attest('owner', 'one', bytes, await nonceOf(RAW), stays);
+    expect(JSON.parse(`{${attested.members.json}}`).evidence).toHaveLength(1);
+  });
+
+  test('hears that one attester gave way to another, before its first answer', async () => {
+    const real = await simulated();
+    let [asked, closed, told] = [0, 0, 0];
+    const first: Attester = {
+      ...real,
+      name: 'nvtrust',
+      attest: async () => {
+        asked++;
+        throw newFormat();
+      },
+      close: async () => void closed++,
+    };
+    const next = async () => ({ ...real, name: 'nvattest', devices: [...real.devices] });
+    running = await startSidecar(folder, { attester: withSuccessor(first, next, () => told++) });
+    gateway = connect(running.socket);
+    await gateway.ready(2_000);
+    expect(gateway.hello?.attester).toBe('nvtrust');
+    for (const id of ['one', 'two']) await gateway.attest('owner', id, bytes, await nonceOf(RAW), stays);
+    expect(gateway.hello?.attester).toBe('nvattest');
+    expect({ asked, closed, told }).toEqual({ asked: 1, closed: 1, told: 1 });
+  });
+
+  test('hears both reasons where there is nobody to give way to', async () => {
+    const real = await simulated();
+    const first: Attester = { ...real, attest: () => Promise.reject(newFormat()) };
+    const none = async () => Promise.reject(new AttesterError('collection_failed', 'no_nvattest: not there', false));
+    const attester = withSuccessor(first, none, () => expect.unreachable());
+    await expect(attester.attest(await nonceOf(RAW), never)).rejects.toMatchObject({
+      message: 'new_format: not one that the SDK reads. no_nvattest: not there',
+      retryable: false,
+    });
+    const other: Attester = { ...real, attest: () => Promise.reject(ccOff()) };
+    const kept = withSuccessor(
+      other,
+      async () => expect.unreachable(),
+      () => expect.unreachable(),
+    );
+    await expect(kept.attest(await nonceOf(RAW), never)).rejects.toThrow(/^cc_off/);
+  });
+});

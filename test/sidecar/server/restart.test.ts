@@ -1,0 +1,163 @@
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { splitRaw } from '../../../proto/raw.ts';
+import { answer, type Backend, chatBody, chatStream, startBackend } from '../../support/backend.ts';
+import { type Answer, ask, chat } from '../../support/client.ts';
+import { eventually, type Folder, type RunningGateway, startGateway, temporaryFolder } from '../../support/harness.ts';
+import { type RunningProcess, startProcess } from '../../support/process.ts';
+
+let folder: Folder;
+let backend: Backend;
+let gateway: RunningGateway;
+let sidecar: RunningProcess | null = null;
+let socket: string;
+
+function startSidecarProcess(): RunningProcess {
+  return startProcess('sidecar/main.ts', [], {
+    ATTESTER: 'simulated',
+    SIDECAR_SOCKET: socket,
+    SIMULATED_ROOT_DIR: join(folder.path, 'root'),
+    SIMULATED_COLLECTION_MS: '5',
+  });
+}
+
+const health = async () => (await ask(`${gateway.url}/health`, { method: 'GET' })).json();
+
+beforeEach(async () => {
+  folder = temporaryFolder();
+  socket = join(folder.path, 'run', 'sidecar.sock');
+  backend = await startBackend();
+  gateway = await startGateway({ BACKEND_URL: backend.url, SIDECAR_SOCKET: socket, SIDECAR_WAIT_MS: '10000' });
+});
+afterEach(async () => {
+  await gateway.close();
+  if (sidecar?.child.exitCode === null) await sidecar.kill('SIGKILL');
+  await backend.close();
+  folder.remove();
+});
+
+describe('the sidecar killed and started again under a steady stream of requests', () => {
+  it('loses no answer, crosses none, and leaves none without proof', async () => {
+    sidecar = startSidecarProcess();
+    await eventually(async () => (await health()).status === 'ok', 15_000);
+    let number = 0;
+    backend.script = (request, response) => {
+      const { stream, messages } = JSON.parse(request.body);
+      if (stream) void chatStream(['answer to ', messages[0].content], 2)(request, response);
+      else void answer(chatBody(`answer to ${messages[0].content}`))(request, response);
+    };
+    const asked: { tee: boolean; stream: boolean; text: string; got: Promise<Answer>; ms: number }[] = [];
+    const send = () => {
+      const n = number++;
+      const one = { tee: n % 4 !== 3, stream: n % 2 === 0, text: `question ${n}` };
+      const started = performance.now();
+      const record = {
+        ...one,
+        ms: 0,
+        got: chat(gateway.url, {
+          messages: [{ role: 'user', content: one.text }],
+          stream: one.stream,
+          ...(one.tee ? { tee: true } : {}),
+        }),
+      };
+      void record.got.then(() => {
+        record.ms = performance.now() - started;
+      });
+      asked.push(record);
+    };
+    const timer = setInterval(send, 20);
+    for (const signal of ['SIGKILL', 'SIGTERM', 'SIGKILL'] as const) {
+      await new Promise((resolve) => setTimeout(resolve, 700));
+      await sidecar.kill(signal);
+      sidecar = startSidecarProcess();
+      await eventually(async () => (await health()).status === 'ok', 15_000);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    clearInterval(timer);
+
+    let proven = 0;
+    for (const { tee, stream, text, got } of asked) {
+      const answered = await got;
+      expect([text, answered.status, answered.complete]).toEqual([text, 200, true]);
+      if (!tee) {
+        expect(answered.text).not.toContain('attestation');
+        continue;
+      }
+      const attestation = stream
+        ? answered
+            .payloads()
+            .map((one) => (one.startsWith('{') ? JSON.parse(one).attestation : undefined))
+            .find((one) => one !== undefined)
+        : answered.json().attestation;
+      expect(attestation.nonce).toBe(createHash('sha256').update(attestation.raw).digest('hex'));
+      expect(JSON.parse(splitRaw(attestation.raw).request).messages[0].content).toBe(text);
+      expect(JSON.parse(splitRaw(attestation.raw).response).choices[0].message.content).toBe(`answer to ${text}`);
+      // The root is kept: what was signed before a restart verifies after it.
+      const verdict = await ask(`${gateway.url}/~sev_gpu@1.0/verify`, { body: JSON.stringify(attestation) });
+      expect(verdict.text).toBe('true');
+      proven++;
+    }
+    expect(proven).toBeGreaterThan(60);
+    const untouched = asked
+      .filter((one) => !one.tee)
+      .map((one) => one.ms)
+      .sort((a, b) => a - b);
+    // Requests without tee never notice: none waited for a restart, which takes hundreds of milliseconds.
+    expect(untouched[Math.floor(untouched.length / 2)]).toBeLessThan(200);
+  }, 60_000);
+});
+
+describe('no sidecar at all', () => {
+  it('refuses tee with 503 and retry-after before the backend is asked, and serves the rest', async () => {
+    const alone = await startGateway({
+      BACKEND_URL: backend.url,
+      SIDECAR_SOCKET: join(folder.path, 'nobody.sock'),
+      SIDECAR_WAIT_MS: '100',
+    });
+    const refused = await chat(alone.url, { messages: [{ role: 'user' }], tee: true });
+    expect([refused.status, refused.json().error.code]).toEqual([503, 'attestation_unavailable']);
+    expect(refused.headers['retry-after']).toMatch(/^\d+$/);
+    expect(backend.seen).toHaveLength(0);
+    expect((await chat(alone.url, { messages: [{ role: 'user' }] })).status).toBe(200);
+    const state = await ask(`${alone.url}/health`, { method: 'GET' });
+    expect([state.status, state.json().status]).toEqual([200, 'degraded']);
+    await alone.close();
+  });
+
+  it('waits for one that is on its way', async () => {
+    const waiting = chat(gateway.url, { messages: [{ role: 'user' }], tee: true });
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(backend.seen).toHaveLength(0);
+    sidecar = startSidecarProcess();
+    const got = await waiting;
+    expect([got.status, typeof got.json().attestation.nonce]).toEqual([200, 'string']);
+  });
+
+  it('costs the backend nothing when the client leaves before one comes', async () => {
+    const waiting = ask(`${gateway.url}/v1/chat/completions`, {
+      body: '{"messages":[{"role":"user"}],"tee":true}',
+      signal: AbortSignal.timeout(200),
+    });
+    await expect(waiting).rejects.toThrow();
+    sidecar = startSidecarProcess();
+    await eventually(async () => (await health()).status === 'ok', 15_000);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect(backend.seen).toHaveLength(0);
+  });
+
+  it('is what a simulated one is to a gateway that does not allow it', async () => {
+    sidecar = startSidecarProcess();
+    await eventually(async () => (await health()).status === 'ok', 15_000);
+    const strict = await startGateway({
+      BACKEND_URL: backend.url,
+      SIDECAR_SOCKET: socket,
+      SIDECAR_WAIT_MS: '300',
+      ALLOW_SIMULATED: '0',
+    });
+    const refused = await chat(strict.url, { messages: [{ role: 'user' }], tee: true });
+    expect([refused.status, refused.json().error.code]).toEqual([503, 'attestation_unavailable']);
+    expect((await ask(`${strict.url}/health`, { method: 'GET' })).json().sidecar.status).toBe('refused');
+    await strict.close();
+  });
+});

@@ -1,0 +1,94 @@
+// What an event that carries a whole response is read as, and what may stand beside that response.
+import { describe, expect, it } from 'vitest';
+import { withLastMember } from '../../../proto/json.ts';
+import { attestationIn } from '../../../verify/binding/input.ts';
+import { appraiseAttestation } from '../../../verify/index.ts';
+import { AT, attest, EXCHANGE, simulatedRoot } from '../maker.ts';
+
+describe('an event that carries a response', () => {
+  const nested = async () => {
+    const response = '{"id":"resp_1","object":"response","output":[]}';
+    const sha256 = '0'.repeat(64);
+    const attestation = await attest({
+      ...EXCHANGE,
+      endpoint: '/v1/responses',
+      response,
+      stream: { events: 1, sha256 },
+    });
+    return withLastMember(response, 'attestation', JSON.stringify(attestation));
+  };
+  const codeOf = async (input: unknown) =>
+    (await appraiseAttestation(input, { at: AT, simulatedRoot })).checks.find(({ status }) => status === 'fail')?.code;
+  const eventOf = (response: string, more = '') => `{"type":"response.completed",${more}"response":${response}}`;
+
+  it('is read as that response, one level deep', async () => {
+    const response = await nested();
+    const event = eventOf(response, '"sequence_number":7,');
+    expect(await codeOf(event)).toBeUndefined();
+    expect(attestationIn(event) === attestationIn(response)).toBe(true);
+    for (const deeper of [eventOf(event), eventOf(eventOf('{}'))]) {
+      expect(await codeOf(deeper)).toBe('not_an_attestation');
+      expect(await codeOf(JSON.parse(deeper))).toBe('not_an_attestation');
+      expect(attestationIn(deeper)).toBeNull();
+    }
+  });
+
+  it.each(['"attestation":{},', '"output":[],', '"error":null,', '"\\u006futput":[],'])(
+    'is refused with %s beside it, which clients would read and nobody signed',
+    async (more) => {
+      const event = eventOf(await nested(), more);
+      expect(await codeOf(event)).toBe('not_an_attestation');
+      expect(await codeOf(JSON.parse(event))).toBe('not_an_attestation');
+    },
+  );
+
+  it('is refused with a member twice beside it', async () => {
+    expect(await codeOf(eventOf(await nested(), '"a":{"b":1,"b":2},'))).toBe('not_an_attestation');
+  });
+
+  it('is read at once, however deep it pretends to be, or where it holds itself', async () => {
+    const depth = 20_000;
+    const deep = `${'{"type":"response.completed","response":'.repeat(depth)}{"attestation":{}}${'}'.repeat(depth)}`;
+    const { user } = process.cpuUsage();
+    expect(attestationIn(deep)).toBeNull();
+    expect(await codeOf(deep)).toBe('not_an_attestation');
+    expect(process.cpuUsage().user - user).toBeLessThan(1_000_000);
+    const ring: Record<string, unknown> = { type: 'response.completed' };
+    ring.response = ring;
+    expect(await codeOf(ring)).toBe('not_an_attestation');
+  });
+});
+
+describe('a message_delta that carries the attestation of its stream', () => {
+  const whole = { type: 'message', text: 'Hello.', stop_reason: 'end_turn', cost: 0, container: { id: 'c' } };
+  const response = JSON.stringify(whole).replace('"cost":0', '"cost":1.0');
+  const stream = { events: 3, sha256: '0'.repeat(64) };
+
+  it.each([
+    ['"delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":9}', undefined],
+    ['"delta":{"stop_reason":"end_turn","container":{"id":"c"}},"cost":1.0', undefined],
+    ['"delta":{"stop_reason":null}', 'response_mismatch'],
+    ['"delta":{"stop_reason":"end_turn","container":{}}', 'response_mismatch'],
+    ['"delta":{"stop_reason":"end_turn","text":"o."}', 'response_mismatch'],
+    ['"delta":{"stop_reason":"end_turn","more":null}', 'response_mismatch'],
+    ['"delta":{"stop_reason":"end_turn"},"toString":null', 'response_mismatch'],
+    ['"delta":{"stop_reason":"end_turn"},"cost":1.00', 'response_mismatch'],
+    ['"delta":{"stop_reason":"end_turn","stop_reason":"end_turn"}', 'response_mismatch'],
+  ])('sets what the message has: %s', async (members, code) => {
+    const attestation = await attest({ ...EXCHANGE, endpoint: '/v1/messages', response, stream });
+    const event = withLastMember(`{"type":"message_delta",${members}}`, 'attestation', JSON.stringify(attestation));
+    const { checks } = await appraiseAttestation(event, { at: AT, simulatedRoot });
+    expect(checks.find(({ status }) => status === 'fail')?.code).toBe(code);
+  });
+});
+
+describe('the endpoint that a response says it is of', () => {
+  it('counts also where it is written in escapes', async () => {
+    const response = '{"object":"chat.c\\u006fmpletion","choices":[]}';
+    const { checks } = await appraiseAttestation(await attest({ ...EXCHANGE, endpoint: '/v1/completions', response }), {
+      at: AT,
+      simulatedRoot,
+    });
+    expect(checks.find(({ status }) => status === 'fail')?.code).toBe('endpoint_mismatch');
+  });
+});
