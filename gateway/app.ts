@@ -1,5 +1,5 @@
-// The gateway's table of contents: every route and what serves it, and the parts put together. The app never listens, so that tests
-// can call it.
+// Every route of the gateway with its middleware and handler, and the construction of the gateway's parts. The app never listens, so
+// that tests can call it.
 import { setImmediate } from 'node:timers/promises';
 import { Hono } from 'hono';
 import type { Logger } from 'pino';
@@ -48,10 +48,7 @@ import { createVerifier, SLOW_PERMITS, slowPermits } from './verifier/verifier.t
 
 export function createApp(deps: Deps): Hono<Env> {
   const app = new Hono<Env>({ getPath: pathOf });
-  /**
-   * Serves what matches no route of `app`. It is a router of its own, so that a request to `app` matches one route and not a chain of
-   * several.
-   */
+  /** Serves requests that match no route of `app`. It is a separate router, so that a request to `app` matches a single route. */
   const rest = new Hono<Env>({ getPath: pathOf });
   const exchange = createExchangeMiddleware(deps);
   const on = (routes: Hono<Env>, methods: string, path: string, middleware: readonly Middleware[], handle: Handler) =>
@@ -59,7 +56,7 @@ export function createApp(deps: Deps): Hono<Env> {
   const open = [origins(deps)];
   const admitted = [...open, authenticated(deps), bounded(deps)];
   const bodiless = [...admitted, withoutBody];
-  /** Routes of the API, which SEALED=required closes to what comes in the clear. */
+  /** Middleware of the API's routes, which reject unsealed requests with SEALED=required. */
   const api = deps.config.sealed === 'required' ? [...open, sealedOnly, ...admitted.slice(open.length)] : admitted;
   const budgeted = [...api, withinBudget(deps)];
   on(app, 'OPTIONS', '/*', open, preflight);
@@ -116,7 +113,7 @@ export function createApp(deps: Deps): Hono<Env> {
     throw new Problem('not_found', 'There is nothing here. The API begins at /v1, the page is at /.');
   });
   app.notFound((c) => rest.fetch(c.req.raw, c.env));
-  // The middleware handles errors. Its own errors go to the caller of the app: Hono would print them, with what they quote.
+  // The middleware handles errors. Its own errors go to the caller of the app: Hono would print them, with any content they quote.
   for (const routes of [app, rest])
     routes.onError((error) => {
       throw error;
@@ -124,7 +121,7 @@ export function createApp(deps: Deps): Hono<Env> {
   return app;
 }
 
-/** The current session is for whoever is about to seal a first request, an API key inside of it. One of its own costs signatures. */
+/** Applies `middleware` only to a challenge, which costs signatures. Clients need the current session before they can seal an API key. */
 function challenged(middleware: Middleware): Middleware {
   return (c) => (c.req.query('challenge') === undefined ? undefined : middleware(c));
 }
@@ -135,7 +132,7 @@ function only(allow: string) {
   };
 }
 
-// Puts the gateway's parts together: makes an app that is ready to serve from a configuration.
+// Builds the gateway from a configuration, ready to serve.
 
 export interface BuiltApp {
   readonly app: Hono<Env>;
@@ -149,7 +146,7 @@ export interface BuiltApp {
 export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | null = null): BuiltApp {
   const keys = loadKeys(config.api_keys_file, log);
   const backends = config.backends_file === null ? null : createBackends(config.backends_file, config, log);
-  // Without the one there is the other.
+  // loadConfig requires BACKEND_URL where BACKENDS_FILE is not set.
   const backend = backends ?? createBackend({ ...config, backend_url: config.backend_url as string });
   const canary = startCanary(
     () => backends?.each ?? [{ name: null, call: (request, handler) => backend.call(request, handler) }],
@@ -191,7 +188,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
   const sealing =
     config.sealed === 'off'
       ? null
-      : createSealingKeys(member === null ? ownSeeds() : member.seeds, (hpke) => sidecar.tellKeys(hpke), log);
+      : createSealingKeys(member === null ? ownSeeds() : member.seeds, (hpke) => sidecar.sendKeys(hpke), log);
   const offload = createOffload();
   const attestor = createAttestor(offload, sidecar, store, config.attest_timeout_ms, Date.now);
   const verifier = createVerifier(config, member?.permits(SLOW_PERMITS, slowPermits(config)));
@@ -238,7 +235,7 @@ export function buildApp(config: GatewayConfig, log: Logger, tracer: Tracer | nu
       await backend.close();
       sidecar.close();
       await Promise.all([offload.close(), checker.close(), verifier.close()]);
-      // A response that was cut drops the attestation that it had begun to keep. This turn lets it do so.
+      // In this turn of the event loop, a response that was cut removes its pending attestation from the store.
       await setImmediate();
       await book.close();
       await store.close();

@@ -1,4 +1,4 @@
-// The gateway's settings: the one place in this process that reads the environment.
+// The gateway's settings, read from the environment.
 
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
@@ -18,12 +18,12 @@ import {
 import { originOf } from './http/target.ts';
 import { otelShape, type TracingConfig, tracingOf } from './telemetry/settings.ts';
 
-// The gateway's environment variables: the meaning of each, its values and its default.
+// The environment variables with their meanings, values and defaults.
 
 const MiB = 1024 * 1024;
 /** A whole number; 0: no limit. */
 const limit = (fallback: number) => integer(fallback, 0, 1_000_000);
-/** The most that a key's budget may be. */
+/** The largest budget of a key. */
 export const MAX_TOKENS_PER_DAY = 1_000_000_000_000;
 const limitPerKey = wholeNumber(0, 1_000_000).optional();
 const flag = z
@@ -37,10 +37,10 @@ export const backendKey = z
   .trim()
   .regex(/^[!-~]+$/, 'must be printable ASCII without spaces');
 
-/** As CANARY_EXPECT: any text will do. */
+/** The value of CANARY_EXPECT that accepts any text. */
 export const ANY_TEXT = '*';
 
-/** The URL of a backend, without a slash at its end. `key`: the setting for its key. */
+/** The URL of a backend, without a slash at its end. `key`: the name of the setting for the backend's key. */
 export const backendUrl = (key: string) =>
   z
     .url({ protocol: /^https?$/, error: 'must be an http or https URL such as http://127.0.0.1:8000/v1' })
@@ -193,7 +193,7 @@ const own = z.object({
 
 export { NO_ARGUMENTS };
 
-/** Every variable with its description. docs/configuration.md is made from this. */
+/** Every variable with its description. docs/configuration.md is generated from this. */
 export const schema = own.extend(otelShape);
 
 /** Paths of a PEM certificate chain and its key. */
@@ -215,7 +215,7 @@ export class ConfigError extends Error {
   override readonly name = 'ConfigError';
 }
 
-/** The path of the keys file, for the command that makes keys. */
+/** The path of the keys file, for `countersign keys`. */
 export function keysFileOf(env: NodeJS.ProcessEnv): string | null {
   return env.API_KEYS_FILE === undefined || env.API_KEYS_FILE === '' ? null : env.API_KEYS_FILE;
 }
@@ -262,7 +262,7 @@ export function loadConfig(env: NodeJS.ProcessEnv): GatewayConfig {
   };
 }
 
-/** One backend by its URL, or several by a file. @throws {ConfigError} */
+/** Checks that either BACKEND_URL or BACKENDS_FILE is set, the latter without a key. @throws {ConfigError} */
 function checkBackends(e: z.output<typeof own>): void {
   if (e.BACKENDS_FILE === undefined) {
     if (e.BACKEND_URL === undefined) throw new ConfigError('BACKEND_URL is required');

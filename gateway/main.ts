@@ -40,7 +40,7 @@ function endOnUncaught(log: Logger): void {
 
 /** Ctrl-C in a terminal reaches the launcher and this process, and the launcher sends its own signal right after: both count as one. */
 const SAME_SIGNAL_MS = 500;
-/** After the drain, responses that were cut have this long to tell their clients. */
+/** Time after the drain for responses that were cut to send their clients an error. */
 const CUT_MS = 1_000;
 
 /** @throws {ConfigError} */
@@ -48,7 +48,7 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
   // Without TLS there is nothing to reload, but Node would end a process that has no listener for this signal.
   process.on('SIGHUP', () => {});
   const credentials = config.tls === null ? null : readCredentials(config.tls);
-  // OpenTelemetry is not even loaded while tracing is off.
+  // OpenTelemetry is loaded only when tracing is on.
   const { tracing, backend_url, tls } = config;
   const tracer =
     tracing === null ? null : (await import('./telemetry/tracing.ts')).startTracing({ ...tracing, backend_url }, log);
@@ -71,7 +71,7 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
     setImmediate(docsPage);
   });
   if (tls !== null) renewCredentials(server as TlsServer, tls, log);
-  // The primary of several workers serves their metrics together.
+  // With several workers, the primary serves the metrics of all.
   if (!isMember) serveMetrics(config, { text: telemetry.text, contentType: telemetry.registry.contentType }, log);
 
   let stopped_ms: number | null = null;
@@ -91,11 +91,11 @@ async function serve(config: GatewayConfig, log: Logger): Promise<void> {
     if (drain.running === 0) process.exit(0);
   };
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(signal));
-  // The launcher or the primary started this process, and it has no reason to run without them.
+  // The launcher or the primary that started this process has ended.
   process.once('disconnect', () => void stop('disconnect'));
 }
 
-/** Loads new certificates on SIGHUP, or when the files change. A wrong pair leaves the old one in use. */
+/** Loads new certificates on SIGHUP, or when the files change. An invalid pair leaves the old one in use. */
 function renewCredentials(server: TlsServer, files: NonNullable<GatewayConfig['tls']>, log: Logger): void {
   const renew = () => {
     try {

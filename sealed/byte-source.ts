@@ -6,8 +6,8 @@ export type Bytes = Uint8Array<ArrayBuffer>;
 const EMPTY: Uint8Array = new Uint8Array();
 
 /**
- * Reads from chunks of any size. It asks for a chunk only when it needs one, so a slow reader holds its writer back. It never ends the
- * source early: that is its owner's.
+ * Reads from chunks of any size. It pulls a chunk only when it needs one, which gives backpressure. It never ends the source early: its
+ * owner does.
  */
 export class ByteSource {
   readonly #chunks: AsyncIterator<Uint8Array>;
@@ -18,7 +18,7 @@ export class ByteSource {
     this.#chunks = chunks[Symbol.asyncIterator]();
   }
 
-  /** Whether nothing is left. Waits for a byte, or for the end. */
+  /** Whether the source has ended. Waits for a byte, or for the end. */
   async isAtEnd(): Promise<boolean> {
     while (this.#at === this.#chunk.length) {
       const next = await this.#chunks.next();
@@ -29,7 +29,7 @@ export class ByteSource {
     return false;
   }
 
-  /** The next bytes that are there, `max` at most, as a view; null at the end. */
+  /** The next available bytes, `max` at most, as a view; null at the end. */
   async some(max: number): Promise<Uint8Array | null> {
     if (this.#at === this.#chunk.length && (await this.isAtEnd())) return null;
     const bytes = this.#chunk.subarray(this.#at, this.#at + max);
@@ -49,16 +49,16 @@ export class ByteSource {
     return bytes;
   }
 
-  /** All that is left. @throws whatever `tooMany` returns, where that is more than `max` bytes. */
+  /** All remaining bytes. @throws the error from `tooMany` if there are more than `max`. */
   async rest(max: number, tooMany: () => Error): Promise<Bytes> {
-    const parts: Uint8Array[] = [];
+    const chunks: Uint8Array[] = [];
     let length = 0;
     for (let some = await this.some(max + 1); some !== null; some = await this.some(max + 1)) {
       length += some.length;
       if (length > max) throw tooMany();
-      parts.push(some);
+      chunks.push(some);
     }
-    return joined(parts);
+    return joined(chunks);
   }
 
   /** @throws {SealedError} sealed_truncated; sealed_malformed above 2^53. */
@@ -72,7 +72,7 @@ export class ByteSource {
   }
 }
 
-/** In the shortest form. */
+/** Encodes an integer in the shortest form. */
 export function varint(value: number): Bytes {
   const length = value < 2 ** 6 ? 1 : value < 2 ** 14 ? 2 : value < 2 ** 30 ? 4 : 8;
   const bytes = new Uint8Array(length);
@@ -95,7 +95,7 @@ export function joined(parts: readonly Uint8Array[]): Bytes {
   return bytes;
 }
 
-/** A body of Fetch as chunks. Not every browser can iterate over it by itself. */
+/** The chunks of a body of Fetch. Not in every browser can a ReadableStream be iterated over. */
 export async function* chunksOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array, void, undefined> {
   const reader = stream.getReader();
   let ended = false;

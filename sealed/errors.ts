@@ -1,7 +1,7 @@
-// How reading, opening and choosing a key fail. A message never quotes what was sealed.
+// Errors of reading, opening and choosing a key. An error's message never quotes sealed content.
 
 /**
- * - `sealed_malformed`: the bytes are not of the format
+ * - `sealed_malformed`: the bytes do not have the format
  * - `sealed_truncated`: they ended before the message did
  * - `sealed_not_opened`: a chunk was changed, moved, dropped or doubled, or another key sealed it
  * - `sealed_key_unknown`: no key has this identifier with these algorithms

@@ -1,5 +1,5 @@
-// Sealed prompts: HTTP messages that only the holder of an attested key reads. Binary HTTP (RFC 9292) inside of chunked Oblivious HTTP
-// (RFC 9458, draft-ietf-ohai-chunked-ohttp). It needs WebCrypto and nothing else of its runtime.
+// Sealed prompts: HTTP messages that only the holder of an attested key can read. Binary HTTP (RFC 9292) inside chunked Oblivious HTTP
+// (RFC 9458, draft-ietf-ohai-chunked-ohttp). It needs only WebCrypto from its runtime.
 export { DEFAULT_LIMITS, type Message, type MessageLimits, readRequest, readResponse } from './binary-http/read.ts';
 export {
   contentHead,

@@ -41,7 +41,7 @@ export function createAttestor(
   };
 }
 
-/** Joins the three. The free bytes after `start` are used when they suffice. */
+/** Joins the three parts. The free bytes after `start` are used when they suffice. */
 function withMembers(
   start: Uint8Array<ArrayBuffer>,
   free_bytes: number,
@@ -55,7 +55,7 @@ function withMembers(
   return all;
 }
 
-/** Other drafts may run on the thread first. @throws {Problem} attestation_unavailable after `timeout_ms`. */
+/** Limits the wait for drafts that run on the thread first. @throws {Problem} attestation_unavailable after `timeout_ms`. */
 function withTimeout<T>(promise: Promise<T>, timeout_ms: number): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const timeout = new Promise<never>((_resolve, reject) => {

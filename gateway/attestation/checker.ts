@@ -1,10 +1,10 @@
-// Checks the sidecar's attestations and sessions with the sidecar's own checks. They run on a thread: a signature check takes a millisecond,
-// and parsing the data of a faulty sidecar may take longer.
+// Checks the sidecar's attestations and sessions. The checks run on a thread: a signature check takes a millisecond, and parsing the data
+// of a faulty sidecar may take longer.
 import type { Batch } from '../../proto/batch.ts';
 import { CHECKING_HEAP_MB, CHECKING_YOUNG_HEAP_MB } from '../limits/bounds.ts';
 import { Thread } from '../offload/thread.ts';
 
-/** A job of the check thread: one attestation, or those of a batch, which share all but their answers. */
+/** A job of the check thread: one attestation, or those of a batch, which differ only in `answers`. */
 export interface AttestationJob {
   /** JSON of the attestation's token and evidence, in UTF-8. */
   readonly members: Uint8Array;
@@ -18,17 +18,17 @@ export interface AttestationJob {
 export interface AnswerJob {
   /** SHA-256 of raw, in hex. */
   readonly digest: string;
-  /** How the nonce commits to that digest; null: it is the digest. */
+  /** Merkle proof of the digest under the nonce; null: the nonce is the digest. */
   readonly batch: Batch | null;
-  /** The statement of a session that was checked, and the signature over this answer; null without a processor. */
+  /** The statement of a checked session, and the signature over this response; null where no processor signs. */
   readonly signed: { readonly statement: string; readonly signature: string } | null;
 }
 
-/** Another: one session, as JSON. */
+/** A job of the check thread: one session, as JSON. */
 export interface SessionJob {
   readonly session: string;
   readonly simulatedRoot: string | null;
-  /** What its statement must hold; absent: nothing. */
+  /** The challenge that its statement must contain; absent: any or none. */
   readonly challenge?: string;
 }
 
@@ -40,7 +40,7 @@ export interface Failure {
   readonly message: string;
 }
 
-/** The check that failed; else the devices that signed, by their `ueid`, and for a session none. */
+/** The failed check, or else the devices that signed, by their `ueid`; none for a session. */
 export type CheckResult = Failure | { readonly devices: readonly string[] };
 
 export interface Checker {
@@ -53,7 +53,7 @@ export interface Checker {
   close(): Promise<void>;
 }
 
-/** Starting the thread takes longer than a GPU may, so it is kept for an hour after its last job. */
+/** Starting the thread takes longer than a GPU signature may take, so it is kept for an hour after its last job. */
 const IDLE_MS = 3_600_000;
 
 export function createChecker(): Checker {
@@ -74,5 +74,5 @@ export function createChecker(): Checker {
   };
 }
 
-/** Stands for the result where the thread ended during the check, most likely because its heap was too small. */
+/** The result when the thread ended during the check, most likely because its heap was too small. */
 export const unchecked = (): Failure => ({ code: 'evidence_malformed', message: 'it could not be read' });

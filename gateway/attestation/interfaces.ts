@@ -1,4 +1,4 @@
-// What the parts of attestation are to one another and to the routes: the attestor, the sidecar, its sessions, the store.
+// The interfaces between the parts of attestation, and to the routes: the attestor, the sidecar, its sessions, the store.
 import type { Batch } from '../../proto/batch.ts';
 import type { BatchGroup, Hello, Phases } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
@@ -8,12 +8,12 @@ import type { Body, Folded } from '../offload/jobs.ts';
 import type { SessionEnds } from '../telemetry/metrics.ts';
 
 /**
- * The attestation in UTF-8. The promise that brings it may live on and would keep the bytes in memory, so its reader replaces them with
+ * The attestation in UTF-8. The promise of it may outlive its use and would keep the bytes in memory, so the caller replaces them with
  * `EMPTY`.
  */
 interface AttestationJson {
   json: Buffer;
-  /** Answers under the same nonce, this one included; null: the nonce is this answer's alone. */
+  /** Number of responses under the same nonce, this one included; null: the nonce is not shared. */
   readonly tree_size: number | null;
 }
 
@@ -38,16 +38,16 @@ export interface Attestor {
  */
 export type Kept = { readonly state: 'ready'; readonly json: Buffer<ArrayBuffer> } | { readonly state: 'pending' };
 
-/** The members nonce, token and evidence of an attestation. Those of a batch are one object for all of its answers. */
+/** The members nonce, token and evidence of an attestation. All responses of a batch share one object. */
 export interface Members {
   readonly nonce: string;
   /** The members as JSON without braces, in UTF-8. */
   readonly json: Buffer<ArrayBuffer>;
-  /** Answers that have them in common. */
+  /** Number of responses that share them. */
   readonly sharing: number;
 }
 
-/** An attestation out of a batch: its JSON in three parts. */
+/** An attestation of a batch: its JSON in three parts. */
 export interface InBatch {
   readonly start: Uint8Array<ArrayBuffer>;
   readonly members: Members;
@@ -59,25 +59,25 @@ export interface Store {
   begin(owner: Owner, id: string): void;
   /** Registers the completion's id while its stream runs. An attestation of another response that is stored under it stays. */
   name(owner: Owner, id: string, completionId: string): void;
-  /** Stores the attestation under both ids. What a batch has in common is stored once. */
+  /** Stores the attestation under both ids. The shared members of a batch are stored once. */
   keep(owner: Owner, id: string, completionId: string | null, attestation: Buffer<ArrayBuffer> | InBatch): void;
   drop(owner: Owner, id: string): void;
   /** Returns at once when the attestation is in this process's memory. @throws {Problem} store_unavailable */
   find(owner: Owner, id: string): Kept | null | Promise<Kept | null>;
   /** Entries and bytes in this process's memory. */
   readonly usage: { readonly entries: number; readonly bytes: number };
-  /** Whether the server that gateways share answers; null: there is none. */
+  /** Whether the server that gateways share can be reached; null: there is none. */
   readonly reachable: boolean | null;
   close(): void | Promise<void>;
 }
 
 /** An attestation that was checked. */
 export interface Attested {
-  /** How the nonce commits to raw among others; null: it is the SHA-256 of raw. */
+  /** Merkle proof of raw under the nonce; null: the nonce is the SHA-256 of raw. */
   readonly batch: Batch | null;
-  /** One object for all answers of a batch. Its reader drops it after use. */
+  /** One object for all responses of a batch. The caller drops it after use. */
   members: Members;
-  /** Where a processor signs: the session, and its key's signature over this answer. */
+  /** The session, and its key's signature over this response; null where no processor signs. */
   readonly cpu: { readonly session: Session; readonly signature: string } | null;
   readonly phases: Phases | undefined;
   /** The devices that signed, by their `ueid`. */
@@ -87,13 +87,13 @@ export interface Attested {
 }
 
 export interface AttestOptions {
-  /** The timeout counts from then, by performance.now(). */
+  /** The start of the timeout, by performance.now(). */
   readonly began_ms?: number;
-  /** Whose answers may share a nonce with this one; null: nobody's. */
+  /** The group of responses that may share a nonce with this one; null: none may. */
   readonly batch?: BatchGroup | null;
 }
 
-/** A session of the sidecar with its processor, checked. */
+/** A checked session of the sidecar with its processor. */
 export interface Session {
   /** SHA-256 of the statement, in hex. */
   readonly id: string;
@@ -119,19 +119,19 @@ export interface Sidecar {
   readonly refused: Refusal | null;
   /** The hello of the connected sidecar. */
   readonly hello: Hello | null;
-  /** The reason that the connected sidecar gives why it cannot attest; null when it can. */
+  /** The reason why the connected sidecar cannot attest, as it reports it; null when it can. */
   readonly unavailable: Hello['trouble'];
-  /** The session that answers are signed in; null without one. */
+  /** The session in which responses are signed; null without one. */
   readonly session: Session | null;
   /** When that session ends; null without one. */
   readonly sessionEnds: SessionEnds | null;
-  /** Hands the sidecar the key configurations of sealed requests, now and at each connection; sessions from now on name the first. */
-  tellKeys(hpke: readonly string[]): void;
-  /** A session that holds this challenge. @throws {Problem} not_found, overloaded, attestation_unavailable */
+  /** Sends the sidecar the key configurations of sealed requests, now and on each connection. New sessions name the first. */
+  sendKeys(hpke: readonly string[]): void;
+  /** Returns a session that contains this challenge. @throws {Problem} not_found, overloaded, attestation_unavailable */
   challenge(challenge: string): Promise<Session>;
   /** Number of attestations that are pending. */
   readonly pending: number;
-  /** How long the oldest of them has waited; 0 where none waits. */
+  /** The time for which the oldest of them has waited; 0 without one. */
   readonly oldest_ms: number;
   /** Resolves as soon as a sidecar is connected. @throws {Problem} attestation_unavailable after `wait_ms`. */
   ready(wait_ms: number): Promise<void>;

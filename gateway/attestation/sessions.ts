@@ -1,4 +1,4 @@
-// The sidecar's sessions with its processor: each is checked once, and then stands for all answers that are signed in it.
+// The sidecar's sessions with its processor. Each is checked once, for all responses that are signed in it.
 import { hash, randomUUID } from 'node:crypto';
 import type { Failed, SessionFrame } from '../../proto/frames.ts';
 import { readStatement } from '../../proto/statement.ts';
@@ -11,7 +11,7 @@ import { type Checker, type Failure, unchecked } from './checker.ts';
 import type { Session } from './interfaces.ts';
 import type { Link } from './sidecar-link.ts';
 
-/** An answer may be signed in the session before the last, so that some are kept. */
+/** A response may still be signed in an earlier session, so the last few are kept. */
 const MAX_SESSIONS = 4;
 
 export const unavailable = (message: string) =>
@@ -22,29 +22,29 @@ export const timedOut = () => unavailable('The attestation did not come in time.
 export const noSession = () => new Problem('not_found', 'No processor signs here: there are no sessions.');
 
 interface Sessions {
-  /** The session that answers are signed in; null without one. */
+  /** The session in which responses are signed; null without one. */
   readonly current: Session | null;
-  /** Of the current session; null without one. */
+  /** The ends of the current session; null without one. */
   readonly ends: SessionEnds | null;
-  /** null: the sidecar has sent none of this id, or it was refused. Resolves when the session has been checked. */
+  /** Resolves when the session has been checked. null: the sidecar has sent none of this id, or its check failed. */
   find(id: string): Promise<Session | null>;
   /** Takes a session frame. @returns the reason to refuse the sidecar, or null */
   received(frame: SessionFrame, simulatedRoot: string | null): Promise<Failure | null>;
-  /** Whether the failure was a request's for a session. */
+  /** Rejects the session request with the frame's id. Returns false where there is none. */
   failed(frame: Failed): boolean;
-  /** Has a session made that holds this challenge. @throws {Problem} not_found, overloaded, attestation_unavailable */
+  /** Requests a session that contains this challenge. @throws {Problem} not_found, overloaded, attestation_unavailable */
   request(challenge: string, link: Link, simulatedRoot: string | null): Promise<Session>;
   disconnected(): void;
 }
 
 export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_ms: number): Sessions {
-  /** By id, as the connected sidecar has sent them; null: it was refused. */
+  /** The last sessions, by id; null: the check failed. */
   const sessions = new Map<string, Promise<Session | null>>();
   /** Requests for sessions with a challenge, by the ids of their frames. */
   const requests = new Map<string, { resolve(frame: SessionFrame): void; reject(error: Error): void }>();
   let current: Session | null = null;
   let ends: SessionEnds | null = null;
-  /** Sessions received, and which of them is the current one: the check of one may take longer than that of the next. */
+  /** The number of sessions received, and the number of the current one: their checks may end in another order. */
   let received = 0;
   let currentNumber = 0;
 
@@ -100,7 +100,7 @@ export function createSessions(checker: Pick<Checker, 'checkSession'>, timeout_m
       }
     },
     disconnected() {
-      // What is still being checked came over this connection.
+      // No session of this connection may become the current one after its check.
       currentNumber = ++received;
       current = null;
       ends = null;
@@ -116,14 +116,14 @@ const sessionOf = ({ statement, cpu, gpu }: SessionFrame): Session => ({
   gpu,
 });
 
-/** Of a session that was checked. */
+/** Returns the ends of a checked session. */
 function endsOf({ statement, cpu }: Session): SessionEnds {
   const { type, collateral } = JSON.parse(cpu) as { type: string; collateral?: object };
   const session_ms = readStatement(statement).not_after * 1000;
   return { type, session_ms, collateral_ms: endOf(collateral) };
 }
 
-/** A sidecar of CPU_EVIDENCE=auto may hand on collateral that a verifier refuses. */
+/** Returns null for collateral that a verifier rejects: with CPU_EVIDENCE=auto the sidecar may send it. */
 function endOf(collateral: object | undefined): number | null {
   if (collateral === undefined || !('tcb_info' in collateral)) return null;
   try {
@@ -137,7 +137,7 @@ function endOf(collateral: object | undefined): number | null {
 /** JSON of the session by itself: the member `cpu` with the evidence over its statement. */
 export const wholeSession = ({ cpu, gpu }: Session): string => `${cpu.slice(0, -1)},"gpu":${gpu}}`;
 
-/** JSON of the member `cpu` of an answer. `held`: the session that the client holds; of that one only the name is sent. */
+/** JSON of the member `cpu` of an answer. `held`: the id of the session that the client has; of that one only the id is sent. */
 export function answerCpu({ id, cpu }: Session, signature: string, held: string | undefined): string {
   return held === id
     ? `{"statement_sha256":"${id}","signature":"${signature}"}`

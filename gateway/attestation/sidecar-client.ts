@@ -29,7 +29,7 @@ interface SidecarOptions {
   readonly attest_timeout_ms: number;
   /** Attestations that are requested at the same time. The others wait in a queue that is fair between owners. */
   readonly max_attestations_in_flight: number;
-  /** Answers beyond those of one full batch that may wait to be part of the next; no limit by default. */
+  /** Responses beyond one full batch that may wait for the next; no limit by default. */
   readonly max_attestations_waiting?: number;
   /** Replaces the limit above. These permits have a bounded queue and may be shared by several processes. */
   readonly permits?: Permits;
@@ -39,13 +39,13 @@ interface SidecarOptions {
   readonly onState?: (state: SidecarState, reason: string, refusal: Refusal | null) => void;
   /** A request to the sidecar is repeated. */
   readonly onRetry?: () => void;
-  /** A GPU signature was checked, under which so many answers go out: alone, or as those of a batch. */
+  /** A GPU signature over this number of responses was checked: over one alone, or over a batch. */
   readonly onSigned?: (answers: number, kind: 'strict' | 'batch') => void;
   /** A sidecar with a processor is connected. */
   readonly onProcessor?: () => void;
-  /** A session was checked, and answers are signed in it from now on. */
+  /** A session was checked, and responses are signed in it from now on. */
   readonly onSession?: (session: Session) => void;
-  /** Whether answers may share a signature: what a client that waits in vain for its own is told. */
+  /** Whether responses may share a signature, which the error of a full queue then suggests. */
   readonly batches?: boolean;
 }
 
@@ -98,7 +98,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
   const sessions = createSessions(options.checker, options.attest_timeout_ms);
   const { permits = createPermits({ max_permits: options.max_attestations_in_flight, max_waiting: Infinity }) } =
     options;
-  /** Answers that share a nonce do not wait for a turn of their own: one collection serves a whole tree of them. */
+  /** Batched responses do not wait for each other: one collection of evidence serves a whole batch. */
   const batchPermits = createPermits({
     max_permits: MAX_LEAVES,
     max_waiting: options.max_attestations_waiting ?? Number.POSITIVE_INFINITY,
@@ -138,7 +138,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       return disconnected((error as NodeJS.ErrnoException).code ?? 'unknown');
     }
     const opened = openLink(socket, {
-      hello(greeting, greeted) {
+      hello(greeting, again) {
         if (greeting.simulated !== null && !options.allow_simulated) {
           refuse({ code: 'simulated', message: 'the sidecar is simulated and ALLOW_SIMULATED is not 1' });
           return opened.close();
@@ -151,7 +151,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
           options.onProcessor?.();
           if (hpke.length > 0) opened.send({ type: 'keys', hpke: [...hpke] });
         }
-        if (greeted) return; // Everything pending was already requested on this connection.
+        if (again) return; // Everything pending was already requested on this connection.
         for (const [id, one] of pending) {
           clearTimeout(one.retry ?? undefined);
           one.retry = null;
@@ -228,7 +228,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
     return refusal;
   }
 
-  /** undefined: the sidecar has sent no session of that name. */
+  /** undefined: the sidecar has sent no session with that id, or its check failed. */
   async function inSession({ session: id, signature }: Signed): Promise<Attested['cpu'] | undefined> {
     const session = await sessions.find(id);
     return session === null ? undefined : { session, signature };
@@ -289,7 +289,7 @@ export function createSidecar(options: SidecarOptions): Sidecar {
       return oldest === undefined ? 0 : performance.now() - oldest.began_ms;
     },
 
-    tellKeys(documents) {
+    sendKeys(documents) {
       hpke = documents;
       if (state === 'connected' && hello !== null && hello.cpu !== null) link?.send({ type: 'keys', hpke: [...hpke] });
     },

@@ -23,7 +23,7 @@ import { type ConnectionEnd, connectToSidecar, readTextFrame, updateBoth } from 
 const MAX_FRAME_BYTES = 8 * 1024 * 1024;
 const HELLO_TIMEOUT_MS = 5_000;
 const MAX_COPIED_BYTES = 64 * 1024;
-/** A leaf of a batch as JSON: its id, salt, path, signature. */
+/** Limit for a leaf of a batch as JSON: its id, salt, path, signature. */
 const MAX_LEAF_BYTES = 2 * 1024;
 /** A stopped sidecar keeps its connection open. Only its silence shows that it has stopped. */
 const HEARTBEAT = { every_ms: 1_000, silence_ms: 5_000 } as const;
@@ -39,9 +39,9 @@ export interface AttestedFrame {
 
 export interface AttestedAnswer {
   readonly id: string;
-  /** How the nonce commits to this raw; null: it is its SHA-256. */
+  /** Merkle proof of this raw under the nonce; null: the nonce is its SHA-256. */
   readonly batch: Batch | null;
-  /** Where a processor signs: the session, and its key's signature over this answer. */
+  /** The session, and its key's signature over this response; null where no processor signs. */
   readonly cpu: Signed | null;
   readonly phases: Phases | undefined;
 }
@@ -49,8 +49,8 @@ export interface AttestedAnswer {
 type Frame = Exclude<FromSidecar, { type: 'attested' }> | AttestedFrame;
 
 interface LinkEvents {
-  /** Called first, and again with `greeted` when the attester or the devices behind this connection have changed. */
-  hello(hello: Hello, greeted: boolean): void;
+  /** Called first; then with `again`, when the attester or the devices behind this connection have changed. */
+  hello(hello: Hello, again: boolean): void;
   frame(frame: Exclude<Frame, Hello>): void;
   /** Called once and last. The reason is for the log. `other_protocol`: the sidecar is of another version. */
   closed(reason: string, end: ConnectionEnd['reason']): void;
@@ -58,7 +58,7 @@ interface LinkEvents {
 
 export interface Link {
   send(frame: Exclude<ToSidecar, { type: 'attest' }>): void;
-  /** `raw` is in UTF-8. `batch`: whose answers may share the nonce; null: nobody's. */
+  /** `raw` is in UTF-8. `batch`: the group of responses that may share the nonce; null: none may. */
   attest(id: string, raw: Uint8Array, batch: BatchGroup | null): void;
   close(): void;
 }
@@ -73,7 +73,7 @@ export function openLink(socket: Socket, events: LinkEvents): Link {
     read: (data, isBinary) => (isBinary ? parseBinary(data) : parseFrame(data)),
     onHello: events.hello,
     onFrame: events.frame,
-    onEnd: (end) => events.closed(inWords(end), end.reason),
+    onEnd: (end) => events.closed(describeEnd(end), end.reason),
   });
   let corked = false;
   /** Collects all requests of one turn of the event loop into one write. */
@@ -102,7 +102,7 @@ export function openLink(socket: Socket, events: LinkEvents): Link {
   };
 }
 
-function inWords(end: ConnectionEnd): string {
+function describeEnd(end: ConnectionEnd): string {
   switch (end.reason) {
     case 'error':
       return end.error.code ?? end.error.message;
@@ -145,7 +145,7 @@ function parseBinary(frame: Buffer): AttestedFrame | null {
 
 const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array) => Buffer.from(buffer, byteOffset, byteLength);
 
-/** @throws {Error} unless head and leaves are of the protocol. */
+/** @throws {Error} unless head and leaves match the protocol. */
 function parseBatch(head: unknown, payload: Uint8Array): AttestedFrame | null {
   const { nonce, tree_size, phases } = attestedBatchHeadSchema.parse(head);
   const { head: leaves, payload: rest } = splitBinaryFrame(payload, MAX_LEAVES * MAX_LEAF_BYTES);
@@ -180,7 +180,7 @@ const END = Buffer.from('}]}');
 const MAX_DEVICES = 64;
 
 /**
- * Returns the bytes if they are JSON of {@link attestedMembersSchema}, else null. The form that a sidecar writes is recognized quickly. Any
+ * Returns the bytes if they are JSON of {@link attestedMembersSchema}, else null. The form that a sidecar writes is not parsed. Any
  * other form is parsed and serialized anew, because it becomes part of a response and of a single line of an event.
  */
 export function membersIn(bytes: Buffer): Buffer | null {
@@ -254,9 +254,9 @@ function isOrdinary(four: number): boolean {
 }
 
 // Connects to the sidecar's socket after checking who owns it. A user who can write in its folder could replace the socket and would
-// receive prompts. Node does not tell which process listens (SO_PEERCRED), so the owner and the mode of folder and socket decide.
+// receive prompts. Node does not report which process listens (SO_PEERCRED), so the owner and the mode of folder and socket decide.
 
-/** The socket may belong to another user. The message is for /health and the log, and names no path. */
+/** The socket may be another user's. The message is for /health and the log, and names no path. */
 export class SocketRefused extends Error {
   override readonly name = 'SocketRefused';
   readonly code: 'socket_owner' | 'socket_mode' | 'socket_kind';
@@ -302,11 +302,11 @@ function checkSocket(stats: Stats, sidecar_uid: number | null): void {
     throw new SocketRefused('socket_mode', 'everybody may connect to the socket: its mode must be 0660 or less');
 }
 
-function checkOwner(what: string, uid: number, sidecar_uid: number | null): void {
+function checkOwner(subject: string, uid: number, sidecar_uid: number | null): void {
   const own_uid = process.getuid?.();
   if (uid === ROOT_UID || uid === own_uid || uid === sidecar_uid) return;
   throw new SocketRefused(
     'socket_owner',
-    `${what} belongs to user ${uid}, who is neither root nor this gateway's user (${own_uid}) nor SIDECAR_UID`,
+    `${subject} belongs to user ${uid}, who is neither root nor this gateway's user (${own_uid}) nor SIDECAR_UID`,
   );
 }

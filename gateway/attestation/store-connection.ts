@@ -1,4 +1,4 @@
-// A connection to Valkey or Redis with a timeout for each command. No caller waits longer for a server that is away or hangs.
+// A connection to Valkey or Redis with a timeout for each command, so that no caller waits longer for a server that is down or hangs.
 import { createClient, type RedisClientOptions } from '@redis/client';
 import { delayAfter } from '../limits/backoff.ts';
 
@@ -13,7 +13,7 @@ interface ConnectionOptions {
 
 export interface Connection {
   readonly isReady: boolean;
-  /** @throws {Error} at once when the server is away, or after the timeout when it hangs. */
+  /** @throws {Error} at once when the server is down, or after the timeout when it hangs. */
   run<T>(command: (client: Client) => Promise<T>): Promise<T>;
   /** Waits for open commands, up to the timeout. */
   close(): Promise<void>;
@@ -55,7 +55,7 @@ export function openConnection({ url, timeout_ms, onState }: ConnectionOptions):
     return created;
   }
 
-  /** The client would keep open commands until a hanging server responds. A new connection drops them. */
+  /** Replaces the client, which would keep open commands until a hanging server responds. A new connection drops them. */
   function renew(hanging: Client): void {
     if (closed || hanging !== client) return;
     setConnected(false, 'no answer in time');

@@ -90,14 +90,14 @@ const PENDING = { state: 'pending' } as const;
 /** An allocation and the number of ids that refer to it. It is freed when no id does. */
 interface Entry {
   readonly allocation: Allocation;
-  /** Out of a batch: what stands between the two parts of the allocation, and where. */
+  /** For a batch: the shared members, and their offset in the text of the allocation. */
   readonly shared: { readonly members: Members; readonly at: number } | null;
   references: number;
 }
 /** Bytes that an entry costs beside its text. */
 const ENTRY_BYTES = 512;
 
-/** The bytes that an entry is counted for beside its own: its part of what a batch has in common. */
+/** The entry's share of the members that its batch has in common, in bytes. */
 const shareOf = ({ shared }: Entry): number =>
   shared === null ? 0 : Math.ceil(shared.members.json.length / shared.members.sharing);
 
@@ -137,7 +137,7 @@ export function createMemoryStore(options: {
   const keyOf = (owner: Owner, id: string) => `${owner} ${id}`;
   /** Keys of responses that are not complete. They are kept apart because a response may run longer than the cache keeps its entries. */
   const pending = new Set<string>();
-  /** For those keys: from the key of our id to the key of the completion's. */
+  /** The pending key of the completion's id, by the key of our id. */
   const names = new Map<string, string>();
   const clearPending = (key: string): void => {
     const named = names.get(key);

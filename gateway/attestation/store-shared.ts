@@ -30,10 +30,10 @@ const AS_BYTES = { [RESP_TYPES.BLOB_STRING]: Buffer };
 /** Limit for values on their way to the server. Beyond it an attestation is stored in this process only. */
 const MAX_IN_FLIGHT_BYTES = 64 * 1024 * 1024;
 const BRACE = 0x7b;
-/** Prefix of an attestation out of a batch: the nonce under which its members are stored, and where in the rest they stand. */
+/** Prefix of an attestation of a batch. The nonce under which its members are stored follows, and their offset in the rest. */
 const IN_BATCH = '&';
 const IN_BATCH_HEAD = /^&([0-9a-f]{64}) (\d{1,9})\n/;
-/** Longer than an attestation itself is kept, so that no answer of a batch outlives its members. */
+/** Members are kept longer than attestations by this time, so that no attestation of a batch outlives them. */
 const MEMBERS_MORE_MS = 60_000;
 const RETRY_SECONDS = 2;
 /** Errors are ignored: the connection's state is logged, and the response carries its attestation in any case. */

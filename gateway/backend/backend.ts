@@ -1,4 +1,4 @@
-// The interface between the gateway and its backend: the request, the response and its handler, and what the canary found.
+// The interface between the gateway and its backend: the request, the response and its handler, errors, and the canary's result.
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ErrorBody } from '../../proto/openai.ts';
 import type { SerializedHeaders, SharedHeaders } from '../http/outgoing.ts';
@@ -22,8 +22,8 @@ export interface BackendRequest {
    */
   readonly owner: Owner | null;
   /**
-   * What chooses among several backends. undefined: any model will do. null: the request is about none, and goes where what it names may be
-   * kept: to the first backend that serves any model.
+   * The model, by which one of several backends is chosen. undefined: any backend that serves all models. null: the request is about a
+   * stored resource, which only the first of those backends may have.
    */
   readonly model?: string | null | undefined;
 }
@@ -35,7 +35,7 @@ export interface ResponseHead {
   readonly headers: IncomingHttpHeaders;
   /** Content-Length in bytes; null when there is none. */
   readonly length: number | null;
-  /** What was computed from the head. Responses that differ only in length and date share it. */
+  /** Values computed from the head. Responses that differ only in length and date share them. */
   readonly cache: { clientHeaders: SharedHeaders | null };
 }
 
@@ -44,19 +44,19 @@ export interface ResponseHead {
  * by `head`, `data` or `end` is passed to `fail`.
  */
 export interface ResponseHandler {
-  /** Among several backends, the one that the request is sent to. It comes again for each further one. */
+  /** Called where there are several backends, with the one that the request is sent to, and again at each failover. */
   sentTo?(backend: BackendName): void;
   head(head: ResponseHead): void;
   /** The handler may keep the bytes. */
   data(chunk: Buffer): void;
   end(): void;
-  /** `unsent`: no byte of the request has left the gateway, so that another backend may be asked. */
+  /** `unsent`: no byte of the request has left the gateway, so that another backend may be tried. */
   fail(problem: Problem, unsent?: boolean): void;
 }
 
 /** One of several backends. */
 export interface BackendName {
-  /** Its `name` in BACKENDS_FILE, or its place there from 0. */
+  /** Its `name` in BACKENDS_FILE, or its index there, from 0. */
   readonly name: string;
   readonly url: URL;
 }
@@ -75,10 +75,10 @@ export interface Backend {
   close(): Promise<void>;
 }
 
-/** A model as a backend lists it. */
+/** A model in a backend's list. */
 export interface Model {
   readonly id: string;
-  /** The whole entry. */
+  /** The whole entry of the list. */
   readonly json: string;
 }
 
@@ -86,16 +86,16 @@ export interface BackendsHealth {
   /** ok: all backends are up. degraded: some. down: none. */
   readonly status: 'ok' | 'degraded' | 'down';
   readonly backends: { readonly name: string; readonly state: 'up' | 'down' }[];
-  /** Why the file as it is now cannot be used; what it held before is used meanwhile. */
+  /** The reason why the current file cannot be used. Its last valid version stays in use. */
   readonly file_error?: string;
 }
 
-/** Several backends that are chosen among by model (BACKENDS_FILE). `call` throws model_not_found where none serves the model. */
+/** Several backends, of which the model chooses one (BACKENDS_FILE). `call` throws model_not_found where none serves the model. */
 export interface Backends extends Backend {
-  /** The models of all, each once, in the order of the file. @throws {Problem} where no backend tells its models */
+  /** The models of all backends, without duplicates, in the order of the file. @throws {Problem} where no backend lists its models */
   models(): Promise<readonly Model[]>;
   health(): Promise<BackendsHealth>;
-  /** Each by itself, with its own key, and which models go to it. */
+  /** Each backend, called alone with its own key. `serves`: whether requests for the model go to it. */
   readonly each: readonly {
     readonly name: string;
     readonly call: Backend['call'];
@@ -107,18 +107,18 @@ export interface Backends extends Backend {
   readonly failovers: number;
 }
 
-// What the canary found (canary.ts).
+// The canary's result (canary.ts).
 
 export const CANARY_STATES = ['off', 'pending', 'good', 'wrong', 'unavailable'] as const;
 
 export interface CanaryResult {
-  /** `pending`: the first answer is not there. `unavailable`: nothing was learnt, because the backend did not answer the question. */
+  /** `pending`: there is no result yet. `unavailable`: there is none, because the backend gave no complete answer. */
   readonly state: (typeof CANARY_STATES)[number];
-  /** Of `wrong`: empty, not_text, repetition, unexpected, changed. Of `unavailable`: no_model, no_answer, cut, timeout, a code or a status. */
+  /** `wrong`: empty, not_text, repetition, unexpected, changed. `unavailable`: no_model, no_answer, cut, timeout, a code or a status. */
   readonly reason?: string;
   /** Of several backends, the one that is wrong. */
   readonly backend?: string;
-  /** When that was found, RFC 3339. */
+  /** The time of the result, RFC 3339. */
   readonly at?: string;
 }
 
@@ -136,7 +136,7 @@ type FaultKind =
   | 'timeout'
   /** The bytes are not an HTTP/1.1 response. */
   | 'not_http'
-  /** The bytes arrived before the request was sent, so they answer no request. */
+  /** The bytes arrived before the request was sent, so they are not its response. */
   | 'unsolicited'
   /** The connection ended before the response was complete. */
   | 'disconnected'
@@ -176,8 +176,8 @@ function defaultCode(status: number): string {
 }
 
 /**
- * Rewrites the body of an error response. Known shapes: OpenAI `{error: {…}}`, `{error: "…"}`, FastAPI `{detail}`, vLLM `{object: "error",
- * message}`.
+ * Rewrites the body of an error response. Known shapes: OpenAI `{error: {…}}`, `{error: "…"}`, FastAPI `{detail}`, vLLM
+ * `{object: "error", message}`.
  */
 export function rewriteError(status: number, body: string): ErrorBody {
   let parsed: unknown;
@@ -189,7 +189,7 @@ export function rewriteError(status: number, body: string): ErrorBody {
   return errorOf(status, parsed);
 }
 
-/** Rewrites a parsed error body or error chunk. What an error object has beyond the four members stays in it, and beside it. */
+/** Rewrites a parsed error body or error chunk. Further members inside of an error object, and beside it, are kept. */
 export function errorOf(status: number, parsed: unknown): ErrorBody {
   const fallback = `The backend answered with status ${status}.`;
   if (!isJsonObject(parsed)) return errorBody(status, fallback, null, defaultCode(status));

@@ -1,4 +1,4 @@
-// The file of several backends (BACKENDS_FILE): its form, and the errors that name a place in it.
+// Reads the file of several backends (BACKENDS_FILE). Its errors name the member that is wrong.
 import { isAbsolute } from 'node:path';
 import * as z from 'zod';
 import { duplicateMember } from '../../proto/json.ts';
@@ -21,7 +21,7 @@ const BACKENDS = `must be a list of 1 to ${MAX_BACKENDS} backends`;
 
 const backendSchema = z.strictObject({
   url: backendUrl('api_key_file'),
-  /** In logs, metrics and /health. A number alone is the place of a backend without a name. */
+  /** For logs, metrics and /health. A number alone is not allowed, because a backend without a name has its index as name. */
   name: z
     .string(NAME)
     .regex(/^(?!\d+$)[A-Za-z0-9._-]{1,64}$/, NAME)
@@ -38,7 +38,7 @@ const fileSchema = z.strictObject({
   backends: z.array(backendSchema, BACKENDS).min(1, BACKENDS).max(MAX_BACKENDS, BACKENDS),
 });
 
-/** A backend as the file has it, with its key. */
+/** A backend's entry in the file, with the key from its key file. */
 export interface BackendEntry {
   readonly name: string;
   readonly url: string;
@@ -48,7 +48,7 @@ export interface BackendEntry {
   readonly api_key: string | null;
 }
 
-/** The file cannot be used. The message is one line that names the place and quotes no value. */
+/** The file cannot be used. The message is one line that names the member and quotes no value. */
 export class BackendsFileError extends Error {
   override readonly name = 'BackendsFileError';
 }
@@ -79,10 +79,10 @@ function parseBackends(text: string): z.output<typeof fileSchema> {
   if (duplicateMember(text) !== null) throw new BackendsFileError('names a member twice');
   for (const member of ['url', 'name'] as const) {
     const values = parsed.data.backends.map((backend) => backend[member]);
-    const again = values.findIndex((one, i) => one !== undefined && values.indexOf(one) < i);
-    if (again < 0) continue;
-    const first = values.indexOf(values[again]);
-    throw new BackendsFileError(`backends[${again}].${member}: is that of backends[${first}]`);
+    const second = values.findIndex((one, i) => one !== undefined && values.indexOf(one) < i);
+    if (second < 0) continue;
+    const first = values.indexOf(values[second]);
+    throw new BackendsFileError(`backends[${second}].${member}: is that of backends[${first}]`);
   }
   return parsed.data;
 }

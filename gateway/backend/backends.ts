@@ -1,5 +1,5 @@
-// Several backends on one node (BACKENDS_FILE): which one a request goes to, where it goes when that one cannot be reached, and what
-// follows a change of the file.
+// Several backends on one node (BACKENDS_FILE): chooses one for each request, tries another when that one cannot be reached, and follows
+// changes of the file.
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
@@ -19,18 +19,18 @@ import type {
 import { type BackendEntry, BackendsFileError, readBackendsFile } from './backends-file.ts';
 import { Replica, reasonOf } from './replica.ts';
 
-// Which backends serve a model, and whose turn it is.
+// Load balancing: the backends that serve a model, and the next one of them.
 
 interface Member {
   readonly replica: Replica;
-  /** What it has gained. */
+  /** Its current weight in the round robin. */
   current: number;
 }
 
 /**
- * Backends that serve the same, by smooth weighted round robin: each turn every backend gains its weight, and the one with most is chosen and
- * loses all of theirs. It needs no count of running requests, and unlike the fewest running requests it does not send everything to a
- * backend that fails at once.
+ * Backends that serve the same models, chosen by smooth weighted round robin: each choice adds every backend's weight to its current
+ * weight, takes the backend with the highest, and reduces that by the sum of all weights. Unlike least connections, it needs no count of
+ * running requests, and does not prefer a backend that fails at once.
  */
 class Group {
   readonly #members: readonly Member[];
@@ -39,14 +39,14 @@ class Group {
     this.#members = replicas.map((replica) => ({ replica, current: 0 }));
   }
 
-  /** Of those that were not tried: one that is up, else, as the last resort, one that is down. null: all were tried. */
+  /** Returns a backend that was not tried: one that is up, or else, as the last resort, one that is down. null: all were tried. */
   next(tried: ReadonlySet<Replica>): Replica | null {
     const untried = this.#members.filter(({ replica }) => !tried.has(replica));
     const up = untried.filter(({ replica }) => replica.up);
-    return this.#turn(up.length === 0 ? untried : up);
+    return this.#choose(up.length === 0 ? untried : up);
   }
 
-  #turn(members: readonly Member[]): Replica | null {
+  #choose(members: readonly Member[]): Replica | null {
     let total = 0;
     let best: Member | null = null;
     for (const member of members) {
@@ -61,11 +61,11 @@ class Group {
   }
 }
 
-/** What the file says, as long as it says so. */
+/** The routing table of one version of the file. */
 class Table {
   readonly replicas: readonly Replica[];
   readonly #byModel: ReadonlyMap<string, Group>;
-  /** Those that serve every model that no other names, and the first of them. null: there are none. */
+  /** The backends that serve every model that no other names, and the first of them alone. null: there are none. */
   readonly #others: Group | null;
   readonly #first: Group | null;
 
@@ -90,9 +90,9 @@ class Table {
   }
 }
 
-// One request, sent to one backend after another until one is connected to.
+// Failover: one request is sent to one backend after another until a connection is established.
 
-/** No further backend is tried after this time: one that lets connections wait takes 5 s. */
+/** No further backend is tried after this time. An attempt to connect may take 5 s. */
 const FAILOVER_MS = 10_000;
 
 /** How long /health waits for the first probe of a backend. */
@@ -143,7 +143,7 @@ class RoutedCall implements ResponseHandler, BackendCall {
     this.#handler.end();
   }
 
-  /** Only a request of which nothing has left is sent to another backend: an answer must not be computed twice. */
+  /** Tries another backend only if no byte of the request was sent, because a response must not be computed twice. */
   fail(problem: Problem, unsent = false): void {
     if (!unsent || this.#chooser.closed || this.#cancelled) return this.#handler.fail(problem);
     this.#replica.failed(reasonOf(problem));
@@ -173,14 +173,14 @@ class RoutedCall implements ResponseHandler, BackendCall {
   }
 }
 
-/** `poll_ms`: how often the file is looked at. @throws {ConfigError} when it cannot be used. */
+/** `poll_ms`: how often the file is checked for changes. @throws {ConfigError} when it cannot be used. */
 export function createBackends(file: string, config: GatewayConfig, log: Logger, poll_ms?: number): Backends {
   const path = resolve(file);
   let table: Table | null = null;
   let file_error: string | null = null;
   let failovers = 0;
   let closed = false;
-  /** No longer in the file, with requests that still run. */
+  /** Backends that are no longer in the file and still have running requests. */
   const retired = new Set<Replica>();
 
   function load(read: ReadFollowed): void {
@@ -212,10 +212,10 @@ export function createBackends(file: string, config: GatewayConfig, log: Logger,
   }
 
   const stop = followFiles(load, poll_ms);
-  const now = () => table as Table;
+  const current = () => table as Table;
   const chooser: Chooser = {
     next(request, tried) {
-      const group = now().groupOf(request.model);
+      const group = current().groupOf(request.model);
       if (group === null) throw noBackendFor(request);
       return group.next(tried);
     },
@@ -226,10 +226,10 @@ export function createBackends(file: string, config: GatewayConfig, log: Logger,
   };
   return {
     call: (request, handler) => new RoutedCall(chooser, request, handler),
-    models: () => modelsOf(now()),
+    models: () => modelsOf(current()),
     async health() {
-      const { replicas } = now();
-      // One that is silent is not waited for: health checks have seconds.
+      const { replicas } = current();
+      // A silent backend is not waited for, because a health check has only seconds.
       await Promise.race([
         Promise.all(replicas.map(({ ready }) => ready)),
         sleep(FIRST_PROBE_MS, undefined, { ref: false }),
@@ -237,7 +237,7 @@ export function createBackends(file: string, config: GatewayConfig, log: Logger,
       return healthOf(replicas, file_error);
     },
     get each() {
-      const table = now();
+      const table = current();
       return table.replicas.map((replica) => ({
         name: replica.name,
         call: (request: BackendRequest, handler: ResponseHandler) => replica.call(request, handler),
@@ -245,7 +245,7 @@ export function createBackends(file: string, config: GatewayConfig, log: Logger,
       }));
     },
     get states() {
-      return now().replicas.map(({ name, up }) => [name, up] as const);
+      return current().replicas.map(({ name, up }) => [name, up] as const);
     },
     get failovers() {
       return failovers;
@@ -253,7 +253,7 @@ export function createBackends(file: string, config: GatewayConfig, log: Logger,
     async close() {
       closed = true;
       stop();
-      await Promise.all([...now().replicas, ...retired].map((replica) => replica.close()));
+      await Promise.all([...current().replicas, ...retired].map((replica) => replica.close()));
     },
   };
 }
@@ -266,15 +266,15 @@ function noBackendFor({ model, method }: BackendRequest): Problem {
 
 async function modelsOf(table: Table): Promise<readonly Model[]> {
   const up = table.replicas.filter((replica) => replica.up);
-  const asked = up.length === 0 ? table.replicas : up;
-  const probes = await Promise.all(asked.map((replica) => replica.probe()));
+  const probed = up.length === 0 ? table.replicas : up;
+  const probes = await Promise.all(probed.map((replica) => replica.probe()));
   if (probes.every(({ models }) => models === null)) {
     if (probes.some(({ error }) => error === null))
       throw new Problem('backend_bad_response', 'No backend answered with a list of models.');
     throw new Problem('backend_unreachable', 'No backend can be reached.', { retryAfterSeconds: 1 });
   }
   const merged = new Map<string, Model>();
-  for (const [i, replica] of asked.entries())
+  for (const [i, replica] of probed.entries())
     for (const model of probes[i]?.models ?? [])
       if (!merged.has(model.id) && table.allows(replica, model.id)) merged.set(model.id, model);
   return [...merged.values()];

@@ -1,5 +1,5 @@
-// The canary: asks the backend what any language model knows, and looks whether the answer makes sense and repeats. A backend can answer 200 with
-// garbage (vllm-project/vllm#57224: an H100 under TDX), and a signature over garbage is valid.
+// The canary: sends the backend a question that any language model can answer, and checks that the answer makes sense and is stable. A
+// backend can respond 200 with garbage (vllm-project/vllm#57224: an H100 under TDX), and a signature over garbage is valid.
 import type { Logger } from 'pino';
 import * as z from 'zod';
 import { ANY_TEXT } from '../config.ts';
@@ -7,15 +7,15 @@ import { asProblem } from '../http/problem.ts';
 import type { Backend, BackendRequest, Canary, CanaryResult } from './backend.ts';
 
 const QUESTION = 'What is the capital of France? Answer with its name only.';
-/** A model that reasons first gets as far as the name. */
+/** Enough for a model that reasons before it writes the name. */
 const MAX_TOKENS = 256;
 const ANSWER_MS = 60_000;
 const MAX_ANSWER_BYTES = 1024 * 1024;
-/** While the backend loads its model. One that refuses the question, as one for embeddings alone does, is asked no sooner than others. */
+/** The interval while the backend loads its model. A backend that rejects the question, such as one for embeddings, has the usual one. */
 const RETRY_MS = 5_000;
 const LOADING = /^(backend_\w+|http_5\d\d|timeout)$/;
-/** Answers must agree so far. Further on, the numbers of a batched backend depend on what else it computes. */
-const SAME = 16;
+/** The number of characters in which answers must agree. Later ones may differ, because the other requests of a batch affect the result. */
+const SAME_CHARACTERS = 16;
 
 const modelsSchema = z.object({ data: z.array(z.object({ id: z.string().min(1) })).min(1) });
 const answerSchema = z.object({
@@ -48,34 +48,34 @@ interface CanaryOptions {
   readonly backend_api_key: string | null;
 }
 
-/** A backend that is asked. `name` null: it is the only one. */
-interface Asked {
+/** A backend under test. `name` null: it is the only one. */
+interface CanaryTarget {
   readonly name: string | null;
   readonly call: Backend['call'];
   /** Whether requests for this model go to it; absent: all do. */
   serves?(model: string): boolean;
 }
 
-/** `backends` tells who is to be asked now. */
-export function startCanary(backends: () => readonly Asked[], options: CanaryOptions, log: Logger): Canary {
+/** `backends` returns the backends to test now. */
+export function startCanary(backends: () => readonly CanaryTarget[], options: CanaryOptions, log: Logger): Canary {
   const { canary_interval_ms: interval_ms, canary_expect: expected, backend_api_key } = options;
   let result: CanaryResult = { state: interval_ms === 0 ? 'off' : 'pending' };
   let timer: NodeJS.Timeout | null = null;
   let closed = false;
 
-  async function look(): Promise<void> {
-    const found = await lookAtAll(backends(), backend_api_key, expected);
+  async function test(): Promise<void> {
+    const found = await testAll(backends(), backend_api_key, expected);
     if (closed) return;
     const stays = found.state === 'unavailable' && result.state === 'wrong';
     if (!stays && (found.state !== result.state || found.reason !== result.reason))
       log[found.state === 'wrong' ? 'error' : 'info'](found, 'canary');
-    // What was wrong stays so until it was seen to be good: a backend that is too busy to answer is not.
+    // A wrong result stays until a good one: a backend that is too busy to answer has not recovered.
     if (!stays) result = { ...found, at: new Date().toISOString() };
     const loading = found.state === 'unavailable' && LOADING.test(found.reason ?? '');
-    timer = setTimeout(look, loading ? Math.min(RETRY_MS, interval_ms) : interval_ms).unref();
+    timer = setTimeout(test, loading ? Math.min(RETRY_MS, interval_ms) : interval_ms).unref();
   }
 
-  if (interval_ms > 0) timer = setTimeout(look, 0);
+  if (interval_ms > 0) timer = setTimeout(test, 0);
   return {
     get result() {
       return result;
@@ -87,24 +87,24 @@ export function startCanary(backends: () => readonly Asked[], options: CanaryOpt
   };
 }
 
-/** What is wrong with one counts; what one of several does not tell does not. */
-async function lookAtAll(backends: readonly Asked[], key: string | null, expected: string): Promise<CanaryResult> {
+/** Returns `wrong` as soon as one backend is wrong, else `good` if one is good, else the last result. */
+async function testAll(backends: readonly CanaryTarget[], key: string | null, expected: string): Promise<CanaryResult> {
   let result: CanaryResult = { state: 'unavailable', reason: 'no_backend' };
   for (const backend of backends) {
-    const found = await lookAt(backend, key, expected);
+    const found = await testBackend(backend, key, expected);
     if (found.state === 'wrong') return backend.name === null ? found : { ...found, backend: backend.name };
     if (result.state !== 'good') result = found;
   }
   return result;
 }
 
-async function lookAt(backend: Asked, key: string | null, expected: string): Promise<CanaryResult> {
+async function testBackend(backend: CanaryTarget, key: string | null, expected: string): Promise<CanaryResult> {
   const headers: Record<string, string> = { accept: 'application/json', 'content-type': 'application/json' };
   if (key !== null) headers.authorization = `Bearer ${key}`;
-  const ask = (method: string, path: string, body: string | null) =>
+  const fetchJson = (method: string, path: string, body: string | null) =>
     bodyOf(backend, { method, path, headers, body, repeatable: true, owner: null });
   try {
-    const models = modelsSchema.safeParse(await ask('GET', '/models', null));
+    const models = modelsSchema.safeParse(await fetchJson('GET', '/models', null));
     if (!models.success) throw new Unavailable('no_model');
     const model = models.data.data.find(({ id }) => backend.serves?.(id) ?? true)?.id;
     if (model === undefined) throw new Unavailable('no_model');
@@ -114,40 +114,40 @@ async function lookAt(backend: Asked, key: string | null, expected: string): Pro
       temperature: 0,
       max_tokens: MAX_TOKENS,
     });
-    const first = answerOf(await ask('POST', '/chat/completions', question));
-    const second = answerOf(await ask('POST', '/chat/completions', question));
+    const first = answerOf(await fetchJson('POST', '/chat/completions', question));
+    const second = answerOf(await fetchJson('POST', '/chat/completions', question));
     for (const { text, cut } of [first, second]) {
-      const reason = wrongIn(text, expected);
-      // Reasoning that was cut off may not have come to the name.
+      const reason = faultIn(text, expected);
+      // Reasoning that was cut off may not have reached the name.
       if (cut && (reason === 'empty' || reason === 'unexpected')) throw new Unavailable('cut');
       if (reason !== null) return { state: 'wrong', reason };
     }
-    const same = first.text.slice(0, SAME) === second.text.slice(0, SAME);
+    const same = first.text.slice(0, SAME_CHARACTERS) === second.text.slice(0, SAME_CHARACTERS);
     return same ? { state: 'good' } : { state: 'wrong', reason: 'changed' };
   } catch (error) {
     return { state: 'unavailable', reason: error instanceof Unavailable ? error.reason : asProblem(error).code };
   }
 }
 
-/** What is wrong with an answer; null: nothing that can be seen. */
-function wrongIn(answer: string, expected: string): string | null {
+/** The fault of an answer; null: none is visible. */
+function faultIn(answer: string, expected: string): string | null {
   const text = answer.trim();
   if (text === '') return 'empty';
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are searched for
   if (/[\u0000-\u0008\u000e-\u001f\ufffd]/.test(text)) return 'not_text';
   if (isRepetition(text)) return 'repetition';
   return expected === ANY_TEXT || text.toLowerCase().includes(expected.toLowerCase()) ? null : 'unexpected';
 }
 
-/** One character over and over, as from logits that are not numbers: `!!!!!!!!`. */
+/** One character over and over, the output of logits that are NaN: `!!!!!!!!`. */
 function isRepetition(text: string): boolean {
   const characters = [...text.replace(/\s/g, '')];
   const counts = new Map<string, number>();
   for (const one of characters) counts.set(one, (counts.get(one) ?? 0) + 1);
-  return characters.length >= SAME && Math.max(...counts.values()) > 0.8 * characters.length;
+  return characters.length >= SAME_CHARACTERS && Math.max(...counts.values()) > 0.8 * characters.length;
 }
 
-/** What the model wrote, its reasoning first. @throws {Unavailable} */
+/** The text of the model's answer, its reasoning first. @throws {Unavailable} */
 function answerOf(value: unknown): { readonly text: string; readonly cut: boolean } {
   const parsed = answerSchema.safeParse(value);
   if (!parsed.success) throw new Unavailable('no_answer');
@@ -160,23 +160,23 @@ function answerOf(value: unknown): { readonly text: string; readonly cut: boolea
 }
 
 /** @throws {Unavailable} */
-function bodyOf(backend: Asked, request: BackendRequest): Promise<unknown> {
+function bodyOf(backend: CanaryTarget, request: BackendRequest): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let bytes = 0;
-    const give = (reason: string) => {
+    const giveUp = (reason: string) => {
       clearTimeout(timer);
       call.cancel();
       reject(new Unavailable(reason));
     };
     const call = backend.call(request, {
       head({ status }) {
-        if (status !== 200) give(`http_${status}`);
+        if (status !== 200) giveUp(`http_${status}`);
       },
       data(chunk) {
         bytes += chunk.length;
         chunks.push(chunk);
-        if (bytes > MAX_ANSWER_BYTES) give('no_answer');
+        if (bytes > MAX_ANSWER_BYTES) giveUp('no_answer');
       },
       end() {
         clearTimeout(timer);
@@ -186,8 +186,8 @@ function bodyOf(backend: Asked, request: BackendRequest): Promise<unknown> {
           reject(new Unavailable('no_answer'));
         }
       },
-      fail: ({ code }) => give(code),
+      fail: ({ code }) => giveUp(code),
     });
-    const timer = setTimeout(() => give('timeout'), ANSWER_MS);
+    const timer = setTimeout(() => giveUp('timeout'), ANSWER_MS);
   });
 }

@@ -25,7 +25,7 @@ interface BackendOptions extends ResponseLimits {
 
 /** The client of one backend. */
 export interface Client extends Backend {
-  /** Takes no new requests any more: closes what is idle, lets what runs end, and resolves then. */
+  /** Closes idle connections, and resolves when the running requests have ended too. There must be no new requests after it. */
   retire(): Promise<void>;
 }
 
@@ -162,7 +162,7 @@ class Call implements ConnectionHandler, BackendCall {
   }
 }
 
-/** The problem tells the client what it can act on. The rest stays in `cause`. */
+/** Tells the client only what it can act on. The details stay in `cause`. */
 function problemOf(cause: unknown, hasHead: boolean): Problem {
   const kind = cause instanceof BackendFault ? cause.kind : null;
   if (kind === 'stopped')
@@ -212,7 +212,7 @@ class Pool {
   #restTimer: NodeJS.Timeout | null = null;
   /** One timer checks all connections. A timer for each would be set again with every request. */
   readonly #checkTimer: NodeJS.Timeout;
-  /** Called when the last connection has closed; null while the pool takes new requests. */
+  /** Called when the last connection has closed; null while the pool is in use. */
   #retired: (() => void) | null = null;
 
   /** `silence_ms`: the longest time for which a connection may receive nothing while it carries a request. */

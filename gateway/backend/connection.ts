@@ -50,7 +50,7 @@ export class Connection {
   #body: ResponseBody | null = null;
   /** The bytes of a head that is not complete. */
   #partialHead: GrowingBuffer | null = null;
-  /** TCP has connected. Before that nothing of a request has left, whatever was written. */
+  /** TCP has connected. Before that no byte of a request has left, even if some were written. */
   #connected = false;
   #closed = false;
   #used = false;
@@ -103,7 +103,7 @@ export class Connection {
     this.#silence_ms = silence_ms;
     this.#active = true;
     writeBatch.add(this.#socket);
-    // Bytes that are already here are read before the request is sent: they cannot be its response.
+    // Bytes that have arrived already are read before the request is sent, because they cannot be its response.
     if (this.#used && this.#socket.writableCorked === 0) {
       this.#socket.cork();
       setImmediate(() => this.#socket.uncork());
@@ -134,7 +134,7 @@ export class Connection {
   checkTimeout(now_ms: number): void {
     if (this.#handler === null || this.#paused) return;
     if (this.#socket.writableLength > 0) {
-      // While a request is still being sent, Node's socket timeout tells whether bytes are leaving.
+      // While a request is still being sent, Node's socket timeout applies: only Node knows whether bytes are leaving.
       this.#active = true;
       this.#setNodeTimeout(this.#silence_ms);
     } else if (this.#active) {

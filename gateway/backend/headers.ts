@@ -29,7 +29,7 @@ const WITHHELD_FROM_BACKEND = new Set([
   'origin',
   'referer',
   'http2-settings',
-  // The gateway keeps no copy that a 304 could confirm. Other conditions are sent: without `if-range`, a `range` could match any version.
+  // The gateway keeps no copy that a 304 could confirm. Other conditions are kept: without `if-range`, a `range` could match any version.
   'if-none-match',
   'if-modified-since',
   // These headers name another method or target than the one that the gateway checked.
@@ -38,7 +38,7 @@ const WITHHELD_FROM_BACKEND = new Set([
   'x-original-uri',
   'x-rewrite-url',
   'x-sendfile-type',
-  // The client's address is for this gateway to say.
+  // A client could forge its address in these headers.
   'forwarded',
   'via',
   'x-real-ip',

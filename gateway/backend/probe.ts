@@ -1,4 +1,4 @@
-// Asks whether the backend is up, for /health and the page.
+// Probes whether the backend is up, for /health and the page.
 import type { Backend, Backends, BackendsHealth } from './backend.ts';
 
 const PROBE_TIMEOUT_MS = 2_000;
@@ -7,7 +7,7 @@ const PROBE_CACHE_MS = 1_000;
 
 type BackendHealth = BackendsHealth | { readonly status: 'ok' } | { readonly status: 'down'; readonly code: string };
 
-/** How the backend is, asked at most once a second. */
+/** The backend's health, probed at most once a second. */
 export type BackendProbe = () => Promise<BackendHealth>;
 
 interface ProbeOptions {

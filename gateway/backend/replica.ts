@@ -1,4 +1,4 @@
-// One of several backends: its client with its key, and whether it is up, by what its connections and its probes say.
+// One of several backends: its client with its key, and its state, up or down, which its connections and probes show.
 import type { Logger } from 'pino';
 import * as z from 'zod';
 import type { GatewayConfig } from '../config.ts';
@@ -12,11 +12,11 @@ import { type Client, createBackend } from './client.ts';
 /** How often a backend that is up is probed. */
 const PROBE_MS = 5_000;
 const PROBE_TIMEOUT_MS = 5_000;
-/** Requests for the list of models within this time share one. */
+/** Probes within this time share one request. */
 const PROBE_CACHE_MS = 1_000;
-/** How long a backend that is down is left alone before it is probed again. */
+/** The wait before a backend that is down is probed again. */
 const BACKOFF = { min_ms: 1_000, max_ms: 10_000 };
-/** A backend that was up for so long begins again at the shortest wait. */
+/** After this time up, a backend's backoff begins again at the shortest wait. */
 const STEADY_MS = 30_000;
 const MAX_LIST_BYTES = 1024 * 1024;
 
@@ -25,7 +25,7 @@ const listSchema = z.looseObject({ data: z.array(z.looseObject({ id: z.string() 
 interface Probe {
   /** null: up. */
   readonly error: string | null;
-  /** null: it told no list. */
+  /** null: it sent no list. */
   readonly models: readonly Model[] | null;
 }
 
@@ -33,12 +33,12 @@ interface Probe {
 export class Replica implements BackendName {
   readonly url: URL;
   readonly client: Client;
-  /** When the first probe has ended. */
+  /** Settles when the first probe has ended. */
   readonly ready: Promise<unknown>;
   entry: BackendEntry;
   up = true;
   readonly #log: Logger;
-  /** A client's header lines, with this backend's key and its own cache of the whole head. */
+  /** For each client's header lines: the same with this backend's key, and with a cache of the whole head for this backend. */
   readonly #serialized = new WeakMap<SerializedHeaders, SerializedHeaders>();
   #failures = 0;
   #changed_ms = Number.NEGATIVE_INFINITY;
@@ -79,12 +79,12 @@ export class Replica implements BackendName {
     return own;
   }
 
-  /** Asks for the list of models. Those who ask within a second share one probe. */
+  /** Requests the list of models. Calls within a second share one probe. */
   probe(): Promise<Probe> {
     const now_ms = performance.now();
     if (this.#probe !== null && now_ms - this.#probed_ms < PROBE_CACHE_MS) return this.#probe;
     this.#probed_ms = now_ms;
-    this.#probe = this.#ask().then((probe) => {
+    this.#probe = this.#requestModels().then((probe) => {
       if (probe.error === null) this.succeeded();
       else this.failed(probe.error, true);
       this.#schedule();
@@ -93,7 +93,7 @@ export class Replica implements BackendName {
     return this.#probe;
   }
 
-  #ask(): Promise<Probe> {
+  #requestModels(): Promise<Probe> {
     return new Promise((resolve) => {
       const chunks: Buffer[] = [];
       let bytes = 0;
@@ -134,7 +134,7 @@ export class Replica implements BackendName {
     this.#timer = setTimeout(() => void this.probe(), after_ms).unref();
   }
 
-  /** It answered. */
+  /** Records a response, after which the backend is up. */
   succeeded(): void {
     if (this.up) return;
     this.up = true;
@@ -142,7 +142,7 @@ export class Replica implements BackendName {
     this.#log.info({ backend: this.name }, 'a backend is up again');
   }
 
-  /** `probed`: also counts where it is down already, so that it is probed less often. */
+  /** Records a failure. `probed`: a probe failed, which counts even while the backend is down, so that it is probed less often. */
   failed(reason: string, probed = false): void {
     if (this.#retired) return;
     const now_ms = performance.now();
@@ -168,13 +168,13 @@ export class Replica implements BackendName {
   }
 }
 
-/** For the log: how the connection failed, or the code of the problem. */
+/** The reason for the log: the system's code of a failed connection, or the problem's code. */
 export function reasonOf({ cause, code }: Problem): string {
   const system = (cause as NodeJS.ErrnoException | undefined)?.code;
   return typeof system === 'string' ? system : code;
 }
 
-/** null for what is no list. */
+/** Returns null for a body that is no list. */
 export function modelsIn(body: Buffer): readonly Model[] | null {
   try {
     return listSchema.parse(JSON.parse(body.toString('utf8'))).data.map((model) => ({

@@ -1,4 +1,4 @@
-// Parses the head of a backend's response from its bytes (RFC 9112 §4–6). Ambiguous heads are rejected.
+// Parses a backend's response from its bytes: first its head (RFC 9112 §4–6). Ambiguous heads are rejected.
 import { LRUCache } from 'lru-cache';
 import { BackendFault, type ResponseHead } from './backend.ts';
 

@@ -1,4 +1,4 @@
-// The worker's side of what several workers share: attestations that another worker keeps, counts of each key, and queues for permits.
+// A worker's connection to the primary, and through it the state of all workers: attestations, permits, usage, seeds, the audit log.
 import cluster from 'node:cluster';
 import type { Registry } from 'prom-client';
 import { RateLimiterCluster } from 'rate-limiter-flexible';
@@ -24,21 +24,21 @@ import type { Amounts, UsageBook, UsageRecord } from '../usage/usage.ts';
 // Messages between a worker and the primary process. Each request has one response.
 
 export type PeerRequest =
-  /** Asks for an attestation that another worker may keep. A worker sends it to the primary, which sends it to the other workers. */
+  /** Requests an attestation that another worker may keep. A worker sends it to the primary, which forwards it to the other workers. */
   | { readonly type: 'find'; readonly owner: Owner; readonly id: string }
-  /** Asks a worker for its metrics. The primary sends it. */
+  /** Requests a worker's metrics. Sent by the primary. */
   | { readonly type: 'metrics' }
-  /** Asks the primary what a key has used. */
+  /** Requests the usage of a key. */
   | { readonly type: 'usage'; readonly key: string }
-  /** Asks the primary how many tokens a key has used today. */
+  /** Requests the number of tokens that a key has used today. */
   | { readonly type: 'tokens'; readonly key: string }
-  /** Asks the primary how the audit log is. */
+  /** Requests the state of the audit log. */
   | { readonly type: 'audit' }
-  /** Asks the primary for what the keys of sealed requests are made of. The worker is told of later ones. */
+  /** Requests the seeds of the keys for sealed requests. The primary sends later changes by itself. */
   | { readonly type: 'seeds' }
-  /** Asks the primary whether keys may open this encapsulated key: no worker has done so before. */
+  /** Asks whether the keys of seed `n` may open this encapsulated key, which no worker may have opened before. */
   | { readonly type: 'admit'; readonly n: number; readonly enc: Uint8Array }
-  /** Counts one more for this key, unless the limit is reached. `limit` 0: no limit. */
+  /** Adds one to a count of this key, unless the limit is reached. `limit` 0: no limit. */
   | { readonly type: 'count'; readonly key: string; readonly counted: Counted; readonly limit: number };
 
 export interface PeerResponses {
@@ -56,13 +56,13 @@ export interface PeerResponses {
 export type Message =
   | { readonly countersign: 'request'; readonly n: number; readonly request: PeerRequest }
   | { readonly countersign: 'response'; readonly n: number; readonly response: unknown }
-  /** Takes back one count. */
+  /** Subtracts one from a count. */
   | { readonly countersign: 'uncount'; readonly key: string; readonly counted: Counted }
-  /** Adds to what a key has used. */
+  /** Adds to the usage of a key. */
   | { readonly countersign: 'used'; readonly key: string; readonly model: string; readonly amounts: Amounts }
-  /** What the keys of sealed requests are made of, from now on. The primary sends it. */
+  /** The new seeds of the keys for sealed requests. Sent by the primary. */
   | { readonly countersign: 'seeds'; readonly seeds: readonly Seed[] }
-  /** A session names the keys of this seed. */
+  /** A verified session names the keys of this seed. */
   | { readonly countersign: 'named'; readonly n: number }
   /** Adds a line to the audit log. */
   | { readonly countersign: 'audit'; readonly entry: AuditEntry }
@@ -93,7 +93,7 @@ export class PeerRequests {
   readonly #waiting = new Map<number, (response: unknown) => void>();
   #n = 0;
 
-  /** Resolves to undefined where no response comes in time. `afterTimeout` takes a response that comes later. */
+  /** Resolves to undefined on timeout. `afterTimeout` receives a response that comes later. */
   send<R extends PeerRequest>(
     peer: Peer,
     request: R,
@@ -124,24 +124,24 @@ export class PeerRequests {
 
 const REQUEST_TIMEOUT_MS = 3_000;
 const RATE_TIMEOUT_MS = 2_000;
-/** Health checks wait no longer. */
+/** For the audit log's state, which /health waits for. */
 const STATE_TIMEOUT_MS = 1_000;
-const UNANSWERED = 'The process that keeps usage did not answer in time.';
+const USAGE_TIMEOUT = 'The process that keeps usage did not answer in time.';
 
 /** True in a process that is one of several workers. */
 export const isMember = cluster.isWorker;
 
 export interface Member {
-  /** The store of this worker, which also finds what other workers keep. */
+  /** The store of this worker, which also finds attestations of other workers. */
   store(memory: MemoryStore): Store;
-  /** Limits that are set per key hold for all workers together. Of each limit in total, every worker has a share. */
+  /** Limits that are set per key count all workers. Of each limit in total, every worker has a share. */
   concurrency(make: (limits: ConcurrencySettings) => Concurrency, limits: ConcurrencySettings): Concurrency;
-  /** The queue of that name, which the primary keeps for all workers. */
+  /** Permits from the queue `name`, which the primary keeps for all workers. */
   permits(name: string, limits: PermitLimits): Permits;
   readonly limiter: MakeLimiter;
-  /** What the keys of sealed requests are made of, by the primary for all workers. */
+  /** The seeds of the keys for sealed requests, which the primary makes for all workers. */
   readonly seeds: SeedSource;
-  /** What keys have used, which the primary keeps for all workers. */
+  /** The usage of keys, which the primary keeps for all workers. */
   readonly book: UsageBook;
   /** The audit log, which the primary writes for all workers. */
   readonly audit: AuditLog;
@@ -212,7 +212,7 @@ export function joinPrimary(workers: number): Member {
       add: (key, model, amounts) => primary.send({ countersign: 'used', key, model, amounts }),
       async records(key) {
         const records = await requests.send(primary, { type: 'usage', key }, REQUEST_TIMEOUT_MS);
-        if (records === undefined) throw new Problem('store_unavailable', UNANSWERED, { retryAfterSeconds: 1 });
+        if (records === undefined) throw new Problem('store_unavailable', USAGE_TIMEOUT, { retryAfterSeconds: 1 });
         return records;
       },
       tokensToday: async (key) => (await requests.send(primary, { type: 'tokens', key }, REQUEST_TIMEOUT_MS)) ?? 0,
@@ -226,12 +226,12 @@ export function joinPrimary(workers: number): Member {
     seeds: {
       start(changed) {
         seedsChanged = changed;
-        const ask = async () => {
+        const requestSeeds = async () => {
           const seeds = await requests.send(primary, { type: 'seeds' }, REQUEST_TIMEOUT_MS);
-          if (seeds === undefined) return ask();
+          if (seeds === undefined) return requestSeeds();
           changed(seeds);
         };
-        void ask();
+        void requestSeeds();
       },
       named: (n) => primary.send({ countersign: 'named', n }),
       admit: async (n, enc) => (await requests.send(primary, { type: 'admit', n, enc }, REQUEST_TIMEOUT_MS)) ?? null,
@@ -243,7 +243,7 @@ export function joinPrimary(workers: number): Member {
   };
 }
 
-/** The primary counts a limit that is set per key (0 here: no limit). null stays: half of this worker's share. */
+/** The primary counts limits that are set per key, so they are 0 (no limit) here. null stays: half of this worker's share. */
 const countedByPrimary = (limit: number | null) => (limit === null ? null : 0);
 
 /** Restores the Buffer, which arrives from another process as a Uint8Array. */
@@ -265,8 +265,8 @@ function sharedConcurrency(
 ): Concurrency {
   const unlimited = new WeakMap<Caller, Caller>();
   const withoutLimits = (caller: Caller): Caller => {
-    let same = unlimited.get(caller);
-    if (same === undefined) {
+    let copy = unlimited.get(caller);
+    if (copy === undefined) {
       const { concurrent, streams, tee } = caller.limits;
       const limits = {
         ...caller.limits,
@@ -274,10 +274,10 @@ function sharedConcurrency(
         streams: countedByPrimary(streams),
         tee: countedByPrimary(tee),
       };
-      same = { ...caller, limits };
-      unlimited.set(caller, same);
+      copy = { ...caller, limits };
+      unlimited.set(caller, copy);
     }
-    return same;
+    return copy;
   };
 
   function counted(permit: ConcurrencyPermit, key: string, limited: Record<Counted, number>): ConcurrencyPermit {
@@ -287,7 +287,7 @@ function sharedConcurrency(
     async function count(what: Counted): Promise<void> {
       if (limited[what] === 0) return;
       const request = { type: 'count', key, counted: what, limit: limited[what] } as const;
-      // A count that is allowed after the timeout is taken back.
+      // A count that is allowed after the timeout is subtracted again.
       const allowed = await requests.send(primary, request, REQUEST_TIMEOUT_MS, (counted) => counted && uncount(what));
       if (allowed === undefined)
         throw new Problem('overloaded', 'Requests cannot be counted now.', { retryAfterSeconds: 1 });
@@ -333,7 +333,7 @@ function sharedConcurrency(
 }
 
 interface SharedPermits extends Permits {
-  /** Takes the primary's response to request `n`. */
+  /** Handles the primary's response to request `n`. */
   settle(n: number, granted: boolean): void;
 }
 
@@ -363,7 +363,7 @@ function sharedPermits(primary: Peer, name: string, limits: PermitLimits): Share
     settle(n, granted) {
       const request = waiting.get(n);
       waiting.delete(n);
-      // A request that was released during the wait has told the primary so.
+      // A request that was released during the wait is absent here: its release has been sent to the primary.
       if (granted) request?.start();
       else request?.refused();
     },

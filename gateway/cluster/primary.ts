@@ -1,4 +1,4 @@
-// The primary process of several workers: starts, restarts and ends them, and keeps what they share.
+// The primary process of several workers: starts, restarts and ends them, and keeps their shared state.
 
 import type { Worker } from 'node:cluster';
 import cluster from 'node:cluster';
@@ -21,7 +21,7 @@ const METRICS_MS = 2_000;
 /** The types of metrics that only grow. */
 const COUNTER_TYPES = new Set(['counter', 'histogram']);
 const RESTART = { min_ms: 250, max_ms: 10_000 };
-/** A worker that ran for so long did not fail at its start. */
+/** A worker that ran for this long did not fail at its start. */
 const STEADY_MS = 30_000;
 
 /** Runs the primary. Its process ends with its workers. @throws {ConfigError} */
@@ -36,7 +36,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   const requests = new PeerRequests();
   const book = createMemoryBook();
   const audit = auditLogOf(config, log);
-  /** Made when the first worker asks: its sidecar has a processor. */
+  /** Made on the first worker's request, which means that its sidecar has a processor. */
   let seeds: Seeds | null = null;
   const ownSeeds = () => {
     seeds ??= createSeeds((changed) => {
@@ -46,9 +46,9 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   };
   const concurrency = new Map<Worker, Map<string, number>>();
   const queues = new Map<string, Permits>();
-  /** The permits that each worker waits for or holds, and how to release them. All are released when the worker ends. */
+  /** Functions that release the permits that each worker waits for or holds. All are called when the worker ends. */
   const acquired = new Map<Worker, Map<string, () => void>>();
-  /** The workers that serve. A worker that is still starting keeps no attestations, and reads its files anyway. */
+  /** Workers that serve. A worker that is still starting keeps no attestations, and needs no SIGHUP: it reads its files anyway. */
   const serving = new Set<Worker>();
   let stopping = false;
   let listened = false;
@@ -70,7 +70,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
       serving.delete(worker);
       keepCounters(worker);
       if (stopping) return exitWhenEmpty();
-      // What the first workers reject, a configuration or a port, later ones reject too.
+      // An error of the first workers, such as an invalid configuration or a port in use, would repeat in later ones.
       if (!listened) return end(code || 1);
       log.error({ worker: worker.id, code, signal }, 'a worker ended');
       failures = performance.now() - started_ms > STEADY_MS ? 1 : failures + 1;
@@ -130,7 +130,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     return true;
   }
 
-  /** Resolves as soon as one worker has it. undefined: no worker that responded has it, and not all responded. */
+  /** Resolves as soon as one worker returns the attestation. undefined: no worker that responded has it, and not all responded. */
   function findElsewhere(worker: Worker, request: PeerRequest & { type: 'find' }): Promise<PeerResponses['find']> {
     const others = [...serving].filter((other) => other !== worker);
     const responses = others.map((other) => requests.send(peerOf(other), request, FIND_MS));
@@ -143,9 +143,9 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   }
 
   const lastMetrics = new WeakMap<Worker, PeerResponses['metrics']>();
-  /** The counters and histograms of workers that have ended, added up. */
+  /** The sums of the counters and histograms of workers that have ended. */
   let endedMetrics: Promise<PeerResponses['metrics']> = Promise.resolve([]);
-  /** For a worker that does not respond, its last metrics count: without them the sums would seem to start again. */
+  /** Uses the last metrics of a worker that does not respond: without them the sums would decrease, which looks like a restart. */
   async function metrics(): Promise<string> {
     const responses = [...serving].map(async (worker) => {
       const now = await requests.send(peerOf(worker), { type: 'metrics' }, METRICS_MS);
@@ -161,7 +161,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
     ]).metrics();
   }
 
-  /** Keeps the last known counters of a worker that ended: for Prometheus, a counter that goes down is a restart. */
+  /** Keeps the last known counters of a worker that ended: Prometheus takes a counter that decreases for a restart. */
   function keepCounters(worker: Worker): void {
     const last = lastMetrics.get(worker)?.filter(({ type }) => COUNTER_TYPES.has(String(type))) ?? [];
     lastMetrics.delete(worker);
@@ -197,7 +197,7 @@ export function runPrimary(config: GatewayConfig, log: Logger): void {
   process.on('SIGHUP', () => {
     for (const worker of serving) worker.process.kill('SIGHUP');
   });
-  // The launcher started this process, and it has no reason to run without the launcher.
+  // The launcher that started this process has ended.
   process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'));
   serveMetrics(config, { text: metrics, contentType: Registry.PROMETHEUS_CONTENT_TYPE }, log);
   log.info({ workers }, 'primary');

@@ -36,7 +36,7 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
     return this.#record.id;
   }
 
-  /** The answer is complete. What the backend may still send is an error. */
+  /** The response is complete. Any event after it is an error. */
   get complete(): boolean {
     return this.#complete;
   }
@@ -73,7 +73,7 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
 
   /** @throws {Problem} backend_bad_response unless the answer is complete. */
   finish(): Folded {
-    const completion = asProblem(() => this.#record.text());
+    const completion = orBadResponse(() => this.#record.text());
     const stream = { events: this.#events, sha256: this.#hash.digest() };
     return { completion, stream, completionId: this.completionId };
   }
@@ -86,15 +86,15 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
   }
 
   withAttestation({ name, payload }: NamedEvent, json: Uint8Array): Uint8Array[] {
-    const at = endOfAnswer(name, bufferOf(payload).toString('utf8'));
+    const at = attestationOffset(name, bufferOf(payload).toString('utf8'));
     const parts = [payload.subarray(0, at), ATTESTATION, json, payload.subarray(at)];
     return [writeNamedEvent({ name, payload: Buffer.concat(parts) })];
   }
 
-  /** The forms have no event that ends them all. */
+  /** These forms have no event that ends every stream. */
   readonly last = EMPTY;
 
-  /** With the members by which clients of both forms know an error. */
+  /** Has the members by which clients of both forms recognize an error. */
   errorEvent({ body }: Problem): Uint8Array {
     const { code, message, param } = body.error;
     const payload = Buffer.from(JSON.stringify({ type: 'error', code, message, param, error: body.error }));
@@ -104,7 +104,7 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
   #add({ name, payload }: NamedEvent): EventKind {
     if (!isUtf8(payload)) throw badResponse('The backend sent an event that is not UTF-8.');
     const text = bufferOf(payload).toString('utf8');
-    return asProblem(() => this.#record.add(name, text));
+    return orBadResponse(() => this.#record.add(name, text));
   }
 
   #fits(payload: Uint8Array): boolean {
@@ -120,7 +120,7 @@ export class NamedRecorder implements StreamRecorder<NamedEvent> {
   }
 }
 
-/** A delta of text, as most events of a stream are: the next one nearly always has other text, and the next number, and nothing else. */
+/** A text delta, as most events of a stream are. The next event nearly always differs only in its text and its sequence number. */
 interface RepeatedEvent {
   readonly template: ByteTemplate;
   readonly name: string | null;
@@ -130,28 +130,28 @@ interface RepeatedEvent {
   readonly text_at: 0 | 1;
 }
 
-/** null where another event could look the same and mean something else. */
+/** Returns null where an event of the same pattern could have another meaning. */
 function repeatedEvent(event: NamedEvent, { member, text, sequence }: TextDelta): RepeatedEvent | null {
   const written = bufferOf(writeNamedEvent(event)).toString('latin1');
   // An escaped name could hide a second member of that name, and a payload of several lines is written in another form.
   if (written.length > MAX_TEMPLATE_BYTES || written.includes('\\') || bufferOf(event.payload).includes('\n'))
     return null;
-  const places = [holeAt(written, `"${member}"`, ':"', Buffer.from(text).toString('latin1'), /^"/)];
-  if (sequence !== null) places.push(holeAt(written, '"sequence_number"', ':', String(sequence), /^[,}]/));
-  const [first, second] = places;
+  const ranges = [rangeOf(written, `"${member}"`, ':"', Buffer.from(text).toString('latin1'), /^"/)];
+  if (sequence !== null) ranges.push(rangeOf(written, '"sequence_number"', ':', String(sequence), /^[,}]/));
+  const [first, second] = ranges;
   if (first === null || first === undefined || second === null) return null;
   const text_at = second === undefined || first.from < second.from ? 0 : 1;
   const inOrder = second === undefined ? [first] : text_at === 0 ? [first, second] : [second, first];
   const ends = [0, ...inOrder.map(({ to }) => to)];
   const starts = [...inOrder.map(({ from }) => from), written.length];
   const parts = starts.map((to, i) => new Uint8Array(Buffer.from(written.slice(ends[i], to), 'latin1')));
-  const holes = inOrder.map((place): Hole => (place === first ? 'text' : 'integer'));
+  const holes = inOrder.map((range): Hole => (range === first ? 'text' : 'integer'));
   const start_bytes = written.indexOf('\ndata: ') + '\ndata: '.length;
   return { template: new ByteTemplate(parts, holes), name: event.name, start_bytes, text_at };
 }
 
-/** Where the value of a member stands that is named once, if it is written so; null where it is not. */
-function holeAt(written: string, name: string, before: string, value: string, after: RegExp): Place | null {
+/** The offsets of a member's value; null unless the member occurs once and is written exactly so. */
+function rangeOf(written: string, name: string, before: string, value: string, after: RegExp): TextRange | null {
   const at = written.indexOf(name);
   const from = at + name.length + before.length;
   const to = from + value.length;
@@ -159,21 +159,21 @@ function holeAt(written: string, name: string, before: string, value: string, af
   return written.startsWith(before + value, at + name.length) && after.test(written.slice(to)) ? { from, to } : null;
 }
 
-interface Place {
+interface TextRange {
   readonly from: number;
   readonly to: number;
 }
 
 const ATTESTATION = Buffer.from(',"attestation":');
 
-/** The offset in bytes of the `}` before which the attestation stands: that of the response inside of a final one, else the event's own. */
-function endOfAnswer(name: string | null, text: string): number {
+/** The offset in bytes of the `}` before which the attestation is inserted: that of `response` in a final event, else the event's own. */
+function attestationOffset(name: string | null, text: string): number {
   const member = isFinalResponse(name) ? topLevelMembers(text).find(({ key }) => key === 'response') : undefined;
   return Buffer.byteLength(text.slice(0, member === undefined ? text.lastIndexOf('}') : member.valueEnd - 1));
 }
 
-/** @throws {Problem} backend_bad_response for what is not of the form. */
-function asProblem<T>(read: () => T): T {
+/** @throws {Problem} backend_bad_response where `read` throws. */
+function orBadResponse<T>(read: () => T): T {
   try {
     return read();
   } catch (cause) {

@@ -14,22 +14,22 @@ import { errorEvent } from './relay.ts';
 /** The largest single event a backend may send. A finish chunk with the logprobs of a long response is far below. */
 export const MAX_EVENT_BYTES = 8 * 1024 * 1024;
 
-/** What the delivery does with an event depends on its kind. */
+/** An event's kind, by which the delivery decides how to send it. */
 export type Observed =
   /** A delta, or any other event that may be sent at once. `live`: its choice has not finished. */
   | { readonly kind: 'chunk'; readonly live: boolean }
   /** The event carries the finish_reason of a choice. `live`: that choice had not finished before. */
   | { readonly kind: 'finish'; readonly live: boolean }
   | { readonly kind: 'done' }
-  /** The backend reported an error inside its stream. `event`: what the client is sent of it. */
+  /** The backend reported an error inside its stream. `event`: the error event for the client. */
   | { readonly kind: 'error'; readonly event: Uint8Array };
 
-/** Reads and records a stream in the form of its endpoint, and writes what is sent of it. `E` is an event. */
+/** Reads and records a stream in the form of its endpoint, and writes its events for the client. `E` is an event. */
 export interface StreamRecorder<E> {
   readonly reader: EventReader<E>;
-  /** The backend's id of the answer. null until an event names it. */
+  /** The backend's id of the response. null until an event names it. */
   readonly completionId: string | null;
-  /** The answer is complete, whatever the backend sends after it. */
+  /** The response is complete, even if the backend's stream has not ended. */
   readonly complete: boolean;
   /**
    * Records the events at the start of `bytes` that repeat the previous one except for their text, and returns the offset after them.
@@ -38,24 +38,24 @@ export interface StreamRecorder<E> {
   takeRepeated(bytes: Buffer): number;
   /** @throws {Problem} backend_bad_response */
   observe(event: E): Observed;
-  /** Whether events that were held may go out without an attestation, because the answer goes on. */
+  /** Whether held events may be sent without an attestation, because the response goes on. */
   mayRelease(finishing: boolean): boolean;
-  /** Returns what raw is built from. A promise rejects with the same error. @throws {Problem} backend_bad_response unless it is complete. */
+  /** Returns the input for raw. A promise rejects with the same error. @throws {Problem} backend_bad_response unless it is complete. */
   finish(): Folded | Promise<Folded>;
   write(events: readonly E[]): Uint8Array;
-  /** The parts of the event with the attestation in it. Without that member the payload is the backend's. */
+  /** Returns the parts of the event with the attestation inserted. Without that member the payload is the backend's. */
   withAttestation(event: E, json: Uint8Array): Uint8Array[];
   errorEvent(problem: Problem): Uint8Array;
-  /** Ends every stream that was attested. */
+  /** The bytes that end an attested stream, after its events. */
   readonly last: Uint8Array;
 }
 
-/** What the stream's own rules or JSON's refuse. @param what the backend sent: 'a chunk', 'an event' */
-export const unreadable = (cause: unknown, what: string): Problem =>
+/** The problem of a stream that violates its form or JSON. @param item the invalid part: 'a chunk', 'an event' */
+export const unreadable = (cause: unknown, item: string): Problem =>
   badResponse(
     cause instanceof FoldError
       ? `The backend broke its stream: ${cause.message}.`
-      : `The backend sent ${what} that cannot be read.`,
+      : `The backend sent ${item} that cannot be read.`,
     cause,
   );
 
@@ -80,7 +80,7 @@ export class Recorder implements StreamRecorder<Uint8Array> {
   #bytes = 0;
   #completionId: string | null = null;
 
-  /** @param choices that the request asked for. */
+  /** @param choices number of choices in the request. */
   constructor(max_answer_bytes: number, choices = 1) {
     this.reader = new PayloadReader(Math.min(MAX_EVENT_BYTES, max_answer_bytes));
     this.#max_answer_bytes = max_answer_bytes;
@@ -224,7 +224,7 @@ async function writeInTurns(parts: Iterable<JsonPart>): Promise<readonly JsonPar
   return written;
 }
 
-// What is written in place of the backend's events.
+// The events that replace those of the backend.
 
 const LF = 0x0a;
 const DONE = Buffer.from('data: [DONE]\n\n');
@@ -261,9 +261,9 @@ const DELTA = '"delta"';
 const CONTENT = /"delta"\s*:\s*\{\s*"content"\s*:\s*"/;
 /** The content must be the last member of its delta: a later member of the same name would replace it. */
 const CLOSED = /^"\s*\}/;
-/** An event with more bytes around its text is always parsed. */
+/** A larger event is never used as a template. */
 export const MAX_TEMPLATE_BYTES = 2_048;
-/** The fold merges choices by index up to 10,000. No request asks for this many. */
+/** Events of choices above this index are always parsed. The fold merges choices up to the index 10,000. */
 const MAX_INDEX = 1_000;
 
 /** An event as the gateway writes it, with a hole for the text of the choice at `index`. */

@@ -32,17 +32,17 @@ export interface TeeExchange extends Exchange {
   readonly owner: Owner;
   /** The request's path, without its query. */
   readonly endpoint: string;
-  /** How the endpoint streams; null: no stream of it can be attested. */
+  /** The form of the endpoint's streams; null: they cannot be attested. */
   readonly streamForm: StreamForm | null;
-  /** The attestation is inserted into the answer; else it is to be had by id alone. */
+  /** The attestation is inserted into the response; otherwise it is available by its id only. */
   readonly spliced: boolean;
   /** The client's body, exactly as received, as text or bytes. */
   readonly request: string | Buffer;
   /** SHA-256 of the statement of the session that the client holds (x-tee-session). */
   readonly session?: string | undefined;
-  /** Whose answers may share a nonce with this one; null: nobody's. */
+  /** The group of responses that may share a nonce with this one; null: none may. */
   readonly batch: BatchGroup | null;
-  /** Number of choices that the request asked for. */
+  /** Number of choices in the request. */
   readonly choices: number;
   /** Counts the bytes of the response that are held until it is attested. @throws {Problem} overloaded */
   hold(chunk: Buffer): void;
@@ -68,7 +68,7 @@ export interface Port extends BackendCall {
    * first callback.
    */
   onDisconnect(callback: () => void): void;
-  /** The response is sent, as far as it will be. */
+  /** The response has ended, complete or not. */
   done(outcome: Outcome): void;
   /** Nothing has been written yet: the problem becomes the response. */
   refuse(problem: Problem): void;

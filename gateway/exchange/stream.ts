@@ -1,5 +1,5 @@
-// Delivers a stream with its attestation: deltas at once, the event that says how the answer ended only with the attestation in it. Without
-// an attestation it is never sent.
+// Delivers a stream with its attestation: deltas at once, the chunk with the finish reason only when the response is attested. Without an
+// attestation it is never sent.
 import { SseError } from '../../proto/sse.ts';
 import type { Attestor } from '../attestation/interfaces.ts';
 import type { ResponseHead } from '../backend/backend.ts';
@@ -10,10 +10,10 @@ import { type Observed, Recorder, type StreamRecorder } from './recorder.ts';
 import { backpressureWriter, type Delivery, headersOf, type Port, type TeeExchange } from './relay.ts';
 
 const KEEPALIVE_MS = 5_000;
-/** How long the backend may keep its stream open after the answer is complete. */
+/** How long the backend may keep its stream open after the response is complete. */
 const AFTER_DONE_MS = 1_000;
 
-/** Another charset, even if the backend names one, would give the same bytes another meaning. */
+/** Replaces the backend's content-type, because another charset would give the same bytes another meaning. */
 const STREAM_TYPE = 'text/event-stream; charset=utf-8';
 
 interface Held<E> {
@@ -36,7 +36,7 @@ export function streamDelivery(
     : deliver(new NamedRecorder(streamForm, max_answer_bytes), head, port, exchange, attestor);
 }
 
-/** Sends the events that were hashed, which the gateway writes itself, and comments of its own. */
+/** Sends only events that were hashed, in the form in which the gateway writes them, and comments of its own. */
 function deliver<E>(
   recorder: StreamRecorder<E>,
   head: ResponseHead,
@@ -49,7 +49,7 @@ function deliver<E>(
   /** The event with the finish reason and the events after it, in order. Empty until such an event arrives. */
   let held: Held<E>[] = [];
   let ended = false;
-  let hasName = false;
+  let idRegistered = false;
   let comments = 0;
   let drainTimer: NodeJS.Timeout | null = null;
   const write = backpressureWriter(exchange, port);
@@ -111,7 +111,7 @@ function deliver<E>(
       held.push({ event, finish: observed.kind === 'finish' });
     }
     forward(ready);
-    // Until the backend ends its stream, or that time is over, it may still spoil its answer.
+    // Until the backend ends its stream, or this time is over, an invalid event still fails the response.
     if (recorder.complete)
       drainTimer ??= setTimeout(() => !outgoing.destroyed && guarded(() => finish(true)), AFTER_DONE_MS);
   }
@@ -120,8 +120,8 @@ function deliver<E>(
   function observe(event: E, ready: readonly E[]): Observed {
     try {
       const observed = recorder.observe(event);
-      if (!hasName && recorder.completionId !== null) {
-        hasName = true;
+      if (!idRegistered && recorder.completionId !== null) {
+        idRegistered = true;
         attestor.name(exchange, recorder.completionId);
       }
       return observed;
@@ -136,14 +136,14 @@ function deliver<E>(
     const recording = recorder.finish();
     ended = true;
     clearTimeout(drainTimer ?? undefined);
-    // After its last event the response ends by itself. If it does not end in time, its connection is closed.
+    // The backend should end its response after the last event. If it does not in time, its connection is closed.
     if (open) drainTimer = setTimeout(() => port.cancel(), AFTER_DONE_MS);
-    void prove(recording).catch((error) => {
+    void sendAttested(recording).catch((error) => {
       if (!outgoing.destroyed) endWithError(asProblem(error));
     });
   }
 
-  async function prove(recording: Folded | Promise<Folded>): Promise<void> {
+  async function sendAttested(recording: Folded | Promise<Folded>): Promise<void> {
     const keepalive = setInterval(() => outgoing.write(ATTESTING), KEEPALIVE_MS);
     try {
       const folded = recording instanceof Promise ? await recording : recording;
@@ -202,7 +202,7 @@ function deliver<E>(
   };
 }
 
-// Comments of the gateway's own.
+// The gateway's own comments.
 
 /** A comment that keeps the connection alive. Clients ignore it. */
 const ATTESTING = Buffer.from(': attesting\n\n');

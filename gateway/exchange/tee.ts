@@ -1,4 +1,4 @@
-// How a request asks for tee, and what an answer with tee needs beside one without: the sidecar, a place in the store, limits, a delivery.
+// Tee: reads the headers that request it, and prepares an attested response: limits, the sidecar, a store entry, a delivery.
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { streamFormOf } from '../../proto/events.ts';
@@ -25,8 +25,8 @@ interface TeeDeps {
   readonly attestor: Attestor;
 }
 
-/** Of an exchange: who asks, and what it may take. */
-interface Asking {
+/** The members of an exchange that tee uses. */
+interface TeeContext {
   readonly id: string;
   readonly owner: Owner;
   readonly incoming: { readonly headers: IncomingHttpHeaders };
@@ -37,20 +37,20 @@ interface Asking {
 
 export interface TeeHeader {
   readonly tee: Tee | null;
-  /** The attestation is to be inserted into the answer. */
+  /** The attestation is inserted into the response. */
   readonly spliced: boolean;
 }
 
-const NOT_ASKED: TeeHeader = { tee: null, spliced: true };
+const NO_TEE: TeeHeader = { tee: null, spliced: true };
 const WORDS = new Set(['1', 'true', 'batch', 'header']);
 
 /**
- * The header `x-tee`, for clients that can set only headers: `1`, `batch`, `header` (the attestation is to be had by id alone) or a list of
- * them; `0` is as none. @throws {Problem} invalid_request
+ * Reads the header `x-tee`, for clients that can set only headers: `1`, `batch`, `header` (the attestation is available by its id only) or
+ * a list of them; `0` is the same as no header. @throws {Problem} invalid_request
  */
 export function teeHeader(headers: IncomingHttpHeaders): TeeHeader {
   const value = headers['x-tee'];
-  if (value === undefined || value === '0' || value === 'false') return NOT_ASKED;
+  if (value === undefined || value === '0' || value === 'false') return NO_TEE;
   const words = String(value)
     .split(',')
     .map((word) => word.trim());
@@ -59,7 +59,7 @@ export function teeHeader(headers: IncomingHttpHeaders): TeeHeader {
   return { tee: words.includes('batch') ? 'batch' : 'strict', spliced: !words.includes('header') };
 }
 
-/** The header `x-tee-session`: the session that the client holds, whose evidence it does not need again. @throws {Problem} invalid_request */
+/** Reads the header `x-tee-session`: the session whose evidence the client has already. @throws {Problem} invalid_request */
 function sessionHeader(headers: IncomingHttpHeaders): string | undefined {
   const value = headers['x-tee-session'];
   if (value === undefined) return undefined;
@@ -69,7 +69,7 @@ function sessionHeader(headers: IncomingHttpHeaders): string | undefined {
   });
 }
 
-/** What is asked for, and of what. */
+/** The kind of attestation, and the request that it covers. */
 export interface TeeRequest {
   readonly tee: Tee;
   readonly spliced: boolean;
@@ -81,27 +81,27 @@ export interface TeeRequest {
 }
 
 /**
- * Waits for the sidecar, and takes what the limits and the store have to give.
+ * Acquires permits, waits for the sidecar, and marks the attestation as pending in the store.
  * @throws {Problem} attestation_unavailable, overloaded, invalid_request
  */
 export async function openTee(
-  { incoming, outgoing, permit, watch, id, owner }: Asking,
+  { incoming, outgoing, permit, watch, id, owner }: TeeContext,
   { config, sidecar, store }: TeeDeps,
-  { tee, ...asked }: TeeRequest,
+  { tee, ...rest }: TeeRequest,
 ): Promise<TeeExchange> {
-  if (!isEndpoint(asked.endpoint))
+  if (!isEndpoint(rest.endpoint))
     throw new Problem('invalid_request', 'tee: the path has characters that no proof can name.', { param: 'tee' });
   await permit.tee();
-  permit.hold((TEE_COPIES - 1) * asked.request.length);
+  permit.hold((TEE_COPIES - 1) * rest.request.length);
   const session = sessionHeader(incoming.headers);
-  // Whoever waits longer for an attestation than this would not have it in time.
+  // The wait for a sidecar is never longer than an attestation may take.
   await sidecar.ready(Math.min(config.sidecar_wait_ms, config.attest_timeout_ms));
   store.begin(owner, id);
   return {
     id,
     owner,
-    ...asked,
-    streamForm: streamFormOf(asked.endpoint),
+    ...rest,
+    streamForm: streamFormOf(rest.endpoint),
     session,
     batch: tee === 'batch' ? groupOf(owner, config) : null,
     outgoing,
@@ -110,15 +110,15 @@ export async function openTee(
   };
 }
 
-/** Whose answers may share a nonce with one of `owner`; null: nobody's. */
+/** The group of responses that may share a nonce with one of `owner`; null: none may. */
 function groupOf(owner: Owner, { batch, batch_per_key }: GatewayConfig): BatchGroup | null {
   if (batch === 'off') return null;
   return batch_per_key ? (hash('sha256', `batch ${owner}`) as BatchGroup) : 'all';
 }
 
-/** Waits for the end, and keeps the place in the store only for an answer that was attested. */
+/** Waits for the end of the exchange, and drops its store entry unless the response was attested. */
 export async function settleTee(
-  { id, owner }: Pick<Asking, 'id' | 'owner'>,
+  { id, owner }: Pick<TeeContext, 'id' | 'owner'>,
   { store }: Pick<TeeDeps, 'store'>,
   relayed: Promise<Outcome>,
 ): Promise<Outcome> {
@@ -132,7 +132,7 @@ export async function settleTee(
   }
 }
 
-/** Whether an answer with this head can be attested, by its status and media type. */
+/** Whether a response with this head can be attested, by its status and media type. */
 export function isProvable(head: ResponseHead, { streamForm }: Pick<TeeExchange, 'streamForm'>): boolean {
   if (head.status === 204 || head.status === 205) return false;
   const type = mediaType(head.headers);

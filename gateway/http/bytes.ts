@@ -1,4 +1,4 @@
-// Comparing, hashing, reading and writing bytes in JavaScript: for a few hundred bytes, a call into Node costs more.
+// Operations on bytes in JavaScript: for a few hundred bytes, a call into Node costs more.
 import { isUtf8 } from 'node:buffer';
 import { createHash } from 'node:crypto';
 
@@ -36,7 +36,7 @@ export function indexOfByte(bytes: Uint8Array, byte: number, from: number): numb
   return near === bytes.length ? -1 : bytes.indexOf(byte, near);
 }
 
-// Buffers that join chunks. A large one is a SharedArrayBuffer, so that a worker thread reads it without a copy.
+// Buffers that join chunks. A large ChunkBuffer joins them in a SharedArrayBuffer, which a worker thread reads without a copy.
 
 /** Above this size, reading, parsing and hashing happen on a worker thread, so that other requests do not wait. */
 export const MANY_BYTES = 256 * 1024;
@@ -123,7 +123,7 @@ export class GrowingBuffer {
 
 const shared = (bytes: number): Buffer => Buffer.from(new SharedArrayBuffer(bytes));
 
-/** A Buffer over the same memory: between threads, a Buffer arrives as a Uint8Array. */
+/** Returns a Buffer over the same memory, because a Buffer that is sent between threads arrives as a Uint8Array. */
 export function bufferOf({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
   return Buffer.from(buffer, byteOffset, byteLength);
 }
@@ -131,7 +131,7 @@ export function bufferOf({ buffer, byteOffset, byteLength }: Uint8Array): Buffer
 /** Replaces bytes that are no longer needed. */
 export const EMPTY = Buffer.alloc(0);
 
-// SHA-256 over lines, each followed by a line feed. Small ones are buffered, because each call costs more than its bytes.
+// SHA-256 over lines, each followed by a line feed. Small lines are buffered, because a call of `update` costs more than hashing them.
 
 const LF = 10;
 const BUFFER_BYTES = 2_048;
@@ -163,18 +163,18 @@ export class LineHash {
   }
 }
 
-// Recognizes bytes that repeat earlier ones except in a few places.
+// Recognizes bytes that equal earlier ones except for a few values.
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const NINE = 0x39;
-/** As many digits as an integer has in JavaScript. */
+/** Every integer of so many digits is exact in JavaScript. */
 const MAX_DIGITS = 15;
 
-/** `text`: inside of a JSON string, without quotes, escapes and control characters. `integer`: a JSON number of digits alone. */
+/** `text`: the inside of a JSON string, without quotes, escapes and control characters. `integer`: a JSON number of digits only. */
 export type Hole = 'text' | 'integer';
 
-/** Bytes with holes in them. What fits is as valid in UTF-8 and JSON as the bytes that it was made of. */
+/** A pattern of bytes with holes for values. Bytes that match are as valid in UTF-8 and JSON as those that the pattern was made from. */
 export class ByteTemplate {
   readonly #parts: readonly Uint8Array[];
   readonly #holes: readonly Hole[];
@@ -185,7 +185,7 @@ export class ByteTemplate {
     this.#holes = holes;
   }
 
-  /** Reads what begins at `at`: what stands in the holes, and the offset behind. null where it does not fit, or is not complete. */
+  /** Matches the bytes from `at` on: returns the values in the holes and the offset after the match, or null without a complete match. */
   read(bytes: Buffer, at: number): { readonly values: readonly string[]; readonly end: number } | null {
     const values: string[] = [];
     let end = at;

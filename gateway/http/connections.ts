@@ -1,5 +1,5 @@
-// What both kinds of client connections share, those of the plain path and those that Node parses: how each is taken from Node's server, the
-// limit of what they have sent ahead, how they take turns, and how they end.
+// Functions for both kinds of client connections, those of the plain path and those that Node parses: interception, the limit on unserved
+// input, fair scheduling, and closing.
 import type { Server } from 'node:http';
 import { Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
@@ -23,8 +23,8 @@ export function interceptConnections(
   server.on(event, (socket: Socket) => take(socket, giveToNode));
 }
 
-// Unserved input: parts of requests, and requests that wait behind others. One limit holds for all connections of a process together,
-// because none of them has shown an API key yet. Above it, the connection with the most unserved input is closed.
+// Unserved input: parts of requests, and requests that wait behind others. All connections of a process share one limit, because this input
+// is not yet authenticated. Above the limit, the connection with the most unserved input is closed.
 
 /** The memory that unserved input takes, which is more than the bytes received. */
 let total_bytes = 0;
@@ -57,8 +57,8 @@ export class Unserved {
 }
 
 /**
- * Tasks that one turn of the event loop starts, so that a request sent alone does not wait for all that others have sent ahead. They are
- * counted and not timed, because most of what a task costs comes in promises after it.
+ * Tasks that start in one turn of the event loop, so that a single request does not wait for all pipelined requests of other clients. The
+ * limit is a number and not a time, because most of a task's work happens later, in promises.
  */
 const TASKS_PER_TURN = 4;
 const tasks: (() => void)[] = [];

@@ -1,4 +1,4 @@
-// What the routes share: their dependencies, and the state of one exchange, which Hono hands from middleware to handler.
+// The dependencies of the routes, and the state of one exchange, which Hono passes from middleware to handler.
 import type { Context as HonoContext } from 'hono';
 import type { Logger } from 'pino';
 import type { Attestor, Sidecar, Store } from '../attestation/interfaces.ts';
@@ -20,7 +20,7 @@ import type { StreamedRequest } from './request.ts';
 export interface Deps {
   readonly config: GatewayConfig;
   readonly backend: Backend;
-  /** `backend`, where it is several (BACKENDS_FILE); else null. */
+  /** The same object as `backend` with BACKENDS_FILE; null without it. */
   readonly backends: Backends | null;
   readonly canary: Canary;
   readonly sidecar: Sidecar;
@@ -43,19 +43,19 @@ export interface Deps {
   readonly draining: () => boolean;
 }
 
-/** The request and response of an exchange: Node's own, those of the plain path, or those inside of a sealed request. */
+/** The request and response of an exchange: Node's own, those of the plain path, or those of an opened sealed request. */
 export interface HttpBindings {
   readonly incoming: StreamedRequest | PlainRequest;
   readonly outgoing: Outgoing;
-  /** The request came sealed. */
+  /** The request was sealed. */
   readonly sealed?: boolean;
 }
 
-/** The state of an exchange. It is one object, because Hono's variables are a Map and cost as much as one. */
+/** The state of an exchange. It is one object and not Hono's variables, because those would cost a Map for each exchange. */
 export interface Bindings extends HttpBindings {
   /** The id of this exchange, made by the gateway and not guessable. */
   id: string;
-  /** Admission sets this, `owner` and `permit`: routes without it must not read them. */
+  /** Admission sets this, `owner` and `permit`. Routes without admission must not read them. */
   caller: Caller;
   owner: Owner;
   permit: ConcurrencyPermit;

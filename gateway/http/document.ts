@@ -1,10 +1,10 @@
-// Documents that are the same for everybody: gzipped once, and not sent again to a client that has them.
+// Documents that are the same for all clients: gzipped once, with an ETag by which clients revalidate their copy.
 import { createHash } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import type { Context } from './context.ts';
 
 export interface SharedDocument {
-  /** With its charset, where it has one. */
+  /** The media type, with its charset where it has one. */
   readonly type: string;
   readonly body: Uint8Array<ArrayBuffer>;
   readonly gzipped: Uint8Array<ArrayBuffer>;
@@ -18,7 +18,7 @@ export function sharedDocument(type: string, content: string | Uint8Array): Shar
   return { type, body, gzipped: new Uint8Array(gzipSync(body, { level: 9 })), etag };
 }
 
-/** `headers`: more of them. Without a `cache-control` among them the client asks each time whether there is a newer one. */
+/** `headers`: further headers. Without `cache-control` among them, the client revalidates the document at each use. */
 export function sendDocument(c: Context, document: SharedDocument, headers: Record<string, string> = {}): Response {
   const { type, body, gzipped, etag } = document;
   // The middleware's `vary` is replaced by this one.

@@ -1,5 +1,5 @@
-// What runs before and after every route: the exchange's id, the headers of every response, errors, and the log line at the end; then
-// admission: API key, concurrency limits, rate.
+// Middleware of every route: the exchange's id, the headers of every response, errors, and the log line at the end; then admission: API
+// key, concurrency limits, rate.
 import { IncomingMessage, ServerResponse } from 'node:http';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { where } from '../../proto/log.ts';
@@ -56,7 +56,7 @@ export function createExchangeMiddleware({ config, telemetry, log }: Deps) {
       return RESPONSE_ALREADY_SENT;
     }
     const problem = asProblem(error);
-    // An error's message can quote the request; its place in the code cannot.
+    // An error's message can quote the request; its location in the code cannot.
     if (problem.code === 'internal_error') log.error({ id: c.env.id, ...where(error) }, 'internal error');
     if (outgoing.headersSent) {
       c.env.outcome = { status: outgoing.statusCode, problem };
@@ -91,7 +91,7 @@ export function preflight(c: Context): Response {
   });
 }
 
-// Admission: API key, concurrency limits, rate. It runs before the body is read, except for the limit of all requests together, which
+// Admission: API key, concurrency limits, rate. It runs before the body is read, except for the limit on all requests in total, which
 // counts a request once it has arrived.
 
 /** Finds the caller by the API key. */
@@ -103,7 +103,7 @@ export function authenticated({ keys }: Deps): Middleware {
   };
 }
 
-/** For routes without a body: the request has arrived with its head. @throws {Problem} overloaded */
+/** For routes without a body, whose request is complete with its head. @throws {Problem} overloaded */
 export const withoutBody: Middleware = (c) => c.env.permit.received();
 
 /**
@@ -125,7 +125,10 @@ export function bounded({ config, concurrency, rates }: Deps): Middleware {
   };
 }
 
-/** Rejects what would cost tokens once a key's budget of the day is spent. Requests that run then may go past it. @throws {Problem} insufficient_quota */
+/**
+ * Rejects requests that may cost tokens once the key's daily budget is spent. Running requests may exceed the budget.
+ * @throws {Problem} insufficient_quota
+ */
 export function withinBudget({ config, book }: Deps): Middleware {
   return (c) => {
     const { caller, incoming, outgoing } = c.env;
@@ -142,7 +145,7 @@ export function withinBudget({ config, book }: Deps): Middleware {
           `This API key may use ${limit} tokens a day, and has. The day is UTC's.`,
           {
             retryAfterSeconds: rest_ms / 1000,
-            // OpenAI's clients would ask again at once.
+            // OpenAI's clients would retry at once.
             headers: { 'x-should-retry': 'false' },
           },
         );
@@ -152,7 +155,7 @@ export function withinBudget({ config, book }: Deps): Middleware {
   };
 }
 
-/** The verify endpoint needs no API key, so each client address has a rate. The verifier divides its capacity by address too. */
+/** The verify endpoint needs no API key, so each client address has a rate. The verifier shares its capacity among addresses too. */
 export function verifyBounded({ config, rates }: Deps): Middleware {
   return async (c) => {
     const { incoming, outgoing } = c.env;
@@ -182,18 +185,18 @@ function closeWithoutDraining({ incoming, outgoing }: HttpBindings): void {
 }
 
 /** Sets the rate limit headers that OpenAI's clients read. @throws {Problem} rate_limit_exceeded */
-function admit(c: Context, { allowed, limit, remaining, reset_ms }: Allowance, what: string): void {
+function admit(c: Context, { allowed, limit, remaining, reset_ms }: Allowance, subject: string): void {
   const { outgoing } = c.env;
   outgoing.setHeader('x-ratelimit-limit-requests', String(limit));
   outgoing.setHeader('x-ratelimit-remaining-requests', String(remaining));
   outgoing.setHeader('x-ratelimit-reset-requests', `${Math.ceil(reset_ms)}ms`);
   if (!allowed)
-    throw new Problem('rate_limit_exceeded', `The rate limit is ${limit} requests a second for ${what}.`, {
+    throw new Problem('rate_limit_exceeded', `The rate limit is ${limit} requests a second for ${subject}.`, {
       retryAfterSeconds: reset_ms / 1000,
     });
 }
 
-/** Calls `release` once, when the client has taken the response or has left: until then the response takes memory. */
+/** Calls `release` once, when the client has received the response or has left: until then the response takes memory. */
 function onDelivered(outgoing: Outgoing, release: () => void): void {
   outgoing.once('close', () => {
     const { socket } = outgoing;

@@ -1,9 +1,9 @@
-// What goes out: the response to a client, headers that many messages share, the headers of every response, and writes of one turn.
+// Outgoing messages: the response to a client, headers that many messages share, the headers of every response, and batched writes.
 import { randomBytes } from 'node:crypto';
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** The response to a client: what Node's ServerResponse and PlainResponse have in common. */
+/** The response to a client: the common interface of Node's ServerResponse and PlainResponse. */
 export interface Outgoing {
   readonly headersSent: boolean;
   readonly destroyed: boolean;
@@ -104,15 +104,15 @@ export function newId(): string {
   return ids.pop() as string;
 }
 
-// Delays the writes of one turn of the event loop, and hands them to the kernel one after the other at its end. A write wakes the process
-// that reads from it and pushes our own code out of the processor's caches: writes in a row cost a seventh of a request less than scattered
-// ones. A turn with a single write gains nothing and would only wait, so this happens only while turns carry several writes.
+// Batches the writes of one turn of the event loop and passes them to the kernel in a row at its end. A write wakes the process that reads
+// it, and evicts our own code from the processor's caches: writes in a row save a seventh of a request's cost. A turn with a single write
+// gains nothing and would only delay it, so writes are batched only while turns have several.
 
-/** The most writes that wait for each other, so that the first is not delayed for long. */
+/** The largest batch. It is limited so that its first write is not delayed for long. */
 const MAX_WAITING = 128;
-/** Writes are batched while turns carry at least this many on average. */
+/** Writes are batched while turns have at least this many on average. */
 const MIN_WRITES = 2;
-/** While writes are not batched, one write in this many is, with those after it in its turn. It shows about half of a turn's writes. */
+/** While writes are not batched, one in this many is, as a probe, with all after it in its turn: on average half of the turn's writes. */
 const PROBE_WRITES = 128;
 /** The mean is taken over about this many turns. */
 const MEAN_TURNS = 8;
@@ -124,7 +124,7 @@ export class WriteBatch {
   #mean_writes = 0;
   #skipped_writes = 0;
 
-  /** Call this before a write. The write goes out at the end of this turn if turns carry several. Ending the socket sends it at once. */
+  /** Call this before a write. The write goes out at the end of this turn if turns have several. Ending the socket sends it at once. */
   add(socket: Socket): void {
     if (this.#mean_writes < MIN_WRITES && ++this.#skipped_writes < PROBE_WRITES) return;
     if (socket.writableCorked > 0) return;

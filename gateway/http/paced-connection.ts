@@ -1,6 +1,6 @@
-// A client's connection as Node's HTTP server sees it. Node gets the client's bytes in small chunks, and no further chunk before the
-// requests in the last one have their responses and the client has taken these. Node's parser alone would read as many requests as one read
-// brings, and keep a response to each for a client that reads none.
+// A client's connection as Node's HTTP server sees it. Node gets the client's bytes in small chunks, and the next chunk only when the
+// client has received the responses to all requests in the last one. Without this, Node would parse all requests of one read, and keep a
+// response to each for a client that reads none.
 import { IncomingMessage, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
@@ -8,7 +8,7 @@ import { cutSoon, linger, schedule, Unserved } from './connections.ts';
 
 type WriteCallback = (error?: Error | null) => void;
 
-/** A request and its response. It is served after those before it. */
+/** A request and its response. Exchanges are served in order. */
 interface Exchange {
   readonly incoming: IncomingMessage;
   readonly outgoing: ServerResponse;
@@ -17,22 +17,23 @@ interface Exchange {
   readonly last: boolean;
 }
 
-/** Bytes given to Node's parser at once. The shortest request has 26 bytes, so a chunk holds at most forty. */
+/** Bytes given to Node's parser at once. The shortest request has 26 bytes, so a chunk holds at most forty requests. */
 const CHUNK_BYTES = 1024;
 /** The same inside a body of known length: the size of one read. */
 const BODY_CHUNK_BYTES = 64 * 1024;
-/** A read of this size shows that more has arrived. Node would read up to 32 times before it looks at another connection. */
+/** A read of this size shows that more has arrived. Node would read up to 32 times before it reads from another connection. */
 const FULL_READ_BYTES = 64 * 1024;
-/** Chunks of one read that go to Node without a pause; the others are scheduled among those of all connections. */
+/** Chunks of one read that are given to Node without a pause; further ones are scheduled among those of all connections. */
 const CHUNKS_AT_ONCE = 4;
 /** A response is written in parts of this size. The client must take each part within the timeout of the socket. */
 const PART_BYTES = 64 * 1024;
 /** The memory that Node keeps for a waiting request, and for each byte of an incomplete head. */
 const WAITING_COST_BYTES = 4 * 1024;
 const HEAD_COST = 4;
-/** Reading pauses above this many bytes sent ahead. Below it reading goes on, because only a read shows that a client has left. */
+/** Reading pauses at this many bytes read ahead. Below it reading goes on, because only a read shows that a client has left. */
 const READ_AHEAD_BYTES = 4 * 1024;
-/** Tells its connection when more of its body is needed: Node tells its own sockets only. */
+
+/** A request that notifies its connection when more of its body is needed. Node does this only for its own sockets. */
 export class PacedRequest extends IncomingMessage {
   override _read(size: number): void {
     super._read(size);
@@ -51,17 +52,17 @@ export class PacedConnection extends Duplex {
   /** The latest request that Node has parsed. */
   #last: IncomingMessage | null = null;
   #chunks = 0;
-  /** Node has consumed what it was given, and asks for more. */
+  /** Node has consumed the last chunk and requests the next. */
   #wanted = false;
   #bodyWanted = false;
-  /** Bytes to come that certainly belong to the body of the latest request. */
+  /** The number of further bytes that certainly belong to the body of the latest request. */
   #bodyBytes = 0;
   #chunkBytes = 0;
   /** The exchange that is being served; those behind it wait in order. */
   #current: Exchange | null = null;
   #waiting: Exchange[] = [];
   #nextScheduled = false;
-  /** Reading pauses until it is this connection's turn again, so that others are read and accepted. */
+  /** Reading pauses until this connection is scheduled again, so that others are read and accepted. */
   #readPaused = false;
   /** The connection takes no further request, and discards what still arrives. */
   #closing = false;
@@ -69,7 +70,7 @@ export class PacedConnection extends Duplex {
 
   /** `socket`: TCP, or the decrypted side of TLS. */
   constructor(socket: Socket) {
-    // With the smallest mark, Node asks for more only when it has consumed everything.
+    // With the smallest high-water mark, Node requests more only when it has consumed everything.
     super({ readableHighWaterMark: 1 });
     this.#socket = socket;
     socket.on('data', this.#onData).on('end', this.#onEnd).on('drain', this.#onDrain);
@@ -266,7 +267,7 @@ export class PacedConnection extends Duplex {
     );
   }
 
-  /** Writes in parts, with a timer for each: the socket's own timeout begins anew with everything that the client sends. */
+  /** Writes in parts, with a timer for each, because any bytes from the client restart the socket's own timeout. */
   #send(chunks: readonly Buffer[], callback: WriteCallback): void {
     const socket = this.#socket;
     const [part, rest] = firstPart(chunks);

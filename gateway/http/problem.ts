@@ -100,7 +100,7 @@ export class Problem extends Error {
   }
 
   get body(): ErrorBody {
-    // OpenAI's own type for it: its clients and their users know it.
+    // OpenAI uses this code as the type too, and its clients know it.
     const type = this.code === 'insufficient_quota' ? this.code : errorType(this.status);
     return errorBody(this.status, this.message, this.param, this.code, type);
   }
@@ -124,7 +124,7 @@ export function errorBody(
   return { error: { message, type, param, code } };
 }
 
-/** Wraps what was thrown. An error that is not a Problem is the gateway's own fault, and its text stays inside. */
+/** Turns a thrown error into a Problem. One that is not a Problem is the gateway's own fault, and its message is not sent. */
 export function asProblem(error: unknown): Problem {
   if (error instanceof Problem) return error;
   return new Problem('internal_error', 'The gateway failed while it handled this request.', { cause: error });

@@ -1,4 +1,4 @@
-// Reads a request body from Node's IncomingMessage: Fetch's Request carries none on GET, and the size limit is ours.
+// Reads a request body. It is not read from Fetch's Request, which has none on GET and no limit of size.
 import { isUtf8 } from 'node:buffer';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Readable } from 'node:stream';
@@ -39,8 +39,8 @@ const UNLIMITED: BodyLimits = { hold: () => {}, received: () => {} };
 const EMPTY = Buffer.alloc(0);
 
 /**
- * Reads the whole body. Call it once: nothing is kept here. It returns no promise where the body has already arrived.
- * @throws {Problem} body_too_large, unsupported_encoding, and what `limits` throws. @throws {ClientGone}
+ * Reads the whole body. Call it once, because the body is not kept. It returns no promise where the body has already arrived.
+ * @throws {Problem} body_too_large, unsupported_encoding, and the errors of `limits`. @throws {ClientGone}
  */
 export function readBody(
   incoming: StreamedRequest | PlainRequest,
@@ -100,7 +100,7 @@ export const MAX_JSON_VALUES = 1_000_000;
 
 const REPLACEMENT = '\ufffd';
 
-/** Decodes the body without change: this string is what is hashed later. @throws {Problem} invalid_json when it is not UTF-8. */
+/** Decodes the body without change, because this string is hashed later. @throws {Problem} invalid_json when it is not UTF-8. */
 export function bodyText(body: Buffer): string {
   const text = body.toString('utf8');
   // The decoder puts this character where bytes are not UTF-8, but the client may also have sent it.

@@ -43,7 +43,7 @@ const CHECK_MS = 5_000;
 
 type Fetch = Parameters<typeof getRequestListener>[0];
 
-/** Creates a server that does not listen yet. What the server itself rejects gets OpenAI's error shape and a log line. */
+/** Creates a server that does not listen yet. Requests that the server itself rejects get OpenAI's error shape and a log line. */
 export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger): Server {
   const serverOptions: ServerOptions = {
     maxHeaderSize: MAX_HEADER_BYTES,
@@ -110,7 +110,7 @@ export function createHttpServer(fetch: Fetch, options: HttpOptions, log: Logger
 const connectionOf = (incoming: IncomingMessage) => incoming.socket as Duplex as PacedConnection;
 
 /**
- * Returns what is wrong with a request that the parser accepted, or null. Sets its target to the form that routes know.
+ * Returns the fault of a request that the parser accepted, or null. Rewrites its target to the form that routes know.
  * Rejects a request if two parsers could disagree about its end or its host (RFC 9112 §3.2, §6.1).
  */
 function faultOf(incoming: IncomingMessage): Problem | null {
@@ -227,7 +227,7 @@ export function createDrain(server: Server, plainPath: PlainPath): Drain {
         });
         for (const outgoing of running) closeAfter(outgoing);
         server.closeIdleConnections();
-        // This comes last: a connection that it hands to Node now has not been read yet, and would look idle.
+        // This comes last: connections that it hands to Node now are not read yet, and Node would close them as idle.
         plainPath.stop();
       });
     },

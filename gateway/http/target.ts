@@ -1,7 +1,7 @@
 // The request target (RFC 9112 §3.2): turns every form that a client may send into the one that routes know.
 
 /**
- * Returns the target as a path that begins with a slash, query included; null where it has none.
+ * Returns the target as a path that begins with a slash, query included; null where it is not valid.
  * `http://any.host/v1/models` becomes `/v1/models`: this server is the authority under every name.
  * `*` names the server itself, for OPTIONS alone.
  */
@@ -35,8 +35,8 @@ export function isHost(host: string): boolean {
   return /^(\[[0-9a-fA-F:.]+\]|[\w.-]+)(:\d{1,5})?$/.test(host);
 }
 
-// Origins: which web pages may use the gateway. Without API keys these are only this machine's: otherwise every page that its user opens
-// could use it.
+// Origins: which web pages may use the gateway. Without API keys these are only this machine's; otherwise every page that its user opens
+// could use the gateway.
 
 /**
  * Addresses, and names that cannot be registered on the web. The owner of any other name can point it at this machine (DNS rebinding), and
@@ -57,7 +57,7 @@ export function originOf(text: string): string | null {
 
 export const hostOf = (origin: string) => origin.replace(/^https?:\/\//, '');
 
-/** Returns a check of the host header: which names a gateway without API keys may be reached by. */
+/** Returns a check of the host header for a gateway without API keys: whether the gateway may be reached by that name. */
 export function createOwnHosts(cors_origins: readonly string[] | null): (host: string | undefined) => boolean {
   if (cors_origins?.includes('*')) return () => true;
   const named = new Set(cors_origins?.map(hostOf));

@@ -94,12 +94,12 @@ function remove(file: string, name: string): number {
     throw new KeysFileError(
       `would hold no key, and a gateway keeps its keys then: add another first, or stop the gateway`,
     );
-  // A plain key is named by its line number. Where there is one, a removed line leaves an empty line, so that no name changes.
-  const left = lines.some((one) => one.plain) ? [''] : [];
+  // A plain key is named by its line number. Where there is one, an empty line replaces the removed one, so that no name changes.
+  const replacement = lines.some((one) => one.plain) ? [''] : [];
   const kept = text.split('\n').flatMap((raw, i) => {
     const line = raw.trim();
     const other = line === '' || line.startsWith('#') || readLine(line, i + 1).name !== name;
-    return other ? [raw] : left;
+    return other ? [raw] : replacement;
   });
   replace(file, kept.join('\n'));
   console.error(`${name} was removed from ${file}.`);
@@ -124,8 +124,8 @@ function textOf(file: string): string | null {
 }
 
 /**
- * Writes the text to a new file that only its owner can read, and that keeps a second command out. Then writes it over the old file, which
- * stays the same file: a container that mounts only this file does not see a renamed one.
+ * Writes the text to a new file, which only its owner can read and which locks out a second command. Then overwrites the old file in place:
+ * a container that mounts only this file would not see a renamed one.
  * @throws {KeysFileError} also when a gateway could not use the text.
  */
 function replace(file: string, text: string): void {

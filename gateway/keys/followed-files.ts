@@ -1,16 +1,16 @@
-// Follows files that are settings: what they hold takes effect again within two seconds of a change.
+// Follows configuration files: a changed file is loaded again within two seconds.
 import { type BigIntStats, readFileSync, statSync } from 'node:fs';
 import { stat } from 'node:fs/promises';
 
-/** Files are polled by their paths: this sees a rename and a swapped symbolic link (Kubernetes), which a watch does not. */
+/** Files are polled by their paths: this sees a rename and a swapped symbolic link (Kubernetes), which fs.watch does not. */
 const POLL_MS = 1_000;
 
 /** Reads a file as text, and follows it from then on. @throws {NodeJS.ErrnoException}, with EFBIG for a file over `max_bytes` */
 export type ReadFollowed = (path: string, max_bytes?: number) => string;
 
 /**
- * Calls `load` now, and again when a file that it read last has changed. Errors of the first call are thrown; later ones are for `load` to
- * handle. @returns a function that stops following.
+ * Calls `load` now, and again when a file that its last call read has changed. Errors of the first call are thrown; `load` handles later
+ * ones itself. @returns a function that stops following.
  */
 export function followFiles(load: (read: ReadFollowed) => void, poll_ms = POLL_MS): () => void {
   let versions = new Map<string, string>();
@@ -31,7 +31,7 @@ export function followFiles(load: (read: ReadFollowed) => void, poll_ms = POLL_M
     const polled = versions;
     for (const [path, version] of polled) {
       const now = versionOf(await stat(path, { bigint: true }).catch(() => undefined));
-      // A poll before this one may have seen the same change.
+      // An overlapping poll may already have seen the change.
       if (now !== version) return polled === versions ? run() : undefined;
     }
   };

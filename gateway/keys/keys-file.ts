@@ -1,4 +1,4 @@
-// The keys file: parses its lines and follows its changes.
+// Parses the keys file and follows its changes.
 import { resolve } from 'node:path';
 import type { Logger } from 'pino';
 import { ConfigError, MAX_TOKENS_PER_DAY } from '../config.ts';
@@ -13,7 +13,7 @@ export class KeyLineError extends Error {
 }
 
 const NAME = /^[A-Za-z0-9._@-]{1,64}$/;
-/** The settings that are counts, their members, and the most that each may be. */
+/** Settings that are counts, with their members of {@link KeyLimits} and their maxima. */
 const COUNTS = [
   { name: 'rps', member: 'rps', max: 1_000_000 },
   { name: 'concurrent', member: 'concurrent', max: 1_000_000 },
@@ -30,7 +30,7 @@ export function checkName(name: string): string {
   return name;
 }
 
-/** @param number the line's place in the file, from 1, which names a plain key. @throws {KeyLineError} */
+/** @param number the line's number in the file, from 1, which names a plain key. @throws {KeyLineError} */
 export function readLine(line: string, number: number): KeyLine {
   const [first = '', ...settings] = line.split(/\s+/);
   // A line that begins like a hashed key is one: a mistyped hash must never be taken for a key.
@@ -91,7 +91,7 @@ export function writeLine(line: KeyLine): string {
   return [`${line.name}:sha256:${line.digest.toString('hex')}`, ...settings].join(' ');
 }
 
-// The whole file: one key a line. Empty lines and lines that begin with # do not count.
+// The whole file: one key a line. Empty lines and lines that begin with # are ignored.
 
 const MAX_KEYS = 100_000;
 
@@ -143,7 +143,7 @@ function lineOf(line: string, number: number): KeyLine {
   }
 }
 
-// Loads the keys file and follows it: a changed file takes effect within two seconds, and a broken one changes nothing.
+// Loads the keys file and follows it: a changed file takes effect within two seconds, and an invalid one changes nothing.
 
 /** `file` null: no key is required. @throws {ConfigError} when the file cannot be used. */
 export function loadKeys(file: string | null, log: Logger, poll_ms?: number): Keys {

@@ -1,16 +1,16 @@
-// API keys: finds the caller of a request, in a time that shows nothing about the keys.
+// API keys: finds the caller of a request, in a time that reveals nothing about the keys.
 
 import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { topLevelMembers } from '../../proto/json.ts';
 import { Problem } from '../http/problem.ts';
 
-// The caller: who owns the attestations, which name logs may hold, and what the key may do.
+// The caller: the owner of attestations, the key's name for logs, and the key's limits.
 
 /** The owner of attestations: a digest of the API key, never the key itself. */
 export type Owner = string;
 
-/** What one key may do. null: the gateway's default for all keys. 0: no limit. */
+/** The limits of one key. null: the gateway's default for all keys. 0: no limit. */
 export interface KeyLimits {
   /** Requests in any second. */
   readonly rps: number | null;
@@ -79,7 +79,7 @@ export const OPEN: Keys = { authenticate: () => ANYONE, close: () => {} };
 type KeyTable = (digest: Buffer) => Caller | null;
 
 /**
- * The table is keyed by a hash under a secret of this process: the time of a look-up shows nothing about the digests, and does not grow
+ * The table is keyed by a hash under a secret of this process: the time of a look-up reveals nothing about the digests, and does not grow
  * with the number of keys. HMAC would add nothing, because all messages have one length, and would cost ten times as much.
  */
 export function tableOf(lines: readonly KeyLine[]): KeyTable {
@@ -118,10 +118,10 @@ export function callerOf(table: KeyTable, headers: IncomingHttpHeaders): Caller 
 
 // Models: which ones a key may request. The body is not checked for a key without a list.
 
-/** The most of a client's text that an error message quotes. */
+/** Limit for a client's text in an error message. */
 const MAX_SHOWN = 128;
 
-/** Rejects a name that occurs twice in any case: Go's encoding/json and others ignore case, and a parser takes the first or the last. */
+/** Rejects a name that occurs twice in any case: Go's encoding/json ignores case, and parsers take the first or the last of duplicates. */
 function checkNames(names: readonly string[]): void {
   const seen = new Set<string>();
   for (const name of names) {
@@ -135,7 +135,7 @@ function checkNames(names: readonly string[]): void {
   }
 }
 
-/** Gives one form to names that Unicode's simple or full case folding makes equal, and to a few more (ß and ss) that APIs do not use. */
+/** Maps names that are equal under Unicode's simple or full case folding to one text. So it does with a few others, such as ı and i. */
 const folded = (name: string) => name.toLowerCase().toUpperCase();
 
 /**
@@ -155,7 +155,7 @@ export function checkModel({ limits: { models } }: Caller, text: string, value: 
 }
 
 /**
- * Checks the other requests of a key with a list: it may read the list itself and its models, and send JSON bodies that name one.
+ * Checks the other requests of a key with a list of models: it may read the list and its models. JSON bodies are for {@link checkModel}.
  * @throws {Problem} permission_denied, model_not_found
  */
 export function checkPath({ limits: { models } }: Caller, method: string, path: string, json: boolean): void {
@@ -178,7 +178,7 @@ export function noSuchModel(model: string): Problem {
 /** Segments that may come before a route's name: a backend may have the same route under each. */
 const PREFIXES = new Set(['v1', 'v2', 'api', 'openai']);
 
-/** Verbs that begin the name of a command; other routes are nouns: vLLM's load_lora_adapter, SGLang's update_weights_from_disk. */
+/** Verbs that begin a management route's name, as in vLLM's load_lora_adapter and SGLang's update_weights_from_disk. */
 const COMMANDS =
   /^(load|unload|start|stop|update|set|get|reset|init|destroy|flush|clear|dump|freeze|scale|is|configure|release|resume|pause|continue|abort|send|open|close|attach|detach|wake)_/;
 
@@ -210,12 +210,12 @@ const MANAGEMENT = new Set([
   ...['key', 'user', 'team', 'customer', 'budget', 'spend'],
 ]);
 
-/** Verbs at the end of a route that is a noun: TabbyAPI's /v1/model/load, llama-server's /models/unload. */
+/** A POST whose path ends with one of these verbs manages the backend, as TabbyAPI's /v1/model/load does. */
 const VERBS = new Set(['load', 'unload', 'switch', 'download', 'apply', 'new', 'update', 'delete']);
 /** The list of models of OpenAI and other servers, which clients may read. */
 const MODELS = new Set(['model', 'models']);
 
-/** What a client may delete by its id, as OpenAI's clients do. */
+/** Objects that a client may delete by their ids, as OpenAI's clients do. */
 const DELETABLE = /^(files|responses|conversations|chat\/completions|threads|assistants|vector_stores|containers)\/./;
 
 /**
@@ -237,7 +237,7 @@ function isManagement(method: string, path: string): boolean {
   if (COMMANDS.test(name) || MANAGEMENT.has(name)) return true;
   if (method === 'DELETE') return !DELETABLE.test(segments.join('/'));
   if (!MODELS.has(name)) return method === 'POST' && VERBS.has(rest.at(-1) ?? '');
-  // A single segment behind the list is a model, which may have any name but `sse`: that is a management route.
+  // A single segment after the list's name is a model of any name but `sse`, which is a management route.
   return method === 'POST' || (rest.length === 1 && rest[0] === 'sse');
 }
 

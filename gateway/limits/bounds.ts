@@ -4,7 +4,7 @@ import { MANY_BYTES } from '../http/bytes.ts';
 const MiB = 1024 * 1024;
 
 /**
- * The most copies of a text in memory while it is attested: as it came, in raw, and quoted in the attestation's JSON, where each quotation
+ * The most copies of a text in memory while it is attested: as received, in raw, and quoted in the attestation's JSON, where each quotation
  * mark takes two bytes.
  */
 export const TEE_COPIES = 4;
@@ -12,12 +12,12 @@ export const TEE_COPIES = 4;
 /** The heap of the offload thread. The most JSON names and values that are accepted take less; the JSON parser itself checks no limit. */
 export const OFFLOAD_HEAP_MB = 192;
 export const OFFLOAD_YOUNG_HEAP_MB = 16;
-/** The heap of the thread that checks what a sidecar sends: 8 MiB at most, little of which outlives its check. */
+/** The heap of the thread that checks the sidecar's frames: 8 MiB at most each, most of which is garbage after the check. */
 export const CHECKING_HEAP_MB = 256;
 export const CHECKING_YOUNG_HEAP_MB = 4;
-/** The heap of each of several workers. A process that serves alone has what gateway/node-flags.ts sets. */
+/** The heap of each of several workers. For a process that serves alone, gateway/node-flags.ts sets it. */
 export const WORKER_HEAP_MB = 192;
-/** The unserved input of one process: what clients have sent and the gateway does not serve yet. */
+/** The limit of unserved input in one process: bytes that clients have sent and the gateway does not serve yet. */
 export const MAX_UNSERVED_BYTES = 48 * MiB;
 
 /** The share of one process in a limit for all of them; never less than `least`. */

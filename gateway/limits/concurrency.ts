@@ -48,7 +48,7 @@ export interface Concurrency {
   readonly running: number;
 }
 
-/** What is counted per key. */
+/** The kinds of use that are counted per key. */
 export type Counted = 'requests' | 'streams' | 'tee';
 type Counts = Record<Counted | 'bytes', number>;
 
@@ -60,18 +60,18 @@ const overloaded = (message: string) => new Problem('overloaded', message, { ret
 const full = () => overloaded('The gateway is at its capacity.');
 
 /** The error for a key that has reached its limit. */
-export const tooMany = (limit: number, what: Counted) =>
+export const tooMany = (limit: number, kind: Counted) =>
   new Problem(
     'rate_limit_exceeded',
-    `This API key may have ${limit} ${what === 'tee' ? 'requests with tee' : what} at once.`,
+    `This API key may have ${limit} ${kind === 'tee' ? 'requests with tee' : kind} at once.`,
     { retryAfterSeconds: 1 },
   );
 
 const half = (limit: number) => Math.ceil(limit / 2);
 
 /** @param limit 0: no limit */
-function within(count: number, limit: number, what: Counted): void {
-  if (limit > 0 && count >= limit) throw tooMany(limit, what);
+function within(count: number, limit: number, kind: Counted): void {
+  if (limit > 0 && count >= limit) throw tooMany(limit, kind);
 }
 
 export function createConcurrency(limits: ConcurrencySettings): Concurrency {
@@ -100,7 +100,7 @@ interface Total {
   bytes: number;
 }
 
-/** The limits of a key whose line sets none. 0: no limit. */
+/** The limits of a key whose line in the keys file sets none. 0: no limit. */
 type PerKey = Readonly<Counts>;
 
 class LocalPermit implements ConcurrencyPermit {

@@ -26,9 +26,9 @@ const YOUNG_HEAP_BYTES = 48 * MiB;
 const THREAD_BYTES = 16 * MiB;
 /** An idle connection: its socket, and the last head that it sent. */
 const CONNECTION_BYTES = 8 * KiB;
-/** What waits for a client that reads slowly before the gateway stops reading from the backend. */
+/** The bytes that are buffered for a slow client before the gateway stops reading from the backend. */
 const STREAM_BYTES = 64 * KiB;
-/** These factors cover strings beside their bytes, and what an allocator keeps. */
+/** These factors cover strings beside their bytes, and the overhead of allocators. */
 const HELD_COPIES = 1.25;
 const STORE_COPIES = 1.1;
 const UNSERVED_COPIES = 2;
@@ -52,7 +52,7 @@ interface Part {
   readonly setting: string;
 }
 
-/** Returns the worst case of all processes together. `heap_bytes`: V8's heap limit in a process that serves alone. */
+/** Returns the worst case of all processes in total. `heap_bytes`: V8's heap limit in a process that serves alone. */
 export function memoryNeeded(settings: MemorySettings, heap_bytes = getHeapStatistics().heap_size_limit): Part[] {
   const { workers } = settings;
   const processes = workers === 1 ? 1 : workers + 1;
@@ -74,7 +74,7 @@ export function memoryNeeded(settings: MemorySettings, heap_bytes = getHeapStati
   return [
     { name: 'processes', bytes: processes * PROCESS_BYTES, setting: 'WORKERS' },
     ...perWorker.map(([name, bytes, setting]) => ({ name, bytes: workers * bytes, setting })),
-    // One runs at a time, for all workers together.
+    // One runs at a time across all workers.
     { name: 'a slow verification', bytes: slowThread, setting: 'MAX_VERIFY_BYTES' },
     {
       name: 'kept attestations',
@@ -96,7 +96,7 @@ function memoryLimit(): number | null {
   return limit > 0 && limit < totalmem() ? limit : null;
 }
 
-/** Logs what may be needed. @throws {ConfigError} where there is less. */
+/** Logs the memory that may be needed. @throws {ConfigError} where the limit is lower. */
 export function checkMemory(settings: MemorySettings, log: Logger, limit_bytes = memoryLimit()): void {
   const parts = memoryNeeded(settings);
   const needed_mib = mib(totalBytes(parts));

@@ -3,7 +3,7 @@
 export interface PermitLimits {
   /** Permits that are granted at the same time. */
   readonly max_permits: number;
-  /** Requests in the queue, of all owners together. */
+  /** Requests in the queue, of all owners in total. */
   readonly max_waiting: number;
 }
 
@@ -77,7 +77,7 @@ export function createPermits({ max_permits, max_waiting }: PermitLimits): Permi
     return true;
   }
 
-  /** Grants a free permit. It looks at no more owners than there are permits, because an owner without one is next. */
+  /** Grants a free permit. It checks no more owners than there are permits, because the first owner without one is chosen. */
   function next(): void {
     if (granted >= max_permits) return;
     let chosen: string | null = null;

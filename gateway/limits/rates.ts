@@ -1,4 +1,4 @@
-// Rate limits: requests in any one second, counted in memory, or in a store that several gateways share.
+// Rate limits: requests in windows of one second, counted in memory, or in a store that several gateways share.
 
 import type { IncomingHttpHeaders } from 'node:http';
 import { isIPv6, type Socket } from 'node:net';
@@ -16,7 +16,7 @@ export interface Allowance {
 
 export interface Rates {
   /**
-   * Counts one request of `name`, which may have `per_second`. Names are the same in every store.
+   * Counts one request under `name`, which may have `per_second` of them. Names are the same in every store.
    * @throws {Problem} overloaded where the counter does not respond.
    */
   take(name: string, per_second: number): Promise<Allowance>;
@@ -27,13 +27,13 @@ export type MakeLimiter = (options: { points: number; duration: number; keyPrefi
 
 export const inMemory: MakeLimiter = (options) => new RateLimiterMemory(options);
 
-/** The part of a client of Valkey or Redis by which requests are counted. */
+/** The members of a Valkey or Redis client that counting uses. */
 interface StoreClient {
   readonly isReady: boolean;
   eval(script: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>;
 }
 
-/** Counts for all gateways together. While the server is away, each gateway counts by itself, with `fallback`. */
+/** Makes a counter that all gateways share. While the server cannot be reached, each gateway counts alone, with `fallback`. */
 export function inStore(client: StoreClient, fallback: MakeLimiter): MakeLimiter {
   return (options) =>
     new RateLimiterRedis({

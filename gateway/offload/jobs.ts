@@ -1,4 +1,4 @@
-// The work on a body: parsing a request, removing `tee` from it, and drafting an attestation.
+// The jobs on a body: parsing a request, removing `tee` from it, and drafting an attestation.
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import type * as z from 'zod';
@@ -22,11 +22,11 @@ import { type Caller, checkModel } from '../keys/keys.ts';
 
 export type Endpoint = 'chat' | 'completion';
 
-/** How an answer is attested: under a nonce of its own, or under one that it may share. */
+/** How a response is attested: under a nonce of its own, or under one that it may share. */
 export type Tee = 'strict' | 'batch';
 
 export interface Generation {
-  /** What `tee` in the body asks for; null: nothing. */
+  /** The attestation that `tee` in the body requests; null: none. */
   readonly tee: Tee | null;
   /** The client's body, exactly as received: its text, or its bytes when it is large. */
   readonly request: string | Buffer;
@@ -118,7 +118,7 @@ function choicesOf(endpoint: Endpoint, n: number | null | undefined, prompt: unk
   return (n ?? 1) * (many ? Math.max(1, prompt.length) : 1);
 }
 
-// Parses a body whose route only the backend knows: `tee`, `stream` and `model`.
+// Parses a body of a route that only the backend knows: `tee`, `stream` and `model`.
 
 export interface PassThroughRequest {
   readonly body: Buffer;
@@ -126,11 +126,11 @@ export interface PassThroughRequest {
   readonly json: boolean;
   /** The caller, where it is restricted to some models; null otherwise. */
   readonly restrictedCaller: Caller | null;
-  /** A header asks for tee, so that it is to be known whether the body is an object. */
+  /** A header requests tee, so the result must say whether the body is an object. */
   readonly mayAttest: boolean;
-  /** The model chooses among several backends, so that it is to be known. */
+  /** The model chooses among several backends, so the result must name it. */
   readonly byModel?: boolean;
-  /** The model is to be known for the usage of a key, where it can be. */
+  /** The key's usage is counted by model, so the result names the model where it can. */
   readonly counted?: boolean;
 }
 
@@ -138,16 +138,16 @@ export interface PassThrough {
   /** The body for the backend: the original bytes, or the text without `tee`. */
   readonly forward: Buffer | string;
   readonly stream: boolean;
-  /** What `tee` in the body asks for; null: nothing. */
+  /** The attestation that `tee` in the body requests; null: none. */
   readonly tee: Tee | null;
-  /** The body was parsed, and is a JSON object: what can be attested. */
+  /** The body was parsed and is a JSON object, so it can be attested. */
   readonly object: boolean;
   readonly model: string | undefined;
 }
 
-const UNREAD = { tee: null, object: false, model: undefined } as const;
+const UNPARSED = { tee: null, object: false, model: undefined } as const;
 
-/** Returns the body unchanged when there is nothing to look for, else null. */
+/** Returns the body unchanged when it need not be parsed, else null. */
 export function passThroughUnparsed({
   body,
   json,
@@ -159,7 +159,7 @@ export function passThroughUnparsed({
   if (restrictedCaller !== null || mayContainMember(body, 'stream')) return null;
   if ((byModel || counted) && mayContainMember(body, 'model')) return null;
   if (json && (mayAttest || mayContainMember(body, 'tee'))) return null;
-  return { ...UNREAD, forward: body, stream: false };
+  return { ...UNPARSED, forward: body, stream: false };
 }
 
 /** @throws {Problem} invalid_json, invalid_request naming the member, model_not_found. */
@@ -168,9 +168,9 @@ export function parsePassThrough(request: PassThroughRequest): PassThrough {
   const wantsModel = byModel || counted;
   const hasTee = json && mayContainMember(body, 'tee');
   if (restrictedCaller === null && !hasTee && !(json && mayAttest)) {
-    const mustRead = mayContainMember(body, 'stream') || (byModel && mayContainMember(body, 'model'));
-    const value = mustRead || (counted && mayContainMember(body, 'model')) ? readIfJson(body, mustRead) : null;
-    return { ...UNREAD, forward: body, stream: isStream(value), model: wantsModel ? modelOf(value) : undefined };
+    const mustParse = mayContainMember(body, 'stream') || (byModel && mayContainMember(body, 'model'));
+    const value = mustParse || (counted && mayContainMember(body, 'model')) ? readIfJson(body, mustParse) : null;
+    return { ...UNPARSED, forward: body, stream: isStream(value), model: wantsModel ? modelOf(value) : undefined };
   }
   const text = bodyText(body);
   const value = text === '' ? null : readJson(text);
@@ -186,14 +186,17 @@ export function parsePassThrough(request: PassThroughRequest): PassThrough {
   };
 }
 
-/** null for what is no JSON. `mustRead`: what is too large to read is refused, else it is null too. Path and content-type do not matter, because a backend may ignore both. */
-function readIfJson(body: Buffer, mustRead: boolean): unknown {
+/**
+ * Returns null for a body that is not JSON. Path and content-type do not matter, because a backend may ignore both. A body that is too
+ * large to parse is rejected with `mustParse`, and null without.
+ */
+function readIfJson(body: Buffer, mustParse: boolean): unknown {
   try {
     return readJson(bodyText(body));
   } catch (error) {
     // A body that may be an object but is too large to parse could ask for a stream, or name a model.
     if (
-      mustRead &&
+      mustParse &&
       (error as Problem).code === 'body_too_large' &&
       body.toString('latin1', 0, 1024).trimStart()[0] === '{'
     )
@@ -222,7 +225,7 @@ export async function modelInForm(type: string, body: Buffer): Promise<string | 
     const model = form.get('model');
     return typeof model === 'string' ? model : null;
   } catch {
-    // It is no form. The backend will say so.
+    // The body is no form. The backend will reject it.
     return null;
   }
 }
@@ -289,7 +292,7 @@ function withFreeBytes(text: string): Pick<Draft, 'start' | 'free_bytes'> {
   return { start: memory.subarray(0, memory.write(text)), free_bytes: FREE_BYTES };
 }
 
-/** An object whose `error` tells of a failure of its own: the run of an eval, a job. Where answers are generated it is no answer. */
+/** An object with an `error` of its own, such as a failed job. An endpoint that generates responses returns no such object. */
 const isResource = (endpoint: string, value: object): boolean =>
   streamFormOf(endpoint) === null && 'id' in value && typeof value.id === 'string' && !('choices' in value);
 
@@ -308,7 +311,7 @@ function readWholeResponse(endpoint: string, body: Buffer): Pick<Folded, 'comple
   if (Object.hasOwn(value, 'attestation')) throw badResponse('The backend sent an attestation of its own.');
   if ('error' in value && value.error !== null && !isResource(endpoint, value))
     throw badResponse('The backend sent an error as if it were an answer.');
-  // Readers differ in which of two members of one name they take, so the signed text could be read differently.
+  // Parsers differ in which of two members of one name they take, so the signed text would be ambiguous.
   if (duplicateMember(completion) !== null) throw badResponse('The backend sent an answer that names a member twice.');
   const id = (value as { id?: unknown }).id;
   return { completion, completionId: typeof id === 'string' && id !== '' ? id : null };

@@ -22,8 +22,8 @@ import {
 } from './jobs.ts';
 import { Thread, ThreadEnded } from './thread.ts';
 
-// The queue of a thread. Up to the limit, jobs are with the thread; the others wait, with a fair share for each owner. A client that
-// disconnects drops its job.
+// The queue of a thread. Jobs up to a limit are sent to the thread; the others wait, with a fair share for each owner. When a client
+// disconnects, its waiting job is dropped.
 
 /** The client whose job waits. */
 export interface Waiter {
@@ -32,7 +32,7 @@ export interface Waiter {
   readonly outgoing: Pick<Outgoing, 'destroyed' | 'once' | 'off'>;
 }
 
-/** Each entry keeps a large body or a response in memory. */
+/** Each waiting job keeps a large body or a response in memory. */
 const MAX_WAITING = 4096;
 
 const queueFull = () => new Problem('overloaded', 'Too much is waiting to be read.', { retryAfterSeconds: 1 });
@@ -82,7 +82,7 @@ export class ThreadQueue {
     return done.finally(() => release());
   }
 
-  /** Rejects all jobs that wait. */
+  /** Rejects all waiting jobs. */
   end(): void {
     for (const stop of this.#waiting) stop(new ThreadEnded('the thread ended before it was asked'));
   }
@@ -95,7 +95,7 @@ export interface Offload {
   parse(endpoint: Endpoint, body: Buffer, caller: Caller, waiter: Waiter): Generation | Promise<Generation>;
   /** @throws {Problem} as {@link parsePassThrough}, and overloaded. A promise rejects with the same, or with {@link ClientGone}. */
   passThrough(request: PassThroughRequest, waiter: Waiter): PassThrough | Promise<PassThrough>;
-  /** The field `model` of a form; null without one, or where the body is none. @throws {Problem} overloaded. @throws {ClientGone} */
+  /** The field `model` of a form; null without one, or where the body is no form. @throws {Problem} overloaded. @throws {ClientGone} */
   modelInForm(type: string, body: Buffer, waiter: Waiter): Promise<string | null>;
   /** @throws {Problem} backend_bad_response, attestation_unavailable. A promise rejects with the same, or with {@link ClientGone}. */
   draft(input: DraftInput, waiter: Waiter): Draft | Promise<Draft>;

@@ -33,7 +33,7 @@ export class Thread<Job, Result> {
   #endTimer: NodeJS.Timeout | null = null;
   #last = 0;
 
-  /** `file` calls {@link serveJobs}. */
+  /** `file`: a module that calls {@link serveJobs}. */
   constructor(file: URL, options: WorkerOptions = {}, idle_ms = IDLE_MS) {
     this.#file = file;
     this.#options = options;

@@ -1,5 +1,5 @@
-// GET {the request's path}/{id}/attestation: an attestation again, for clients that drop unknown members.
-// GET /v1/attestation/session: the session that attestations are signed in, for everybody, or one that holds the caller's challenge.
+// GET {the request's path}/{id}/attestation: returns a stored attestation, for clients that drop unknown members.
+// GET /v1/attestation/session: returns the current session to everybody, or to API keys a session with the caller's challenge.
 import { noSession, unavailable, wholeSession } from '../attestation/sessions.ts';
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';

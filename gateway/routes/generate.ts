@@ -25,8 +25,8 @@ export function generate(endpoint: Endpoint, deps: Deps) {
   };
 
   /**
-   * Sends the request to the backend. The parsed request ends with this function, so that without tee a long prompt is not kept while the
-   * response runs.
+   * Sends the request to the backend. Only this function refers to the parsed request, so that without tee a long prompt is not kept during
+   * the response.
    */
   async function begin(c: Context): Promise<{ attested: boolean; relayed: Promise<Outcome> }> {
     const { incoming, outgoing, permit, watch } = c.env;
@@ -61,7 +61,7 @@ export function generate(endpoint: Endpoint, deps: Deps) {
     return { attested: tee !== null, relayed };
   }
 
-  /** Header lines are cached for a client that sends the same head each time. The lines of a trace always differ. */
+  /** Caches the header lines for a client that sends the same head each time. With tracing they always differ. */
   function headersOf(incoming: Bindings['incoming'], { trace }: Watch): Headers | SerializedHeaders {
     const cache = trace === null && 'made' in incoming ? incoming.made : null;
     if (cache !== null && cache.toBackend !== null) return cache.toBackend;

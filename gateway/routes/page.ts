@@ -31,7 +31,7 @@ const SECURITY = {
   'cross-origin-resource-policy': 'same-origin',
 };
 
-/** The badge stands in frames of other sites. It has nothing to press but a link. */
+/** Other sites show the badge in a frame. Its only control is a link. */
 const BADGE_SECURITY = {
   ...SECURITY,
   'content-security-policy': POLICY.replace("frame-ancestors 'none'", 'frame-ancestors *'),
@@ -75,7 +75,7 @@ function send(c: Context, asset: SharedDocument | undefined, headers: Record<str
   return sendDocument(c, asset, headers);
 }
 
-// GET /page/service: what the page needs to use the service and to check its attestations. Nothing in it is secret.
+// GET /page/service: data for the page, to use the service and to check its attestations. Nothing in it is secret.
 
 export function service({ sidecar, config, version, canary, sealing }: Deps, probe: BackendProbe) {
   return async (c: Context): Promise<Response> => {
@@ -160,7 +160,7 @@ export async function bundlePage(): Promise<PageFile[]> {
     outdir: 'build/page',
     entryNames: '[name]-[hash]',
     bundle: true,
-    // The checks of a processor's evidence are a file of their own, loaded when a proof has such evidence.
+    // The checks of a processor's evidence are a separate chunk, loaded for an attestation with such evidence.
     splitting: true,
     chunkNames: '[name]-[hash]',
     format: 'esm',
@@ -181,7 +181,7 @@ export async function bundlePage(): Promise<PageFile[]> {
   ];
 }
 
-/** A document in which `./main.ts` is the name of what that became. */
+/** Returns a document in which names of sources, such as `./main.ts`, are replaced by the paths of their assets. */
 function document(name: string, path: string, assets: readonly PageFile[]): PageFile {
   let text = readFileSync(`${ROOT}${path}`, 'utf8');
   for (const asset of assets) {
@@ -196,7 +196,7 @@ function document(name: string, path: string, assets: readonly PageFile[]): Page
 
 /** NVIDIA's names for its RIMs: `NV_GPU_DRIVER_GH100_550.90.07`. */
 const RIM_ID = /^NV_[A-Za-z0-9_.]{1,120}$/;
-/** A request about one certificate takes near 120 bytes. */
+/** A request about one certificate takes about 120 bytes. */
 const MAX_OCSP_REQUEST_BYTES = 1024;
 const MAX_OCSP_RESPONSE_BYTES = 64 * 1024;
 const MAX_RUNNING = 16;
@@ -255,12 +255,12 @@ async function fetchOcsp(url: string, body: Uint8Array<ArrayBuffer>) {
     signal: AbortSignal.timeout(TIMEOUT_MS),
   });
   if (!response.ok || response.body === null) throw new Error(`answered ${response.status}`);
-  const parts: Uint8Array[] = [];
+  const chunks: Uint8Array[] = [];
   let length = 0;
-  for await (const part of response.body) {
-    length += part.length;
+  for await (const chunk of response.body) {
+    length += chunk.length;
     if (length > MAX_OCSP_RESPONSE_BYTES) throw new RangeError('an answer over the limit');
-    parts.push(part);
+    chunks.push(chunk);
   }
-  return new Uint8Array(Buffer.concat(parts));
+  return new Uint8Array(Buffer.concat(chunks));
 }

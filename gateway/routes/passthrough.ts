@@ -1,5 +1,5 @@
-// Passes every other /v1 route through to the backend: models, responses, messages, embeddings and whatever it knows. With tee, attests
-// the answer where request and answer are JSON objects.
+// Passes every other /v1 route through to the backend: models, responses, messages, embeddings and others. With tee, attests the response
+// to a JSON object where it is JSON or a stream of a known form.
 
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import * as z from 'zod';
@@ -13,7 +13,7 @@ import { readBody } from '../http/request.ts';
 import { checkPath, checkRoute } from '../keys/keys.ts';
 import type { Operation } from '../telemetry/telemetry.ts';
 
-// GET /v1/models for a key that is restricted to some models: the backend's list without the others.
+// GET /v1/models for a key that is restricted to some models: the backend's list without all others.
 
 const MAX_LIST_BYTES = 4 * 1024 * 1024;
 const listSchema = z.looseObject({ data: z.array(z.looseObject({ id: z.string() })) });
@@ -59,15 +59,15 @@ function listOf(text: string, models: ReadonlySet<string>): string | null {
 
 const badList = () => new Problem('backend_bad_response', 'The backend answered with no list of models.');
 
-/** GET /v1/models of several backends. */
+/** The response to GET /v1/models with several backends. */
 function mergedModels(c: Context, models: readonly Model[], allowed: ReadonlySet<string> | null): Response {
   const listed = models.filter(({ id }) => allowed === null || allowed.has(id)).map(({ json }) => json);
   return c.body(`{"object":"list","data":[${listed.join(',')}]}`, 200, { 'content-type': 'application/json' });
 }
 
-// The model of a request that is no JSON: it chooses among several backends.
+// The model in the path of a request: it selects one of several backends.
 
-/** The one in GET /v1/models/{id}; null elsewhere. */
+/** The id in GET /v1/models/{id}; null for any other request. */
 function modelInPath(method: string, path: string): string | null {
   const [, id = ''] = /^\/models\/(.*)$/.exec(pathOf(path)) ?? [];
   return method === 'GET' && id !== '' ? decodeURIComponent(id) : null;
@@ -100,9 +100,9 @@ export function passthrough(deps: Deps, attestationById: (c: Context, id: string
     const parsed = await offload.passThrough({ body, json, restrictedCaller, mayAttest, byModel, counted }, c.env);
     watch.model = parsed.model ?? null;
     const { forward, stream, object, model } = parsed;
-    const asked = parsed.tee ?? (object ? header.tee : null);
+    const tee = parsed.tee ?? (object ? header.tee : null);
     if (stream) await permit.stream();
-    if (asked === null && header.tee !== null) outgoing.setHeader(...UNSUPPORTED);
+    if (tee === null && header.tee !== null) outgoing.setHeader(...UNSUPPORTED);
     const isList = method === 'GET' && /^\/models\/?(\?|$)/.test(path);
     if (backends !== null && isList) return mergedModels(c, await backends.models(), models);
     const headers = toBackend(incoming.headers, config.backend_api_key);
@@ -113,7 +113,7 @@ export function passthrough(deps: Deps, attestationById: (c: Context, id: string
       headers,
       body: method === 'GET' || forward.length === 0 ? null : forward,
       repeatable: method === 'GET',
-      owner: asked === null ? c.env.owner : null,
+      owner: tee === null ? c.env.owner : null,
       model:
         backends === null
           ? null
@@ -121,11 +121,11 @@ export function passthrough(deps: Deps, attestationById: (c: Context, id: string
             ? (model ?? (await offload.modelInForm(incoming.headers['content-type'] ?? '', body, c.env)))
             : modelInPath(method, path),
     };
-    if (asked !== null) {
+    if (tee !== null) {
       const endpoint = `/v1${pathOf(path)}`;
       watch.generates(operationOf(endpoint), model, true);
       const exchange = await openTee(c.env, deps, {
-        tee: asked,
+        tee,
         spliced: header.spliced,
         endpoint,
         request: body,
@@ -151,7 +151,7 @@ export function passthrough(deps: Deps, attestationById: (c: Context, id: string
 }
 
 const NOT_PROVABLE = 'tee: the answer of this request is neither a JSON object nor a stream that can be proven.';
-/** Tells a client that asks for tee with every request that this answer has no proof. */
+/** Tells a client that sends `x-tee` with every request that this response is not attested. */
 const UNSUPPORTED = ['x-tee', 'unsupported'] as const;
 
 const pathOf = (path: string): string => path.split('?', 1)[0] ?? '';
@@ -159,11 +159,11 @@ const pathOf = (path: string): string => path.split('?', 1)[0] ?? '';
 /** The id in `/…/{id}/attestation`. */
 const idIn = (path: string): string | null => /^\/.+\/([^/]+)\/attestation$/.exec(pathOf(path))?.[1] ?? null;
 
-/** OpenTelemetry's name of what the endpoint does. */
+/** OpenTelemetry's name for the endpoint's operation. */
 const operationOf = (endpoint: string): Operation =>
   endpoint === '/v1/embeddings' ? 'embeddings' : 'generate_content';
 
-/** Returns the part after `/v1`. A path that a backend could resolve to something outside of it is rejected. */
+/** Returns the part after `/v1`. Rejects a path that a backend could resolve to a path outside of it. */
 function backendPath(url: string): string {
   if (!url.startsWith('/v1/')) throw new Problem('not_found', 'There is nothing here. The API begins at /v1.');
   const rest = url.slice('/v1'.length);

@@ -1,5 +1,5 @@
-// POST /ohttp: opens a request that is sealed to a key of the current session, has it served like any other, and seals the response.
-// GET /.well-known/ohttp-keys: those keys, as the session's statement names them.
+// POST /ohttp: opens a request that is sealed to a key of a recent session, serves it like any other, and seals the response.
+// GET /.well-known/ohttp-keys: the public keys that the current session's statement names.
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
@@ -27,15 +27,15 @@ import {
   headOf,
   IncomingChunks,
   type OpenedRequest,
+  openedRequest,
   problemOf,
-  servable,
 } from '../sealing/opened-request.ts';
 import { encryptWith, SealedResponse } from '../sealing/sealed-response.ts';
 
-/** The app, for what was opened. */
+/** Serves an opened request: the app's `fetch`. */
 type Serve = (request: Request, bindings: Bindings) => Response | Promise<Response>;
 
-/** With SEALED=required: what comes in the clear is not served. The sealed routes serve with `sealed` in the bindings. */
+/** With SEALED=required, rejects requests in the clear. POST /ohttp serves opened requests with `sealed` in their bindings. */
 export const sealedOnly: Middleware = (c) => {
   if (c.env.sealed === true) return;
   throw new Problem(
@@ -52,9 +52,9 @@ export function sealingKeys({ sidecar, sealing }: Deps) {
   };
 }
 
-/** The sidecar and the primary of several workers answer in a fraction of it. */
+/** Limit for the wait for keys. The primary of several workers sends their seeds in a fraction of it. */
 const KEYS_WAIT_MS = 2_000;
-/** Requests whose encapsulated key is being opened, in all: a millisecond of a thread each, for whoever asks. */
+/** Limit for decapsulations at once. Each takes a thread for a millisecond, and needs no API key. */
 const MAX_OPENING = 64;
 
 export function sealed(deps: Deps, keys: SealingKeys, serve: Serve) {
@@ -86,21 +86,21 @@ export function sealed(deps: Deps, keys: SealingKeys, serve: Serve) {
       const opened = await readRequest(message);
       const head = headOf(opened.head);
       const { client_address_header } = config;
-      // Only the proxy in front says the client's address, and it writes outside.
+      // Only the proxy in front may set the client's address, and it sets it on the outer request.
       if (client_address_header !== null) {
         delete head.headers[client_address_header];
         const outer = c.env.incoming.headers[client_address_header];
         if (outer !== undefined) head.headers[client_address_header] = outer;
       }
       checkDate(head.headers, Date.now());
-      request = await servable(head, opened);
+      request = await openedRequest(head, opened);
     } catch (error) {
       return refuse(c, response, asProblem(problemOf(error)));
     }
-    await answer(c, request, response);
+    await serveOpened(c, request, response);
   }
 
-  /** Opens the first chunk, which shows that the request is for this key; what is wrong until then is said in the clear. */
+  /** Opens the first chunk, which shows that the request is for this key. Errors until then are sent in the clear. */
   async function open(c: Context, chunks: IncomingChunks) {
     const header = await readRequestHeader(chunks);
     if (sidecar.hello?.cpu !== null) await keys.ready(KEYS_WAIT_MS);
@@ -111,7 +111,7 @@ export function sealed(deps: Deps, keys: SealingKeys, serve: Serve) {
     opening++;
     const opened = await openRequest(header, found.key).finally(() => opening--);
     const first = await opened.chunks.next().catch((error: unknown) => {
-      // The key of an identifier is another one after a restart.
+      // After a restart, the identifier may belong to another key.
       throw error instanceof SealedError && error.code === 'sealed_not_opened' ? keyUnknown() : error;
     });
     const admission = await keys.admit(found, header.enc);
@@ -129,8 +129,8 @@ export function sealed(deps: Deps, keys: SealingKeys, serve: Serve) {
     return { message: message(), response: new SealedResponse(c.env.outgoing, sealer) };
   }
 
-  /** Hands the opened request to the app, whose exchanges write their responses themselves. */
-  async function answer(c: Context, request: OpenedRequest, response: SealedResponse): Promise<void> {
+  /** Passes the opened request to the app. A relayed response is written there, any other one here. */
+  async function serveOpened(c: Context, request: OpenedRequest, response: SealedResponse): Promise<void> {
     const { method, url, headers } = request;
     const fetched = new Request(`http://${headers.host}${url}`, { method, headers: headers as Record<string, string> });
     try {
@@ -149,7 +149,7 @@ export function sealed(deps: Deps, keys: SealingKeys, serve: Serve) {
     }
   }
 
-  /** The error is sealed too: what it says may be about what was opened. */
+  /** The error is sealed too: its message may be about the content. */
   function refuse(c: Context, response: SealedResponse, problem: Problem): void {
     c.env.outcome = { status: problem.status, problem };
     const body = JSON.stringify(problem.body);

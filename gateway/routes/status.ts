@@ -16,10 +16,10 @@ export function health(deps: Deps, probe: BackendProbe) {
     const [probed, audit] = await Promise.all([probe(), auditHealth(deps.audit)]);
     const { state, hello, unavailable, refused } = sidecar;
     const backend = { ...probed, canary: deps.canary.result };
-    const whole = state === 'connected' && unavailable === null && backend.canary.state !== 'wrong';
-    const serves = backend.status === 'ok' && !whole ? 'degraded' : backend.status;
+    const healthy = state === 'connected' && unavailable === null && backend.canary.state !== 'wrong';
+    const served = backend.status === 'ok' && !healthy ? 'degraded' : backend.status;
     const { reachable } = deps.store;
-    const status = draining() ? 'draining' : serves;
+    const status = draining() ? 'draining' : served;
     const body: Health = {
       status,
       backend,
@@ -48,7 +48,7 @@ async function auditHealth(audit: AuditLog | null): Promise<Health['audit']> {
   return failing === null ? { status: 'ok', lost } : { status: 'failing', code: failing, lost };
 }
 
-// GET /metrics: Prometheus text, on the main port when no API keys are set. With API keys it has a port of its own.
+// GET /metrics: Prometheus text. With METRICS_PORT, API keys or several workers, the main port does not serve it.
 
 export function metrics({ config, telemetry }: Deps) {
   return async (c: Context): Promise<Response> => {
@@ -65,7 +65,7 @@ export function metrics({ config, telemetry }: Deps) {
   };
 }
 
-// GET /openapi.json returns the service's own description.
+// GET /openapi.json: the OpenAPI document of the service.
 
 export function openapi(c: Context): Response {
   return sendDocument(c, openapiDocument());

@@ -1,4 +1,4 @@
-// GET /usage: what the caller's API key has used, by day and model.
+// GET /usage: the usage of the caller's API key, by day and model.
 import type { Context, Deps } from '../http/context.ts';
 import { Problem } from '../http/problem.ts';
 import { ANYONE } from '../keys/keys.ts';

@@ -26,7 +26,7 @@ const ALLOWED = {
   endpoint: 'a path that begins with /v1/',
 };
 
-/** A longer body is checked on the verifier's thread. */
+/** A longer blank body is rejected on the verifier's thread. */
 const BLANK_BYTES = 1024;
 
 const NOT_AN_ATTESTATION: ReadonlySet<FailureCode> = new Set(['not_json', 'not_an_attestation']);

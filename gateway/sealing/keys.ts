@@ -1,31 +1,31 @@
-// The keys that open sealed requests, in this process: made of the seeds, told to the sidecar, published as the current session names them.
+// This process's keys that open sealed requests: derived from seeds, sent to the sidecar, and published once a session names them.
 import type { Logger } from 'pino';
 import { where } from '../../proto/log.ts';
 import { readStatement } from '../../proto/statement.ts';
 import { isFor, makeKeys, type OpeningKey, type OpeningKeys, type RequestHeader } from '../../sealed/index.ts';
 import { type Admission, createSeeds, type Seed } from './seeds.ts';
 
-/** Where the seeds are: in this process, or in the primary of several workers. */
+/** The source of seeds: this process, or the primary of several workers. */
 export interface SeedSource {
-  /** Begins to hand on seeds, now and at each change. */
+  /** Calls `changed` with the first seeds and at each change. */
   start(changed: (seeds: readonly Seed[]) => void): void;
   named(n: number): void;
-  /** null: nobody knows now. */
+  /** null: the primary did not respond in time. */
   admit(n: number, enc: Uint8Array): Admission | Promise<Admission | null>;
 }
 
 export interface SealingKeys {
-  /** A sidecar with a processor has come: from now on there are keys. */
+  /** Begins to make keys. To be called when a sidecar with a processor has connected. */
   start(): void;
-  /** The statement of the session that answers are signed in. */
+  /** Takes note of the keys that a new session's statement names. */
   sessionNames(statement: string): void;
-  /** The document of the keys that the current session names; null while it names none of ours. */
+  /** The document of the keys that the session's statement names; null while it names none of ours. */
   published(statement: string | null): Uint8Array | null;
   /** Resolves when there are keys, and at the latest after `wait_ms`: a worker that has just started does not have them yet. */
   ready(wait_ms: number): Promise<void>;
-  /** null: no key is for this request. */
+  /** null: no key has the header's identifier and algorithms. */
   find(header: RequestHeader): FoundKey | null;
-  /** Whether a request may be opened, by its encapsulated key; null: nobody knows now. */
+  /** Whether a request may be opened, by its encapsulated key; null: the primary did not respond in time. */
   admit(found: FoundKey, enc: Uint8Array): Admission | Promise<Admission | null>;
 }
 
@@ -34,50 +34,50 @@ export interface FoundKey {
   readonly key: OpeningKey;
 }
 
-interface Made extends OpeningKeys {
+interface KeySet extends OpeningKeys {
   readonly n: number;
   /** The document in base64. */
   readonly hpke: string;
 }
 
-/** `tell` hands the documents of all keys to the sidecar, that of the next session first. */
+/** `tell` sends the documents of all keys to the sidecar, that of the next session first. */
 export function createSealingKeys(
   source: SeedSource,
   tell: (hpke: readonly string[]) => void,
   log: Logger,
 ): SealingKeys {
-  let made: readonly Made[] = [];
+  let keySets: readonly KeySet[] = [];
   let started = false;
   const waiting = new Set<() => void>();
-  /** What was asked for last. Making keys takes some milliseconds. */
-  let wanted: readonly Seed[] = [];
-  let published: { readonly statement: string; readonly hpke: string | null } | null = null;
+  /** The newest seeds. They may change in the milliseconds that it takes to make their keys. */
+  let newest: readonly Seed[] = [];
+  let lastRead: { readonly statement: string; readonly hpke: string | null } | null = null;
 
   async function change(seeds: readonly Seed[]): Promise<void> {
-    wanted = seeds;
-    const known = new Map(made.map((one) => [one.n, one]));
+    newest = seeds;
+    const known = new Map(keySets.map((one) => [one.n, one]));
     const next = await Promise.all(seeds.map((seed) => known.get(seed.n) ?? make(seed)));
-    if (wanted !== seeds) return;
-    made = next;
+    if (newest !== seeds) return;
+    keySets = next;
     for (const wake of waiting) wake();
     tell(next.map(({ hpke }) => hpke));
-    // The session may be older than these keys: those of a primary come later than its worker's first session.
-    if (published?.hpke != null) namedBy(published.hpke);
+    // The session may be older than these keys: a worker's first session may precede the primary's seeds.
+    if (lastRead?.hpke != null) reportNamed(lastRead.hpke);
   }
 
-  async function make({ n, first_id, secrets }: Seed): Promise<Made> {
+  async function make({ n, first_id, secrets }: Seed): Promise<KeySet> {
     const keys = await makeKeys(first_id, secrets);
     return { n, ...keys, hpke: Buffer.from(keys.document).toString('base64') };
   }
 
-  function namedBy(hpke: string): void {
-    const named = made.find((one) => one.hpke === hpke);
+  function reportNamed(hpke: string): void {
+    const named = keySets.find((one) => one.hpke === hpke);
     if (named !== undefined) source.named(named.n);
   }
 
   const hpkeOf = (statement: string): string | null => {
-    if (published?.statement !== statement) published = { statement, hpke: readStatement(statement).hpke };
-    return published.hpke;
+    if (lastRead?.statement !== statement) lastRead = { statement, hpke: readStatement(statement).hpke };
+    return lastRead.hpke;
   };
 
   return {
@@ -90,15 +90,15 @@ export function createSealingKeys(
     },
     sessionNames(statement) {
       const hpke = hpkeOf(statement);
-      if (hpke !== null) namedBy(hpke);
+      if (hpke !== null) reportNamed(hpke);
     },
     published(statement) {
       if (statement === null) return null;
       const hpke = hpkeOf(statement);
-      return made.find((one) => one.hpke === hpke)?.document ?? null;
+      return keySets.find((one) => one.hpke === hpke)?.document ?? null;
     },
     ready(wait_ms) {
-      if (made.length > 0) return Promise.resolve();
+      if (keySets.length > 0) return Promise.resolve();
       return new Promise((resolve) => {
         const wake = () => {
           clearTimeout(timer);
@@ -110,7 +110,7 @@ export function createSealingKeys(
       });
     },
     find(header) {
-      for (const { n, keys } of made) {
+      for (const { n, keys } of keySets) {
         const key = keys.find((one) => isFor(header, one));
         if (key !== undefined) return { n, key };
       }
@@ -120,7 +120,7 @@ export function createSealingKeys(
   };
 }
 
-/** Seeds of this process's own. */
+/** Makes the seeds in this process. */
 export function ownSeeds(): SeedSource {
   let seeds: ReturnType<typeof createSeeds> | null = null;
   return {

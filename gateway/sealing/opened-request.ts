@@ -1,11 +1,11 @@
-// A sealed request once it is opened: what its head says, and its body as it is opened. The routes read it as any other request.
+// An opened request: its checked head, and its body as it is opened. Routes read it like any other request.
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import { type Message, type RequestHead, SealedError } from '../../sealed/index.ts';
 import { Problem } from '../http/problem.ts';
 import { decodedPath, isHost } from '../http/target.ts';
 
-/** The bytes of a request as they arrive. It reads on only when asked, and never ends the connection, which is still to carry the response. */
+/** The bytes of a request as they arrive. It reads on demand, and never closes the connection, which the response still needs. */
 export class IncomingChunks implements AsyncIterableIterator<Uint8Array> {
   readonly #incoming: IncomingMessage;
   #chunk: Buffer | null = null;
@@ -20,7 +20,7 @@ export class IncomingChunks implements AsyncIterableIterator<Uint8Array> {
       .on('error', this.#onGone)
       .on('close', this.#onGone)
       .pause();
-    // The client may have left before, and `close` is not emitted twice.
+    // The client may have disconnected before, and `close` is not emitted again.
     if (incoming.destroyed) this.#state = 'gone';
   }
 
@@ -63,7 +63,7 @@ export class IncomingChunks implements AsyncIterableIterator<Uint8Array> {
   }
 }
 
-/** A request's head, in the form of Node's. */
+/** A request's head, with Node's members. */
 export interface OpenedHead {
   readonly method: string;
   /** With the query. */
@@ -76,10 +76,10 @@ export class OpenedRequest extends Readable {
   readonly url: string;
   readonly headers: IncomingHttpHeaders;
   readonly #content: AsyncIterator<Uint8Array>;
-  /** What the head announces and has not come yet; null: it announces nothing. */
+  /** Bytes of `content-length` that have not arrived yet; null: the request has no such header. */
   #announced_bytes: number | null;
 
-  /** `content` throws where the request is not whole. */
+  /** `content` throws if the request is incomplete. */
   constructor({ method, url, headers }: OpenedHead, content: AsyncIterable<Uint8Array>) {
     super();
     this.method = method;
@@ -87,7 +87,7 @@ export class OpenedRequest extends Readable {
     this.headers = headers;
     this.#content = content[Symbol.asyncIterator]();
     this.#announced_bytes = headers['content-length'] === undefined ? null : Number(headers['content-length']);
-    // It may break off when nobody listens any more.
+    // The content may fail when no route listens any more.
     this.on('error', () => {});
   }
 
@@ -103,7 +103,7 @@ export class OpenedRequest extends Readable {
     );
   }
 
-  /** `bytes` null: the end. */
+  /** Returns the fault of a body that differs from its announced length. `bytes` null: the body has ended. */
   #count(bytes: number | null): Problem | null {
     if (this.#announced_bytes === null) return null;
     this.#announced_bytes -= bytes ?? 0;
@@ -112,7 +112,7 @@ export class OpenedRequest extends Readable {
   }
 }
 
-/** What a client is told of a request that cannot be read. Other errors are its connection's, and stay. */
+/** Returns the client's error for a request that cannot be opened or read. Errors of the connection are returned as they are. */
 export function problemOf(error: unknown): Error {
   if (!(error instanceof SealedError)) return error as Error;
   return error.code === 'sealed_key_unknown'
@@ -120,17 +120,17 @@ export function problemOf(error: unknown): Error {
     : new Problem('sealed_malformed', error.message);
 }
 
-/** Fields of a connection (RFC 9110 §7.6.1) and of one hop, which mean nothing inside of a sealed message. */
-const OF_A_CONNECTION = new Set([
+/** Hop-by-hop fields (RFC 9110 §7.6.1), which have no meaning inside a sealed message. */
+const HOP_BY_HOP = new Set([
   ...['connection', 'keep-alive', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'expect'],
 ]);
 const ONCE = new Set(['authorization', 'x-api-key', 'content-length', 'content-type', 'date', 'host']);
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);
-/** As Node's parser. */
+/** The characters that Node's parser allows. */
 const FIELD_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 const VERIFY_PATH = '/~sev_gpu@1.0/verify';
 
-/** The head of an opened request, checked as the server checks others. @throws {Problem} */
+/** The head of an opened request, checked as the server checks other heads. @throws {Problem} */
 export function headOf({ method, authority, path, fields }: RequestHead): OpenedHead {
   if (!/^\/[!-~]*$/.test(path)) throw new Problem('invalid_request', 'The request target is none that is served here.');
   const route = decodedPath(path);
@@ -139,7 +139,7 @@ export function headOf({ method, authority, path, fields }: RequestHead): Opened
   if (!METHODS.has(method)) throw new Problem('method_not_allowed', 'This method is not served here.');
   const headers: Record<string, string> = {};
   for (const [name, value] of fields) {
-    if (OF_A_CONNECTION.has(name)) continue;
+    if (HOP_BY_HOP.has(name)) continue;
     if (!FIELD_VALUE.test(value))
       throw new Problem('invalid_request', 'A header has a value that HTTP does not allow.');
     const before = headers[name];
@@ -154,10 +154,10 @@ export function headOf({ method, authority, path, fields }: RequestHead): Opened
   return { method, url: path, headers: { ...headers, host } };
 }
 
-/** How far the client's clock and the gateway's may be apart. */
+/** The largest difference between the client's clock and the gateway's. */
 const MAX_APART_MS = 5 * 60_000;
 
-/** An edge may hold a request back for as long as its key lives: its date says when it was sealed. @throws {Problem} sealed_stale */
+/** Rejects an old request: a proxy could hold it back for as long as its key lives. @throws {Problem} sealed_stale */
 export function checkDate({ date }: IncomingHttpHeaders, now_ms: number): void {
   if (date === undefined) throw new Problem('sealed_stale', 'A sealed request needs a date header.');
   const sealed_ms = Date.parse(date);
@@ -168,14 +168,14 @@ export function checkDate({ date }: IncomingHttpHeaders, now_ms: number): void {
     );
 }
 
-/** What a request with another method than POST may carry. */
+/** The largest body of a request with another method than POST. */
 const MAX_SMALL_BYTES = 64 * 1024;
 
 /**
- * The request, to be served. A route that reads no body would answer before the request is known to be whole, so every method but POST, whose
- * routes read theirs, waits for its end here. @throws {Problem} body_too_large, sealed_malformed
+ * Makes the request that routes read. A route that reads no body would respond before the request is known to be complete, so the body is
+ * read here for every method but POST, whose routes read it. @throws {Problem} body_too_large, sealed_malformed
  */
-export async function servable(head: OpenedHead, { content }: Message<RequestHead>): Promise<OpenedRequest> {
+export async function openedRequest(head: OpenedHead, { content }: Message<RequestHead>): Promise<OpenedRequest> {
   if (head.method === 'POST') return new OpenedRequest(head, content);
   const chunks: Uint8Array[] = [];
   let bytes = 0;

@@ -1,5 +1,5 @@
-// The response to a sealed request: the routes write it as any other, and it goes out sealed, what one turn of the event loop writes in one
-// chunk. A response that is cut has no last chunk, so nobody takes it for whole.
+// The response to a sealed request. Routes write it like any other; the writes of one turn of the event loop become one chunk. A response
+// that is cut has no last chunk, so that its client does not take it for a complete one.
 import { createCipheriv, createSecretKey } from 'node:crypto';
 import type { OutgoingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
@@ -15,21 +15,21 @@ import {
 } from '../../sealed/index.ts';
 import type { Outgoing, OutgoingEvent, SharedHeaders } from '../http/outgoing.ts';
 
-/** They are of a connection, and mean nothing inside. */
+/** Hop-by-hop headers, which have no meaning inside a sealed message. */
 const WITHHELD = new Set(['connection', 'keep-alive', 'transfer-encoding']);
-/** `incremental`: whoever is in between should hand on chunks as they come (draft-ietf-httpbis-incremental). */
+/** `incremental` asks intermediaries to forward chunks as they arrive (draft-ietf-httpbis-incremental). */
 const OUTER_HEADERS = { 'content-type': RESPONSE_MEDIA_TYPE, incremental: '?1' };
 
-/** AES-GCM of Node: a tenth of WebCrypto's time, and no promise. `key` has 16 or 32 bytes. */
+/** AES-GCM of node:crypto: synchronous, in a tenth of WebCrypto's time. `key` has 16 or 32 bytes. */
 export const encryptWith = (key: Uint8Array): Encrypt => {
   const algorithm = key.length === 16 ? 'aes-128-gcm' : 'aes-256-gcm';
-  // Given as bytes, the key would be made anew for each chunk, which takes four times as long as all the rest.
+  // A key in bytes would be imported again for each chunk, which takes four times as long as all the rest.
   const secret = createSecretKey(key);
   return (nonce, aad, plaintext) => {
     const cipher = createCipheriv(algorithm, secret, nonce);
     if (aad.length > 0) cipher.setAAD(aad);
     const ciphertext = cipher.update(plaintext);
-    // GCM has no more bytes at its end, only the tag.
+    // With GCM this returns no bytes. It computes the tag.
     cipher.final();
     return [ciphertext, cipher.getAuthTag()];
   };
@@ -40,7 +40,7 @@ export class SealedResponse implements Outgoing {
   readonly #sealer: ResponseSealer;
   readonly #set: Record<string, string> = {};
   #shared: OutgoingHttpHeaders = {};
-  /** The message, as far as it is not sealed yet. */
+  /** The parts of the message that are not sealed yet. */
   #waiting: Uint8Array[] = [];
   #waiting_bytes = 0;
   #scheduled = false;
@@ -155,7 +155,7 @@ export class SealedResponse implements Outgoing {
     });
   }
 
-  /** Seals and sends what waits. `isLast`: the message ends with it. */
+  /** Seals and sends the waiting bytes. `isLast`: the message ends with them. */
   #seal(isLast: boolean): void {
     const bytes = this.#waiting.length === 1 ? (this.#waiting[0] as Uint8Array) : Buffer.concat(this.#waiting);
     this.#waiting = [];

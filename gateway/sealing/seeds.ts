@@ -1,9 +1,9 @@
-// Whoever makes the keys of sealed requests for a gateway: its process, or the primary of several workers. Keys are handed on as the
-// secrets that they are made of. They live in memory alone and end with the session that names them, or with the one after it.
+// Makes the seeds of a gateway's keys for sealed requests, in its process or in the primary of several workers. Seeds are kept in memory
+// only, until the session after the one that names their keys is replaced.
 import { hash, randomBytes, randomInt } from 'node:crypto';
 import { KEYS_OF_A_SESSION, SECRET_BYTES } from '../../sealed/index.ts';
 
-/** What the keys of one session are made of. */
+/** The secrets from which the keys of one session are derived. */
 export interface Seed {
   /** Grows with each seed. */
   readonly n: number;
@@ -12,28 +12,28 @@ export interface Seed {
   readonly secrets: readonly Uint8Array[];
 }
 
-/** Whether keys may open a request: `ended`: they are none any more; `replayed`: they opened it before. */
+/** Whether keys may open a request. `ended`: the keys are dropped; `replayed`: they have opened it before. */
 export type Admission = 'admitted' | 'replayed' | 'ended';
 
 export interface Seeds {
-  /** The newest first: it is for the next session. */
+  /** The newest first, which is for the next session. */
   readonly current: readonly Seed[];
-  /** A session that was checked names the keys of seed `n`: the next one has its own. */
+  /** A verified session names the keys of seed `n`. Makes a seed for the next session. */
   named(n: number): void;
-  /** Asks for a request by its encapsulated key, which the keys of seed `n` open. */
+  /** Admits each request once to the keys of seed `n`, by its encapsulated key. */
   admit(n: number, enc: Uint8Array): Admission;
 }
 
-/** The keys for the next session, those of the current one, and those of the one before. */
+/** The seeds for the next session, the current one and the previous one. */
 const KEPT = 3;
-/** Requests that the keys of one session open. With another 2 sets of them, at most 40 MB. */
+/** Limit for requests that the keys of one session open. The digests of three sessions take at most 40 MB. */
 export const MAX_REQUESTS_OF_KEYS = 200_000;
-/** Of the SHA-256 of an encapsulated key. Two requests of one session have the same in one of 10^17 cases. */
+/** Of the SHA-256 of an encapsulated key. Any two requests of a session collide with a probability below 10^-18. */
 const DIGEST_BYTES = 12;
 
 /** `changed` is called with each new list. */
 export function createSeeds(changed: (seeds: readonly Seed[]) => void, max_requests = MAX_REQUESTS_OF_KEYS): Seeds {
-  // After a restart, an identifier of before should be one of no key.
+  // Random, so that after a restart an old identifier is rarely that of a new key.
   let n = randomInt(256);
   let current = [newSeed()];
   /** Digests of the encapsulated keys that each seed's keys have opened. */
@@ -54,24 +54,24 @@ export function createSeeds(changed: (seeds: readonly Seed[]) => void, max_reque
     get current() {
       return current;
     },
-    named(named) {
-      if (current[0]?.n === named) set([newSeed(), ...current].slice(0, KEPT));
+    named(number) {
+      if (current[0]?.n === number) set([newSeed(), ...current].slice(0, KEPT));
     },
-    admit(by, enc) {
-      if (!current.some((seed) => seed.n === by)) return 'ended';
-      const before = opened.get(by) ?? new Set();
-      opened.set(by, before);
+    admit(number, enc) {
+      if (!current.some((seed) => seed.n === number)) return 'ended';
+      const before = opened.get(number) ?? new Set();
+      opened.set(number, before);
       const digest = hash('sha256', enc, 'buffer').toString('latin1', 0, DIGEST_BYTES);
       if (before.has(digest)) return 'replayed';
       before.add(digest);
-      // Full: these keys end, and with them the session that names them.
-      if (before.size >= max_requests) set(endedEarly(by));
+      // The limit is reached: these keys are dropped, and the sidecar replaces the session that names them.
+      if (before.size >= max_requests) set(without(number));
       return 'admitted';
     },
   };
 
-  function endedEarly(ended: number): readonly Seed[] {
-    const left = current.filter((seed) => seed.n !== ended);
-    return left.length === 0 ? [newSeed()] : left;
+  function without(full: number): readonly Seed[] {
+    const rest = current.filter((seed) => seed.n !== full);
+    return rest.length === 0 ? [newSeed()] : rest;
   }
 }

@@ -1,4 +1,4 @@
-// The metrics, under OpenTelemetry's names where it has one (docs/metrics.md lists them all).
+// The metrics, under OpenTelemetry's names where there are any (docs/metrics.md lists them all).
 
 import { createServer, type Server } from 'node:http';
 import type { Logger } from 'pino';
@@ -19,7 +19,7 @@ const ATTESTATION_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 
 
 const BATCH_LEAVES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 
-/** Codes for a refused sidecar: those of gateway/attestation/sidecar-client.ts and of verify/gpu/report-check.ts. */
+/** Codes for a refused sidecar, from gateway/attestation/ and from the checks of verify/ that run there. */
 const REFUSALS = [
   ...['simulated', 'socket_owner', 'socket_mode', 'socket_kind', 'batch_refused'],
   ...['batch_malformed', 'batch_proof_invalid'],
@@ -179,12 +179,12 @@ const UNAVAILABLE_CODES = ['collection_failed', 'appraisal_failed'];
  */
 const LOOP_SAMPLE_MS = 100;
 
-/** When a session ends, and what it stands on. For the metrics. */
+/** Unix times at which the processor's session and its collateral end, for the metrics. */
 export interface SessionEnds {
   /** `SEV_SNP`, `TDX`, … */
   readonly type: string;
   readonly session_ms: number;
-  /** The first part of Intel's collateral; null without one that can be read. */
+  /** The end of the first part of Intel's collateral; null without readable collateral. */
   readonly collateral_ms: number | null;
 }
 
@@ -226,7 +226,7 @@ export function registerGauges(
     'Answers that wait for their attestation. A router can score it.',
     () => sidecar.pending,
   );
-  // Of several workers, the one in which an answer waits longest.
+  // With several workers, the longest wait in any of them.
   new Gauge({
     name: 'countersign_signing_queue_age_seconds',
     help: 'How long the oldest of them has waited; 0 where none waits.',
@@ -249,7 +249,7 @@ export function registerGauges(
       for (const state of CANARY_STATES) this.set({ state }, canary.result.state === state ? 1 : 0);
     },
   });
-  // Absent where gateways share no store. Of several workers, one that does not reach it is enough.
+  // Absent where gateways share no store. With several workers, 0 if any of them does not reach it.
   new Gauge({
     name: 'countersign_store_up',
     help: 'Whether the Valkey or Redis of ATTESTATION_STORE_URL answers: 1 or 0.',
@@ -299,7 +299,7 @@ export function registerGauges(
     help: 'Why the connected sidecar cannot attest: 1 for the code it gives.',
     labelNames: ['code'] as const,
     registers,
-    // With several workers, one of them is enough.
+    // With several workers, 1 if any of them has such a sidecar.
     aggregator: 'max',
     collect() {
       const code = sidecar.unavailable?.code ?? null;
@@ -307,7 +307,7 @@ export function registerGauges(
       this.set({ code: 'other' }, code !== null && !UNAVAILABLE_CODES.includes(code) ? 1 : 0);
     },
   });
-  // Absent where no processor signs. Of several workers, the one whose session ends first.
+  // Absent where no processor signs. With several workers, the first end in any of them.
   const end = (name: string, help: string, read: (ends: SessionEnds) => number | null) =>
     new Gauge({
       name,
@@ -340,11 +340,11 @@ export function registerGauges(
     aggregator: 'max',
   }).set({ version }, 1);
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: LOOP_SAMPLE_MS });
-  // These gauges have a counter's name, which promtool rejects. The resources by type contain the same numbers.
+  // These gauges have a counter's name, which promtool rejects. `nodejs_active_resources` has the same numbers by type.
   for (const kind of ['handles', 'requests', 'resources']) registry.removeSingleMetric(`nodejs_active_${kind}_total`);
 }
 
-/** Metrics of several backends (BACKENDS_FILE). With one there are none of these. */
+/** Registers the metrics of the backends in BACKENDS_FILE. Without it there are none of these. */
 export function registerBackends(registry: Registry, backends: Pick<Backends, 'states' | 'failovers'>): void {
   const registers = [registry];
   new Counter({
@@ -369,23 +369,23 @@ export function registerBackends(registry: Registry, backends: Pick<Backends, 's
   });
 }
 
-// The server on METRICS_PORT, for clients that the operator lets connect: /metrics, and the backend's own at /backend/metrics, which nobody
-// else may be able to reach.
+// The server on METRICS_PORT, for clients that the operator lets connect: /metrics, and at /backend/metrics those of the backend, which may
+// be reachable from the gateway only.
 
 /** The metrics of one process, or of all workers together. */
-interface Numbers {
+interface MetricsSource {
   /** The Prometheus text. */
   text(): Promise<string>;
   readonly contentType: string;
 }
 
-/** vLLM's are at the root of its address, beside `/v1`. They have no content: their labels are models and reasons. */
+/** Limit for the backend's metrics. vLLM's are at `/metrics`, beside `/v1`, and hold no content: their labels are models and reasons. */
 const MAX_BACKEND_METRICS = 16 * 1024 * 1024;
 const BACKEND_METRICS_MS = 5_000;
 
-/** null: the backend has none, or does not answer. */
+/** Returns null if the backend has no metrics, too many, or does not respond. */
 async function backendMetrics(backend_url: string | null): Promise<string | null> {
-  // Of several backends each is to be scraped by itself.
+  // Each of several backends must be scraped by itself.
   if (backend_url === null) return null;
   try {
     const response = await fetch(new URL('/metrics', backend_url), { signal: AbortSignal.timeout(BACKEND_METRICS_MS) });
@@ -403,7 +403,7 @@ async function backendMetrics(backend_url: string | null): Promise<string | null
 }
 
 function createMetricsServer(
-  numbers: Numbers,
+  source: MetricsSource,
   backend_url: string | null,
   ownHost: (host: string | undefined) => boolean,
 ): Server {
@@ -427,10 +427,10 @@ function createMetricsServer(
             response
               .writeHead(502, { 'content-type': 'text/plain' })
               .end('The backend has no metrics, or there are several: scrape each by itself.\n');
-          else response.writeHead(200, { 'content-type': numbers.contentType }).end(text);
+          else response.writeHead(200, { 'content-type': source.contentType }).end(text);
         });
-      numbers.text().then(
-        (text) => response.writeHead(200, { 'content-type': numbers.contentType }).end(text),
+      source.text().then(
+        (text) => response.writeHead(200, { 'content-type': source.contentType }).end(text),
         () => response.writeHead(500).end(),
       );
     },
@@ -438,7 +438,7 @@ function createMetricsServer(
 }
 
 interface MetricsSettings {
-  /** null: there are several. */
+  /** null: there are several backends. */
   readonly backend_url: string | null;
   readonly metrics_host: string;
   /** null: no server. */
@@ -449,11 +449,11 @@ interface MetricsSettings {
 /** Listens on METRICS_PORT if it is set. The process ends when the port is not available. */
 export function serveMetrics(
   { backend_url, metrics_host: host, metrics_port: port, cors_origins }: MetricsSettings,
-  numbers: Numbers,
+  source: MetricsSource,
   log: Logger,
 ): void {
   if (port === null) return;
-  const server = createMetricsServer(numbers, backend_url, createOwnHosts(cors_origins));
+  const server = createMetricsServer(source, backend_url, createOwnHosts(cors_origins));
   server.once('error', (error: NodeJS.ErrnoException) => {
     console.error(`gateway: METRICS_PORT: cannot listen on ${host}:${port}: ${error.code}`);
     process.exit(1);

@@ -14,10 +14,10 @@ import { createMetrics, type Metrics } from './metrics.ts';
 
 // The times of one exchange: recorded while it runs, read once at its end.
 
-/** OpenTelemetry's names for the operations of the two generation routes. */
+/** OpenTelemetry's names for operations. */
 export type Operation = 'chat' | 'text_completion' | 'embeddings' | 'generate_content';
 
-/** All times are `performance.now()`; 0 when the moment has not come. */
+/** All times are `performance.now()`; 0 until the event occurs. */
 export class Watch {
   readonly began_ms: number;
   /** null when tracing is off. */
@@ -29,7 +29,7 @@ export class Watch {
   /** When the request was sent to the backend, and the status of the response. */
   sent_ms = 0;
   backend_status = 0;
-  /** Which backend was asked last, where there are several. */
+  /** The backend that the request was last sent to, where there are several. */
   backend: BackendName | null = null;
   stream = false;
   chunks = 0;
@@ -41,11 +41,11 @@ export class Watch {
   attested_ms = 0;
   /** The durations that the sidecar reported. */
   phases: Phases | null = null;
-  /** Answers under the same GPU signature, this one included; null: it has one of its own. */
+  /** Responses that share the GPU signature, this one included; null: it is not shared. */
   tree_size: number | null = null;
   signed: Signed | null = null;
   readonly #counts: boolean;
-  /** null: nobody counts tokens, or there is no answer yet. */
+  /** null: tokens are not counted, or the response has not begun. */
   #reader: TokenReader | null = null;
 
   constructor(trace: ExchangeTrace | null, counts: boolean) {
@@ -90,15 +90,15 @@ export class Watch {
     this.signed = signed;
   }
 
-  /** The tokens of the backend's answer; null where nobody counts them. */
+  /** The tokens of the backend's response; null if they are not counted. */
   tokens(): Tokens | null {
     if (!this.#counts) return null;
-    const answered = this.backend_status >= 200 && this.backend_status < 300;
-    return answered && this.#reader !== null ? this.#reader.tokens() : NO_TOKENS;
+    const served = this.backend_status >= 200 && this.backend_status < 300;
+    return served && this.#reader !== null ? this.#reader.tokens() : NO_TOKENS;
   }
 }
 
-// The end of an exchange, as log, metrics and traces report it. It contains no content, no key, and no value that a client can make grow.
+// The end of an exchange, as log, metrics and traces report it. It contains no content, no key, and no value that clients can vary at will.
 /** `left`: the client disconnected before the end. */
 type TeeOutcome = 'none' | 'attested' | 'failed' | 'left';
 
@@ -308,14 +308,14 @@ export interface Telemetry {
   end(exchange: EndedExchange, watch: Watch, route: string, response: Response): void;
   /** `valid`, or the code of the check that failed. */
   verified(outcome: string): void;
-  /** A GPU signature was checked, under which so many answers go out: alone, or as those of a batch. */
-  signed(answers: number, kind: 'strict' | 'batch'): void;
+  /** Counts a checked GPU signature, which covers one response (`strict`) or those of a batch. */
+  signed(responses: number, kind: 'strict' | 'batch'): void;
   /** The Prometheus text. */
   text(): Promise<string>;
   close(): Promise<void>;
 }
 
-/** What is kept of requests beyond metrics and log. */
+/** Records of requests other than metrics and log. */
 interface Records {
   /** null: there are no API keys. */
   readonly book: UsageBook | null;
@@ -353,9 +353,9 @@ export function createTelemetry(log: Logger, tracer: Tracer | null, { book, audi
       if (tokens !== null) accounting.record(accountedOf(exchange, watch, ended, tokens, models));
       watch.trace?.end(watch, ended);
     },
-    signed(answers, kind) {
+    signed(responses, kind) {
       metrics.signatures.inc({ kind });
-      if (kind === 'batch') metrics.batchLeaves.observe(answers);
+      if (kind === 'batch') metrics.batchLeaves.observe(responses);
     },
     verified: (code) => metrics.verifications.inc({ code }),
     text: () => registry.metrics(),
@@ -363,7 +363,7 @@ export function createTelemetry(log: Logger, tracer: Tracer | null, { book, audi
   };
 }
 
-/** The most of a client's text that a record holds. */
+/** Limit for a client's text in a record. */
 const MAX_NAME = 128;
 
 function accountedOf(
@@ -379,7 +379,7 @@ function accountedOf(
     id,
     caller,
     method,
-    // What the backend did not know may be any text.
+    // A path that the backend does not serve may be any text.
     endpoint: served ? (incoming.url ?? '').split('?', 1)[0]?.slice(0, MAX_NAME) || route : route,
     label,
     model: served ? (watch.model?.slice(0, MAX_NAME) ?? label) : label,

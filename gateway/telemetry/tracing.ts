@@ -29,7 +29,7 @@ import { VERSION } from '../config.ts';
 import type { TracingConfig } from './settings.ts';
 import { CLIENT_LEFT, type ExchangeEnd, type ExchangeTrace, PROVIDER, type Tracer, type Watch } from './telemetry.ts';
 
-// The spans of an exchange: the request, the backend's part, the attestation, and the sidecar's phases.
+// The spans of an exchange: the request, the backend's response, the attestation, and the sidecar's phases.
 
 const w3c = new W3CTraceContextPropagator();
 const getter = {
@@ -49,7 +49,7 @@ class Exchange implements ExchangeTrace {
   readonly #tracer: OtelTracer;
   readonly #backend: URL | null;
   readonly #request: Span;
-  readonly #inside: Context;
+  readonly #requestContext: Context;
   /** Difference between the wall clock and performance.now(). One value for the whole exchange keeps its spans consistent. */
   readonly #epoch_ms = Date.now() - performance.now();
   #backendSpan: Span | null = null;
@@ -58,16 +58,16 @@ class Exchange implements ExchangeTrace {
     this.#tracer = tracer;
     this.#backend = backend;
     this.#request = this.#span('request', SpanKind.SERVER, parent, performance.now());
-    this.#inside = trace.setSpan(parent, this.#request);
+    this.#requestContext = trace.setSpan(parent, this.#request);
     this.id = this.#request.spanContext().traceId;
   }
 
   toBackend(headers: Headers): void {
-    this.#backendSpan = this.#span('backend', SpanKind.CLIENT, this.#inside, performance.now());
+    this.#backendSpan = this.#span('backend', SpanKind.CLIENT, this.#requestContext, performance.now());
     // The client's headers name its own span, so they are replaced. Baggage is passed through.
     delete headers.traceparent;
     delete headers.tracestate;
-    w3c.inject(trace.setSpan(this.#inside, this.#backendSpan), headers, defaultTextMapSetter);
+    w3c.inject(trace.setSpan(this.#requestContext, this.#backendSpan), headers, defaultTextMapSetter);
   }
 
   end(watch: Watch, ended: ExchangeEnd): void {
@@ -116,14 +116,14 @@ class Exchange implements ExchangeTrace {
   /** The sidecar sends no spans but the duration of each phase. The last phase ended when its response arrived. */
   #attestation({ attesting_ms, attested_ms, phases }: Watch): void {
     if (attesting_ms === 0) return;
-    const span = this.#span('attest', SpanKind.CLIENT, this.#inside, attesting_ms);
+    const span = this.#span('attest', SpanKind.CLIENT, this.#requestContext, attesting_ms);
     if (attested_ms === 0)
       return span.setStatus({ code: SpanStatusCode.ERROR }).end(this.#epoch_ms + performance.now());
-    const inside = trace.setSpan(this.#inside, span);
+    const context = trace.setSpan(this.#requestContext, span);
     const steps = Object.entries(phases ?? {}).map(([name, ms]) => [name.replace('_ms', ''), ms] as const);
     let at_ms = Math.max(attesting_ms, attested_ms - steps.reduce((sum, [, ms]) => sum + ms, 0));
     for (const [name, ms] of steps) {
-      const step = this.#span(`sidecar ${name}`, SpanKind.INTERNAL, inside, at_ms);
+      const step = this.#span(`sidecar ${name}`, SpanKind.INTERNAL, context, at_ms);
       at_ms = Math.min(attested_ms, at_ms + ms);
       step.end(this.#epoch_ms + at_ms);
     }
@@ -139,7 +139,7 @@ class Exchange implements ExchangeTrace {
 const CLOSE_MS = 3_000;
 
 export interface TracingOptions extends TracingConfig {
-  /** null: there are several, and each exchange says which one was asked. */
+  /** null: there are several, and each exchange's watch has the one that was used. */
   readonly backend_url: string | null;
 }
 

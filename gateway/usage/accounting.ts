@@ -1,4 +1,4 @@
-// Accounts for each request that reached the backend: usage of its key, its metrics, and its line in the audit log.
+// Accounts for each request but GET that reached the backend: usage of its key, its metrics, and its line in the audit log.
 import { Counter, type Registry } from 'prom-client';
 import type { Caller } from '../keys/keys.ts';
 import type { AuditLog } from './audit-log.ts';
@@ -10,35 +10,35 @@ export interface Accounted {
   readonly id: string;
   readonly caller: Caller;
   readonly method: string;
-  /** The request's path without its query, as long as the backend served it; else its route. */
+  /** The request's path without its query if the backend served it; else its route. */
   readonly endpoint: string;
   /** The model as a metric's label: one of a bounded set. */
   readonly label: string;
-  /** The model as the client named it, where the backend served it. */
+  /** The model as the client named it if the backend served it; else `label`. */
   readonly model: string;
   readonly status: number;
   readonly tokens: Tokens;
-  /** The GPU's time for this answer's signature. */
+  /** The response's part of the GPU time for its signature. */
   readonly gpu_ms: number;
   readonly signed: Signed | null;
 }
 
-/** How an answer was attested. */
+/** The attestation of a response. */
 export interface Signed {
   readonly nonce: string;
-  /** By their `ueid`. */
+  /** The `ueid` of each device that signed. */
   readonly devices: readonly string[];
-  /** What the evidence can show at most. `measured` is a relying party's finding. */
+  /** The highest level that the evidence can show. Only a relying party can find `measured`. */
   readonly level: 'none' | 'gpu' | 'gpu+cpu';
 }
 
 export interface Accounting {
-  /** False: nobody counts, and an answer's tokens need not be read. */
+  /** False: nothing is recorded, and a response's tokens need not be read. */
   readonly counts: boolean;
   record(request: Accounted): void;
 }
 
-/** A label's values live as long as the process, so their number is limited; further keys share one. */
+/** A label's values live as long as the process, so their number is limited. Further keys share one. */
 export const MAX_KEY_LABELS = 256;
 const OTHER_KEY = 'other';
 

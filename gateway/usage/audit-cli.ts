@@ -1,4 +1,4 @@
-// The command `countersign audit check FILE…`: follows the chain of an audit log's lines and says where it is broken.
+// The command `countersign audit check FILE…`: checks the hash chain of an audit log's lines and says where it is broken.
 import { closeSync, createReadStream, existsSync, fstatSync, openSync, readSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { parseArgs } from 'node:util';
@@ -10,21 +10,21 @@ const USAGE = `usage: countersign audit check FILE [FILE…] [--head N:HASH]
 Exit codes: 0 unbroken, 1 broken, 2 usage.`;
 
 /** Where and how the chain is broken. The message quotes no line. */
-class Broken extends Error {}
+class BrokenChain extends Error {}
 
 interface Chain {
   readonly first: number;
   readonly last: number;
   readonly head: string;
   readonly lost: number;
-  /** Of the wanted line; null: it is not there. */
+  /** The hash of the wanted line; null: it is missing. */
   readonly found: string | null;
-  /** The last line has no end: a crash or a full disk cut it off. */
+  /** The last line is incomplete: a crash or a full disk cut it off. */
   readonly cut: boolean;
 }
 
-/** @throws {Broken} */
-async function follow(files: readonly Opened[], wanted: number | null): Promise<Chain> {
+/** @throws {BrokenChain} */
+async function checkChain(files: readonly Opened[], wanted: number | null): Promise<Chain> {
   let first = 0;
   let last = 0;
   let lost = 0;
@@ -32,16 +32,16 @@ async function follow(files: readonly Opened[], wanted: number | null): Promise<
   let found: string | null = null;
   for (const [i, { name, fd, cut }] of files.entries()) {
     let number = 0;
-    let held: string | null = null;
+    let previous: string | null = null;
     const take = (line: string) => {
       const place = `${name}, line ${++number}`;
       const { seq, prev, missing } = readLine(line, place);
       if (last === 0) {
         first = seq;
-        if (seq === 1 && prev !== NO_LINE) throw new Broken(`${place}: the first line names a line before it`);
-      } else if (seq > last + 1) throw new Broken(`${place}: ${seq - last - 1} lines before it are missing`);
-      else if (seq <= last) throw new Broken(`${place}: number ${seq} comes after number ${last}`);
-      else if (prev !== head) throw new Broken(`${place}: the line before it was changed, or another stood there`);
+        if (seq === 1 && prev !== NO_LINE) throw new BrokenChain(`${place}: the first line names a line before it`);
+      } else if (seq > last + 1) throw new BrokenChain(`${place}: ${seq - last - 1} lines before it are missing`);
+      else if (seq <= last) throw new BrokenChain(`${place}: number ${seq} comes after number ${last}`);
+      else if (prev !== head) throw new BrokenChain(`${place}: the line before it was changed, or another stood there`);
       last = seq;
       lost += missing;
       head = lineHash(line);
@@ -51,13 +51,13 @@ async function follow(files: readonly Opened[], wanted: number | null): Promise<
       input: createReadStream(name, { fd, encoding: 'utf8' }),
       crlfDelay: Infinity,
     })) {
-      if (held !== null) take(held);
-      held = line;
+      if (previous !== null) take(previous);
+      previous = line;
     }
-    // A line that was cut off was never whole, and only the last one can be.
-    if (held !== null && !(cut && i === files.length - 1)) take(held);
+    // Only the last line of all can be cut off, and it does not count.
+    if (previous !== null && !(cut && i === files.length - 1)) take(previous);
   }
-  if (last === 0) throw new Broken('there is no line');
+  if (last === 0) throw new BrokenChain('there is no line');
   return { first, last, head, lost, found, cut: files.at(-1)?.cut === true };
 }
 
@@ -68,13 +68,13 @@ interface Opened {
   readonly cut: boolean;
 }
 
-/** The log's files, the oldest first: those that are named, or one and the rotated ones beside it. */
+/** The log's files, the oldest first: the given ones, or one given file after its rotated ones. */
 const filesOf = (given: readonly string[]): string[] => {
   const [file = ''] = given;
   return given.length > 1 ? [...given] : [...rotatedFiles(file), ...(existsSync(file) ? [file] : [])];
 };
 
-/** Opens all before one is read: a gateway may rotate them meanwhile, and then they are listed again. */
+/** Opens all files before one is read. If a gateway rotates them meanwhile, they are listed again. */
 function openAll(given: readonly string[]): Opened[] {
   for (;;) {
     const names = filesOf(given);
@@ -103,7 +103,7 @@ function readLine(line: string, place: string): { seq: number; prev: string; mis
     if (Number.isSafeInteger(seq) && (seq as number) > 0 && /^[0-9a-f]{64}$/.test(String(prev)))
       return { seq: seq as number, prev: String(prev), missing: Number(lost) };
   } catch {}
-  throw new Broken(`${place}: no line of an audit log`);
+  throw new BrokenChain(`${place}: no line of an audit log`);
 }
 
 async function main(args: string[]): Promise<number> {
@@ -129,7 +129,7 @@ async function main(args: string[]): Promise<number> {
   }
   try {
     const files = openAll(given);
-    const chain = await follow(files, wanted === undefined ? null : Number(wanted));
+    const chain = await checkChain(files, wanted === undefined ? null : Number(wanted));
     if (wanted !== undefined) checkHead(chain, Number(wanted), hash as string);
     const notes = [
       ...(chain.first === 1 ? [] : [`The lines before ${chain.first} are in none of these files.`]),
@@ -141,17 +141,17 @@ async function main(args: string[]): Promise<number> {
     console.log(`head ${chain.last}:${chain.head}`);
     return 0;
   } catch (error) {
-    if (!(error instanceof Broken)) throw error;
+    if (!(error instanceof BrokenChain)) throw error;
     console.log(`BROKEN: ${error.message}`);
     return 1;
   }
 }
 
-/** @throws {Broken} */
+/** @throws {BrokenChain} */
 function checkHead({ first, last, found }: Chain, wanted: number, hash: string): void {
-  if (wanted > last) throw new Broken(`line ${wanted} is missing: the log ends with line ${last}`);
-  if (wanted < first) throw new Broken(`line ${wanted} is in none of these files, which begin with line ${first}`);
-  if (found !== hash) throw new Broken(`line ${wanted}, or one before it, was changed`);
+  if (wanted > last) throw new BrokenChain(`line ${wanted} is missing: the log ends with line ${last}`);
+  if (wanted < first) throw new BrokenChain(`line ${wanted} is in none of these files, which begin with line ${first}`);
+  if (found !== hash) throw new BrokenChain(`line ${wanted}, or one before it, was changed`);
 }
 
 try {

@@ -1,5 +1,5 @@
-// The audit log: one JSON line for each request that reached the backend, never its content. Each line holds the SHA-256 of the line before, so
-// that a line that was removed or changed shows (`countersign audit check`).
+// The audit log: one JSON line for each request but GET that reached the backend, never its content. Each line holds the SHA-256 of the
+// line before it, by which `countersign audit check` finds a line that was removed or changed.
 import { hash } from 'node:crypto';
 import {
   closeSync,
@@ -17,9 +17,9 @@ import { basename, dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import { ConfigError, type GatewayConfig } from '../config.ts';
 
-/** What a line says beside its number, its predecessor and its time. */
+/** A line without its number, its predecessor's hash and its time. */
 export interface AuditEntry {
-  /** The request's id, which is the attestation's. */
+  /** The id of the request and of its attestation. */
   readonly id: string;
   readonly key: string;
   readonly endpoint: string;
@@ -27,40 +27,40 @@ export interface AuditEntry {
   readonly status: number;
   readonly input_tokens: number;
   readonly output_tokens: number;
-  /** Who counted: `backend`, `events`, or nobody (`unknown`). */
+  /** The source of the counts: `backend`, `events` or `unknown`. */
   readonly tokens: string;
-  /** Of an answer that was attested. */
+  /** The nonce of an attested response. */
   readonly nonce?: string;
   /** The devices that signed, by their `ueid`. */
   readonly devices?: readonly string[];
-  /** What the evidence can show at most: `none` (simulated), `gpu`, `gpu+cpu`. */
+  /** The highest level that the evidence can show: `none` (simulated), `gpu`, `gpu+cpu`. */
   readonly level?: string;
 }
 
 export interface AuditLog {
   add(entry: AuditEntry): void;
-  /** Of several workers, the primary keeps the log. undefined: it did not answer. */
+  /** With several workers, the primary keeps the log. undefined: it did not respond. */
   state(): AuditState | undefined | Promise<AuditState | undefined>;
-  /** Writes what waits. */
+  /** Writes the waiting lines. */
   close(): void;
 }
 
 export interface AuditState {
   /** The number of the last line, counted from 1. */
   readonly lines: number;
-  /** Entries that could not be written, because the disk took nothing for too long. */
+  /** Entries that were not written, because writing failed for too long. */
   readonly lost: number;
-  /** The error's code while nothing can be written; null. */
+  /** The error's code while lines cannot be written; else null. */
   readonly failing: string | null;
 }
 
-/** In place of a predecessor's hash in the first line of all. */
+/** The predecessor's hash in the first line of all. */
 export const NO_LINE = '0'.repeat(64);
 export const lineHash = (line: string): string => hash('sha256', line);
 
 const FLUSH_MS = 100;
 const FLUSH_LENGTH = 64 * 1024;
-/** Lines that wait for a disk that takes nothing. */
+/** Limit for lines that wait while writing fails, in bytes. */
 const MAX_WAITING = 8 * 1024 * 1024;
 const MAX_LINE = 16 * 1024;
 const RETRY_MS = 1_000;
@@ -71,7 +71,7 @@ export interface AuditOptions {
   readonly file: string;
   /** A file that is longer is rotated. */
   readonly max_bytes: number;
-  /** Rotated files that are kept, the oldest go; 0: all. */
+  /** Limit for rotated files, of which the oldest are removed; 0: no limit. */
   readonly max_files: number;
 }
 
@@ -88,13 +88,13 @@ export function auditLogOf(
   return openAuditLog({ file: audit_log, max_bytes: audit_log_bytes, max_files: audit_log_files }, log);
 }
 
-/** @throws {ConfigError} when the file cannot be written, or its last line is none of an audit log. */
+/** @throws {ConfigError} when the file cannot be written, or its last line is not one of an audit log. */
 export function openAuditLog({ file, max_bytes, max_files }: AuditOptions, log: Logger): AuditLog {
   let { fd, seq, prev, bytes, first } = open(file, log);
   let waiting = '';
   let lost = 0;
-  /** Lost since the last line that was taken: the next line says so. */
-  let unsaid = 0;
+  /** Entries lost since the last line, which the next line reports. */
+  let unreported = 0;
   let failing: string | null = null;
   let timer: NodeJS.Timeout | null = null;
 
@@ -108,17 +108,17 @@ export function openAuditLog({ file, max_bytes, max_files }: AuditOptions, log: 
   function add(entry: AuditEntry): void {
     if (waiting.length > MAX_WAITING) {
       lost++;
-      unsaid++;
+      unreported++;
       return;
     }
-    if (unsaid > 0) append({ lost: unsaid });
-    unsaid = 0;
+    if (unreported > 0) append({ lost: unreported });
+    unreported = 0;
     append(entry);
     if (waiting.length > FLUSH_LENGTH && failing === null) flush();
     else timer ??= setTimeout(flush, FLUSH_MS).unref();
   }
 
-  /** Lines go to the kernel's cache ten times a second: one write, for which nobody waits. What the disk does not take stays. */
+  /** Writes the waiting lines to the kernel's cache, ten times a second. Lines that cannot be written stay in `waiting`. */
   function flush(): void {
     clearTimeout(timer ?? undefined);
     timer = null;
@@ -176,7 +176,7 @@ export function openAuditLog({ file, max_bytes, max_files }: AuditOptions, log: 
 
   function end(): void {
     clearTimeout(timer ?? undefined);
-    if (unsaid > 0) append({ lost: unsaid });
+    if (unreported > 0) append({ lost: unreported });
     const problem = writeWaiting();
     if (problem !== null) log.error({ code: problem }, 'AUDIT_LOG: the last lines are lost');
   }
@@ -194,7 +194,7 @@ export function openAuditLog({ file, max_bytes, max_files }: AuditOptions, log: 
 
 const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? 'unknown';
 
-/** A write that the disk cuts short can then not divide a character. */
+/** In ASCII, a partial write cannot divide a character. */
 const inAscii = (json: string): string =>
   json.replace(/[\u0080-\uffff]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 
@@ -221,7 +221,7 @@ interface Opened {
 function open(file: string, log: Logger): Opened {
   try {
     const last = rotatedFiles(file).at(-1);
-    // A crash right after a rotation leaves no file, or an empty one: the chain goes on from the rotated one.
+    // A crash right after a rotation leaves no file, or an empty one: the chain continues from the rotated one.
     const before = last === undefined ? null : lastLine(last, log);
     const fd = openSync(file, 'a+', 0o600);
     const own = lastLine(file, log);
@@ -233,7 +233,7 @@ function open(file: string, log: Logger): Opened {
   }
 }
 
-/** The last line's number and hash. A line that a crash cut off is removed: it was never whole. null: there is no line. */
+/** The last line's number and hash. A line that a crash cut off is removed: it was never complete. null: there is no line. */
 function lastLine(file: string, log: Logger): { seq: number; prev: string } | null {
   if (!existsSync(file)) return null;
   const fd = openSync(file, 'r+');

@@ -1,4 +1,4 @@
-// Keeps usage in Valkey or Redis, so that all gateways count together. What was used is written once a second, and again while it fails.
+// Keeps usage in Valkey or Redis, so that all gateways count together. Usage is written once a second; a failed write is repeated.
 import { randomUUID } from 'node:crypto';
 import type { Connection } from '../attestation/store-connection.ts';
 import { Problem } from '../http/problem.ts';
@@ -6,19 +6,19 @@ import { AMOUNTS, type Amounts, dayOf, firstDay, NOTHING, sum, type UsageBook, t
 
 const FLUSH_MS = 1_000;
 const RETRY_SECONDS = 2;
-/** A month's records are kept until the last day of the next month has left the last 31 days. */
+/** A month's records expire this long after its last write: later than the 31 days in which they are read. */
 const MONTH_KEPT_S = 93 * 86_400;
 const TOKENS_KEPT_S = 2 * 86_400;
-/** Records that wait for a store that is away; past it the newest are lost, and the log says so. */
+/** Limit for records that wait for an unreachable store. Further ones are lost, which the log reports. */
 const MAX_WAITING = 100_000;
 
-/** Records of one command. */
+/** Limit for the records of one command. */
 const MAX_BATCH = 500;
-/** A batch is written once, however often it is sent: the reply to the first may have been lost on the way. */
+/** The store knows a batch's id for this long, so that one that is sent again, because the reply was lost, is written once. */
 const BATCH_KEPT_S = 3_600;
 /**
- * KEYS: the batch, then for each record its month and its day's tokens. ARGV: how long these three are kept, then for each record its day, its
- * model and its amounts.
+ * KEYS: the batch, then for each record its month and its day's tokens. ARGV: the expiry times of these three, then for each record its
+ * day, its model and its amounts.
  */
 const WRITE = `
 if not redis.call('SET', KEYS[1], '1', 'NX', 'EX', ARGV[1]) then return 0 end
@@ -43,7 +43,7 @@ return 1`;
 const monthKey = (key: string, month: string) => `countersign:usage:${key}:${month}`;
 const tokensKey = (key: string, day: string) => `countersign:tokens:${key}:${day}`;
 
-interface Waiting {
+interface WaitingRecord {
   readonly key: string;
   readonly day: string;
   readonly model: string;
@@ -53,19 +53,19 @@ interface Waiting {
 /** Records that were sent, and not yet confirmed. */
 interface Batch {
   readonly id: string;
-  readonly records: readonly Waiting[];
+  readonly records: readonly WaitingRecord[];
 }
 
-/** `onLost` is told of records that found no place. */
+/** `onLost` is called when records are lost. */
 export function createSharedBook(connection: Connection, onLost: () => void, now: () => number = Date.now): UsageBook {
-  const waiting = new Map<string, Waiting>();
-  /** Today's tokens of each key as they were last read: what counts while the store is away. */
+  const waiting = new Map<string, WaitingRecord>();
+  /** Each key's tokens of today as last read, for use while the store cannot be reached. */
   const lastRead = new Map<string, { readonly day: string; readonly tokens: number }>();
   let sent: Batch | null = null;
   let flushing: Promise<void> | null = null;
   const timer = setInterval(() => void flush(), FLUSH_MS).unref();
 
-  function put(record: Waiting): void {
+  function put(record: WaitingRecord): void {
     const id = `${record.key} ${record.day} ${record.model}`;
     const known = waiting.get(id);
     if (known !== undefined) known.amounts = sum(known.amounts, record.amounts);
@@ -73,7 +73,7 @@ export function createSharedBook(connection: Connection, onLost: () => void, now
     else onLost();
   }
 
-  /** Writes all that waits, or leaves it for the next time: the connection's state is logged. */
+  /** Writes the waiting records. A failure is not logged here, as the connection logs its state, and the next flush tries again. */
   function flush(): Promise<void> {
     flushing ??= write()
       .catch(() => {})
@@ -109,7 +109,7 @@ export function createSharedBook(connection: Connection, onLost: () => void, now
 
   function take(): Batch {
     const ids = [...waiting.keys()].slice(0, MAX_BATCH);
-    const records = ids.map((id) => waiting.get(id) as Waiting);
+    const records = ids.map((id) => waiting.get(id) as WaitingRecord);
     for (const id of ids) waiting.delete(id);
     return { id: randomUUID(), records };
   }
@@ -159,15 +159,15 @@ export function createSharedBook(connection: Connection, onLost: () => void, now
   };
 }
 
-/** Fields are `day what model`. */
+/** Fields are `day name model`, with a name of {@link AMOUNTS}. */
 function recordsOf(hashes: readonly Readonly<Record<string, string>>[], first: string): UsageRecord[] {
   const records = new Map<string, UsageRecord>();
   for (const [field, value] of hashes.flatMap((hash) => Object.entries(hash))) {
-    const [day = '', what = '', ...words] = field.split(' ');
+    const [day = '', name = '', ...words] = field.split(' ');
     const model = words.join(' ');
     if (day < first) continue;
     const id = `${day} ${model}`;
-    const amounts = { ...(records.get(id)?.amounts ?? NOTHING), [what]: Math.round(Number(value)) };
+    const amounts = { ...(records.get(id)?.amounts ?? NOTHING), [name]: Math.round(Number(value)) };
     records.set(id, { day, model, amounts });
   }
   return [...records.values()].sort((a, b) => (a.day < b.day ? -1 : 1));

@@ -1,39 +1,39 @@
-// Reads how many tokens an answer took, from the backend's body.
+// Reads the token counts of a response from the backend's body.
 import { MANY_BYTES } from '../http/bytes.ts';
 
-/** A whole answer of this length is parsed; of a longer one, and of a stream, the end is looked at, where backends write `usage`. */
+/** Up to this length a response that is no stream is parsed. In all others `usage` is searched at the end, where backends write it. */
 const WHOLE_BYTES = MANY_BYTES;
 const STREAM_TAIL_BYTES = 64 * 1024;
-/** Of a stream: Anthropic's first event has the prompt's tokens. */
+/** The head of a stream is kept too: Anthropic's first event has the prompt's tokens. */
 const STREAM_HEAD_BYTES = 4 * 1024;
 const FIRST_BYTES = 256;
-/** Events of one answer, or members of that name, that are looked at. */
+/** Limit for occurrences of `usage` that are tried in one response. */
 const MAX_TRIES = 8;
 const USAGE = Buffer.from('"usage":');
 const LF = 0x0a;
 const CR = 0x0d;
 
-/** Tokens in (the prompt's) and out (the answer's). */
+/** The tokens of the prompt and of the response. */
 export interface Tokens {
   readonly input: number;
   readonly output: number;
-  /** `backend`: its own count. `events`: a stream without one, counted by its events, the prompt unknown. `unknown`: nothing was said. */
+  /** `backend`: its own count. `events`: the number of events of a stream without a count. `unknown`: there is no count. */
   readonly source: 'backend' | 'events' | 'unknown';
 }
 
 export const NO_TOKENS: Tokens = { input: 0, output: 0, source: 'unknown' };
 
-/** Keeps the end of an answer while it goes by. */
+/** Keeps the end of a response while it is relayed. */
 export class TokenReader {
   readonly #stream: boolean;
   readonly #kept_bytes: number;
-  /** Twice what is kept at most, so that it is moved to the front rarely. */
+  /** At most twice `#kept_bytes`, so that bytes are rarely moved to the front. */
   #buffer = Buffer.alloc(0);
   #length = 0;
   #total = 0;
   #head = '';
   #events = 0;
-  /** Characters of the line that is open. */
+  /** The length of the unfinished line. */
   #line = 0;
 
   constructor(stream: boolean) {
@@ -73,7 +73,7 @@ export class TokenReader {
     this.#length = kept.length;
   }
 
-  /** Reads what was kept, and lets go of it. */
+  /** Reads the kept bytes and releases them. */
   tokens(): Tokens {
     const tail = this.#buffer.subarray(Math.max(0, this.#length - this.#kept_bytes), this.#length);
     const whole = !this.#stream && this.#total <= this.#kept_bytes;
@@ -88,7 +88,7 @@ export class TokenReader {
   }
 }
 
-/** The prompt's tokens in Anthropic's `message_start`, whose later events may not say them again. */
+/** The prompt's tokens in Anthropic's `message_start`, whose later events may not repeat them. */
 function promptIn(head: string): number | null {
   const line = head.split(/[\r\n]/).find((one) => one.startsWith('data:') && one.includes('"message_start"'));
   const payload = line?.slice('data:'.length) ?? '';
@@ -101,9 +101,9 @@ function promptIn(head: string): number | null {
 }
 
 /**
- * The last `usage` that is a member of the body or of one of its events. The text from it to the end, behind an opening brace, is JSON
- * again exactly where it was a member at the top: one deeper inside leaves a brace too many, and in a text its quotes would be escaped. An
- * event of /v1/responses holds it one level deeper, in `response`.
+ * Finds the last `usage` that is a member of the body or of an event. An opening brace and the text from it to the end are valid JSON only
+ * for a member at the top level: a deeper one leaves a brace too many, and in a string its quotes would be escaped. An event of
+ * /v1/responses has it one level deeper, in `response`.
  */
 function usageIn(tail: Buffer, stream: boolean): unknown {
   let at = tail.length;
@@ -128,7 +128,7 @@ function memberOf(text: string): unknown {
   }
 }
 
-/** OpenAI's chat and completions say prompt and completion, its responses and Anthropic's messages input and output, rerank the total alone. */
+/** OpenAI's chat and completions count prompt and completion, its responses and Anthropic input and output, rerank the total only. */
 function tokensOf(usage: unknown, prompt: number | null): Tokens | null {
   const { prompt_tokens, completion_tokens, input_tokens, output_tokens, total_tokens } = usage as Record<
     string,
@@ -137,7 +137,7 @@ function tokensOf(usage: unknown, prompt: number | null): Tokens | null {
   const input = countOf(prompt_tokens) ?? countOf(input_tokens) ?? prompt;
   const output = countOf(completion_tokens) ?? countOf(output_tokens);
   const total = countOf(total_tokens);
-  // The prompt alone is what an answer begins with.
+  // Input tokens alone are the usage at the start of a stream.
   if (output === null && total === null) return null;
   return { input: input ?? Math.max(0, (total ?? 0) - (output ?? 0)), output: output ?? 0, source: 'backend' };
 }

@@ -1,4 +1,4 @@
-// What each API key has used: requests, attested answers, tokens and GPU time, by day and model.
+// The usage of each API key: requests, attested responses, tokens and GPU time, by day and model.
 
 /** Amounts that only grow. */
 export interface Amounts {
@@ -6,13 +6,13 @@ export interface Amounts {
   readonly attested: number;
   readonly input_tokens: number;
   readonly output_tokens: number;
-  /** The GPU's time for signatures; answers of a batch divide theirs. */
+  /** GPU time for signatures, of which each response of a batch has an equal part. */
   readonly gpu_us: number;
 }
 
 export const AMOUNTS = ['requests', 'attested', 'input_tokens', 'output_tokens', 'gpu_us'] as const;
 
-/** What one key has used of one model on one day (UTC). */
+/** One key's usage of one model on one day (UTC). */
 export interface UsageRecord {
   /** YYYY-MM-DD */
   readonly day: string;
@@ -20,12 +20,12 @@ export interface UsageRecord {
   readonly amounts: Amounts;
 }
 
-/** Where usage is kept: in memory, in the primary of several workers, or in a store that several gateways share. */
+/** Keeps usage: in memory, in the primary of several workers, or in a store that several gateways share. */
 export interface UsageBook {
   add(key: string, model: string, amounts: Amounts): void;
   /** The last {@link DAYS} days, the oldest first. @throws {Problem} store_unavailable */
   records(key: string): readonly UsageRecord[] | Promise<readonly UsageRecord[]>;
-  /** Tokens in and out of today (UTC). A store that is away does not refuse anybody: what this gateway has seen counts. */
+  /** Today's input and output tokens (UTC). While the store cannot be reached, those that this gateway knows of. */
   tokensToday(key: string): number | Promise<number>;
   close(): void | Promise<void>;
 }
@@ -35,7 +35,7 @@ export const DAYS = 31;
 const DAY_MS = 86_400_000;
 
 export const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
-/** Until the next day begins. */
+/** The time until the next day (UTC). */
 export const restOfDay_ms = (ms: number): number => DAY_MS - (ms % DAY_MS);
 export const firstDay = (ms: number): string => dayOf(ms - (DAYS - 1) * DAY_MS);
 
@@ -51,14 +51,14 @@ export function sum(a: Amounts, b: Amounts): Amounts {
 
 export const NOTHING: Amounts = { requests: 0, attested: 0, input_tokens: 0, output_tokens: 0, gpu_us: 0 };
 
-/** Keeps usage in this process, and loses it with the process. Records of a key that is no more end with their days. */
+/** Keeps usage in the memory of this process. Records of a removed key expire like all others. */
 export function createMemoryBook(now: () => number = Date.now): UsageBook {
-  /** Of each key, records by day and model. */
+  /** Each key's records by day and model. */
   const keys = new Map<string, Map<string, UsageRecord>>();
   let today = dayOf(now());
 
-  /** Forgets what is too old, once a day. */
-  function turn(): void {
+  /** Removes records that are too old, once a day. */
+  function expire(): void {
     const day = dayOf(now());
     if (day === today) return;
     today = day;
@@ -71,18 +71,18 @@ export function createMemoryBook(now: () => number = Date.now): UsageBook {
 
   return {
     add(key, model, amounts) {
-      turn();
+      expire();
       const records = keys.get(key) ?? new Map<string, UsageRecord>();
       keys.set(key, records);
       const id = `${today} ${model}`;
       records.set(id, { day: today, model, amounts: sum(records.get(id)?.amounts ?? NOTHING, amounts) });
     },
     records(key) {
-      turn();
+      expire();
       return [...(keys.get(key)?.values() ?? [])];
     },
     tokensToday(key) {
-      turn();
+      expire();
       let tokens = 0;
       for (const { day, amounts } of keys.get(key)?.values() ?? [])
         if (day === today) tokens += amounts.input_tokens + amounts.output_tokens;

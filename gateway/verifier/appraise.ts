@@ -1,4 +1,4 @@
-// Appraises what the verify endpoint receives, and fetches what that needs.
+// Appraises attestations for the verify endpoint, and fetches the collateral and the keys that this needs.
 import { earOf } from '../../verify/forms/ear.ts';
 import {
   appraiseAttestation,
@@ -20,7 +20,7 @@ const EXPIRED_CODES: ReadonlySet<FailureCode | undefined> = new Set([
   'token_expired',
   'token_key_unavailable',
 ] as const);
-/** Cached for this time, so that tokens with unknown keys do not cause a request to NVIDIA each. */
+/** NVIDIA's keys are cached for this time, so that not every token with an unknown key causes a request. */
 const KEYS_CACHE_MS = 30_000;
 /** A failure is cached from its end: at most one request a second, and no valid token is rejected for longer than that. */
 const FAILURE_CACHE_MS = 1_000;

@@ -28,11 +28,11 @@ export interface Job {
   readonly countersignKeys: Jwks | undefined;
   /** PEM of the simulated root; null: no simulated device is accepted. */
   readonly simulatedRoot: string | null;
-  /** The least level that counts as valid. */
+  /** The lowest level and the largest batch that count as valid. */
   readonly policy: Pick<Policy, 'minLevel' | 'maxBatch'>;
-  /** The path that the attestation must be of; undefined: any. */
+  /** The request path that the attestation must name; undefined: any. */
   readonly endpoint: string | undefined;
-  /** For an EAR in place of the report: the software's name in it. null: the report. */
+  /** The software's name in an EAR, which is made instead of the report; null: the report. */
   readonly ear: string | null;
 }
 
@@ -84,7 +84,7 @@ class VerifierQueue {
   /**
    * @param share the share of the body.
    * @throws {Problem} overloaded when too many wait, or on timeout.
-   * @throws {ClientGone} before its turn.
+   * @throws {ClientGone} while it waits.
    */
   async run(waiter: Waiter, job: Job, share: Share): Promise<Verdict> {
     const waiting = new AbortController();
@@ -157,11 +157,11 @@ interface VerifyCaller extends BodyLimits {
 
 type VerifierSettings = VerifierSizes & Pick<GatewayConfig, 'rim_url' | 'ocsp_url' | 'verify_timeout_ms'>;
 
-/** The limit for one address, of those for all in `QUICK_VERIFICATIONS`. */
+/** The limit for one address, of `QUICK_VERIFICATIONS` for all. */
 const QUICK_PER_ADDRESS = 2;
-/** A body with more JSON tokens, including those in its strings, takes longer to read than the keys of a few devices take to check. */
+/** A body with more of JSON's structural characters takes longer to parse than the signatures of a few devices take to check. */
 const QUICK_MARKS = 10_000;
-/** Memory for the rest of a body is reserved for this long after each part. */
+/** Memory for the rest of a body is reserved for this long after each chunk. */
 const IDLE_MS = 1_000;
 
 /** Name of the permits for slow verifications, which all workers share where they can. */
@@ -207,7 +207,7 @@ export function createVerifier(
       let queue = quick;
       let share: Share = quick.shares.open(address, onEvict);
       let received_bytes = 0;
-      /** Releases the memory that was reserved for a part of the body that does not arrive. */
+      /** Releases the memory that was reserved for the rest of a body that does not arrive. */
       let idle: NodeJS.Timeout | undefined;
       const moveToSlow = (bytes: number) => {
         share.release();
@@ -242,7 +242,7 @@ export function createVerifier(
   };
 }
 
-/** Counts the characters that structure JSON, wherever they occur: raw is JSON inside a string. */
+/** Counts JSON's structural characters, inside of strings too: `raw` is JSON in a string. */
 function hasFewMarks(body: Uint8Array): boolean {
   let marks = 0;
   for (const byte of body) if (byte === COMMA || byte === COLON || byte === BRACKET || byte === BRACE) marks++;

@@ -6,10 +6,10 @@ import { request } from 'undici';
 import {
   EXAMPLE_KEY,
   EXAMPLE_REQUESTS,
-  type ExampleAnswer,
-  type ExampleAnswers,
   type ExampleFile,
   type ExampleRequest,
+  type ExampleResponse,
+  type ExampleResponses,
 } from '../../gateway/routes/openapi/examples.ts';
 import { createSimulatedCpu } from '../../sidecar/cpu/simulated/simulated.ts';
 import { eventually, freePort, type Service, startGateway, startService } from '../../test/support/harness.ts';
@@ -22,9 +22,9 @@ export async function askForExamples(): Promise<ExampleFile> {
   const closing: (() => Promise<void>)[] = [];
   try {
     const { stages, simulated_root } = await openStages(closing);
-    const answers: Record<string, Record<string, ExampleAnswer>> = {};
+    const answers: Record<string, Record<string, ExampleResponse>> = {};
     for (const [operation, named] of Object.entries(EXAMPLE_REQUESTS)) {
-      const given: Record<string, ExampleAnswer> = {};
+      const given: Record<string, ExampleResponse> = {};
       answers[operation] = given;
       for (const [name, one] of Object.entries(named)) {
         // It answers what the same key has used.
@@ -90,7 +90,7 @@ async function useKey(url: string): Promise<void> {
   await ask(url, { ...tee, headers: { authorization: `Bearer ${EXAMPLE_KEY}` } }, {});
 }
 
-async function ask(url: string, { method, path, headers, body }: ExampleRequest, answers: ExampleAnswers) {
+async function ask(url: string, { method, path, headers, body }: ExampleRequest, answers: ExampleResponses) {
   const sent = typeof body === 'function' ? body(answers) : body;
   const response = await request(url + (typeof path === 'function' ? path(answers) : path), {
     method,

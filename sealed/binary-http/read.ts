@@ -8,7 +8,7 @@ export interface MessageLimits {
   readonly max_head_bytes: number;
   /** Fields of a section. */
   readonly max_fields: number;
-  /** Zeros behind the message. */
+  /** Zeros after the message. */
   readonly max_padding_bytes: number;
 }
 
@@ -23,8 +23,8 @@ const MAX_INFORMATIONAL = 16;
 export interface Message<Head> {
   readonly head: Head;
   /**
-   * The content, in chunks of any size. It throws where the message breaks off or goes wrong behind the head; trailers are checked and
-   * dropped. Only when it has ended is the message whole.
+   * The content, in chunks of any size. It throws if the message is truncated or malformed after the head; trailers are checked and
+   * dropped. The message is complete only when this has ended.
    */
   readonly content: AsyncGenerator<Uint8Array, void, undefined>;
 }
@@ -36,7 +36,7 @@ export async function readRequest(
 ): Promise<Message<RequestHead>> {
   const reader = new Reader(chunks, limits);
   const isKnown = await reader.framing(FRAMING.known_request, FRAMING.request);
-  reader.allow();
+  reader.beginSection();
   const method = await reader.text('the method');
   const scheme = await reader.text('the scheme');
   const authority = await reader.text('the authority');
@@ -54,7 +54,7 @@ export async function readResponse(
   const reader = new Reader(chunks, limits);
   const isKnown = await reader.framing(FRAMING.known_response, FRAMING.response);
   for (let informational = 0; ; informational++) {
-    reader.allow();
+    reader.beginSection();
     const status = await reader.number('the status');
     if (isFinalStatus(status)) {
       const fields = await reader.fields(isKnown);
@@ -69,7 +69,7 @@ export async function readResponse(
 class Reader {
   readonly #bytes: ByteSource;
   readonly #limits: MessageLimits;
-  /** What the current section may still have. */
+  /** Bytes that the current section may still have. */
   #allowed_bytes = 0;
 
   constructor(chunks: AsyncIterable<Uint8Array>, limits: MessageLimits) {
@@ -89,8 +89,8 @@ class Reader {
     return this.#bytes.varint(what);
   }
 
-  /** Begins to count the bytes of the control data. */
-  allow(): void {
+  /** Resets the allowed bytes for a new section. */
+  beginSection(): void {
     this.#allowed_bytes = this.#limits.max_head_bytes;
   }
 
@@ -114,7 +114,7 @@ class Reader {
   /** A section of fields. A message may end before it, as if it were empty (§3.8). */
   async fields(isKnown: boolean): Promise<Field[]> {
     if (await this.#bytes.isAtEnd()) return [];
-    this.allow();
+    this.beginSection();
     if (!isKnown) return this.#lines(this.#bytes, false);
     const length = await this.#bytes.varint('the length of the fields');
     if (length > this.#limits.max_head_bytes) throw this.#tooLargeHead();
@@ -122,7 +122,7 @@ class Reader {
     return this.#lines(new ByteSource(only(section)), true);
   }
 
-  /** Reads lines to the end of `bytes`, or else to the terminator. */
+  /** Reads field lines up to the end of `bytes` or, without `toEnd`, up to the terminator. */
   async #lines(bytes: ByteSource, toEnd: boolean): Promise<Field[]> {
     const fields: Field[] = [];
     while (!(toEnd && (await bytes.isAtEnd()))) {
@@ -174,5 +174,5 @@ async function* only(chunk: Uint8Array): AsyncGenerator<Uint8Array, void, undefi
   yield chunk;
 }
 
-/** As many arguments as every engine takes. */
+/** As many arguments of one call as every engine supports. */
 const CHARACTERS = 8_192;

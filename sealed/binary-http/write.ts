@@ -1,8 +1,8 @@
-// Writes binary HTTP (RFC 9292) of indeterminate length: a message goes out as it is made.
+// Writes binary HTTP (RFC 9292) of indeterminate length: a message can be sent while it is made.
 import { type Bytes, joined, varint } from '../byte-source.ts';
 import { malformed } from '../errors.ts';
 
-/** A header's name in lower case, and its value: one character a byte, as Node and Fetch have them. */
+/** A header's name in lower case, and its value: one character a byte, as in Node and Fetch. */
 export type Field = readonly [name: string, value: string];
 
 export interface RequestHead {
@@ -36,15 +36,15 @@ export function writeResponseHead({ status, fields }: ResponseHead): Bytes {
   return joined([varint(FRAMING.response), varint(status), fieldSection(fields)]);
 }
 
-/** A chunk of the content. Nothing, where it is empty: an empty chunk would end the content. */
+/** A chunk of the content. Of no bytes, nothing is written: an empty chunk would end the content. */
 export function writeContent(bytes: Uint8Array): Bytes {
   return bytes.length === 0 ? NO_BYTES : joined([varint(bytes.length), bytes]);
 }
 
-/** What stands before a chunk of the content of that length, which is not 0. */
+/** The prefix of a chunk of the content. `length` is not 0. */
 export const contentHead = (length: number): Bytes => varint(length);
 
-/** What ends the content and the message, with no trailers, and then `padding_bytes` of padding. */
+/** The end of the content and of the message, without trailers, and `padding_bytes` of padding. */
 export function writeEnd(padding_bytes = 0): Bytes {
   return new Uint8Array(2 + padding_bytes);
 }
@@ -52,10 +52,10 @@ export function writeEnd(padding_bytes = 0): Bytes {
 export const isFinalStatus = (status: number) => Number.isInteger(status) && status >= 200 && status <= 599;
 
 const NO_TOKEN = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
-/** What RFC 9113 §8.2.1 excludes: NUL, CR and LF anywhere, white space at either end. */
+/** Excluded by RFC 9113 §8.2.1: NUL, CR and LF anywhere, white space at either end. */
 const NO_VALUE = /[\0\r\n]|^[ \t]|[ \t]$/;
 
-/** What is wrong with a field; null: nothing. */
+/** The fault of a field; null: it is valid. */
 export function faultOfField(name: string, value: string): string | null {
   if (name === '' || NO_TOKEN.test(name)) return 'A header has a name that HTTP does not allow.';
   return NO_VALUE.test(value) ? `The header ${name} has a value that HTTP does not allow.` : null;

@@ -1,11 +1,11 @@
-// The chunks of a sealed message (draft-ietf-ohai-chunked-ohttp): each behind its length, the last behind a zero and up to the end of the
-// message. That last one is sealed in another way than the rest, so that a message cut short never looks whole.
+// The chunks of a sealed message (draft-ietf-ohai-chunked-ohttp): each after its length, the last after a zero and up to the end of the
+// message. The last one is sealed with other additional data, so that a truncated message never looks complete.
 import { type ByteSource, type Bytes, varint } from '../byte-source.ts';
 import { malformed, SealedError, tooLarge } from '../errors.ts';
 
-/** What every receiver must take (§3), and the most that we seal in a chunk. */
+/** The length that every receiver must accept (§3), and our limit for a chunk. */
 export const MAX_CHUNK_BYTES = 16 * 1024;
-/** The tag of every AEAD of ours. */
+/** The length of the tag of each of our AEADs. */
 export const TAG_BYTES = 16;
 const MAX_SEALED_BYTES = MAX_CHUNK_BYTES + TAG_BYTES;
 
@@ -13,31 +13,31 @@ export const NO_BYTES: Bytes = new Uint8Array();
 /** The additional data of the last chunk. */
 export const FINAL: Bytes = new TextEncoder().encode('final');
 
-/** What stands before a sealed chunk of that length. */
+/** The prefix of a sealed chunk of that length. */
 export const chunkHead = (length: number, isFinal: boolean): Bytes => varint(isFinal ? 0 : length);
 
-/** Opens one chunk after the other. Rejects where that fails. */
+/** Opens the next chunk. Rejects if that fails. */
 export type OpenChunk = (sealed: Bytes, aad: Bytes) => Promise<Uint8Array>;
 
 /**
- * Opens all chunks of a message. Only when it has ended is the message whole.
+ * Opens all chunks of a message. The message is complete only when this has ended.
  * @throws {SealedError} sealed_malformed, sealed_truncated, sealed_not_opened, sealed_too_large
  */
 export async function* openChunks(bytes: ByteSource, open: OpenChunk): AsyncGenerator<Uint8Array, void, undefined> {
   for (;;) {
     const length = await bytes.varint('a sealed message');
     const isFinal = length === 0;
-    if (length > MAX_SEALED_BYTES) throw tooChunky();
+    if (length > MAX_SEALED_BYTES) throw chunkTooLarge();
     // A chunk of nothing but its tag has no content, and only the last may have none.
     if (!isFinal && length <= TAG_BYTES) throw malformed('A chunk that is not the last is empty.');
-    const sealed = isFinal ? await bytes.rest(MAX_SEALED_BYTES, tooChunky) : await bytes.take(length, 'a chunk');
+    const sealed = isFinal ? await bytes.rest(MAX_SEALED_BYTES, chunkTooLarge) : await bytes.take(length, 'a chunk');
     const chunk = await opened(sealed, isFinal, open);
     if (chunk.length > 0) yield chunk;
     if (isFinal) return;
   }
 }
 
-const tooChunky = () => tooLarge(`A chunk holds more than ${MAX_CHUNK_BYTES} bytes.`);
+const chunkTooLarge = () => tooLarge(`A chunk holds more than ${MAX_CHUNK_BYTES} bytes.`);
 
 async function opened(sealed: Bytes, isFinal: boolean, open: OpenChunk): Promise<Uint8Array> {
   if (sealed.length < TAG_BYTES) throw new SealedError('sealed_truncated', 'The last chunk breaks off.');
@@ -49,7 +49,7 @@ async function opened(sealed: Bytes, isFinal: boolean, open: OpenChunk): Promise
   }
 }
 
-/** Cuts `chunks` into parts that a chunk can hold, and says which is the last. An empty message has one empty part. */
+/** Divides `chunks` into parts that fit a sealed chunk, and marks the last. An empty message has one empty part. */
 export async function* partsOf(
   chunks: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<{ readonly part: Uint8Array; readonly isFinal: boolean }, void, undefined> {

@@ -1,11 +1,11 @@
-// Key configurations (RFC 9458 §3): the public halves in a document, and the private halves that open.
+// Key configurations (RFC 9458 §3): the document of public keys, and the private keys that open requests.
 import type { Key, KeyPair } from 'hpke';
 import { type Bytes, joined } from '../byte-source.ts';
 import { malformed, SealedError } from '../errors.ts';
 import { type Algorithms, isUnsupported, lengthsOf, SUITES, type Suite, suiteOf } from './suites.ts';
 
 export const KEYS_MEDIA_TYPE = 'application/ohttp-keys';
-/** A document of more is none of ours: both of our configurations together have 1,300 bytes. */
+/** A larger document is not one of ours, whose two configurations have 1,300 bytes. */
 export const MAX_KEYS_BYTES = 3_072;
 
 export interface KeyConfiguration {
@@ -17,7 +17,7 @@ export interface KeyConfiguration {
   readonly algorithms: readonly Omit<Algorithms, 'kem_id'>[];
 }
 
-/** A document of type {@link KEYS_MEDIA_TYPE}: each configuration behind its length (§3.2). */
+/** A document of type {@link KEYS_MEDIA_TYPE}: each configuration after its length (§3.2). */
 export function writeKeys(configurations: readonly KeyConfiguration[]): Bytes {
   return joined(
     configurations.flatMap(({ key_id, kem_id, public_key, algorithms }) => {
@@ -43,7 +43,7 @@ export function readKeys(document: Uint8Array): KeyConfiguration[] {
   return configurations;
 }
 
-/** One configuration, without its length (§3.1). null: its KEM is none of ours. @throws {SealedError} sealed_malformed */
+/** One configuration, without its length (§3.1). null: its KEM is not one of ours. @throws {SealedError} sealed_malformed */
 export function readKey(bytes: Uint8Array): KeyConfiguration | null {
   const kem_id = u16At(bytes, 1);
   const length = lengthsOf(kem_id)?.public_key;
@@ -88,18 +88,18 @@ export interface OpeningKey extends Algorithms {
   readonly pair: KeyPair;
 }
 
-/** The keys of one session: their document, and what opens. */
+/** The keys of one session: their document, and the private keys. */
 export interface OpeningKeys {
   readonly document: Bytes;
   readonly keys: readonly OpeningKey[];
 }
 
-/** Bytes of a secret that keys are made of. */
+/** The length of a secret from which a key is derived. */
 export const SECRET_BYTES = 32;
 
 /**
- * Makes a key of each suite that this runtime has. The same secrets make the same keys, so that processes can share them.
- * `first_id` is the first key's identifier; the others follow, modulo 256. `secrets`: one of {@link SECRET_BYTES} random bytes for each suite.
+ * Makes a key of each suite that this runtime has. The same secrets make the same keys, so that processes can share them. `first_id` is the
+ * first key's identifier; the others follow, modulo 256. `secrets`: one of {@link SECRET_BYTES} random bytes for each suite.
  */
 export async function makeKeys(first_id: number, secrets: readonly Uint8Array[]): Promise<OpeningKeys> {
   const keys: OpeningKey[] = [];
@@ -120,7 +120,7 @@ export async function makeKeys(first_id: number, secrets: readonly Uint8Array[])
   return { document: writeKeys(configurations), keys };
 }
 
-/** As many identifiers as {@link makeKeys} uses, and secrets as it needs. */
+/** The number of identifiers and of secrets that {@link makeKeys} uses. */
 export const KEYS_OF_A_SESSION = SUITES.length;
 
 const u16 = (value: number) => Uint8Array.of(value >> 8, value & 0xff);

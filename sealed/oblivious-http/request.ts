@@ -1,4 +1,4 @@
-// Sealed requests: a client seals to a key of the gateway, which opens. What HPKE agrees upon seals the response too.
+// Sealed requests: a client seals to a key of the gateway, which opens them. The same HPKE context gives the key of the response.
 import { ByteSource, type Bytes, joined } from '../byte-source.ts';
 import { malformed, SealedError } from '../errors.ts';
 import { chunkHead, FINAL, NO_BYTES, openChunks, partsOf } from './chunks.ts';
@@ -15,9 +15,9 @@ const IDS_BYTES = 7;
 
 /** A request being sealed. */
 export interface SealedRequest {
-  /** The sealed message: send it as it comes. */
+  /** The sealed message, to be sent while it is made. */
   readonly chunks: AsyncGenerator<Bytes, void, undefined>;
-  /** Opens the response, as it comes. It throws where the response is not whole, or is not the one to this request. */
+  /** Opens the response as it arrives. It throws if the response is incomplete, or is not the one to this request. */
   openResponse(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, undefined>;
 }
 
@@ -42,7 +42,7 @@ export async function sealRequest(key: SealingKey, message: AsyncIterable<Uint8A
   };
 }
 
-/** The head of a sealed request, and the chunks behind it. */
+/** The head of a sealed request, and the chunks after it. */
 export interface RequestHeader extends Algorithms {
   readonly key_id: number;
   /** The encapsulated key: no two requests share one. */
@@ -51,7 +51,7 @@ export interface RequestHeader extends Algorithms {
   readonly rest: ByteSource;
 }
 
-/** @throws {SealedError} sealed_truncated; sealed_key_unknown where no key of ours can have these algorithms. */
+/** @throws {SealedError} sealed_truncated; sealed_key_unknown if the KEM is not one of ours. */
 export async function readRequestHeader(chunks: AsyncIterable<Uint8Array>): Promise<RequestHeader> {
   const rest = new ByteSource(chunks);
   const ids = await rest.take(IDS_BYTES, 'the head of the sealed request');
@@ -66,7 +66,7 @@ export async function readRequestHeader(chunks: AsyncIterable<Uint8Array>): Prom
 export const unknownKey = () =>
   new SealedError('sealed_key_unknown', 'No key here has this identifier with these algorithms.');
 
-/** Whether the request was sealed to this key, as far as its head says. */
+/** Whether the request's head names this key. */
 export const isFor = (header: RequestHeader, key: OpeningKey): boolean =>
   header.key_id === key.key_id &&
   header.kem_id === key.kem_id &&
@@ -74,13 +74,13 @@ export const isFor = (header: RequestHeader, key: OpeningKey): boolean =>
   header.aead_id === key.aead_id;
 
 export interface OpenedRequest {
-  /** The binary HTTP message, in chunks. It throws where the request is not whole. */
+  /** The binary HTTP message, in chunks. It throws if the request is incomplete. */
   readonly chunks: AsyncGenerator<Uint8Array, void, undefined>;
-  /** What the response is sealed with. */
+  /** The secret of the response's key. */
   readonly secret: ResponseSecret;
 }
 
-/** Opens a request to `key`. @throws {SealedError} sealed_malformed where the encapsulated key is none. */
+/** Opens a request to `key`. @throws {SealedError} sealed_malformed if the encapsulated key is invalid. */
 export async function openRequest(header: RequestHeader, key: OpeningKey): Promise<OpenedRequest> {
   const { enc, ids, rest } = header;
   const context = await key.suite.SetupRecipient(key.pair, enc, { info: infoOf(ids) }).catch(() => {

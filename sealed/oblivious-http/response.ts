@@ -6,7 +6,7 @@ import { chunkHead, FINAL, MAX_CHUNK_BYTES, NO_BYTES, openChunks, TAG_BYTES } fr
 
 export const RESPONSE_MEDIA_TYPE = 'message/ohttp-chunked-res';
 
-/** What HPKE has exported for the response. */
+/** The secret that HPKE exports for the response. */
 export interface ResponseSecret {
   readonly secret: Uint8Array;
   /** The request's encapsulated key. */
@@ -18,9 +18,9 @@ export interface ResponseSecret {
 export interface ResponseKeys {
   /** The first bytes of the response. */
   readonly response_nonce: Bytes;
-  /** The AEAD's. */
+  /** The key of the AEAD. */
   readonly key: Bytes;
-  /** The first chunk's; of each other one it differs by a counter. */
+  /** The nonce of the first chunk; the others' differ by a counter. */
   readonly nonce: Bytes;
 }
 
@@ -47,7 +47,7 @@ export type Encrypt = (
   plaintext: Uint8Array,
 ) => readonly [ciphertext: Uint8Array, tag: Uint8Array];
 
-/** Seals a response, without waiting: its cipher is the caller's, because WebCrypto's takes 50 µs a chunk. */
+/** Seals a response synchronously, with a cipher from the caller: WebCrypto's takes 50 µs a chunk. */
 export class ResponseSealer {
   readonly #keys: ResponseKeys;
   readonly #encrypt: Encrypt;
@@ -59,8 +59,8 @@ export class ResponseSealer {
   }
 
   /**
-   * Seals the next chunk, of {@link MAX_CHUNK_BYTES} at most and of one byte at least unless it is the last. Returns its parts, in order; before
-   * those of the first stands the nonce.
+   * Seals the next chunk of at most {@link MAX_CHUNK_BYTES}; only the last may be empty. Returns its parts in order, which for the first
+   * chunk begin with the response's nonce.
    */
   seal(plaintext: Uint8Array, isFinal: boolean): Uint8Array[] {
     if (plaintext.length > MAX_CHUNK_BYTES || (plaintext.length === 0 && !isFinal))
@@ -73,7 +73,7 @@ export class ResponseSealer {
 }
 
 /**
- * Opens a response, as it comes. Only when this has ended is the response whole.
+ * Opens a response as it arrives. The response is complete only when this has ended.
  * @throws {SealedError} sealed_malformed, sealed_truncated, sealed_not_opened, sealed_too_large
  */
 export async function* openResponse(
@@ -92,7 +92,7 @@ export async function* openResponse(
   });
 }
 
-/** Far below where a nonce would repeat; at 16 KiB a chunk it is 64 TiB. */
+/** Far below the number at which a nonce would repeat; 64 TiB in chunks of 16 KiB. */
 const MAX_CHUNKS = 2 ** 32;
 
 function chunkNonce(base: Bytes, counter: number): Bytes {

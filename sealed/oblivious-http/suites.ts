@@ -1,5 +1,5 @@
-// The algorithms that requests are sealed with (RFC 9180, draft-ietf-hpke-pq): the hybrid of ML-KEM-768 and X25519 where the runtime has
-// it, and X25519, which every one has.
+// The algorithms of sealed requests (RFC 9180, draft-ietf-hpke-pq): the hybrid of ML-KEM-768 and X25519 where the runtime has it, and
+// X25519, which every runtime has.
 import {
   AEAD_AES_128_GCM,
   AEAD_AES_256_GCM,
@@ -13,7 +13,7 @@ import {
   NotSupportedError,
 } from 'hpke';
 
-/** Identifiers of the registry of HPKE. */
+/** Identifiers in IANA's HPKE registry. */
 export interface Algorithms {
   readonly kem_id: number;
   readonly kdf_id: number;
@@ -24,7 +24,7 @@ export const KEM = { x25519: 0x0020, mlkem768_x25519: 0x647a } as const;
 export const KDF = { hkdf_sha256: 0x0001 } as const;
 export const AEAD = { aes_128_gcm: 0x0001, aes_256_gcm: 0x0002 } as const;
 
-/** What a gateway offers, the first that it prefers. */
+/** The suites that a gateway offers, in order of preference. */
 export const SUITES: readonly Algorithms[] = [
   { kem_id: KEM.mlkem768_x25519, kdf_id: KDF.hkdf_sha256, aead_id: AEAD.aes_256_gcm },
   { kem_id: KEM.x25519, kdf_id: KDF.hkdf_sha256, aead_id: AEAD.aes_128_gcm },
@@ -41,7 +41,7 @@ const AEADS = new Map<number, AEADFactory>([
 
 export type Suite = CipherSuite<Key>;
 
-/** null: the algorithms are none of ours. The runtime may still lack them. */
+/** null: the algorithms are not ours. A suite that is returned may still be one that the runtime lacks. */
 export function suiteOf({ kem_id, kdf_id, aead_id }: Algorithms): Suite | null {
   const kem = KEMS.get(kem_id);
   const aead = AEADS.get(aead_id);

@@ -1,7 +1,7 @@
 // The readers of sealed/, and what the gateway reads of a request that was opened.
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
-import { checkDate, headOf, IncomingChunks, servable } from '../../gateway/sealing/opened-request.ts';
+import { checkDate, headOf, IncomingChunks, openedRequest } from '../../gateway/sealing/opened-request.ts';
 import {
   chooseKey,
   type Message,
@@ -62,7 +62,7 @@ export const sealedReaders: readonly Reader[] = [
       const incoming = Readable.from(pieces, { objectMode: false }) as unknown as IncomingMessage;
       const message = await readRequest(new IncomingChunks(incoming), LIMITS);
       const head = headOf(message.head);
-      await drained(await servable(head, message));
+      await drained(await openedRequest(head, message));
       checkDate(head.headers, 0);
     },
     [7, Number.POSITIVE_INFINITY],

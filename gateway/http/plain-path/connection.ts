@@ -1,4 +1,4 @@
-// A client's connection while its requests have the plain form. The first other request hands it to Node's parser for good.
+// A client's connection while its requests have the plain form. The first other request passes it to Node's parser for good.
 
 import type { Server } from 'node:http';
 import type { Socket } from 'node:net';
@@ -21,7 +21,7 @@ interface PlainOptions {
 
 /** The time for a request that arrives in several chunks. A slower one goes to Node's parser, which has limits of its own for it. */
 const PARTIAL_REQUEST_MS = 1_000;
-/** The speed at which a client that sends ahead must take its responses: 8 MiB a second. A slower client is disconnected. */
+/** The speed at which a pipelining client must read its responses: 8 MiB a second. A slower client is disconnected. */
 const MIN_BYTES_PER_MS = 8 * 1024;
 
 export class PlainConnection {
@@ -36,7 +36,7 @@ export class PlainConnection {
   #partialTimer: NodeJS.Timeout | null = null;
   #stallTimer: NodeJS.Timeout | null = null;
   #response: PlainResponse | null = null;
-  /** A response has just ended, and what arrived meanwhile is handled in the next turn. */
+  /** A response has just ended, and the bytes that arrived meanwhile are scheduled for a later turn. */
   #nextScheduled = false;
   #stopping = false;
   /** The current or previous response is the last one; further input is discarded. */
@@ -74,7 +74,7 @@ export class PlainConnection {
     if (this.#closing) return;
     if (this.#pending !== null) this.#growing ??= new GrowingBuffer(this.#pending);
     const all = this.#pending === null ? bytes : (this.#growing as GrowingBuffer).add(bytes);
-    // Bytes that arrive before the client has its response wait.
+    // Bytes that arrive before the response is delivered wait.
     if (this.#response === null && !this.#nextScheduled && !stalled) this.#take(all);
     else {
       this.#pending = all;
@@ -88,8 +88,8 @@ export class PlainConnection {
   }
 
   /**
-   * Starts a timer for a client that sends but does not read: the socket's own timeout begins anew with all that it sends. Node does not
-   * tell how much of a write has gone out, so a large write has more time.
+   * Starts a timer for a client that sends but does not read, because its bytes restart the socket's own timeout. Node does not report how
+   * much of a write was sent, so a large write has more time.
    */
   #startStallTimer(): void {
     const socket = this.#socket;
@@ -103,7 +103,7 @@ export class PlainConnection {
     }, stall_ms);
   }
 
-  /** The client has sent more ahead than is kept. Reading goes on, because only a read shows that a client has left. */
+  /** Ends a connection whose client has pipelined too much. Reading goes on, because only a read shows that a client has left. */
   #endAfterResponse(): void {
     this.#pending = null;
     if (this.#response === null) return this.#end();
@@ -112,12 +112,12 @@ export class PlainConnection {
   }
 
   /**
-   * Ends the connection and reads on for a while: a client that still sends could lose its response if it were cut at once (RFC 9112 §9.6).
+   * Ends the connection and reads on for a while: a client that still sends could lose its response if cut at once (RFC 9112 §9.6).
    */
   #end(): void {
     this.#closing = true;
     this.#pending = null;
-    // An ending socket no longer shows that its client reads nothing, so this waits for `drain`.
+    // `writableNeedDrain` is false once a socket is ending, so this waits for `drain` first.
     if (!this.#socket.writableNeedDrain) this.#socket.end(() => linger(this.#socket));
   }
 
@@ -145,7 +145,7 @@ export class PlainConnection {
     const last = this.#response?.last === true;
     this.#response = null;
     if (last || this.#stopping) return this.#end();
-    // While the client has not taken the whole response, the timeout of the response stays.
+    // The timeout of the response stays until the client has received the whole response.
     const { timeout = 0, writableNeedDrain } = this.#socket;
     if ((timeout === 0 || timeout > this.#options.keep_alive_ms) && !writableNeedDrain)
       this.#socket.setTimeout(this.#options.keep_alive_ms);
@@ -153,8 +153,8 @@ export class PlainConnection {
   }
 
   /**
-   * Handles what the client sent ahead, once it has taken its response. This waits for a turn: the code that ended the response is still on
-   * the stack, and a request that was sent alone must not wait for all that others have sent ahead.
+   * Handles the next pipelined request, once the client has received its response. It runs in a later turn: the code that ended the
+   * response is still on the stack, and a single request must not wait for all pipelined requests of other clients.
    */
   #next(): void {
     if (this.#pending === null || this.#nextScheduled || this.#socket.writableNeedDrain) return;
@@ -198,7 +198,7 @@ export class PlainConnection {
   #onTimeout = (): void => {
     if (this.#response !== null) return this.#response.timedOut();
     if (this.#socket.writableNeedDrain) return void this.#socket.destroy();
-    // An incomplete request is slow, and goes to Node's parser.
+    // An incomplete request is slow, so it goes to Node's parser.
     if (this.#pending !== null) return this.#handOver();
     // The timeout that passed may be the response's, which is shorter. The rest of the connection's own timeout follows.
     const rest_ms = this.#options.keep_alive_ms - (this.#socket.timeout ?? 0);
@@ -207,7 +207,7 @@ export class PlainConnection {
     this.#idle = true;
   };
 
-  /** After a long turn of the event loop the timer fires first, and a request that came in time is read behind it. */
+  /** After a long turn of the event loop the timer fires before a request that came in time is read. */
   #destroyUnlessRead(): void {
     const socket = this.#socket;
     const { bytesRead } = socket;
@@ -227,8 +227,8 @@ export class PlainConnection {
   }
 }
 
-// Puts the plain path in front of Node's HTTP server: plain requests go straight to the app, all others to Node. It saves most of what a
-// request costs in Node; docs/performance.md has the figures.
+// Puts the plain path in front of Node's HTTP server: plain requests go straight to the app, all others to Node. It saves most of a
+// request's cost in Node; docs/performance.md has the figures.
 
 /** Hono's `fetch`. */
 export type Fetch = (request: Request, env: Bindings) => Response | Promise<Response>;

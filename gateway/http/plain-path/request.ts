@@ -9,7 +9,7 @@ export interface PlainRequest {
   readonly url: string;
   /** Headers as in Node's IncomingMessage: names in lower case. No name occurs twice. */
   readonly headers: IncomingHttpHeaders;
-  /** What was made from the head, apart from its length. The next request with the same head shares it. */
+  /** Values computed from the head without its length. The next request with the same head shares them. */
   readonly made: Made;
   /** The body. `readBody` takes it and leaves an empty buffer. */
   body: Buffer;
@@ -39,9 +39,9 @@ const TARGETS = new Map(
   ['/v1/chat/completions', '/v1/completions'].map((target) => [`POST ${target} HTTP/1.1`, target]),
 );
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
-/** A value may also have tabs and bytes beyond ASCII in HTTP; in the plain form it has neither. */
+/** HTTP also allows tabs and bytes beyond ASCII in a value; the plain form does not. */
 const VALUE = /^[\x20-\x7e]*$/;
-/** Headers that say how the message is framed or what becomes of its connection. */
+/** Headers that concern the framing of the message or the state of its connection. */
 const NOT_PLAIN = new Set([
   'transfer-encoding',
   'te',
@@ -90,7 +90,7 @@ const LENGTH_MARK = '\r\n\r\n';
 
 /** The previous head of a connection, by its text without the length: most clients send the same head each time. */
 export class HeadCache {
-  /** null also once the connection has sent too many different heads, as a proxy does for many clients. */
+  /** Also null once the connection has sent too many different heads, as a proxy does for many clients. */
   head: Head | null = null;
   #key = '';
   #heads = 0;

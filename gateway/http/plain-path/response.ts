@@ -19,7 +19,7 @@ import {
 type Framing = 'length' | 'chunked';
 
 const NOT_IN_NAME = /[^!#$%&'*+\-.^_`|~0-9A-Za-z]/;
-/** Control characters, and what is beyond Latin-1. */
+/** Control characters, and characters beyond Latin-1. */
 const NOT_IN_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
 const OK = 'HTTP/1.1 200 OK\r\n';
 const CLOSE = 'connection: close\r\n\r\n';
@@ -175,7 +175,7 @@ export class PlainResponse implements Outgoing {
     this.#head = this.#start(status) + endLines(this.#framing, this.last ? null : this.#keep_alive_ms);
   }
 
-  /** Returns false where a header is set twice. */
+  /** Returns false where a header is set twice, or `connection` is set. */
   #sharedHead(status: number, headers: SharedHeaders): boolean {
     const { names } = cacheOf(headers);
     const { names: before } = cacheOf(this.#shared);
@@ -279,7 +279,7 @@ export class PlainResponse implements Outgoing {
     }
   }
 
-  /** Writes the head, unless it has been written, and the bytes, as they are or as a chunk, together. */
+  /** Writes the head, unless it has been written, and the bytes, as they are or framed as a chunk. */
   #put(bytes: Uint8Array, chunk: boolean): boolean {
     const head = this.#head ?? '';
     const headEnd = this.#headEnd;

@@ -1,10 +1,10 @@
 // The OpenAPI document as HTML: every route, parameter, example, error and schema, each at an address of its own.
 import { html, raw } from 'hono/html';
 
-/** What `html` makes. */
+/** A result of `html`, or text. */
 type Html = ReturnType<typeof html> | string;
 
-// What the page reads of the document.
+// The parts of the document that the page shows.
 
 interface Schema {
   readonly $ref?: string;
@@ -82,10 +82,10 @@ const prose = (text: string): Html[] =>
 
 const lastOf = ($ref: string): string => $ref.slice($ref.lastIndexOf('/') + 1);
 
-/** Limits that are shown as they stand in the schema. */
+/** Limits that are shown by their names in the schema. */
 const LIMITS = ['pattern', 'format', 'minLength', 'maxLength', 'minItems', 'maxItems', 'minimum', 'maximum'];
 
-/** JSON Schema's bounds of safe integers say nothing to a reader. */
+/** Leaves out the bounds of safe integers, which zod adds. */
 function limitsOf(schema: Schema): string {
   const shown = LIMITS.filter((name) => name in schema && Math.abs(Number(schema[name])) !== Number.MAX_SAFE_INTEGER);
   return shown.map((name) => `, ${name} ${schema[name]}`).join('');
@@ -139,7 +139,7 @@ export function htmlPage({ info, tags, paths, components, 'x-simulated-root': ro
   );
   const tagged = (name: string) => operations.filter(({ operation }) => operation.tags.includes(name));
 
-  /** Names of examples that the page has already. */
+  /** Names of examples that the page already shows. */
   const shown = new Set<string>();
   const examplesOf = (examples: Examples): Html[] =>
     Object.values(examples).map((one) => {
@@ -169,7 +169,7 @@ ${membersOf(schema)}${examplesOf(examples)}`,
     )}</dd>`;
   };
 
-  /** A success with its examples; of an error the codes, which stand once at the end of the page. */
+  /** A success has its examples; an error has links to its codes, whose examples are at the end of the page. */
   function responseOf([status, response]: [string, Ref | ResponseObject]): Html {
     if ('$ref' in response) {
       const { content } = components.responses[lastOf(response.$ref)] as ResponseObject;
@@ -196,10 +196,10 @@ ${requestBody === undefined ? '' : html`<h4>Request</h4><p>${prose(requestBody.d
 </article>`;
   }
 
-  const refused = Object.values(components.responses).flatMap(({ content }) =>
+  const errorNames = Object.values(components.responses).flatMap(({ content }) =>
     Object.values(content).flatMap(({ examples }) => Object.values(examples).map((one) => lastOf((one as Ref).$ref))),
   );
-  const errors = Object.entries(components.examples).filter(([name]) => refused.includes(name));
+  const errors = Object.entries(components.examples).filter(([name]) => errorNames.includes(name));
   const errorOf = ([name, one]: [string, Example]): Html => {
     const [, code, kind] = name.split('.');
     return html`<dt id="${name}"><code>${code}</code>${kind === undefined ? '' : ` (${kind})`}</dt><dd>${exampleOf(one)}</dd>`;

@@ -1,4 +1,4 @@
-// GET /docs: the OpenAPI document as a page of HTML and CSS alone. What it says is all there for the browser's own search; nothing is loaded.
+// GET /docs: the OpenAPI document as one page of HTML and CSS. It loads nothing, and the browser's search finds all of its text.
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { Context } from '../../http/context.ts';
@@ -26,7 +26,7 @@ export function docsPage(): Page {
 
 function buildPage(): Page {
   const style = readFileSync(new URL('docs.css', import.meta.url), 'utf8');
-  // Through JSON, so that it is exactly what /openapi.json has.
+  // Serialized and parsed, so that it equals /openapi.json.
   const document = JSON.parse(JSON.stringify(buildDocument())) as Document;
   return {
     document: sharedDocument('text/html; charset=utf-8', htmlPage(document, style)),
@@ -34,7 +34,7 @@ function buildPage(): Page {
   };
 }
 
-/** The page has no script and loads nothing: only its own style, by its hash, and the icon that it carries. */
+/** The policy allows only the inline style, by its hash, and the inline icon: the page has no script and loads nothing. */
 const securityHeaders = (style: string) => ({
   'content-security-policy': [
     "default-src 'none'",

@@ -5,7 +5,7 @@ import { schemaRef } from './schemas.ts';
 
 // Which codes a route can give.
 
-/** What is no acceptable HTTP, or comes from where it may not; of any route. */
+/** Codes of every route, such as those for malformed HTTP and for origins that are not allowed. */
 const ANYWHERE = [
   'invalid_request',
   'origin_not_allowed',
@@ -44,19 +44,19 @@ export const CODES = {
   keys: [...ANYWHERE, 'not_found', 'attestation_unavailable'],
 } as const satisfies Readonly<Record<string, readonly ProblemCode[]>>;
 
-/** Routes that forward an answer of the backend, and so its errors. */
+/** Routes that forward the backend's responses, errors included. */
 export const FORWARDING: readonly (keyof typeof CODES)[] = ['backend', 'generation'];
 
-// An example of each.
+// An example of each code.
 
 interface ErrorExample {
-  /** When it is given. */
+  /** When the error occurs. */
   readonly summary: string;
   readonly message: string;
   readonly param?: string | null;
 }
 
-/** But for the code of a route that serves the page alone. */
+/** Without the code of the page's own routes. */
 export const ERROR_EXAMPLES: Readonly<Record<Exclude<ProblemCode, 'collateral_unavailable'>, ErrorExample>> = {
   invalid_json: { summary: 'The body is not JSON, or not UTF-8', message: 'The request body is not valid JSON.' },
   invalid_request: {
@@ -173,7 +173,7 @@ export const ERROR_EXAMPLES: Readonly<Record<Exclude<ProblemCode, 'collateral_un
   },
 };
 
-/** What a code means on one kind of route, where that is something else than elsewhere. */
+/** Examples of codes that mean something else on one kind of route. */
 export const OWN_EXAMPLES: Partial<
   Readonly<Record<keyof typeof CODES, Partial<Readonly<Record<ProblemCode, ErrorExample>>>>>
 > = {
@@ -248,7 +248,7 @@ export const OWN_EXAMPLES: Partial<
   page: { method_not_allowed: { summary: 'Another method than GET', message: 'Only GET is allowed here.' } },
 };
 
-/** In a response with the status of the backend's own error. */
+/** An error of the backend. The response has the same status. */
 const BACKEND_ERROR = {
   summary: 'An error of the backend’s own, with its status and its words',
   value: errorBody(500, 'CUDA out of memory.', null, 'backend_error'),
@@ -279,7 +279,7 @@ function exampleRef(kind: keyof typeof CODES, code: string) {
   return { $ref: `#/components/examples/${nameOf(code, isOwn ? kind : undefined)}` };
 }
 
-/** Headers of responses with these statuses, beside those of every response. */
+/** Headers of responses with these statuses, in addition to those of every response. */
 const STATUS_HEADERS: Readonly<Record<number, readonly (keyof typeof HEADERS)[]>> = {
   401: ['www-authenticate'],
   405: ['allow'],
@@ -298,7 +298,7 @@ function codesOf(kind: Kind): [status: number, codes: string[]][] {
   return [...byStatus].sort(([a], [b]) => a - b);
 }
 
-/** `more`: examples of the verifier's. */
+/** `more`: examples of the verifier's own codes. */
 function errorResponse(kind: Kind, status: number, codes: readonly string[], more: Record<string, object> = {}) {
   const all = [...codes, ...Object.keys(more)];
   return {
@@ -315,14 +315,14 @@ function errorResponse(kind: Kind, status: number, codes: readonly string[], mor
 
 const responseName = (kind: Kind, status: number) => `${kind}.${status}`;
 
-/** For `components.responses`. `refused`: examples of what the verifier answers with 400. */
-export function errorComponents(refused: Record<string, object>): Record<string, object> {
+/** For `components.responses`. `rejected`: examples of the verify endpoint's responses with status 400. */
+export function errorComponents(rejected: Record<string, object>): Record<string, object> {
   const kinds = Object.keys(CODES) as Kind[];
   return Object.fromEntries(
     kinds.flatMap((kind) =>
       codesOf(kind).map(([status, codes]) => [
         responseName(kind, status),
-        errorResponse(kind, status, codes, kind === 'verification' && status === 400 ? refused : {}),
+        errorResponse(kind, status, codes, kind === 'verification' && status === 400 ? rejected : {}),
       ]),
     ),
   );

@@ -1,32 +1,32 @@
-// The examples in /openapi.json: requests, and what a gateway with a simulated GPU answered to each of them. The answers are in
-// examples.json, which `npm run make examples` writes; a test asks again and compares.
+// The examples in /openapi.json: requests, and the responses of a gateway with a simulated GPU. The responses are in examples.json, which
+// `npm run make examples` writes; a test repeats the requests and compares.
 import { readFileSync } from 'node:fs';
 
-/** How a gateway answered. */
-export interface ExampleAnswer {
+/** A gateway's response. */
+export interface ExampleResponse {
   readonly status: number;
   /** The media type, without parameters. */
   readonly type: string;
-  /** Parsed where it is JSON; else the text. */
+  /** The parsed JSON; the text of any other type. */
   readonly body: unknown;
 }
 
-/** By operation, then by the name of the example. */
-export type ExampleAnswers = Readonly<Record<string, Readonly<Record<string, ExampleAnswer>>>>;
+/** Responses by operation, then by the name of the example. */
+export type ExampleResponses = Readonly<Record<string, Readonly<Record<string, ExampleResponse>>>>;
 
 export interface ExampleRequest {
   readonly summary: string;
   readonly method: 'GET' | 'POST';
-  /** The path, or how it is made of the answers to the requests before. */
-  readonly path: string | ((answers: ExampleAnswers) => string);
+  /** The path, or a function that makes it from earlier responses. */
+  readonly path: string | ((responses: ExampleResponses) => string);
   readonly headers?: Readonly<Record<string, string>>;
-  readonly body?: object | ((answers: ExampleAnswers) => object);
-  /** The gateway that is asked: one that works; with API keys; in a confidential VM; without its backend. */
+  readonly body?: object | ((responses: ExampleResponses) => object);
+  /** The gateway: `keys`: with API keys; `cpu`: in a confidential VM; `down`: without its backend. By default one that works. */
   readonly stage?: 'keys' | 'cpu' | 'down';
 }
 
 export const EXAMPLE_MODEL = 'qwen3-8b';
-/** Of the gateway with API keys. */
+/** The key of the gateway with API keys. */
 export const EXAMPLE_KEY = 'csk-example';
 
 // The four forms of a generation.
@@ -43,7 +43,7 @@ const FORMS = {
   tee_stream: { summary: 'As a stream with an attestation', more: { stream: true, tee: true } },
 } satisfies Record<string, Form>;
 
-/** Shares its signature, and proves that it is of this request. The answer has the form of `tee`. */
+/** The attestation may share its signature, and its challenge proves that it is of this request. The response has the form of `tee`. */
 const BATCH: Form = {
   summary: 'With an attestation that may share its GPU signature, and a challenge of the client’s own',
   more: { tee: { batch: true, challenge: 'b7c1d0a4-0a5e-4f3f-9c55' } },
@@ -65,14 +65,14 @@ interface Attested {
   readonly attestation: { readonly nonce: string };
 }
 
-const attestedAnswer = (answers: ExampleAnswers, operation = 'createChatCompletion') =>
-  answers[operation]?.tee?.body as Attested;
+const attestedResponse = (responses: ExampleResponses, operation = 'createChatCompletion') =>
+  responses[operation]?.tee?.body as Attested;
 
 const byId = (path: string, operation: string): Record<string, ExampleRequest> => ({
   attestation: {
     summary: 'Of a simulated GPU',
     method: 'GET',
-    path: (answers) => `${path}/${attestedAnswer(answers, operation).id}/attestation`,
+    path: (responses) => `${path}/${attestedResponse(responses, operation).id}/attestation`,
   },
 });
 
@@ -84,19 +84,19 @@ const VERIFICATIONS: Record<string, ExampleRequest> = {
     summary: 'It is right',
     method: 'POST',
     path: VERIFY,
-    body: (answers) => attestedAnswer(answers).attestation,
+    body: (responses) => attestedResponse(responses).attestation,
   },
   report: {
     summary: 'With `report=1`: every check',
     method: 'POST',
     path: `${VERIFY}?report=1`,
-    body: (answers) => attestedAnswer(answers),
+    body: (responses) => attestedResponse(responses),
   },
   ear: {
     summary: 'With `report=ear`: the result as EAR',
     method: 'POST',
     path: `${VERIFY}?report=ear`,
-    body: (answers) => attestedAnswer(answers).attestation,
+    body: (responses) => attestedResponse(responses).attestation,
   },
   not_an_attestation: {
     summary: 'The body is no attestation, and carries none',
@@ -108,17 +108,17 @@ const VERIFICATIONS: Record<string, ExampleRequest> = {
     summary: 'Another nonce than that of `raw`',
     method: 'POST',
     path: VERIFY,
-    body: (answers) => ({ ...attestedAnswer(answers).attestation, ...CHANGED }),
+    body: (responses) => ({ ...attestedResponse(responses).attestation, ...CHANGED }),
   },
   policy_refused: {
     summary: 'With `min_level=gpu`: the GPU is simulated',
     method: 'POST',
     path: `${VERIFY}?min_level=gpu`,
-    body: (answers) => attestedAnswer(answers).attestation,
+    body: (responses) => attestedResponse(responses).attestation,
   },
 };
 
-/** By operation; answers of one may be needed by those after it. */
+/** Requests by operation. Some use the responses to earlier ones. */
 export const EXAMPLE_REQUESTS: Readonly<Record<string, Readonly<Record<string, ExampleRequest>>>> = {
   createChatCompletion: posts(
     '/v1/chat/completions',
@@ -167,18 +167,18 @@ export const EXAMPLE_REQUESTS: Readonly<Record<string, Readonly<Record<string, E
   },
 };
 
-/** What examples.json holds. */
+/** The contents of examples.json. */
 export interface ExampleFile {
   /** PEM: the test roots of the simulated GPU and processor, under which the examples verify. */
   readonly simulated_root: string;
-  readonly answers: ExampleAnswers;
+  readonly answers: ExampleResponses;
 }
 
 export const EXAMPLE_FILE = new URL('examples.json', import.meta.url);
 
 export const readExamples = (): ExampleFile => JSON.parse(readFileSync(EXAMPLE_FILE, 'utf8')) as ExampleFile;
 
-// As members of the document.
+// The examples as members of the OpenAPI document.
 
 type Ref = { readonly $ref: string };
 
@@ -187,10 +187,10 @@ export const exampleRef = (operation: string, name: string): Ref => ({
   $ref: `#/components/examples/${nameOf(operation, name)}`,
 });
 
-/** For `components.examples`: each answer once. Neighbours that are alike take little room in a gzipped document. */
-export function answerExamples(answers: ExampleAnswers): Record<string, object> {
+/** For `components.examples`: each response once, because gzip compresses similar neighbours well. */
+export function componentExamples(responses: ExampleResponses): Record<string, object> {
   return Object.fromEntries(
-    Object.entries(answers).flatMap(([operation, named]) =>
+    Object.entries(responses).flatMap(([operation, named]) =>
       Object.entries(named).map(([name, { body }]) => [
         nameOf(operation, name),
         { summary: EXAMPLE_REQUESTS[operation]?.[name]?.summary ?? '', value: body },
@@ -199,15 +199,15 @@ export function answerExamples(answers: ExampleAnswers): Record<string, object> 
   );
 }
 
-/** For `content` of a response: what the operation answered with this status and media type. */
-export function responseExamples(answers: ExampleAnswers, operation: string, status: number, type: string) {
-  const named = Object.entries(answers[operation] ?? {}).filter(
+/** For `content` of a response: the operation's examples with this status and media type. */
+export function responseExamples(responses: ExampleResponses, operation: string, status: number, type: string) {
+  const named = Object.entries(responses[operation] ?? {}).filter(
     ([, one]) => one.status === status && one.type === type,
   );
   return Object.fromEntries(named.map(([name]) => [name, exampleRef(operation, name)]));
 }
 
-/** For `content` of a request: the bodies that are written down here. */
+/** For `content` of a request: the bodies of `EXAMPLE_REQUESTS` that are no functions. */
 export function requestExamples(operation: string): Record<string, object> {
   const named = Object.entries(EXAMPLE_REQUESTS[operation] ?? {});
   return Object.fromEntries(

@@ -1,6 +1,6 @@
-// The headers in /openapi.json: of requests that ask for tee, and of responses.
+// The headers in /openapi.json: those of requests with tee, and those of responses.
 
-// Requests.
+// Headers of requests.
 
 const HEX_64 = '^[0-9a-f]{64}$';
 
@@ -30,7 +30,7 @@ export const X_TEE_SESSION = {
   },
 };
 
-// Responses.
+// Headers of responses.
 
 const text = { type: 'string' };
 const count = { type: 'integer', minimum: 0 };
@@ -95,7 +95,7 @@ export type HeaderName = keyof typeof HEADERS;
 export const headerRefs = (names: readonly HeaderName[]) =>
   Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]));
 
-/** Of a response of /v1: what the gateway counts for the key. */
+/** Headers of a response of /v1 with the key's rate and budget. */
 export const RATES: readonly HeaderName[] = [
   'x-ratelimit-limit-requests',
   'x-ratelimit-remaining-requests',

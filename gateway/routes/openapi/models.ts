@@ -1,4 +1,4 @@
-// The routes under /v1 in /openapi.json: generation, attestations, and what is passed through.
+// The routes under /v1 in /openapi.json: generation, attestations, and routes that are passed through.
 
 import { errorResponses } from './errors.ts';
 import { EXAMPLE_MODEL, requestExamples } from './examples.ts';
@@ -59,7 +59,7 @@ function generate(examples: Examples, operationId: string, summary: string, requ
   };
 }
 
-/** A route of the backend whose answer can be attested. */
+/** A route of the backend whose response can be attested. */
 function provable(
   examples: Examples,
   operationId: string,

@@ -1,8 +1,8 @@
-// The OpenAPI document of the whole service, built from the schemas that validate requests. Its routes, errors and examples are in openapi/.
+// The OpenAPI document of the whole service. Its schemas are those that validate requests.
 import { VERSION } from '../../config.ts';
 import { type SharedDocument, sharedDocument } from '../../http/document.ts';
 import { errorComponents, errorExamples } from './errors.ts';
-import { answerExamples, readExamples, responseExamples } from './examples.ts';
+import { componentExamples, readExamples, responseExamples } from './examples.ts';
 import { HEADERS } from './headers.ts';
 import { modelPaths } from './models.ts';
 import { operationPaths } from './operation.ts';
@@ -49,8 +49,8 @@ export function buildDocument() {
       schemas: componentSchemas(),
       responses: errorComponents(examples('verify', 400, 'application/json')),
       headers: HEADERS,
-      // Attestations beside each other, whose certificates are the same, take the room of one in a gzipped document.
-      examples: { ...answerExamples(answers), ...errorExamples() },
+      // Attestations with the same certificates are neighbours, which gzip compresses almost to the size of one.
+      examples: { ...componentExamples(answers), ...errorExamples() },
       securitySchemes: SECURITY_SCHEMES,
     },
     /** PEM: `--allow-simulated` and the option `simulatedRoot` of the verifiers take it. */

@@ -1,4 +1,4 @@
-// The routes in /openapi.json that are for whoever runs the service, and the pages.
+// The operators' routes in /openapi.json, and the pages.
 import { VERSION } from '../../config.ts';
 import { errorResponses } from './errors.ts';
 import { RATES } from './headers.ts';

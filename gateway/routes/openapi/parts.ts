@@ -1,15 +1,15 @@
-// What the operations in /openapi.json are made of: responses with their examples, and parameters.
+// Parts of the operations in /openapi.json: responses with their examples, and parameters.
 import { type HeaderName, headerRefs } from './headers.ts';
 
 export const JSON_TYPE = 'application/json';
 export const EVENTS_TYPE = 'text/event-stream';
-/** Of an operation that needs no API key. */
+/** The security of an operation that needs no API key. */
 export const OPEN = { security: [] };
 
-/** Of a response: its examples, by operation, status and media type. */
+/** Returns the examples of a response by operation, status and media type. */
 export type Examples = (operation: string, status: number, type: string) => Record<string, object>;
 
-/** A response whose every media type has its examples. */
+/** A response with examples for each media type. */
 export function response(
   examples: Examples,
   operation: string,
@@ -25,7 +25,7 @@ export function response(
   return { description, headers: headerRefs(['x-request-id', ...headers]), content: Object.fromEntries(content) };
 }
 
-/** A response whose example is written down here. */
+/** A response with the given example. */
 export const fixed = (
   description: string,
   type: string,

@@ -12,7 +12,7 @@ const fault = z.strictObject({
   message: z.string().describe('The reason, for people'),
 });
 
-/** Of GET /health. */
+/** The response of GET /health. */
 export const healthSchema = z.strictObject({
   status: z
     .enum(['ok', 'degraded', 'down', 'draining'])
@@ -103,7 +103,7 @@ const amounts = {
     .describe('The GPU’s time for signatures, seconds; of a shared signature this answer’s part'),
 };
 
-/** Of GET /usage. */
+/** The response of GET /usage. */
 const usageSchema = z.strictObject({
   key: z.string().describe('The name of the API key, never the key itself'),
   tokens_per_day: count.nullable().describe('The key’s budget of tokens for a day (UTC); null: none'),
@@ -146,7 +146,7 @@ const completion = (object: string, choice: z.ZodRawShape) =>
     attestation: attestation.optional().describe('Where `tee` was asked for: the last member of the answer'),
   });
 
-/** `report=1`. */
+/** The response of the verify endpoint with `report=1`. */
 const verificationReport = z
   .looseObject({
     valid: z.boolean().describe('Whether no check failed'),

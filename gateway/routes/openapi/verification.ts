@@ -6,7 +6,7 @@ import { exampleRef } from './examples.ts';
 import { type Examples, JSON_TYPE, OPEN, parameter, response } from './parts.ts';
 import { schemaRef } from './schemas.ts';
 
-/** What `?report=` of the verify endpoint may be. */
+/** The values of the verify endpoint's `?report=`. */
 export const REPORTS = ['0', '1', 'ear'] as const;
 
 const EAR_TYPE = 'application/eat-ucs+json';

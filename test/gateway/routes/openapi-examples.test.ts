@@ -2,7 +2,7 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { EXAMPLE_REQUESTS, type ExampleAnswers, readExamples } from '../../../gateway/routes/openapi/examples.ts';
+import { EXAMPLE_REQUESTS, type ExampleResponses, readExamples } from '../../../gateway/routes/openapi/examples.ts';
 import { buildDocument } from '../../../gateway/routes/openapi/openapi.ts';
 import { askForExamples } from '../../../scripts/examples/ask.ts';
 import { verifySession } from '../../../verify/cpu/index.ts';
@@ -143,7 +143,7 @@ function requestOf(operation: string, name: string): { request?: string } {
 }
 
 describe('answers', () => {
-  let now: ExampleAnswers;
+  let now: ExampleResponses;
   beforeAll(async () => {
     now = (await askForExamples()).answers;
   });
