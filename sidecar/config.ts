@@ -8,9 +8,9 @@ import { readLaunch } from '../proto/launch.ts';
 import { given, httpUrl, integer, logLevel, type Settings, settingsOf, socketPath } from '../proto/settings.ts';
 import type { ProgramEnvironment } from './common/program.ts';
 
-// The socket that a service manager hands over: sd_listen_fds(3), so that connections queue while the sidecar restarts.
+// The socket that a service manager passes on: sd_listen_fds(3), so that connections queue while the sidecar restarts.
 
-/** The first descriptor that is handed over, whoever does it (SD_LISTEN_FDS_START). */
+/** The first descriptor that is passed on (SD_LISTEN_FDS_START of sd_listen_fds(3)). */
 const FIRST_FD = 3;
 
 /**
@@ -29,14 +29,14 @@ export const ATTESTERS = ['nvtrust', 'auto', 'nvattest', 'native', 'nras', 'simu
 export type AttesterName = (typeof ATTESTERS)[number];
 
 export const CPU_EVIDENCE = ['off', 'auto', 'required'] as const;
-/** Linux's configfs-tsm has one folder for all who ask; ours is made by root. */
+/** The sidecar's own entry in Linux's configfs-tsm, made by root (cpu/tsm-entry.sh). */
 export const TSM_ENTRY = '/sys/kernel/config/tsm/report/countersign';
 /** Behind Azure's paravisor there is a TPM in place of configfs-tsm. */
 export const AZURE_TPM = '/dev/tpmrm0';
-/** Intel's own service; a caching one has what this one has elsewhere. */
+/** Intel's own service. Unlike a PCCS, it serves the root's revocation list from another host. */
 export const INTEL_PCS_URL = 'https://api.trustedservices.intel.com';
 
-/** Every variable, with what it means: docs/configuration.md is made from this. */
+/** Every variable with its description; docs/configuration.md is generated from this. */
 export const schema = z.object({
   SIDECAR_SOCKET: socketPath(resolve).describe(
     'The Unix socket to listen on; its folder is made 0750, the socket 0660',
@@ -113,14 +113,14 @@ export const schema = z.object({
   LOG_LEVEL: logLevel.describe('JSON lines on stdout; from `info` on one an attestation, never content'),
 });
 
-/** Settings by their variables' names in lower case, and what else the environment says. Folders are absolute paths. */
+/** Settings under their variables' names in lower case, with derived values. Folders are absolute paths. */
 export interface SidecarConfig extends Settings<z.output<typeof schema>> {
   /** The socket that systemd already listens on, instead of `sidecar_socket`; null without one. */
   readonly inherited_fd: number | null;
-  /** What a worker sees of this process's environment: RIM_URL and OCSP_URL among it, under NVIDIA's names. */
+  /** The environment of a worker process, with RIM_URL and OCSP_URL under NVIDIA's names. */
   readonly worker_environment: ProgramEnvironment;
   readonly nvattest_environment: ProgramEnvironment;
-  /** Calls into the driver that may run at once: Node's threads less one. */
+  /** Driver calls that may run at once: libuv's threads less one. */
   readonly nvml_parallel_calls: number;
 }
 
@@ -178,7 +178,7 @@ function inherited(env: NodeJS.ProcessEnv, pid: number): number | null {
 
 // Allow-list of environment variables for child processes (nvattest, workers), under the names that NVIDIA's code reads.
 
-/** Where programs, libraries and certificates lie, the way to the network, and which GPUs there are. */
+/** Paths of programs, libraries and certificates, locale, proxies, and which GPUs are visible. */
 const INHERITED = [
   'PATH',
   'LANG',
@@ -196,7 +196,7 @@ const INHERITED = [
   'NVIDIA_DRIVER_CAPABILITIES',
 ] as const;
 
-/** Those that are set, and not empty, of {@link INHERITED} and of `more`. */
+/** The variables of {@link INHERITED} and of `more` that are set and not empty. */
 function inheritedVariables(env: NodeJS.ProcessEnv, more: readonly string[]): ProgramEnvironment {
   const variables = given(env);
   const names = [...INHERITED, ...more].filter((name) => Object.hasOwn(variables, name));
@@ -208,7 +208,7 @@ type ServiceSettings = Pick<
   'rim_url' | 'ocsp_url' | 'nvidia_attestation_service_key'
 >;
 
-/** The service key goes by the environment, because every user can see arguments. */
+/** The service key is passed in the environment, because every user can see arguments. */
 function nvattestEnvironment(env: NodeJS.ProcessEnv, { nvidia_attestation_service_key: key }: ServiceSettings) {
   return {
     ...inheritedVariables(env, ['NVAT_TLS_CA_CERT', 'NVAT_TLS_CA_PATH']),
@@ -228,18 +228,18 @@ function workerEnvironment(env: NodeJS.ProcessEnv, settings: ServiceSettings): P
   };
 }
 
-/** With the path that NVIDIA's code expects; ours may name the host alone. */
+/** Adds the path that NVIDIA's code expects; our setting may name the host alone. */
 function withPath(url: string, path: string): string {
   const base = url.replace(/\/+$/, '');
   return base.endsWith(path.replace(/\/+$/, '')) ? `${base}/` : `${base}${path}`;
 }
 
-// How Node is started for the sidecar. `package.json`, the image and the systemd unit say the same; a test compares them.
+// How Node is started for the sidecar. `package.json`, the image and the systemd unit repeat these flags; a test compares them.
 
 export const NODE_FLAGS = [
   // In a quiet minute V8's memory reducer drops shapes of objects that are not in use, and with them the code compiled for them: for
   // seconds after a pause the sidecar's own work cost three times as much. Without it dead objects are still collected.
   '--no-memory-reducer',
-  // A larger young generation would take twice the memory of the answers that wait for a batch.
+  // A larger young generation would double the memory of responses that wait for a batch.
   '--max-semi-space-size=4',
 ] as const;

@@ -25,7 +25,7 @@ function exit(code: 0 | 1, words: string): void {
   process.exit(code);
 }
 
-/** A restart brings no GPU back: a sidecar that says why it cannot attest is alive. */
+/** A sidecar that reports why it cannot attest is alive: a restart would not repair the GPU. */
 function state({ attester, trouble }: Hello): string {
   return trouble === null ? `${attester}: ready` : `${attester}: cannot attest: ${trouble.message}`;
 }

@@ -40,7 +40,7 @@ try {
   process.exit(1);
 }
 
-/** Node would print the message of an error that nobody caught, and a message can quote raw. */
+/** Node would print an uncaught error's message, which can quote raw. */
 function endOnUncaught(log: Logger): void {
   process.on('uncaughtException', (error) => {
     log.fatal(where(error), 'uncaught error');
@@ -48,7 +48,7 @@ function endOnUncaught(log: Logger): void {
   });
 }
 
-/** A simulated attester that cannot start is a mistake. Hardware that cannot attest yet may be put right while we wait. */
+/** A simulated attester that cannot start ends the process. Hardware that cannot attest yet may be repaired meanwhile. */
 async function attesterOrReason(config: SidecarConfig, log: Logger) {
   const make = async () => {
     const attester = await createAttester(config, log);

@@ -1,4 +1,4 @@
-// An appraisal by verify/ in this process: how it fails, and what is renewed before it is made once more.
+// An appraisal by verify/ in this process: its error, and the renewal of cached inputs before it is repeated.
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import type { FailureCode } from '../../verify/index.ts';
@@ -8,7 +8,7 @@ import type { Collector } from '../driver/collector.ts';
 /** A check of verify/ failed; `failed` is the code of the first. */
 export class AppraisalError extends AttesterError {
   readonly failed: FailureCode;
-  /** The check's own words. */
+  /** The check's own message. */
   readonly detail: string;
   constructor(failed: FailureCode, detail: string, retryable: boolean, options?: ErrorOptions) {
     super('appraisal_failed', `${failed}: ${detail}`, retryable, options);
@@ -36,12 +36,12 @@ export interface Renewal {
   readonly mends: ReadonlySet<FailureCode>;
   /**
    * Renews it.
-   * @returns the evidence to appraise once more; null where nothing was old, so that the failure stands.
+   * @returns the evidence to appraise again; null where nothing was outdated, so that the failure stands.
    */
   renew(nonce: Nonce, evidence: readonly Evidence[], signal: AbortSignal): Promise<readonly Evidence[] | null>;
 }
 
-/** Appraises, and once more after each renewal that can mend the failure. Each renewal is tried once, without delay. */
+/** Appraises, and again after each renewal that can mend the failure. Each renewal is tried once, without delay. */
 export function withRenewals<T>(appraise: Appraise<T>, renewals: readonly Renewal[]): Appraise<Appraised<T>> {
   return async (nonce, collected, signal) => {
     const left = new Set(renewals);

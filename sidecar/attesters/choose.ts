@@ -64,12 +64,12 @@ export async function createAttester(config: SidecarConfig, log: Logger): Promis
   }
 }
 
-/** Failures of this installation, which another attester does not have. All others are of the machine, and nvtrust would have them too. */
+/** Failures of this installation, which another attester does not share. All others are the machine's, so nvtrust would have them too. */
 const OF_THE_INSTALLATION = new Set<string | null>(['no_ffi', 'no_nscq']);
 
 /**
- * ATTESTER=auto: `native` wherever the driver's libraries can be asked directly, for it needs no Python and its SDK, whose support has ended.
- * @param onChoice told which and why: for the log.
+ * ATTESTER=auto: `native` wherever the driver's libraries can be called directly: it needs no Python, and no SDK whose support has ended.
+ * @param onChoice called with the choice and its reason, for the log.
  */
 export async function nativeOrElse(
   native: () => Promise<Attester>,
@@ -102,8 +102,8 @@ function refuseUnlessNew(version: string): void {
 
 /**
  * `nvattest` in place of `nvtrust` where the driver needs it; any other choice stands.
- * @param driver_version_text what DRIVER_VERSION_FILE holds, null where it cannot be read.
- * @param onSwitch told the driver's version when the choice is not the configured one: for the log.
+ * @param driver_version_text the contents of DRIVER_VERSION_FILE; null where it cannot be read.
+ * @param onSwitch called with the driver's version when the choice is not the configured one, for the log.
  */
 export function chooseAttester<T extends string>(
   configured: T,
@@ -128,14 +128,14 @@ async function chosen(config: SidecarConfig, log: Logger): Promise<SidecarConfig
 // An attester with a successor: nvtrust, until a driver signs reports that NVIDIA's Python SDK cannot read; then nvattest, which can.
 
 /**
- * @param make the successor, called when `first` fails with `new_format`, and again at each attestation until it returns.
- * @param onSwitch told once: for the log.
+ * @param make makes the successor; called when `first` fails with `new_format`, and again at each attestation until it returns.
+ * @param onSwitch called once, for the log.
  */
 export function withSuccessor(first: Attester, make: () => Promise<Attester>, onSwitch: () => void): Attester {
   let current = first;
   let closed = false;
 
-  async function succeed(first_failure: AttesterError): Promise<void> {
+  async function switchOver(first_failure: AttesterError): Promise<void> {
     const next = await make().catch((cause: unknown) => {
       if (!(cause instanceof AttesterError)) throw cause;
       throw failed(first_failure.code, 'new_format', `${first_failure.words}. ${cause.message}`, 'stop', { cause });
@@ -161,7 +161,7 @@ export function withSuccessor(first: Attester, make: () => Promise<Attester>, on
         return await current.attest(nonce, signal);
       } catch (error) {
         if (current !== first || !(error instanceof AttesterError) || error.reason !== 'new_format') throw error;
-        await succeed(error);
+        await switchOver(error);
         return current.attest(nonce, signal);
       }
     },
@@ -172,13 +172,13 @@ export function withSuccessor(first: Attester, make: () => Promise<Attester>, on
   };
 }
 
-// Stands in for an attester that cannot run yet (no driver, CC mode off): the sidecar runs, reports the reason, and creates the attester when it can.
+// Stands in for an attester that cannot run yet (no driver, CC mode off): reports the reason, and creates the attester once it can.
 
-/** @param make throws an AttesterError for as long as the attester cannot run. Called at attestations until it returns, once at a time. */
+/** @param make throws an AttesterError while the attester cannot run. Called at attestations until it returns, once at a time. */
 export function unavailableAttester(name: string, make: () => Promise<Attester>): Attester {
   const none: Attester['devices'] = [];
   let made: Attester | null = null;
-  /** Creating the attester may take longer than a request waits, so that all requests wait for the same creation. */
+  /** Creating the attester may take longer than a request waits, so all requests wait for the same creation. */
   const create = shared(async () => {
     made = await make();
     return made;

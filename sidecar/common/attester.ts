@@ -1,11 +1,11 @@
-// What an attester is: it collects evidence over a nonce and has it appraised. Each folder in attesters/ is one. And how it fails.
+// The interface of an attester (each folder in attesters/ is one), which collects evidence over a nonce and has it appraised; its errors.
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
 
 export interface Device {
   /** 'HOPPER', 'BLACKWELL', 'LS10'. */
   readonly arch: string;
-  /** For people: 'NVIDIA H100 80GB HBM3'. */
+  /** For display: 'NVIDIA H100 80GB HBM3'. */
   readonly model: string;
 }
 
@@ -13,11 +13,11 @@ export interface Device {
 export interface Collected {
   readonly token: string;
   readonly evidence: readonly Evidence[];
-  /** How much of the time was appraisal, where the attester can tell. */
+  /** The part of the time that was appraisal, where the attester measures it. */
   readonly appraisal_ms?: number;
 }
 
-/** `name`, `devices` and `token_keys` may change: when an attester that could not run can, or when one is replaced by another. */
+/** `name`, `devices` and `token_keys` may change: when an attester becomes able to run, or is replaced by another. */
 export interface Attester {
   readonly name: string;
   readonly devices: readonly Device[];
@@ -26,15 +26,15 @@ export interface Attester {
   /** Public keys (JWK set) under which this process's tokens verify, where it signs them itself. */
   readonly token_keys?: { readonly keys: readonly object[] } | undefined;
   /**
-   * Collects evidence over `nonce` from every device and has it appraised. Called one at a time.
-   * @param device the index of the only device that shall sign; then several may sign at once. Refused by NVIDIA's programs.
+   * Collects evidence over `nonce` from every device and has it appraised. Called one at a time, or one at a time for each `device`.
+   * @param device the index of the only device that shall sign; `nvtrust` and `nvattest` ignore it (config.ts refuses SIGNERS=any).
    * @throws {AttesterError}
    */
   attest(nonce: Nonce, signal: AbortSignal, device?: number): Promise<Collected>;
   close(): Promise<void>;
 }
 
-/** Why an attester failed. docs/operate.md says for each what to do. Failures of verify/'s checks have their own codes. */
+/** The reason why an attester failed; docs/operate.md has a remedy for each. Failures of verify/'s checks have their own codes. */
 export type Reason =
   // Driver, GPUs and switches.
   | 'no_ffi'
@@ -92,7 +92,7 @@ export type Reason =
   | 'nras_error'
   | 'service_key'
   | 'mixed_gpus'
-  // What a verifier of NVIDIA's refuses.
+  // Refusals of NVIDIA's verifiers.
   | 'nonce_mismatch'
   | 'report_invalid'
   | 'report_signature'
@@ -107,7 +107,7 @@ export type Reason =
   | 'policy_refused'
   | 'policy_broken'
   | 'refused'
-  // What the sidecar refuses of an attester's result.
+  // The sidecar's refusals of an attester's result.
   | 'wrong_nonce'
   | 'previous_token'
   | 'wrong_device_count'
@@ -119,27 +119,27 @@ export type Reason =
   | 'cpu_unavailable'
   | 'cpu_unsupported'
   | 'cpu_refused'
-  // No more is known.
+  // Nothing more specific is known.
   | 'collection_failed'
   | 'appraisal_failed';
 
 interface FailureOptions extends ErrorOptions {
   readonly reason?: Reason | null;
   readonly retry_after_ms?: number | null;
-  /** Where the failure was met, for the beginning of the message. */
+  /** Where the failure occurred; the message begins with it. */
   readonly where?: string;
 }
 
-/** Collection or appraisal went wrong. `retryable` when the same call may succeed later. The message begins with the reason. */
+/** Collection or appraisal failed. `retryable` when the same call may succeed later. The message has the reason before its words. */
 export class AttesterError extends Error {
   override readonly name = 'AttesterError';
   readonly code: 'collection_failed' | 'appraisal_failed';
   /** The message without its reason. */
   readonly words: string;
   readonly retryable: boolean;
-  /** null: no more is known than the code. */
+  /** null: only the code is known. */
   readonly reason: Reason | null;
-  /** How long to wait before the next attempt, where a service said it. */
+  /** How long to wait before the next attempt, where a service named it. */
   readonly retry_after_ms: number | null;
   constructor(
     code: AttesterError['code'],
@@ -155,12 +155,12 @@ export class AttesterError extends Error {
     this.retry_after_ms = retry_after_ms;
   }
 
-  /** Equal for failures that are the same news to an operator. */
+  /** Equal for failures that an operator need not tell apart. */
   get kind(): string {
     return `${this.code} ${this.reason}`;
   }
 
-  /** The same failure, with `where` it was met before its message. */
+  /** The same failure, with `where` it occurred before its message. */
   at(where: string): AttesterError {
     const { code, words, retryable, reason, retry_after_ms } = this;
     return new AttesterError(code, words, retryable, { reason, retry_after_ms, where, cause: this });

@@ -1,13 +1,13 @@
-// What requests to services have in common: when a service wants the next one, and why there was no response.
+// Helpers for requests to services: reading Retry-After, and describing why there was no response.
 
-/** A Retry-After header (RFC 9110 §10.2.3: seconds, or a date); null without one that can be read. Below zero where the date has passed. */
+/** A Retry-After header (RFC 9110 §10.2.3: seconds, or a date); null without a readable one. Negative where the date has passed. */
 export function retryAfterMs(headers: Headers, now_ms: number): number | null {
   const text = headers.get('retry-after')?.trim() ?? '';
   const wait_ms = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - now_ms;
   return Number.isNaN(wait_ms) ? null : wait_ms;
 }
 
-/** Why `fetch`, or reading its response, failed: fetch has the reason in `cause`. */
+/** Describes why `fetch`, or reading its response, failed. fetch has the reason in `cause`. */
 export function networkReason(
   error: unknown,
   limits: { readonly timeout_ms: number; readonly max_bytes: number },

@@ -1,5 +1,5 @@
-// A folder that keeps what was fetched across restarts, a file for each id. Nothing in it is trusted: whoever reads a file verifies what
-// it holds.
+// A folder that keeps fetched documents across restarts, one file for each id. Nothing in it is trusted: whoever reads a file verifies
+// its contents.
 //
 // A file is:
 //   the magic, and the SHA-256 of all that follows this line in hex, LF
@@ -11,23 +11,23 @@ import { join } from 'node:path';
 
 interface KeptFilesOptions<Kind extends string> {
   readonly folder: string;
-  /** What a file is, and the version of its format. */
+  /** The first bytes of a file, which name its format and version. */
   readonly magic: string;
   /** A file's name begins with one of them. */
   readonly kinds: readonly Kind[];
-  /** A larger file is taken for damaged. */
+  /** A larger file is treated as damaged. */
   readonly max_file_bytes: number;
-  /** Of all files together; the ones not written for longest go first. */
+  /** Limit for all files together; the least recently written are removed first. */
   readonly max_bytes?: number;
   readonly max_files?: number;
-  /** Called with one line about what failed. No failure here stops an attestation. */
+  /** Called with one line about a failure. No failure here stops an attestation. */
   readonly onFailure: (message: string) => void;
 }
 
 export interface KeptFiles<Kind extends string> {
   /** null: it was never kept, or its file was damaged and has been removed. */
   read(kind: Kind, id: string): Promise<Uint8Array | null>;
-  /** Replaces what was kept before. */
+  /** Replaces an earlier file of this id. */
   write(kind: Kind, id: string, contents: Uint8Array): Promise<void>;
   remove(kind: Kind, id: string): Promise<void>;
 }
@@ -52,7 +52,7 @@ export function createKeptFiles<Kind extends string>(options: KeptFilesOptions<K
 
   const remove = (file: string) => change(() => rm(file, { force: true })).catch(() => {});
 
-  /** The file is there whole or not at all. */
+  /** Writes a file atomically: it is complete or absent. */
   async function put(file: string, bytes: Buffer): Promise<void> {
     await mkdir(folder, { recursive: true, mode: 0o700 });
     const temporary = `${file}.${process.pid}.tmp`;

@@ -1,14 +1,14 @@
-// A lock that a few may hold at once, and that can be waited for with a signal: a GPU makes one report at a time, and a call into
-// its driver that hangs cannot be taken back. And what else waits for work of others.
+// A lock with a limit of holders, and helpers that wait for shared work; each wait can be aborted. A GPU makes one report at a time, and
+// a driver call that hangs cannot be cancelled.
 
 export interface Lock {
   /** @returns the function that releases it. @throws what `signal` was aborted with. */
   acquire(signal: AbortSignal): Promise<() => void>;
-  /** Nobody holds it. */
+  /** True when there is no holder. */
   readonly free: boolean;
 }
 
-/** @param limit how many may hold it. */
+/** @param limit of concurrent holders. */
 export function createLock(limit = 1): Lock {
   let held = 0;
   const waiting: (() => void)[] = [];
@@ -46,7 +46,7 @@ function wait(waiting: (() => void)[], signal: AbortSignal): Promise<void> {
 }
 
 /**
- * Runs `work` while holding every lock. An abort ends the wait alone: `work` goes on and keeps the locks until it ends.
+ * Runs `work` while holding every lock. An abort ends only the wait: `work` goes on and keeps the locks until it ends.
  * @throws what `signal` was aborted with, or `work` threw.
  */
 export async function holding<T>(locks: readonly Lock[], work: () => Promise<T>, signal: AbortSignal): Promise<T> {
@@ -63,7 +63,7 @@ export async function holding<T>(locks: readonly Lock[], work: () => Promise<T>,
   return until(work().finally(releaseAll), signal);
 }
 
-/** The result of `work`, or the abort's reason; `work` goes on after an abort, and its result is dropped. */
+/** The result of `work`. Throws on an abort, after which `work` goes on and its result is dropped. */
 export function until<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = () => reject(signal.reason);
@@ -72,7 +72,7 @@ export function until<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   });
 }
 
-/** Callers at the same time share one run of `work`, and its result or failure; the next caller after it starts another. */
+/** Concurrent callers share one run of `work` and its result or failure; the next caller after it starts another. */
 export function shared<T>(work: () => Promise<T>): () => Promise<T> {
   let inFlight: Promise<T> | null = null;
   return () => {

@@ -2,9 +2,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Readable } from 'node:stream';
 
-// What the sidecar does with every process that it starts: NVIDIA's programs, and its Python workers.
+// Helpers for every child process: NVIDIA's programs, and the Python workers.
 
-/** Kills it and whatever it started: it was spawned `detached`, so that it has a process group of its own. */
+/** Kills a process and its descendants: it was spawned `detached`, so that it has a process group of its own. */
 export function killGroup({ pid }: ChildProcess): void {
   if (pid === undefined) return;
   try {
@@ -23,7 +23,7 @@ export function tailOf(stream: Readable | null, max_characters: number): () => s
   return () => text;
 }
 
-/** The last line of what a program wrote on stderr, where programs write the error, some of them in colour; '' when it wrote none. */
+/** The last line of a program's stderr, which usually is the error, without terminal colours; '' when there is none. */
 export function lastLineOf(stderr: string): string {
   const lines = stderr
     // biome-ignore lint/suspicious/noControlCharactersInRegex: terminal colours begin with one
@@ -41,7 +41,7 @@ export function unreffed(ms: number): Promise<void> {
   });
 }
 
-/** All that a program sees of the environment. */
+/** The whole environment of a child process. */
 export type ProgramEnvironment = Readonly<Record<string, string>>;
 
 interface RunOptions {
@@ -57,7 +57,7 @@ export interface Finished {
   readonly exit_code: number | null;
   readonly exit_signal: NodeJS.Signals | null;
   readonly stdout: string;
-  /** Its end only. */
+  /** Only its end. */
   readonly stderr: string;
 }
 
@@ -73,7 +73,7 @@ export class RunError extends Error {
 }
 
 const STDERR_CHARACTERS = 8192;
-/** For what is still in the pipes of a program that has ended. */
+/** How long to read the pipes of a program that has ended. */
 const DRAIN_MS = 500;
 
 /** Settles when the process is gone. @throws {RunError} @throws what `signal` was aborted with. */

@@ -1,5 +1,5 @@
-// Where the endorsements of a report of SEV-SNP come from: the host's certificate table, this disk, AMD's Key Distribution Service
-// (57230, "VCEK Certificate and KDS Interface Specification"). The verifier judges each before it is used.
+// Gets the endorsements of an SEV-SNP report from the host's certificate table, this disk, or AMD's Key Distribution Service (57230,
+// "VCEK Certificate and KDS Interface Specification"). The verifier checks each before it is used.
 import { X509Certificate } from 'node:crypto';
 import { appraiseCpu, PRODUCTS, type Product } from '../../verify/cpu/index.ts';
 import { type Check, CheckFailure, type CheckName } from '../../verify/index.ts';
@@ -13,7 +13,7 @@ export interface AmdOptions extends EndorsementOptions {
   readonly kds_url: string;
 }
 
-/** What the host gives beside a report. */
+/** The certificates that the host provides with a report. */
 export interface HostCertificates {
   readonly VCEK?: X509Certificate;
   readonly VLEK?: X509Certificate;
@@ -25,13 +25,13 @@ export interface HostCertificates {
 export interface AmdEndorsed {
   /** base64 of PEM: leaf, then ASK or ASVK. */
   readonly certificates: string;
-  /** AMD's revocation list, base64 of DER; absent where it could not be had. */
+  /** AMD's revocation list, base64 of DER; absent where it could not be fetched. */
   readonly collateral?: { readonly crl: string };
 }
 
 export interface AmdEndorsements {
   /**
-   * @throws {AttesterError} cpu_unavailable: no certificate is to be had now. cpu_refused: none that came is right.
+   * @throws {AttesterError} cpu_unavailable: no certificate can be fetched now. cpu_refused: no certificate verifies the report.
    * @throws what `signal` was aborted with.
    */
   endorse(
@@ -45,12 +45,12 @@ const MAX_CHAIN_BYTES = 64 * 1024;
 const MAX_CRL_BYTES = 1024 * 1024;
 const DAY_MS = 86_400_000;
 
-/** A certificate that may be the right one. */
+/** A certificate that may verify the report. */
 interface Candidate {
   readonly pem: string;
-  /** Under which it is kept; null for one of the host's table, which is read each time. */
+  /** Its id in the store; null for one of the host's table, which is read each time. */
   readonly id: string | null;
-  /** It came from AMD's service just now. */
+  /** It was fetched from AMD's service just now. */
   readonly isNew: boolean;
 }
 
@@ -76,12 +76,12 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
     return failure === undefined ? null : `${failure.code}: ${failure.detail}`;
   }
 
-  /** The leaf and its authority, from the first sources where both are right. */
+  /** The leaf and its authority, from the first sources where both are valid. */
   async function certify(report: Buffer, snp: SnpReport, host: HostCertificates, signal: AbortSignal) {
     let last = '';
     for await (const leaf of leaves(snp, host, signal)) {
       let failure = await firstFailure(report, leaf.pem, 'cpu_signature');
-      // It is kept before its authority is asked for, which may fail by itself.
+      // The leaf is kept before its authority is fetched, which may fail.
       if (failure === null) await keep(leaf);
       const above = failure === null ? authorities(snp, leaf, host, signal) : [];
       for await (const authority of above) {
@@ -102,12 +102,12 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
     if (id !== null && isNew) await store.write(id, { bytes: Buffer.from(pem), fetched_ms: now_ms() });
   }
 
-  /** A kept one stays until it is replaced: it may be this clock that is wrong. */
+  /** A kept certificate stays until it is replaced: the cause may be that our clock is wrong. */
   function reportUnused({ id }: Candidate, failure: string): void {
     onFailure(`${id === null ? "a certificate in the host's table" : `the ${id}`} is not used (${failure})`);
   }
 
-  /** Each source is used only where the ones before did not do. */
+  /** Each source is used only where the earlier ones had no valid certificate. */
   async function* leaves(snp: SnpReport, host: HostCertificates, signal: AbortSignal): AsyncGenerator<Candidate> {
     const { signingKey, chipId } = snp;
     const own = host[signingKey];
@@ -143,8 +143,8 @@ export function createAmdEndorsements(options: AmdOptions): AmdEndorsements {
   }
 
   /**
-   * The root's revocation list, fetched daily. A kept one is handed on at once, and a new one fetched beside it. null where none
-   * can be had: whoever verifies has to get it then.
+   * The root's revocation list, fetched daily. A kept one is returned at once, while a new one is fetched in the background. null
+   * where none is available: verifiers must then fetch it.
    */
   async function revocation(report: Buffer, certificates: string, product: Product, signal: AbortSignal) {
     const id = `revocation list of ${product}`;
@@ -202,7 +202,7 @@ function parsed(report: Buffer): SnpReport {
   }
 }
 
-/** AMD gives a leaf for a chip and the TCB that it reports. A Turin's chip id has 8 bytes, and its TCB a part more, the first. */
+/** AMD serves a leaf for a chip and its reported TCB. A Turin's chip id has 8 bytes, and its TCB one more part, the first. */
 function leafUrl(base: string, product: Product, { chipId, tcb }: SnpReport): string {
   const parts = tcbOf(tcb.reported, product);
   if (parts === null) throw refused(`the reported TCB has bytes that mean nothing on ${product}`);
@@ -210,7 +210,7 @@ function leafUrl(base: string, product: Product, { chipId, tcb }: SnpReport): st
   return `${base}/vcek/v1/${product}/${hex(product === 'Turin' ? chipId.subarray(0, 8) : chipId)}?${query.join('&')}`;
 }
 
-/** The report names it, or else the leaf's issuer: SEV-Genoa, SEV-VLEK-Genoa. @throws {AttesterError} */
+/** The product that the report names, or else the leaf's issuer: SEV-Genoa, SEV-VLEK-Genoa. @throws {AttesterError} */
 function productOf({ product }: SnpReport, leaf: Candidate): Product {
   if (product !== null) return product;
   const [, name] = /^CN=SEV-(?:VLEK-)?(\w+)$/m.exec(new X509Certificate(leaf.pem).issuer) ?? [];
@@ -219,16 +219,16 @@ function productOf({ product }: SnpReport, leaf: Candidate): Product {
   return known;
 }
 
-/** PEM of the first certificate that is meant. @throws {AttesterError} */
-function first({ bytes }: { readonly bytes: Buffer }, isMeant: (one: X509Certificate) => boolean): Buffer {
-  const found = certificatesIn(bytes).find(isMeant);
+/** PEM of the first certificate that matches. @throws {AttesterError} */
+function first({ bytes }: { readonly bytes: Buffer }, isMatch: (one: X509Certificate) => boolean): Buffer {
+  const found = certificatesIn(bytes).find(isMatch);
   if (found === undefined) throw unavailable("what AMD's service gave is no certificate");
   return Buffer.from(found.toString());
 }
 
 const MAX_CERTIFICATES = 8;
 
-/** Of PEM or DER; none where it is neither. */
+/** Parses PEM or DER; empty where it is neither. */
 function certificatesIn(bytes: Buffer): X509Certificate[] {
   const blocks = bytes.toString('latin1').match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g);
   try {
@@ -240,7 +240,7 @@ function certificatesIn(bytes: Buffer): X509Certificate[] {
 
 // The host's certificate table (AMD 56421, "GHCB Standardization", §4.1.8.1): entries of a GUID, an offset and a length.
 
-/** A table may hold the root too, which is not read: the verifier has its own. */
+/** A table may hold the root too, which is not read: the verifier pins its own. */
 const ENTRIES: Readonly<Record<string, keyof HostCertificates>> = {
   '63da758de6644564adc5f4b93be8accd': 'VCEK',
   a8074bc2a25a483eaae639c045a0b8a1: 'VLEK',
@@ -249,7 +249,7 @@ const ENTRIES: Readonly<Record<string, keyof HostCertificates>> = {
 const ENTRY_BYTES = 24;
 const MAX_ENTRIES = 64;
 
-/** What of the table can be read: the host can withhold it as well. @param auxblob empty where the host provides no table. */
+/** The readable part of the table, which the host may also withhold. @param auxblob empty where the host provides no table. */
 export function readCertificateTable(auxblob: Buffer, onFailure: (message: string) => void): HostCertificates {
   const found: { -readonly [K in keyof HostCertificates]: HostCertificates[K] } = {};
   for (let i = 0; i < MAX_ENTRIES && (i + 1) * ENTRY_BYTES <= auxblob.length; i++) {

@@ -1,5 +1,5 @@
-// Collects the evidence of an Azure guest behind a paravisor (HCL), which alone asks the processor: its report from the virtual TPM, a quote
-// of that TPM over our bytes, and Azure's metadata service for what vouches for the processor. By tpm2-tools, as root made them readable.
+// Collects the evidence of an Azure guest, where only the paravisor (HCL) can reach the processor: its report from the virtual TPM, that
+// TPM's quote over our bytes, and endorsements from Azure's metadata service. tpm2-tools read the TPM, to which this user needs access.
 import { X509Certificate } from 'node:crypto';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -18,23 +18,23 @@ export interface AzureOptions {
   readonly fetch: typeof globalThis.fetch;
   /** Azure's metadata service; `http://169.254.169.254` by default. */
   readonly imds_url?: string;
-  /** All that tpm2-tools see of the environment: PATH, and which TPM (TPM2TOOLS_TCTI). */
+  /** The whole environment of tpm2-tools: PATH, and which TPM (TPM2TOOLS_TCTI). */
   readonly environment: Readonly<Record<string, string>>;
   readonly deadline_ms?: number;
 }
 
 const IMDS_URL = 'http://169.254.169.254';
-/** Where the paravisor keeps its report and the key that it vouches for. */
+/** The TPM index of the paravisor's report, and the handle of the key that the report certifies. */
 const HCL_REPORT = '0x01400001';
 const ATTESTATION_KEY = '0x81000003';
 const DEADLINE_MS = 20_000;
 const MAX_OUTPUT_BYTES = 64 * 1024;
-const MAX_ANSWER_BYTES = 256 * 1024;
+const MAX_RESPONSE_BYTES = 256 * 1024;
 const DIGEST_BYTES = 32;
 const PCRS = 24;
 const TD_REPORT_BYTES = 1024;
-/** How often the registers are read again when one was extended between quote and reading. */
-const TRIES = 3;
+/** Attempts at a quote during which no register is extended. */
+const MAX_ATTEMPTS = 3;
 
 /** @throws {AttesterError} there is no such TPM, or it has no report of a paravisor. */
 export async function createAzureCollector(options: AzureOptions): Promise<CpuCollector> {
@@ -51,7 +51,7 @@ export async function createAzureCollector(options: AzureOptions): Promise<CpuCo
     if (exit_code !== 0) throw unavailable(`${name} failed: ${lastLineOf(stderr)}`);
   }
 
-  /** Runs tpm2-tools in a folder of their own, one set at a time. */
+  /** Runs `work` with a temporary folder for tpm2-tools, one call at a time. */
   const inFolder = <T>(work: (folder: string) => Promise<T>, signal: AbortSignal): Promise<T> =>
     holding(
       [lock],
@@ -72,12 +72,12 @@ export async function createAzureCollector(options: AzureOptions): Promise<CpuCo
       return hclOf(await readFile(join(folder, 'hcl')));
     }, signal);
 
-  /** A quote over all registers, and the registers that it is about. */
+  /** A quote over all registers, with their values. */
   const quote = (extraData: Buffer, signal: AbortSignal) =>
     inFolder(async (folder) => {
       const read = async (name: string) => readFile(join(folder, name));
       const quoting = ['-c', ATTESTATION_KEY, '-l', 'sha256:all', '-g', 'sha256', '-q', extraData.toString('hex')];
-      for (let tries = 0; tries < TRIES; tries++) {
+      for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
         await tool('tpm2_pcrread', ['sha256:all', '-o', 'before'], folder, signal);
         await tool('tpm2_quote', [...quoting, '-m', 'message', '-s', 'signature', '-f', 'plain'], folder, signal);
         await tool('tpm2_pcrread', ['sha256:all', '-o', 'after'], folder, signal);
@@ -93,7 +93,7 @@ export async function createAzureCollector(options: AzureOptions): Promise<CpuCo
       const both = AbortSignal.any([signal, AbortSignal.timeout(deadline_ms)]);
       const response = await fetch(imds_url + path, { ...init, signal: both, redirect: 'error' });
       if (response.status !== 200) throw new Error(`it answered ${response.status}`);
-      return objectOf(await readLimited(response, MAX_ANSWER_BYTES));
+      return objectOf(await readLimited(response, MAX_RESPONSE_BYTES));
     } catch (cause) {
       signal.throwIfAborted();
       const { cause: inner = cause } = cause as Error;
@@ -102,7 +102,7 @@ export async function createAzureCollector(options: AzureOptions): Promise<CpuCo
   }
 
   async function endorseSnp(report: Buffer, signal: AbortSignal) {
-    // Where Azure does not give them, AMD does.
+    // Where Azure provides no certificates, AMD's service does.
     const certificates = await imds('/metadata/THIM/amd/certification', { headers: { Metadata: 'true' } }, signal)
       .then(hostCertificates)
       .catch((error: unknown) => {
@@ -115,9 +115,9 @@ export async function createAzureCollector(options: AzureOptions): Promise<CpuCo
   async function quoteTdx(hardware: Buffer, signal: AbortSignal): Promise<Buffer> {
     const report = hardware.subarray(0, TD_REPORT_BYTES).toString('base64url');
     const headers = { 'content-type': 'application/json' };
-    const answer = await imds('/acc/tdquote', { method: 'POST', headers, body: JSON.stringify({ report }) }, signal);
-    if (typeof answer.quote !== 'string') throw unavailable("Azure's metadata service gave no quote");
-    return Buffer.from(answer.quote, 'base64url');
+    const found = await imds('/acc/tdquote', { method: 'POST', headers, body: JSON.stringify({ report }) }, signal);
+    if (typeof found.quote !== 'string') throw unavailable("Azure's metadata service gave no quote");
+    return Buffer.from(found.quote, 'base64url');
   }
 
   const { type } = await readHcl(new AbortController().signal);
@@ -139,13 +139,13 @@ export async function createAzureCollector(options: AzureOptions): Promise<CpuCo
   };
 }
 
-/** @throws {Error} in words of our own: the parser's would quote what came. */
+/** @throws {Error} with our own message: the parser's would quote the response. */
 function objectOf(bytes: Uint8Array): Record<string, unknown> {
   let value: unknown = null;
   try {
     value = JSON.parse(Buffer.from(bytes).toString());
   } catch {
-    // As any other that is no object.
+    // Treated as any other value that is no object.
   }
   if (typeof value !== 'object' || value === null) throw new Error('it answered something else than a JSON object');
   return value as Record<string, unknown>;
@@ -154,7 +154,7 @@ function objectOf(bytes: Uint8Array): Record<string, unknown> {
 interface Hcl {
   readonly type: 'AZURE_SEV_SNP' | 'AZURE_TDX';
   readonly hardware: Buffer;
-  /** Without the room that the TPM has behind it. */
+  /** Without the unused rest of the TPM's index. */
   readonly bytes: Buffer;
 }
 
@@ -175,7 +175,7 @@ const tpmOf = (message: Buffer, signature: Buffer, pcrs: Buffer) => ({
   pcrs: Array.from({ length: PCRS }, (_, i) => pcrs.toString('hex', i * DIGEST_BYTES, (i + 1) * DIGEST_BYTES)),
 });
 
-/** Azure gives two texts, of which the second begins with the authority. @throws {AttesterError} */
+/** Azure's response has two texts, of which the second begins with the authority. @throws {AttesterError} */
 function hostCertificates({ vcekCert, certificateChain }: Record<string, unknown>): HostCertificates {
   try {
     return { VCEK: new X509Certificate(String(vcekCert)), authority: new X509Certificate(String(certificateChain)) };

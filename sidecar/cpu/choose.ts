@@ -1,4 +1,4 @@
-// Chooses the processor that signs beside the devices, as the configuration says.
+// Chooses the collector of the processor's evidence, as configured.
 import { hash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -34,8 +34,8 @@ export async function createCpuCollector(
   const amd = createAmdEndorsements({ ...options, kds_url: config.kds_url });
   const intel = createIntelCollateral({ ...options, pcs_url: config.pcs_url });
   const environment = { PATH: config.worker_environment.PATH ?? '', TPM2TOOLS_TCTI: `device:${AZURE_TPM}` };
-  return laterCollector(async () => {
-    // Behind Azure's paravisor there is no configfs-tsm, and a TPM in its place.
+  return lazyCollector(async () => {
+    // Behind Azure's paravisor there is a TPM in place of configfs-tsm.
     if (!existsSync(dirname(config.tsm_entry)) && existsSync(AZURE_TPM))
       return createAzureCollector({ amd, intel, fetch: globalThis.fetch, environment });
     return createTsmCollector({
@@ -48,8 +48,8 @@ export async function createCpuCollector(
   });
 }
 
-/** Makes the collector with the first report, and again as long as it cannot be made: a driver may be loaded later. */
-export function laterCollector(make: () => Promise<CpuCollector>): CpuCollector {
+/** Makes the collector at the first report, and tries again at later ones until it succeeds: a driver may be loaded later. */
+export function lazyCollector(make: () => Promise<CpuCollector>): CpuCollector {
   let made: CpuCollector | null = null;
   const create = shared(async () => {
     made = await make();

@@ -1,25 +1,25 @@
-// What a collector is: it has this machine's processor sign 64 bytes. tsm.ts, azure.ts and simulated/ are some. And how they fail.
+// The interface of a collector (tsm.ts, azure.ts, simulated/), which has this machine's processor sign 64 bytes, and its errors.
 import { type AttesterError, failed } from '../common/attester.ts';
 
-/** The processor's evidence, as members of the attestation's `cpu`. docs/attestation.md §6 says what each is. */
+/** The processor's evidence, as members of the attestation's `cpu`. docs/attestation.md §7 describes them. */
 export interface CpuEvidence {
   readonly type: CpuType;
   /** base64 */
   readonly report: string;
-  /** base64 of PEM; of AMD alone. */
+  /** base64 of PEM; AMD only. */
   readonly certificates?: string;
   readonly collateral?: object;
-  /** base64 of the quote, which Azure's TDX has beside its report. */
+  /** base64 of the quote, which AZURE_TDX has in addition to its report. */
   readonly quote?: string;
-  /** Azure: what the virtual TPM signed. */
+  /** Azure only: the virtual TPM's quote, with its registers. */
   readonly tpm?: { readonly message: string; readonly signature: string; readonly pcrs: readonly string[] };
-  /** base64 of the log of the measured boot; of TDX alone. */
+  /** base64 of the log of the measured boot; TDX only. */
   readonly event_log?: string;
 }
 
 export type CpuType = 'SEV_SNP' | 'TDX' | 'AZURE_SEV_SNP' | 'AZURE_TDX';
 
-/** By the names that configfs-tsm gives the kernel's drivers. */
+/** Types by the name of the kernel's driver in configfs-tsm. */
 export const PROVIDERS: Readonly<Record<string, CpuType>> = { sev_guest: 'SEV_SNP', tdx_guest: 'TDX' };
 
 export interface CpuCollector {
@@ -27,23 +27,23 @@ export interface CpuCollector {
   readonly type: CpuType | null;
   /** null for a real processor; for the software twin, its test root as PEM. */
   readonly simulated: { readonly root: string } | null;
-  /** Called one at a time. @param reportData 64 bytes. */
+  /** Calls may overlap. @param reportData 64 bytes. */
   collect(reportData: Uint8Array, signal: AbortSignal): Promise<CpuEvidence>;
 }
 
 // Failures, each with its code, and whether a retry can help.
 
-/** What is needed is not at hand, and may be later. */
+/** Something is missing that may be available later. */
 export const unavailable = (words: string, options?: ErrorOptions): AttesterError =>
   failed('collection_failed', 'cpu_unavailable', words, 'retry', options);
 
-/** What is needed is not at hand, and only the host can change that. */
+/** Something is missing that only the host can provide. */
 export const withheld = (words: string): AttesterError => failed('collection_failed', 'cpu_unavailable', words, 'stop');
 
-/** Evidence of another kind than we read. */
+/** Evidence of a kind that we cannot read. */
 export const unsupported = (words: string): AttesterError =>
   failed('collection_failed', 'cpu_unsupported', words, 'stop');
 
-/** The processor's own evidence does not hold. */
+/** The processor's own evidence is invalid. */
 export const refused = (words: string, options?: ErrorOptions): AttesterError =>
   failed('appraisal_failed', 'cpu_refused', words, 'retry', options);

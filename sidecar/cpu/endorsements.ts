@@ -1,5 +1,5 @@
-// What AMD's and Intel's endorsements have in common: a rate-limited client, and a folder that keeps what it fetched.
-// Nothing that comes from here is trusted before the verifier has checked it.
+// Shared by AMD's and Intel's endorsements: a rate-limited client, and a folder that keeps what was fetched. Nothing from here is
+// trusted before the verifier has checked it.
 import { LRUCache } from 'lru-cache';
 import { readLimited } from '../../verify/service.ts';
 import { networkReason, retryAfterMs } from '../common/http.ts';
@@ -13,7 +13,7 @@ export interface EndorsementOptions {
   /** For each request; 10,000 by default. */
   readonly timeout_ms?: number | undefined;
   readonly now_ms?: (() => number) | undefined;
-  /** Called with one line about what failed where another source or a later attempt makes up for it. */
+  /** Called with one line about a failure that another source or a later attempt makes up for. */
   readonly onFailure?: ((message: string) => void) | undefined;
   /** PEM of roots to trust in place of the pinned ones. */
   readonly roots?: string | undefined;
@@ -23,7 +23,7 @@ export interface EndorsementOptions {
 export const isWithin = (length_ms: number, since_ms: number, now_ms: number): boolean =>
   now_ms >= since_ms && now_ms - since_ms < length_ms;
 
-/** As errors and the log show an instant. */
+/** An instant, as errors and the log show it. */
 export const iso = (ms: number): string => new Date(ms).toISOString().replace('.000Z', 'Z');
 
 // A rate-limited client: at most one request a minute for each id, whatever the outcome.
@@ -38,8 +38,7 @@ export type Get = (url: string, max_bytes: number) => Promise<Fetched>;
 
 export interface Service<T> {
   /**
-   * Runs `work`, which fetches what `id` names, in words. Callers at the same time share one run, and its result or failure
-   * stands for a minute.
+   * Runs `work`, which fetches the documents that `id` names, in words. Callers within a minute share one run and its outcome.
    * @throws {AttesterError}
    */
   fetchOnce(id: string, work: (get: Get) => Promise<T>): Promise<T>;
@@ -63,7 +62,7 @@ export function createService<T>(options: EndorsementOptions): Service<T> {
     let response: Response;
     let bytes: Buffer;
     try {
-      // No redirect: it would lead to a host that nobody named.
+      // A redirect is refused: it would lead to a host that is not configured.
       response = await fetch(url, { signal: AbortSignal.timeout(timeout_ms), redirect: 'error' });
       bytes = Buffer.from(await readLimited(response, max_bytes));
     } catch (cause) {
@@ -101,23 +100,23 @@ export function createService<T>(options: EndorsementOptions): Service<T> {
   };
 }
 
-// The folder. What is in it is in memory too, once it was used: a folder that cannot be written costs requests after a restart alone.
+// The folder. Used entries are in memory too: a folder that cannot be written costs requests only after a restart.
 
 export interface Kept {
   readonly bytes: Buffer;
-  /** When it came from its service. */
+  /** When it was fetched. */
   readonly fetched_ms: number;
 }
 
 export interface Store {
   /** null: it was never kept, or its file was damaged and has been removed. */
   read(id: string): Promise<Kept | null>;
-  /** Replaces what was kept before. */
+  /** Replaces an earlier entry of this id. */
   write(id: string, kept: Kept): Promise<void>;
 }
 
 const MAX_FILE_BYTES = 4 * 1024 * 1024;
-/** One processor needs four; each firmware of it one more. */
+/** An AMD processor needs three, and a leaf more for each firmware; an Intel processor needs one. */
 const MAX_FILES = 64;
 
 export function createStore({ cache_dir, onFailure = () => {} }: EndorsementOptions): Store {
@@ -147,7 +146,7 @@ export function createStore({ cache_dir, onFailure = () => {} }: EndorsementOpti
   };
 }
 
-// A file's contents: when they were fetched in milliseconds, LF, the endorsement.
+// A file's contents: the time of the fetch in milliseconds, LF, the endorsement.
 
 const packed = ({ bytes, fetched_ms }: Kept): Buffer => Buffer.concat([Buffer.from(`${fetched_ms}\n`), bytes]);
 

@@ -1,13 +1,13 @@
-// Reads the log of a TDX guest's measured boot, which firmware and kernel wrote into memory that ACPI's table CCEL names (TCG "PC
+// Reads the log of a TDX guest's measured boot, which firmware and kernel wrote into the memory that ACPI's table CCEL names (TCG "PC
 // Client Platform Firmware Profile", §10).
 import { appraiseCpu } from '../../verify/cpu/index.ts';
 
-/** What verifiers read at most. */
+/** The largest log that verifiers read. */
 const MAX_BYTES = 1024 * 1024;
 
 /**
- * The log as base64; null where there is none for this process to read, or it does not replay to the quote's registers, as when
- * software extended RTMR3 after the boot: relying parties refuse evidence with such a log.
+ * The log as base64; null where this process can read none, or where it does not replay to the quote's registers, for example after
+ * software extended RTMR3: relying parties refuse evidence with such a log.
  */
 export async function readEventLog(read: () => Promise<Buffer>, quote: Buffer): Promise<string | null> {
   const log = await read().then(cutEventLog, () => null);
@@ -31,13 +31,13 @@ export function cutEventLog(log: Buffer): Buffer | null {
     while (end < log.length && !isUnused(log.subarray(end, end + 8))) end = endOfEvent(log, end, sizes);
     return end > log.length ? null : log.subarray(0, end);
   } catch (error) {
-    // Buffer's word for bytes behind its end.
+    // Buffer throws this for a read behind its end.
     if (error instanceof RangeError) return null;
     throw error;
   }
 }
 
-/** By algorithm, as the head names them. */
+/** Digest sizes by algorithm, from the log's head. */
 function digestSizes(log: Buffer): ReadonlyMap<number, number> {
   const sizes = new Map<number, number>();
   const count = log.readUInt32LE(ALGORITHMS_AT);
@@ -46,7 +46,7 @@ function digestSizes(log: Buffer): ReadonlyMap<number, number> {
   return sizes;
 }
 
-/** Of a TCG_PCR_EVENT2: register and type, so many digests of different sizes, and sized data. */
+/** A TCG_PCR_EVENT2 has register and type, a count of digests, the digests, and data after its length. */
 function endOfEvent(log: Buffer, start: number, sizes: ReadonlyMap<number, number>): number {
   let at = start + 12;
   for (let left = log.readUInt32LE(start + 8); left > 0; left--) {
@@ -57,5 +57,5 @@ function endOfEvent(log: Buffer, start: number, sizes: ReadonlyMap<number, numbe
   return at + 4 + log.readUInt32LE(at);
 }
 
-/** Register and type of an event that is none: firmware fills the memory with ones, or leaves it as zeros. */
+/** Whether register and type are unused memory, which firmware fills with ones or leaves as zeros. */
 const isUnused = (bytes: Buffer): boolean => bytes.every((byte) => byte === 0xff) || bytes.every((byte) => byte === 0);

@@ -1,5 +1,5 @@
-// Where the endorsements of a TDX quote come from: Intel's Provisioning Certification Service (PCS), version 4, or a caching service
-// (PCCS) with the same paths. They are fetched daily, kept on disk, and used until they end; the verifier judges them at each use.
+// Gets the endorsements of a TDX quote from Intel's Provisioning Certification Service (PCS), version 4, or a caching service (PCCS)
+// with the same paths. They are fetched daily, kept on disk, and used until they expire; the verifier checks them at each use.
 import { JsonTextError, type Member, topLevelMembers } from '../../proto/json.ts';
 import { appraiseCpu, type CpuReport, type TdxCollateral } from '../../verify/cpu/index.ts';
 import { collateralEnd, parseTdxQuote } from '../../verify/service.ts';
@@ -23,8 +23,8 @@ export interface IntelOptions extends EndorsementOptions {
 
 export interface IntelCollateral {
   /**
-   * Kept collateral is handed on at once, and a new one fetched beside it where it is time.
-   * @throws {AttesterError} cpu_unavailable: none is at hand that holds. cpu_refused: the quote itself is not right.
+   * Kept collateral is returned at once, and fetched again in the background where it is due.
+   * @throws {AttesterError} cpu_unavailable: no valid collateral is available. cpu_refused: the quote itself is invalid.
    * @throws what `signal` was aborted with.
    */
   endorse(evidence: { readonly report: Buffer }, signal: AbortSignal): Promise<{ readonly collateral: TdxCollateral }>;
@@ -33,14 +33,14 @@ export interface IntelCollateral {
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-/** Collateral that held a moment ago. */
+/** Collateral that was valid when last checked. */
 interface Held {
   readonly collateral: TdxCollateral;
   readonly fetched_ms: number;
   readonly expires_ms: number;
 }
 
-/** What Intel's services know a processor by. */
+/** How Intel's services identify a processor. */
 interface Platform {
   readonly fmspc: string;
   /** Which authority issued its PCK certificate. */
@@ -62,7 +62,7 @@ export function createIntelCollateral(options: IntelOptions): IntelCollateral {
     });
   }
 
-  /** Read from the quote's PCK certificate, which stands under Intel's root. @throws {AttesterError} */
+  /** Read from the quote's PCK certificate, once it is verified up to Intel's root. @throws {AttesterError} */
   async function platformOf(report: Buffer): Promise<Platform> {
     const { checks, claims } = await appraise(report);
     const failure = checks.find(({ name, status }) => status === 'fail' && OF_THE_QUOTE.has(name));
@@ -71,7 +71,7 @@ export function createIntelCollateral(options: IntelOptions): IntelCollateral {
     return { fmspc: claims.fmspc, ca: authority.endsWith('Processor CA') ? 'processor' : 'platform' };
   }
 
-  /** In words, or null. Collateral that calls the platform revoked or out of date is valid; the verifier decides. */
+  /** The first failure in words, or null. Collateral that calls the platform revoked or out of date is valid; the verifier decides. */
   async function firstFailure(report: Buffer, collateral: TdxCollateral): Promise<string | null> {
     const { checks } = await appraise(report, collateral);
     const failure = checks.find(({ code }) => code !== undefined && OF_THE_COLLATERAL.has(code));
@@ -84,7 +84,7 @@ export function createIntelCollateral(options: IntelOptions): IntelCollateral {
     const held = read(found);
     const failure = held === null ? 'it cannot be read' : await firstFailure(report, held.collateral);
     if (failure === null) return held;
-    // It stays until it is replaced: it may be this clock that is wrong.
+    // The collateral stays until it is replaced: the cause may be that our clock is wrong.
     onFailure(`the kept ${id} is not used (${failure})`);
     return null;
   }
@@ -101,7 +101,7 @@ export function createIntelCollateral(options: IntelOptions): IntelCollateral {
     });
   }
 
-  /** Daily, and hourly on the last day: a caching service may give what is about to end. */
+  /** Daily, and hourly on the last day: a caching service may return collateral that is about to expire. */
   function isDue(held: Held): boolean {
     const interval_ms = held.expires_ms - now_ms() < DAY_MS ? HOUR_MS : DAY_MS;
     return !isWithin(interval_ms, held.fetched_ms, now_ms());
@@ -133,7 +133,7 @@ const OF_THE_COLLATERAL: ReadonlySet<string> = new Set([
   'revocation_invalid',
 ]);
 
-/** null: the file is not what this version writes. */
+/** null: the file is not one that this version writes. */
 function read({ bytes, fetched_ms }: Kept): Held | null {
   try {
     const collateral = JSON.parse(bytes.toString()) as TdxCollateral;
@@ -143,12 +143,12 @@ function read({ bytes, fetched_ms }: Kept): Held | null {
   }
 }
 
-// The service: four requests, whose responses become the nine members.
+// The service: four requests, whose responses become the collateral's nine members.
 
-/** Half of what the verifier reads, in bytes. */
+/** Half of the verifier's own limit. */
 const MAX_TEXT_BYTES = 256 * 1024;
 const MAX_CRL_BYTES = 1024 * 1024;
-/** Intel's own service does not have the root's list; a PCCS has it. */
+/** Intel's own service does not serve the root's revocation list; a PCCS does. */
 const INTEL_ROOT_CRL_URL = 'https://certificates.trustedservices.intel.com/IntelSGXRootCA.der';
 
 /** @throws {AttesterError} */
@@ -179,12 +179,12 @@ async function fetchCollateral(get: Get, base: string, { fmspc, ca }: Platform):
   }
 }
 
-/** A response is not what the service's specification says. */
+/** A response does not follow the service's specification. */
 class ResponseError extends Error {
   override readonly name = 'ResponseError';
 }
 
-/** `{"tcbInfo":{…},"signature":"…"}`: the signature is over the value's exact text, which is cut out and never written anew. */
+/** `{"tcbInfo":{…},"signature":"…"}`: the signature is over the value's exact text, which is sliced out and never serialized again. */
 function signedText(body: Buffer, name: 'tcbInfo' | 'enclaveIdentity'): { text: string; signature: string } {
   const whole = body.toString();
   const members = membersOf(whole);
@@ -198,7 +198,7 @@ function signedText(body: Buffer, name: 'tcbInfo' | 'enclaveIdentity'): { text: 
   return { text: textOf(name), signature };
 }
 
-/** Names are decoded, which fails where the text is no JSON. */
+/** topLevelMembers decodes names, which fails where the text is no JSON. */
 function membersOf(text: string): Member[] {
   try {
     return topLevelMembers(text);
@@ -208,7 +208,7 @@ function membersOf(text: string): Member[] {
   }
 }
 
-/** The PEM in the first of these headers that is there. */
+/** The PEM in the first of these headers that is present. */
 function chainIn(headers: Headers, ...names: readonly [string, ...string[]]): string {
   const value = names.map((name) => headers.get(name)).find((header) => header !== null);
   if (value === undefined || value === null) throw new ResponseError(`it has no header ${names[0]}`);
@@ -219,7 +219,7 @@ function chainIn(headers: Headers, ...names: readonly [string, ...string[]]): st
   }
 }
 
-/** Of DER; a PCCS gives the root's list as hex digits, and others give PEM. */
+/** A revocation list's DER in hex; a PCCS sends the root's list as hex digits, other services send PEM. */
 function hexOfList(body: Buffer): string {
   const text = body.toString('latin1').trim();
   if (/^[0-9A-Fa-f]+$/.test(text)) return text.toLowerCase();

@@ -1,5 +1,5 @@
-// The sidecar's sessions: a statement with a fresh key that every device and the processor sign, renewed at half of its life, and the
-// key's signature over each answer. No answer waits for the processor.
+// The sidecar's sessions: every device and the processor sign a statement with a fresh key, which is renewed at half of its life. That
+// key signs each response, so that no response waits for the processor.
 import { generateKeyPairSync, hash, type KeyObject, randomBytes, sign } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Evidence } from '../../proto/attestation.ts';
@@ -11,10 +11,10 @@ import { AttesterError, failed } from '../common/attester.ts';
 import { backoffMs, SESSION_RETRY } from '../common/retry.ts';
 import type { CpuCollector } from './collector.ts';
 
-/** A session as gateways hand it on. */
+/** A session as gateways return it to clients. */
 export interface Session {
   readonly statement: string;
-  /** JSON of the member `cpu`, without a signature over an answer. */
+  /** JSON of the member `cpu`, without a signature over a response. */
   readonly cpu: string;
   /** JSON of the evidence over the statement. */
   readonly gpu: string;
@@ -28,26 +28,26 @@ export interface Signed {
 }
 
 export interface Sessions {
-  /** null until a first report shows it. */
+  /** null until the first report shows it. */
   readonly type: string | null;
   /** PEM of the test root of a simulated processor; null for a real one. */
   readonly simulatedRoot: string | null;
-  /** The session that answers are signed in; null while there is none. */
+  /** The session whose key signs responses; null while there is none. */
   readonly current: Session | null;
-  /** Why nothing may be attested: there is no session, and one is required. */
+  /** The reason why nothing may be attested: a session is required and there is none. */
   readonly unavailable: { readonly code: AttesterError['code']; readonly message: string } | null;
   /** Resolves when the first session was made, or the first attempt failed. */
   readonly ready: Promise<void>;
-  /** @param raw the SHA-256 of raw. @returns null where there is no session and none is required. @throws {AttesterError} */
-  sign(raw: Nonce, evidence: readonly Evidence[]): Promise<Signed | null>;
+  /** @param digest the SHA-256 of raw. @returns null where there is no session and none is required. @throws {AttesterError} */
+  sign(digest: Nonce, evidence: readonly Evidence[]): Promise<Signed | null>;
   /**
-   * A session of its own that holds `challenge`, under the current key; made again after a minute.
+   * A separate session that holds `challenge`, under the current key; cached for a minute.
    * @throws {SessionBusy} another one is being made. @throws {AttesterError}
    */
   challenged(challenge: string, signal: AbortSignal): Promise<Session>;
   /**
-   * The key configurations of sealed prompts (base64) that the gateway can open. Sessions from now on name the first; where the current one
-   * names none of them, another is made at once.
+   * Sets the key configurations of sealed prompts (base64) that the gateway can open. New sessions name the first; where the current one
+   * names none of them, a new one is made at once.
    */
   setKeys(hpke: readonly string[]): void;
   close(): void;
@@ -61,27 +61,27 @@ export interface SessionsOptions {
   readonly launch?: string | null;
   /** Has every device sign. @throws {AttesterError} */
   readonly attest: (nonce: Nonce, signal: AbortSignal) => Promise<{ readonly evidence: readonly Evidence[] }>;
-  /** Called with each new session that answers are signed in, and with null when there is none any more. */
+  /** Called with each new session whose key signs responses, and with null when there is none any more. */
   readonly onSession: (session: Session | null) => void;
   /** A session could not be made; the next attempt follows. For the log. */
   readonly onFailure: (error: AttesterError) => void;
   /** PEM of the simulated GPU's test root; null for real devices. */
   readonly simulatedRoot: () => string | null;
   readonly now_ms?: () => number;
-  /** Of the session, in seconds; by default all that a statement may hold. */
+  /** The session's lifetime in seconds; by default the longest that a statement may have. */
   readonly life_s?: number;
 }
 
-/** A challenge's session is being made already. */
+/** The session for another challenge is being made. */
 export class SessionBusy extends Error {
   override readonly name = 'SessionBusy';
   override readonly message = 'another session is being made';
 }
 
-/** A session begins before it is made: the timestamp of an answer may be older than the session that signs it, after a restart. */
+/** A session begins before it is made: after a restart, a response's timestamp may be older than the session that signs it. */
 const MARGIN_S = 300;
 const LIFE_S = 3_600;
-/** The processor's own limit is 60 s: SEV-SNP's guest waits so long for its host. */
+/** The processor's own limit is 60 s, which SEV-SNP's guest waits for its host. */
 const COLLECTION_MS = 65_000;
 const CHALLENGE_CACHE_MS = 60_000;
 const REPORT_DATA_BYTES = 64;
@@ -114,7 +114,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     first = resolve;
   });
 
-  /** The live session, unless its time is over. */
+  /** The live session, unless it has expired. */
   function current(): Live | null {
     return live !== null && now_ms() < live.not_after_ms ? live : null;
   }
@@ -151,7 +151,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     const id = digest.toString('hex');
     const { evidence } = await options.attest(id as Nonce, signal);
     const signers = await devicesOf(evidence);
-    // The devices are others than before: the next attempt asks them first.
+    // Other devices signed: the next attempt reads the devices' keys first.
     if (signers.some((one) => !devices.includes(one))) throw unavailable('the devices have changed');
     const gpuDigest = digestOf(evidence);
     const reportData = new Uint8Array(REPORT_DATA_BYTES);
@@ -171,7 +171,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     };
   }
 
-  /** @throws {AttesterError} the processor gave no evidence in its time. */
+  /** @throws {AttesterError} the processor gave no evidence within its deadline. */
   async function collect(reportData: Uint8Array, signal: AbortSignal) {
     try {
       return await collector.collect(reportData, AbortSignal.any([signal, AbortSignal.timeout(COLLECTION_MS)]));
@@ -182,7 +182,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     }
   }
 
-  /** What gateways check as well. @throws {AttesterError} */
+  /** The checks that gateways run too. @throws {AttesterError} */
   async function check(session: object): Promise<void> {
     const roots = [options.simulatedRoot(), collector.simulated?.root ?? null].filter((root) => root !== null);
     try {
@@ -218,10 +218,10 @@ export function createSessions(options: SessionsOptions): Sessions {
     }
   }
 
-  /** Whether the gateway can open what is sealed to the session's keys, or has none. */
+  /** Whether the gateway can open prompts that are sealed to the session's key; true where it has no keys. */
   const namesOpenedKeys = ({ hpke }: Live) => hpkeKeys.length === 0 || (hpke !== null && hpkeKeys.includes(hpke));
 
-  /** Waits, but for no longer than until a session is needed at once. */
+  /** Waits, or returns early when a session is needed at once. */
   async function waitFor(ms: number): Promise<void> {
     const wake = new AbortController();
     renew = () => wake.abort();
@@ -231,9 +231,9 @@ export function createSessions(options: SessionsOptions): Sessions {
   }
 
   async function makeChallenged(value: string, signal: AbortSignal): Promise<Session> {
-    const now = current();
-    if (now === null) throw last ?? unavailable('there is no session yet');
-    return (await make(now.key, now.hpke, value, [...now.devices], signal)).session;
+    const active = current();
+    if (active === null) throw last ?? unavailable('there is no session yet');
+    return (await make(active.key, active.hpke, value, [...active.devices], signal)).session;
   }
 
   void run();
@@ -251,19 +251,19 @@ export function createSessions(options: SessionsOptions): Sessions {
       const { code, message } = last ?? unavailable('there is no session yet');
       return { code, message: message.slice(0, 512) };
     },
-    async sign(raw, evidence) {
-      const now = current();
-      const isKnown = now !== null && (await devicesOf(evidence)).every((one) => now.devices.has(one));
+    async sign(digest, evidence) {
+      const active = current();
+      const isKnown = active !== null && (await devicesOf(evidence)).every((one) => active.devices.has(one));
       if (!isKnown) {
-        // A device was replaced: the next session has it.
-        if (now !== null) renew?.();
+        // A device was replaced: the next session includes the new one.
+        if (active !== null) renew?.();
         if (!required) return null;
-        throw last ?? unavailable(now === null ? 'there is no session yet' : 'the devices have changed');
+        throw last ?? unavailable(active === null ? 'there is no session yet' : 'the devices have changed');
       }
-      const message = answerMessage(now.digest, Buffer.from(raw, 'hex'), digestOf(evidence));
-      // On this thread: handing it to another and back costs more than it takes.
-      const signature = sign('sha256', message, { key: now.key.private, dsaEncoding: 'ieee-p1363' });
-      return { session: now.id, signature: signature.toString('base64') };
+      const message = answerMessage(active.digest, Buffer.from(digest, 'hex'), digestOf(evidence));
+      // Signed on this thread: an offload costs more than the signature.
+      const signature = sign('sha256', message, { key: active.key.private, dsaEncoding: 'ieee-p1363' });
+      return { session: active.id, signature: signature.toString('base64') };
     },
     async challenged(value, signal) {
       if (challenge !== null && challenge.value === value && now_ms() < challenge.until_ms) return challenge.made;
@@ -288,7 +288,7 @@ export function createSessions(options: SessionsOptions): Sessions {
   };
 }
 
-/** It is in this process's memory alone, and gone with it. */
+/** A session's key, which is only in this process's memory. */
 interface Key {
   readonly private: KeyObject;
   /** SubjectPublicKeyInfo in base64. */
@@ -302,7 +302,7 @@ function newKey(): Key {
 
 const sha256 = (bytes: Uint8Array): Buffer => hash('sha256', bytes, 'buffer');
 
-/** All answers of a batch have the same evidence. */
+/** All responses of a batch share the same evidence. */
 const digests = new WeakMap<readonly Evidence[], Buffer>();
 
 function digestOf(evidence: readonly Evidence[]): Buffer {

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes the entry of configfs-tsm by which the sidecar asks the processor, and gives its files to a group: once a boot, as root.
-# The kernel checks file modes alone: whoever may write `inblob` and read `outblob` can have the processor sign 64 bytes.
+# Makes the configfs-tsm entry through which the sidecar gets reports, and gives its files to a group. Run as root, once a boot.
+# The kernel checks only file modes: whoever may write `inblob` and read `outblob` can have the processor sign 64 bytes.
 #
 #   tsm-entry.sh GROUP
 set -eu

@@ -17,7 +17,7 @@ import {
 } from './collector.ts';
 import { readEventLog } from './event-log.ts';
 
-/** Calls of a file system; they reject with the system's errors, which have a `code`. */
+/** File system calls; they reject with the system's errors, which have a `code`. */
 export interface TsmFs {
   mkdir(path: string): Promise<void>;
   /** Opens a file that exists, writes to it once, and closes it: the kernel takes the bytes at the close, and reports no failure then. */
@@ -26,12 +26,12 @@ export interface TsmFs {
   rmdir(path: string): Promise<void>;
 }
 
-/** Not yet trusted: that `report` is over the bytes that were asked for is all that was checked. */
+/** Not yet trusted: the only check so far is that `report` is over the right bytes. */
 export interface TsmEvidence {
   readonly type: CpuType;
   /** The attestation report, or the quote without the host's padding. */
   readonly report: Buffer;
-  /** AMD: the certificate table as the host gave it, or nothing. */
+  /** AMD: the host's certificate table, not yet parsed; empty without one. */
   readonly auxblob: Buffer;
 }
 
@@ -41,7 +41,7 @@ interface TsmCollectorOptions {
   /** The log of the guest's measured boot; only root may read it on most systems. */
   readonly event_log?: string;
   readonly fs?: TsmFs;
-  /** Finds what vouches for the processor's key. @throws {AttesterError} */
+  /** Gets the endorsements of the processor's key. @throws {AttesterError} */
   readonly endorse: (
     evidence: TsmEvidence,
     signal: AbortSignal,
@@ -53,8 +53,8 @@ interface TsmCollectorOptions {
 const CCEL = '/sys/firmware/acpi/tables/data/CCEL';
 /** SEV-SNP's guest waits 60 s for its host, TDX's 30 s. */
 const DEADLINE_MS = 65_000;
-/** How often a report is asked for when others write to the same entry. */
-const TRIES = 2;
+/** Attempts at a report while other processes write to the same entry. */
+const MAX_ATTEMPTS = 2;
 const NOTHING: Buffer = Buffer.alloc(0);
 
 /** @throws {AttesterError} there is no entry and none can be made, or the processor is of another kind. */
@@ -63,7 +63,7 @@ export async function createTsmCollector(options: TsmCollectorOptions): Promise<
   const exclusive = oneAtATime(deadline_ms);
   const type = await exclusive(() => withEntry(fs, entry, async (_, found) => found), new AbortController().signal);
 
-  /** Every step but the endorsements. @throws {AttesterError} */
+  /** Every step except the endorsements. @throws {AttesterError} */
   async function collectReport(reportData: Buffer, signal: AbortSignal): Promise<TsmEvidence> {
     const { outblob, auxblob } = await exclusive(
       (ended) => withEntry(fs, entry, (path) => readBlobs(fs, path, type, reportData, ended)),
@@ -91,8 +91,8 @@ export async function createTsmCollector(options: TsmCollectorOptions): Promise<
 }
 
 /**
- * Runs one piece of work after the other. A read that the kernel holds cannot be taken back: an abort ends the wait for it, the next
- * piece of work begins when it has ended, and once it is overdue everything is refused until then.
+ * Runs one call of `work` after the other. A read that hangs in the kernel cannot be cancelled: an abort ends only the wait for it, the
+ * next call begins when the read has ended, and once it is overdue every call is refused until then.
  */
 function oneAtATime(deadline_ms: number) {
   const lock = createLock();
@@ -117,7 +117,7 @@ function oneAtATime(deadline_ms: number) {
   };
 }
 
-/** Uses the kept entry; where it does not exist, one of this process's own, which is removed again. */
+/** Uses the kept entry, or where it does not exist, a temporary one of this process. */
 async function withEntry<T>(fs: TsmFs, kept: string, use: (path: string, type: CpuType) => Promise<T>): Promise<T> {
   const provider = await orIfAbsent(fs.read(join(kept, 'provider')), null);
   if (provider !== null) return use(kept, typeOf(provider));
@@ -130,7 +130,7 @@ async function withEntry<T>(fs: TsmFs, kept: string, use: (path: string, type: C
   try {
     return await use(own, typeOf(await fs.read(join(own, 'provider'))));
   } finally {
-    // An entry that cannot be removed costs some kernel memory; the report is as good.
+    // An entry that cannot be removed costs some kernel memory; the report is still valid.
     await fs.rmdir(own).catch(() => {});
   }
 }
@@ -160,7 +160,7 @@ async function readBlobs(
     return withRetries(() => fs.read(join(path, name)), { ...DRIVER_READ_RETRY, isRetryable: isBusy, signal: ended });
   };
   const generation = async () => Number(await fs.read(join(path, 'generation')));
-  for (let tries = 0; tries < TRIES; tries++) {
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
     const before = await generation();
     ended.throwIfAborted();
     await fs.write(join(path, 'inblob'), reportData);
@@ -188,14 +188,14 @@ function readSnpReport(blob: Buffer): Signed {
 }
 
 const QUOTE_HEADER_BYTES = 48;
-/** Version 5 says behind the header which body follows, and how long it is: TDX 1.0 or 1.5. */
+/** In version 5 the body's type (TDX 1.0 or 1.5) and length follow the header. */
 const BODY_HEADER_BYTES = 6;
 const TDX_1_0_BYTES = 584;
 const BODIES: Readonly<Record<number, number>> = { 2: TDX_1_0_BYTES, 3: 648 };
 const TDX_REPORT_DATA_AT = 520;
 const LENGTH_BYTES = 4;
 
-/** Hosts hand a quote out in a larger buffer; it ends with its signature data, whose length stands before them. */
+/** Hosts return a quote in a larger buffer. It ends with its signature data, whose length precedes them. */
 function readTdxQuote(blob: Buffer): Signed {
   if (blob.length < QUOTE_HEADER_BYTES + TDX_1_0_BYTES + LENGTH_BYTES) throw refused(`a quote of ${blob.length} bytes`);
   const version = blob.readUInt16LE(0);

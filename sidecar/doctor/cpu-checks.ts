@@ -1,4 +1,4 @@
-// What the doctor looks at for the processor's evidence: configfs-tsm, or the TPM behind Azure's paravisor.
+// The doctor's checks for the processor's evidence: configfs-tsm, or the TPM behind Azure's paravisor.
 
 import { dirname, join } from 'node:path';
 import { AZURE_TPM, type SidecarConfig } from '../config.ts';
@@ -6,7 +6,7 @@ import { type CpuType, PROVIDERS } from '../cpu/collector.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
 import type { Host } from './host.ts';
 
-// Is this a confidential VM, and may the sidecar ask its processor?
+// Is this a confidential VM, and may the sidecar get reports from its processor?
 
 const NAME = 'cpu';
 const MAKE_ENTRY =
@@ -27,7 +27,7 @@ export async function checkCpu(
     const parent = dirname(tsm_entry);
     if ((await host.kind(parent)) !== 'folder' && (await host.kind(AZURE_TPM)) === 'device')
       return found(await checkAzure(host, cpu_evidence === 'required'));
-    if ((await host.kind(parent)) !== 'folder') return missing(...(await whyNoReports(host, parent, container)));
+    if ((await host.kind(parent)) !== 'folder') return missing(...(await explainNoReports(host, parent, container)));
     if ((await host.access(parent, 'write')) !== null) return missing(`there is no ${tsm_entry}`, MAKE_ENTRY);
     return found(ok(NAME, `${host.user} can make an entry in ${parent}`));
   }
@@ -49,11 +49,11 @@ export async function checkCpu(
 /** The first Linux with configfs-tsm. */
 const FIRST_LINUX = [6, 7] as const;
 const RELEASE = '/proc/sys/kernel/osrelease';
-/** What the processor's drivers make, where they found their processor. */
+/** The devices that the processors' drivers make, each on its own processor. */
 const GUEST_DEVICES = ['/dev/sev-guest', '/dev/tdx_guest'];
 
-/** What is seen in place of the folder of reports, and what to do about it. */
-async function whyNoReports(
+/** Why the folder of reports is missing, and what to do about it. */
+async function explainNoReports(
   host: Host,
   reports: string,
   container: string | null,
@@ -76,7 +76,7 @@ async function whyNoReports(
   ];
 }
 
-/** Behind Azure's paravisor there is a TPM in place of configfs-tsm. Which processor it is, its report says. */
+/** Behind Azure's paravisor there is a TPM in place of configfs-tsm. Only its report names the processor. */
 async function checkAzure(host: Host, required: boolean): Promise<Finding> {
   const bad = required ? fail : warn;
   const reason = await host.access(AZURE_TPM, 'read_write');

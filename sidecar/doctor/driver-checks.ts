@@ -1,4 +1,4 @@
-// What the doctor looks at of NVIDIA's driver: its version, the GPUs that it sees, and what keeps its session with them.
+// The doctor's checks of NVIDIA's driver: its version, the GPUs that it sees, and what its session with them needs.
 import { join } from 'node:path';
 import { needsNvattest } from '../driver/versions.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
@@ -8,7 +8,7 @@ import type { Facts, Host } from './host.ts';
 
 /** The first driver branch whose reports we have seen; 535 had them in its last releases. */
 const FIRST_BRANCH = 535;
-/** That of CUDA 13.0 (NVIDIA's R580 TRD1 release notes), for which vLLM's images are built from 0.20.0 on (its release notes). */
+/** The branch of CUDA 13.0 (NVIDIA's R580 TRD1 release notes), for which vLLM builds its images from 0.20.0 on (its release notes). */
 const CUDA_13_BRANCH = 580;
 
 export function checkDriver({ driver, gpus, source, nvml_error }: Facts): Finding[] {
@@ -48,15 +48,15 @@ function models(gpus: Facts['gpus'], source: Facts['source']): Finding[] {
   return [ok('gpus', seen)];
 }
 
-// Has the kernel the cryptography with which the driver opens its session with a GPU in confidential mode (LKCA)?
+// Does the kernel have the cryptography that the driver needs for a session with a GPU in confidential mode (LKCA)?
 
 const LKCA = 'lkca';
 const ALGORITHMS = ['ecdsa-nist-p384', 'ecdh-nist-p384'];
 const MODPROBE = '/etc/modprobe.d';
-/** As Google's guide for confidential GPUs has it: a modprobe for each, for the second name after one is a parameter. */
+/** From Google's guide for confidential GPUs: one modprobe for each module, because a second name would be a parameter. */
 const LINE = 'install nvidia /sbin/modprobe ecdsa_generic; /sbin/modprobe ecdh; /sbin/modprobe --ignore-install nvidia';
 
-/** @param container where we are; null where in none. The kernel is the node's, the folder of modprobe the container's own. */
+/** @param container its kind; null outside a container. A container has the node's kernel, and its own folder of modprobe. */
 export async function checkLkca(
   host: Host,
   { driver, gpus, mode }: Facts,
@@ -88,7 +88,7 @@ export async function checkLkca(
   ];
 }
 
-/** A file that is there may be empty: what counts is its line. */
+/** Reads the lines, because a file that exists may be empty. */
 async function loadsAlgorithms(host: Host): Promise<boolean> {
   for (const name of (await host.list(MODPROBE)).filter((file) => file.endsWith('.conf'))) {
     const lines = ((await host.readText(join(MODPROBE, name))) ?? '').split('\n');

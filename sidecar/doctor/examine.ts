@@ -1,4 +1,4 @@
-// Looks at a node from the driver up to one verified attestation, in the order of repair.
+// Runs the doctor's checks, from the driver up to one verified attestation, in the order of repair.
 import type { SidecarConfig } from '../config.ts';
 import { checkCpu } from './cpu-checks.ts';
 import { checkDriver, checkLkca, checkPersistence } from './driver-checks.ts';

@@ -1,4 +1,4 @@
-// One line of the doctor's report: what was looked at, what was seen, and what to do about it.
+// One line of the doctor's report: the check, what it found, and what to do about it.
 
 type Status = 'ok' | 'warn' | 'fail' | 'skip';
 
@@ -7,7 +7,7 @@ export interface Finding {
   readonly name: string;
   readonly status: Status;
   readonly seen: string;
-  /** Present where somebody should act. */
+  /** Present where the operator should act. */
   readonly todo?: string;
 }
 
@@ -16,6 +16,6 @@ export const warn = (name: string, seen: string, todo: string): Finding => ({ na
 export const fail = (name: string, seen: string, todo: string): Finding => ({ name, status: 'fail', seen, todo });
 export const skip = (name: string, seen: string): Finding => ({ name, status: 'skip', seen });
 
-/** 1 when something failed. */
+/** 1 when a check failed. */
 export const exitCode = (findings: readonly Finding[]): 0 | 1 =>
   findings.some(({ status }) => status === 'fail') ? 1 : 0;

@@ -1,6 +1,6 @@
-// What the gateway says of the model behind it. A GPU may attest well and compute nonsense: in confidential mode vLLM's V2 model
-// runner does, and answers 200 (vllm-project/vllm#57224). From outside that is seen by asking for an answer that is known, which the
-// gateway's canary does.
+// Reads the gateway's health of the model behind it. A GPU may attest and still compute nonsense: with vLLM's V2 model runner in
+// confidential mode it does, with status 200 (vllm-project/vllm#57224). Only a request whose response is known reveals that; the
+// gateway's canary sends one.
 import * as z from 'zod';
 import type { SidecarConfig } from '../config.ts';
 import { type Finding, fail, ok, skip, warn } from './finding.ts';
@@ -9,10 +9,10 @@ import { type Host, messageOf } from './host.ts';
 const NAME = 'backend';
 const TIMEOUT_MS = 5_000;
 const MAX_BYTES = 64 * 1024;
-/** Of a reason that somebody else wrote. */
+/** The longest part of the gateway's reason that is shown. */
 const MAX_WORDS = 200;
 
-const answer = z.looseObject({
+const healthSchema = z.looseObject({
   backend: z.looseObject({
     status: z.string(),
     canary: z.looseObject({ state: z.string(), reason: z.string().nullish() }).optional(),
@@ -23,20 +23,20 @@ export async function checkBackend(host: Host, { gateway_url }: SidecarConfig): 
   const url = `${gateway_url.replace(/\/+$/, '')}/health`;
   let text: string;
   try {
-    // While the backend is down the gateway answers 503, with the same body.
+    // While the backend is down the gateway responds 503, with the same body.
     const response = await host.fetchNear(url, { redirect: 'manual', signal: AbortSignal.timeout(TIMEOUT_MS) });
     text = await read(response);
   } catch (error) {
     const reason = messageOf(error instanceof Error && error.cause !== undefined ? error.cause : error);
     return [skip(NAME, `no gateway answers at ${url} (${reason}): nobody looked at the model; GATEWAY_URL names it`)];
   }
-  const parsed = answer.safeParse(jsonOf(text));
+  const parsed = healthSchema.safeParse(jsonOf(text));
   if (!parsed.success)
     return [warn(NAME, `what answers at ${url} is no gateway of ours`, 'name the gateway in GATEWAY_URL')];
   return [ofCanary(url, parsed.data.backend)];
 }
 
-function ofCanary(url: string, { status, canary }: z.infer<typeof answer>['backend']): Finding {
+function ofCanary(url: string, { status, canary }: z.infer<typeof healthSchema>['backend']): Finding {
   const reason = canary?.reason ? ` (${printable(canary.reason)})` : '';
   switch (canary?.state) {
     case 'good':
@@ -58,7 +58,7 @@ function ofCanary(url: string, { status, canary }: z.infer<typeof answer>['backe
   }
 }
 
-/** A terminal shows it. */
+/** Safe to show on a terminal. */
 const printable = (text: string) => text.slice(0, MAX_WORDS).replace(/[^\x20-\x7e]/g, '?');
 
 /** @throws {Error} more than MAX_BYTES. */

@@ -19,9 +19,9 @@ import { DRIVER_VERSION_FILE, driverVersionIn } from '../driver/versions.ts';
 /** One attestation, or its failure. */
 export interface Trial {
   readonly hello: Hello;
-  /** Or the reason why there is none, in the sidecar's words. */
+  /** The attestation, or the sidecar's reason why there is none. */
   readonly result: Attested | { readonly failure: string };
-  /** The session that the attestation is signed in; null where no processor signs. */
+  /** The session whose key signed the attestation; null where no processor signs. */
   readonly session: SessionFrame | null;
 }
 
@@ -29,7 +29,7 @@ const HELLO_MS = 5_000;
 const ATTESTATION_MS = 60_000;
 const ID = 'doctor';
 
-/** @throws {Error} nobody listens there (`code` ENOENT, ECONNREFUSED, EACCES), or what does is not a sidecar. */
+/** @throws {Error} nobody listens there (`code` ENOENT, ECONNREFUSED, EACCES), or the listener is not a sidecar. */
 export function trialAttestation(sidecar_socket: string, raw: string): Promise<Trial> {
   let timer: NodeJS.Timeout | undefined;
   const { promise, resolve, reject } = Promise.withResolvers<Trial>();
@@ -79,9 +79,9 @@ export interface NvmlFacts {
   readonly gpus: readonly { readonly model: string; readonly arch: string | null }[];
   /** null: this driver or GPU knows no confidential computing. */
   readonly mode: ConfidentialMode | null;
-  /** null: this driver does not tell. */
+  /** null: this driver does not report it. */
   readonly ready: boolean | null;
-  /** Whether every GPU's driver state is kept while nobody uses the GPU; null: this driver does not tell. */
+  /** Whether every GPU's driver state is kept while nobody uses the GPU; null: this driver does not report it. */
   readonly persistence: boolean | null;
 }
 
@@ -107,26 +107,26 @@ async function readFacts(library: string): Promise<NvmlFacts> {
   try {
     const count = Math.min(await nvml.count(), MAX_GPUS);
     const gpus: NvmlFacts['gpus'][number][] = [];
-    const kept: (boolean | null)[] = [];
+    const persistence: (boolean | null)[] = [];
     for (let index = 0; index < count; index++) {
       const handle = await nvml.handle(index);
       const arch = ARCHITECTURES[await nvml.architecture(handle)] ?? null;
       gpus.push({ model: await nvml.name(handle), arch });
-      kept.push(await nvml.persistence(handle).catch(() => null));
+      persistence.push(await nvml.persistence(handle).catch(() => null));
     }
     const mode = await nvml.mode().catch((error: unknown) => {
       if (isUnsupported(error)) return null;
       throw error;
     });
     const ready = await nvml.ready().catch(() => null);
-    return { driver: await nvml.driverVersion(), gpus, mode, ready, persistence: everyOne(kept) };
+    return { driver: await nvml.driverVersion(), gpus, mode, ready, persistence: allTrue(persistence) };
   } finally {
     await nvml.shutdown().catch(() => undefined);
   }
 }
 
-/** Of no GPU, and where one does not tell, nothing is known. */
-const everyOne = (known: readonly (boolean | null)[]): boolean | null =>
+/** Whether all are true; null without a GPU, or where one is unknown. */
+const allTrue = (known: readonly (boolean | null)[]): boolean | null =>
   known.length === 0 || known.includes(null) ? null : !known.includes(false);
 
 const isUnsupported = (error: unknown) =>
@@ -142,9 +142,9 @@ export interface Ran {
 export interface Host {
   readonly user: string;
   now(): Date;
-  /** null: it is not there, or not to be read. */
+  /** null: the file is missing or not readable. */
   readText(path: string): Promise<string | null>;
-  /** Names; empty where the folder is not there. */
+  /** File names; empty where the folder is missing. */
   list(folder: string): Promise<readonly string[]>;
   kind(path: string): Promise<'folder' | 'socket' | 'device' | 'file' | null>;
   /** null: it is allowed; otherwise the reason: 'EACCES', 'ENOENT', 'EPERM'. */
@@ -152,7 +152,7 @@ export interface Host {
   /** null: there is no such program, or it did not end in time. */
   run(program: string, args: readonly string[]): Promise<Ran | null>;
   fetch: typeof globalThis.fetch;
-  /** Without a proxy: for what stands beside us. */
+  /** Without a proxy, for services on this machine. */
   fetchNear: typeof globalThis.fetch;
   /** @throws {Error} with the reason why NVML cannot be used. */
   nvml(library: string): Promise<NvmlFacts>;
@@ -165,13 +165,13 @@ const MAX_OUTPUT_BYTES = 256 * 1024;
 const MODES: Readonly<Record<Access, number>> = {
   read_write: constants.R_OK | constants.W_OK,
   read: constants.R_OK,
-  /** In a folder. */
+  /** For a folder. */
   write: constants.W_OK | constants.X_OK,
   write_file: constants.W_OK,
   execute: constants.X_OK,
 };
 
-/** @param environment what programs that are run may see. */
+/** @param environment that of the programs that are run. */
 export function thisHost(environment: Readonly<Record<string, string>>): Host {
   return {
     user: userInfo().username,
@@ -226,7 +226,7 @@ function fetchThrough(environment: Readonly<Record<string, string>>): typeof glo
   return (input, init) => globalThis.fetch(input, Object.assign<RequestInit, object>({ ...init }, { dispatcher }));
 }
 
-// The facts about driver and GPUs, from the best source there is: NVML, else nvidia-smi and /proc.
+// The facts about driver and GPUs, from the best source available: NVML, else nvidia-smi, else /proc.
 
 export interface Facts {
   readonly source: 'NVML' | 'nvidia-smi' | '/proc' | null;
@@ -259,9 +259,9 @@ async function readSmi(host: Host): Promise<NvmlFacts | null> {
   ]);
   if (list === null || list.exit_code !== 0) return null;
   const rows = list.stdout.split('\n').flatMap((line) => {
-    const [, driver, kept, model] = /^\s*([0-9.]+)\s*,\s*([^,]+?)\s*,\s*(.+?)\s*$/.exec(line) ?? [];
-    if (driver === undefined || kept === undefined || model === undefined) return [];
-    return [{ driver, model, kept: kept === 'Enabled' ? true : kept === 'Disabled' ? false : null }];
+    const [, driver, mode, model] = /^\s*([0-9.]+)\s*,\s*([^,]+?)\s*,\s*(.+?)\s*$/.exec(line) ?? [];
+    if (driver === undefined || mode === undefined || model === undefined) return [];
+    return [{ driver, model, persistence: mode === 'Enabled' ? true : mode === 'Disabled' ? false : null }];
   });
   const driver = rows[0]?.driver;
   if (driver === undefined) return null;
@@ -269,7 +269,7 @@ async function readSmi(host: Host): Promise<NvmlFacts | null> {
   return {
     driver,
     gpus: rows.map(({ model }) => ({ model, arch: archOf(model) })),
-    persistence: everyOne(rows.map(({ kept }) => kept)),
+    persistence: allTrue(rows.map(({ persistence }) => persistence)),
     ...readState(state !== null && state.exit_code === 0 ? state.stdout : ''),
   };
 }

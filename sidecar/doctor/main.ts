@@ -1,4 +1,4 @@
-// `countersign doctor`: what this node has and lacks for attestation. Exits 0, 1 when something fails, 2 on a wrong usage.
+// `countersign doctor`: reports what this node has and lacks for attestation. Exits 0, 1 when a check fails, 2 on wrong usage.
 import { parseArgs } from 'node:util';
 import { ConfigError, loadConfig } from '../config.ts';
 import { examine, printFindings } from './examine.ts';
@@ -13,7 +13,7 @@ It reads the sidecar's variables: docs/configuration.md.
 exit status: 0 nothing fails, 1 something does, 2 usage`;
 
 const status = await run(process.argv.slice(2));
-// A driver call that hangs must not keep the process.
+// A driver call that hangs must not keep the process alive.
 process.stdout.write('', () => process.exit(status));
 
 async function run(argv: readonly string[]): Promise<number> {

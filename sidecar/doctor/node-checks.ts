@@ -1,4 +1,4 @@
-// What the doctor looks at on the node itself: container, devices, mode, switches, what the attester needs, the socket.
+// The doctor's checks of the node itself: container, devices, mode, switches, the attester's requirements, the socket.
 import { dirname, join } from 'node:path';
 import { isSocketPath } from '../../proto/settings.ts';
 import type { AttesterName, SidecarConfig } from '../config.ts';
@@ -8,7 +8,7 @@ import type { Facts, Host } from './host.ts';
 
 // Are we in a container, and did it get the GPU?
 
-/** @param kind of container that we are in; null where in none. */
+/** @param kind of the container; null outside a container. */
 export async function checkContainer(host: Host, kind: string | null): Promise<Finding[]> {
   if (kind === null) return [ok('container', 'not in a container')];
   if ((await host.kind('/dev/nvidiactl')) === 'device')
@@ -83,7 +83,7 @@ export async function checkDevices(host: Host, { gpus }: Facts): Promise<Finding
 const TURN_ON =
   'from the host: nvidia_gpu_tools.py --set-cc-mode=on --reset-after-cc-mode-switch (NVIDIA/gpu-admin-tools), then restart the machine';
 
-/** Those that attest switches too. */
+/** The attesters that attest switches too. */
 const BEHIND_SWITCHES: readonly AttesterName[] = ['nvtrust', 'native'];
 
 export function checkMode({ driver, source, mode, ready }: Facts, attester: AttesterName): Finding[] {
@@ -140,11 +140,11 @@ function readiness(ready: boolean | null): Finding {
   );
 }
 
-// Behind protected PCIe: can the switches be asked?
+// Behind protected PCIe: can the switches be opened?
 
 const SWITCH_CONTROL = '/dev/nvidia-nvswitchctl';
 
-/** @param container where we are; null where in none. */
+/** @param container its kind; null outside a container. */
 export async function checkSwitches(host: Host, { driver, mode }: Facts, container: string | null): Promise<Finding[]> {
   const name = 'switches';
   if (driver === null) return [skip(name, 'no driver')];
@@ -237,7 +237,7 @@ function nvml({ attester, nvml_library }: SidecarConfig, { nvml_error }: Facts):
   );
 }
 
-// Can the sidecar have its socket: is the folder there and ours to write, is the path free?
+// Can the sidecar make its socket: does a folder exist that we may write to, and is the path free?
 
 export async function checkSocket(host: Host, { sidecar_socket }: SidecarConfig): Promise<Finding[]> {
   const name = 'socket';
@@ -261,9 +261,9 @@ export async function checkSocket(host: Host, { sidecar_socket }: SidecarConfig)
   return [ok(name, `${host.user} can write in ${folder}${made}`)];
 }
 
-/** The folder, or the nearest one above that is there. */
+/** The folder, or its nearest ancestor that exists. */
 async function nearest(host: Host, folder: string): Promise<string> {
-  let at = folder;
-  while ((await host.kind(at)) === null && dirname(at) !== at) at = dirname(at);
-  return at;
+  let path = folder;
+  while ((await host.kind(path)) === null && dirname(path) !== path) path = dirname(path);
+  return path;
 }

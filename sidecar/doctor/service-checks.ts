@@ -1,4 +1,4 @@
-// What the doctor looks at beyond the node: services, clocks, and one trial attestation.
+// The doctor's checks beyond the node: services, clocks, and one trial attestation.
 
 import { buildRaw } from '../../proto/raw.ts';
 import { readStatement } from '../../proto/statement.ts';
@@ -27,7 +27,7 @@ interface Probe {
   readonly http_status: number | null;
   /** The reason why there is no response. */
   readonly error: string | null;
-  /** What the service's Date header says beyond our clock; null without one. */
+  /** How far the service's Date header is ahead of our clock; null without one. */
   readonly clock_ahead_ms: number | null;
 }
 
@@ -162,13 +162,13 @@ export function checkClock(probes: readonly Probe[], now: Date): Finding[] {
 export async function checkClockSource(host: Host): Promise<Finding[]> {
   const name = 'clock_sync';
   const ran = await host.run('timedatectl', ['show', '--property=NTPSynchronized', '--value']);
-  const says = ran?.exit_code === 0 ? ran.stdout.trim() : '';
-  if (says === 'yes') return [ok(name, 'something keeps the clock right')];
-  if (says === 'no') return [warn(name, 'nothing keeps the clock right (NTPSynchronized=no)', TODO)];
+  const synchronized = ran?.exit_code === 0 ? ran.stdout.trim() : '';
+  if (synchronized === 'yes') return [ok(name, 'something keeps the clock right')];
+  if (synchronized === 'no') return [warn(name, 'nothing keeps the clock right (NTPSynchronized=no)', TODO)];
   return [skip(name, 'no timedatectl answers here: in a container the clock is the node’s, look there')];
 }
 
-// One attestation from the running sidecar, verified here as anybody would verify it.
+// One attestation from the running sidecar, verified here as a client would verify it.
 
 const NAME = 'trial';
 const TRIAL_TIMEOUT_MS = 5_000;
@@ -275,7 +275,7 @@ function checkSessionOf(
   return [ok(name, `signed by the session of a ${who}, for another ${minutes} min; it verifies${launch}`)];
 }
 
-/** HOST_DATA or MRCONFIGID is where a host that is ours puts it; elsewhere the image holds it. */
+/** Our own host puts the launch file's digest into HOST_DATA or MRCONFIGID; elsewhere the image holds the file. */
 function launchWords(launch: string | null, hostData: string): string {
   if (launch === null) return '';
   return hostData.startsWith(launch)

@@ -1,4 +1,4 @@
-// Collects evidence over a nonce from every device: GPUs in parallel, one report at a time from each; switches beside them.
+// Collects evidence over a nonce from every device in parallel: one report at a time from each GPU, and from all switches together.
 import type { Evidence } from '../../proto/attestation.ts';
 import type { Nonce } from '../../proto/raw.ts';
 import type { Device } from '../common/attester.ts';
@@ -7,17 +7,19 @@ import { refusal } from './errors.ts';
 import { keepMachine, type Machine, type MachineOptions, type Source } from './machine.ts';
 
 export interface CollectorOptions extends MachineOptions {
-  /** For one collection; 30,000 by default. */
+  /** The timeout of one collection; 30,000 by default. */
   readonly collection_timeout_ms?: number;
 }
 
-/** What the devices are reached by: the driver's libraries, or a collector in their place. */
+/** How the devices are reached: through the driver's libraries, or through a given collector. */
 export type DeviceOptions = CollectorOptions | { readonly collector: Collector };
 
 export interface Collector {
   readonly devices: readonly Device[];
-  /** @throws {AttesterError} @throws what `signal` was aborted with. */
-  /** @param device the index of the only one that shall sign; every device by default. */
+  /**
+   * @param device the index of the only one that shall sign; every device by default.
+   * @throws {AttesterError} @throws what `signal` was aborted with.
+   */
   collect(nonce: Nonce, signal: AbortSignal, device?: number): Promise<Evidence[]>;
   /** Reads the chain of every device again: a device that was reset has another leaf. True when a chain has changed. */
   renewChains(signal: AbortSignal): Promise<boolean>;
@@ -57,8 +59,8 @@ export async function createCollector(options: CollectorOptions): Promise<Collec
   }
 
   async function chainOf(source: Source): Promise<string> {
-    const at_hand = chains.get(source.id);
-    if (at_hand !== undefined) return at_hand;
+    const cached = chains.get(source.id);
+    if (cached !== undefined) return cached;
     const chain = await source.chain();
     chains.set(source.id, chain);
     return chain;
@@ -96,7 +98,7 @@ export async function createCollector(options: CollectorOptions): Promise<Collec
       return [...chains].some(([id, chain]) => before.get(id) !== chain);
     },
     async close() {
-      // A driver that is shut down during a call may crash the process, and one that hangs would keep the process from ending.
+      // A driver that is shut down during a call may crash the process, and waiting for a call that hangs would keep it from ending.
       if (!idle()) await new Promise((resolve) => setTimeout(resolve, CLOSE_MS));
       if (idle()) await kept.close();
     },

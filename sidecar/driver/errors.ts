@@ -66,7 +66,7 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
 
 const UNKNOWN: Meaning = { reason: 'nvml_error', again: 'stop', words: 'an error that we do not know' };
 
-/** A call of NVML's that returned an error. */
+/** An NVML call returned an error. */
 export class NvmlError extends AttesterError {
   readonly nvml_code: number;
   constructor(function_name: string, nvml_code: number) {
@@ -84,7 +84,7 @@ export function refusal(reason: Reason, words: string, again: Again = 'stop', op
 
 // What NSCQ's return codes mean to an operator.
 
-/** nscq_rc_t below zero, as NVIDIA's header numbers it. Above zero are warnings. */
+/** nscq_rc_t below zero, as NVIDIA's header numbers it. Values above zero are warnings. */
 const NSCQ_MEANINGS: Readonly<Record<number, Meaning>> = {
   [-1]: {
     reason: 'unsupported_switch',
@@ -111,7 +111,7 @@ const NSCQ_UNKNOWN: Meaning = {
   words: 'the driver failed without saying why; look at dmesg',
 };
 
-/** A call of NSCQ's that returned an error. The switches' driver is opened again after it. */
+/** An NSCQ call returned an error. The switches' driver is opened again after it. */
 export class NscqError extends AttesterError {
   constructor(path: string, nscq_code: number) {
     const { reason, again, words } = NSCQ_MEANINGS[nscq_code] ?? NSCQ_UNKNOWN;

@@ -1,8 +1,8 @@
-// Calls into a driver's library through koffi. Each runs on a thread of libuv's pool, few at a time; a call that hangs keeps its thread.
+// Calls a driver's library through koffi. Each call runs on a thread of libuv's pool, few at a time; a call that hangs keeps its thread.
 import { createRequire } from 'node:module';
 import { refusal } from './errors.ts';
 
-/** The part of koffi that is used here. It is loaded with the attester that needs it, and by nothing else. */
+/** The part of koffi that is used here. It is loaded only when a driver's library is opened. */
 export interface Koffi {
   load(path: string): KoffiLibrary;
   config(settings: Readonly<Record<string, number>>): unknown;
@@ -48,7 +48,7 @@ function endAnyway(): void {
 }
 
 /**
- * @param max_calls at a time, whoever makes them: each takes a thread, and those that hang keep theirs.
+ * @param max_calls limit of concurrent calls in this process: each takes a thread, and one that hangs keeps it.
  * @throws {AttesterError} nvml_timeout when `max_calls` calls have not returned.
  */
 export function callAsync<T>(run: KoffiFunction, args: readonly unknown[], max_calls: number): Promise<T> {

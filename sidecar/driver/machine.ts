@@ -1,4 +1,4 @@
-// The machine with its devices, opened at the start. When a driver loses it, it is opened again and must have the same devices.
+// The machine with its devices, opened at the start. When a driver loses them, it is opened again and must have the same devices.
 import type { Device } from '../common/attester.ts';
 import { holding, type Lock } from '../common/lock.ts';
 import { NscqError, NVML, NvmlError, refusal } from './errors.ts';
@@ -8,9 +8,9 @@ import { checkMode, createNvml, type Nvml, openLibrary, openSession } from './nv
 // The sources of evidence: GPUs through NVML and, behind protected PCIe, switches through NSCQ.
 
 export interface Source extends Device {
-  /** The same for the same device, whenever it is opened. */
+  /** Stays the same when the device is opened again. */
   readonly id: string;
-  /** Sources of one lock make their reports one after the other. */
+  /** Sources with the same lock make their reports one after the other. */
   readonly lock: string;
   /** PEM, leaf first. */
   chain(): Promise<string>;
@@ -24,7 +24,7 @@ export interface Machine {
 }
 
 /**
- * @param openNscq called behind protected PCIe alone; throws where switches cannot be attested.
+ * @param openNscq called only behind protected PCIe; throws where switches cannot be attested.
  * @throws {AttesterError} no GPU, no switch where there must be one, or a mode in which their reports prove nothing.
  */
 async function openMachine(nvml: Nvml, openNscq: () => Nscq): Promise<Machine> {
@@ -63,28 +63,28 @@ async function switches(nscq: Nscq): Promise<Source[]> {
 export interface MachineOptions {
   /** As dlopen takes it. */
   readonly library: string;
-  /** Calls at a time. Each takes a thread of libuv's pool, of which one must be left for everything else. */
+  /** Concurrent calls. Each takes a thread of libuv's pool, of which one must be left for everything else. */
   readonly parallel_calls: number;
-  /** The switches' library, opened behind protected PCIe alone. */
+  /** The switches' library, opened only behind protected PCIe. */
   readonly switch_library: string;
   /** Whether switches can be attested too; where they cannot, a node behind protected PCIe is refused. True by default. */
   readonly switches?: boolean;
 }
 
 interface KeptMachine {
-  /** Opens it, for the first time or again. @throws {AttesterError} */
+  /** Opens the machine, for the first time or again. @throws {AttesterError} */
   open(): Promise<Machine>;
   /** The open machine, after a check that its mode has not changed. To be called one at a time. @throws {AttesterError} */
   current(calls: Lock, signal: AbortSignal): Promise<Machine>;
   /** Whether the machine must be opened again after this error. */
   isLost(error: unknown): boolean;
-  /** @param idle no call is running: a driver that is closed under one may crash the process. */
+  /** @param idle no call is running: a driver that is closed during a call may crash the process. */
   lose(idle: boolean): Promise<void>;
-  /** While no call is running. */
+  /** To be called while no driver call is running. */
   close(): Promise<void>;
 }
 
-/** After these codes the driver has lost our session, or its devices. */
+/** The codes after which the driver has lost our session, or its devices. */
 const LOST: ReadonlySet<number> = new Set([
   NVML.uninitialized,
   NVML.driver_not_loaded,

@@ -1,4 +1,4 @@
-// NSCQ as this sidecar uses it: which switches there are, whether they are locked, and a switch's chain and report over a nonce.
+// NSCQ, as the sidecar uses it: lists the switches, reads whether they are locked, and a switch's chain and report over a nonce.
 
 import type { Device } from '../common/attester.ts';
 import { NscqError, refusal } from './errors.ts';
@@ -21,15 +21,15 @@ interface Chain {
   readonly cert_chain_size: number;
 }
 
-let types: ReturnType<typeof made> | undefined;
+let types: ReturnType<typeof makeTypes> | undefined;
 
-/** The same each time: koffi keeps types by name, for the life of the process. */
-function nscqTypes(koffi: Koffi): ReturnType<typeof made> {
-  types ??= made(koffi);
+/** Made once: koffi keeps types by name for the life of the process. */
+function nscqTypes(koffi: Koffi): ReturnType<typeof makeTypes> {
+  types ??= makeTypes(koffi);
   return types;
 }
 
-function made(koffi: Koffi) {
+function makeTypes(koffi: Koffi) {
   const uuid = koffi.array('uint8', UUID_BYTES);
   const callback = (name: string, value: unknown) => koffi.proto(name, 'void', ['void *', 'int8', value, 'void *']);
   return {
@@ -48,10 +48,10 @@ function made(koffi: Koffi) {
   };
 }
 
-// Opens NVIDIA's library for NVSwitches (libnvidia-nscq.so.2, API 2.0.0). It gives its values by callbacks, before the call returns.
+// Opens NVIDIA's library for NVSwitches (libnvidia-nscq.so.2, API 2.0.0). It returns values through callbacks, before the call returns.
 //
-// The call runs on a thread of libuv's pool; koffi hands each callback to the event loop and holds that thread meanwhile, so
-// nothing here waits for a switch.
+// The call runs on a thread of libuv's pool; koffi runs each callback on the event loop and holds that thread meanwhile, so the event
+// loop never waits for a switch.
 
 const MOUNT_DEVICES = 1;
 const LABEL_BYTES = 64;
@@ -65,7 +65,7 @@ interface NscqValues {
 }
 type NscqKind = keyof NscqValues;
 
-/** One value at a path: of which switch, with which return code, below zero for an error. */
+/** One value at a path, with its switch's label and a return code, which is below zero for an error. */
 interface Observed<T> {
   readonly label: string;
   readonly code: number;
@@ -73,7 +73,7 @@ interface Observed<T> {
 }
 
 interface NscqLibrary {
-  /** 0 or a warning above it; below: an error. */
+  /** The return code: 0, above it a warning, below it an error. */
   create(): Promise<number>;
   destroy(): Promise<void>;
   setInput(bytes: Buffer): Promise<number>;
@@ -83,12 +83,12 @@ interface NscqLibrary {
   ): Promise<{ readonly code: number; readonly values: readonly Observed<NscqValues[K]>[] }>;
 }
 
-/** The bytes of a structure that a callback gets by value; none where its size is impossible. */
+/** The bytes of a structure that a callback gets by value; empty where the size is impossible. */
 const sized = (bytes: Uint8Array, size: number) => Buffer.from(bytes.subarray(0, size > bytes.length ? 0 : size));
 
 /**
  * @param path as dlopen takes it.
- * @param max_calls as of NVML's, with which it shares the threads.
+ * @param max_calls limit of concurrent calls, shared with NVML.
  * @throws {AttesterError} without koffi or without the library.
  */
 export function openNscq(path: string, max_calls: number): NscqLibrary {
@@ -116,18 +116,18 @@ export function openNscq(path: string, max_calls: number): NscqLibrary {
     return text.toString('latin1', 0, end < 0 ? text.length : end);
   }
 
-  function readValue(kind: NscqKind, given: unknown): Buffer | number {
-    if (kind === 'uuid') return uuidAt(given);
-    if (kind === 'byte') return given as number;
-    if (kind === 'chain') return sized((given as Chain).cert_chain, (given as Chain).cert_chain_size);
-    return sized((given as Report).report, (given as Report).report_size);
+  function readValue(kind: NscqKind, value: unknown): Buffer | number {
+    if (kind === 'uuid') return uuidAt(value);
+    if (kind === 'byte') return value as number;
+    if (kind === 'chain') return sized((value as Chain).cert_chain, (value as Chain).cert_chain_size);
+    return sized((value as Report).report, (value as Report).report_size);
   }
 
   return {
     async create() {
-      const made = await callAsync<{ rc: number; session: number | bigint }>(create, [MOUNT_DEVICES], max_calls);
-      session = made.session;
-      return made.rc;
+      const created = await callAsync<{ rc: number; session: number | bigint }>(create, [MOUNT_DEVICES], max_calls);
+      session = created.session;
+      return created.rc;
     },
     async destroy() {
       if (BigInt(session) === 0n) return;
@@ -137,14 +137,14 @@ export function openNscq(path: string, max_calls: number): NscqLibrary {
     },
     setInput: (bytes) => callAsync<number>(setInput, [session, 0, bytes, bytes.length], max_calls),
     async observe<K extends NscqKind>(kind: K, at: string) {
-      const given: { uuid: Buffer; code: number; value: Buffer | number }[] = [];
+      const received: { uuid: Buffer; code: number; value: Buffer | number }[] = [];
       // An error thrown here would be lost, so the callback only keeps its arguments.
       const keep = (device: unknown, code: number, value: unknown) => {
-        given.push({ uuid: uuidAt(device), code, value: readValue(kind, value) });
+        received.push({ uuid: uuidAt(device), code, value: readValue(kind, value) });
       };
       const code = await callAsync<number>(observers[kind], [session, at, keep, null, 0], max_calls);
       const values: Observed<NscqValues[K]>[] = [];
-      for (const { uuid, code, value } of given) {
+      for (const { uuid, code, value } of received) {
         const read = kind === 'uuid' ? await labelOf(value as Buffer) : value;
         values.push({ label: await labelOf(uuid), code, value: read as NscqValues[K] });
       }
@@ -165,11 +165,11 @@ function loaded(koffi: Koffi, path: string): KoffiLibrary {
   }
 }
 
-/** One call at a time: a session keeps the nonce that its next report is over. Every method throws {AttesterError}. */
+/** One call at a time: a session holds the nonce for its next report. Every method throws {AttesterError}. */
 export interface Nscq {
   open(): Promise<void>;
   close(): Promise<void>;
-  /** By label, in the driver's order. */
+  /** Labels, in the driver's order. */
   switches(): Promise<readonly string[]>;
   /** nscq_arch_t: 2 LS10. */
   architecture(label: string): Promise<number>;
@@ -197,17 +197,17 @@ export function createNscq(library: NscqLibrary): Nscq {
     return values;
   }
 
-  async function only<K extends NscqKind>(kind: K, label: string, what: string): Promise<NscqValues[K]> {
-    const path = `/${label}/${what}`;
-    const [answer, ...more] = await observed(kind, path);
-    if (answer === undefined || answer.label !== label || more.length > 0)
+  async function only<K extends NscqKind>(kind: K, label: string, property: string): Promise<NscqValues[K]> {
+    const path = `/${label}/${property}`;
+    const [first, ...others] = await observed(kind, path);
+    if (first === undefined || first.label !== label || others.length > 0)
       throw refusal('nscq_error', `${path} was not answered by that switch alone`);
-    return answer.value;
+    return first.value;
   }
 
-  async function bytes(kind: 'chain' | 'report', label: string, what: string): Promise<Uint8Array> {
-    const value = await only(kind, label, what);
-    if (value.length === 0) throw refusal('nscq_error', `${what} of ${label} has a size that cannot be`);
+  async function bytes(kind: 'chain' | 'report', label: string, property: string): Promise<Uint8Array> {
+    const value = await only(kind, label, property);
+    if (value.length === 0) throw refusal('nscq_error', `${property} of ${label} has a size that cannot be`);
     return value;
   }
 
@@ -231,7 +231,7 @@ export function createNscq(library: NscqLibrary): Nscq {
   };
 }
 
-// A session with NSCQ: the switches opened and checked, with which a node behind protected PCIe is attested beside its GPUs.
+// A session with NSCQ: opens and checks the switches, which are attested with the GPUs behind protected PCIe.
 
 interface NvSwitch extends Device {
   readonly label: string;
@@ -244,14 +244,14 @@ const MAX_SWITCHES = 16;
 export async function openSwitches(nscq: Nscq): Promise<readonly NvSwitch[]> {
   await nscq.open();
   try {
-    return await look(nscq);
+    return await findSwitches(nscq);
   } catch (error) {
     await nscq.close().catch(() => undefined);
     throw error;
   }
 }
 
-async function look(nscq: Nscq): Promise<readonly NvSwitch[]> {
+async function findSwitches(nscq: Nscq): Promise<readonly NvSwitch[]> {
   const labels = await nscq.switches();
   if (labels.length === 0) throw refusal('no_switch', 'protected PCIe is on, and the driver sees no switch');
   if (labels.length > MAX_SWITCHES)

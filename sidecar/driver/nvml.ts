@@ -1,10 +1,10 @@
-// NVML as this sidecar uses it: what there is, which mode it is in, and a device's chain and report over a nonce.
+// NVML, as the sidecar uses it: lists the GPUs, reads their mode, and a GPU's chain and report over a nonce.
 
 import type { Device } from '../common/attester.ts';
 import { NVML, NvmlError, refusal } from './errors.ts';
 import { callAsync, type KoffiFunction, type KoffiLibrary, loadKoffi, NONCE_BYTES, readText } from './ffi.ts';
 
-// NVML's structures as bytes: the sizes and offsets that nvml.h gives them, in the machine's order, without padding.
+// NVML's structures as bytes: the sizes and offsets that nvml.h gives them, little-endian, without padding.
 
 /** nvmlSystemGetDriverVersion, nvmlDeviceGetName (v2), nvmlDeviceGetUUID (v2). */
 export const TEXT_BYTES = 96;
@@ -23,7 +23,7 @@ export interface ConfidentialMode {
   readonly environment: 'unavailable' | 'simulation' | 'production';
   readonly confidential: boolean;
   readonly devtools: boolean;
-  /** null: this driver does not say. */
+  /** null: this driver does not report it. */
   readonly multi_gpu: 'none' | 'protected_pcie' | 'nvle' | null;
 }
 
@@ -54,7 +54,7 @@ const CERTIFICATE_CHAIN_BYTES = 0x1000;
 const ATTESTATION_CHAIN_BYTES = 0x1400;
 export const CERTIFICATE_BYTES = 8 + CERTIFICATE_CHAIN_BYTES + ATTESTATION_CHAIN_BYTES;
 
-/** The attestation chain, PEM, leaf first; null where the driver states a size that cannot be. */
+/** The attestation chain, PEM, leaf first; null where the driver states an impossible size. */
 export function readAttestationChain(bytes: Buffer): string | null {
   const size = bytes.readUInt32LE(4);
   const start = 8 + CERTIFICATE_CHAIN_BYTES;
@@ -76,8 +76,8 @@ export function reportRequest(nonce: Uint8Array): Buffer {
 }
 
 /**
- * The SPDM request and its signed response; null where the driver states a size that cannot be. The report of the board's
- * external root of trust (CEC), which may stand beside it, is not read: nothing here rests on it.
+ * The SPDM request and its signed response; null where the driver states an impossible size. The report of the board's external
+ * root of trust (CEC), which may follow, is not read: nothing here depends on it.
  */
 export function readReport(bytes: Buffer): Buffer | null {
   const [size, cec_size] = [bytes.readUInt32LE(4), bytes.readUInt32LE(8)];
@@ -87,10 +87,10 @@ export function readReport(bytes: Buffer): Buffer | null {
 
 // Opens NVIDIA's management library (libnvidia-ml.so.1).
 
-/** Handles and numbers go by value; a Buffer goes as the address of its bytes. */
+/** Handles and numbers are passed by value, a Buffer as the address of its bytes. */
 export type Argument = number | bigint | Buffer;
 
-/** nvml.h. A handle is a pointer that we only carry. */
+/** nvml.h. A handle is an opaque pointer. */
 const HANDLE = 'uintptr_t';
 const OUT = 'void *';
 const FUNCTIONS = {
@@ -118,7 +118,7 @@ export interface NvmlLibrary {
 
 /**
  * @param path as dlopen takes it.
- * @param max_calls at a time, whoever makes them: each takes a thread, and those that hang keep theirs.
+ * @param max_calls limit of concurrent calls in this process: each takes a thread, and one that hangs keeps it.
  * @throws {AttesterError} without koffi or without the library.
  */
 export function openLibrary(path: string, max_calls: number): NvmlLibrary {
@@ -205,7 +205,7 @@ export function createNvml(library: NvmlLibrary): Nvml {
       const settings = emptySettings();
       const code = await library.call('nvmlSystemGetConfComputeSettings', settings);
       if (code === NVML.success) return readSettings(settings);
-      // Older drivers know the state alone.
+      // Older drivers have only the state.
       if (code !== NVML.function_not_found && code !== NVML.version_mismatch)
         throw new NvmlError('nvmlSystemGetConfComputeSettings', code);
       return readState(await filled('nvmlSystemGetConfComputeState', Buffer.alloc(STATE_BYTES)));
@@ -229,7 +229,7 @@ export function createNvml(library: NvmlLibrary): Nvml {
   };
 }
 
-// A session with NVML: the mode checked and the GPUs opened, as a collection needs them.
+// A session with NVML: opens the GPUs and checks the mode for a collection.
 
 export interface Gpu extends Device {
   readonly handle: Handle;
@@ -242,7 +242,7 @@ export interface Session {
   readonly protected_pcie: boolean;
 }
 
-/** nvmlDeviceArchitecture_t, as NVIDIA's evidence names those that attest. */
+/** nvmlDeviceArchitecture_t of GPUs that can attest, with their names in NVIDIA's evidence. */
 export const ARCHITECTURES: Readonly<Record<number, string>> = { 9: 'HOPPER', 10: 'BLACKWELL' };
 const MAX_GPUS = 16;
 
@@ -250,14 +250,14 @@ const MAX_GPUS = 16;
 export async function openSession(nvml: Nvml): Promise<Session> {
   await nvml.init();
   try {
-    return await look(nvml);
+    return await openGpus(nvml);
   } catch (error) {
     await nvml.shutdown().catch(() => undefined);
     throw error;
   }
 }
 
-async function look(nvml: Nvml): Promise<Session> {
+async function openGpus(nvml: Nvml): Promise<Session> {
   const count = await nvml.count();
   if (count === 0) throw refusal('no_gpu', 'the driver sees no GPU; look at nvidia-smi -L');
   if (count > MAX_GPUS) throw refusal('no_gpu', `${count} GPUs, and ${MAX_GPUS} is the most we know`);
@@ -285,7 +285,7 @@ export async function checkMode(nvml: Nvml): Promise<{ readonly protected_pcie: 
       cause,
     });
   });
-  // Protected PCIe is a mode of its own: NVIDIA's verifiers accept either.
+  // Protected PCIe is a mode of its own: NVIDIA's verifiers accept either mode.
   const protected_pcie = mode.multi_gpu === 'protected_pcie';
   if (!mode.confidential && !protected_pcie)
     throw refusal(

@@ -1,7 +1,7 @@
-// Which of NVIDIA's verifiers can read what this driver signs: the drivers of CUDA 13.5 and later write a new opaque-data
-// format (docs.nvidia.com/attestation, specs, "NVIDIA Opaque Data Format"). The Python SDK, whose support has ended, never
-// will; nvattest does from 2.0.0 (release 2026.10.02) on. NVIDIA names no first driver version: 620.12 is the first seen with
-// it (NVIDIA/attestation-sdk's test data), so that the branch decides.
+// Which of NVIDIA's verifiers can read this driver's reports: drivers of CUDA 13.5 and later write a new opaque-data format
+// (docs.nvidia.com/attestation, specs, "NVIDIA Opaque Data Format"). nvattest reads it from 2.0.0 (release 2026.10.02) on; the Python
+// SDK, whose support has ended, never will. NVIDIA names no first driver version: 620.12 is the first seen with the format
+// (NVIDIA/attestation-sdk's test data), so the branch decides.
 
 /** The branch of the first driver whose reports carry the new format. */
 const FIRST_BRANCH = 620;
@@ -12,7 +12,7 @@ export function needsNvattest(driver_version: string): boolean {
   return branch !== undefined && Number(branch) >= FIRST_BRANCH;
 }
 
-/** Of nvattest itself, as `nvattest version` tells it: "1.2.1" does not. Null where it is not a version. */
+/** Whether this nvattest reads the new format: "1.2.1" does not. Null where the text is not a version. */
 export function readsNewFormat(nvattest_version: string): boolean | null {
   const major = /^([0-9]{1,4})\.[0-9]/.exec(nvattest_version.trim())?.[1];
   return major === undefined ? null : Number(major) >= 2;

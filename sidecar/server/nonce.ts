@@ -13,7 +13,7 @@ export function nonceOfRaw(raw: string | Buffer): Nonce | Promise<Nonce> {
   return raw.length > OFFLOAD_BYTES ? nonceOnThread(typeof raw === 'string' ? Buffer.from(raw) : raw) : nonceHere(raw);
 }
 
-/** The same on this thread. */
+/** The same, on the calling thread. */
 export function nonceHere(raw: string | Buffer): Nonce {
   if (typeof raw !== 'string' && !isUtf8(raw)) throw new JsonTextError('raw is not UTF-8');
   splitRaw(typeof raw === 'string' ? raw : raw.toString('utf8'));
@@ -29,7 +29,7 @@ interface Waiting {
 }
 
 let worker: Worker | null = null;
-/** In the order in which raws were handed over, which is that of the results. */
+/** In the order in which raws were posted, in which results arrive. */
 const waiting: Waiting[] = [];
 
 function nonceOnThread(raw: Buffer): Promise<Nonce> {
@@ -48,12 +48,12 @@ function startWorker(): Worker {
   const lost = (error: Error) => {
     if (worker !== started) return;
     worker = null;
-    for (const one of waiting.splice(0)) one.reject(error);
+    for (const request of waiting.splice(0)) request.reject(error);
   };
   started.on('message', (result: NonceResult) => {
-    const one = waiting.shift();
-    if ('nonce' in result) one?.resolve(result.nonce);
-    else one?.reject(new JsonTextError(result.refused));
+    const request = waiting.shift();
+    if ('nonce' in result) request?.resolve(result.nonce);
+    else request?.reject(new JsonTextError(result.refused));
   });
   started.on('error', lost);
   started.on('exit', () => lost(new Error('the thread that looks at raw ended')));

@@ -51,7 +51,8 @@ export async function listenOnSocket(server: Server, path: string): Promise<void
 }
 
 /**
- * Serves the listening Unix socket behind descriptor `fd`. Its path, folder and permissions belong to the process that made it: nothing is made, changed or removed.
+ * Serves the listening Unix socket behind descriptor `fd`. Its path, folder and permissions belong to the process that made it and are
+ * not changed.
  * @throws {SocketError}
  */
 export async function listenOnInherited(server: Server, fd: number): Promise<void> {
@@ -118,31 +119,31 @@ function isListening(path: string): Promise<boolean> {
 }
 
 interface SidecarServer {
-  /** Takes no new requests, closes connections that are no session, finishes requests in flight within `drain_ms`, and closes the attester. */
+  /** Takes no new requests, closes connections without a session, drains requests in flight within `drain_ms`, and closes the attester. */
   close(): Promise<void>;
 }
 
 interface ServerOptions {
   readonly sidecar_socket: string;
-  /** A socket that somebody else made and listens on, instead of `sidecar_socket`. */
+  /** A socket that another process made and listens on, instead of `sidecar_socket`. */
   readonly inherited_fd?: number | null;
   readonly attest_queue_max: number;
   readonly attest_deadline_ms: number;
-  /** Who signs a nonce: every device, as by default, or any one of them. */
+  /** Who signs a nonce: every device (the default), or any one of them. */
   readonly signers?: 'all' | 'any';
   /** How long `close` may wait for attestations in flight. The gateway sends the rest to the next sidecar. */
   readonly drain_ms: number;
-  /** Why the attester cannot attest yet, where that is known from its start. */
+  /** The reason why the attester could not start; null by default. */
   readonly unavailable?: AttesterError | null;
-  /** From one trial to the next while it cannot attest. */
+  /** The time between trials while the attester cannot attest. */
   readonly trial_every_ms?: number;
-  /** The processor that signs as well; null by default. `required`: nothing is attested without it. */
+  /** The processor that signs too; null by default. `required`: nothing is attested without it. */
   readonly cpu?: Pick<SessionsOptions, 'collector' | 'required' | 'launch' | 'life_s'> | null;
 }
 
-/** Concurrent connections: gateways, of which each of up to 64 workers has its own, and health checks. */
+/** Concurrent connections: one for each worker of a gateway (up to 64), and health checks. */
 const MAX_SESSIONS = 256;
-/** How long the start waits for the first session where one is required: with a slow processor, gateways are told why nothing is attested. */
+/** How long the start waits for a required first session. After that, gateways are told why nothing is attested. */
 const FIRST_SESSION_MS = 10_000;
 
 /** Listens and serves until closed. @throws {SocketError} */
@@ -162,7 +163,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
   });
   const { cpu = null } = options;
   let failure: string | null = null;
-  const signed =
+  const cpuSessions =
     cpu === null
       ? null
       : createSessions({
@@ -180,7 +181,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
             }
           },
           onFailure({ message }) {
-            // A machine that is no confidential VM says the same every minute.
+            // On a machine that is no confidential VM the same failure recurs every minute.
             log[failure === message ? 'debug' : 'error']({ message }, 'no session with the processor');
             failure = message;
           },
@@ -194,7 +195,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
       .end('This socket speaks WebSocket.\n');
   });
   const sockets = new WebSocketServer({ server, perMessageDeflate: false, maxPayload: MAX_FRAME_BYTES });
-  sockets.on('error', () => {}); // the server's own errors are listenOnSocket's to report
+  sockets.on('error', () => {}); // listenOnSocket and listenOnInherited report the server's errors
   sockets.on('connection', (ws, { url, socket }) => {
     const level = url === HEALTH_PATH ? 'debug' : 'info';
     ws.on('error', () => ws.terminate());
@@ -203,7 +204,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     const session = runSession(ws, socket, {
       attester,
       scheduler,
-      sessions: signed,
+      sessions: cpuSessions,
       onUnexpected: (error) => log.error(where(error), 'the attester failed in an unexpected way'),
       totals: () => ({ attested_total, failed_total }),
       onResult(result) {
@@ -218,7 +219,7 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
       log[level]({ sessions: sockets.clients.size }, 'gateway left');
     });
   });
-  /** Tells gateways of an attester that could not run before, or that has replaced another, ahead of its first attestation. */
+  /** Announces an attester that could not run before, or that has replaced another, ahead of its first result. */
   function announce(): void {
     if (attester.devices === announced) return;
     announced = attester.devices;
@@ -226,13 +227,13 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
     for (const session of sessions) session.sendStatus();
   }
   if (options.unavailable) scheduler.failed(options.unavailable);
-  if (cpu?.required) await Promise.race([signed?.ready, delay(FIRST_SESSION_MS, undefined, { ref: false })]);
+  if (cpu?.required) await Promise.race([cpuSessions?.ready, delay(FIRST_SESSION_MS, undefined, { ref: false })]);
   const { inherited_fd = null, sidecar_socket } = options;
   await (inherited_fd === null ? listenOnSocket(server, sidecar_socket) : listenOnInherited(server, inherited_fd));
   return {
     async close() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-      // Closes connections that never became a session, which nothing else would time out any more.
+      // Closes connections that never became a session: no timeout would end them any more.
       server.closeAllConnections();
       const deadline = delay(options.drain_ms, undefined, { ref: false });
       await Promise.race([Promise.all([...sessions].map((session) => session.drain())), deadline]);
@@ -241,18 +242,18 @@ export async function startServer(attester: Attester, options: ServerOptions, lo
         for (const ws of sockets.clients) ws.terminate();
       }, 500).unref();
       await closed;
-      signed?.close();
+      cpuSessions?.close();
       scheduler.close();
       await attester.close();
     },
   };
 }
 
-// The sidecar's log: JSON lines on stdout, for people where that is a terminal.
+// The sidecar's log: JSON lines on stdout, or readable lines where that is a terminal.
 
 type Out = Pick<NodeJS.WriteStream, 'isTTY' | 'write'> & Partial<Pick<NodeJS.WriteStream, 'on'>>;
 
-/** A line that cannot be written is lost, to a full disk for example. */
+/** A line that cannot be written, to a full disk for example, is lost. */
 export function createLog(level: string, out: Out = process.stdout): Logger {
   // Without a listener Node would end the process, and with it every attestation in flight.
   out.on?.('error', () => {});
@@ -262,7 +263,7 @@ export function createLog(level: string, out: Out = process.stdout): Logger {
   );
 }
 
-/** One line an attestation: the gateway's id, how it ended, where the time went, how many still wait. */
+/** One line for each attestation: the gateway's id, the outcome, the time of each phase, the queue's length. */
 function logResult(log: Logger, { id, code, ms, phases }: Result, queued: number): void {
   const times = Object.entries(phases ?? {}).map(([phase, phase_ms]) => [phase, round(phase_ms)]);
   const level = code === 'attested' || code === 'cancelled' ? 'info' : 'warn';

@@ -41,15 +41,15 @@ interface SessionDeps {
   /** null: no processor signs. */
   readonly sessions: Sessions | null;
   readonly onResult: (result: Result) => void;
-  /** Called with what an attester should not throw, for the log. */
+  /** Called with an error of an unknown type, for the log. */
   readonly onUnexpected: (error: unknown) => void;
   readonly totals: () => { attested_total: number; failed_total: number };
 }
 
 export interface Session {
-  /** Sends the gateway the current state. To be called when that changes. */
+  /** Sends the gateway the current state. To be called when the state changes. */
   sendStatus(): void;
-  /** Sends the session that answers are signed in from now on. */
+  /** Sends the session whose key signs responses from now on. */
   sendSession(): void;
   /** Takes no new requests from now on. Resolves when every earlier one has its result. */
   drain(): Promise<void>;
@@ -61,7 +61,7 @@ const MAX_RAW_BYTES = 3 * MAX_RAW_LENGTH;
 /** @param socket the connection that carries `ws`. */
 export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Session {
   const { attester, scheduler, sessions } = deps;
-  const trouble = () => scheduler.unavailable ?? sessions?.unavailable ?? null;
+  const unavailable = () => scheduler.unavailable ?? sessions?.unavailable ?? null;
   const requests = new Map<string, AbortController>();
   let drained: (() => void) | null = null;
   const send = (frame: FromSidecar) => {
@@ -85,11 +85,11 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     const texts = [`${heads}{"token":${JSON.stringify(token)},"evidence":[`];
     for (const [i, one] of evidence.entries()) texts.push(i === 0 ? '' : ',', ...evidenceJson(one));
     texts.push(']}');
-    ws.send(inOne(texts));
+    ws.send(utf8Of(texts));
   };
-  /** Answers of batches that are ready in this turn of the event loop, by nonce. */
+  /** Results of batches that are ready in this event-loop turn, by nonce. */
   const ready = new Map<Nonce, { readonly timed: TimedLeaf; readonly leaves: BatchLeaf[] }>();
-  /** The answers of a batch go out in one frame, with their token and evidence once. */
+  /** The results of a batch are sent in one frame, which holds their token and evidence once. */
   const sendWithBatch = (id: string, timed: TimedLeaf, cpu: Signed | null) => {
     if (ready.size === 0) setImmediate(sendReady);
     const { salt, leaf_index, path } = timed.batch;
@@ -108,7 +108,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     ready.clear();
   };
   let corked = false;
-  /** The results of one turn of the event loop go out in one write. */
+  /** The results of one event-loop turn are sent in one write. */
   const corkForThisTurn = () => {
     if (corked) return;
     corked = true;
@@ -136,7 +136,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
       simulated: simulated === null ? null : { root: simulated.root + (sessions?.simulatedRoot ?? '') },
       cpu: sessions === null ? null : { type: sessions.type ?? 'unknown' },
       ...(token_keys === undefined ? {} : { token_keys: { keys: token_keys.keys.map((key) => ({ ...key })) } }),
-      trouble: trouble(),
+      trouble: unavailable(),
     });
   };
   const sendSession = () => {
@@ -152,7 +152,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
       queued: scheduler.waiting,
       collecting: scheduler.running,
       ...deps.totals(),
-      trouble: trouble(),
+      trouble: unavailable(),
     });
   };
   sendHello();
@@ -166,11 +166,11 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     if (frame.type === 'cancel') return requests.get(frame.id)?.abort(new Error('cancelled'));
     if (requests.has(frame.id)) return fail(frame.id, 'duplicate_id', 'this id is being worked on');
     if (drained !== null) return fail(frame.id, 'shutting_down', 'the sidecar stops', RETRY_AFTER_MS.shutting_down);
-    if (frame.type === 'session') return void answerChallenge(frame.id, frame.challenge);
+    if (frame.type === 'session') return void handleChallenge(frame.id, frame.challenge);
     const reply = isBinary ? sendBinary : sendText;
-    void answer(frame.id, digestOf(frame.raw), frame.batch, reply);
+    void handleAttest(frame.id, digestOf(frame.raw), frame.batch, reply);
   });
-  // A gateway that comes back sends its requests again.
+  // A gateway that reconnects sends its requests again.
   ws.on('close', () => {
     for (const abort of requests.values()) abort.abort(new Error('the gateway left'));
   });
@@ -186,7 +186,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     },
   };
 
-  async function answer(
+  async function handleAttest(
     id: string,
     digesting: Promise<Nonce>,
     group: BatchGroup | undefined,
@@ -220,7 +220,7 @@ export function runSession(ws: WebSocket, socket: Duplex, deps: SessionDeps): Se
     }
   }
 
-  async function answerChallenge(id: string, challenge: string): Promise<void> {
+  async function handleChallenge(id: string, challenge: string): Promise<void> {
     if (sessions === null) return fail(id, 'no_session', 'no processor signs here');
     const abort = new AbortController();
     requests.set(id, abort);
@@ -247,15 +247,15 @@ function parseFrame(text: string): ToSidecar | null {
   }
 }
 
-/** As `JSON.stringify`, in pieces: base64 that was checked before has no characters to escape and is not searched for them. */
+/** As `JSON.stringify`, in parts: base64 was checked before, so it is not searched for characters to escape. */
 function evidenceJson(one: Evidence): readonly string[] {
   const { arch, report, certificate_chain, ...more } = one;
   if (Object.keys(more).length > 0) return [JSON.stringify(one)];
   return [`{"arch":${JSON.stringify(arch)},"report":"`, report, '","certificate_chain":"', certificate_chain, '"}'];
 }
 
-/** The texts in UTF-8, without first joining them to one long text. */
-function inOne(texts: readonly string[]): Buffer {
+/** Encodes the texts as UTF-8 without first joining them into one string. */
+function utf8Of(texts: readonly string[]): Buffer {
   const bytes = Buffer.allocUnsafe(texts.reduce((length, text) => length + Buffer.byteLength(text), 0));
   let at = 0;
   for (const text of texts) at += bytes.write(text, at);
@@ -264,16 +264,16 @@ function inOne(texts: readonly string[]): Buffer {
 
 function parseBinary(frame: Buffer): (Omit<AttestFrame, 'raw'> & { readonly raw: Buffer }) | null {
   try {
-    const { head, payload: carried } = splitBinaryFrame(frame);
+    const { head, payload } = splitBinaryFrame(frame);
     const request = attestHeadSchema.parse(JSON.parse(head));
-    if (carried.length > MAX_RAW_BYTES) return null;
-    return { ...request, raw: Buffer.from(carried.buffer, carried.byteOffset, carried.byteLength) };
+    if (payload.length > MAX_RAW_BYTES) return null;
+    return { ...request, raw: Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength) };
   } catch {
     return null;
   }
 }
 
-/** raw itself is not kept while its digest waits. @throws {JsonTextError} */
+/** A waiting request keeps only this digest, not raw. @throws {JsonTextError} */
 const digestOf = async (raw: string | Buffer): Promise<Nonce> => nonceOfRaw(raw);
 
 interface Failure {

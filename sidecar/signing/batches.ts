@@ -1,4 +1,4 @@
-// Batches: answers that allow it wait together for the GPU and go out under one nonce, as the leaves of a tree.
+// Batches: requests that allow it wait together for the GPU and share one nonce, as the leaves of a Merkle tree.
 import { setImmediate } from 'node:timers/promises';
 import { type Batch, MAX_LEAVES } from '../../proto/batch.ts';
 import type { BatchGroup, Phases } from '../../proto/frames.ts';
@@ -7,7 +7,7 @@ import type { Collected } from '../common/attester.ts';
 import { QueueFull } from './queue.ts';
 import { type Leaf, makeLeaf, makeTree } from './tree.ts';
 
-/** Answers that may wait in batches, of all gateways together: a few collections' worth. */
+/** Requests of all gateways that may wait in batches: a few collections' worth. */
 const MAX_WAITING_LEAVES = 4 * MAX_LEAVES;
 
 /** The request's deadline has passed. */
@@ -17,53 +17,53 @@ export class DeadlineExceeded extends Error {
 
 /** The attester's result, checked, and how long each phase took. */
 export interface Timed extends Collected {
-  /** What the devices signed. */
+  /** The nonce that the devices signed. */
   readonly nonce: Nonce;
   readonly phases: Phases;
 }
 
-/** The same for one answer of a batch. Token and evidence are the same objects for all of its answers. */
+/** The same for one leaf of a batch. All leaves share the same token and evidence objects. */
 export interface TimedLeaf extends Timed {
   readonly batch: Batch;
 }
 
-/** Has a nonce signed. `queued_ms`: since when its oldest answer waits, by performance.now(). */
+/** Has a nonce signed. `queued_ms`: when its oldest request was queued, by performance.now(). */
 type Sign = (nonce: Nonce, queued_ms: number) => Promise<Timed>;
 
 interface BatchesOptions {
-  /** From an answer's arrival to its result. */
+  /** From a request's arrival to its result. */
   readonly deadline_ms: number;
   /** Runs `work` when the GPU is free for it, in order of arrival. */
   readonly run: (work: (signal: AbortSignal, sign: Sign) => Promise<void>, cancel: AbortSignal) => Promise<void>;
 }
 
 interface Waiting extends Leaf {
-  readonly joined_ms: number;
+  readonly arrived_ms: number;
   resolve(timed: TimedLeaf): void;
   reject(reason: unknown): void;
 }
 
 interface OpenBatch {
   readonly abort: AbortController;
-  /** Answers whose clients still wait, before the root is made and after. */
+  /** Requests that still wait for a result, before the root is made and after. */
   readonly leaves: Set<Waiting>;
   closed: boolean;
 }
 
 export interface Batches {
   /**
-   * A batch waits in the queue from its first answer on, like any other attestation: the oldest goes first.
-   * @param raw the SHA-256 of raw, in hex.
+   * A batch enters the queue with its first request, like any other attestation: the oldest is served first.
+   * @param digest the SHA-256 of raw, in hex.
    * @throws {AttesterError} {QueueFull} {DeadlineExceeded}; whatever `cancel` was aborted with.
    */
-  attest(raw: Nonce, group: BatchGroup, cancel: AbortSignal): Promise<TimedLeaf>;
+  attest(digest: Nonce, group: BatchGroup, cancel: AbortSignal): Promise<TimedLeaf>;
 }
 
 export function createBatches({ deadline_ms, run }: BatchesOptions): Batches {
   const open = new Map<BatchGroup, OpenBatch>();
   let waiting = 0;
 
-  /** From here on a leaf that goes keeps its place in the tree. Its salt is dropped, so that nobody can open it. */
+  /** From here on a cancelled leaf stays in the tree. Its salt is dropped, so that nobody can open it. */
   function close(group: BatchGroup, batch: OpenBatch): void {
     if (open.get(group) === batch) open.delete(group);
     if (!batch.closed) waiting -= batch.leaves.size;
@@ -75,7 +75,7 @@ export function createBatches({ deadline_ms, run }: BatchesOptions): Batches {
     const batch: OpenBatch = { abort: new AbortController(), leaves: new Set(), closed: false };
     open.set(group, batch);
     run(async (signal, sign) => {
-      // The answers that came in the same turn of the event loop belong to it; nothing waits longer for others.
+      // Requests of the same event-loop turn join the batch; no request waits longer for others.
       await setImmediate();
       close(group, batch);
       signal.throwIfAborted();
@@ -83,7 +83,7 @@ export function createBatches({ deadline_ms, run }: BatchesOptions): Batches {
       const { nonce, proofs } = makeTree(batch.leaves);
       const timed = await sign(nonce, queued_ms);
       for (const leaf of batch.leaves) {
-        const phases = { ...timed.phases, queue_ms: Math.max(0, begun_ms - leaf.joined_ms) };
+        const phases = { ...timed.phases, queue_ms: Math.max(0, begun_ms - leaf.arrived_ms) };
         leaf.resolve({ ...timed, phases, batch: proofs.get(leaf) as Batch });
       }
     }, batch.abort.signal).catch((error: unknown) => {
@@ -94,28 +94,28 @@ export function createBatches({ deadline_ms, run }: BatchesOptions): Batches {
   }
 
   return {
-    attest(raw, group, cancel) {
+    attest(digest, group, cancel) {
       if (waiting >= MAX_WAITING_LEAVES) return Promise.reject(new QueueFull());
-      const last = open.get(group);
-      const batch = last !== undefined && last.leaves.size < MAX_LEAVES ? last : begin(group);
+      const latest = open.get(group);
+      const batch = latest !== undefined && latest.leaves.size < MAX_LEAVES ? latest : begin(group);
       return new Promise<TimedLeaf>((resolve, reject) => {
         const settle = () => {
           clearTimeout(deadline);
           cancel.removeEventListener('abort', onCancel);
           batch.leaves.delete(leaf);
         };
-        const leave = (reason: unknown) => {
+        const abandon = (reason: unknown) => {
           if (!batch.closed) waiting--;
           settle();
           reject(reason);
           if (batch.leaves.size > 0) return;
-          // Nobody may join it any more.
+          // No request may join the batch any more.
           close(group, batch);
           batch.abort.abort(reason);
         };
         const leaf: Waiting = {
-          ...makeLeaf(raw),
-          joined_ms: performance.now(),
+          ...makeLeaf(digest),
+          arrived_ms: performance.now(),
           resolve(timed) {
             settle();
             resolve(timed);
@@ -125,8 +125,8 @@ export function createBatches({ deadline_ms, run }: BatchesOptions): Batches {
             reject(reason);
           },
         };
-        const onCancel = () => leave(cancel.reason);
-        const deadline = setTimeout(() => leave(new DeadlineExceeded('not done in time')), deadline_ms);
+        const onCancel = () => abandon(cancel.reason);
+        const deadline = setTimeout(() => abandon(new DeadlineExceeded('not done in time')), deadline_ms);
         cancel.addEventListener('abort', onCancel);
         batch.leaves.add(leaf);
         waiting++;

@@ -1,7 +1,7 @@
-// The circuit breaker. It opens for a failure that does not pass by itself (CC mode off, driver gone), reports its reason, and makes a trial from time to time.
+// The circuit breaker: opens for a failure that does not pass by itself (CC mode off, driver gone), reports the reason, and makes trials.
 import { type AttesterError, failed } from '../common/attester.ts';
 
-/** Why nothing can be attested now, for operators and for the error that clients see: no content is in it. */
+/** The reason why nothing can be attested now, for operators and clients; it holds no content. */
 export interface Unavailable {
   readonly code: AttesterError['code'];
   readonly message: string;
@@ -10,7 +10,7 @@ export interface Unavailable {
 interface CircuitBreakerOptions {
   /** One attestation over a nonce of our own, to learn whether the attester can attest again. @throws {AttesterError} */
   readonly trial: () => Promise<void>;
-  /** From one trial to the next while the circuit is open. */
+  /** The time between trials while the circuit is open. */
   readonly trial_every_ms: number;
   readonly onChange: (unavailable: Unavailable | null) => void;
 }
@@ -33,24 +33,24 @@ export const stuck = () => failed('collection_failed', 'attester_stuck', 'the at
 
 export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBreaker {
   let unavailable: Unavailable | null = null;
-  /** Of the failure that opened it. */
+  /** The kind of the failure that opened the circuit. */
   let kind: string | null = null;
   let appraisals = 0;
   let timeouts = 0;
   let timer: NodeJS.Timeout | null = null;
   let closed = false;
 
-  function become(next: Unavailable | null, next_kind: string | null): void {
-    const isNews = next_kind !== kind;
+  function setState(next: Unavailable | null, next_kind: string | null): void {
+    const isChanged = next_kind !== kind;
     unavailable = next;
     kind = next_kind;
-    if (!isNews) return;
+    if (!isChanged) return;
     options.onChange(next);
     if (next !== null) schedule();
   }
 
   function open(error: AttesterError): void {
-    become({ code: error.code, message: error.message.slice(0, 512) }, error.kind);
+    setState({ code: error.code, message: error.message.slice(0, 512) }, error.kind);
   }
 
   function schedule(): void {
@@ -73,7 +73,7 @@ export function createCircuitBreaker(options: CircuitBreakerOptions): CircuitBre
     succeeded() {
       appraisals = 0;
       timeouts = 0;
-      become(null, null);
+      setState(null, null);
     },
     failed(error) {
       if (error.retryable) return;

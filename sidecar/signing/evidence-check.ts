@@ -8,7 +8,7 @@ import { type Attester, type Collected, failed } from '../common/attester.ts';
 const refuse = (message: string, cause?: unknown) =>
   failed('appraisal_failed', 'evidence_refused', message, 'stop', { cause });
 
-/** @param device the only one that was to sign; all by default. @throws {AttesterError} appraisal_failed */
+/** @param device the index of the only device that was to sign; all by default. @throws {AttesterError} appraisal_failed */
 export async function checkCollected(
   collected: Collected,
   nonce: Nonce,

@@ -1,7 +1,7 @@
 // The queue in front of the GPUs: bounded, in order of arrival, one job at a time for each signer. A job can be cancelled.
 import { RETRY_AFTER_MS } from '../common/retry.ts';
 
-/** How long a job may go on after it was aborted, before the next one starts beside it. */
+/** The grace period of an aborted job, before the next one starts beside it. */
 const GRACE_MS = 2_000;
 
 /** The queue is full. */
@@ -20,7 +20,7 @@ export interface Queue {
   readonly waiting: number;
   readonly running: number;
   /**
-   * Runs `work` after the jobs before it, as soon as a signer is free, whose index it is given.
+   * Runs `work` after the earlier jobs, as soon as a signer is free. `signer` is that signer's index.
    * @throws {QueueFull} at once. @throws whatever `cancel` was aborted with, or `work` threw.
    */
   run<T>(work: (signal: AbortSignal, signer: number) => Promise<T>, cancel: AbortSignal): Promise<T>;
@@ -30,7 +30,7 @@ interface QueueOptions {
   readonly attest_queue_max: number;
   /** How many jobs may run at once. May change. */
   readonly signers: () => number;
-  /** Called when a job goes on after its abort; the next one runs beside it. */
+  /** Called when an aborted job goes on beyond its grace period; the next job then runs beside it. */
   readonly onStuck?: () => void;
 }
 

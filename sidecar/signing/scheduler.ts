@@ -1,5 +1,5 @@
-// Schedules attestations: requests for the same raw share one attestation in flight, requests that allow it share one in a batch. A queue
-// leads to the attester, failures that may pass are retried, and a circuit breaker keeps requests from an attester that cannot attest.
+// Schedules attestations: requests for the same raw share one in-flight attestation, requests that allow it share one in a batch. They
+// queue for the attester, retryable failures are retried, and a circuit breaker refuses requests while the attester cannot attest.
 import { randomBytes } from 'node:crypto';
 import type { BatchGroup } from '../../proto/frames.ts';
 import type { Nonce } from '../../proto/raw.ts';
@@ -11,11 +11,11 @@ import { createQueue } from './queue.ts';
 
 interface SchedulerOptions {
   readonly attest_queue_max: number;
-  /** `any`: each nonce is signed by one device, and by several devices at once; `all` by default. */
+  /** `any`: one device signs each nonce, and several devices work in parallel; `all` by default. */
   readonly signers?: 'all' | 'any';
   /** From each request's arrival to its result, also where it shares the attestation of another. */
   readonly attest_deadline_ms: number;
-  /** Throws unless the attester's result holds. */
+  /** Throws unless the attester's result is valid. */
   readonly check: (collected: Collected, nonce: Nonce, device: number | undefined) => Promise<void>;
   readonly onUnavailable: (unavailable: Unavailable | null) => void;
   /** The wait before the second attempt; each next wait is twice as long. */
@@ -29,13 +29,13 @@ export interface Scheduler {
   readonly unavailable: Unavailable | null;
   /** @throws {AttesterError} {QueueFull} {DeadlineExceeded}; whatever `cancel` was aborted with. */
   attest(nonce: Nonce, cancel: AbortSignal): Promise<Timed>;
-  /** The same by every device, also where one is enough for an answer. */
+  /** The same, signed by every device even where `signers` is `any`. */
   attestByAll(nonce: Nonce, cancel: AbortSignal): Promise<Timed>;
   /**
-   * The same for an answer that may share its nonce with those of its group that wait with it.
-   * @param raw the SHA-256 of raw, in hex.
+   * The same for a request that may share its nonce with waiting requests of its group.
+   * @param digest the SHA-256 of raw, in hex.
    */
-  attestInBatch(raw: Nonce, group: BatchGroup, cancel: AbortSignal): Promise<TimedLeaf>;
+  attestInBatch(digest: Nonce, group: BatchGroup, cancel: AbortSignal): Promise<TimedLeaf>;
   /** The attester failed before the first request: opens the circuit, and trials begin. */
   failed(error: AttesterError): void;
   close(): void;
@@ -102,7 +102,7 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     const isRetryable = (error: unknown): boolean => {
       if (!(error instanceof AttesterError && error.retryable)) return false;
       last = error;
-      // A service said when: the gateway is told, and retries then.
+      // A service named a time (Retry-After): the gateway is told, and retries then.
       return error.retry_after_ms === null;
     };
     try {
@@ -121,21 +121,21 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
   ): Promise<Timed> {
     const begun_ms = performance.now();
     const collected = await attester.attest(nonce, signal, device);
-    const brought_ms = performance.now();
+    const collected_ms = performance.now();
     await options.check(collected, nonce, device);
     attested_ms = performance.now();
     circuit.succeeded();
     const { appraisal_ms = 0 } = collected;
-    const collection_ms = Math.max(0, brought_ms - begun_ms - appraisal_ms);
-    const check_ms = performance.now() - brought_ms;
+    const collection_ms = Math.max(0, collected_ms - begun_ms - appraisal_ms);
+    const check_ms = performance.now() - collected_ms;
     return { ...collected, nonce, phases: { queue_ms, collection_ms, appraisal_ms, check_ms } };
   }
 
   function shareOrBegin(nonce: Nonce, attempts: number, byAll: boolean): InFlight {
-    const under_way = inFlight.get(nonce);
+    const existing = inFlight.get(nonce);
     const begun_ms = performance.now();
-    // An attestation that accepted requests without end could hold the GPU without end.
-    if (under_way !== undefined && begun_ms - under_way.begun_ms < attest_deadline_ms) return under_way;
+    // An attestation that new requests could always join could hold the GPU without end.
+    if (existing !== undefined && begun_ms - existing.begun_ms < attest_deadline_ms) return existing;
     const abort = new AbortController();
     const result = queue.run(
       (signal, signer) => collect(nonce, signal, byAll ? undefined : deviceOf(signer), begun_ms, attempts),
@@ -143,23 +143,23 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
     );
     const shared: InFlight = { begun_ms, result, abort, requests: 0 };
     inFlight.set(nonce, shared);
-    // Each waiting request gets the error. Where none waits any more, it is not an unhandled rejection.
+    // Each waiting request gets the error. With none waiting, it must not be an unhandled rejection.
     result.catch(() => {}).finally(() => inFlight.get(nonce) === shared && inFlight.delete(nonce));
     return shared;
   }
 
-  /** Each request has its own deadline. The attestation is aborted when its last request has gone. */
-  function wait(shared: InFlight, cancel: AbortSignal, onLeave: () => void): Promise<Timed> {
+  /** Each request has its own deadline. The attestation is aborted when no request waits for it any more. */
+  function wait(shared: InFlight, cancel: AbortSignal, onAbandon: () => void): Promise<Timed> {
     shared.requests++;
     return new Promise<Timed>((resolve, reject) => {
-      const leave = (reason: unknown) => {
+      const abandon = (reason: unknown) => {
         settle();
         reject(reason);
-        onLeave();
+        onAbandon();
         if (--shared.requests === 0) shared.abort.abort(reason);
       };
-      const deadline = setTimeout(() => leave(new DeadlineExceeded('not done in time')), attest_deadline_ms);
-      const onCancel = () => leave(cancel.reason);
+      const deadline = setTimeout(() => abandon(new DeadlineExceeded('not done in time')), attest_deadline_ms);
+      const onCancel = () => abandon(cancel.reason);
       const settle = () => {
         clearTimeout(deadline);
         cancel.removeEventListener('abort', onCancel);
@@ -201,9 +201,9 @@ export function createScheduler(attester: Attester, options: SchedulerOptions): 
       refuseUnavailable(cancel);
       return attestOnce(nonce, cancel, ATTESTATION_RETRY.attempts, true);
     },
-    async attestInBatch(raw, group, cancel) {
+    async attestInBatch(digest, group, cancel) {
       refuseUnavailable(cancel);
-      return batches.attest(raw, group, cancel);
+      return batches.attest(digest, group, cancel);
     },
     failed: (error) => circuit.open(error),
     close: () => circuit.close(),

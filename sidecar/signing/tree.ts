@@ -6,25 +6,25 @@ import type { Nonce } from '../../proto/raw.ts';
 const SALT_BYTES = 32;
 const sha256 = (bytes: Uint8Array): Buffer => hash('sha256', bytes, 'buffer');
 
-/** An answer that shares a nonce, in hex. Its hash is made when it arrives, so that closing a batch is quick. */
+/** A response that shares a nonce: salt and hash in hex. The hash is made on arrival, so that closing a batch is quick. */
 export interface Leaf {
   readonly salt: string;
   readonly hash: string;
 }
 
-/** @param raw the SHA-256 of raw, in hex. */
-export function makeLeaf(raw: Nonce): Leaf {
+/** @param digest the SHA-256 of raw, in hex. */
+export function makeLeaf(digest: Nonce): Leaf {
   const salt = randomBytes(SALT_BYTES);
-  return { salt: salt.toString('hex'), hash: hash('sha256', leafMessage(salt, Buffer.from(raw, 'hex'))) };
+  return { salt: salt.toString('hex'), hash: hash('sha256', leafMessage(salt, Buffer.from(digest, 'hex'))) };
 }
 
 export interface Tree<L extends Leaf> {
   readonly nonce: Nonce;
-  /** What goes out with each leaf's answer. */
+  /** The proof that is sent with each leaf's result. */
   readonly proofs: ReadonlyMap<L, Batch>;
 }
 
-/** The leaves stand in a random order, so that an index does not tell when its answer came. */
+/** The leaves are shuffled, so that an index does not reveal when its request arrived. */
 export function makeTree<L extends Leaf>(leaves: Iterable<L>): Tree<L> {
   const order = shuffled([...leaves]);
   const levels = levelsOf(order.map((leaf) => Buffer.from(leaf.hash, 'hex')));
@@ -40,7 +40,7 @@ export function makeTree<L extends Leaf>(leaves: Iterable<L>): Tree<L> {
   return { nonce, proofs: new Map(proofs) };
 }
 
-/** From the leaves to the root. A node without a sibling moves up as it is, which gives RFC 9162's tree. */
+/** From the leaves to the root. A node without a sibling moves up unchanged, which gives RFC 9162's tree. */
 function levelsOf(leaves: readonly Buffer[]): readonly (readonly Buffer[])[] {
   const levels = [leaves];
   for (let below = leaves; below.length > 1; ) {
@@ -64,7 +64,7 @@ function pathOf(leaf_index: number, levels: readonly (readonly string[])[]): str
   return path;
 }
 
-/** Fisher and Yates. */
+/** A Fisher-Yates shuffle, in place. */
 function shuffled<T>(list: T[]): readonly T[] {
   for (let i = list.length - 1; i > 0; i--) {
     const j = randomInt(i + 1);

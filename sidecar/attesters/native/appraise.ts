@@ -19,7 +19,7 @@ import type { DeviceAppraisal } from './token.ts';
 export interface AppraisalOptions {
   readonly collateral: Collateral;
   readonly clock: () => Date;
-  /** For evidence and endorsements that were never valid together: a replay. */
+  /** For a replay, whose evidence and endorsements were never valid at the same time. */
   readonly clocks?: Clocks | undefined;
   /** PEM, in place of NVIDIA's pinned roots. */
   readonly roots?: { readonly device: string; readonly rim: string } | undefined;
@@ -27,7 +27,7 @@ export interface AppraisalOptions {
 
 type Appraiser = (nonce: Nonce, evidence: readonly Evidence[]) => Promise<DeviceAppraisal[]>;
 
-/** A skip of one of these is a refusal. The firmware id alone may be missing: older drivers do not report it. */
+/** A skip of one of these is a refusal. Only the firmware id may be missing, which older drivers do not report. */
 const REQUIRED: readonly CheckName[] = [
   'report_nonce',
   'report_signature',
@@ -77,13 +77,13 @@ export function createAppraiser({ collateral, clock, clocks, roots }: AppraisalO
   };
 }
 
-/** `GPU 1`, `switch 0`: each kind is counted by itself. */
+/** `GPU 1`, `switch 0`: each kind is numbered separately. */
 function nameOf(evidence: readonly Evidence[], i: number): string {
   const kind = (one?: Evidence) => (one?.arch === 'LS10' ? 'switch' : 'GPU');
   return `${kind(evidence[i])} ${evidence.slice(0, i).filter((one) => kind(one) === kind(evidence[i])).length}`;
 }
 
-// Failures that collateral may cause which was kept too long: it is fetched again, and the evidence is appraised once more.
+// Failures that outdated collateral may cause: it is fetched again, and the evidence is appraised again.
 
 const OF_THE_COLLATERAL: ReadonlySet<FailureCode> = new Set([
   'measurement_mismatch',
@@ -102,7 +102,7 @@ export const collateralRenewal = (collateral: KeptCollateral): Renewal => ({
   renew: async (_nonce, evidence) => ((await collateral.forget(FRESH_MS)) ? evidence : null),
 });
 
-/** Makes a failure for want of collateral retryable where its service could not be reached; the code alone does not tell. */
+/** Makes a failure for lack of collateral retryable where its service could not be reached, which the code alone does not tell. */
 export function withOutages<T>(appraise: Appraise<T>, collateral: KeptCollateral): Appraise<T> {
   return async (nonce, evidence, signal) => {
     collateral.outages();

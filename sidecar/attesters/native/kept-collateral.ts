@@ -1,5 +1,5 @@
-// Reference values and OCSP responses, fetched once, kept in memory and on disk, and renewed before they end. They were verified
-// when they came, and verify/ verifies them again at every use.
+// Reference values and OCSP responses, fetched once, kept in memory and on disk, and renewed before they expire. They are verified
+// when fetched, and verify/ verifies them again at every use.
 
 import { LRUCache } from 'lru-cache';
 import type { Collateral, OcspQuery } from '../../../verify/index.ts';
@@ -12,15 +12,15 @@ interface KeptCollateralOptions extends EntryOptions {
 }
 
 export interface KeptCollateral extends Collateral {
-  /** Fetches again what ends soon. What cannot be fetched stays until it ends. */
+  /** Fetches again the entries that are due. An entry that cannot be fetched stays until it expires. */
   renew(): Promise<void>;
-  /** Drops what was fetched more than `age_ms` ago, so that its next use fetches it. True when there was any. */
+  /** Drops entries fetched more than `age_ms` ago, so that their next use fetches them. True when there were any. */
   forget(age_ms: number): Promise<boolean>;
   /** The services that could not be reached since the last call. */
   outages(): ReadonlySet<Kind>;
 }
 
-/** Between the responder's clock and ours; as verify/ allows. */
+/** The difference between the responder's clock and ours that verify/ allows. */
 const SKEW_MS = 5 * 60_000;
 const MAX_ENTRIES = 1024;
 const LONG_AGO = new Date(0);
@@ -51,7 +51,7 @@ export function createKeptCollateral(options: KeptCollateralOptions): KeptCollat
   }
 
   /** From disk where it verifies, or else from its service. */
-  function demanded(kind: Kind, id: string, stored: () => Promise<Entry | null>, ask: () => Promise<Entry | null>) {
+  function loaded(kind: Kind, id: string, stored: () => Promise<Entry | null>, request: () => Promise<Entry | null>) {
     return once(id, async () => {
       const before = await stored();
       if (before?.verdict === 'good') {
@@ -59,7 +59,7 @@ export function createKeptCollateral(options: KeptCollateralOptions): KeptCollat
         return before;
       }
       try {
-        return await kept(await ask());
+        return await kept(await request());
       } catch (error) {
         outages.add(kind);
         throw error;
@@ -68,7 +68,7 @@ export function createKeptCollateral(options: KeptCollateralOptions): KeptCollat
   }
 
   async function renewOne(entry: Entry): Promise<void> {
-    const fresh = await once(entry.id, async () => kept(await entry.again()));
+    const fresh = await once(entry.id, async () => kept(await entry.refetch()));
     if (fresh?.verdict === 'good') return;
     if (fresh?.verdict === 'not_good') await forgetOne(entry);
     throw new Error(fresh === null ? 'its service has it no longer' : `what came is ${fresh.verdict}`);
@@ -80,7 +80,7 @@ export function createKeptCollateral(options: KeptCollateralOptions): KeptCollat
         const bytes = await store.read('rim', id);
         return bytes === null ? null : rimEntry(id, bytes, LONG_AGO, options);
       };
-      const entry = entries.get(id) ?? (await demanded('rim', id, stored, () => askRim(id, options)));
+      const entry = entries.get(id) ?? (await loaded('rim', id, stored, () => requestRim(id, options)));
       return entry?.bytes ?? null;
     },
 
@@ -93,7 +93,7 @@ export function createKeptCollateral(options: KeptCollateralOptions): KeptCollat
           const response = entry === null ? await store.read('ocsp', id) : null;
           return response === null ? null : ocspEntry(id, query, { response }, LONG_AGO, options);
         };
-        entry = await demanded('ocsp', id, stored, () => askOcsp(id, query, options));
+        entry = await loaded('ocsp', id, stored, () => requestOcsp(id, query, options));
       }
       if (entry === null) return null;
       return { response: entry.bytes, ...(entry.nonce === undefined ? {} : { nonce: entry.nonce }) };
@@ -125,7 +125,7 @@ export function createKeptCollateral(options: KeptCollateralOptions): KeptCollat
   };
 }
 
-// One RIM document or OCSP response that was fetched: what it is, how long it holds, and how to fetch it again.
+// One RIM document or OCSP response that was fetched: what it is, how long it is valid, and how to fetch it again.
 
 interface Entry {
   readonly kind: Kind;
@@ -134,16 +134,16 @@ interface Entry {
   /** The nonce of the request that it responds to; responses from before a restart have none. */
   readonly nonce?: Uint8Array;
   /**
-   * `good`: to be kept. `not_good`: the responder says that the certificate is not good. `unusable`: it does not verify. The last
-   * two go to the check, which reports the reason, and are not kept.
+   * `good`: to be kept. `not_good`: the responder does not call the certificate good. `unusable`: it does not verify. The last two are
+   * returned to the check, which reports the reason, and are not kept.
    */
   readonly verdict: 'good' | 'not_good' | 'unusable';
   readonly fetched: Date;
   readonly from: Date;
   readonly until: Date;
   readonly renew_at: Date;
-  /** null: the service has no such thing. */
-  again(): Promise<Entry | null>;
+  /** null: the service has no such document. */
+  refetch(): Promise<Entry | null>;
 }
 
 interface EntryOptions extends ServiceOptions {
@@ -159,7 +159,7 @@ const ALWAYS = { from: new Date(0), until: new Date(8.64e15) };
 /** An OCSP response is renewed after this part of its validity. */
 const RENEW_AFTER = 0.75;
 
-function askRim(id: string, options: EntryOptions): Promise<Entry | null> {
+function requestRim(id: string, options: EntryOptions): Promise<Entry | null> {
   return fetchRim(id, options.fetch, options).then((bytes) =>
     bytes === null ? null : rimEntry(id, bytes, options.clock(), options),
   );
@@ -172,12 +172,12 @@ async function rimEntry(id: string, bytes: Uint8Array, fetched: Date, options: E
     () => 'unusable' as const,
   );
   const renew_at = new Date(fetched.getTime() + RIM_RENEW_MS);
-  return { kind: 'rim', id, bytes, verdict, fetched, ...ALWAYS, renew_at, again: () => askRim(id, options) };
+  return { kind: 'rim', id, bytes, verdict, fetched, ...ALWAYS, renew_at, refetch: () => requestRim(id, options) };
 }
 
-async function askOcsp(id: string, query: OcspQuery, options: EntryOptions): Promise<Entry | null> {
-  const answer = await fetchOcsp(id, query, options.fetch, options);
-  return answer === null ? null : ocspEntry(id, query, answer, options.clock(), options);
+async function requestOcsp(id: string, query: OcspQuery, options: EntryOptions): Promise<Entry | null> {
+  const fetched = await fetchOcsp(id, query, options.fetch, options);
+  return fetched === null ? null : ocspEntry(id, query, fetched, options.clock(), options);
 }
 
 async function ocspEntry(
@@ -188,13 +188,13 @@ async function ocspEntry(
   options: EntryOptions,
 ): Promise<Entry> {
   const { certificate, issuer, at } = query;
-  const again = () => askOcsp(id, { ...query, at: options.clock() }, options);
+  const refetch = () => requestOcsp(id, { ...query, at: options.clock() }, options);
   const common = {
     kind: 'ocsp',
     id,
     bytes: response,
     fetched,
-    again,
+    refetch,
     ...(nonce === undefined ? {} : { nonce }),
   } as const;
   const outcome = await appraiseOcsp(response, certificate, issuer, { at, nonce });

@@ -1,4 +1,4 @@
-// ATTESTER=native: NVML directly, appraised by verify/ in this process. The token is ours, signed by a key made at start.
+// ATTESTER=native: collects through NVML and appraises with verify/ in this process. The token is ours, signed by a key made at start.
 import { randomBytes } from 'node:crypto';
 import type { Nonce } from '../../../proto/raw.ts';
 import { checkRim } from '../../../verify/service.ts';
@@ -11,14 +11,14 @@ import { createKeptCollateral, createStore } from './kept-collateral.ts';
 import { makeToken, makeTokenKey, type PublicKey } from './token.ts';
 
 interface NativeSettings extends Pick<AppraisalOptions, 'clocks' | 'roots'> {
-  /** Where reference values and revocation answers are kept across restarts. */
+  /** Where reference values and OCSP responses are kept across restarts. */
   readonly cache_dir: string;
   /** NVIDIA's by default. */
   readonly rim_url?: string | undefined;
   readonly ocsp_url?: string | undefined;
   readonly fetch?: typeof globalThis.fetch;
   readonly clock?: () => Date;
-  /** Attests once at the start, in the background, so that the first request finds all collateral kept; true by default. */
+  /** Attests once at the start, in the background, so that all collateral is kept before the first request; true by default. */
   readonly warm?: boolean;
   /** Called with one line about what failed in the background. */
   readonly onFailure?: (message: string) => void;
@@ -27,9 +27,9 @@ interface NativeSettings extends Pick<AppraisalOptions, 'clocks' | 'roots'> {
 type NativeOptions = NativeSettings & DeviceOptions;
 
 export interface NativeAttester extends Attester {
-  /** Under which this process's tokens verify. */
+  /** The keys that verify this process's tokens. */
   readonly token_keys: { readonly keys: readonly PublicKey[] };
-  /** Fetches what ends soon, as a timer does. */
+  /** Fetches again the collateral that is due, as a timer does. */
   renew(): Promise<void>;
 }
 
@@ -82,5 +82,5 @@ export async function createNativeAttester(options: NativeOptions): Promise<Nati
   };
 }
 
-/** RIM_URL as NVIDIA's own tools take it ends in `/v1/rim/`; verify/ adds that itself. */
+/** Without the `/v1/rim/` that NVIDIA's own tools expect in RIM_URL: verify/ adds that itself. */
 const serviceBase = (url?: string) => url?.replace(/\/+$/, '').replace(/\/v1\/rim$/, '');

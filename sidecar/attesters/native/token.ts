@@ -1,4 +1,4 @@
-// Writes the token: a detached EAT bundle (RFC 9711 §5) in the shape and the claim names of NVIDIA's services, our name on it.
+// Writes the token: a detached EAT bundle (RFC 9711 §5) in the shape and with the claim names of NVIDIA's services, under our issuer.
 import { createHash, generateKeyPairSync, type KeyObject, randomUUID, sign } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { Nonce } from '../../../proto/raw.ts';
@@ -7,7 +7,7 @@ import type { EndorsementExpiry } from '../../../verify/service.ts';
 
 // The key that signs this process's tokens: ES384, made at start, never written anywhere. Its public half is in `hello`.
 
-/** As the gateway needs it: RFC 7517, RFC 7518 §6.2. */
+/** A JWK, as the gateway needs it: RFC 7517, RFC 7518 §6.2. */
 export interface PublicKey {
   readonly kty: 'EC';
 
@@ -28,9 +28,9 @@ interface TokenKey {
 /** A device whose every check passed. */
 export interface DeviceAppraisal {
   readonly claims: DeviceClaims;
-  /** When the first certificate of each chain ends. */
+  /** When the first certificate of each chain expires. */
   readonly expires: EndorsementExpiry;
-  /** The firmware in the report is the one that its leaf names; false: reports of this driver do not name it. */
+  /** The report's firmware is the one that the leaf names; false: reports of this driver do not name it. */
   readonly fwid_checked: boolean;
 }
 
@@ -51,7 +51,7 @@ export function makeTokenKey(): TokenKey {
   };
 }
 
-/** RFC 7638: the members that make the key, in this order. */
+/** RFC 7638: the key's required members, in this order. */
 function thumbprint(x: string, y: string): string {
   return createHash('sha256')
     .update(JSON.stringify({ crv: 'P-384', kty: 'EC', x, y }))
@@ -60,7 +60,7 @@ function thumbprint(x: string, y: string): string {
 
 const base64url = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
 
-// What a token says of one device whose every check passed, in NVIDIA's claim names (version 3.0).
+// A token's claims about one device whose every check passed, under NVIDIA's names (version 3.0).
 
 /** NVIDIA's private enterprise number, as its own tokens give it. */
 const OEM_ID = '5703';
@@ -134,9 +134,9 @@ function chain(expires: Date): Record<string, unknown> {
   };
 }
 
-/** verify/ knows a token of this attester by it. */
+/** verify/ recognises this attester's tokens by it. */
 const ISSUER = 'countersign-native';
-/** As NVIDIA's tokens. */
+/** As in NVIDIA's tokens. */
 const LIFETIME_SECONDS = 3600;
 
 /** `[["JWT", overall], {"GPU-0": device, …, "SWITCH-0": …}]` as JSON text; the overall JWT names each device's by its SHA-256. */
@@ -171,7 +171,7 @@ export async function makeToken(
   return JSON.stringify([['JWT', overall], Object.fromEntries(parts.map(({ name, jwt }) => [name, jwt]))]);
 }
 
-/** Each kind is counted by itself, as NVIDIA's verifiers do. */
+/** Each kind is numbered separately, as in NVIDIA's verifiers. */
 function nameOf(devices: readonly DeviceAppraisal[], i: number): string {
   const kind = devices[i]?.claims.kind;
   const before = devices.slice(0, i).filter(({ claims }) => claims.kind === kind).length;

@@ -1,4 +1,4 @@
-// ATTESTER=nras: NVML directly, appraised by NVIDIA's remote service. The token is NVIDIA's own, for anyone to check.
+// ATTESTER=nras: collects through NVML and has NVIDIA's remote service appraise. The token is NVIDIA's own, which anyone can verify.
 import type { Evidence } from '../../../proto/attestation.ts';
 import type { Nonce } from '../../../proto/raw.ts';
 import { appraiseEvidence, CheckFailure, type DeviceClaims } from '../../../verify/index.ts';
@@ -28,7 +28,7 @@ interface NrasSettings {
   readonly url?: string | undefined;
   /** Read at each request. Without one NVIDIA may refuse to serve. */
   readonly service_key_file?: string | undefined;
-  /** For the service's answer; 30,000 by default. */
+  /** The timeout of a request to the service; 30,000 by default. */
   readonly timeout_ms?: number;
   readonly fetch?: typeof globalThis.fetch;
   readonly clock?: () => Date;
@@ -51,10 +51,10 @@ export async function createNrasAttester(options: NrasOptions): Promise<Attester
     [chainRenewal(collector)],
   );
   /** When the service sent Retry-After, and how long it is. */
-  let closed = { at_ms: 0, for_ms: 0 };
+  let pause = { at_ms: 0, for_ms: 0 };
 
   async function appraised(nonce: Nonce, collected: Collected['evidence'], signal: AbortSignal): Promise<Collected> {
-    // Checked before the request: the service would refuse an old chain without a reason.
+    // Checked before the request: the service would refuse an outdated chain without naming a reason.
     const { evidence, devices } = await check(nonce, collected, signal);
     try {
       const token = await requestToken(nonce, evidence, request, signal);
@@ -62,7 +62,7 @@ export async function createNrasAttester(options: NrasOptions): Promise<Attester
       return { token, evidence };
     } catch (error) {
       if (error instanceof ServiceUnavailable && error.retry_after_ms !== null)
-        closed = { at_ms: clock().getTime(), for_ms: error.retry_after_ms };
+        pause = { at_ms: clock().getTime(), for_ms: error.retry_after_ms };
       throw error;
     }
   }
@@ -72,9 +72,9 @@ export async function createNrasAttester(options: NrasOptions): Promise<Attester
     devices: collector.devices,
     simulated: null,
     async attest(nonce: Nonce, signal: AbortSignal, device?: number): Promise<Collected> {
-      const since_ms = clock().getTime() - closed.at_ms;
-      const wait_ms = closed.for_ms - since_ms;
-      // A negative time shows that the clock was set back, so that it does not tell how long to wait.
+      const since_ms = clock().getTime() - pause.at_ms;
+      const wait_ms = pause.for_ms - since_ms;
+      // A negative time shows that the clock was set back, so the time left is not known.
       if (since_ms >= 0 && wait_ms > 0)
         throw new ServiceUnavailable(
           'nras_busy',
@@ -95,8 +95,8 @@ function gpuAddress(service: string): string {
   return url.pathname === '/' ? new URL(new URL(NRAS_URL).pathname, url).href : url.href;
 }
 
-// Verifies evidence before it goes to NVIDIA's service, and the service's token before it goes on: signed by NVIDIA, over our nonce,
-// about our devices, with a positive result.
+// Verifies evidence before it is sent to NVIDIA's service, and the service's token before it is returned: signed by NVIDIA, over our
+// nonce, about our devices, with a positive result.
 
 interface EvidenceOptions {
   readonly clock: () => Date;
@@ -111,7 +111,7 @@ interface TokenOptions {
 
 /**
  * Checks signatures and chains of the reports; the service appraises the rest.
- * @returns what the reports claim.
+ * @returns the claims of the reports.
  * @throws {AppraisalError}
  */
 async function checkEvidence(
@@ -130,7 +130,7 @@ async function checkEvidence(
   return report.claims.devices;
 }
 
-/** @param devices what their reports say, as `checkEvidence` returned it. @throws {AttesterError} */
+/** @param devices the claims of their reports, from `checkEvidence`. @throws {AttesterError} */
 async function checkNrasToken(
   token: string,
   nonce: Nonce,

@@ -8,7 +8,7 @@ import { AttesterError, failed, type Reason } from '../../common/attester.ts';
 import { networkReason, retryAfterMs } from '../../common/http.ts';
 import { shared } from '../../common/lock.ts';
 
-/** The service sent no response, or one that says "later". */
+/** The service sent no response, or one that asks to retry later. */
 export class ServiceUnavailable extends AttesterError {
   /** @param retry_after_ms the response's Retry-After; null where it has none. */
   constructor(reason: Reason, words: string, retry_after_ms: number | null = null, options?: ErrorOptions) {
@@ -16,11 +16,11 @@ export class ServiceUnavailable extends AttesterError {
   }
 }
 
-/** The service refused, or its response does not hold. */
+/** The service refused, or its response is invalid. */
 export const refused = (reason: Reason, words: string, options?: ErrorOptions): AttesterError =>
   failed('appraisal_failed', reason, words, 'stop', options);
 
-// The service key that NVIDIA gives to its customers. It is read from a file each time, so that it can be exchanged in place.
+// The service key that NVIDIA gives to its customers. It is read from a file each time, so that it can be replaced in place.
 
 /** The value of the Authorization header; null without a file. The key itself is in no error. @throws {AttesterError} */
 export async function readAuthorization(file: string | undefined): Promise<string | null> {
@@ -47,15 +47,15 @@ interface RequestOptions {
   readonly clock: () => Date;
 }
 
-/** The granular ones; /v4 has both. */
+/** The version with granular claims; /v4 offers both versions. */
 const CLAIMS_VERSION = '3.0';
-/** What Retry-After may ask for at most. */
+/** The longest Retry-After that is followed. */
 const MAX_WAIT_MS = 600_000;
 /** A response about eight GPUs has about 40 KiB. */
 const MAX_RESPONSE_BYTES = 1024 * 1024;
 const MAX_REASON_CHARACTERS = 300;
 
-/** The token's text, as it came; not yet trusted. @throws {AttesterError} @throws what `signal` was aborted with. */
+/** The token's text, as received; not yet trusted. @throws {AttesterError} @throws what `signal` was aborted with. */
 export async function requestToken(
   nonce: Nonce,
   evidence: readonly Evidence[],
@@ -149,10 +149,10 @@ interface KeysOptions {
 }
 
 export interface NrasKeys {
-  /** What is at hand, not older than a day. */
+  /** The kept keys, unless they are older than a day. */
   kept(): Jwks | undefined;
   /**
-   * Fetches the keys, unless that was done a moment ago: tokens that name no known key must not cause a request each.
+   * Fetches the keys, unless they are younger than 30 s: tokens that name no known key must not cause a request each.
    * @throws {ServiceUnavailable}
    */
   renewed(): Promise<Jwks>;

@@ -15,7 +15,7 @@ const base64 = z
   .max(4_000_000)
   .regex(/^[A-Za-z0-9+/]+={0,2}$/);
 
-/** One device's evidence. Releases differ in what else it holds (version, vbios_version, driver_version): kept for `attest`. */
+/** One device's evidence. Other members differ by release (version, vbios_version, driver_version) and are kept for `attest`. */
 const printedEvidence = z.looseObject({
   arch: z.string().min(1).max(32),
   nonce: z.string().regex(/^[0-9a-fA-F]{64}$/),
@@ -29,7 +29,7 @@ export type PrintedEvidence = z.infer<typeof printedEvidence>;
 const resultOutput = z.looseObject(result);
 /** `nvattest collect-evidence`; without evidences where it failed. */
 const collectOutput = z.looseObject({ ...result, evidences: z.array(printedEvidence).min(1).max(64) });
-/** `nvattest attest`; both empty objects where it failed. parseToken reads what is in them. */
+/** `nvattest attest`; both empty objects where it failed. parseToken reads their contents. */
 const attestOutput = z.looseObject({
   ...result,
   claims: z.array(z.unknown()),
@@ -62,10 +62,10 @@ interface AttestArguments {
 /** Room for 64 GPUs' evidence or claims. */
 const MAX_OUTPUT_BYTES = 8 * 1024 * 1024;
 const COMMON = ['--format', 'json', '--log-level', 'error'] as const;
-/** CLI11's exit codes for a command line that it does not understand. Results may have the same, but print JSON. */
+/** CLI11's exit codes for a command line that it does not understand. A result may have the same code, but prints JSON. */
 const isUsageExit = (exit_code: number | null) => exit_code !== null && exit_code >= 100 && exit_code <= 127;
 
-/** `nvattest version`: "1.1.0". @throws {AttesterError} nvattest is not there, or is something else. */
+/** `nvattest version`: "1.1.0". @throws {AttesterError} nvattest is missing, or is another program. */
 export async function version(command: NvattestCommand, run: Run): Promise<string> {
   const finished = await execute(command, ['version'], run);
   return read(finished, versionOutput).nvattest;
@@ -79,13 +79,13 @@ export async function collectEvidence(command: NvattestCommand, nonce: string, r
   return read(finished, collectOutput).evidences;
 }
 
-/** Appraises collected evidence with NVIDIA's local verifier. @returns what it printed: the token. @throws {AttesterError} */
-export async function attest(command: NvattestCommand, over: AttestArguments, run: Run): Promise<string> {
-  const args = ['attest', '--device', 'gpu', '--verifier', 'local', '--nonce', over.nonce];
-  args.push('--gpu-evidence-source', 'file', '--gpu-evidence-file', over.evidence_file);
-  args.push('--relying-party-policy', over.policy_file);
-  if (over.rim_url !== undefined) args.push('--rim-url', over.rim_url);
-  if (over.ocsp_url !== undefined) args.push('--ocsp-url', over.ocsp_url);
+/** Appraises collected evidence with NVIDIA's local verifier. @returns its output, the token. @throws {AttesterError} */
+export async function attest(command: NvattestCommand, request: AttestArguments, run: Run): Promise<string> {
+  const args = ['attest', '--device', 'gpu', '--verifier', 'local', '--nonce', request.nonce];
+  args.push('--gpu-evidence-source', 'file', '--gpu-evidence-file', request.evidence_file);
+  args.push('--relying-party-policy', request.policy_file);
+  if (request.rim_url !== undefined) args.push('--rim-url', request.rim_url);
+  if (request.ocsp_url !== undefined) args.push('--ocsp-url', request.ocsp_url);
   const finished = await execute(command, [...args, ...COMMON], run);
   checkResult(finished);
   read(finished, attestOutput);
@@ -143,8 +143,8 @@ function read<T>({ stdout, stderr, exit_code }: Finished, schema: ZodType<T>): T
 }
 
 // What nvattest's result codes mean to an operator: a reason, whether a retry can help, and what to do.
-// The codes are those of `nvat_rc_t` in nvat.h of NVIDIA/attestation-sdk. Newer releases may add others; its process exit
-// status is the same code cut to eight bits, so that only the `result_code` in its JSON says which.
+// The codes are those of `nvat_rc_t` in nvat.h of NVIDIA/attestation-sdk. Newer releases may add others. The process's exit status
+// is the code cut to eight bits, so only `result_code` in the JSON identifies it.
 
 type Code = AttesterError['code'];
 type Again = 'retry' | 'stop';
@@ -183,7 +183,7 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
   106: ['rim_refused', 'appraisal_failed', 'stop', 'the reference values are not in their format'],
   107: ['measurement_mismatch', 'appraisal_failed', 'stop', 'a measurement is missing in the reference values'],
   108: ['measurement_mismatch', 'appraisal_failed', 'stop', 'driver and VBIOS reference values contradict each other'],
-  // Which of the two an unreachable responder gives is not documented: either may be retried.
+  // It is not documented which of the two an unreachable responder causes: both may be retried.
   201: ['ocsp_unreachable', 'appraisal_failed', 'retry', 'no usable OCSP answer; look at OCSP_URL and the network'],
   202: ['ocsp_unreachable', 'appraisal_failed', 'retry', 'the OCSP responder has an error of its own'],
   203: ['ocsp_refused', 'appraisal_failed', 'stop', 'the OCSP responder refused the request; look at OCSP_URL'],
@@ -192,7 +192,7 @@ const MEANINGS: Readonly<Record<number, Meaning>> = {
   301: ['policy_broken', 'appraisal_failed', 'stop', `nvattest cannot evaluate policy.rego; ${UPDATE}`],
   402: ['report_invalid', 'appraisal_failed', 'stop', `the report's opaque data cannot be read; ${FOR_NEW_DRIVERS}`],
   500: ['no_driver', 'collection_failed', 'stop', 'the NVIDIA driver is not loaded; look at nvidia-smi'],
-  // NVML's own code is not told: the GPU may have been busy, or may be gone.
+  // NVML's own code is not reported: the GPU may have been busy, or may be gone.
   501: ['nvml_error', 'collection_failed', 'retry', 'the driver gave no report; look at nvidia-smi and dmesg'],
   502: ['unsupported_gpu', 'collection_failed', 'stop', 'a GPU here cannot attest; Hopper and Blackwell can'],
   503: ['report_invalid', 'appraisal_failed', 'stop', 'the evidence is not valid'],
@@ -221,7 +221,7 @@ const RANGES: readonly (readonly [from: number, reason: Reason, code: Code])[] =
   [0, 'nvattest_failed', 'appraisal_failed'],
 ];
 
-/** For a `result_code` that is not 0. @param detail what the claims name, or nvattest's own words. */
+/** For a `result_code` that is not 0. @param detail the reasons in the claims, or nvattest's own words. */
 function resultError(result_code: number, detail: string): AttesterError {
   const [reason, code, again, words] = MEANINGS[result_code] ?? unknown(result_code);
   const quoted = detail === '' ? '' : `: ${detail.slice(0, 500)}`;
@@ -234,9 +234,9 @@ function unknown(result_code: number): Meaning {
   return [reason, code, 'stop', 'a result that we do not know; look at the release notes of nvattest'];
 }
 
-// Why NVIDIA's verifier refused: results 11 and 12 name no reason, but the claims beside them do.
+// The reasons of NVIDIA's verifier: results 11 and 12 name none, but the claims that are printed with them do.
 
-/** Reasons are for people: enough of them to see where to look. */
+/** Reasons are for operators: enough of them to see where to look. */
 const MAX_REASONS = 6;
 const MAX_DEVICES = 64;
 

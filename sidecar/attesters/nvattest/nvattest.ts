@@ -18,9 +18,9 @@ interface NvattestOptions {
   readonly program: string;
   readonly rim_url?: string | undefined;
   readonly ocsp_url?: string | undefined;
-  /** For each run of the program, of which an attestation is two; 30 s by default, NVIDIA's own limit for one NVML call. */
+  /** For each run of the program (an attestation is two runs); 30 s by default, NVIDIA's own limit for one NVML call. */
   readonly run_deadline_ms?: number;
-  /** Told once, before the first collection: `nvattest version`. */
+  /** Called once, before the first collection, with the version of `nvattest`. */
   readonly onVersion?: (version: string) => void;
 }
 
@@ -50,8 +50,8 @@ export async function createNvattestAttester(options: NvattestOptions): Promise<
         const evidences = checked(await collectEvidence(command, nonce, run), nonce, devices.length);
         const evidence_file = join(cwd, 'evidence.json');
         await writeFile(evidence_file, JSON.stringify(evidences), { mode: 0o600 });
-        const over = { nonce, evidence_file, policy_file: POLICY, rim_url, ocsp_url };
-        const token = await attest(command, over, run);
+        const request = { nonce, evidence_file, policy_file: POLICY, rim_url, ocsp_url };
+        const token = await attest(command, request, run);
         checkToken(token, nonce, devices.length);
         const evidence = evidences.map((one) => ({
           arch: one.arch,
@@ -67,7 +67,7 @@ export async function createNvattestAttester(options: NvattestOptions): Promise<
   };
 }
 
-/** Mode 0700, as mkdtemp makes it; gone with whatever the program left there. */
+/** Runs `work` in a temporary folder of mode 0700 (mkdtemp's), which is removed with all that the program left there. */
 async function inFolder<T>(work: (cwd: string) => Promise<T>): Promise<T> {
   const cwd = await mkdtemp(join(tmpdir(), 'countersign-nvattest-'));
   try {
@@ -87,7 +87,7 @@ function checked(evidences: PrintedEvidence[], nonce: string, count = evidences.
   return evidences;
 }
 
-/** nvattest does not name the model; the leaf's issuer is the chip, as `hwmodel` has it: "GH100 A01 GSP BROM". */
+/** nvattest does not name the model; the leaf's issuer names the chip, as `hwmodel` does: "GH100 A01 GSP BROM". */
 function deviceOf({ arch, certificate }: PrintedEvidence): Device {
   try {
     const { issuer } = new X509Certificate(Buffer.from(certificate, 'base64'));
@@ -98,7 +98,7 @@ function deviceOf({ arch, certificate }: PrintedEvidence): Device {
   }
 }
 
-/** signing/evidence-check.ts checks the reports too; this says what is wrong with the program's own result. */
+/** signing/evidence-check.ts checks the reports too; this names what is wrong with the program's own result. */
 function checkToken(token: string, nonce: Nonce, count: number): void {
   try {
     const { nonces, overallResult, devices } = parseToken(token);

@@ -1,4 +1,4 @@
-// What can go wrong in a worker, each with its code and whether a retry can help. `failures.py` names the first ones.
+// The failures of a worker, each with its code and whether a retry can help. The Python code raises the first ones by these names.
 import { type AttesterError, failed, type Reason } from '../../common/attester.ts';
 
 type Code = AttesterError['code'];
@@ -53,7 +53,7 @@ const MEANINGS = {
   worker_died: ['collection_failed', 'retry'],
   worker_garbage: ['collection_failed', 'retry'],
   worker_second_answer: ['collection_failed', 'retry'],
-  // The worker's result is not what was requested. It is never passed on.
+  // The worker's result does not match the request. It is never returned.
   wrong_nonce: ['appraisal_failed', 'stop'],
   previous_token: ['appraisal_failed', 'stop'],
   wrong_device_count: ['appraisal_failed', 'stop'],

@@ -18,26 +18,26 @@ import { EXIT_GRACE_MS, startWorker, type Worker, type WorkerResult } from './wo
 export interface NvtrustOptions {
   /** The virtual environment that `sidecar/attesters/nvtrust/python/install.sh` made. */
   readonly venv: string;
-  /** The setting `worker_environment`: where NVIDIA's RIM and OCSP services are, the service key, the way to the network. */
+  /** The setting `worker_environment`: the addresses of NVIDIA's RIM and OCSP services, the service key, proxies. */
   readonly environment: ProgramEnvironment;
   /** Worker processes kept at all times, 1 to 16. With two, one is at work and one warm. */
   readonly workers: number;
-  /** From the nonce to the answer; 45 s by default: NVIDIA's own limit for one NVML call is 30 s. */
+  /** From the nonce to the result; 45 s by default: NVIDIA's own limit for one NVML call is 30 s. */
   readonly answer_deadline_ms?: number;
-  /** From a worker's start to its being warm; 60 s by default. */
+  /** From a worker's start until it is warm; 60 s by default. */
   readonly start_deadline_ms?: number;
-  /** Before a start that follows a failed one; 250 ms by default, doubled up to 30 s. */
+  /** The delay before a start that follows a failed one; 250 ms by default, doubled up to 30 s. */
   readonly backoff_ms?: number;
-  /** What is started in place of NVIDIA's SDK: for tests of the pool. */
+  /** The command to start in place of NVIDIA's SDK, for tests of the pool. */
   readonly command?: readonly [string, ...string[]];
-  /** A worker could not start, or left while it waited. */
+  /** Called when a worker could not start, or ended while it waited. */
   readonly onFailure?: (error: Error) => void;
 }
 
 const WORKER = fileURLToPath(new URL('./python/worker.py', import.meta.url));
 const MAX_WORKERS = 16;
 
-/** Returns once a worker is warm. @throws {AttesterError} when none can be: no SDK, no driver, CC mode off. */
+/** Returns once a worker is warm. @throws {AttesterError} when no worker can start: no SDK, no driver, CC mode off. */
 export async function createNvtrustAttester(options: NvtrustOptions): Promise<Attester> {
   const {
     workers,
@@ -102,17 +102,17 @@ function interpreter(venv: string): string {
 /** How many of the last tokens are remembered, by digest. */
 const REMEMBERED = 1024;
 
-/** `device_count`: GPUs and switches when the worker came up. `signing/evidence-check.ts` checks the signatures of reports. */
+/** `device_count`: GPUs and switches when the worker started. `signing/evidence-check.ts` checks the signatures of reports. */
 type ResultCheck = (result: WorkerResult, nonce: Nonce, device_count: number) => Collected;
 
 function createResultCheck(): ResultCheck {
-  const given = new LRUCache<string, true>({ max: REMEMBERED });
+  const returned = new LRUCache<string, true>({ max: REMEMBERED });
   return ({ nonce: stated, token, evidence }, nonce, device_count) => {
     if (stated !== nonce) throw failure('wrong_nonce', 'the worker answered for another nonce');
     const digest = createHash('sha256').update(token).digest('base64');
-    if (given.has(digest)) throw failure('previous_token', 'the worker returned a token that was given before');
+    if (returned.has(digest)) throw failure('previous_token', 'the worker returned a token that was given before');
     const parsed = read(token);
-    // NVIDIA's SDK keeps its last token: after a failure it is that one which it returns, about another nonce.
+    // NVIDIA's SDK keeps its last token, about another nonce, and returns it after a failure.
     if (parsed.nonces.length === 0 || parsed.nonces.some((one) => one !== nonce))
       throw failure('previous_token', 'the token is about another nonce');
     if (parsed.overallResult !== true)
@@ -121,7 +121,7 @@ function createResultCheck(): ResultCheck {
       throw failure('wrong_device_count', `evidence of ${evidence.length} devices where there are ${device_count}`);
     if (parsed.devices.length !== device_count)
       throw failure('wrong_device_count', `the token speaks of ${parsed.devices.length} devices of ${device_count}`);
-    given.set(digest, true);
+    returned.set(digest, true);
     return { token, evidence };
   };
 }
@@ -135,7 +135,7 @@ function read(token: string): ParsedToken {
   }
 }
 
-// The folder that holds the workers' folders. It is removed with this process; the next one removes it where this one was killed.
+// The folder that holds the workers' folders. It is removed when this process ends, or by the next process where this one was killed.
 
 const PREFIX = 'countersign-nvtrust-';
 
@@ -158,7 +158,7 @@ function sweep(parent: string): void {
     try {
       rmSync(join(parent, name), { recursive: true, force: true });
     } catch {
-      // The folder is another user's, who removes it.
+      // The folder belongs to another user, who removes it.
     }
   }
 }
@@ -177,7 +177,7 @@ function isAlive(pid: number): boolean {
 interface PoolOptions {
   readonly size: number;
   readonly start: () => Worker;
-  /** Before the next start after a failed one; doubled at each further failure, up to the maximum. */
+  /** The delay before the start after a failed one; doubled at each further failure, up to the maximum. */
   readonly backoff_ms: number;
   readonly max_backoff_ms: number;
   /** Called when a start failed or a warm worker ended, for the log. */
@@ -185,9 +185,9 @@ interface PoolOptions {
 }
 
 interface Pool {
-  /** The devices that the first warm worker sees. @throws {AttesterError} when it cannot come up. */
+  /** The devices that the first warm worker sees. @throws {AttesterError} when it cannot start. */
   readonly devices: Promise<readonly Device[]>;
-  /** A warm worker, for one request; the caller must use it or kill it. @throws {AttesterError} when none can come up. */
+  /** A warm worker, for one request; the caller must use it or kill it. @throws {AttesterError} when none can start. */
   take(signal: AbortSignal): Promise<Worker>;
   close(): Promise<void>;
 }
@@ -236,7 +236,7 @@ export function createPool(options: PoolOptions): Pool {
     void worker.gone.then(() => {
       alive.delete(worker);
       if (warm.delete(worker)) report(failure('worker_died', 'a worker left while it waited'));
-      if (!starting.has(worker)) fill(); // else `ready` is about to say what went wrong
+      if (!starting.has(worker)) fill(); // else `ready` is about to report the failure
     });
   }
 
@@ -270,17 +270,17 @@ export function createPool(options: PoolOptions): Pool {
       if (closed) return Promise.reject(failure('worker_died', 'the workers have been dismissed'));
       if (last !== null && timer !== null && starting.size === 0) return Promise.reject(last);
       return new Promise((resolve, reject) => {
-        const leave = () => {
+        const settle = () => {
           waiters.delete(waiter);
           signal.removeEventListener('abort', onAbort);
         };
         const waiter: Waiter = {
           give(worker) {
-            leave();
+            settle();
             resolve(worker);
           },
           refuse(error) {
-            leave();
+            settle();
             reject(error);
           },
         };

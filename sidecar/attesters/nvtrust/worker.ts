@@ -14,7 +14,7 @@ import { failure, isWorkerReason, type WorkerReason } from './failures.ts';
 
 // The lines that a worker writes: one when it is ready, and one result. They are read strictly, because they come from NVIDIA's code.
 
-/** No line is longer: room for 64 GPUs' evidence. */
+/** The longest line: room for 64 GPUs' evidence. */
 const MAX_LINE_BYTES = 8 * 1024 * 1024;
 
 const device = z.strictObject({ arch: z.string().min(1).max(32), model: z.string().min(1).max(128) });
@@ -39,7 +39,7 @@ const resultLine = z.discriminatedUnion('type', [
 ]);
 export type WorkerResult = Extract<z.infer<typeof resultLine>, { type: 'attested' }>;
 
-// Lines out of a stream, one at a time, none longer than allowed.
+// Reads lines from a stream, one at a time, none longer than allowed.
 
 interface Lines {
   /** The next line without its end; null when the stream has ended. @throws {LineTooLong} */
@@ -51,7 +51,7 @@ class LineTooLong extends Error {
   override readonly name = 'LineTooLong';
 }
 
-/** The rest after the last line break is a line too: the parser refuses half a line. */
+/** The rest after the last line break is a line too: the parser refuses an incomplete one. */
 function readLines(stream: Readable, max_line_bytes: number): Lines {
   const lines = split(stream, max_line_bytes);
   return {
@@ -83,7 +83,7 @@ async function* split(stream: Readable, max_line_bytes: number): AsyncGenerator<
   if (held_bytes > 0) yield Buffer.concat(held).toString('utf8');
 }
 
-// A limit in time on what a worker does.
+// A time limit for a worker's actions.
 
 /** Runs `work`; past the deadline, on abort or on any error the process is killed. */
 function bounded<T>(
@@ -151,7 +151,7 @@ export function startWorker(options: WorkerOptions): Worker {
   const lines_from = child.stdio[4] as Readable;
   const lines = readLines(lines_from, MAX_LINE_BYTES);
   const stderr = tailOf(child.stderr, STDERR_CHARACTERS);
-  requests.on('error', () => {}); // a worker that is gone shows at the other end
+  requests.on('error', () => {}); // a worker's end shows on the stream of its lines
   let not_started: Error | null = null;
 
   const gone = new Promise<void>((resolve) => {
@@ -211,13 +211,13 @@ export function startWorker(options: WorkerOptions): Worker {
         signal,
       ).finally(() => {
         kill();
-        // The GPU is one device: the next collection begins when this process has ended.
+        // The GPU serves one collection at a time: the next begins when this process has ended.
         return Promise.race([gone, unreffed(EXIT_GRACE_MS)]);
       }),
   };
 }
 
-/** How long to wait for a killed process to end: inside the driver no signal reaches it. */
+/** How long to wait for a killed process to end: no signal reaches it inside the driver. */
 export const EXIT_GRACE_MS = 2_000;
 const DRAIN_MS = 500;
 

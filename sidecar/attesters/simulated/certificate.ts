@@ -115,14 +115,14 @@ export const firmwareId = (issuerSpki: Buffer, fwid: Uint8Array): Buffer =>
 export interface Certificate {
   readonly der: Buffer;
   readonly pem: string;
-  /** The subject as DER: what an issuer's name and an OCSP certID are made of. */
+  /** The subject as DER, used in issuer names and OCSP certIDs. */
   readonly subject: Buffer;
   /** Big-endian, as in the certificate. */
   readonly serial: Buffer;
   readonly publicKey: KeyObject;
 }
 
-/** A certificate together with the key that it speaks for. */
+/** A certificate with its private key. */
 export interface Holder {
   readonly certificate: Certificate;
   readonly key: KeyObject;
@@ -148,7 +148,7 @@ export function newKey(): { key: KeyObject; publicKey: KeyObject } {
   return { key: privateKey, publicKey };
 }
 
-/** The subject public key info, whole. */
+/** SubjectPublicKeyInfo as DER. */
 export const spki = (publicKey: KeyObject): Buffer => publicKey.export({ type: 'spki', format: 'der' });
 
 /** The uncompressed point of a P-384 key: 0x04, x, y: the content of its BIT STRING. */

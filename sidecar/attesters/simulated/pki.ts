@@ -1,4 +1,4 @@
-// The twin's test root: made at the first start, kept in a folder, so that what it signed still verifies after a restart.
+// The twin's test root: made at the first start and kept in a folder, so that its signatures still verify after a restart.
 
 import { createPrivateKey, type KeyObject, randomBytes, X509Certificate } from 'node:crypto';
 import { link, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
@@ -23,11 +23,11 @@ export class RootError extends Error {
   override readonly name = 'RootError';
 }
 
-/** The certificate alone, for those who are to trust it. */
+/** The certificate alone, for clients to trust. */
 export const ROOT_FILE = 'root.pem';
 /**
- * The private key *and* the certificate in one file, because one file can be published in one step: whoever links it
- * first has made the root, and `root.pem` is only ever a copy of what stands in it.
+ * The private key *and* the certificate in one file, because one file can be published atomically: the first process to link
+ * it has made the root, and `root.pem` is only ever a copy of its certificate.
  */
 export const KEY_FILE = 'root.key';
 
@@ -50,7 +50,7 @@ export async function loadOrMakeRoot(dir: string, root: RootName = DEVICE_ROOT):
     await mkdir(dirname(dir), { recursive: true, mode: 0o750 });
     await mkdir(dir, { mode: 0o700 }).catch(unless('EEXIST'));
     if ((await read(keyFile)) === undefined) {
-      // The key always comes before its copy. A copy with no key, looked for once more, is a key that was lost.
+      // The key is always written before its copy: where a copy has no key, also at a second look, the key was lost.
       if ((await read(rootFile)) !== undefined && (await read(keyFile)) === undefined)
         throw new RootError(`${rootFile} stands without its key ${keyFile}; remove it to make a new root`);
       await publish(keyFile, toText(makeRoot(root)));
@@ -69,7 +69,7 @@ export async function loadOrMakeRoot(dir: string, root: RootName = DEVICE_ROOT):
   }
 }
 
-/** A root that is kept nowhere. */
+/** A root that is not saved. */
 export function makeRoot(root: RootName): Holder {
   const { key, publicKey } = newKey();
   const extensions = [basicConstraints(true), keyUsage('keyCertSignAndCrlSign')];
@@ -129,7 +129,7 @@ async function read(file: string): Promise<string | undefined> {
   return readFile(file, 'utf8').catch(unless('ENOENT'));
 }
 
-/** The text in `file`; where there is none, what `make` returns, which is then kept there. */
+/** The text in `file`; where there is none, the result of `make`, which is saved there. */
 export async function keptOrMade(file: string, make: () => string): Promise<string> {
   const kept = await read(file);
   if (kept !== undefined) return kept;
@@ -137,7 +137,7 @@ export async function keptOrMade(file: string, make: () => string): Promise<stri
   return (await read(file)) ?? '';
 }
 
-/** `file` comes into being whole, or was already there and stays as it was. */
+/** Creates `file` atomically, or leaves an existing one as it is. */
 async function publish(file: string, text: string): Promise<void> {
   await throughTemporary(file, text, 0o600, (temporary) => link(temporary, file).catch(unless('EEXIST')));
 }
@@ -185,7 +185,7 @@ export const GH100: Chip = {
   firmwareId: ext.firmwareId,
 };
 
-/** The levels between root and devices, with their keys: they issue certificates, and OCSP answers about them. */
+/** The levels between root and devices, with their keys: they issue certificates, and OCSP responses about them. */
 export interface Issuers {
   readonly chip: Chip;
   readonly root: Holder;
@@ -196,11 +196,11 @@ export interface Issuers {
 export interface Device {
   /** Leaf, boot ROM, provisioner, identity, root. */
   readonly chain: readonly [Certificate, Certificate, Certificate, Certificate, Certificate];
-  /** Issued the leaf. */
+  /** The issuer of the leaf. */
   readonly brom: Holder;
   /** Signs reports. */
   readonly key: KeyObject;
-  /** What `nvtrust` reports as `hwmodel` and `ueid`: the second certificate's common name, the leaf's serial in decimal. */
+  /** `nvtrust` reports the same: the second certificate's common name as `hwmodel`, the leaf's serial in decimal as `ueid`. */
   readonly hwmodel: string;
   readonly ueid: string;
 }
@@ -228,8 +228,8 @@ function authority(issuer: Holder, subject: Buffer, crl: string): Holder {
 }
 
 /**
- * `fwid`: what the leaf's extension names, for vectors whose report names another. `brom`: of a device that there is, which
- * then has a second leaf.
+ * `fwid`: the firmware that the leaf names, for vectors whose report names another. `brom`: that of an existing device, which then has
+ * a second leaf.
  */
 export function makeDevice(
   issuers: Issuers,

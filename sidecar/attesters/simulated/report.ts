@@ -13,9 +13,9 @@ export interface OpaqueOptions {
   readonly fwid?: Uint8Array | null;
   /** 0x55 off, 0xAA on: several GPUs behind one protected PCIe domain. */
   readonly protectedPcie?: number;
-  /** Behind protected PCIe: the ids of the switches at each link, 8 bytes each, as they write them themselves. A switch's own. */
+  /** The id of the switch at each link of a GPU behind protected PCIe, or a switch's own; 8 bytes each, as switches write them. */
   readonly fabricIds?: readonly Uint8Array[];
-  /** Of the GPUs at a switch's ports, up to eight. */
+  /** The ids of the GPUs at a switch's ports, up to eight. */
   readonly gpuIds?: readonly Uint8Array[];
 }
 
@@ -42,7 +42,7 @@ export function opaqueData(options: OpaqueOptions = {}): Buffer {
 }
 
 const OFF = Buffer.of(0x55);
-/** GPUs write a switch's id from its other end. */
+/** GPUs write a switch's id in reverse byte order. */
 const reversed = (id: Uint8Array): Buffer => Buffer.from(id).reverse();
 
 export function field(type: number, value: Uint8Array): Buffer {
@@ -67,16 +67,16 @@ export function measurementCounts(blocks = MEASUREMENT_COUNT): Buffer {
   return counts;
 }
 
-/** What to say differently, for tests and their vectors. By default the report is the one that every check passes. */
+/** Deviations, for tests and their vectors. By default the report passes every check. */
 export interface ReportOptions extends OpaqueOptions {
   /** Other values by RIM index, 0 to 63. */
   readonly measurements?: ReadonlyMap<number, Uint8Array>;
-  /** How many blocks, from index 0. */
+  /** The number of blocks, from index 0. */
   readonly blocks?: number;
   readonly responseNonce?: Uint8Array;
-  /** In place of what an H100 says of itself. */
+  /** In place of the H100's opaque data. */
   readonly opaque?: Uint8Array;
-  /** One bit of the signature is turned. */
+  /** One bit of the signature is flipped. */
   readonly breakSignature?: boolean;
 }
 
@@ -85,7 +85,7 @@ const signAsync = promisify<string, Uint8Array, { key: KeyObject; dsaEncoding: '
 const SPDM_1_1 = 0x11;
 const GET_MEASUREMENTS = 0xe0;
 const MEASUREMENTS = 0x60;
-/** Param1 of the request: a signature is wanted; Param2: all measurements. */
+/** Param1 of the request: with a signature; Param2: all measurements. */
 const SIGNED = 0x01;
 const ALL = 0xff;
 const SLOT = 0x00;

@@ -29,11 +29,11 @@ interface TokenSubject {
   readonly vbiosVersion?: string;
 }
 
-/** What to say differently, for tests. By default the token is the one that every check passes. */
+/** Deviations, for tests. By default the token passes every check. */
 export interface TokenOptions {
-  /** False writes a token that says the appraisal failed. */
+  /** False writes a token whose appraisal failed. */
   readonly result?: boolean;
-  /** Laid over the claims of every device, before the digest is taken. */
+  /** Merged into the claims of every device, before the digest is taken. */
   readonly claims?: Readonly<Record<string, Json>>;
 }
 
@@ -114,7 +114,7 @@ function identityClaims(subject: TokenSubject, nonce: string): Record<string, Js
   return { eat_nonce: nonce, hwmodel, ueid, oemid: TWIN.manufacturer_id, iss: 'SIMULATED-LOCAL_GPU_VERIFIER' };
 }
 
-/** `nvtrust` gives its tokens an hour, and two minutes for clocks that run behind. */
+/** As in tokens of `nvtrust`: an hour, and two minutes for clocks that run behind. */
 function lifetime(now: Date): { nbf: number; exp: number; iat: number; jti: string } {
   const iat = Math.floor(now.getTime() / 1000);
   return { nbf: iat - 120, exp: iat + 3600, iat, jti: randomUUID() };

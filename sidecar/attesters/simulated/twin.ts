@@ -1,4 +1,4 @@
-// What the simulated H100 says about itself: every name, version and measurement is recognisably not a real device's.
+// The identity of the simulated H100: every name, version and measurement is recognisably not a real device's.
 import { createHash } from 'node:crypto';
 
 export const TWIN = {

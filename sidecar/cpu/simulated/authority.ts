@@ -1,5 +1,5 @@
-// Makes certificates and revocation lists as AMD's and Intel's authorities do: RSASSA-PSS with SHA-384, ECDSA P-256 or P-384. The tests
-// forge with the same functions, by their options.
+// Makes certificates and revocation lists as AMD's and Intel's authorities do: RSASSA-PSS with SHA-384, ECDSA P-256 or P-384. Tests use
+// the options of the same functions to forge.
 import { constants, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import * as der from '../../attesters/simulated/certificate.ts';
 import { basicConstraints, name, spki } from '../../attesters/simulated/certificate.ts';
@@ -55,7 +55,7 @@ const typeOf = (key: KeyObject): KeyType => {
 
 export const nameOf = (cn: string, organization = 'SIMULATED'): Buffer => name(['CN', cn], ['O', organization]);
 
-/** The signed whole: content, algorithm, signature. */
+/** The signed structure: content, algorithm, signature. */
 function signed(content: (algorithm: Buffer) => Buffer, key: KeyObject): Buffer {
   const type = typeOf(key);
   const algorithm = ALGORITHMS[type];
@@ -88,7 +88,7 @@ export interface CrlSpec {
   readonly thisUpdate: Date;
   readonly nextUpdate: Date;
   readonly serials?: readonly number[];
-  /** Whose name stands in it, where it is not the signer's. */
+  /** The holder that the list names as issuer, where it is not the signer. */
   readonly issuer?: Holder;
 }
 

@@ -23,7 +23,7 @@ interface SimulatedCpuOptions {
 /** The processor that SEV-SNP's twin pretends to be. */
 const PRODUCT = 'Genoa';
 const DAY_MS = 86_400_000;
-/** How long the twin's collateral holds, made anew with every report. */
+/** How long the twin's collateral is valid, which is made with every report. */
 const COLLATERAL_DAYS = 30;
 
 /** @throws {AttesterError} when the kept root cannot be used. */
@@ -77,7 +77,7 @@ function tdxTwin(root: Holder, hostData: Buffer): Report {
   });
 }
 
-/** Reads the root of this type, or makes it, and adds its certificate to those whom `root.pem` names. @throws {RootError} */
+/** Reads or makes the root of this type, and adds its certificate to `root.pem`. @throws {RootError} */
 async function keptRoot(type: CpuType, dir: string): Promise<Holder> {
   const file = join(dir, `cpu-${type.toLowerCase()}.key`);
   await mkdir(dir, { recursive: true, mode: 0o700 });
@@ -87,7 +87,7 @@ async function keptRoot(type: CpuType, dir: string): Promise<Holder> {
   return root;
 }
 
-/** The simulated GPU makes the file, which is the one that users name. */
+/** The simulated GPU makes the file, which users name as the trusted root. */
 async function trust(file: string, certificate: string): Promise<void> {
   const trusted = await readFile(file, 'utf8').catch(() => null);
   if (trusted !== null && !trusted.includes(certificate)) await replace(file, trusted + certificate);

@@ -1,5 +1,5 @@
-// Makes SEV-SNP evidence under roots of its own, right by default: a processor, its firmware and AMD's authorities in one. By the options
-// that the twin leaves out, tests make evidence that is wrong in one thing.
+// Makes SEV-SNP evidence under its own roots, valid by default: a processor, its firmware and AMD's authorities in one. Tests use options
+// that the twin does not, to make evidence with one fault.
 import { sign } from 'node:crypto';
 import type { Product } from '../../../verify/cpu/index.ts';
 import * as der from '../../attesters/simulated/certificate.ts';
@@ -54,7 +54,7 @@ export interface LeafSpec extends Partial<Spec> {
   readonly productName?: string;
   readonly cspId?: string;
   readonly issuer?: Holder;
-  /** Of AMD's extensions the ones not to write. */
+  /** AMD's extensions to leave out. */
   readonly drop?: readonly string[];
 }
 
@@ -72,7 +72,7 @@ export function makeLeaf({ product, ask, asvk }: Amd, spec: LeafSpec = {}): Hold
 export interface ReportSpec {
   readonly version?: number;
   readonly kind?: 'VCEK' | 'VLEK';
-  /** The four, where they are not {@link TCB}. */
+  /** The report's four TCBs; {@link TCB} by default. */
   readonly tcb?: Partial<Readonly<Record<'current' | 'reported' | 'committed' | 'launch', Tcb>>>;
   readonly reportData?: Buffer;
   /** 32 bytes. */
@@ -120,7 +120,7 @@ export function snpMember(report: Buffer, chain: readonly Holder[], crl?: Buffer
   };
 }
 
-/** A list of the ARK's, which names nobody. */
+/** A revocation list of the ARK, empty by default. */
 export const amdCrl = (
   { ark }: Pick<Amd, 'ark'>,
   serials: readonly number[] = [],

@@ -1,5 +1,5 @@
-// Makes TDX quotes and Intel's collateral under a root of its own, right by default. By the options that the twin leaves out, tests make
-// evidence that is wrong in one thing.
+// Makes TDX quotes and Intel's collateral under its own root, valid by default. Tests use options that the twin does not, to make
+// evidence with one fault.
 import { createHash, type KeyObject, sign } from 'node:crypto';
 import type { TdxCollateral } from '../../../verify/cpu/index.ts';
 import * as der from '../../attesters/simulated/certificate.ts';
@@ -57,7 +57,7 @@ export function makePck({ authority }: Intel, spec: PckSpec = {}): Holder {
 }
 
 export interface QuoteSpec {
-  /** 3: TDX 1.5, which version 5 alone has. */
+  /** 3: TDX 1.5, which only version 5 has. */
   readonly body?: 2 | 3;
   readonly version?: 4 | 5;
   readonly teeTcbSvn?: readonly number[];
@@ -73,7 +73,7 @@ export interface QuoteSpec {
   readonly editHeader?: (header: Buffer) => void;
   readonly editBody?: (body: Buffer) => void;
   readonly editQe?: (report: Buffer) => void;
-  /** The key that signs the quote, where it is not the one that the enclave's report is about. */
+  /** The key that signs the quote, in place of the one that the enclave's report certifies. */
   readonly signWith?: KeyObject;
   readonly signQeWith?: KeyObject;
   readonly chain?: readonly Holder[];
@@ -143,7 +143,7 @@ function makeBody(type: 2 | 3, spec: QuoteSpec): Buffer {
 
 type Json = Record<string, unknown>;
 export interface CollateralSpec {
-  /** Members in place of the right ones; undefined leaves one out. */
+  /** Members in place of the valid ones; undefined leaves one out. */
   readonly tcbInfo?: Json;
   readonly qeIdentity?: Json;
   readonly signer?: Holder;
@@ -153,7 +153,7 @@ export interface CollateralSpec {
   readonly pckCrl?: Buffer;
   readonly rootCrl?: Buffer;
   readonly chain?: string;
-  /** When the texts and lists begin and end. */
+  /** The validity of the texts and lists. */
   readonly window?: { readonly from: Date; readonly to: Date };
 }
 

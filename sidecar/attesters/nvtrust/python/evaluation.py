@@ -1,4 +1,4 @@
-"""Collects and appraises with NVIDIA's SDK, `nv_attestation_sdk` in LOCAL mode, as published: GPUs, and switches beside them."""
+"""Collects and appraises evidence of GPUs and switches with NVIDIA's SDK as published, `nv_attestation_sdk` in LOCAL mode."""
 
 import base64
 import gc
@@ -17,54 +17,54 @@ from failures import Failure
 
 
 def rehearse():
-    """Does while waiting what libraries do once per process. Nothing of NVIDIA's code runs here: it remembers."""
+    """Runs, while the worker waits, what libraries do once per process. NVIDIA's code does not run here: it keeps state."""
     datetime.strptime("20260101000000Z", "%Y%m%d%H%M%SZ")
     key = ecdsa.SigningKey.generate(curve=ecdsa.NIST384p, hashfunc=sha384)
     key.get_verifying_key().verify(key.sign(b"rehearsal"), b"rehearsal")
     urllib.request.install_opener(urllib.request.build_opener())
     gc.freeze()
-    gc.disable()  # a process that ends with its first request
+    gc.disable()  # the process ends with its first request
 
 
 def attest(nonce, watch, with_switches):
-    """Token and evidence over `nonce` (64 hex digits). Raises Failure unless NVIDIA's verifiers say true of every device."""
+    """Token and evidence over `nonce` (64 hex digits). Raises Failure unless NVIDIA's verifiers return True for every device."""
     client = Attestation("countersign")
     client.set_nonce(nonce)
     client.set_claims_version("3.0")
-    token, evidence = appraise(client, Devices.GPU, carried_gpu, watch, with_switches)
+    token, evidence = appraise(client, Devices.GPU, gpu_evidence, watch, with_switches)
     if not with_switches:
         return token, evidence
-    # The SDK collects for the first of its verifiers alone, and gives what it collected to each: so one at a time.
+    # The SDK collects only for the first of its verifiers, and gives that evidence to each: so they run one at a time.
     client.clear_verifiers()
-    more, switches = appraise(client, Devices.SWITCH, carried_switch, watch, with_switches)
-    return joined(token, more), evidence + switches
+    switch_token, switches = appraise(client, Devices.SWITCH, switch_evidence, watch, with_switches)
+    return joined(token, switch_token), evidence + switches
 
 
-def appraise(client, kind, carried, watch, with_switches):
+def appraise(client, kind, evidence_of, watch, with_switches):
     client.add_verifier(kind, Environment.LOCAL, "", "")
-    # "ppcie_mode" means: without any other verifier. On a machine behind protected PCIe NVIDIA's code then refuses.
+    # "ppcie_mode" means that there is no other verifier. On a machine behind protected PCIe NVIDIA's code then refuses.
     collected = client.get_evidence({"ppcie_mode": not with_switches})
     watch.raise_failure("collection")
     if not collected:
         raise Failure("collection_failed", f"NVIDIA's SDK collected no {kind.name} evidence and named no reason")
-    evidence = [carried(device) for device in collected]
+    evidence = [evidence_of(device) for device in collected]
 
     result = client.attest(collected)
-    # Before the result: with several devices NVIDIA's verifiers say true although checking a later one ended in an error.
+    # Before the result: with several devices NVIDIA's verifiers return True although the check of a later one ended in an error.
     watch.raise_failure("appraisal")
     if result is not True:
         raise watch.refusal()
     return client.get_token(), evidence
 
 
-def joined(token, more):
+def joined(gpu_token, switch_token):
     """One token of both verifiers, in the shape that the SDK gives a client with two: `[["JWT", outer], {name: claims}]`."""
-    (outer, claims), (_, others) = json.loads(token), json.loads(more)
+    (outer, claims), (_, others) = json.loads(gpu_token), json.loads(switch_token)
     return json.dumps([outer, {**claims, **others}])
 
 
-def carried_gpu(device):
-    """One GPU's evidence for `attestation.evidence`; before the appraisal, which changes the chain's objects."""
+def gpu_evidence(device):
+    """One GPU's evidence for `attestation.evidence`. Called before the appraisal, which changes the chain's objects."""
     if opaque_data(device.get_attestation_report()).startswith(b"NVDAOD"):
         raise Failure("new_format", "this driver signs reports in a format newer than NVIDIA's Python SDK: use nvattest or native")
     return {
@@ -75,14 +75,14 @@ def carried_gpu(device):
 
 
 def opaque_data(report):
-    """Of the SPDM response (DSP0274 1.1, MEASUREMENTS), after the request: record length at 5, then record, nonce, opaque data."""
+    """Read from the SPDM response (DSP0274 1.1, MEASUREMENTS) after the request: record length at 5, record, nonce, opaque data."""
     response = report[37:]
     record_bytes = int.from_bytes(response[5:8], "little")
     return response[8 + record_bytes + 32 + 2 :]
 
 
-def carried_switch(device):
-    if not device.attestation_report:  # NVIDIA's binding takes what NSCQ gave without looking at its return code
+def switch_evidence(device):
+    if not device.attestation_report:  # NVIDIA's binding ignores NSCQ's return code
         raise Failure("collection_failed", "NSCQ gave no report of a switch")
     return {
         "arch": "LS10",

@@ -1,12 +1,12 @@
-"""Names what went wrong, from the exceptions and log lines of NVIDIA's code.
+"""Names the reason of a failure, from the exceptions and log lines of NVIDIA's code.
 
-The reasons are a closed list: `failures.ts` gives each its code and says whether asking again can help.
+The reasons are a closed list: `failures.ts` gives each its code and says whether a retry can help.
 """
 
 import re
 import urllib.error
 
-# By the name of the exception, the first that stands in the chain of causes.
+# By the name of the exception; the first in the chain of causes decides.
 BY_EXCEPTION = {
     "NonceMismatchError": "nonce_mismatch",
     "SignatureVerificationError": "report_signature",
@@ -31,7 +31,7 @@ BY_EXCEPTION = {
     "RIMCertChainOCSPVerificationError": "ocsp_invalid",
 }
 
-# By what NVIDIA's verifier logged, where its exception does not tell, or is a slip of its own.
+# By a line that NVIDIA's verifier logged, where its exception does not name the reason, or is a bug of its own.
 BY_LINE = (
     ("firmware ID in the device certificate chain is not matching", "firmware_id"),
     ("certificate status is UNKNOWN", "ocsp_unknown"),
@@ -50,7 +50,7 @@ NVML_REASONS = {
 
 
 class Failure(Exception):
-    """`reason` is one of the closed list; `message` is one line for a person, without any prompt's or answer's text."""
+    """`reason` is one of the closed list; `message` is one line for an operator, without text of a prompt or response."""
 
     def __init__(self, reason, message):
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""What NVML says before anything is collected: which GPUs there are, and in which mode they run."""
+"""Reads from NVML, before a collection, which GPUs there are and in which mode they run."""
 
 import ctypes
 
@@ -37,7 +37,7 @@ def behind_protected_pcie():
     settings = NvmlSystemConfComputeSettings()
     try:
         pynvml.nvmlSystemGetConfComputeSettings(ctypes.byref(settings))
-    except pynvml.NVMLError:  # a driver that does not know the question does not know the mode either
+    except pynvml.NVMLError:  # a driver without this function does not have the mode either
         return False
     return settings.multiGpuMode == PROTECTED_PCIE
 
@@ -51,7 +51,7 @@ def refuse_unless_confidential(switch_count):
     protected = behind_protected_pcie()
     if protected != (switch_count > 0):
         raise Failure("worker_died", "protected PCIe was switched since this worker started")
-    # Protected PCIe is a mode of its own: NVIDIA's verifiers ask for either.
+    # Protected PCIe is a mode of its own: NVIDIA's verifiers accept either mode.
     if state.ccFeature == 0 and not protected:
         raise Failure("cc_off", "confidential computing is off on this GPU: nothing it signs would mean anything")
     if state.devToolsMode != 0:

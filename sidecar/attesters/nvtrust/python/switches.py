@@ -1,4 +1,4 @@
-"""What NSCQ says of the NVSwitches, through the binding in NVIDIA's SDK: which there are, and whether they are locked."""
+"""Reads from NSCQ, through the binding in NVIDIA's SDK, which NVSwitches there are and whether they are locked."""
 
 from failures import Failure
 
@@ -11,7 +11,7 @@ def open_nscq():
 
     try:
         return NSCQHandler()
-    except AttributeError as error:  # NVIDIA's binding goes on without its library, and then misses its functions
+    except AttributeError as error:  # NVIDIA's binding goes on without its library, and then lacks its functions
         raise Failure("no_nscq", "libnvidia-nscq is not there; install the package of the driver's branch") from error
     except Exception as error:
         raise nscq_failure(error) from error
@@ -37,10 +37,10 @@ def refuse_unless_locked():
             raise Failure("switch_unlocked", f"switch {number} is not locked in trusted NVLink mode: restart the machine")
 
 
-def observed(ask, *args):
-    """NVIDIA's binding hands on what a callback was given, beside a return code that nobody there looks at."""
+def observed(read, *args):
+    """Checks the return code, which NVIDIA's binding returns with a callback's value and never checks itself."""
     try:
-        value, code = ask(*args)
+        value, code = read(*args)
     except Exception as error:
         raise nscq_failure(error) from error
     if code is not None and code < 0:

@@ -1,4 +1,4 @@
-"""Hears what NVIDIA's SDK logs. It returns False, or even True, and writes the reason only there."""
+"""Captures what NVIDIA's SDK logs: for a failure it returns False, or even True, and writes the reason only to the log."""
 
 import logging
 import re
@@ -17,12 +17,12 @@ SDK_LOGGERS = (
     "sdk-file",
 )
 
-# At the level of information: those that name measurements which do not match, the GPUs' verifier and the switches'.
-TELL_MISMATCHES = ("gpu-verifier-info", "sdk-logger")
+# The loggers that name mismatching measurements, at level INFO: the GPUs' verifier and the switches'.
+MISMATCH_LOGGERS = ("gpu-verifier-info", "sdk-logger")
 
 
 class Watch(logging.Handler):
-    """Stands in place of the files and prints to which NVIDIA's code would log."""
+    """Replaces the files and prints to which NVIDIA's code would log."""
 
     def __init__(self, on_nvml_error):
         super().__init__(logging.INFO)
@@ -37,13 +37,13 @@ class Watch(logging.Handler):
             for handler in list(logger.handlers):
                 logger.removeHandler(handler)
                 handler.close()
-            logger.setLevel(logging.INFO if name in TELL_MISMATCHES else logging.ERROR)
+            logger.setLevel(logging.INFO if name in MISMATCH_LOGGERS else logging.ERROR)
             logger.propagate = False
             logger.addHandler(self)
 
     def emit(self, record):
         text = str(record.msg)
-        if text.startswith("Failed to set GPU ready state"):  # what NVIDIA's wrapper says of every NVML error
+        if text.startswith("Failed to set GPU ready state"):  # NVIDIA's wrapper logs this for every NVML error
             self.on_nvml_error(swallowed_nvml_failure(text, record.args))
         if record.levelno >= logging.ERROR:
             error = record.exc_info[1] if record.exc_info else record.msg
@@ -66,7 +66,7 @@ class Watch(logging.Handler):
             raise classify(self.errors[-1], self.lines, stage)
 
     def refusal(self):
-        """Why the verifier said false without an error of its own."""
+        """The reason why the verifier returned False without an error of its own."""
         if self.mismatches:
             indices = ", ".join(self.mismatches)
             return Failure("measurement_mismatch", f"measurements do not match the reference values at {indices}")
@@ -74,13 +74,13 @@ class Watch(logging.Handler):
 
 
 def swallowed_nvml_failure(text, args):
-    """Two of NVML's errors are translated by NVIDIA's wrapper; of the others it gives the text of `nvmlErrorString`."""
+    """NVIDIA's wrapper translates two of NVML's errors; for the others it logs the text of `nvmlErrorString`."""
     if "root user" in text:
         return nvml_failure(pynvml.NVMLError(pynvml.NVML_ERROR_NO_PERMISSION))
     if "reboot" in text:
         return nvml_failure(pynvml.NVMLError(pynvml.NVML_ERROR_INVALID_ARGUMENT))
-    said = args[0] if isinstance(args, tuple) and args else args
+    error_text = args[0] if isinstance(args, tuple) and args else args
     for code in NVML_REASONS:
-        if str(pynvml.NVMLError(code)) == said:
+        if str(pynvml.NVMLError(code)) == error_text:
             return nvml_failure(pynvml.NVMLError(code))
-    return Failure("nvml_error", f"NVML: {said}")
+    return Failure("nvml_error", f"NVML: {error_text}")

@@ -1,9 +1,9 @@
 """One worker of ATTESTER=nvtrust: loads NVIDIA's SDK, waits, attests over one nonce, ends.
 
 NVIDIA's SDK is a process-wide singleton that keeps claims, device names and the last token from one request to the
-next, so a process serves one request. It speaks JSON lines: requests come on descriptor 3, answers go out on
-descriptor 4. Standard output belongs to the SDK, which prints there; nobody reads it. The working directory is
-private to this process.
+next, so a process serves one request. It speaks JSON lines: the request comes on descriptor 3, the lines of the worker
+go out on descriptor 4. Standard output is left to the SDK, which prints there; nobody reads it. The working directory
+is private to this process.
 """
 
 import json
@@ -17,32 +17,32 @@ from failures import Failure
 
 def main():
     requests = os.fdopen(3, "rb")
-    answers = os.fdopen(4, "wb", buffering=0)
+    output = os.fdopen(4, "wb", buffering=0)
     for descriptor in (3, 4):
         os.set_inheritable(descriptor, False)
     finished = threading.Lock()
 
-    def answer(line, last=False):
+    def write_line(line, last=False):
         """Writes one line whole. After the last one the process ends, whatever its threads do."""
         if last:
             finished.acquire()
         data = memoryview(json.dumps(line).encode("ascii") + b"\n")
         try:
             while data:
-                data = data[answers.write(data) :]
+                data = data[output.write(data) :]
         except BrokenPipeError:
             os._exit(1)
         if last:
-            answers.close()
+            output.close()
             os._exit(0)
 
     def fail(failure):
-        answer({"type": "failed", "reason": failure.reason, "message": failure.message}, last=True)
+        write_line({"type": "failed", "reason": failure.reason, "message": failure.message}, last=True)
 
     try:
         warnings.simplefilter("ignore")
         evaluation = load()
-        # NVIDIA's thread wrapper swallows NVML's errors and then waits half a minute; this says so at once.
+        # NVIDIA's thread wrapper swallows NVML's errors and then waits half a minute; the watch reports them at once.
         import gpu
         import switches
         from watch import Watch
@@ -51,7 +51,7 @@ def main():
 
         listed = gpu.devices()
         found = switches.devices() if gpu.behind_protected_pcie() else []
-        answer({"type": "ready", "devices": listed + found})
+        write_line({"type": "ready", "devices": listed + found})
         line = requests.readline()
         if not line:
             os._exit(0)
@@ -61,15 +61,15 @@ def main():
         if found:
             switches.refuse_unless_locked()
         token, evidence = evaluation(nonce, watch, with_switches=bool(found))
-        answer({"type": "attested", "nonce": nonce, "token": token, "evidence": evidence}, last=True)
+        write_line({"type": "attested", "nonce": nonce, "token": token, "evidence": evidence}, last=True)
     except Failure as failure:
         fail(failure)
-    except Exception as error:  # unforeseen: named by its type, for its text may hold anything
+    except Exception as error:  # unforeseen: named only by its type, because its text may hold anything
         fail(Failure("unexpected", f"the worker failed: {type(error).__name__}"))
 
 
 def load():
-    """Imports the SDK, which takes a second or more: the reason why workers wait, loaded."""
+    """Imports the SDK, which takes a second or more: the reason why workers are started ahead of requests."""
     try:
         import evaluation
 
